@@ -1,0 +1,30 @@
+"""Files in and out: reports, values and counts, through DuckDB.
+
+Labels live here; the rest of the library knows categories by their 0-based number.
+"""
+
+from rrjax.io.datasets import load_acs_income, load_kosarak
+from rrjax.io.domain import Domain
+from rrjax.io.errors import DataError
+from rrjax.io.metadata import Metadata, read_metadata
+from rrjax.io.read import CountedReports, Values, count_reports, read_counts, read_values
+from rrjax.io.source import Source
+from rrjax.io.write import replacing, write_reports, write_table
+
+__all__ = [
+    "CountedReports",
+    "DataError",
+    "Domain",
+    "Metadata",
+    "Source",
+    "Values",
+    "count_reports",
+    "load_acs_income",
+    "load_kosarak",
+    "read_counts",
+    "read_metadata",
+    "read_values",
+    "replacing",
+    "write_reports",
+    "write_table",
+]

@@ -1,0 +1,189 @@
+"""The two published data sets of the paper, read from the user's own download."""
+
+import gzip
+import hashlib
+import os
+from glob import escape, glob
+from os import PathLike
+from typing import Literal
+
+from rrjax.io.database import connect, explaining
+from rrjax.io.domain import Domain
+from rrjax.io.errors import DataError
+from rrjax.io.read import CountedReports, count_filtered, count_reports
+from rrjax.io.scan import Filter, scan
+from rrjax.io.source import Source
+
+__all__ = ["load_acs_income", "load_kosarak"]
+
+KOSARAK_SESSIONS = 990_002
+KOSARAK_PAGES = 41_270
+ACS_INCOME_ROWS = 1_664_500
+
+# The columns that the paper's repository keeps: size in bytes and SHA-256.
+_DERIVED = {
+    "kosarak.csv": (
+        3_133_492,
+        "80d34d9665016430b6e501872e683cb9ba69a3b016474a2e63bb8238f650b7f9",
+    ),
+    "ACSIncome.csv": (
+        21_293_505,
+        "b5adc02279d74c615d9c467538cb2804a54f312cfeac5f778e8ad3293acdb0e8",
+    ),
+}
+
+# All codes that the census publishes for PUMA, and the incomes that the filter and the paper's
+# K = 1,423,000 leave.
+_ACS_DOMAINS = {"PUMA": Domain.range(100, 70_301), "PINCP": Domain.range(1, 1_423_000)}
+
+_ADULTS: tuple[Filter, ...] = (
+    ("AGEP", ">", 16),
+    ("PINCP", ">", 100),
+    ("WKHP", ">", 0),
+    ("PWGTP", ">=", 1),
+)
+
+
+def load_kosarak(
+    path: str | PathLike[str],
+    items: Literal["first", "all"] = "first",
+    verify: bool = True,
+) -> CountedReports:
+    """Kosarak: the pages of a Hungarian news portal that people clicked.
+
+    Args:
+        path: FIMI's `kosarak.dat` or `kosarak.dat.gz`, a session a line; or the paper's derived
+            `kosarak.csv`, which keeps the first page of each session.
+        items: the "first" page of each session, as the paper does, or "all" pages.
+        verify: check that this is the published file: sessions and pages of the original, size
+            and SHA-256 of the derived one. False takes stand-ins of the same layout.
+
+    Returns:
+        The true counts over the pages 1:41270, so K = 41,270.
+
+    Raises:
+        DataError: a file that cannot be read, is not the published one, or holds other pages.
+
+    References:
+        F. Bodon, Frequent Itemset Mining Dataset Repository (FIMI), Kosarak.
+    """
+    file = os.fspath(path)
+    domain = Domain.range(1, KOSARAK_PAGES)
+    if file.lower().removesuffix(".gz").endswith(".csv"):
+        if items != "first":
+            raise DataError(
+                f"{file} keeps only the first page of each session; "
+                "for all pages give the original kosarak.dat."
+            )
+        if verify:
+            _verify_derived(file, "kosarak.csv")
+        return count_reports(Source(file, header=_has_header(file)), domain)
+    sessions = Source(file, format="transactions", items=items)
+    if verify:
+        _verify_sessions(file)
+    return count_reports(sessions, domain)
+
+
+def load_acs_income(
+    path: str | PathLike[str],
+    column: Literal["PUMA", "PINCP"] = "PUMA",
+    verify: bool = True,
+) -> CountedReports:
+    """ACSIncome: employed adults of the American Community Survey, 2018 1-Year, all states.
+
+    The filter is Folktables': AGEP > 16, PINCP > 100, WKHP > 0, PWGTP >= 1. The states are its
+    own, too: the fifty and Puerto Rico, without the District of Columbia.
+
+    Args:
+        path: the folder that Folktables downloads to (or its `2018/1-Year`), which holds
+            `psam_p01.csv` to `psam_p72.csv`; or the paper's derived `ACSIncome.csv`.
+        column: "PUMA", the code of the area someone lives in, or "PINCP", the yearly income in
+            dollars.
+        verify: check that all 1,664,500 rows are there, or size and SHA-256 of the derived file.
+            False takes a part of the states, or stand-ins of the same layout.
+
+    Returns:
+        The true counts, one category for each code. PUMA: 100:70301, all codes there are, so
+        K = 70,202; the paper cuts this range into K = 70,201 equal bins, the first of which holds
+        the codes 100 and 101. PINCP: 1:1423000, so K = 1,423,000 as in the paper.
+
+    Raises:
+        DataError: files that cannot be read, are not all there, or hold values outside.
+
+    References:
+        F. Ding, M. Hardt, J. Miller, L. Schmidt, Retiring Adult: New Datasets for Fair Machine
+        Learning, NeurIPS 2021.
+    """
+    if column not in _ACS_DOMAINS:
+        raise DataError(f"The column must be PUMA or PINCP, not {column!r}.")
+    domain = _ACS_DOMAINS[column]
+    folder = os.fspath(path)
+    if not os.path.isdir(folder):
+        if verify:
+            _verify_derived(folder, "ACSIncome.csv")
+        return count_reports(Source(folder, format="csv", column=column), domain)
+    states = Source(_state_files(folder), format="csv", column=column)
+    counted = count_filtered(states, domain, _ADULTS)
+    if verify and counted.num_rows != ACS_INCOME_ROWS:
+        raise DataError(
+            f"{folder}: {counted.num_rows:,} rows pass the filter of ACSIncome, "
+            f"{ACS_INCOME_ROWS:,} were published for 2018, all states. Is a state missing, or "
+            "another year among the files? Download again, or take what is there (verify=False)."
+        )
+    return counted
+
+
+def _state_files(folder: str) -> list[str]:
+    for place in (folder, os.path.join(folder, "2018", "1-Year")):
+        found = sorted(glob(os.path.join(escape(place), "psam_p[0-9][0-9].csv*")))
+        # Folktables leaves out the District of Columbia.
+        found = [file for file in found if not os.path.basename(file).startswith("psam_p11")]
+        if found:
+            return found
+    raise DataError(
+        f"{folder}: there is no psam_p01.csv, psam_p02.csv, … here or in 2018/1-Year. "
+        "Give the folder that Folktables downloads to (its root_dir)."
+    )
+
+
+def _verify_sessions(file: str) -> None:
+    with connect() as connection, explaining([file]):
+        first = scan(connection, Source(file, format="transactions"))
+        sessions = connection.execute(f"SELECT count(*) FROM ({first.sql})").fetchall()[0][0]
+        every = scan(connection, Source(file, format="transactions", items="all"))
+        pages = connection.execute(f"SELECT count(DISTINCT value) FROM ({every.sql})").fetchall()
+    if (sessions, pages[0][0]) != (KOSARAK_SESSIONS, KOSARAK_PAGES):
+        raise DataError(
+            f"{file}: {sessions:,} sessions and {pages[0][0]:,} pages; Kosarak has "
+            f"{KOSARAK_SESSIONS:,} and {KOSARAK_PAGES:,}. Download it again, or take this file "
+            "for what it is (verify=False)."
+        )
+
+
+def _verify_derived(file: str, name: str) -> None:
+    (file,) = Source(file, format="csv").files()
+    size, digest = _DERIVED[name]
+    found = os.path.getsize(file)
+    if found == size:
+        with open(file, "rb") as stream:
+            found_digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if found_digest == digest:
+            return
+        came = f"the SHA-256 {found_digest[:16]}…"
+        published = f"{digest[:16]}…"
+    else:
+        came, published = f"{found:,} bytes", f"{size:,}"
+    raise DataError(
+        f"{file} is not the published {name}: it has {came}, not {published}. Download it again "
+        "(a repository with large-file storage hands out a small pointer at first), or take this "
+        "file for what it is (verify=False)."
+    )
+
+
+def _has_header(file: str) -> bool:
+    """Whether the derived column starts with a name; page ids start at 1."""
+    (file,) = Source(file, format="csv").files()
+    opener = gzip.open if file.lower().endswith(".gz") else open
+    with opener(file, "rb") as stream:
+        first = stream.readline(100).strip()
+    return not first.isdigit() or first == b"0"

@@ -1,0 +1,220 @@
+"""The categories a report can name, in order."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import index
+from os import PathLike, fspath
+from typing import Any, Self
+
+import numpy as np
+
+from rrjax.io.errors import DataError
+from rrjax.io.labels import read_labels
+
+__all__ = ["Domain"]
+
+# Category numbers are int32 throughout the library.
+MAX_CATEGORIES = 2**31 - 1
+_INT64 = 2**63
+
+_RANGE = re.compile(r"\s*([+-]?[0-9]+)\s*:\s*([+-]?[0-9]+)\s*")
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The K categories in order, and a label for each.
+
+    Either a range of integers, kept as its two ends however large it is, or a list of labels. Make
+    one with `Domain.range`, `Domain.of` or `Domain.parse`.
+
+    Attributes:
+        first: first integer of a range, None for listed labels.
+        last: last integer of a range (included), None for listed labels.
+        listed: the labels of a listed domain, None for a range.
+
+    Example:
+        >>> Domain.range(0, 99).num_categories
+        100
+        >>> Domain.of(["no", "yes"]).describe()
+        "2 labels ('no', 'yes')"
+    """
+
+    first: int | None = None
+    last: int | None = None
+    listed: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a domain of at least two different categories."""
+        if self.listed is None:
+            _check_range(self.first, self.last)
+        elif self.first is not None or self.last is not None:
+            raise DataError("A domain is either a range or a list of labels, not both.")
+        else:
+            _check_labels(self.listed)
+
+    @classmethod
+    def range(cls, first: int, last: int) -> Self:
+        """The integers from `first` to `last`, both included.
+
+        Args:
+            first: smallest integer of the domain.
+            last: largest integer of the domain.
+
+        Returns:
+            A domain of `last - first + 1` categories, labelled by the integers.
+
+        Raises:
+            DataError: fewer than 2 categories, or more than 2**31 - 1.
+        """
+        return cls(first=index(first), last=index(last))
+
+    @classmethod
+    def of(cls, labels: Iterable[str]) -> Self:
+        """The given labels, in the given order.
+
+        Args:
+            labels: K different, non-empty strings.
+
+        Returns:
+            A domain of K categories.
+
+        Raises:
+            DataError: fewer than 2 labels, an empty one, a duplicate, or one that is no text.
+        """
+        return cls(listed=tuple(labels))
+
+    @classmethod
+    def parse(cls, text: str | PathLike[str]) -> Self:
+        """The domain that a person wrote: a range or the name of a file of labels.
+
+        Args:
+            text: `"0:1484705"` (both ends included), or the path of a file: text with one label a
+                line, or a table (.csv, .tsv, .parquet, .jsonl, also .gz) with one column, or one
+                called "label".
+
+        Returns:
+            The domain; a file's labels keep their order.
+
+        Raises:
+            DataError: neither a range nor a file that can be read, blank lines, duplicate labels.
+
+        Example:
+            >>> Domain.parse("0:1484705").num_categories
+            1484706
+        """
+        text = fspath(text)
+        match = _RANGE.fullmatch(text)
+        if match:
+            return cls.range(int(match[1]), int(match[2]))
+
+        labels = read_labels(text)
+        try:
+            return cls.of(labels)
+        except DataError as error:
+            raise DataError(f"{text}: {error}") from error
+
+    @property
+    def num_categories(self) -> int:
+        """The number of categories, K."""
+        if self.listed is not None:
+            return len(self.listed)
+        first, last = self.ends
+        return last - first + 1
+
+    @property
+    def is_range(self) -> bool:
+        """Whether the categories are a range of integers."""
+        return self.listed is None
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The first and the last integer of a range.
+
+        Raises:
+            DataError: the domain is a list of labels.
+        """
+        if self.first is None or self.last is None:
+            raise DataError("A list of labels has no first and last integer.")
+        return self.first, self.last
+
+    def labels(self) -> np.ndarray:
+        """The labels of all categories.
+
+        Returns:
+            Array `[K]`: int64 for a range, NumPy's variable-length strings for listed labels.
+        """
+        if self.listed is not None:
+            return np.array(self.listed, dtype=np.dtypes.StringDType())
+        first, last = self.ends
+        return np.arange(first, last + 1, dtype=np.int64)
+
+    def describe(self) -> str:
+        """The domain in a few words, for messages and headings.
+
+        Example:
+            >>> Domain.range(0, 1484705).describe()
+            '0:1484705 (1,484,706 integers)'
+        """
+        if self.listed is None:
+            return f"{self.first}:{self.last} ({self.num_categories:,} integers)"
+        shown = ", ".join(repr(label) for label in self.listed[:3])
+        more = ", …" if len(self.listed) > 3 else ""
+        return f"{len(self.listed):,} labels ({shown}{more})"
+
+    def to_metadata(self) -> dict[str, Any]:
+        """The domain as a JSON-able dictionary; a range stays two numbers."""
+        if self.listed is None:
+            return {"first": self.first, "last": self.last}
+        return {"labels": list(self.listed)}
+
+    @classmethod
+    def from_metadata(cls, metadata: dict[str, Any]) -> Self:
+        """The domain that `to_metadata` described.
+
+        Raises:
+            DataError: the dictionary does not describe a domain.
+        """
+        if not isinstance(metadata, dict) or set(metadata) not in ({"first", "last"}, {"labels"}):
+            raise DataError(f"A domain was expected, not {str(metadata)[:80]}.")
+        if "labels" not in metadata:
+            return cls(first=metadata["first"], last=metadata["last"])
+        if not isinstance(metadata["labels"], list):
+            raise DataError("The labels of a domain must be a list.")
+        return cls.of(metadata["labels"])
+
+
+def _check_range(first: object, last: object) -> None:
+    if type(first) is not int or type(last) is not int:
+        raise DataError(f"The ends of a range must be integers, not {first!r} and {last!r}.")
+    num_categories = last - first + 1
+    if num_categories < 2:
+        hint = f" Did you mean {last}:{first}?" if last < first else ""
+        raise DataError(
+            f"The range {first}:{last} has {max(num_categories, 0)} categories; "
+            f"randomized response needs at least 2.{hint}"
+        )
+    if num_categories > MAX_CATEGORIES or first < -_INT64 or last >= _INT64:
+        raise DataError(
+            f"The range {first}:{last} is too large: at most {MAX_CATEGORIES:,} categories, "
+            "within 64-bit integers."
+        )
+
+
+def _check_labels(labels: tuple[str, ...]) -> None:
+    seen: set[str] = set()
+    for position, label in enumerate(labels, start=1):
+        if not isinstance(label, str):
+            raise DataError(f"Label {position} of the domain is no text: {label!r}.")
+        if not label:
+            raise DataError(f"Label {position} of the domain is empty; remove it.")
+        if label in seen:
+            raise DataError(
+                f"Label {position} of the domain, {label!r}, is there twice; remove one."
+            )
+        seen.add(label)
+    if len(labels) < 2:
+        raise DataError(
+            f"The domain has {len(labels)} label{'s' * (len(labels) != 1)}; randomized response "
+            "needs at least 2: list every answer that was possible."
+        )

@@ -1,0 +1,76 @@
+"""SQL expressions over a column called `value`: its text, its integer, its category number.
+
+Values come in three kinds: "integer" and "number" columns of Parquet, and "text" for the rest, so
+that a label such as 007 stays what it is.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from rrjax.io.database import literal
+
+if TYPE_CHECKING:
+    from rrjax.io.domain import Domain
+
+__all__ = ["Kind", "integer", "is_integer_label", "is_missing", "position", "text"]
+
+Kind = Literal["integer", "number", "text"]
+
+# DuckDB casts 12.5 to 13 and takes '1e3', '0x10' and '1_000' for integers, so what counts as an
+# integer is said here. A BIGINT holds every number of 18 digits.
+_INTEGER_TEXT = r"[+-]?[0-9]{1,18}(\.0*)?"
+_LARGEST_EXACT_FLOAT = 2**53
+
+
+def text(kind: Kind, value: str = "value") -> str:
+    """The value as the text of a label; whole numbers lose their `.0`."""
+    if kind == "text":
+        return value
+    if kind == "integer":
+        return f"CAST({value} AS VARCHAR)"
+    return (
+        f"CASE WHEN {value} = trunc({value}) AND abs({value}) <= {_LARGEST_EXACT_FLOAT} "
+        f"THEN CAST(CAST({value} AS BIGINT) AS VARCHAR) ELSE CAST({value} AS VARCHAR) END"
+    )
+
+
+def integer(kind: Kind, value: str = "value") -> str:
+    """The value as a BIGINT, NULL where it is no integer."""
+    if kind == "integer":
+        return f"TRY_CAST({value} AS BIGINT)"
+    if kind == "number":
+        # NaN equals its own trunc in DuckDB, and is larger than every number.
+        return (
+            f"CASE WHEN {value} = trunc({value}) AND abs({value}) <= {_LARGEST_EXACT_FLOAT} "
+            f"THEN CAST({value} AS BIGINT) END"
+        )
+    # Most text is a plain integer, which the first branch tells four times faster.
+    return (
+        f"CASE WHEN CAST(TRY_CAST({value} AS BIGINT) AS VARCHAR) = {value} "
+        f"THEN TRY_CAST({value} AS BIGINT) "
+        f"WHEN regexp_full_match({value}, {literal(_INTEGER_TEXT)}) "
+        f"THEN TRY_CAST(split_part({value}, '.', 1) AS BIGINT) END"
+    )
+
+
+def is_integer_label(label: str) -> str:
+    """Whether the text of a label is an integer as people write it."""
+    return f"regexp_full_match({label}, '-?[0-9]{{1,18}}')"
+
+
+def is_missing(kind: Kind, tokens: Sequence[str], value: str = "value") -> str:
+    """Whether the value stands for a missing answer; never NULL."""
+    listed = ", ".join(literal(token) for token in ("", *tokens))
+    return f"({value} IS NULL OR {text(kind, value)} IN ({listed}))"
+
+
+def position(kind: Kind, domain: "Domain", value: str = "value") -> str:
+    """The value's 0-based category number, NULL where the domain does not have it.
+
+    For listed labels the connection must have the type that listed domains need (`read._declare`).
+    """
+    if not domain.is_range:
+        return f"CAST(enum_code(TRY_CAST({text(kind, value)} AS category)) AS BIGINT)"
+    first, last = domain.ends
+    number = integer(kind, value)
+    return f"CASE WHEN {number} BETWEEN {first} AND {last} THEN {number} - ({first}) END"

@@ -1,0 +1,195 @@
+"""Writing reports and tables: whole, or not at all."""
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from rrjax.io.database import connect, identifier, literal
+from rrjax.io.errors import DataError
+from rrjax.io.metadata import KEY, Metadata
+
+__all__ = ["replacing", "write_reports", "write_table"]
+
+_FORMATS = {
+    ".csv": "FORMAT csv, HEADER true, DELIMITER ','",
+    ".tsv": "FORMAT csv, HEADER true, DELIMITER E'\\t'",
+    ".jsonl": "FORMAT json",
+    ".ndjson": "FORMAT json",
+    ".parquet": "FORMAT parquet, COMPRESSION zstd",
+}
+# The file aside is enough: one more, made by DuckDB, would be left behind on failure.
+_IN_PLACE = "USE_TMP_FILE false"
+
+
+@contextmanager
+def replacing(path: str | PathLike[str]) -> Iterator[Path]:
+    """Write a file aside and put it in place when it is whole.
+
+    Args:
+        path: the file to write; one that is there is replaced at the end, and stays as it is if
+            anything goes wrong.
+
+    Yields:
+        The file to write instead, in the same folder and with the same suffixes.
+
+    Raises:
+        DataError: the file cannot be written; says why and what to do. Whatever else the body
+            raises, KeyboardInterrupt as well, passes through; the file aside is removed.
+
+    Example:
+        >>> with replacing("figure.png") as aside:  # doctest: +SKIP
+        ...     figure.savefig(aside)
+    """
+    # Through a link, replace the file it points to.
+    target = Path(os.path.realpath(path))
+    _check_target(Path(path), target)
+    suffixes = "".join(target.suffixes[-2:])
+    try:
+        number, name = tempfile.mkstemp(dir=target.parent, prefix=".rrjax-", suffix=suffixes)
+        os.close(number)
+    except OSError as error:
+        raise _failure(path, error) from error
+    aside = Path(name)
+    try:
+        yield aside
+        os.chmod(aside, _mode(target))
+        with open(aside, "rb+") as stream:
+            os.fsync(stream.fileno())
+        os.replace(aside, target)
+    except OSError as error:
+        raise _failure(path, error) from error
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
+            raise _failure(path, error) from error
+        raise
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def write_reports(path: str | PathLike[str], indices: np.ndarray, metadata: Metadata) -> None:
+    """Write reports with all it takes to estimate from them.
+
+    Args:
+        path: a .parquet file; other formats have no place for ε.
+        indices: integers `[N]`, 0-based category numbers.
+        metadata: how the reports were made; its domain gives the labels that are written.
+
+    Raises:
+        DataError: another format, numbers outside the domain, or a file that cannot be written.
+    """
+    if not os.fspath(path).lower().endswith(".parquet"):
+        raise DataError(
+            f"{os.fspath(path)}: reports are written as .parquet, because ε, the domain and the "
+            "mechanism must travel with the data and other formats have no place for them."
+        )
+    indices = np.asarray(indices)
+    if indices.ndim != 1 or indices.dtype.kind not in "iu":
+        raise DataError(
+            f"Reports must be a row of integers, not {indices.dtype} of shape {indices.shape}."
+        )
+    domain = metadata.domain
+    if indices.size and (indices.min() < 0 or indices.max() >= domain.num_categories):
+        raise DataError(
+            f"Reports must be category numbers from 0 to {domain.num_categories - 1:,}; "
+            f"they run from {indices.min():,} to {indices.max():,}."
+        )
+    column = identifier(metadata.column)
+    with connect() as connection, replacing(path) as aside:
+        connection.register("reports", {"position": np.ascontiguousarray(indices)})
+        if domain.listed is None:
+            first, _ = domain.ends
+            query = f"SELECT CAST(position AS BIGINT) + ({first}) AS {column} FROM reports"
+        else:
+            # A list keeps the order of the reports; DuckDB's joins do not.
+            labels = np.empty(len(domain.listed), dtype=object)
+            labels[:] = domain.listed
+            connection.register("labels", {"position": np.arange(len(labels)), "label": labels})
+            listed = "(SELECT list(label ORDER BY position) FROM labels)"
+            query = f"SELECT {listed}[CAST(position AS BIGINT) + 1] AS {column} FROM reports"
+        record = f"KV_METADATA {{{KEY}: {literal(metadata.to_json())}}}"
+        connection.execute(
+            f"COPY ({query}) TO {literal(str(aside))} "
+            f"({_FORMATS['.parquet']}, {_IN_PLACE}, {record})"
+        )
+
+
+def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) -> None:
+    """Write columns of equal length as a table.
+
+    Args:
+        path: .csv, .tsv, .jsonl, .ndjson (each also .gz) or .parquet.
+        columns: name to array `[N]` of numbers or text.
+
+    Raises:
+        DataError: another format, columns of different lengths, or a file that cannot be written.
+    """
+    name = os.fspath(path).lower()
+    suffix = os.path.splitext(name.removesuffix(".gz"))[1]
+    if suffix not in _FORMATS or (suffix == ".parquet" and name.endswith(".gz")):
+        raise DataError(
+            f"{os.fspath(path)}: the name must end in .csv, .tsv, .jsonl (or these and .gz) or "
+            ".parquet, to tell the format."
+        )
+    arrays = {label: np.asarray(array) for label, array in columns.items()}
+    lengths = {array.shape for array in arrays.values()}
+    if len(lengths) != 1 or len(lengths.pop()) != 1:
+        shapes = {label: array.shape for label, array in arrays.items()}
+        raise DataError(f"The columns of a table must have one length; they have {shapes}.")
+    options = f"{_FORMATS[suffix]}, {_IN_PLACE}"
+    if name.endswith(".gz"):
+        options += ", COMPRESSION gzip"
+    with connect() as connection, replacing(path) as aside:
+        # DuckDB reads Python strings, not NumPy's own; c0, c1 keep any name out of its way.
+        connection.register(
+            "columns",
+            {
+                f"c{index}": array.astype(object) if array.dtype.kind in "TU" else array
+                for index, array in enumerate(arrays.values())
+            },
+        )
+        selected = ", ".join(
+            f"c{index} AS {identifier(label)}" for index, label in enumerate(arrays)
+        )
+        connection.execute(
+            f"COPY (SELECT {selected} FROM columns) TO {literal(str(aside))} ({options})"
+        )
+
+
+def _check_target(path: Path, target: Path) -> None:
+    if target.is_dir():
+        raise DataError(f"{path} is a folder: name a file in it.")
+    if target.exists() and not target.is_file():
+        raise DataError(f"{path} is no regular file; write to a file.")
+    if not target.parent.is_dir():
+        raise DataError(f"{path}: the folder {target.parent} is not there. Make it first.")
+
+
+def _mode(target: Path) -> int:
+    if target.exists():
+        return target.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _failure(path: str | PathLike[str], error: Exception) -> DataError:
+    name = os.fspath(path)
+    text = str(error).lower()
+    number = error.errno if isinstance(error, OSError) else None
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    if number in full or any(os.strerror(code).lower() in text for code in full):
+        return DataError(
+            f"{name}: there is no room left to write it. Free some disk space or write elsewhere; "
+            "no partial file was left behind."
+        )
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return DataError(f"{name}: no permission to write there. Choose another folder.")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    reason = reason.split("\n", 1)[0]
+    return DataError(f"{name}: cannot be written: {reason}. No partial file was left behind.")

@@ -1,0 +1,173 @@
+"""K-ary randomized response: probabilities, channel, and the randomizer for simulations.
+
+Each user holds one of K categories and reports it with probability p = e^ε/(e^ε+K−1), any other one with
+q = 1/(e^ε+K−1) each. Equivalently: with probability d = p − q the value is kept, otherwise a category is drawn
+uniformly from all K, the true one included. The randomizer takes the second reading.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Int
+
+from rrjax.counts import check_num_categories, check_values
+from rrjax.numerics import as_epsilon, float_dtype, odds
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["epsilon"], meta_fields=["num_categories"])
+@dataclasses.dataclass(frozen=True)
+class RandomizedResponse:
+    """K-ary randomized response with privacy parameter ε. A pytree; `num_categories` is static.
+
+    Args:
+        num_categories: K, an integer, at least 2.
+        epsilon: Scalar, nats; a float or a traced array.
+
+    Raises:
+        ValueError: K < 2, or ε a number that is not positive.
+
+    Example:
+        >>> import jax, rrjax
+        >>> mechanism = rrjax.RandomizedResponse(num_categories=4, epsilon=1.0)
+        >>> mechanism.p.round(3), mechanism.q.round(3)
+        >>> mechanism.randomize(jax.random.key(0), [0, 1, 2, 3, 3]).shape
+        (5,)
+
+    References:
+        Warner, "Randomized response: a survey technique for eliminating evasive answer bias", 1965 (K = 2);
+        Kairouz, Oh and Viswanath, "Extremal mechanisms for local differential privacy", 2016 (any K).
+    """
+
+    num_categories: int
+    epsilon: ArrayLike
+
+    def __post_init__(self):
+        check_num_categories(self.num_categories)
+        # Whatever else comes is a leaf of a tree in transformation (a tracer, a batch axis, None).
+        if isinstance(self.epsilon, int | float | np.number) and not self.epsilon > 0:
+            raise ValueError(f"epsilon must be a positive number of nats, got {self.epsilon}")
+
+    @property
+    def p(self) -> Float[Array, ""]:
+        """Probability that a report equals the value, e^ε/(e^ε+K−1). Scalar."""
+        e1 = self._odds()
+        return (1 + e1) / (e1 + self.num_categories)
+
+    @property
+    def q(self) -> Float[Array, ""]:
+        """Probability that a report equals any one other category, 1/(e^ε+K−1). Scalar."""
+        return 1 / (self._odds() + self.num_categories)
+
+    @property
+    def d(self) -> Float[Array, ""]:
+        """p − q, the probability that the value is kept rather than drawn uniformly. Scalar, without cancellation."""
+        e1 = self._odds()
+        return e1 / (e1 + self.num_categories)
+
+    @property
+    def effective_epsilon(self) -> Float[Array, ""]:
+        """The ε that `randomize` delivers, nats: never more than `epsilon`, up to the rounding of this number.
+
+        Less by a few machine epsilons, because the probability of keeping a value is rounded down.
+        `rrjax.secure` states the exact one for a real collection.
+        """
+        high, low = self._keep()
+        rest_high, rest_low = _negate(high, low)
+        dtype = self._odds().dtype
+
+        def number(high, low):
+            return high.astype(dtype) * dtype.type(2.0**32) + low.astype(dtype)
+
+        return jnp.log1p(number(high, low) / number(rest_high, rest_low) * self.num_categories)
+
+    def channel(self) -> Float[Array, "K K"]:
+        """The matrix of report probabilities: row = true category, column = report. Rows sum to one.
+
+        For small K and for checks; nothing in rrjax needs it.
+        """
+        return jnp.where(jnp.eye(self.num_categories, dtype=bool), self.p, self.q)
+
+    def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
+        """Randomizes values for a simulation: the decision of `rrjax.secure` from JAX's random bits.
+
+        One 64-bit draw u a value: kept if u < T, else (u − T) mod K, which is exactly uniform because T leaves a
+        multiple of K. T is d·2⁶⁴ rounded down, so rounding never weakens ε; at K = 1,423,000 and ε = 1 a
+        comparison of float32 uniforms would deliver 1.05.
+
+        Args:
+            key: A typed key, `jax.random.key(seed)`.
+            values: Integers in 0 … K − 1, any shape.
+
+        Returns:
+            Reports, int32, the shape of `values`. Under tracing, a value outside the domain is reported as −1,
+            which `count` and the estimators turn into NaN.
+
+        Raises:
+            ValueError: Values that are not integers, or (not under tracing) outside the domain.
+        """
+        values = check_values(values, self.num_categories, "values")
+        return _randomize(key, jnp.asarray(values), self._keep(), self.num_categories)
+
+    def _odds(self):
+        return odds(as_epsilon(self.epsilon, float_dtype()))
+
+    def _keep(self):
+        return _keep_threshold(self._odds(), self.num_categories)
+
+
+def _negate(high, low):
+    """2⁶⁴ − x in two words."""
+    return ~high + (low == 0).astype(jnp.uint32), ~low + jnp.uint32(1)
+
+
+def _remainder(high, low, divisor):
+    """x mod divisor, for a divisor below 2³¹, in steps that fit one word."""
+    step = 32 - divisor.bit_length()
+    rest = jnp.zeros_like(high)
+    for word in (high, low):
+        left = 32
+        while left:
+            take = min(step, left)
+            left -= take
+            digits = (word >> left) & jnp.uint32((1 << take) - 1)
+            rest = ((rest << take) | digits) % jnp.uint32(divisor)
+    return rest
+
+
+def _words(x, rounding):
+    """x·2⁶⁴ for x in [0, 0.6) as two words; exact but for a part below one, which is rounded as told."""
+    scaled = x * 2.0**32
+    high = jnp.floor(scaled)
+    return high.astype(jnp.uint32), rounding((scaled - high) * 2.0**32).astype(jnp.uint32)
+
+
+@partial(jax.jit, static_argnums=1)
+def _keep_threshold(e1, num_categories):
+    """T in two words: 2⁶⁴ − T is a multiple of K, T at most d·2⁶⁴."""
+    margin = 4 * jnp.finfo(e1.dtype).eps
+    kept, noise = e1 / (e1 + num_categories), num_categories / (e1 + num_categories)
+    # Whichever of d and 1 − d is small is the one that a float holds well.
+    by_kept = _negate(*_words(jnp.minimum(kept, 0.5) * (1 - margin), jnp.floor))
+    by_noise = _words(jnp.minimum(noise, 0.5) * (1 + margin), jnp.ceil)
+    high, low = (jnp.where(kept < 0.5, a, b) for a, b in zip(by_kept, by_noise, strict=True))
+    short = (num_categories - _remainder(high, low, num_categories)) % jnp.uint32(num_categories)
+    rounded = low + short
+    high = high + (rounded < low).astype(jnp.uint32)
+    # Past 2⁶⁴ nothing is left to keep (ε below K²·2⁻⁶⁴): the sum wraps to less than K.
+    return _negate(high, rounded)
+
+
+@partial(jax.jit, static_argnums=3)
+def _randomize(key, values, keep, num_categories):
+    high, low = jax.random.bits(key, (2, *values.shape), jnp.uint32)
+    keep_high, keep_low = keep
+    kept = (high < keep_high) | ((high == keep_high) & (low < keep_low))
+    above = high - keep_high - (low < keep_low).astype(jnp.uint32), low - keep_low
+    uniform = _remainder(*above, num_categories).astype(jnp.int32)
+    inside = (values >= 0) & (values < num_categories)
+    return jnp.where(inside, jnp.where(kept, values.astype(jnp.int32), uniform), -1)

@@ -1,0 +1,280 @@
+"""Bad input: every message names the file and says what to do."""
+
+import gzip
+import subprocess
+import sys
+
+import duckdb
+import numpy as np
+import pytest
+
+from rrjax.io import (
+    DataError,
+    Domain,
+    Metadata,
+    Source,
+    count_reports,
+    read_counts,
+    read_metadata,
+    read_values,
+    write_reports,
+)
+
+
+def refused(call, *parts):
+    with pytest.raises(DataError) as caught:
+        call()
+    message = str(caught.value)
+    for part in parts:
+        assert str(part) in message
+    # A person reads this: no SQL, no type names of the engine.
+    for word in ("SELECT", "read_csv", "LINE 1", "Exception", "VARCHAR", "Error:"):
+        assert word not in message
+    return message
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.dat", "a.jsonl", "a.csv.gz"])
+def test_empty_missing_and_folder(tmp_path, name):
+    path = tmp_path / name
+    refused(lambda: count_reports(Source(path)), path, "no such file")
+    path.write_bytes(b"")
+    refused(lambda: count_reports(Source(path)), path, "empty")
+    refused(lambda: count_reports(Source(tmp_path)), tmp_path, "folder")
+    refused(lambda: count_reports(Source(tmp_path / "*.x")), "No file matches", "*.x")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.dat", "a.jsonl"])
+def test_compressed_nothing(tmp_path, name):
+    path = tmp_path / f"{name}.gz"
+    path.write_bytes(gzip.compress(b""))
+    refused(lambda: count_reports(Source(path)), path)
+
+
+def test_no_rows(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n")
+    for read in (count_reports, read_values):
+        refused(lambda read=read: read(Source(path, column="a")), path, "'a'", "no rows")
+        domain = Domain.range(0, 1)
+        refused(lambda read=read: read(Source(path, column="a"), domain), path, "no rows")  # noqa: B023
+    path.write_text("a,b\n,1\n?,2\n")
+    source = Source(path, column="a", missing=("?",))
+    refused(lambda: count_reports(source), path, "all 2 values are missing")
+    refused(lambda: read_values(source, Domain.range(0, 1)), "all 2 values are missing")
+
+
+def test_missing_column(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("age,country\n1,a\n")
+    source = Source(path, column="contry")
+    refused(lambda: count_reports(source), path, "'contry'", "mean 'country'", "'age', 'country'")
+    refused(lambda: count_reports(Source(path)), path, "2 columns", "'age', 'country'", "--column")
+    refused(lambda: count_reports(Source(path, column="2")), "--no-header")
+    for suffix, text in (
+        ("jsonl", '{"age": 1, "country": "a"}\n'),
+        ("tsv", "age\tcountry\n1\ta\n"),
+    ):
+        other = path.with_suffix("." + suffix)
+        other.write_text(text)
+        refused(lambda other=other: count_reports(Source(other, column="x")), other, "'x'")
+    other = path.with_suffix(".parquet")
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT 1 AS age, 'a' AS country) TO '{other}'")
+    refused(lambda: count_reports(Source(other, column="Age")), other, "mean 'age'")
+
+
+def test_column_missing_in_one_of_many_files(tmp_path):
+    (tmp_path / "1.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "2.csv").write_text("c,b\n1,2\n")
+    source = Source(tmp_path / "*.csv", column="a")
+    refused(lambda: count_reports(source), tmp_path / "2.csv", "'a'")
+
+
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("read", [count_reports, read_values])
+def test_value_outside_the_domain(tmp_path, read, listed):
+    (tmp_path / "1.csv").write_text("x,a\n1,1\n1,2\n")
+    (tmp_path / "2.csv").write_text("x,a\n1,1\n1,?\n1,seven\n1,seven\n1,\n")
+    domain = Domain.of("012") if listed else Domain.range(0, 2)
+    message = refused(
+        lambda: read(Source(tmp_path / "?.csv", column="a"), domain),
+        tmp_path / "2.csv",
+        "column 'a', row 2: '?' is not in the domain",
+        "3 such reports, such as 'seven', '?'",
+        "--domain",
+        "--missing",
+    )
+    assert "1.csv" not in message
+
+
+def test_value_outside_the_domain_of_parquet_and_json(tmp_path):
+    path = tmp_path / "a.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT range AS a FROM range(100)) TO '{path}'")
+    source = Source(path)
+    domain = Domain.range(0, 98)
+    refused(lambda: count_reports(source, domain), path, "row 100: '99'", "; 1 such report.")
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (SELECT unnest([1.0, 2.5, 'nan'::DOUBLE, 'inf'::DOUBLE]) AS a) TO '{path}'"
+        )
+    refused(lambda: count_reports(source, Domain.range(0, 9)), "row 2: '2.5'", "'inf', 'nan'")
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1}\n{"a": [1, 2]}\n')
+    refused(lambda: count_reports(Source(path), Domain.range(0, 9)), path, "row 2: '[1")
+
+
+def test_fewer_than_two_categories(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a\nx\nx\n")
+    refused(lambda: count_reports(Source(path)), path, "'x'", "--domain")
+    refused(lambda: Domain.range(0, 0), "at least 2")
+
+
+@pytest.mark.parametrize("bad", ["-1", "2.5", "nan", "many", "", "1e3", "99999999999999999999"])
+def test_bad_counts(tmp_path, bad):
+    path = tmp_path / "a.csv"
+    path.write_text(f"label,n\nx,3\ny,{bad}\nz,4\n")
+    refused(
+        lambda: read_counts(Source(path), "n"),
+        path,
+        "column 'n', row 2: " + (repr(bad) if bad else "an empty cell"),
+        "is not a count",
+    )
+
+
+@pytest.mark.parametrize("bad", ["-1", "2.5", "'nan'::DOUBLE", "NULL", "'inf'::DOUBLE"])
+def test_bad_counts_in_parquet(tmp_path, bad):
+    path = tmp_path / "a.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (SELECT unnest(['x', 'y']) l, unnest([3::DOUBLE, {bad}]) n) TO '{path}'"
+        )
+    refused(lambda: read_counts(Source(path), "n"), path, "column 'n', row 2: ")
+
+
+def test_counts_that_are_all_zero(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("label,n\nx,0\ny,0\n")
+    refused(lambda: read_counts(Source(path), "n"), path, "'n' are all 0")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.dat"])
+def test_truncated_gzip(tmp_path, name):
+    path = tmp_path / f"{name}.gz"
+    line = {"a.jsonl": '{"a": %d}\n'}.get(name, "%d\n")
+    text = "a\n" * name.endswith("sv") + "".join(line % (n * 7919 % 997) for n in range(50_000))
+    data = gzip.compress(text.encode())
+    path.write_bytes(data)
+    assert count_reports(Source(path)).num_rows == 50_000
+    for cut in (len(data) // 2, 15):
+        path.write_bytes(data[:cut])
+        for read in (count_reports, read_values):
+            refused(lambda read=read: read(Source(path)), path)
+    path.write_bytes(data[: len(data) // 2])
+    refused(lambda: count_reports(Source(path)), "cut short")
+    path.write_bytes(b"plain text\nthat is not compressed\n")
+    refused(lambda: count_reports(Source(path)), path, "gzip")
+
+
+def test_truncated_and_damaged_parquet(tmp_path):
+    path = tmp_path / "a.parquet"
+    metadata = Metadata("rr", 1.0, 1.0, Domain.range(0, 999), "r", False, "0")
+    write_reports(path, np.random.default_rng(0).integers(1000, size=100_000), metadata)
+    data = path.read_bytes()
+    for damaged in (data[:-5], data[: len(data) // 2], data[:3], b"text, not parquet"):
+        path.write_bytes(damaged)
+        refused(lambda: count_reports(Source(path)), path, "not a whole Parquet file")
+        refused(lambda: read_metadata(path), path, "not a whole Parquet file")
+    path.write_bytes(data[:50] + bytes(len(data) // 2) + data[50 + len(data) // 2 :])
+    refused(lambda: count_reports(Source(path)), path)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("a,b\n1,2\n3\n4,5\n", "line 3"),
+        ("a,b\n1,2\n3,4,5\n4,5\n", "3 columns where the first line has 2"),
+        ('a,b\n1,"x\n2,y\n', "never closed"),
+        (b"a,b\n1,2\n1,\xff\xfe\n", "UTF-8"),
+        (b"\xff,b\n1,2\n", "UTF-8"),
+        ("\na,b\n1,2\n", "blank"),
+        ("a,a\n1,2\n", "2 columns are called 'a'"),
+        ("a;b\n1;2\n", "Is the delimiter ';'"),
+        ("a,b\r\n1,2\n3,4\r\n", "line ends"),
+        ("a,\n1,2\n", "is the first line a header"),
+    ],
+)
+def test_malformed_csv(tmp_path, text, part):
+    path = tmp_path / "a.csv"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    refused(lambda: count_reports(Source(path, column="a"), Domain.range(0, 9)), path, part)
+
+
+def test_a_short_row_far_down_is_not_dropped(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n" + "1,2\n" * 100_000 + "5\n" + "1,2\n" * 10)
+    refused(
+        lambda: count_reports(Source(path, column="a"), Domain.range(0, 9)), path, "line 100002"
+    )
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}\n{"a": 2\n{"a": 3}\n', "a,b\n1,2\n", '{"a": 1'])
+def test_malformed_json(tmp_path, text):
+    path = tmp_path / "a.jsonl"
+    path.write_text(text)
+    refused(lambda: count_reports(Source(path, column="a"), Domain.range(0, 9)), path, "JSON")
+
+
+def test_bad_value_among_files_of_different_types(tmp_path):
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT 1 AS a) TO '{tmp_path / '1.parquet'}'")
+        connection.execute(f"COPY (SELECT unnest([2.0, 2.5]) AS a) TO '{tmp_path / '2.parquet'}'")
+    source = Source(tmp_path / "*.parquet")
+    refused(
+        lambda: count_reports(source, Domain.range(0, 9)), tmp_path / "2.parquet", "row 2: '2.5'"
+    )
+
+
+def test_formats(tmp_path):
+    path = tmp_path / "a.data"
+    path.write_text("a\n1\n")
+    refused(lambda: count_reports(Source(path)), path, "--format")
+    assert count_reports(Source(path, format="csv"), Domain.range(0, 1)).num_rows == 1
+    (tmp_path / "b.csv").write_text("a\n1\n")
+    (tmp_path / "b.tsv").write_text("a\n1\n")
+    refused(lambda: count_reports(Source(tmp_path / "b.*")), "one format at a time")
+    refused(lambda: Source("a.csv", format="xls"), "xls", "csv, tsv")  # pyright: ignore
+    refused(lambda: Source("a.csv", delimiter=", "), "one character")
+    refused(lambda: Source([]), "No file")
+    hidden = tmp_path / "a.csv"
+    hidden.write_bytes(gzip.compress(b"a\n1\n"))
+    refused(lambda: count_reports(Source(hidden)), hidden, ".gz")
+    sessions = tmp_path / "a.dat"
+    sessions.write_text("1 2\n")
+    refused(lambda: count_reports(Source(sessions, column="a")), sessions, "no columns")
+
+
+def test_null_characters(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a\n1\n2\n")
+    refused(lambda: count_reports(Source(path, missing=("\0",))), "null character")
+
+
+def test_without_duckdb(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a\n1\n2\n")
+    code = (
+        "import sys; sys.modules['duckdb'] = None\n"
+        "from rrjax.io import Source, count_reports, DataError\n"
+        f"try: count_reports(Source({str(path)!r}))\n"
+        "except DataError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'rrjax[files]'" in done.stdout
+
+
+def test_import_is_light():
+    code = "import sys, rrjax.io; print('duckdb' in sys.modules, 'jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[0] == "False"

@@ -1,0 +1,125 @@
+"""Domains: ranges, labels, files of labels."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from rrjax.io import DataError, Domain, write_table
+
+
+def test_range_includes_both_ends_and_is_never_expanded():
+    domain = Domain.range(0, 1_484_705)
+    assert domain.num_categories == 1_484_706
+    assert Domain.parse("0:1484705") == domain == Domain.parse(" 0 : 1484705 ")
+    assert domain.to_metadata() == {"first": 0, "last": 1_484_705}
+    labels = domain.labels()
+    assert labels.dtype == np.int64
+    assert labels[0] == 0
+    assert labels[-1] == 1_484_705
+
+
+def test_negative_range():
+    domain = Domain.parse("-3:2")
+    np.testing.assert_array_equal(domain.labels(), np.arange(-3, 3))
+
+
+def test_listed_labels_keep_order_and_text():
+    domain = Domain.of(["b", "a", "007", 'q"u,o\nte', "é"])
+    assert domain.num_categories == 5
+    assert domain.labels().tolist() == ["b", "a", "007", 'q"u,o\nte', "é"]
+
+
+@pytest.mark.parametrize("domain", [Domain.range(-5, 10**9), Domain.of(["x", 'y"\n', "é"])])
+def test_metadata_round_trip(domain):
+    assert Domain.from_metadata(json.loads(json.dumps(domain.to_metadata()))) == domain
+    assert hash(domain) == hash(Domain.from_metadata(domain.to_metadata()))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Domain.range(3, 3), "at least 2"),
+        (lambda: Domain.range(5, 0), "Did you mean 0:5"),
+        (lambda: Domain.range(0, 2**31), "too large"),
+        (lambda: Domain.range(2**63 - 1, 2**63), "too large"),
+        (lambda: Domain.of([]), "0 labels"),
+        (lambda: Domain.of(["a"]), "1 label;"),
+        (lambda: Domain.of(["a", ""]), "Label 2 of the domain is empty"),
+        (lambda: Domain.of(["a", "b", "a"]), "Label 3 .*'a', is there twice"),
+        (lambda: Domain.of(["a", 3]), "no text: 3"),
+        (lambda: Domain.from_metadata({"first": 0}), "domain was expected"),
+        (lambda: Domain.from_metadata({"first": 0, "last": 1.5}), "must be integers"),
+        (lambda: Domain.from_metadata({"labels": "abc"}), "must be a list"),
+        (lambda: Domain(), "must be integers"),
+        (lambda: Domain.parse("nowhere.txt"), "neither a range .* nor a file"),
+        (lambda: Domain.parse("0-99"), "neither a range"),
+    ],
+)
+def test_bad_domains(make, message):
+    with pytest.raises(DataError, match=message):
+        make()
+
+
+def test_text_file(tmp_path):
+    path = tmp_path / "labels.txt"
+    path.write_text("\ufeffred\n 007 \nblue, dark\n\n", encoding="utf-8")
+    assert Domain.parse(path) == Domain.of(["red", "007", "blue, dark"])
+
+
+def test_text_file_compressed(tmp_path):
+    path = tmp_path / "labels.txt.gz"
+    path.write_bytes(gzip.compress(b"a\nb\n"))
+    assert Domain.parse(str(path)).listed == ("a", "b")
+    path.write_bytes(gzip.compress(b"a\nb\n" * 99)[:-12])
+    with pytest.raises(DataError, match=r"labels\.txt\.gz"):
+        Domain.parse(str(path))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet", ".csv.gz"])
+def test_table_with_a_label_column(tmp_path, suffix):
+    labels = ["z", "007", "1,5", 'say "no"', "two\nlines", "é"]
+    path = tmp_path / f"estimate{suffix}"
+    write_table(path, {"label": np.array(labels), "estimate": np.ones(6) / 6})
+    assert Domain.parse(str(path)) == Domain.of(labels)
+
+
+def test_table_with_one_column(tmp_path):
+    path = tmp_path / "colours.csv"
+    path.write_text("colour\nred\nblue\n")
+    assert Domain.parse(str(path)).listed == ("red", "blue")
+    path.write_text("colour,x\nred,1\nblue,2\n")
+    with pytest.raises(DataError, match="2 columns"):
+        Domain.parse(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("d.txt", "a\n\nb\n", "line 2: a label is empty"),
+        ("d.txt", "a\nb\na\n", "d.txt: Label 3 .*twice"),
+        ("d.txt", "a\n", "1 label"),
+        ("d.txt", "", "empty"),
+        ("d.csv", "label,n\na,1\n,2\n", "row 2 is empty"),
+        ("d.csv", "label\na\nb\nb\n", "'b', is there twice"),
+    ],
+)
+def test_bad_files(tmp_path, name, text, message):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(DataError, match=message) as caught:
+        Domain.parse(str(path))
+    assert str(path) in str(caught.value)
+
+
+def test_not_utf8(tmp_path):
+    path = tmp_path / "latin.txt"
+    path.write_bytes(b"caf\xe9\nbar\n")
+    with pytest.raises(DataError, match="UTF-8"):
+        Domain.parse(str(path))
+
+
+def test_describe():
+    assert Domain.range(0, 9).describe() == "0:9 (10 integers)"
+    assert Domain.of("abcde").describe() == "5 labels ('a', 'b', 'c', …)"

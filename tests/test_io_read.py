@@ -1,0 +1,373 @@
+"""Reports, counts and values from every format."""
+
+import gzip
+import os
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from rrjax.io import (
+    DataError,
+    Domain,
+    Metadata,
+    Source,
+    count_reports,
+    read_counts,
+    read_metadata,
+    read_values,
+    write_reports,
+    write_table,
+)
+
+DATA = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
+KOSARAK = DATA / "kosarak-head.dat.gz"
+ADULT = DATA / "adult.data.gz"
+needs_kosarak = pytest.mark.skipif(not KOSARAK.exists(), reason="kosarak-head.dat.gz is not here")
+needs_adult = pytest.mark.skipif(not ADULT.exists(), reason="adult.data.gz is not here")
+
+ODD = ["plain", "with, comma", 'with "quotes"', "two\nlines", "été ☃", "007", "'; DROP TABLE t"]
+
+
+def by_label(counted):
+    return dict(zip(counted.domain.labels().tolist(), counted.counts.tolist(), strict=True))
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = text.encode() if isinstance(text, str) else text
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return str(path)
+
+    return write
+
+
+def copy(path, query):
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet)")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "suffix",
+    [".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".csv.gz", ".tsv.gz", ".jsonl.gz"],
+)
+def test_every_format_counts_odd_labels_alike(tmp_path, suffix):
+    rng = np.random.default_rng(0)
+    indices = rng.integers(len(ODD), size=500)
+    path = tmp_path / f"reports{suffix}"
+    write_table(path, {"x": np.arange(500), "answer": np.array(ODD)[indices]})
+    domain = Domain.of(ODD)
+    counted = count_reports(Source(path, column="answer"), domain)
+    np.testing.assert_array_equal(counted.counts, np.bincount(indices, minlength=len(ODD)))
+    assert counted.counts.dtype == np.int64
+    assert (counted.num_rows, counted.num_missing, counted.domain_from_data) == (500, 0, False)
+    values = read_values(Source(path, column="answer"), domain)
+    assert values.indices.dtype == np.int32
+    np.testing.assert_array_equal(values.indices, indices)
+    from_data = count_reports(Source(path, column="answer"))
+    assert from_data.domain_from_data
+    assert by_label(from_data) == by_label(counted)
+
+
+def test_json_array_and_missing_keys(write):
+    path = write("a.json", '[{"a": 1, "b": "x"}, {"b": "y"}, {"a": 2, "b": null}, {"a": 2}]')
+    counted = count_reports(Source(path, column="a"), Domain.range(1, 2))
+    assert counted.counts.tolist() == [1, 2]
+    assert counted.num_missing == 1
+
+
+def test_json_column_that_only_comes_late(write):
+    path = write("a.jsonl", '{"a": 1}\n' * 30_000 + '{"late": "x"}\n{"late": "y"}\n')
+    assert count_reports(Source(path, column="late")).counts.tolist() == [1, 1]
+
+
+def test_json_values_of_any_type(write):
+    path = write("a.jsonl", '{"a": 1}\n{"a": "s"}\n{"a": true}\n{"a": 1.5}\n')
+    assert count_reports(Source(path)).domain.listed == ("1", "1.5", "s", "true")
+
+
+@pytest.mark.parametrize("type_name", ["TINYINT", "BIGINT", "UBIGINT", "HUGEINT", "DOUBLE"])
+def test_numeric_parquet_types(tmp_path, type_name):
+    path = copy(tmp_path / "a.parquet", f"SELECT (range % 5)::{type_name} AS a FROM range(12)")
+    assert count_reports(Source(path), Domain.range(0, 5)).counts.tolist() == [3, 3, 2, 2, 2, 0]
+    # Whole numbers in a column of floats are the labels that people write.
+    counted = count_reports(Source(path), Domain.of("43210"))
+    assert counted.counts.tolist() == [2, 2, 2, 3, 3]
+    assert count_reports(Source(path)).domain.listed == ("0", "1", "2", "3", "4")
+
+
+@pytest.mark.parametrize("type_name", ["VARCHAR", "DATE", "BLOB", "BOOLEAN", "DECIMAL(5,2)"])
+def test_other_parquet_types_count_as_text(tmp_path, type_name):
+    values = {
+        "DATE": ("2020-01-02", "2020-01-03"),
+        "BOOLEAN": ("false", "true"),
+        "DECIMAL(5,2)": ("1.25", "2.50"),
+    }.get(type_name, ("a", "b"))
+    query = f"SELECT unnest([{values[1]!r}, {values[0]!r}, {values[1]!r}])::{type_name} AS a"
+    path = copy(tmp_path / "a.parquet", query)
+    assert by_label(count_reports(Source(path))) == {values[0]: 1, values[1]: 2}
+
+
+def test_text_takes_integers_and_refuses_what_duckdb_would_round(write):
+    path = write("a.csv", "a\n12\n12.0\n+12\n 12 \n012\n")
+    assert count_reports(Source(path), Domain.range(12, 13)).counts.tolist() == [5, 0]
+    for text in ("12.5", "1e1", "0x0c", "1_2", "nan", "12abc", "99999999999999999999"):
+        path = write("b.csv", f"a\n12\n{text}\n")
+        with pytest.raises(DataError, match="row 2: "):
+            count_reports(Source(path), Domain.range(12, 13))
+        with pytest.raises(DataError, match="row 2: "):
+            read_values(Source(path), Domain.range(12, 13))
+
+
+def test_labels_stay_what_they_are(write):
+    path = write("a.csv", "a\n007\n7\n7.0\n")
+    assert by_label(count_reports(Source(path))) == {"007": 1, "7": 1, "7.0": 1}
+
+
+def test_domain_from_data_is_in_numeric_order(write):
+    path = write("a.csv", "a\n10\n9\n-1\n10\n")
+    assert by_label(count_reports(Source(path))) == {"-1": 1, "9": 1, "10": 2}
+
+
+def test_chunks_add_up_to_the_whole(tmp_path):
+    rng = np.random.default_rng(1)
+    values = rng.integers(0, 50, size=3000)
+    chunks = np.split(values, [100, 101, 1500])
+    suffixes = [".csv", ".csv.gz", ".csv", ".csv"]
+    for number, (chunk, suffix) in enumerate(zip(chunks, suffixes, strict=True)):
+        columns = {"x": np.zeros(len(chunk), dtype=int), "a": chunk}
+        if number == 2:  # another order of columns
+            columns = dict(reversed(columns.items()))
+        write_table(tmp_path / f"part-{number}{suffix}", columns)
+    domain = Domain.range(0, 49)
+    whole = count_reports(Source(tmp_path / "part-*.csv*", column="a"), domain)
+    np.testing.assert_array_equal(whole.counts, np.bincount(values, minlength=50))
+    parts = [
+        count_reports(Source(path, column="a"), domain).counts for path in tmp_path.glob("part-*")
+    ]
+    np.testing.assert_array_equal(sum(parts), whole.counts)
+    named = [tmp_path / f"part-{number}{suffix}" for number, suffix in enumerate(suffixes)]
+    np.testing.assert_array_equal(read_values(Source(named, column="a"), domain).indices, values)
+    # A file that two patterns name counts once.
+    twice = Source([tmp_path / "part-*", tmp_path / "part-0.csv"], column="a")
+    assert count_reports(twice, domain).num_rows == 3000
+
+
+def test_parquet_files_of_different_types_are_not_rounded_into_each_other(tmp_path):
+    copy(tmp_path / "1.parquet", "SELECT 1::BIGINT AS a, 'x' AS b")
+    copy(tmp_path / "2.parquet", "SELECT 'x' AS b, 1.5::DOUBLE AS a")
+    counted = count_reports(Source(tmp_path / "*.parquet", column="a"))
+    assert by_label(counted) == {"1": 1, "1.5": 1}
+
+
+def test_missing_values_are_named_and_counted(write):
+    path = write("a.csv", 'a,b\n1,x\n?,x\n,x\n"",x\n2,x\nn/a,x\n?,x\n')
+    source = Source(path, column="a", missing=("?", "n/a"))
+    counted = count_reports(source, Domain.range(1, 2))
+    assert counted.counts.tolist() == [1, 1]
+    assert counted.missing == {"": 2, "?": 2, "n/a": 1}
+    assert counted.num_missing == 5
+    assert counted.num_rows == 7
+    values = read_values(source, Domain.range(1, 2))
+    assert values.indices.tolist() == [0, 1]
+    assert values.num_missing == 5
+
+
+def test_one_report(write):
+    path = write("a.csv", "a\n3\n")
+    assert count_reports(Source(path), Domain.range(0, 4)).counts.tolist() == [0, 0, 0, 1, 0]
+    with pytest.raises(DataError, match=r"every report is '3'.*domain"):
+        count_reports(Source(path))
+
+
+def test_names_with_quotes_and_patterns(tmp_path):
+    folder = tmp_path / 'it\'s [1] "ok" *'
+    folder.mkdir()
+    path = folder / "a'b[x].csv"
+    column = "co\"l'umn; DROP TABLE tally --"
+    write_table(path, {column: np.array(["a", "b"]), "é": np.array(["c", "d"])})
+    write_table(folder / "a'bx.csv", {column: np.array(["z", "z"]), "é": np.array(["c", "d"])})
+    assert count_reports(Source(path, column=column)).domain.listed == ("a", "b")
+    parquet = path.with_suffix(".parquet")
+    write_table(parquet, {column: np.array(["a", "b"])})
+    assert count_reports(Source(parquet)).column == column
+    jsonl = path.with_suffix(".jsonl")
+    write_table(jsonl, {column: np.array(["a", "b"]), "x": np.arange(2)})
+    assert count_reports(Source(jsonl, column=column)).domain.listed == ("a", "b")
+
+
+def test_no_variable_of_python_is_read(write):
+    path = write("a.csv", "tally\nx\ny\n")
+    assert count_reports(Source(path, column="tally")).num_rows == 2
+
+
+def test_windows_text(write):
+    path = write("a.csv", b"\xef\xbb\xbfa,b\r\n1,x\r\n2,y\r\n\r\n")
+    counted = count_reports(Source(path, column="a"))
+    assert by_label(counted) == {"1": 1, "2": 1}
+
+
+def test_header_and_delimiter(write):
+    path = write("a.csv", "1;x\n2;y\n2;x\n")
+    headerless = Source(path, header=False, delimiter=";", column="1")
+    assert by_label(count_reports(headerless)) == {"1": 1, "2": 2}
+    with pytest.raises(DataError, match=r"is the first line a header.*'1'"):
+        count_reports(Source(path, delimiter=";", column="1"))
+    assert count_reports(Source(path, header=True, delimiter=";", column="x")).num_rows == 2
+
+
+def test_one_quoted_column(write):
+    path = write("a.csv", '"one, quoted; name"\n"x, y"\nz\n')
+    with pytest.raises(DataError, match="Is the delimiter ';'"):
+        count_reports(Source(path))
+    assert count_reports(Source(path, delimiter=",")).domain.listed == ("x, y", "z")
+
+
+def test_transactions(write):
+    path = write("a.dat", "3 1 2\n1\t5 \n\n 3 3\n")
+    first = count_reports(Source(path), Domain.range(1, 5))
+    assert first.counts.tolist() == [1, 0, 2, 0, 0]
+    assert first.num_missing == 1
+    everything = Source(path, items="all")
+    assert count_reports(everything, Domain.range(1, 5)).counts.tolist() == [2, 1, 3, 0, 1]
+    assert read_values(everything, Domain.range(1, 5)).indices.tolist() == [2, 0, 1, 0, 4, 2, 2]
+    with pytest.raises(DataError, match="line 2: '5'"):
+        count_reports(everything, Domain.range(1, 4))
+    quoted = write("b.dat", "\"a b\n'c,d e\n")
+    assert count_reports(Source(quoted)).domain.listed == ('"a', "'c,d")
+
+
+def test_read_counts(write):
+    path = write("a.csv", "n,label\n3,x\n0,y\n4,x\n5,\n2.0,z\n")
+    counted = read_counts(Source(path), "n", Domain.of("xyzw"))
+    assert counted.counts.tolist() == [7, 0, 2, 0]
+    assert (counted.num_rows, counted.num_missing, counted.missing) == (14, 5, {"": 5})
+    assert by_label(read_counts(Source(path, column="label"), "n")) == {"x": 7, "y": 0, "z": 2}
+
+
+def test_read_counts_beyond_int32(tmp_path, write):
+    path = write("a.csv", f"label,n\n0,{2**31}\n1,{2**40}\n")
+    assert read_counts(Source(path), "n").counts.tolist() == [2**31, 2**40]
+    path = write("a.csv", f"label,n\n0,{2**53}\n1,1\n")
+    with pytest.raises(DataError, match=r"more than 2\^53"):
+        read_counts(Source(path), "n")
+    parquet = copy(tmp_path / "a.parquet", "SELECT unnest(['a','b']) l, unnest([1.0, 2.0]) n")
+    assert read_counts(Source(parquet), "n").counts.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_reports_carry_their_domain(tmp_path, listed):
+    domain = Domain.of(ODD) if listed else Domain.range(-3, 3)
+    indices = np.random.default_rng(2).integers(7, size=5000)
+    metadata = Metadata("randomized-response", 2.5, 2.4999, domain, "odd'\"name", False, "0.1.0")
+    path = tmp_path / "reports.parquet"
+    write_reports(path, indices, metadata)
+    assert read_metadata(path) == metadata
+    assert metadata.num_categories == 7
+    counted = count_reports(Source(path))
+    assert counted.metadata == metadata
+    assert counted.domain == domain
+    assert not counted.domain_from_data
+    np.testing.assert_array_equal(counted.counts, np.bincount(indices, minlength=7))
+    np.testing.assert_array_equal(read_values(Source(path)).indices, indices)
+    assert count_reports(Source(path), domain).domain == domain
+    with pytest.raises(DataError, match="collected with the domain"):
+        count_reports(Source(path), Domain.range(0, 9))
+
+
+def test_metadata_of_several_files(tmp_path):
+    def metadata(epsilon=1.0, version="1"):
+        return Metadata("rr", epsilon, 1.0, Domain.range(0, 4), "r", False, version)
+
+    one, two, three, plain = (tmp_path / f"{name}.parquet" for name in ("1", "2", "3", "plain"))
+    write_reports(one, np.arange(5), metadata())
+    write_reports(two, np.arange(5), metadata(version="2"))
+    write_reports(three, np.arange(5), metadata(epsilon=2.0))
+    write_table(plain, {"r": np.arange(5)})
+    assert read_metadata([one, two]) == metadata()
+    assert count_reports(Source([one, two])).counts.tolist() == [2] * 5
+    assert read_metadata(plain) is None
+    with pytest.raises(DataError, match=r"1\.parquet and .*3\.parquet .*epsilon is 1.0 .* 2.0"):
+        read_metadata([one, three])
+    for pair in ([one, plain], [plain, one]):
+        with pytest.raises(DataError, match=r"1\.parquet says .*plain\.parquet does not"):
+            count_reports(Source(pair))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a JSON object"),
+        ("{}", "'domain'"),
+        ('{"domain": {"first": 0, "last": 4}, "num_categories": 6}', "6 categories"),
+        ('{"domain": {"first": 0, "last": 4}, "num_categories": 5}', "'mechanism'"),
+        (
+            '{"domain": {"first": 0, "last": 1}, "num_categories": 2, "mechanism": "rr", '
+            '"epsilon": NaN}',
+            "'epsilon'",
+        ),
+    ],
+)
+def test_damaged_metadata(tmp_path, text, message):
+    path = tmp_path / "a.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (SELECT 1 AS r) TO '{path}' (FORMAT parquet, KV_METADATA {{rrjax: '{text}'}})"
+        )
+    with pytest.raises(DataError, match=message) as caught:
+        read_metadata(path)
+    assert str(path) in str(caught.value)
+
+
+def test_counts_grow_with_the_domain_not_with_the_rows(tmp_path):
+    path = copy(tmp_path / "a.parquet", "SELECT range * 7919 % 1423000 AS a FROM range(2000000)")
+    counted = count_reports(Source(path), Domain.range(0, 1_422_999))
+    expected = np.bincount(np.arange(2_000_000) * 7919 % 1_423_000, minlength=1_423_000)
+    np.testing.assert_array_equal(counted.counts, expected)
+
+
+@needs_kosarak
+def test_kosarak_first_pages():
+    counted = count_reports(Source(KOSARAK))
+    assert counted.num_rows == 36_683
+    assert counted.domain.num_categories == 2_891
+    found = by_label(counted)
+    expected = {"11": 10_571, "6": 5_171, "1": 2_653, "3": 2_131, "4": 1_765}
+    assert {page: found[page] for page in expected} == expected
+    over_range = count_reports(Source(KOSARAK), Domain.range(1, 41_270))
+    assert over_range.counts[[10, 5, 0, 2, 3]].tolist() == list(expected.values())
+
+
+@needs_kosarak
+def test_kosarak_all_pages():
+    counted = count_reports(Source(KOSARAK, items="all"))
+    assert counted.domain.listed == tuple(str(page) for page in range(1, 17_035))
+
+
+@needs_adult
+def test_adult_weights():
+    source = Source(ADULT, format="csv", header=False, column="3")
+    counted = count_reports(source, Domain.parse("0:1484705"))
+    assert counted.counts.shape == (1_484_706,)
+    assert counted.counts.sum() == 32_561
+    there = np.flatnonzero(counted.counts)
+    assert (there[0], there[-1], len(there)) == (12_285, 1_484_705, 21_648)
+    values = read_values(source, Domain.parse("0:1484705"))
+    assert values.indices[:2].tolist() == [77_516, 83_311]
+
+
+@needs_adult
+def test_adult_ages_and_countries():
+    ages = count_reports(Source(ADULT, format="csv", header=False, column="1"))
+    assert ages.domain.num_categories == 73
+    countries = Source(ADULT, format="csv", header=False, column="14")
+    assert count_reports(countries).domain.num_categories == 42
+    answered = count_reports(Source(ADULT, format="csv", header=False, column="14", missing=("?",)))
+    assert answered.domain.num_categories == 41
+    assert answered.num_missing == answered.missing["?"] == 583

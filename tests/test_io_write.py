@@ -1,0 +1,254 @@
+"""Files are written whole or not at all."""
+
+import csv
+import gzip
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from rrjax.io import DataError, Domain, Metadata, replacing, write_reports, write_table
+
+METADATA = Metadata("randomized-response", 1.0, 1.0, Domain.range(5, 9), "r", True, "0.1.0")
+TABLE = {"label": np.array(["a,b", 'q"', "é\n"]), "count": np.array([1, 2, 3]), "θ": np.ones(3) / 3}
+
+
+def test_reports_as_parquet(tmp_path):
+    path = tmp_path / "r.parquet"
+    write_reports(path, np.array([0, 4, 2], dtype=np.int32), METADATA)
+    with duckdb.connect() as connection:
+        assert connection.execute(f"FROM '{path}'").fetchall() == [(5,), (9,), (7,)]
+        (column,) = connection.execute(f"DESCRIBE FROM '{path}'").fetchall()
+        assert column[:2] == ("r", "BIGINT")
+    assert [file.name for file in tmp_path.iterdir()] == ["r.parquet"]
+
+
+def test_listed_reports_keep_their_order(tmp_path):
+    labels = [f"label {number}" for number in range(1000)]
+    indices = np.random.default_rng(0).integers(1000, size=500_000)
+    path = tmp_path / "r.parquet"
+    write_reports(path, indices, Metadata("rr", 1.0, 1.0, Domain.of(labels), "r", True, "0"))
+    with duckdb.connect() as connection:
+        written = connection.execute(f"FROM '{path}'").fetchnumpy()["r"]
+    assert (written == np.array(labels, dtype=object)[indices]).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "indices", "message"),
+    [
+        ("r.csv", [0, 1], "ε"),
+        ("r.parquet", [0, 5], "from 0 to 5"),
+        ("r.parquet", [-1, 0], "from -1 to 0"),
+        ("r.parquet", [0.5], "row of integers"),
+        ("r.parquet", [[1]], "row of integers"),
+    ],
+)
+def test_reports_that_cannot_be(tmp_path, name, indices, message):
+    with pytest.raises(DataError, match=message):
+        write_reports(tmp_path / name, np.array(indices), METADATA)
+    assert not list(tmp_path.iterdir())
+
+
+def test_table_in_every_format(tmp_path):
+    rows = list(zip(*(array.tolist() for array in TABLE.values()), strict=True))
+    for suffix, delimiter in ((".csv", ","), (".tsv", "\t"), (".csv.gz", ",")):
+        path = tmp_path / f"t{suffix}"
+        write_table(path, TABLE)
+        opener = gzip.open if suffix.endswith(".gz") else open
+        with opener(path, "rt", encoding="utf-8", newline="") as stream:
+            header, *found = csv.reader(stream, delimiter=delimiter)
+        assert header == ["label", "count", "θ"]
+        assert [(label, int(count), float(theta)) for label, count, theta in found] == rows
+    write_table(tmp_path / "t.jsonl", TABLE)
+    lines = (tmp_path / "t.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [tuple(json.loads(line).values()) for line in lines] == rows
+    write_table(tmp_path / "t.parquet", TABLE)
+    with duckdb.connect() as connection:
+        assert connection.execute(f"FROM '{tmp_path / 't.parquet'}'").fetchall() == rows
+
+
+def test_table_takes_the_strings_of_a_domain(tmp_path):
+    domain = Domain.of(["x", "y"])
+    write_table(tmp_path / "t.csv", {"label": domain.labels(), "count": np.array([1, 2])})
+    assert (tmp_path / "t.csv").read_text() == "label,count\nx,1\ny,2\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "message"),
+    [
+        ("t.xlsx", TABLE, r"\.csv"),
+        ("t.parquet.gz", TABLE, r"\.parquet"),
+        ("t.csv", {"a": np.arange(2), "b": np.arange(3)}, "one length"),
+        ("t.csv", {}, "one length"),
+        ("t.csv", {"a": np.ones((2, 2))}, "one length"),
+        ("nowhere/t.csv", TABLE, "Make it first"),
+    ],
+)
+def test_tables_that_cannot_be(tmp_path, name, columns, message):
+    with pytest.raises(DataError, match=message):
+        write_table(tmp_path / name, columns)
+    assert not list(tmp_path.iterdir())
+
+
+def test_replacing_keeps_the_old_file_until_the_new_is_whole(tmp_path):
+    path = tmp_path / "figure.tar.png"
+    path.write_text("old")
+    path.chmod(0o640)
+    with replacing(path) as aside:
+        assert aside.name.endswith(".tar.png")
+        assert aside.parent == tmp_path
+        aside.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, SystemExit])
+def test_replacing_cleans_up_and_passes_errors_on(tmp_path, error):
+    path = tmp_path / "a.png"
+    path.write_text("old")
+
+    def fail():
+        with replacing(path) as aside:
+            aside.write_text("half")
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_new_files_get_the_usual_permissions(tmp_path):
+    mask = os.umask(0o027)
+    try:
+        write_table(tmp_path / "t.csv", TABLE)
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE((tmp_path / "t.csv").stat().st_mode) == 0o640
+
+
+def test_through_a_link(tmp_path):
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
+    write_table(tmp_path / "link.csv", TABLE)
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text().startswith("label,")
+
+
+def test_folders_and_devices(tmp_path):
+    with pytest.raises(DataError, match="folder"), replacing(tmp_path):
+        pass
+    with pytest.raises(DataError, match="no regular file"), replacing("/dev/full"):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_no_permission(tmp_path):
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(DataError, match="permission"):
+            write_table(tmp_path / "t.csv", TABLE)
+    finally:
+        tmp_path.chmod(0o700)
+
+
+FULL_DISK = """
+import resource, signal, sys
+import numpy as np
+from rrjax.io import DataError, Domain, Metadata, replacing, write_reports, write_table
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+path = sys.argv[1]
+rng = np.random.default_rng(0)
+try:
+    if sys.argv[2] == "reports":
+        domain = Domain.range(0, 10**6)
+        metadata = Metadata("rr", 1.0, 1.0, domain, "r", True, "0")
+        write_reports(path, rng.integers(10**6, size=200_000), metadata)
+    elif sys.argv[2] == "table":
+        write_table(path, {"a": rng.random(200_000)})
+    else:
+        with replacing(path) as aside:
+            aside.write_bytes(bytes(200_000))
+except DataError as error:
+    print(error)
+    sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("r.parquet", "reports"),
+        ("t.csv", "table"),
+        ("t.csv.gz", "table"),
+        ("t.parquet", "table"),
+        ("t.jsonl", "table"),
+        ("figure.png", "plain"),
+    ],
+)
+@pytest.mark.parametrize("old", [False, True])
+def test_full_disk(tmp_path, name, what, old):
+    path = tmp_path / name
+    if old:
+        path.write_text("old")
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(path), what], capture_output=True, text=True
+    )
+    assert done.returncode == 3, done.stderr
+    assert str(path) in done.stdout
+    assert "no room left" in done.stdout
+    assert [file.name for file in tmp_path.iterdir()] == [name] * old
+    if old:
+        assert path.read_text() == "old"
+
+
+INTERRUPTED = """
+import sys
+import numpy as np
+from rrjax.io import write_table
+
+columns = {f"c{number}": np.random.default_rng(0).random(3_000_000) for number in range(4)}
+print("go", flush=True)
+write_table(sys.argv[1], columns)
+print("finished", flush=True)
+"""
+
+
+def test_interrupt_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "t.csv"
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "go\n"
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and not any(
+        file.stat().st_size > 100_000 for file in _there(tmp_path)
+    ):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=60)
+    if "finished" in out:
+        pytest.skip("the file was written before the interrupt came")
+    assert process.returncode != 0
+    assert "KeyboardInterrupt" in error
+    assert not list(tmp_path.iterdir())
+
+
+def _there(folder: Path) -> list[Path]:
+    return [file for file in folder.iterdir() if file.exists()]
