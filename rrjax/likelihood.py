@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
 from rrjax.numerics import LARGEST_EXPONENT, accurate_sum, as_counts, as_distribution, as_epsilon, odds
@@ -128,7 +129,7 @@ def _checked(theta, counts, epsilon):
     theta = as_distribution(theta, counts.shape[0])
     dtype = theta.dtype
     if jnp.issubdtype(counts.dtype, jnp.floating):
-        dtype = jnp.promote_types(dtype, counts.dtype)
+        dtype = np.promote_types(dtype, counts.dtype)
     return theta.astype(dtype), counts, as_epsilon(epsilon, dtype)
 
 

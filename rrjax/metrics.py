@@ -6,6 +6,7 @@ Accurate to the dtype at any K. NaN in, NaN out. Batches through `jax.vmap`.
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.numerics import accurate_sum, as_counts, as_distribution, float_dtype
@@ -51,7 +52,7 @@ def squared_error_per_category(estimate: ArrayLike, theta: ArrayLike) -> Float[A
         >>> rrjax.metrics.squared_error_per_category([0.75, 0.25], [0.5, 0.5])
         Array(0.0625, dtype=float32)
     """
-    return squared_error(estimate, theta) / jnp.shape(theta)[0]
+    return squared_error(estimate, theta) / np.shape(theta)[0]
 
 
 def total_variation(estimate: ArrayLike, theta: ArrayLike) -> Float[Array, ""]:
@@ -129,5 +130,5 @@ def _pair(estimate, theta):
     if not jnp.issubdtype(theta.dtype, jnp.floating):
         theta = theta.astype(float_dtype())
     estimate = as_distribution(estimate, theta.shape[0], "estimate")
-    dtype = jnp.promote_types(estimate.dtype, theta.dtype)
+    dtype = np.promote_types(estimate.dtype, theta.dtype)
     return estimate.astype(dtype), theta.astype(dtype)

@@ -1,0 +1,430 @@
+"""The commands of `rrjax`: flags, and the order of things."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import typer
+
+import rrjax
+from rrjax import io
+from rrjax.cli import show, work
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="The true distribution behind randomized reports: exact maximum likelihood for randomized response.",
+    epilog="Exit codes: 0 done, 2 a flag is wrong, 3 a file cannot be read or written, 130 interrupted.",
+)
+
+Format = Literal["csv", "tsv", "parquet", "jsonl", "transactions"]
+Items = Literal["first", "all"]
+Name = Literal["mle-star", "inv-p", "inv-n", "inv", "ibu"]
+
+READ, RESULT = "Reading", "Results"
+Column = Annotated[
+    str | None,
+    typer.Option(help="Column to read: its name, or its number where there is no header.", rich_help_panel=READ),
+]
+DomainOption = Annotated[
+    str | None,
+    typer.Option(
+        "--domain",
+        help="All categories: a range such as 0:99, both ends included, or a file of labels, one a line.",
+        rich_help_panel=READ,
+    ),
+]
+Epsilon = Annotated[
+    float | None, typer.Option(help="Privacy parameter of the collection, in nats.", rich_help_panel=READ)
+]
+Counts = Annotated[
+    str | None,
+    typer.Option(help="The file holds counts already: the column they are in.", rich_help_panel=READ),
+]
+FormatOption = Annotated[
+    Format | None,
+    typer.Option("--format", help="Format, where the file's name does not tell.", rich_help_panel=READ),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option("--header/--no-header", help="Whether a CSV starts with column names.", rich_help_panel=READ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(help="What separates the columns of a CSV (one character, or 'tab').", rich_help_panel=READ),
+]
+ItemsOption = Annotated[
+    Items, typer.Option("--items", help="Which items of a transaction count.", rich_help_panel=READ)
+]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(help="A text that stands for a missing value, such as '?'. Repeatable.", rich_help_panel=READ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Write all categories to this .csv, .tsv, .parquet or .jsonl.", rich_help_panel=RESULT),
+]
+Plot = Annotated[
+    Path | None, typer.Option(help="Draw a figure: .png, .pdf or .svg.", rich_help_panel=RESULT)
+]
+Top = Annotated[
+    int, typer.Option(min=1, help="How many of the largest categories to show.", rich_help_panel=RESULT)
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=RESULT)
+]
+Reports = Annotated[
+    list[str], typer.Argument(metavar="REPORTS...", help="Files of randomized reports; globs work.")
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"rrjax {rrjax.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    del version
+
+
+@app.command()
+def randomize(
+    values: Annotated[list[str], typer.Argument(metavar="VALUES...", help="Files of true values; globs work.")],
+    epsilon: Annotated[float, typer.Option(help="Privacy parameter, in nats.")],
+    out: Annotated[Path, typer.Option(help="The .parquet file of reports to write.")],
+    column: Column = None,
+    domain: DomainOption = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Simulate, reproducibly. Without it the system's secure random numbers are used."),
+    ] = None,
+    format: FormatOption = None,  # noqa: A002
+    header: Header = None,
+    delimiter: Delimiter = None,
+    items: ItemsOption = "first",
+    missing: Missing = None,
+    json: Json = False,
+) -> None:
+    """Randomize true values into a file of reports that carries its ε, K and domain.
+
+    rrjax randomize values.csv --column city --epsilon 2 --domain cities.txt --out reports.parquet
+    """
+    reading = work.Reading(
+        values, column, domain, None, format, header, delimiter, items, missing or []
+    )
+    with show.reporting():
+        with show.err.status("Randomizing …"):
+            result = work.randomize(reading, epsilon, out, seed)
+        _show_randomized(result, out, json)
+
+
+def _show_randomized(result: work.Randomized, out: Path, json: bool) -> None:
+    metadata = result.metadata
+    keep = rrjax.RandomizedResponse(metadata.num_categories, metadata.effective_epsilon)
+    if json:
+        show.record(
+            {
+                "command": "randomize",
+                "out": str(out),
+                "num_reports": result.num_reports,
+                "num_missing": result.num_missing,
+                "num_categories": metadata.num_categories,
+                "epsilon": metadata.epsilon,
+                "effective_epsilon": metadata.effective_epsilon,
+                "simulated": metadata.simulated,
+                "p": float(keep.p),
+                "q": float(keep.q),
+                "warnings": result.warnings,
+            }
+        )
+        return
+    show.warn(result.warnings)
+    how = "simulated from a seed" if metadata.simulated else "from the system's secure random numbers"
+    show.out.print(
+        f"{result.num_reports:,} reports {how}; domain {metadata.domain.describe()}; "
+        f"ε = {metadata.epsilon:g} nats asked for, {metadata.effective_epsilon:.12g} delivered.",
+        markup=False,
+    )
+    show.out.print(
+        f"A report is the truth with probability {show.percent(float(keep.p))} and any one other category with "
+        f"{float(keep.q):.3g}."
+    )
+    show.written("Reports", out)
+
+
+@app.command()
+def estimate(
+    reports: Reports,
+    column: Column = None,
+    epsilon: Epsilon = None,
+    domain: DomainOption = None,
+    estimator: Annotated[
+        Name, typer.Option(help="Which estimator; mle-star is the exact maximum likelihood.")
+    ] = "mle-star",
+    counts: Counts = None,
+    format: FormatOption = None,  # noqa: A002
+    header: Header = None,
+    delimiter: Delimiter = None,
+    items: ItemsOption = "first",
+    missing: Missing = None,
+    out: Out = None,
+    plot: Plot = None,
+    top: Top = 20,
+    json: Json = False,
+) -> None:
+    """Estimate the true distribution from randomized reports, with a certificate.
+
+    rrjax estimate reports.parquet
+
+    rrjax estimate reports.csv --column answer --epsilon 1 --domain answers.txt --out estimate.csv
+    """
+    reading = work.Reading(
+        reports, column, domain, counts, format, header, delimiter, items, missing or []
+    )
+    with show.reporting():
+        _estimate(reading, epsilon, estimator, out, plot, top, json)
+
+
+def _estimate(
+    reading: work.Reading,
+    epsilon: float | None,
+    estimator: Name,
+    out: Path | None,
+    plot: Path | None,
+    top: int,
+    json: bool,
+) -> None:
+    with show.err.status("Counting …") as status:
+        collection = work.collect(reading, epsilon)
+        status.update("Estimating …")
+        estimate = work.estimate(collection, estimator)
+        status.update("Writing …")
+        if out is not None:
+            _write(out, collection, {"estimate": estimate.theta})
+        if plot is not None:
+            _draw(plot, collection, [estimate], None)
+    if json:
+        show.record(
+            {"command": "estimate"}
+            | _facts(collection, reading, out, plot)
+            | _judged(estimate)
+            | {"top": _top(collection, [estimate], top, None)}
+        )
+        return
+    show.summary(collection)
+    show.warn(collection.warnings)
+    show.out.print()
+    show.top_table(collection, [estimate], top)
+    show.out.print()
+    show.verdict(collection, estimate)
+    _say_written(out, plot)
+
+
+@app.command()
+def compare(
+    reports: Reports,
+    truth: Annotated[
+        list[str] | None, typer.Option(help="A file of the true values; repeatable, globs work.")
+    ] = None,
+    truth_column: Annotated[str | None, typer.Option(help="Its column.", rich_help_panel=READ)] = None,
+    truth_format: Annotated[Format | None, typer.Option(help="Its format.", rich_help_panel=READ)] = None,
+    column: Column = None,
+    epsilon: Epsilon = None,
+    domain: DomainOption = None,
+    counts: Counts = None,
+    format: FormatOption = None,  # noqa: A002
+    header: Header = None,
+    delimiter: Delimiter = None,
+    items: ItemsOption = "first",
+    missing: Missing = None,
+    out: Out = None,
+    plot: Plot = None,
+    top: Top = 10,
+    json: Json = False,
+) -> None:
+    """Run all estimators on the same reports, and measure them against the truth where one is given.
+
+    rrjax compare reports.parquet --truth values.csv --truth-column city
+
+    --header, --delimiter, --items and --missing hold for both files.
+    """
+    reading = work.Reading(
+        reports, column, domain, counts, format, header, delimiter, items, missing or []
+    )
+    true = None
+    if truth:
+        true = work.Reading(
+            truth, truth_column, None, None, truth_format, header, delimiter, items, missing or []
+        )
+    with show.reporting():
+        if true is None and (truth_column or truth_format):
+            raise work.UsageError("--truth-column and --truth-format describe the file of --truth; none was given")
+        _compare(reading, epsilon, true, out, plot, top, json)
+
+
+def _compare(
+    reading: work.Reading,
+    epsilon: float | None,
+    true: work.Reading | None,
+    out: Path | None,
+    plot: Path | None,
+    top: int,
+    json: bool,
+) -> None:
+    with show.err.status("Counting …") as status:
+        collection = work.collect(reading, epsilon)
+        truth = work.read_truth(true, collection) if true else None
+        estimates = []
+        for name in work.ESTIMATORS:
+            status.update(f"Estimating: {work.TITLES[name]} …")
+            estimates.append(work.estimate(collection, name))
+        errors = None
+        if truth is not None:
+            errors = [work.errors(estimate.theta, truth) for estimate in estimates]
+        status.update("Writing …")
+        if out is not None:
+            columns = {estimate.name.replace("-", "_"): estimate.theta for estimate in estimates}
+            _write(out, collection, columns | ({} if truth is None else {"truth": truth}))
+        if plot is not None:
+            _draw(plot, collection, [e for e in estimates if e.name in ("mle-star", "inv-n", "inv-p")], truth)
+    if json:
+        rows = [_judged(estimate) for estimate in estimates]
+        if errors is not None:
+            rows = [row | {"errors": error} for row, error in zip(rows, errors, strict=True)]
+        show.record(
+            {"command": "compare"}
+            | _facts(collection, reading, out, plot)
+            | {"estimators": rows, "top": _top(collection, estimates, top, truth)}
+        )
+        return
+    show.summary(collection)
+    show.warn(collection.warnings)
+    show.out.print()
+    show.comparison(estimates, errors)
+    show.out.print()
+    show.top_table(collection, estimates, top, truth)
+    _say_written(out, plot)
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where to write the files and the figure.")] = Path("rrjax-demo"),
+    categories: Annotated[int, typer.Option(min=2, help="K.")] = 50,
+    users: Annotated[int, typer.Option(min=2, help="N.")] = 100_000,
+    epsilon: Annotated[float, typer.Option(help="Privacy parameter, in nats.")] = 2.0,
+    exponent: Annotated[float, typer.Option(min=0, help="Of the Zipf population.")] = 1.3,
+    seed: Annotated[int, typer.Option(min=0, help="Of the population and its simulated reports.")] = 0,
+) -> None:
+    """Show it all on a built-in population: randomize, count, estimate, compare.
+
+    The same path as the other commands, whose lines it prints.
+    """
+    with show.reporting():
+        work.check_epsilon(epsilon)
+        values, reports = folder / "values.parquet", folder / "reports.parquet"
+        table, figure = folder / "estimate.csv", folder / "estimate.png"
+        work.make_folder(folder)
+        work.write_population(values, categories, users, exponent, seed)
+        show.out.print(
+            f"[bold]A population[/bold] of {users:,} users, each holding one of {categories:,} items, Zipf with "
+            f"exponent {exponent:g}: {values}"
+        )
+        domain = f"1:{categories}"
+        show.command(
+            f"rrjax randomize {values} --epsilon {epsilon:g} --domain {domain} --seed {seed} --out {reports}"
+        )
+        result = work.randomize(work.Reading([str(values)], domain=domain), epsilon, reports, seed)
+        _show_randomized(result, reports, False)
+        show.command(f"rrjax estimate {reports} --out {table}")
+        reading = work.Reading([str(reports)])
+        _estimate(reading, None, "mle-star", table, None, 10, False)
+        show.command(f"rrjax compare {reports} --truth {values} --plot {figure}")
+        _compare(reading, None, work.Reading([str(values)]), None, figure, 5, False)
+
+
+def _facts(collection: work.Collection, reading: work.Reading, out: Path | None, plot: Path | None) -> dict:
+    counted = collection.counted
+    return {
+        "reports": reading.paths,
+        "column": counted.column,
+        "num_reports": collection.num_reports,
+        "num_missing": counted.num_missing,
+        "num_categories": collection.num_categories,
+        "domain": counted.domain.describe(),
+        "epsilon": collection.epsilon,
+        "standard_error": collection.standard_error,
+        "warnings": collection.warnings,
+        "out": None if out is None else str(out),
+        "plot": None if plot is None else str(plot),
+    }
+
+
+def _judged(estimate: work.Estimate) -> dict:
+    return {
+        "estimator": estimate.name,
+        "num_positive": estimate.num_positive,
+        "nll": estimate.nll,
+        "certificate": estimate.certificate,
+    }
+
+
+def _top(
+    collection: work.Collection, estimates: list[work.Estimate], top: int, truth: np.ndarray | None
+) -> list[dict]:
+    labels, counts = collection.counted.domain.labels(), collection.counted.counts
+    rows = []
+    for index in show.order(estimates[0].theta)[:top]:
+        row = {"label": labels[index], "count": counts[index]}
+        if len(estimates) == 1:
+            row["estimate"] = estimates[0].theta[index]
+        else:
+            row |= {estimate.name: estimate.theta[index] for estimate in estimates}
+        if truth is not None:
+            row["truth"] = truth[index]
+        rows.append(row)
+    return rows
+
+
+def _write(out: Path, collection: work.Collection, columns: dict[str, np.ndarray]) -> None:
+    counted = collection.counted
+    io.write_table(out, {"label": counted.domain.labels(), "count": counted.counts} | columns)
+
+
+def _draw(
+    plot: Path, collection: work.Collection, estimates: list[work.Estimate], truth: np.ndarray | None
+) -> None:
+    try:
+        from rrjax.plots import estimate_figure
+
+        figure = estimate_figure(
+            collection.counted.domain.labels(),
+            {work.TITLES[estimate.name]: estimate.theta for estimate in estimates},
+            standard_error=collection.standard_error,
+            truth=truth,
+            title=f"{collection.num_reports:,} reports of {collection.counted.column!r}, "
+            f"K = {collection.num_categories:,}, ε = {collection.epsilon:.4g}",
+        )
+    except ImportError as error:
+        raise work.UsageError(f"--plot needs {error.name}: pip install 'rrjax[plots]'") from error
+    if plot.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise work.UsageError(f"--plot {plot}: figures are written as .png, .pdf or .svg")
+    with io.replacing(plot) as aside:
+        figure.savefig(aside, dpi=150)
+
+
+def _say_written(out: Path | None, plot: Path | None) -> None:
+    if out is not None:
+        show.written("All categories", out)
+    if plot is not None:
+        show.written("Figure", plot)

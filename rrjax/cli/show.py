@@ -1,0 +1,189 @@
+"""Results on the terminal: tables and sentences from rich, or one JSON object."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rrjax import io
+from rrjax.cli import work
+
+USAGE, BAD_DATA, INTERRUPTED = 2, 3, 130
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def reporting() -> Iterator[None]:
+    """Turns what can go wrong into a sentence on the standard error and an exit code."""
+    try:
+        yield
+    except work.UsageError as error:
+        _fail(str(error), USAGE)
+    except io.DataError as error:
+        _fail(str(error), BAD_DATA)
+    except KeyboardInterrupt:
+        _fail("interrupted; no partial file is left behind", INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output has gone (`rrjax … | head`): no error. Leave nothing for the exit to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(message: str, code: int) -> None:
+    err.print(Text("rrjax: ", style="bold red").append(message, style="not bold default"))
+    raise SystemExit(code)
+
+
+def warn(warnings: list[str]) -> None:
+    """Prints warnings on the standard error."""
+    for warning in warnings:
+        err.print(Text("Warning: ", style="bold yellow").append(warning, style="not bold default"))
+
+
+def record(result: Mapping[str, Any]) -> None:
+    """Prints one JSON object. What JSON has no number for is null."""
+    print(json.dumps(_plain(result), ensure_ascii=False, indent=2, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def summary(collection: work.Collection) -> None:
+    """One paragraph: what was counted."""
+    counted = collection.counted
+    out.print(
+        f"{collection.num_reports:,} reports in column {counted.column!r}; domain {counted.domain.describe()}; "
+        f"ε = {collection.epsilon:.6g} nats",
+        markup=False,
+    )
+
+
+def top_table(
+    collection: work.Collection,
+    estimates: list[work.Estimate],
+    top: int,
+    truth: np.ndarray | None = None,
+) -> None:
+    """The largest categories by the first estimate."""
+    labels, counts = collection.counted.domain.labels(), collection.counted.counts
+    largest = order(estimates[0].theta)[:top]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("category", overflow="fold", max_width=40)
+    table.add_column("reports", justify="right")
+    table.add_column("of all", justify="right")
+    for estimate in estimates:
+        table.add_column(work.TITLES[estimate.name], justify="right")
+    if truth is not None:
+        table.add_column("truth", justify="right")
+    bars = len(estimates) == 1
+    if bars:
+        table.add_column("")
+    widest = max(float(estimates[0].theta[largest[0]]), 1e-300)
+    for index in largest:
+        cells = [Text(str(labels[index])), f"{counts[index]:,}", percent(counts[index] / collection.num_reports)]
+        cells += [percent(estimate.theta[index]) for estimate in estimates]
+        if truth is not None:
+            cells.append(percent(truth[index]))
+        if bars:
+            cells.append("█" * round(24 * max(float(estimates[0].theta[index]), 0) / widest))
+        table.add_row(*cells)
+    out.print(table)
+    left = collection.num_categories - len(largest)
+    if left:
+        rest = 1 - float(estimates[0].theta[largest].sum())
+        out.print(f"… and {left:,} more categories with {percent(rest)} together", style="dim")
+
+
+def order(theta: np.ndarray) -> np.ndarray:
+    """Category numbers from the largest share to the smallest, ties in domain order."""
+    return np.argsort(-theta, kind="stable")
+
+
+def percent(share: float) -> str:
+    """A share for a person, two decimals or two digits: 12.34 %, 0.0042 %."""
+    value = 100 * share
+    return f"{value:.2f} %" if abs(value) >= 0.1 else f"{value:.2g} %"
+
+
+def verdict(collection: work.Collection, estimate: work.Estimate) -> None:
+    """The certificate in words, and how noisy the collection is."""
+    certificate = estimate.certificate
+    out.print(
+        f"{work.TITLES[estimate.name]}: {estimate.num_positive:,} of {collection.num_categories:,} categories have a "
+        f"positive share; negative log-likelihood {estimate.nll:.6f} nats per report."
+    )
+    if certificate["simplex_violation"] > 1e-9:
+        out.print("No certificate: this estimate is not a distribution (it has negative shares).")
+    else:
+        out.print(
+            f"Certificate: log-likelihood within {certificate['gap']:.0e} of the maximum (nats per report); total "
+            f"variation at most {min(certificate['l1_bound'] / 2, 1):.0e} from the maximum likelihood estimate."
+        )
+    out.print(
+        f"Noise: a category that nobody holds is estimated with a standard error of "
+        f"{percent(collection.standard_error)} (unbiased inversion)."
+    )
+
+
+def comparison(estimates: list[work.Estimate], errors: list[dict[str, float]] | None) -> None:
+    """A row an estimator: likelihood, certificate, and errors where the truth is known."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("", no_wrap=True)
+    titles = ["> 0", "< 0", "NLL", "gap"]
+    if errors is not None:
+        titles += ["squared", "TV", "KL", "max"]
+    for title in titles:
+        table.add_column(title, justify="right", no_wrap=True)
+    for row, estimate in enumerate(estimates):
+        proper = estimate.certificate["simplex_violation"] <= 1e-9
+        cells = [
+            work.TITLES[estimate.name],
+            f"{estimate.num_positive:,}",
+            f"{int((estimate.theta < 0).sum()):,}",
+            f"{estimate.nll:.6f}",
+            f"{estimate.certificate['gap']:.1e}" if proper else "–",
+        ]
+        if errors is not None:
+            cells += [
+                "–" if math.isnan(value) else "∞" if math.isinf(value) else f"{value:.3g}"
+                for value in errors[row].values()
+            ]
+        table.add_row(*cells)
+    out.print(table)
+    notes = "> 0, < 0: categories with a positive or negative share. NLL: negative log-likelihood, nats per report. "
+    notes += "gap: at most this far above the smallest NLL of a distribution."
+    if errors is not None:
+        notes += " Errors: squared, summed over the categories; total variation; Kullback–Leibler divergence, "
+        notes += "nats; largest of a category."
+    out.print(notes, style="dim")
+
+
+def command(line: str) -> None:
+    """Prints a command line as one would type it."""
+    out.print()
+    out.print(Text("$ " + line, style="bold cyan"), soft_wrap=True)
+
+
+def written(what: str, path: object) -> None:
+    """Says where something was written."""
+    out.print(f"{what}: {path}", style="dim", markup=False)

@@ -1,0 +1,299 @@
+"""What the commands do, without a word on the terminal: flags in, results out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import jax
+import numpy as np
+
+import rrjax
+from rrjax import io, metrics
+
+MECHANISM = "randomized-response"
+SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 36.0
+
+ESTIMATORS: dict[str, Callable[..., Any]] = {
+    "mle-star": rrjax.mle_star,
+    "inv-p": rrjax.inv_p,
+    "inv-n": rrjax.inv_n,
+    "inv": rrjax.inv,
+    "ibu": lambda counts, epsilon: rrjax.ibu(counts, epsilon).theta,
+}
+"""By the name on the command line; the default first."""
+
+TITLES = {"mle-star": "MLE*", "inv-p": "InvP", "inv-n": "InvN", "inv": "Inv", "ibu": "IBU"}
+
+
+class UsageError(Exception):
+    """A flag that is wrong in itself or contradicts the data; the message is for a person."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """The flags that say which files and how to read them."""
+
+    paths: list[str]
+    column: str | None = None
+    domain: str | None = None
+    counts: str | None = None
+    format: str | None = None
+    header: bool | None = None
+    delimiter: str | None = None
+    items: Literal["first", "all"] = "first"
+    missing: list[str] = dataclasses.field(default_factory=list)
+
+    def source(self, default_column: str | None = None) -> io.Source:
+        """The files, as `rrjax.io` wants them."""
+        return io.Source(
+            self.paths,
+            format=cast(Any, self.format),
+            column=self.column or default_column,
+            header=self.header,
+            delimiter={"\\t": "\t", "tab": "\t"}.get(self.delimiter or "", self.delimiter),
+            items=self.items,
+            missing=tuple(self.missing),
+        )
+
+    def count(self, domain: io.Domain | None, default_column: str | None = None) -> io.CountedReports:
+        """The counts over the domain."""
+        source = self.source(default_column)
+        if self.counts is not None:
+            return io.read_counts(source, self.counts, domain)
+        return io.count_reports(source, domain)
+
+
+@dataclasses.dataclass(frozen=True)
+class Collection:
+    """Counted reports and the ε they were randomized with."""
+
+    counted: io.CountedReports
+    epsilon: float
+    warnings: list[str]
+
+    @property
+    def num_reports(self) -> int:
+        """N, the reports that are there."""
+        return int(self.counted.counts.sum())
+
+    @property
+    def num_categories(self) -> int:
+        """K."""
+        return self.counted.domain.num_categories
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the unbiased estimate of a category that nobody holds."""
+        mechanism = rrjax.RandomizedResponse(self.num_categories, self.epsilon)
+        q, d = float(mechanism.q), float(mechanism.d)
+        return math.sqrt(q * (1 - q) / self.num_reports) / d
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """What one estimator says of a collection."""
+
+    name: str
+    theta: np.ndarray
+    nll: float
+    certificate: dict[str, float]
+
+    @property
+    def num_positive(self) -> int:
+        """Categories with a positive share."""
+        return int((self.theta > 0).sum())
+
+
+def check_epsilon(epsilon: float) -> float:
+    """Returns ε, or raises `UsageError` where it makes no sense for a collection."""
+    if not epsilon > 0:
+        raise UsageError(f"--epsilon must be a positive number of nats, got {epsilon:g}")
+    if epsilon < SMALLEST_EPSILON:
+        raise UsageError(
+            f"--epsilon {epsilon:g} is below {SMALLEST_EPSILON:g}: reports say nothing about the values then, not "
+            "even those of two billion users. Is it in nats?"
+        )
+    if epsilon > LARGEST_EPSILON:
+        raise UsageError(
+            f"--epsilon {epsilon:g} is above {LARGEST_EPSILON:g}: no report would differ from its value, and nothing "
+            "would be private. Is it in nats? (A common choice is 0.5 to 8.)"
+        )
+    return float(epsilon)
+
+
+def collect(reading: Reading, epsilon: float | None) -> Collection:
+    """Counts reports and settles their ε, from the flag or from the metadata that travel with the file."""
+    if epsilon is not None:
+        check_epsilon(epsilon)
+    domain = io.Domain.parse(reading.domain) if reading.domain is not None else None
+    source = reading.source()
+    metadata = None
+    if source.format_of(source.files()) == "parquet":
+        metadata = io.read_metadata(list(source.files()))
+    name = Path(source.files()[0]).name
+    if metadata is not None:
+        if metadata.mechanism != MECHANISM:
+            raise UsageError(
+                f"{name} was made by {metadata.mechanism!r}, which this command does not estimate; "
+                f"it knows {MECHANISM!r}"
+            )
+        if reading.column is not None and reading.column != metadata.column:
+            raise UsageError(
+                f"--column {reading.column} contradicts {name}, whose reports are in {metadata.column!r}; "
+                "leave --column out"
+            )
+        if epsilon is not None and not math.isclose(epsilon, metadata.epsilon, rel_tol=1e-9):
+            raise UsageError(
+                f"--epsilon {epsilon:g} contradicts {name}, which was randomized with epsilon = "
+                f"{metadata.epsilon:g}; leave --epsilon out"
+            )
+        epsilon = check_epsilon(metadata.effective_epsilon)
+    if epsilon is None:
+        raise UsageError(
+            f"{name} does not say how it was randomized: give --epsilon, the privacy parameter of the collection "
+            "in nats (files written by `rrjax randomize` carry it)"
+        )
+    counted = reading.count(domain, metadata.column if metadata else None)
+    return Collection(counted, epsilon, _warnings(counted, epsilon, name))
+
+
+def _warnings(counted: io.CountedReports, epsilon: float, name: str) -> list[str]:
+    num_reports = int(counted.counts.sum())
+    if num_reports < 2:
+        raise io.DataError(
+            f"{name} holds one report: a distribution cannot be estimated from it. "
+            "Were all files given, and is the column right?"
+        )
+    warnings = []
+    if counted.domain_from_data:
+        warnings.append(
+            f"The domain was taken from the data ({counted.domain.num_categories:,} categories). Categories that "
+            "nobody reported are unknown, K is too small, and the estimate is biased: give --domain."
+        )
+    if counted.num_missing:
+        kinds = ", ".join(
+            f"{number:,} {'empty' if token == '' else repr(token)}" for token, number in counted.missing.items()
+        )
+        warnings.append(
+            f"{counted.num_missing:,} of {counted.num_rows:,} rows hold no report ({kinds}); they are left out."
+        )
+    e1, num_categories = math.expm1(epsilon), counted.domain.num_categories
+    squared_error = (num_categories - 1) * (num_categories + 2 * e1) / (num_reports * e1**2)
+    if squared_error > 1:
+        needed = math.ceil(100 * num_reports * squared_error)
+        warnings.append(
+            f"These {num_reports:,} reports carry little information: the expected squared error of the unbiased "
+            f"estimate is {squared_error:.3g}, that of a blind guess at most 2. For an error of 0.01 at this ε and K, "
+            f"collect {needed:,} reports."
+        )
+    if counted.metadata is not None and counted.metadata.simulated:
+        warnings.append("The reports are a simulation (made with --seed); they protect nobody.")
+    return warnings
+
+
+def estimate(collection: Collection, name: str) -> Estimate:
+    """Runs one estimator."""
+    counts, epsilon = collection.counted.counts, collection.epsilon
+    theta = jax.block_until_ready(ESTIMATORS[name](counts, epsilon))
+    certificate = rrjax.certificate(theta, counts, epsilon)
+    return Estimate(
+        name,
+        np.asarray(theta),
+        float(rrjax.nll(theta, counts, epsilon)),
+        {key: float(value) for key, value in certificate._asdict().items()},
+    )
+
+
+def read_truth(reading: Reading, collection: Collection) -> np.ndarray:
+    """Shares of the true values, over the domain of the reports. `[K]`, float64."""
+    domain = collection.counted.domain
+    try:
+        counted = reading.count(domain)
+    except io.DataError as error:
+        if collection.counted.domain_from_data:
+            raise io.DataError(
+                f"{error} (The domain was taken from the reports; --domain sets it for both.)"
+            ) from error
+        raise
+    return counted.counts / counted.counts.sum()
+
+
+def errors(theta: np.ndarray, truth: np.ndarray) -> dict[str, float]:
+    """The distances of an estimate from the truth, by name."""
+    return {
+        "squared_error": float(metrics.squared_error(theta, truth)),
+        "total_variation": float(metrics.total_variation(theta, truth)),
+        "kl_divergence": float(metrics.kl_divergence(theta, truth)),
+        "max_error": float(metrics.max_error(theta, truth)),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Randomized:
+    """What `randomize` wrote."""
+
+    metadata: io.Metadata
+    num_reports: int
+    num_missing: int
+    warnings: list[str]
+
+
+def randomize(reading: Reading, epsilon: float, out: Path, seed: int | None) -> Randomized:
+    """Randomizes a file of true values and writes the reports with all that it takes to estimate from them."""
+    check_epsilon(epsilon)
+    domain = io.Domain.parse(reading.domain) if reading.domain is not None else None
+    source = reading.source()
+    values = io.read_values(source, domain)
+    num_categories = values.domain.num_categories
+    warnings = []
+    if values.domain_from_data:
+        warnings.append(
+            f"The domain was taken from the values ({num_categories:,} categories), and it is written into the "
+            "file: which categories are there is disclosed without any privacy, and estimates will leave out those "
+            "that nobody holds. Give --domain."
+        )
+    if values.num_missing:
+        warnings.append(f"{values.num_missing:,} rows without a value are left out.")
+    try:
+        keep = rrjax.secure.keep_threshold(num_categories, epsilon)
+    except ValueError as error:
+        raise UsageError(f"--epsilon: {error}") from error
+    if seed is None:
+        reports = rrjax.secure.randomize(values.indices, num_categories, epsilon)
+        effective = rrjax.secure.effective_epsilon(num_categories, keep)
+    else:
+        mechanism = rrjax.RandomizedResponse(num_categories, epsilon)
+        reports = np.asarray(mechanism.randomize(jax.random.key(seed), values.indices))
+        effective = float(mechanism.effective_epsilon)
+    metadata = io.Metadata(
+        mechanism=MECHANISM,
+        epsilon=epsilon,
+        effective_epsilon=effective,
+        domain=values.domain,
+        column=values.column,
+        simulated=seed is not None,
+        version=rrjax.__version__,
+    )
+    io.write_reports(out, reports, metadata)
+    return Randomized(metadata, len(reports), values.num_missing, warnings)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder for results, if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise io.DataError(f"{folder}: cannot be made: {error.strerror}") from error
+
+
+def write_population(path: Path, num_categories: int, num_users: int, exponent: float, seed: int) -> None:
+    """Writes the true values of a Zipf population, items numbered from 1."""
+    theta = rrjax.simulate.zipf(num_categories, exponent)
+    # Another stream than the one that `randomize --seed` draws from the same number.
+    key = jax.random.fold_in(jax.random.key(seed), 1)
+    values = np.asarray(rrjax.simulate.values(key, theta, num_users))
+    io.write_table(path, {"item": values + 1})

@@ -1,0 +1,120 @@
+"""Figures of estimates. Needs matplotlib (`pip install 'rrjax[plots]'`); returns figures, shows nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Told apart in grey by shape and by dash.
+_MARKS = ("o", "s", "^", "D", "x")
+_DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+_COLOURS = ("#1b4f8a", "#c4572f", "#4a8f5b", "#8a5a9e", "#7a6a2f")
+
+
+def estimate_figure(
+    labels: Sequence[object] | np.ndarray,
+    estimates: Mapping[str, np.ndarray],
+    *,
+    standard_error: float,
+    truth: np.ndarray | None = None,
+    top: int = 20,
+    title: str = "",
+) -> Figure:
+    """Draws estimates of one distribution: the largest categories, and all of them by rank.
+
+    Args:
+        labels: `[K]`, the names of the categories.
+        estimates: Name → `[K]`, shares; the first one decides the order.
+        standard_error: Of the unbiased estimate of a category that nobody holds; drawn as a band, below which a
+            share cannot be told from zero.
+        truth: `[K]`, the true shares, where they are known.
+        top: How many of the largest categories to draw.
+        title: Above the figure.
+
+    Returns:
+        The figure; `figure.savefig(path)` writes it.
+
+    Example:
+        >>> import numpy as np, rrjax
+        >>> from rrjax.plots import estimate_figure
+        >>> theta = np.asarray(rrjax.mle_star([60, 20, 10, 10], 1.0))
+        >>> figure = estimate_figure("abcd", {"MLE*": theta}, standard_error=0.2)
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import PercentFormatter
+
+    first = next(iter(estimates.values()))
+    top = min(top, len(first))
+    largest = np.argsort(-first, kind="stable")[:top]
+    figure = Figure(figsize=(11, 1.9 + 0.24 * top), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    if title:
+        figure.suptitle(title, fontsize=11)
+
+    place = np.arange(top)
+    left.axvspan(-2 * standard_error, 2 * standard_error, color="0.9", zorder=0)
+    if truth is not None:
+        left.barh(place, truth[largest], height=0.75, color="0.72", zorder=1, label="truth")
+    spread = np.linspace(-0.22, 0.22, len(estimates)) if len(estimates) > 1 else [0.0]
+    for (name, theta), shift, mark, colour in zip(estimates.items(), spread, _MARKS, _COLOURS, strict=False):
+        face = colour if theta is first else "white"
+        left.plot(
+            theta[largest],
+            place + shift,
+            mark,
+            color=colour,
+            markerfacecolor=face,
+            markersize=5,
+            zorder=3,
+            label=name,
+        )
+    left.set_yticks(place, [_shortened(labels[index]) for index in largest])
+    left.set_ylim(top - 0.4, -0.6)
+    left.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    left.set_xlabel("share of users (grey band: ±2 standard errors of an absent category)")
+    left.set_title(f"The {top} largest of {len(first):,} categories", fontsize=10)
+    left.set_axisbelow(True)
+    left.grid(axis="x", color="0.93")
+    left.legend(fontsize=8, loc="lower right")
+
+    if truth is not None:
+        _ranked(right, truth, color="0.72", linewidth=4, label="truth")
+    for (name, theta), dash, colour in zip(estimates.items(), _DASHES, _COLOURS, strict=False):
+        _ranked(right, theta, color=colour, linestyle=dash, linewidth=1.6, label=name)
+    right.axhline(2 * standard_error, color="0.4", linewidth=0.8, linestyle=":")
+    right.annotate(
+        "2 standard errors",
+        (1, 2 * standard_error),
+        xycoords=("axes fraction", "data"),
+        ha="right",
+        va="bottom",
+        fontsize=8,
+        color="0.4",
+    )
+    right.set_xscale("log")
+    right.set_yscale("log")
+    right.set_xlabel("rank (every curve by its own order)")
+    right.set_ylabel("share of users")
+    right.set_title("All categories, by rank", fontsize=10)
+    right.grid(color="0.93")
+    right.legend(fontsize=8, loc="upper right")
+    return figure
+
+
+def _ranked(axes, theta, **style):
+    positive = np.sort(theta[theta > 0])[::-1]
+    # A million points look like a few thousand, log-spaced, and weigh as much less.
+    rank = np.unique(np.geomspace(1, max(len(positive), 1), 2000).astype(int))
+    if len(positive) < 50:
+        style |= {"marker": ".", "markersize": 4}
+    axes.plot(rank[: len(positive)], positive[rank[: len(positive)] - 1], **style)
+
+
+def _shortened(label: object, width: int = 24) -> str:
+    text = str(label).replace("$", r"\$")
+    return text if len(text) <= width else text[: width - 1] + "…"
