@@ -107,7 +107,8 @@ def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") 
         >>> rrjax.mle_star([60, 20, 10, 10], epsilon=1.0).round(2)
 
     References:
-        The paper's Algorithm 1, without its loop. See the README, "Sources".
+        Pinzón et al., "Estimating the True Distribution of Data Collected with Randomized Response", AAAI 2026,
+        arXiv:2601.08603, Algorithm 1, here without its loop.
     """
     counts = as_counts(counts)
     return _mle[_pick(solver, counts.shape[0])](counts, as_epsilon(epsilon, float_of(counts)))

@@ -55,9 +55,11 @@ def as_counts(counts: ArrayLike, name: str = "counts") -> Shaped[Array, " K"]:
         raise ValueError(f"{name} must cover K >= 2 categories, got K = {counts.shape[0]}")
     if jnp.issubdtype(counts.dtype, jnp.integer):
         dtype = int_dtype()
-        if isinstance(counts, np.ndarray) and counts.max() > jnp.iinfo(dtype).max:
+        # A negative one would wrap to a plausible count.
+        extreme = max(int(counts.min()), int(counts.max()), key=abs) if isinstance(counts, np.ndarray) else 0
+        if abs(extreme) > jnp.iinfo(dtype).max:
             raise ValueError(
-                f"{name} hold {counts.max()}, more than {jnp.dtype(dtype).name} can ({jnp.iinfo(dtype).max}): "
+                f"{name} hold {extreme}, more than {jnp.dtype(dtype).name} can ({jnp.iinfo(dtype).max}): "
                 "enable 64-bit mode (JAX_ENABLE_X64=1) or pass floats"
             )
         return jnp.asarray(counts, dtype)

@@ -46,7 +46,7 @@ def estimate_figure(
         >>> figure = estimate_figure("abcd", {"MLE*": theta}, standard_error=0.2)
     """
     from matplotlib.figure import Figure
-    from matplotlib.ticker import PercentFormatter
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
 
     first = next(iter(estimates.values()))
     top = min(top, len(first))
@@ -75,12 +75,13 @@ def estimate_figure(
         )
     left.set_yticks(place, [_shortened(labels[index]) for index in largest])
     left.set_ylim(top - 0.4, -0.6)
+    left.xaxis.set_major_locator(MaxNLocator(6))
     left.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
     left.set_xlabel("share of users (grey band: ±2 standard errors of an absent category)")
     left.set_title(f"The {top} largest of {len(first):,} categories", fontsize=10)
     left.set_axisbelow(True)
     left.grid(axis="x", color="0.93")
-    left.legend(fontsize=8, loc="lower right")
+    left.legend(fontsize=8, loc="best")
 
     if truth is not None:
         _ranked(right, truth, color="0.72", linewidth=4, label="truth")

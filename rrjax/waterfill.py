@@ -110,7 +110,8 @@ class Likelihood(NamedTuple):
         )
         chosen = jnp.arange(4) == jnp.argmax(more)
         level = jnp.sum(jnp.where(chosen, candidates, 0))
-        rise = jnp.sum(jnp.where(chosen, jnp.minimum(above / divisor, 1), 0))
+        # Chosen first, divided last: XLA divides a vector by a broadcast scalar through its reciprocal when batched.
+        rise = jnp.minimum(jnp.sum(jnp.where(chosen, above, 0)) / divisor, 1)
         return Level(level, rise)
 
     def keeps(self, count, excess):

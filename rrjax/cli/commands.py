@@ -205,6 +205,7 @@ def _estimate(
     top: int,
     json: bool,
 ) -> None:
+    work.check_figure(plot)
     with show.err.status("Counting …") as status:
         collection = work.collect(reading, epsilon)
         status.update("Estimating …")
@@ -282,6 +283,7 @@ def _compare(
     top: int,
     json: bool,
 ) -> None:
+    work.check_figure(plot)
     with show.err.status("Counting …") as status:
         collection = work.collect(reading, epsilon)
         truth = work.read_truth(true, collection) if true else None
@@ -412,13 +414,11 @@ def _draw(
             {work.TITLES[estimate.name]: estimate.theta for estimate in estimates},
             standard_error=collection.standard_error,
             truth=truth,
-            title=f"{collection.num_reports:,} reports of {collection.counted.column!r}, "
+            title=f"{collection.num_reports:,} reports in column {collection.counted.column}, "
             f"K = {collection.num_categories:,}, ε = {collection.epsilon:.4g}",
         )
     except ImportError as error:
         raise work.UsageError(f"--plot needs {error.name}: pip install 'rrjax[plots]'") from error
-    if plot.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise work.UsageError(f"--plot {plot}: figures are written as .png, .pdf or .svg")
     with io.replacing(plot) as aside:
         figure.savefig(aside, dpi=150)
 

@@ -111,7 +111,8 @@ def top_table(
     left = collection.num_categories - len(largest)
     if left:
         rest = 1 - float(estimates[0].theta[largest].sum())
-        out.print(f"… and {left:,} more categories with {percent(rest)} together", style="dim")
+        noun = "category" if left == 1 else "categories"
+        out.print(f"… and {left:,} more {noun} with {percent(rest)} together", style="dim")
 
 
 def order(theta: np.ndarray) -> np.ndarray:

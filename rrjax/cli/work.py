@@ -125,6 +125,12 @@ def check_epsilon(epsilon: float) -> float:
     return float(epsilon)
 
 
+def check_figure(plot: Path | None) -> None:
+    """Raises `UsageError` for a figure in a format that is not known, before any work is done."""
+    if plot is not None and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise UsageError(f"--plot {plot}: figures are written as .png, .pdf or .svg")
+
+
 def collect(reading: Reading, epsilon: float | None) -> Collection:
     """Counts reports and settles their ε, from the flag or from the metadata that travel with the file."""
     if epsilon is not None:

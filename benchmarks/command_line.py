@@ -1,0 +1,205 @@
+"""Times whole processes: the command line on ten million reports, the imports, and a sweep over ε.
+
+This process stays small and imports neither JAX nor NumPy before the end: on Linux a child's peak memory
+includes what its parent held when it started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import timing
+from timing import Table, pretty
+
+NUM_CATEGORIES = 41_270
+EPSILON = 4.0
+EXPONENT = 1.3
+PROCESSES = 7
+IMPORTS = """
+import time
+a = time.perf_counter()
+import jax
+b = time.perf_counter()
+import rrjax
+print(b - a, time.perf_counter() - b)
+"""
+
+
+def write_file(path: str, num_reports: int) -> None:
+    """Writes simulated reports to Parquet. Runs in a process of its own."""
+    import baselines
+    import numpy as np
+
+    import rrjax
+    from rrjax.io import Domain, Metadata, write_reports
+
+    counts = baselines.zipf_counts(1, NUM_CATEGORIES, EPSILON, num_reports, EXPONENT)[0]
+    reports = np.repeat(np.arange(NUM_CATEGORIES, dtype=np.int32), counts)
+    np.random.default_rng(1).shuffle(reports)
+    mechanism = rrjax.RandomizedResponse(NUM_CATEGORIES, EPSILON)
+    metadata = Metadata(
+        mechanism="randomized-response",
+        epsilon=EPSILON,
+        effective_epsilon=float(mechanism.effective_epsilon),
+        domain=Domain.range(0, NUM_CATEGORIES - 1),
+        column="report",
+        simulated=True,
+        version=rrjax.__version__,
+    )
+    write_reports(path, reports, metadata)
+
+
+def run(command: list[str]) -> tuple[float, float]:
+    """Returns the wall seconds and the peak resident MiB of one process, both of it alone."""
+    with tempfile.TemporaryFile() as said:
+        begin = time.perf_counter()
+        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            said.seek(0)
+            sys.exit(f"{' '.join(command[1:4])} failed:\n{said.read().decode(errors='replace')}")
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return wall, usage.ru_maxrss / unit
+
+
+def estimate(num_reports: int, runs: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="rrjax-benchmark-") as folder:
+        file = str(Path(folder) / "reports.parquet")
+        run([sys.executable, __file__, "--write", file, "--reports", str(num_reports)])
+        size = Path(file).stat().st_size
+        target = str(Path(folder) / "estimate.csv")
+        command = [sys.executable, "-m", "rrjax", "estimate", file, "--out", target]
+        results = [run(command) for _ in range(runs)]
+    walls, peaks = zip(*results, strict=True)
+    return {
+        "num_reports": num_reports,
+        "file_mib": size / 2**20,
+        "seconds": timing.summarize(walls),
+        "peak_mib": max(peaks),
+    }
+
+
+def imports() -> dict[str, Any]:
+    pairs: list[tuple[float, float]] = []
+    for _ in range(PROCESSES + 1):
+        said = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True).stdout
+        first, second = said.split()
+        pairs.append((float(first), float(second)))
+    alone, beyond = zip(*pairs[1:], strict=True)  # the first one filled the disk cache
+    return {"jax": timing.summarize(alone), "rrjax_beyond_jax": timing.summarize(beyond)}
+
+
+def sweep(num_values: int = 100) -> dict[str, Any]:
+    """Estimates at many ε through the public function, counting compilations. Imports JAX."""
+    import baselines
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    import rrjax
+
+    compilations: list[str] = []
+
+    def listen(event: str, duration_secs: float, **kwargs: Any) -> None:
+        del duration_secs, kwargs
+        if event == "/jax/core/compile/backend_compile_duration":
+            compilations.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    counts = jnp.asarray(baselines.zipf_counts(1, 10_000, EPSILON, 1_000_000, EXPONENT)[0])
+    epsilons: list[float] = [float(e) for e in np.linspace(0.5, 10, num_values)]
+    compilations.clear()
+    first = timing.seconds(lambda: rrjax.mle_star(counts, epsilons[0]).block_until_ready())
+    at_first = len(compilations)
+    rest = timing.seconds(lambda: [rrjax.mle_star(counts, e).block_until_ready() for e in epsilons[1:]])
+    after = len(compilations) - at_first
+    function: Any = jax.jit(rrjax.mle_star)
+    whole = timing.seconds(lambda: [function(counts, e).block_until_ready() for e in epsilons])
+    return {
+        "num_values": num_values,
+        "num_categories": 10_000,
+        "first_call_seconds": first,
+        "other_calls_seconds": rest,
+        "compilations_at_first_call": at_first,
+        "compilations_after": after,
+        "jitted_sweep_seconds": whole,
+        "jitted_programs": function._cache_size(),
+    }
+
+
+def tables_of(record: dict[str, Any]) -> list[Table]:
+    imported, swept = record["imports"], record["sweep"]
+    rows: list[list[str]] = []
+    if "estimate" in record:
+        done = record["estimate"]
+        rows.append(
+            [
+                f"rrjax estimate, {done['num_reports']:,} reports, K = {NUM_CATEGORIES:,}",
+                pretty(done["seconds"].median),
+                f"{pretty(done['seconds'].least)} to {pretty(done['seconds'].most)}",
+                f"peak {done['peak_mib']:,.0f} MiB, file {done['file_mib']:,.0f} MiB",
+            ]
+        )
+    for name, label in (("jax", "import jax"), ("rrjax_beyond_jax", "import rrjax beyond it")):
+        time = imported[name]
+        span = f"{pretty(time.least)} to {pretty(time.most)}"
+        rows.append([label, pretty(time.median), span, f"{time.runs} processes"])
+    rows += [
+        [
+            "mle_star, first ε",
+            pretty(swept["first_call_seconds"]),
+            "",
+            f"{swept['compilations_at_first_call']} programs compiled",
+        ],
+        [
+            f"mle_star, {swept['num_values'] - 1} other ε",
+            pretty(swept["other_calls_seconds"]),
+            "",
+            f"{swept['compilations_after']} programs compiled",
+        ],
+        [
+            f"jax.jit(mle_star), {swept['num_values']} ε",
+            pretty(swept["jitted_sweep_seconds"]),
+            "",
+            f"{swept['jitted_programs']} program in its cache",
+        ],
+    ]
+    note = f"Sweep at K = {swept['num_categories']:,}, ε from 0.5 to 10, compilation included."
+    return [Table("whole processes", ["what", "median", "range", "also"], rows, note)]
+
+
+def main() -> None:
+    parser = timing.parser(__doc__)
+    parser.add_argument("--reports", type=int, default=10_000_000)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--skip-estimate", action="store_true", help="imports and sweep only")
+    parser.add_argument("--write", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.write:
+        write_file(options.write, options.reports)
+        return
+    record: dict[str, Any] = {}
+    if not options.skip_estimate:
+        record["estimate"] = estimate(options.reports, options.runs)
+    record["imports"] = imports()
+    record["sweep"] = sweep()
+    tables = tables_of(record)
+    for table in tables:
+        table.show()
+    import jax
+
+    name = f"command-line-{jax.default_backend()}"
+    timing.write(options.out, name, "Command line, imports, sweep", tables, record)
+
+
+if __name__ == "__main__":
+    main()

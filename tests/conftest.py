@@ -1,0 +1,35 @@
+"""Strict settings for the whole suite. JAX_ENABLE_X64 comes from outside; both values must pass."""
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import settings
+
+settings.register_profile("rrjax", derandomize=True, deadline=None, max_examples=100, database=None)
+settings.load_profile("rrjax")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("filterwarnings", "error")
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+@pytest.fixture(scope="session")
+def dtype():
+    """The default floating dtype: float64 under JAX_ENABLE_X64=1, else float32."""
+    return np.dtype(np.float64 if jax.config.jax_enable_x64 else np.float32)
+
+
+@pytest.fixture
+def compilations():
+    """A list that grows by one with every program that XLA compiles."""
+    events = []
+
+    def listen(event, duration, **kwargs):
+        del duration, kwargs
+        if event == "/jax/core/compile/backend_compile_duration":
+            events.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield events
+    jax.monitoring.unregister_event_duration_listener(listen)

@@ -1,0 +1,343 @@
+"""The command line: whole processes for what a user types, the same commands in this process for what goes wrong."""
+
+import json
+import math
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+duckdb = pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
+pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
+
+from typer.testing import CliRunner  # noqa: E402
+
+import rrjax  # noqa: E402
+from rrjax import io  # noqa: E402
+from rrjax.cli import work  # noqa: E402
+from rrjax.cli.commands import app  # noqa: E402
+
+DATA = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def run(*arguments, folder, **options):
+    """`rrjax` as a process of its own, in `folder`, on a terminal wide enough not to wrap."""
+    return subprocess.run(
+        [sys.executable, "-m", "rrjax", *map(str, arguments)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COLUMNS": "200"},
+        timeout=300,
+        check=False,
+        **options,
+    )
+
+
+@pytest.fixture
+def invoke(tmp_path, monkeypatch):
+    """`rrjax` in this process, in an empty folder: returns exit code, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "400")
+
+    def call(*arguments):
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result.exit_code, result.stdout, result.stderr
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def collection(tmp_path_factory):
+    """A folder with true values, labels, and reports made of them by the command line."""
+    folder = tmp_path_factory.mktemp("collection")
+    cities = ["Zürich", "New York", 'Quote "d"', "a,b", "Oslo"]
+    (folder / "cities.txt").write_text("\n".join(cities) + "\n", encoding="utf-8")
+    choice = np.random.default_rng(7).choice(5, size=40_000, p=[0.5, 0.3, 0.15, 0.05, 0])
+    io.write_table(folder / "values.csv", {"city": np.array(cities)[choice]})
+    done = run(
+        *("randomize", "values.csv", "--column", "city", "--epsilon", "2", "--domain", "cities.txt"),
+        *("--seed", "1", "--out", "reports.parquet"),
+        folder=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_a_file_of_reports_is_enough(collection):
+    done = run("estimate", "reports.parquet", "--out", "estimate.csv", "--plot", "estimate.png", folder=collection)
+    assert done.returncode == 0, done.stderr
+    assert "log-likelihood within" in done.stdout
+    assert "Zürich" in done.stdout
+    table = duckdb.connect().execute(f"FROM read_csv('{collection / 'estimate.csv'}')").fetchnumpy()
+    assert list(table) == ["label", "count", "estimate"]
+    assert list(table["label"]) == ["Zürich", "New York", 'Quote "d"', "a,b", "Oslo"]
+    assert table["count"].sum() == 40_000
+    # What the file says is the maximum likelihood estimate of its own counts at the file's ε.
+    np.testing.assert_allclose(table["estimate"], np.asarray(rrjax.mle_star(table["count"], 2.0)), atol=1e-6)
+    # Five standard errors of the unbiased estimate of one category.
+    mechanism = rrjax.RandomizedResponse(5, 2.0)
+    bound = 5 * math.sqrt(float(mechanism.p) * (1 - float(mechanism.p)) / 40_000) / float(mechanism.d)
+    np.testing.assert_allclose(table["estimate"], [0.5, 0.3, 0.15, 0.05, 0], atol=bound)
+    assert (collection / "estimate.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_json_is_one_object_certified_in_float64(collection):
+    done = run("estimate", "reports.parquet", "--json", "--top", "2", folder=collection)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["certificate"]["gap"] < 1e-13
+    assert result["num_reports"] == 40_000
+    assert result["num_categories"] == 5
+    assert result["epsilon"] == pytest.approx(2, rel=1e-6)
+    assert [row["label"] for row in result["top"]] == ["Zürich", "New York"]
+    assert any("simulation" in warning for warning in result["warnings"])
+
+
+def test_compare_measures_all_estimators_against_the_truth(collection):
+    done = run(
+        *("compare", "reports.parquet", "--truth", "values.csv", "--truth-column", "city"),
+        *("--json", "--out", "all.parquet", "--plot", "compare.pdf"),
+        folder=collection,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    rows = {row["estimator"]: row for row in result["estimators"]}
+    assert set(rows) == {"mle-star", "inv-p", "inv-n", "inv", "ibu"}
+    best = rows["mle-star"]["nll"]
+    for name in ("inv-p", "inv-n", "ibu"):
+        assert rows[name]["nll"] >= best - 1e-12
+        # The certificate holds against the maximum itself.
+        assert rows[name]["certificate"]["gap"] >= rows[name]["nll"] - best - 1e-12
+    assert rows["ibu"]["certificate"]["gap"] <= 1e-10
+    table = duckdb.connect().execute(f"FROM '{collection / 'all.parquet'}'").fetchnumpy()
+    assert list(table) == ["label", "count", "mle_star", "inv_p", "inv_n", "inv", "ibu", "truth"]
+    error = ((table["mle_star"] - table["truth"]) ** 2).sum()
+    assert rows["mle-star"]["errors"]["squared_error"] == pytest.approx(error)
+    assert (collection / "compare.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_seed_repeats_and_its_absence_does_not(collection):
+    line = ("randomize", "values.csv", "--epsilon", "1", "--domain", "cities.txt", "--out")
+    for name, seed in (("a", ["--seed", "5"]), ("b", ["--seed", "5"]), ("c", []), ("d", [])):
+        done = run(*line, f"{name}.parquet", *seed, folder=collection)
+        assert done.returncode == 0, done.stderr
+    reports = {name: io.read_values(io.Source(collection / f"{name}.parquet")).indices for name in "abcd"}
+    assert (reports["a"] == reports["b"]).all()
+    assert (reports["c"] != reports["d"]).any()
+    metadata = io.read_metadata(collection / "c.parquet")
+    assert metadata is not None
+    assert not metadata.simulated
+    assert 0.999999 < metadata.effective_epsilon <= 1
+
+
+def test_demo_takes_the_same_path(tmp_path):
+    done = run("demo", "--users", "5000", "--categories", "20", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for words in ("rrjax randomize", "rrjax estimate", "rrjax compare", "Certificate: log-likelihood within"):
+        assert words in done.stdout
+    made = {path.name for path in (tmp_path / "rrjax-demo").iterdir()}
+    assert made == {"values.parquet", "reports.parquet", "estimate.csv", "estimate.png"}
+    # The lines it prints do what it did.
+    lines = [line[2:] for line in done.stdout.splitlines() if line.startswith("$ ")]
+    assert len(lines) == 3
+    before = (tmp_path / "rrjax-demo" / "estimate.csv").read_bytes()
+    assert run(*lines[1].split()[1:], folder=tmp_path).returncode == 0
+    assert (tmp_path / "rrjax-demo" / "estimate.csv").read_bytes() == before
+
+
+@pytest.mark.skipif(not (DATA / "adult.data.gz").exists(), reason="shared/data or RRJAX_DATA is not here")
+def test_a_real_attribute_with_a_domain_of_a_million(tmp_path):
+    adult = DATA / "adult.data.gz"
+    read = ("--no-header", "--domain", "0:1484705")
+    done = run(
+        *("randomize", adult, "--format", "csv", "--column", "3", *read, "--epsilon", "8", "--out", "r.parquet"),
+        folder=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    done = run("estimate", "r.parquet", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["num_reports"] == 32_561
+    assert result["num_categories"] == 1_484_706
+    assert result["certificate"]["gap"] < 1e-12
+
+
+@pytest.mark.skipif(not (DATA / "kosarak-head.dat.gz").exists(), reason="shared/data or RRJAX_DATA is not here")
+def test_the_head_of_kosarak_with_its_truth(tmp_path):
+    sessions = DATA / "kosarak-head.dat.gz"
+    line = ("randomize", sessions, "--epsilon", "8", "--domain", "1:17034", "--seed", "0", "--out", "r.parquet")
+    done = run(*line, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = run("compare", "r.parquet", "--truth", sessions, "--json", "--top", "5", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    truth = {row["label"]: row["truth"] * 36_683 for row in result["top"]}
+    assert truth[11] == pytest.approx(10_571)
+    assert truth[6] == pytest.approx(5_171)
+
+
+def write(name, text):
+    Path(name).write_text(text, encoding="utf-8")
+
+
+ABC = "colour\n" + "red\nblue\nred\ngreen\n" * 50
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "words"),
+    [
+        ("0", "must be a positive number"),
+        ("-1", "must be a positive number"),
+        ("nan", "must be a positive number"),
+        ("1e-12", "below 1e-06"),
+        ("800", "above 36"),
+        ("inf", "above 36"),
+    ],
+)
+@pytest.mark.parametrize("command", ["estimate", "randomize"])
+def test_an_impossible_epsilon(invoke, command, epsilon, words):
+    write("a.csv", ABC)
+    out = ("--out", "r.parquet")
+    code, _, error = invoke(command, "a.csv", f"--epsilon={epsilon}", *out)
+    assert code == 2
+    assert "--epsilon" in error
+    assert words in error
+    assert not Path("r.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["a.csv"], 2, ["a.csv", "give --epsilon"]),
+        (["gone.csv", "--epsilon", "1"], 3, ["gone.csv", "no such file"]),
+        (["empty.csv", "--epsilon", "1"], 3, ["empty.csv", "empty"]),
+        (["one.csv", "--epsilon", "1", "--domain", "0:9"], 3, ["one.csv", "one report"]),
+        (["a.csv", "--epsilon", "1", "--column", "color"], 3, ["did you mean 'colour'"]),
+        (["a.csv", "--epsilon", "1", "--domain", "two.txt"], 3, ["'green'", "not in the domain"]),
+        (["a.csv", "--epsilon", "1", "--domain", "5:5"], 3, ["at least 2"]),
+        (["a.csv", "--epsilon", "1", "--domain", "gone.txt"], 3, ["gone.txt"]),
+        (["n.csv", "--epsilon", "1", "--counts", "n"], 3, ["n.csv", "row 2", "'-2'"]),
+        (["a.csv", "--epsilon", "1", "--plot", "p.bmp"], 2, ["p.bmp", ".png"]),
+        (["a.csv", "--epsilon", "1", "--out", "p.xls"], 3, ["p.xls", ".csv"]),
+        (["a.csv", "--epsilon", "1", "--out", "gone/p.csv"], 3, ["gone", "Make it first"]),
+        (["a.csv", "--epsilon", "1", "--estimator", "best"], 2, ["mle-star"]),
+    ],
+)
+def test_bad_input_is_named_and_leaves_nothing(invoke, arguments, code, words):
+    write("a.csv", ABC)
+    write("empty.csv", "")
+    write("one.csv", "digit\n3\n")
+    write("two.txt", "red\nblue\n")
+    write("n.csv", "label,n\nx,3\ny,-2\n")
+    before = set(Path().iterdir())
+    found, _, error = invoke("estimate", *arguments)
+    assert found == code, error
+    for word in words:
+        assert word in error
+    assert set(Path().iterdir()) == before
+
+
+def test_a_domain_from_the_data_is_warned_about(invoke):
+    write("a.csv", ABC)
+    code, _, error = invoke("estimate", "a.csv", "--epsilon", "1")
+    assert code == 0
+    assert "taken from the data (3 categories)" in error
+    code, _, error = invoke("randomize", "a.csv", "--epsilon", "1", "--out", "r.parquet")
+    assert code == 0
+    assert "disclosed without any privacy" in error
+
+
+def test_missing_reports_are_named_and_counted(invoke):
+    write("a.csv", "colour,id\n" + "red,1\n?,2\n,3\nblue,4\n" * 500)
+    code, out, error = invoke("estimate", "a.csv", "--column", "colour", "--epsilon", "1", "--missing", "?")
+    assert code == 0
+    assert "1,000 of 2,000 rows hold no report (500 empty, 500 '?')" in error
+    assert "1,000 reports in column 'colour'" in out
+
+
+def test_too_little_information_is_said(invoke):
+    write("a.csv", ABC)
+    write("abc.txt", "red\nblue\ngreen\n")
+    code, _, error = invoke("estimate", "a.csv", "--epsilon", "0.01", "--domain", "abc.txt")
+    assert code == 0
+    assert "carry little information" in error
+
+
+def test_what_the_metadata_say_need_not_be_given_and_cannot_be_contradicted(invoke, collection):
+    reports = collection / "reports.parquet"
+    assert invoke("estimate", reports, "--epsilon", "2", "--column", "city")[0] == 0
+    for flag, value, words in (
+        ("--epsilon", "1", "was randomized with epsilon = 2"),
+        ("--column", "town", "whose reports are in 'city'"),
+        ("--domain", "0:4", "was collected with the domain"),
+    ):
+        code, _, error = invoke("estimate", reports, flag, value)
+        assert code != 0
+        assert words in error
+
+
+def test_another_mechanism_is_refused(invoke):
+    metadata = io.Metadata("unary-encoding", 1.0, 1.0, io.Domain.range(0, 3), "x", False, "0")
+    io.write_reports("r.parquet", np.array([0, 1, 2, 3]), metadata)
+    code, _, error = invoke("estimate", "r.parquet")
+    assert code == 2
+    assert "'unary-encoding'" in error
+
+
+def test_ready_counts_beyond_two_to_the_31(tmp_path):
+    (tmp_path / "n.csv").write_text("label,n\nx,3000000000\ny,2000000000\nz,1000000000\n")
+    done = run("estimate", "n.csv", "--counts", "n", "--epsilon", "1", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["num_reports"] == 6_000_000_000
+    # z, a sixth of the reports, lies below q = 0.21 and is dropped; of the two left x has f = 3/5, and MLE* is
+    # f + (m·f − 1)/(e − 1).
+    assert result["top"][0]["estimate"] == pytest.approx(0.6 + 0.2 / math.expm1(1), abs=1e-12)
+
+
+def test_a_full_disk_leaves_no_file(collection):
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    before = {path: path.stat().st_size for path in collection.iterdir()}
+    line = ("randomize", "values.csv", "--epsilon", "1", "--domain", "cities.txt", "--out", "full.parquet")
+    done = run(*line, folder=collection, preexec_fn=limit)
+    assert done.returncode == 3
+    assert "full.parquet" in done.stderr
+    assert {path: path.stat().st_size for path in collection.iterdir()} == before
+
+
+def test_a_reader_that_leaves_is_no_error(collection):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rrjax", "estimate", "reports.parquet"],
+        cwd=collection,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    errors = process.stderr.read()
+    assert process.wait(120) == 0
+    assert b"Traceback" not in errors
+
+
+def test_every_command_has_help(invoke):
+    for command in ("randomize", "estimate", "compare", "demo"):
+        code, out, _ = invoke(command, "--help")
+        assert code == 0
+        assert "--epsilon" in out
+    code, out, _ = invoke("--version")
+    assert out.strip() == f"rrjax {rrjax.__version__}"
+
+
+def test_estimator_names_are_those_of_the_table():
+    assert set(work.TITLES) == set(work.ESTIMATORS)

@@ -1,0 +1,200 @@
+"""Iterative estimators: the steps, their path, where they end, and what they cost."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+from cases import FLOAT, ULP, X64, collect, true_odds
+from reference import big_mle
+
+import rrjax
+
+K = 7
+ACCELERATIONS = ["anderson", "deflated", "none"]
+every_acceleration = pytest.mark.parametrize("accelerate", ACCELERATIONS)
+
+
+@every_acceleration
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+def test_all_converge_to_the_maximum(accelerate, epsilon):
+    for seed in (0, 1):
+        counts = collect(seed, K, 2000, epsilon)
+        result = rrjax.ibu(counts, epsilon, accelerate=accelerate, max_iters=2_000_000)
+        assert result.converged
+        assert result.theta.dtype == result.gap.dtype == FLOAT
+        certificate = rrjax.certificate(result.theta, counts, epsilon)
+        np.testing.assert_array_equal(result.gap, certificate.gap)
+        if X64:
+            assert result.gap <= 1e-10
+        else:  # 48 machine epsilons of the steepest slope, which is below 1 + d·K
+            assert result.gap <= 48 * ULP * (1 + K)
+        _, best = big_mle(counts, true_odds(epsilon))
+        assert np.abs(result.theta - best).sum() <= certificate.l1_bound
+        assert abs(np.asarray(result.theta).sum() - 1) <= 4 * ULP
+
+
+@pytest.mark.skipif(not X64, reason="float32 cannot certify 1e-10")
+@pytest.mark.parametrize("seed", range(5))
+def test_a_hundred_steps_certify_where_plain_ibu_takes_half_a_million(seed):
+    counts = collect(seed, 500, 10_000, 0.5)
+    result = rrjax.ibu(counts, 0.5, tol=1e-10)
+    assert result.converged
+    assert result.gap <= 1e-10
+    assert result.num_iters <= 100
+
+
+@every_acceleration
+def test_the_likelihood_never_falls_along_the_path(accelerate):
+    for seed in (0, 1, 2):
+        counts = collect(seed, K, 1000, 1.0)
+        path = rrjax.ibu_path(
+            counts, 1.0, 200, accelerate=accelerate, observe=lambda t, c=counts: rrjax.nll(t, c, 1.0)
+        )
+        # Equal values differ by the rounding of each: four ulps of a number below 2·log K.
+        assert np.diff(path).max() <= 16 * ULP
+        assert path[0] - path[-1] > 1e-3
+
+
+def dense(epsilon):
+    """The channel, in double precision."""
+    e1 = math.expm1(epsilon)
+    return (np.ones((K, K)) + e1 * np.eye(K)) / (e1 + K)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 3.0])
+def test_a_step_is_that_of_the_literature_with_a_dense_channel(epsilon):
+    counts = collect(0, K, 1000, epsilon)
+    channel, phi = dense(float(FLOAT.type(epsilon))), counts / counts.sum()
+    for name, noise in (("none", 0), ("deflated", channel.min(axis=0))):
+        path = np.asarray(rrjax.ibu_path(counts, epsilon, 10, accelerate=name))
+        np.testing.assert_allclose(path[0], np.full(K, 1 / K), rtol=ULP)
+        for before, after in zip(path[:-1], path[1:], strict=True):
+            theta = before.astype(float)
+            step = theta * ((channel - noise) @ (phi / (theta @ channel)))
+            # Ten roundings of a factor of about one.
+            np.testing.assert_allclose(after, step / step.sum(), rtol=10 * ULP)
+
+
+@every_acceleration
+def test_the_path_is_what_the_solver_walks(accelerate):
+    counts = collect(1, K, 1000, 1.0)
+    path = np.asarray(rrjax.ibu_path(counts, 1.0, 6, accelerate=accelerate))
+    assert path.shape == (7, K)
+    for steps in (1, 2, 6):
+        result = rrjax.ibu(counts, 1.0, accelerate=accelerate, max_iters=steps, tol=1e-30)
+        assert result.num_iters == steps
+        assert not result.converged
+        # One is compiled as a scan, the other as a loop; Anderson solves a system of the roundings.
+        np.testing.assert_allclose(result.theta, path[steps], rtol=0, atol=5000 * ULP)
+
+
+def test_what_is_observed_may_be_a_tree():
+    path = rrjax.ibu_path([6, 3, 1], 1.0, 4, observe=lambda t: {"first": t[0], "all": t})
+    assert path["first"].shape == (5,)
+    np.testing.assert_array_equal(path["all"][:, 0], path["first"])
+
+
+def test_a_start_that_is_the_maximum_takes_no_step():
+    result = rrjax.ibu([5] * K, 1.0)
+    assert result.num_iters == 0
+    assert result.converged
+
+
+def test_tolerance_is_obeyed():
+    counts = collect(0, K, 1000, 1.0)
+    loose, tight = (rrjax.ibu(counts, 1.0, accelerate="none", tol=t) for t in (1e-2, 1e-4))
+    assert loose.gap <= 1e-2 < rrjax.ibu(
+        counts, 1.0, accelerate="none", tol=1e-2, max_iters=int(loose.num_iters) - 1
+    ).gap
+    assert tight.gap <= 1e-4
+    assert 0 < loose.num_iters < tight.num_iters
+
+
+@every_acceleration
+def test_vmap_changes_nothing_that_matters(accelerate):
+    counts = np.stack([collect(seed, K, 1000, 1.0) for seed in range(3)])
+    mapped = jax.vmap(lambda c: rrjax.ibu(c, 1.0, accelerate=accelerate, tol=1e-5))(counts)
+    for i, row in enumerate(counts):
+        result = rrjax.ibu(row, 1.0, accelerate=accelerate, tol=1e-5)
+        assert mapped.converged[i]
+        # A problem that is done waits for the others without moving.
+        assert mapped.num_iters[i] == pytest.approx(int(result.num_iters), abs=2, rel=0.05)
+        certificate = rrjax.certificate(mapped.theta[i], row, 1.0)
+        np.testing.assert_allclose(mapped.gap[i], certificate.gap, rtol=0.01, atol=12 * K * ULP)
+        assert mapped.gap[i] <= 1e-5
+
+
+@every_acceleration
+def test_derivatives_are_those_of_the_closed_form(accelerate):
+    counts = collect(0, K, 1000, 2.0).astype(FLOAT)
+
+    def iterated(c, e):
+        return rrjax.ibu(c, e, accelerate=accelerate, max_iters=2_000_000).theta
+
+    for jacobian in (jax.jacrev, jax.jacfwd):
+        got = jacobian(iterated, argnums=(0, 1))(counts, FLOAT.type(2.0))
+        exact = jacobian(rrjax.mle_star, argnums=(0, 1))(counts, FLOAT.type(2.0))
+        assert np.abs(exact[1]).max() > 1e-4
+        jax.tree.map(np.testing.assert_array_equal, got, exact)
+    by_integers = jax.jacrev(lambda e: iterated(counts.astype(int), e))(FLOAT.type(2.0))
+    np.testing.assert_allclose(by_integers, exact[1], rtol=0, atol=8 * ULP)
+
+
+@pytest.mark.parametrize(
+    "epsilon",
+    [
+        1e-8,
+        1e-3,
+        30.0,
+        *(
+            pytest.param(
+                e, marks=pytest.mark.xfail(reason="φ/(1 + e1·θ) underflows: NaN", strict=True)
+            )
+            for e in (800.0, math.inf)
+        ),
+    ],
+)
+def test_extreme_epsilon(epsilon):
+    counts = np.array([600, 250, 150, 0, 0, 0, 0])
+    for accelerate in ("anderson", "deflated"):
+        result = rrjax.ibu(counts, epsilon, accelerate=accelerate)
+        assert result.converged
+        assert abs(rrjax.nll(result.theta, counts, min(epsilon, 80)) - rrjax.nll(
+            rrjax.mle_star(counts, epsilon), counts, min(epsilon, 80)
+        )) <= result.gap + 100 * ULP
+
+
+def test_bad_options_are_refused():
+    for options, message in (
+        ({"accelerate": "squarem"}, "squarem"),
+        ({"tol": 0.0}, "tol"),
+        ({"tol": -1.0}, "tol"),
+        ({"tol": math.nan}, "tol"),
+        ({"max_iters": 0}, "max_iters"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            rrjax.ibu([3, 2, 1], 1.0, **options)
+    with pytest.raises(ValueError, match="squarem"):
+        rrjax.ibu_path([3, 2, 1], 1.0, 5, accelerate="squarem")
+    with pytest.raises(ValueError, match="shape"):
+        rrjax.ibu_path([[3, 2, 1]], 1.0, 5)
+
+
+def test_unusable_counts_stop_at_once():
+    for counts, epsilon in (([0] * K, 1.0), ([5, -1] + [0] * 5, 1.0), ([5] * K, -1.0)):
+        result = rrjax.ibu(counts, epsilon)
+        assert np.isnan(result.theta).all()
+        assert np.isnan(result.gap)
+        assert not result.converged
+        assert result.num_iters <= 1
+        assert np.isnan(rrjax.ibu_path(counts, epsilon, 3)).all()
+
+
+def test_an_epsilon_sweep_compiles_once(compilations):
+    counts = collect(0, K, 1000, 1.0)
+    rrjax.ibu(counts, 0.9)
+    del compilations[:]
+    for epsilon in (0.5, 1.0, 2.0):
+        rrjax.ibu(counts, epsilon)
+    assert not compilations

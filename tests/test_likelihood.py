@@ -1,0 +1,217 @@
+"""The likelihood against long doubles, its score against autodiff, the certificate against the true gap."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+from cases import FLOAT, ULP, X64, collect, true_odds
+from jax.test_util import check_grads
+from reference import big_mle
+
+import rrjax
+
+LD = np.longdouble
+K = 7
+
+
+def exact_nll(theta, counts, epsilon):
+    """In long doubles, at the ε that the dtype holds, and in the form that neither end of ε troubles."""
+    epsilon = LD(FLOAT.type(epsilon))
+    theta, counts = np.asarray(theta).astype(LD), np.asarray(counts).astype(LD)
+    noise = np.exp(-epsilon)
+    mu = (noise + -np.expm1(-epsilon) * theta) / (1 + (len(theta) - 1) * noise)
+    reported = counts > 0
+    return -(counts[reported] / counts.sum() * np.log(mu[reported])).sum()
+
+
+def exact_score(theta, counts, epsilon):
+    e1 = np.expm1(LD(FLOAT.type(epsilon)))
+    theta, phi = np.asarray(theta).astype(LD), np.asarray(counts).astype(LD) / LD(np.sum(counts))
+    slope = phi * e1 / (1 + e1 * theta)
+    return slope - (theta * slope).sum(), slope.max()
+
+
+def dirichlet(seed, num_categories, concentration=1.0):
+    theta = np.random.default_rng(seed).dirichlet(np.full(num_categories, concentration))
+    return theta.astype(FLOAT)
+
+
+@pytest.mark.parametrize("epsilon", [1e-30, 1e-8, 0.5, 4.0, 30.0])
+@pytest.mark.parametrize("num_categories", [K, 10_000])
+def test_nll_is_accurate_at_any_number_of_categories(num_categories, epsilon):
+    # A plain float32 sum was off by 1.8e-4 at K = 10,000: more than what separates two estimators.
+    for seed in range(3):
+        counts = collect(seed, num_categories, 1_000_000, epsilon)
+        for theta in (dirichlet(seed, num_categories), rrjax.mle_star(counts, epsilon)):
+            exact = exact_nll(theta, counts, epsilon)
+            # log q and the mean gain are each as large as this, and rounded a few times.
+            size = max(1, math.log(num_categories) + epsilon)
+            assert abs(rrjax.nll(theta, counts, epsilon) - exact) <= 4 * ULP * size
+
+
+@pytest.mark.parametrize(
+    "epsilon",
+    [
+        88.5,
+        800.0,
+        pytest.param(
+            math.inf,
+            marks=pytest.mark.xfail(reason="NaN at ε = ∞, where L = Σ φ log θ", strict=True),
+        ),
+    ],
+)
+def test_nll_at_huge_epsilon_is_that_of_unrandomized_data(epsilon):
+    counts, theta = np.array([5, 3, 0, 2]), np.array([0.4, 0.3, 0.2, 0.1], FLOAT)
+    exact = -(counts / 10 * np.log(theta.astype(float)))[[0, 1, 3]].sum()
+    # log q = −ε and the gain of about ε cancel, so ε itself is what is rounded.
+    assert rrjax.nll(theta, counts, epsilon) == pytest.approx(exact, abs=2 * ULP * max(epsilon, 1))
+
+
+@pytest.mark.xfail(reason="log q and the gain are as large as ε and cancel", strict=True)
+def test_nll_at_huge_epsilon_keeps_the_accuracy_of_the_dtype():
+    counts, theta = np.array([5, 3, 0, 2]), np.array([0.4, 0.3, 0.2, 0.1], FLOAT)
+    assert abs(rrjax.nll(theta, counts, 800.0) - exact_nll(theta, counts, 800.0)) <= 8 * ULP
+
+
+def test_nll_at_its_edges():
+    assert rrjax.nll(np.eye(3)[0], [0, 5, 0], 800.0) > 80  # probability e^−800, not none at all
+    assert rrjax.nll(np.eye(3)[0], [5, 0, 0], 800.0) == 0
+    negative = np.array([1.5, -0.5, 0.0])  # μ_1 < 0
+    assert np.isnan(rrjax.nll(negative, [1, 1, 1], 5.0))
+    assert np.isfinite(rrjax.nll(negative, [1, 0, 1], 5.0))
+    # 1 + e1·θ_1 is exactly zero at e1 = 1.
+    assert rrjax.nll([2.0, -1.0], [1, 1], math.log(2)) == np.inf
+
+
+def test_nll_takes_any_float_and_gives_the_wider_one():
+    counts = np.array([60, 20, 10, 10])
+    for dtype in ("float16", "float32", "float64"):
+        value = rrjax.nll(np.array([0.5, 0.25, 0.125, 0.125], dtype), counts.astype("float32"), 1.0)
+        assert value.dtype == (FLOAT if dtype == "float64" else np.float32)
+        assert value == pytest.approx(1.2075, abs=1e-3)
+    assert rrjax.nll([1, 0, 0, 0], counts, 1.0).dtype == FLOAT
+
+
+@pytest.mark.parametrize("function", [rrjax.nll, rrjax.score, rrjax.certificate])
+def test_bad_distributions_are_refused(function):
+    for theta in (np.full(3, 1 / 3), np.full((1, 4), 0.25), 0.25, [0.5, 0.5]):
+        with pytest.raises(ValueError, match=r"theta must have shape \[4\]"):
+            function(theta, [1, 2, 3, 4], 1.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
+def test_score_is_the_derivative_towards_each_category(epsilon):
+    counts, theta = collect(1, K, 5000, epsilon), dirichlet(1, K)
+    gradient = -np.asarray(jax.grad(rrjax.nll)(theta, counts, epsilon))
+    towards = gradient - gradient @ theta
+    scores = np.asarray(rrjax.score(theta, counts, epsilon))
+    exact, steepest = exact_score(theta, counts, epsilon)
+    # The roundings that the certificate allows for.
+    np.testing.assert_allclose(scores, exact.astype(FLOAT), rtol=0, atol=12 * ULP * steepest)
+    np.testing.assert_allclose(towards, scores, rtol=0, atol=24 * ULP * steepest)
+    assert abs(scores @ theta) <= 12 * ULP * steepest
+
+
+def test_the_derivative_is_finite_where_neither_counts_nor_distribution_are():
+    # xlogy's derivative at (0, 0) is NaN.
+    counts, theta = np.array([3, 2, 0, 0], FLOAT), np.array([1, 0, 0, 0], FLOAT)
+    for epsilon in (1e-8, 1.0, 80.0):
+        derivatives = jax.grad(rrjax.nll, argnums=(0, 1, 2))(theta, counts, FLOAT.type(epsilon))
+        assert all(np.isfinite(part).all() for part in derivatives), epsilon
+    exact, _ = exact_score(theta, counts, 1.0)
+    np.testing.assert_allclose(rrjax.score(theta, counts, 1.0), exact.astype(FLOAT), atol=8 * ULP)
+
+
+@pytest.mark.skipif(not X64, reason="finite differences of float32 show nothing")
+@pytest.mark.parametrize("num_zeros", [0, 2])
+def test_derivatives_match_finite_differences(num_zeros):
+    counts = np.array([60.5, 20.0, 7.0, 3.0, 0, 0])[: 6 - 2 + num_zeros]
+    theta = np.full(len(counts), 1 / len(counts))
+    check_grads(lambda t, e: rrjax.nll(t, counts, e), (theta, 1.3), order=2)
+    check_grads(lambda c: rrjax.nll(theta[:4], c, 1.3), (counts[:4],), order=2)
+    check_grads(lambda t, e: rrjax.score(t, counts, e), (theta, 1.3), order=2)
+
+
+def test_jit_and_vmap_change_nothing():
+    counts = np.stack([collect(seed, K, 1000, 1.0) for seed in range(4)])
+    theta = np.stack([dirichlet(seed, K) for seed in range(4)])
+    epsilon = np.array([0.1, 1.0, 3.0, 800.0], FLOAT)
+    for function in (rrjax.nll, rrjax.score, lambda *a: rrjax.certificate(*a)._asdict()):
+        loop = [function(*row) for row in zip(theta, counts, epsilon, strict=True)]
+        jitted = [jax.jit(function)(*row) for row in zip(theta, counts, epsilon, strict=True)]
+        mapped = jax.vmap(function)(theta, counts, epsilon)
+        jax.tree.map(np.testing.assert_array_equal, loop, jitted)
+        for i, row in enumerate(loop):
+            jax.tree.map(
+                # Sums in another order; at ε = 800 they are of terms as large as ε.
+                lambda a, b, i=i: np.testing.assert_allclose(a, b[i], rtol=8 * ULP, atol=2000 * ULP),
+                row,
+                mapped,
+            )
+
+
+# --- The certificate -------------------------------------------------------------------------------------------
+
+
+def candidates(counts, epsilon):
+    """Distributions of every quality, the maximum itself included."""
+    num_categories = len(counts)
+    best = np.asarray(rrjax.mle_star(counts, epsilon))
+    yield "maximum", best
+    yield "uniform", np.full(num_categories, 1 / num_categories, FLOAT)
+    yield "clipped", np.asarray(rrjax.inv_n(counts, epsilon))
+    yield "projected", np.asarray(rrjax.inv_p(counts, epsilon))
+    yield "vertex", np.eye(num_categories, dtype=FLOAT)[0]
+    for seed in range(5):
+        yield f"random {seed}", dirichlet(seed, num_categories, 0.3)
+        near = best + FLOAT.type(10.0 ** -(seed + 2)) * dirichlet(seed, num_categories)
+        yield f"near {seed}", (near / near.sum()).astype(FLOAT)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 2.0, 6.0, 30.0])
+@pytest.mark.parametrize("num_categories", [K, 1000])
+def test_the_gap_bounds_what_is_missing(num_categories, epsilon):
+    counts = collect(2, num_categories, 100_000, epsilon)
+    _, best = big_mle(counts, true_odds(epsilon))
+    least = exact_nll(best, counts, epsilon)
+    for name, theta in candidates(counts, epsilon):
+        certificate = rrjax.certificate(theta, counts, epsilon)
+        missing = exact_nll(theta, counts, epsilon) - least
+        assert missing >= -1e-17 * max(1, epsilon) * 8, name  # the reference itself, in long doubles
+        assert certificate.gap >= missing, name
+        assert certificate.l1_bound >= np.abs(theta - best).sum(), name
+        # Not a bound by being loose: at the maximum it is rounding alone.
+        if name == "maximum":
+            allowance = 24 * ULP * exact_score(theta, counts, epsilon)[1]
+            assert certificate.gap <= allowance
+            assert certificate.stationarity <= allowance
+            assert certificate.dual_infeasibility <= allowance
+            assert certificate.simplex_violation <= 4 * ULP
+        elif not name.startswith("near"):
+            assert certificate.gap <= math.log1p(1 + num_categories * math.expm1(epsilon))
+
+
+def test_the_parts_of_the_certificate_say_what_is_wrong():
+    counts = np.array([60, 20, 10, 10])
+    too_much = rrjax.certificate([0.8, 0.4, 0.0, -0.1], counts, 1.0)
+    assert too_much.simplex_violation == pytest.approx(0.1, abs=4 * ULP)
+    not_one = rrjax.certificate([0.8, 0.5, 0.0, 0.0], counts, 1.0)
+    assert not_one.simplex_violation == pytest.approx(0.3, abs=4 * ULP)
+    # The second category has mass that pulls away from it.
+    exact, _ = exact_score(np.array([0.5, 0.5, 0, 0], FLOAT), counts, 1.0)
+    moved = rrjax.certificate([0.5, 0.5, 0.0, 0.0], counts, 1.0)
+    assert moved.stationarity == pytest.approx(float(abs(exact[:2]).max()), rel=1e-5)
+    assert moved.dual_infeasibility == pytest.approx(float(exact.max()), rel=1e-5)
+
+
+@pytest.mark.parametrize("epsilon", [1e-30, 1e-8, 800.0, math.inf])
+def test_the_certificate_is_finite_at_extreme_epsilon(epsilon):
+    counts = np.array([60, 20, 10, 10, 0])
+    theta = rrjax.mle_star(counts, epsilon)
+    certificate = rrjax.certificate(theta, counts, epsilon)
+    assert certificate.gap <= 24 * ULP
+    assert certificate.dual_infeasibility <= 12 * ULP
+    if epsilon > 1:
+        assert certificate.l1_bound <= 2 * math.sqrt(2 * 24 * ULP)
+    assert np.isfinite(rrjax.certificate([0.5, 0.5, 0, 0, 0], counts, epsilon).gap)
