@@ -73,9 +73,7 @@ def check_values(values: ArrayLike, num_categories: int, name: str) -> np.ndarra
     if low < 0 or high >= num_categories:
         flat = np.asarray(values).ravel()
         first = int(np.argmax((flat < 0) | (flat >= num_categories)))
-        raise ValueError(
-            f"{name} must be from 0 to {num_categories - 1}, got {flat[first]} at position {first}"
-        )
+        raise ValueError(f"{name} must be from 0 to {num_categories - 1}, got {flat[first]} at position {first}")
     return values
 
 

@@ -150,16 +150,20 @@ def _pick(solver: Solver, num_categories: int) -> Solver:
 
 def _survey(counts, epsilon):
     """Returns N, a lower bound of the largest count, e1, and whether it is all usable."""
-    total = jnp.sum(counts)
     if jnp.issubdtype(counts.dtype, jnp.floating):
+        total = jnp.sum(counts)
         usable = (jnp.min(counts) >= 0) & jnp.isfinite(total)
         bound = jnp.zeros_like(total)
     else:
-        # One OR tells whether any count is negative and the largest one to within a factor of two; it is
-        # vectorized on a CPU where a maximum is not.
-        union = lax.reduce(counts, counts.dtype.type(0), lax.bitwise_or, (0,))
-        # A wrapped total shows against the sum of the counts' high parts, which cannot wrap with it.
-        high = jnp.sum(counts >> 8)
+        # A wrapped total shows against the sum of the counts' high parts, which cannot wrap with it; one OR tells
+        # whether any count is negative, and the largest one to within a factor of two. All in one pass.
+        zero = jnp.zeros((), counts.dtype)
+        total, high, union = lax.reduce(
+            (counts, counts >> 8, counts),
+            (zero, zero, zero),
+            lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] | b[2]),
+            (0,),
+        )
         lag = (total >> 8) - high
         usable = (union >= 0) & (total >= 0) & (high >= 0) & (lag >= 0) & (lag <= counts.shape[0])
         bits = jnp.iinfo(counts.dtype).bits
@@ -255,11 +259,7 @@ def _projected_form(counts, epsilon, active):
 
 
 _clipped = _differentiable(_solve_clipped, _clipped_form)
-_mle = {
-    solver: _differentiable(partial(_solve_mle, solver=solver), mle_on_support)
-    for solver in ("newton", "sort")
-}
+_mle = {solver: _differentiable(partial(_solve_mle, solver=solver), mle_on_support) for solver in ("newton", "sort")}
 _projected = {
-    solver: _differentiable(partial(_solve_projected, solver=solver), _projected_form)
-    for solver in ("newton", "sort")
+    solver: _differentiable(partial(_solve_projected, solver=solver), _projected_form) for solver in ("newton", "sort")
 }

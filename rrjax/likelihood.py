@@ -133,9 +133,7 @@ def _checked(theta, counts, epsilon):
     return theta.astype(dtype), counts, as_epsilon(epsilon, dtype)
 
 
-def shares(
-    counts: Shaped[Array, " K"], epsilon: Float[Array, ""]
-) -> tuple[Float[Array, " K"], Bool[Array, ""]]:
+def shares(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> tuple[Float[Array, " K"], Bool[Array, ""]]:
     """Returns φ = c/N in the dtype of epsilon, and whether counts and epsilon are usable at all."""
     weights = counts.astype(epsilon.dtype)
     total = accurate_sum(weights)

@@ -65,7 +65,7 @@ class RandomizedResponse:
 
     @property
     def d(self) -> Float[Array, ""]:
-        """p − q, the probability that the value is kept rather than drawn uniformly. Scalar, without cancellation."""
+        """P − q, the probability that the value is kept rather than drawn uniformly. Scalar, without cancellation."""
         e1 = self._odds()
         return e1 / (e1 + self.num_categories)
 
@@ -126,7 +126,7 @@ def _negate(high, low):
 
 
 def _remainder(high, low, divisor):
-    """x mod divisor, for a divisor below 2³¹, in steps that fit one word."""
+    """X mod divisor, for a divisor below 2³¹, in steps that fit one word."""
     step = 32 - divisor.bit_length()
     rest = jnp.zeros_like(high)
     for word in (high, low):

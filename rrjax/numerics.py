@@ -95,8 +95,7 @@ def as_epsilon(epsilon: ArrayLike, dtype: jax.typing.DTypeLike) -> Float[Array, 
     """
     if np.ndim(epsilon) != 0:  # pyright: ignore[reportArgumentType]
         raise ValueError(
-            "epsilon must be a scalar (use jax.vmap or jax.lax.map for a sweep), "
-            f"got shape {np.shape(epsilon)}"  # pyright: ignore[reportArgumentType]
+            f"epsilon must be a scalar (use jax.vmap or jax.lax.map for a sweep), got shape {np.shape(epsilon)}"  # pyright: ignore[reportArgumentType]
         )
     return jnp.asarray(epsilon).astype(dtype)
 
@@ -154,6 +153,7 @@ def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
     Returns:
         The sum, in the dtype of `x`. Derivatives are those of a sum.
     """
+
     def add(one, other):
         total = one[0] + other[0]
         virtual = total - one[0]
@@ -234,8 +234,6 @@ def split_product(
         left(jnp.maximum(bias - jnp.minimum(down, 2 * bits), 1).astype(word), jnp.int32(info.nmant)),
         factor.dtype,
     )
-    fraction = (
-        low_left.astype(factor.dtype) + high_left.astype(factor.dtype) * factor.dtype.type(2.0**bits)
-    ) * power
+    fraction = (low_left.astype(factor.dtype) + high_left.astype(factor.dtype) * factor.dtype.type(2.0**bits)) * power
     fraction = jnp.where(whole == 0, integer.astype(factor.dtype) * factor, fraction)
     return jnp.where(saturated, word.type(ones), whole), jnp.where(saturated, 0, fraction), saturated

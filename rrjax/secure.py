@@ -95,7 +95,7 @@ def randomize(values: np.typing.ArrayLike, num_categories: int, epsilon: float) 
         ((3,), True)
     """
     keep = np.uint64(keep_threshold(num_categories, epsilon))
-    values = np.asarray(check_values(values, num_categories, "values"))
+    values = np.asarray(check_values(np.asarray(values), num_categories, "values"))
     reports = np.empty(values.shape, np.int32)
     source, target = values.reshape(-1), reports.reshape(-1)
     for begin in range(0, source.size, CHUNK):

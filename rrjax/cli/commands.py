@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-import numpy as np
 import typer
 
 import rrjax
-from rrjax import io
-from rrjax.cli import show, work
+from rrjax.cli import results, show, work
+from rrjax.cli.options import (
+    READ,
+    Column,
+    Counts,
+    Delimiter,
+    DomainOption,
+    Epsilon,
+    Format,
+    FormatOption,
+    Header,
+    ItemsOption,
+    Json,
+    Missing,
+    Name,
+    Out,
+    Plot,
+    Reports,
+    Top,
+)
 
 app = typer.Typer(
     add_completion=False,
@@ -21,66 +38,6 @@ app = typer.Typer(
     help="The true distribution behind randomized reports: exact maximum likelihood for randomized response.",
     epilog="Exit codes: 0 done, 2 a flag is wrong, 3 a file cannot be read or written, 130 interrupted.",
 )
-
-Format = Literal["csv", "tsv", "parquet", "jsonl", "transactions"]
-Items = Literal["first", "all"]
-Name = Literal["mle-star", "inv-p", "inv-n", "inv", "ibu"]
-
-READ, RESULT = "Reading", "Results"
-Column = Annotated[
-    str | None,
-    typer.Option(help="Column to read: its name, or its number where there is no header.", rich_help_panel=READ),
-]
-DomainOption = Annotated[
-    str | None,
-    typer.Option(
-        "--domain",
-        help="All categories: a range such as 0:99, both ends included, or a file of labels, one a line.",
-        rich_help_panel=READ,
-    ),
-]
-Epsilon = Annotated[
-    float | None, typer.Option(help="Privacy parameter of the collection, in nats.", rich_help_panel=READ)
-]
-Counts = Annotated[
-    str | None,
-    typer.Option(help="The file holds counts already: the column they are in.", rich_help_panel=READ),
-]
-FormatOption = Annotated[
-    Format | None,
-    typer.Option("--format", help="Format, where the file's name does not tell.", rich_help_panel=READ),
-]
-Header = Annotated[
-    bool | None,
-    typer.Option("--header/--no-header", help="Whether a CSV starts with column names.", rich_help_panel=READ),
-]
-Delimiter = Annotated[
-    str | None,
-    typer.Option(help="What separates the columns of a CSV (one character, or 'tab').", rich_help_panel=READ),
-]
-ItemsOption = Annotated[
-    Items, typer.Option("--items", help="Which items of a transaction count.", rich_help_panel=READ)
-]
-Missing = Annotated[
-    list[str] | None,
-    typer.Option(help="A text that stands for a missing value, such as '?'. Repeatable.", rich_help_panel=READ),
-]
-Out = Annotated[
-    Path | None,
-    typer.Option(help="Write all categories to this .csv, .tsv, .parquet or .jsonl.", rich_help_panel=RESULT),
-]
-Plot = Annotated[
-    Path | None, typer.Option(help="Draw a figure: .png, .pdf or .svg.", rich_help_panel=RESULT)
-]
-Top = Annotated[
-    int, typer.Option(min=1, help="How many of the largest categories to show.", rich_help_panel=RESULT)
-]
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=RESULT)
-]
-Reports = Annotated[
-    list[str], typer.Argument(metavar="REPORTS...", help="Files of randomized reports; globs work.")
-]
 
 
 def _version(wanted: bool) -> None:
@@ -120,9 +77,7 @@ def randomize(
 
     rrjax randomize values.csv --column city --epsilon 2 --domain cities.txt --out reports.parquet
     """
-    reading = work.Reading(
-        values, column, domain, None, format, header, delimiter, items, missing or []
-    )
+    reading = work.Reading(values, column, domain, None, format, header, delimiter, items, missing or [])
     with show.reporting():
         with show.err.status("Randomizing …"):
             result = work.randomize(reading, epsilon, out, seed)
@@ -189,9 +144,7 @@ def estimate(
 
     rrjax estimate reports.csv --column answer --epsilon 1 --domain answers.txt --out estimate.csv
     """
-    reading = work.Reading(
-        reports, column, domain, counts, format, header, delimiter, items, missing or []
-    )
+    reading = work.Reading(reports, column, domain, counts, format, header, delimiter, items, missing or [])
     with show.reporting():
         _estimate(reading, epsilon, estimator, out, plot, top, json)
 
@@ -212,15 +165,15 @@ def _estimate(
         estimate = work.estimate(collection, estimator)
         status.update("Writing …")
         if out is not None:
-            _write(out, collection, {"estimate": estimate.theta})
+            results.write(out, collection, {"estimate": estimate.theta})
         if plot is not None:
-            _draw(plot, collection, [estimate], None)
+            results.draw(plot, collection, [estimate], None)
     if json:
         show.record(
             {"command": "estimate"}
-            | _facts(collection, reading, out, plot)
-            | _judged(estimate)
-            | {"top": _top(collection, [estimate], top, None)}
+            | results.facts(collection, reading, out, plot)
+            | results.judged(estimate)
+            | {"top": results.top_rows(collection, [estimate], top, None)}
         )
         return
     show.summary(collection)
@@ -235,9 +188,7 @@ def _estimate(
 @app.command()
 def compare(
     reports: Reports,
-    truth: Annotated[
-        list[str] | None, typer.Option(help="A file of the true values; repeatable, globs work.")
-    ] = None,
+    truth: Annotated[list[str] | None, typer.Option(help="A file of the true values; repeatable, globs work.")] = None,
     truth_column: Annotated[str | None, typer.Option(help="Its column.", rich_help_panel=READ)] = None,
     truth_format: Annotated[Format | None, typer.Option(help="Its format.", rich_help_panel=READ)] = None,
     column: Column = None,
@@ -260,14 +211,10 @@ def compare(
 
     --header, --delimiter, --items and --missing hold for both files.
     """
-    reading = work.Reading(
-        reports, column, domain, counts, format, header, delimiter, items, missing or []
-    )
+    reading = work.Reading(reports, column, domain, counts, format, header, delimiter, items, missing or [])
     true = None
     if truth:
-        true = work.Reading(
-            truth, truth_column, None, None, truth_format, header, delimiter, items, missing or []
-        )
+        true = work.Reading(truth, truth_column, None, None, truth_format, header, delimiter, items, missing or [])
     with show.reporting():
         if true is None and (truth_column or truth_format):
             raise work.UsageError("--truth-column and --truth-format describe the file of --truth; none was given")
@@ -297,17 +244,17 @@ def _compare(
         status.update("Writing …")
         if out is not None:
             columns = {estimate.name.replace("-", "_"): estimate.theta for estimate in estimates}
-            _write(out, collection, columns | ({} if truth is None else {"truth": truth}))
+            results.write(out, collection, columns | ({} if truth is None else {"truth": truth}))
         if plot is not None:
-            _draw(plot, collection, [e for e in estimates if e.name in ("mle-star", "inv-n", "inv-p")], truth)
+            results.draw(plot, collection, [e for e in estimates if e.name in ("mle-star", "inv-n", "inv-p")], truth)
     if json:
-        rows = [_judged(estimate) for estimate in estimates]
+        rows = [results.judged(estimate) for estimate in estimates]
         if errors is not None:
             rows = [row | {"errors": error} for row, error in zip(rows, errors, strict=True)]
         show.record(
             {"command": "compare"}
-            | _facts(collection, reading, out, plot)
-            | {"estimators": rows, "top": _top(collection, estimates, top, truth)}
+            | results.facts(collection, reading, out, plot)
+            | {"estimators": rows, "top": results.top_rows(collection, estimates, top, truth)}
         )
         return
     show.summary(collection)
@@ -343,9 +290,7 @@ def demo(
             f"exponent {exponent:g}: {values}"
         )
         domain = f"1:{categories}"
-        show.command(
-            f"rrjax randomize {values} --epsilon {epsilon:g} --domain {domain} --seed {seed} --out {reports}"
-        )
+        show.command(f"rrjax randomize {values} --epsilon {epsilon:g} --domain {domain} --seed {seed} --out {reports}")
         result = work.randomize(work.Reading([str(values)], domain=domain), epsilon, reports, seed)
         _show_randomized(result, reports, False)
         show.command(f"rrjax estimate {reports} --out {table}")
@@ -353,74 +298,6 @@ def demo(
         _estimate(reading, None, "mle-star", table, None, 10, False)
         show.command(f"rrjax compare {reports} --truth {values} --plot {figure}")
         _compare(reading, None, work.Reading([str(values)]), None, figure, 5, False)
-
-
-def _facts(collection: work.Collection, reading: work.Reading, out: Path | None, plot: Path | None) -> dict:
-    counted = collection.counted
-    return {
-        "reports": reading.paths,
-        "column": counted.column,
-        "num_reports": collection.num_reports,
-        "num_missing": counted.num_missing,
-        "num_categories": collection.num_categories,
-        "domain": counted.domain.describe(),
-        "epsilon": collection.epsilon,
-        "standard_error": collection.standard_error,
-        "warnings": collection.warnings,
-        "out": None if out is None else str(out),
-        "plot": None if plot is None else str(plot),
-    }
-
-
-def _judged(estimate: work.Estimate) -> dict:
-    return {
-        "estimator": estimate.name,
-        "num_positive": estimate.num_positive,
-        "nll": estimate.nll,
-        "certificate": estimate.certificate,
-    }
-
-
-def _top(
-    collection: work.Collection, estimates: list[work.Estimate], top: int, truth: np.ndarray | None
-) -> list[dict]:
-    labels, counts = collection.counted.domain.labels(), collection.counted.counts
-    rows = []
-    for index in show.order(estimates[0].theta)[:top]:
-        row = {"label": labels[index], "count": counts[index]}
-        if len(estimates) == 1:
-            row["estimate"] = estimates[0].theta[index]
-        else:
-            row |= {estimate.name: estimate.theta[index] for estimate in estimates}
-        if truth is not None:
-            row["truth"] = truth[index]
-        rows.append(row)
-    return rows
-
-
-def _write(out: Path, collection: work.Collection, columns: dict[str, np.ndarray]) -> None:
-    counted = collection.counted
-    io.write_table(out, {"label": counted.domain.labels(), "count": counted.counts} | columns)
-
-
-def _draw(
-    plot: Path, collection: work.Collection, estimates: list[work.Estimate], truth: np.ndarray | None
-) -> None:
-    try:
-        from rrjax.plots import estimate_figure
-
-        figure = estimate_figure(
-            collection.counted.domain.labels(),
-            {work.TITLES[estimate.name]: estimate.theta for estimate in estimates},
-            standard_error=collection.standard_error,
-            truth=truth,
-            title=f"{collection.num_reports:,} reports in column {collection.counted.column}, "
-            f"K = {collection.num_categories:,}, ε = {collection.epsilon:.4g}",
-        )
-    except ImportError as error:
-        raise work.UsageError(f"--plot needs {error.name}: pip install 'rrjax[plots]'") from error
-    with io.replacing(plot) as aside:
-        figure.savefig(aside, dpi=150)
 
 
 def _say_written(out: Path | None, plot: Path | None) -> None:

@@ -120,9 +120,9 @@ def order(theta: np.ndarray) -> np.ndarray:
     return np.argsort(-theta, kind="stable")
 
 
-def percent(share: float) -> str:
+def percent(share: float | np.ndarray) -> str:
     """A share for a person, two decimals or two digits: 12.34 %, 0.0042 %."""
-    value = 100 * share
+    value = 100 * float(share)
     return f"{value:.2f} %" if abs(value) >= 0.1 else f"{value:.2g} %"
 
 

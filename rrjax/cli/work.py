@@ -135,7 +135,7 @@ def collect(reading: Reading, epsilon: float | None) -> Collection:
     """Counts reports and settles their ε, from the flag or from the metadata that travel with the file."""
     if epsilon is not None:
         check_epsilon(epsilon)
-    domain = io.Domain.parse(reading.domain) if reading.domain is not None else None
+    domain = io.read_domain(reading.domain) if reading.domain is not None else None
     source = reading.source()
     metadata = None
     if source.format_of(source.files()) == "parquet":
@@ -251,7 +251,7 @@ class Randomized:
 def randomize(reading: Reading, epsilon: float, out: Path, seed: int | None) -> Randomized:
     """Randomizes a file of true values and writes the reports with all that it takes to estimate from them."""
     check_epsilon(epsilon)
-    domain = io.Domain.parse(reading.domain) if reading.domain is not None else None
+    domain = io.read_domain(reading.domain) if reading.domain is not None else None
     source = reading.source()
     values = io.read_values(source, domain)
     num_categories = values.domain.num_categories

@@ -6,6 +6,7 @@ Labels live here; the rest of the library knows categories by their 0-based numb
 from rrjax.io.datasets import load_acs_income, load_kosarak
 from rrjax.io.domain import Domain
 from rrjax.io.errors import DataError
+from rrjax.io.labels import read_domain
 from rrjax.io.metadata import Metadata, read_metadata
 from rrjax.io.read import CountedReports, Values, count_reports, read_counts, read_values
 from rrjax.io.source import Source
@@ -22,6 +23,7 @@ __all__ = [
     "load_acs_income",
     "load_kosarak",
     "read_counts",
+    "read_domain",
     "read_metadata",
     "read_values",
     "replacing",

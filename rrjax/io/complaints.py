@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["no_count", "nothing", "outside", "where"]
 
 
-def outside(
-    connection: "duckdb.DuckDBPyConnection", source: Source, chosen: Scan, domain: Domain
-) -> DataError:
+def outside(connection: "duckdb.DuckDBPyConnection", source: Source, chosen: Scan, domain: Domain) -> DataError:
     """Values outside the domain, which the table `placed` (position, label, amount) holds."""
     total, different = connection.execute(
         "SELECT CAST(sum(amount) AS BIGINT), count(*) FROM placed WHERE position IS NULL"
@@ -31,9 +29,7 @@ def outside(
         source,
         chosen,
         chosen.column,
-        lambda one: (
-            f"NOT {is_missing(one.kind, source.missing)} AND ({position(one.kind, domain)}) IS NULL"
-        ),
+        lambda one: f"NOT {is_missing(one.kind, source.missing)} AND ({position(one.kind, domain)}) IS NULL",
         lambda one: text(one.kind),
     )
     several = f", such as {', '.join(_shown(label) for (label,) in examples)}"

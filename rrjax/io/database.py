@@ -128,8 +128,7 @@ _EXPLANATIONS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"invalid state",
-        "its structure changes along the way, as with line ends of different kinds. "
-        "Save it again with one program.",
+        "its structure changes along the way, as with line ends of different kinds. Save it again with one program.",
     ),
     (r"Maximum line size", "the line is longer than 2 MB; is this the right format and delimiter?"),
     (

@@ -72,8 +72,7 @@ def load_kosarak(
     if file.lower().removesuffix(".gz").endswith(".csv"):
         if items != "first":
             raise DataError(
-                f"{file} keeps only the first page of each session; "
-                "for all pages give the original kosarak.dat."
+                f"{file} keeps only the first page of each session; for all pages give the original kosarak.dat."
             )
         if verify:
             _verify_derived(file, "kosarak.csv")

@@ -1,16 +1,13 @@
 """The categories a report can name, in order."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import index
-from os import PathLike, fspath
 from typing import Any, Self
 
 import numpy as np
 
 from rrjax.io.errors import DataError
-from rrjax.io.labels import read_labels
 
 __all__ = ["Domain"]
 
@@ -18,15 +15,13 @@ __all__ = ["Domain"]
 MAX_CATEGORIES = 2**31 - 1
 _INT64 = 2**63
 
-_RANGE = re.compile(r"\s*([+-]?[0-9]+)\s*:\s*([+-]?[0-9]+)\s*")
-
 
 @dataclass(frozen=True)
 class Domain:
     """The K categories in order, and a label for each.
 
     Either a range of integers, kept as its two ends however large it is, or a list of labels. Make
-    one with `Domain.range`, `Domain.of` or `Domain.parse`.
+    one with `Domain.range`, `Domain.of` or `read_domain`.
 
     Attributes:
         first: first integer of a range, None for listed labels.
@@ -83,36 +78,6 @@ class Domain:
             DataError: fewer than 2 labels, an empty one, a duplicate, or one that is no text.
         """
         return cls(listed=tuple(labels))
-
-    @classmethod
-    def parse(cls, text: str | PathLike[str]) -> Self:
-        """The domain that a person wrote: a range or the name of a file of labels.
-
-        Args:
-            text: `"0:1484705"` (both ends included), or the path of a file: text with one label a
-                line, or a table (.csv, .tsv, .parquet, .jsonl, also .gz) with one column, or one
-                called "label".
-
-        Returns:
-            The domain; a file's labels keep their order.
-
-        Raises:
-            DataError: neither a range nor a file that can be read, blank lines, duplicate labels.
-
-        Example:
-            >>> Domain.parse("0:1484705").num_categories
-            1484706
-        """
-        text = fspath(text)
-        match = _RANGE.fullmatch(text)
-        if match:
-            return cls.range(int(match[1]), int(match[2]))
-
-        labels = read_labels(text)
-        try:
-            return cls.of(labels)
-        except DataError as error:
-            raise DataError(f"{text}: {error}") from error
 
     @property
     def num_categories(self) -> int:
@@ -196,8 +161,7 @@ def _check_range(first: object, last: object) -> None:
         )
     if num_categories > MAX_CATEGORIES or first < -_INT64 or last >= _INT64:
         raise DataError(
-            f"The range {first}:{last} is too large: at most {MAX_CATEGORIES:,} categories, "
-            "within 64-bit integers."
+            f"The range {first}:{last} is too large: at most {MAX_CATEGORIES:,} categories, within 64-bit integers."
         )
 
 
@@ -209,9 +173,7 @@ def _check_labels(labels: tuple[str, ...]) -> None:
         if not label:
             raise DataError(f"Label {position} of the domain is empty; remove it.")
         if label in seen:
-            raise DataError(
-                f"Label {position} of the domain, {label!r}, is there twice; remove one."
-            )
+            raise DataError(f"Label {position} of the domain, {label!r}, is there twice; remove one.")
         seen.add(label)
     if len(labels) < 2:
         raise DataError(

@@ -1,41 +1,57 @@
-"""Reading the labels of a domain from a file."""
+"""A domain as a person writes it: a range, or a file of labels."""
 
 import gzip
+import re
 import zlib
+from os import PathLike, fspath
 
+from rrjax.io import expressions
 from rrjax.io.database import connect, explaining
+from rrjax.io.domain import Domain
 from rrjax.io.errors import DataError
-from rrjax.io.expressions import text
 from rrjax.io.scan import scan
 from rrjax.io.source import Source
 
-__all__ = ["read_labels"]
+__all__ = ["read_domain"]
 
+_RANGE = re.compile(r"\s*([+-]?[0-9]+)\s*:\s*([+-]?[0-9]+)\s*")
 _TABLES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".json")
 
 
-def read_labels(path: str) -> list[str]:
-    """The labels a file lists, in its order.
+def read_domain(text: str | PathLike[str]) -> Domain:
+    """The domain that a person wrote: a range or the name of a file of labels.
 
     Args:
-        path: a table with one column, or one called "label"; or any other text, a label a line.
+        text: `"0:1484705"` (both ends included), or the path of a file: text with one label a line, or a table
+            (.csv, .tsv, .parquet, .jsonl, also .gz) with one column, or one called "label".
 
     Returns:
-        The labels; that they are different is the domain's own check.
+        The domain; a file's labels keep their order.
 
     Raises:
-        DataError: no such file, an empty one, or a row without label.
+        DataError: neither a range nor a file that can be read, blank lines, duplicate labels.
+
+    Example:
+        >>> read_domain("0:1484705").num_categories
+        1484706
     """
+    text = fspath(text)
+    match = _RANGE.fullmatch(text)
+    if match:
+        return Domain.range(int(match[1]), int(match[2]))
     try:
-        (file,) = Source([path]).files()
+        (file,) = Source([text]).files()
     except DataError as error:
         raise DataError(
-            f"The domain {path!r} is neither a range of integers such as 0:99 nor a file of "
+            f"The domain {text!r} is neither a range of integers such as 0:99 nor a file of "
             f"labels that can be read: {error}"
         ) from error
-    if file.lower().removesuffix(".gz").endswith(_TABLES):
-        return _labels_of_table(file)
-    return _labels_of_text(file)
+    table = file.lower().removesuffix(".gz").endswith(_TABLES)
+    labels = _labels_of_table(file) if table else _labels_of_text(file)
+    try:
+        return Domain.of(labels)
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from error
 
 
 def _labels_of_text(file: str) -> list[str]:
@@ -47,8 +63,7 @@ def _labels_of_text(file: str) -> list[str]:
         raise DataError(f"{file}: cannot be read: {error}.") from error
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{file}: the text is not UTF-8. "
-            "Convert it first, for example with: iconv -f latin1 -t utf-8"
+            f"{file}: the text is not UTF-8. Convert it first, for example with: iconv -f latin1 -t utf-8"
         ) from error
     while labels and not labels[-1]:
         labels.pop()
@@ -63,10 +78,8 @@ def _labels_of_table(file: str) -> list[str]:
             chosen = scan(connection, Source(file, column="label", header=True))
         except DataError:
             chosen = scan(connection, Source(file))
-        rows = connection.execute(f"SELECT {text(chosen.kind)} FROM ({chosen.sql})").fetchall()
+        rows = connection.execute(f"SELECT {expressions.text(chosen.kind)} FROM ({chosen.sql})").fetchall()
     for row, (label,) in enumerate(rows, start=1):
         if not label:
-            raise DataError(
-                f"{file}, column {chosen.column!r}: the label in row {row} is empty; remove it."
-            )
+            raise DataError(f"{file}, column {chosen.column!r}: the label in row {row} is empty; remove it.")
     return [label for (label,) in rows]

@@ -69,10 +69,7 @@ class Metadata:
             raise DataError("the metadata are not a JSON object")
         domain = Domain.from_metadata(_field(record, "domain", dict))
         if _field(record, "num_categories", int) != domain.num_categories:
-            raise DataError(
-                f"the metadata say {record['num_categories']} categories and list "
-                f"{domain.num_categories}"
-            )
+            raise DataError(f"the metadata say {record['num_categories']} categories and list {domain.num_categories}")
         return cls(
             mechanism=_field(record, "mechanism", str),
             epsilon=_positive(record, "epsilon"),
@@ -128,9 +125,7 @@ def metadata_of(connection: "duckdb.DuckDBPyConnection", files: Sequence[str]) -
             try:
                 known[text] = Metadata.from_json(text)
             except DataError as error:
-                raise DataError(
-                    f"{file}: {error}. Write the file again with rrjax randomize."
-                ) from error
+                raise DataError(f"{file}: {error}. Write the file again with rrjax randomize.") from error
         _agree(first, known[texts[first]], file, known[text])
     return known[texts[first]]
 

@@ -97,9 +97,7 @@ def count_reports(source: Source, domain: Domain | None = None) -> CountedReport
     return count_filtered(source, domain)
 
 
-def count_filtered(
-    source: Source, domain: Domain | None, filters: Sequence[Filter] = ()
-) -> CountedReports:
+def count_filtered(source: Source, domain: Domain | None, filters: Sequence[Filter] = ()) -> CountedReports:
     """As `count_reports`, of the rows that pass all filters."""
     with connect() as connection, explaining(source.files()):
         chosen = scan(connection, source, filters=filters)
@@ -187,8 +185,7 @@ def read_values(source: Source, domain: Domain | None = None) -> Values:
 def _tally(connection: "duckdb.DuckDBPyConnection", chosen: Scan) -> None:
     """Make the table `tally` of the different values and how often each is there."""
     connection.execute(
-        "CREATE TEMP TABLE tally AS SELECT value, count(*) AS amount "
-        f"FROM ({chosen.sql}) GROUP BY value"
+        f"CREATE TEMP TABLE tally AS SELECT value, count(*) AS amount FROM ({chosen.sql}) GROUP BY value"
     )
 
 
@@ -208,8 +205,7 @@ def _counted(
     num_rows = int(_scalar(connection, "SELECT coalesce(sum(amount), 0) FROM tally"))
     if num_rows > MAX_TOTAL:
         raise DataError(
-            f"{where(chosen)}: the counts add up to {num_rows:,}, more than 2^53; "
-            "are these really numbers of reports?"
+            f"{where(chosen)}: the counts add up to {num_rows:,}, more than 2^53; are these really numbers of reports?"
         )
     if num_rows == num_missing:
         raise nothing(chosen, num_missing)
@@ -224,9 +220,7 @@ def _counted(
         domain = metadata.domain
     if domain is None:
         domain, counts = _domain_of_data(connection, chosen, missing_value)
-        return CountedReports(
-            counts, domain, chosen.column, num_rows, num_missing, True, metadata, missing
-        )
+        return CountedReports(counts, domain, chosen.column, num_rows, num_missing, True, metadata, missing)
 
     _declare(connection, domain)
     connection.execute(
@@ -240,9 +234,7 @@ def _counted(
     ).fetchnumpy()
     counts = np.zeros(domain.num_categories, dtype=np.int64)
     counts[np.asarray(found["position"])] = np.asarray(found["amount"])
-    return CountedReports(
-        counts, domain, chosen.column, num_rows, num_missing, False, metadata, missing
-    )
+    return CountedReports(counts, domain, chosen.column, num_rows, num_missing, False, metadata, missing)
 
 
 def _domain_of_data(

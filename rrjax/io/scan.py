@@ -133,8 +133,7 @@ def _only_column(relation: _Relation, counts_column: str | None) -> str:
     if len(names) == 1:
         return names[0]
     raise DataError(
-        f"{relation.files[0]} has {len(names)} columns; "
-        f"say which one to read (column=, --column): {_listing(names)}."
+        f"{relation.files[0]} has {len(names)} columns; say which one to read (column=, --column): {_listing(names)}."
     )
 
 
@@ -158,15 +157,11 @@ def _relations(
         yield _json_lines(connection, files, source.column)
     else:
         if source.column is not None:
-            raise DataError(
-                f"{files[0]}: a transaction file has no columns; leave out {source.column!r}."
-            )
+            raise DataError(f"{files[0]}: a transaction file has no columns; leave out {source.column!r}.")
         yield _transactions(files, source)
 
 
-def _delimited(
-    files: tuple[str, ...], names: tuple[str, ...], delimiter: str, header: bool
-) -> _Relation:
+def _delimited(files: tuple[str, ...], names: tuple[str, ...], delimiter: str, header: bool) -> _Relation:
     # Every column is text and every property is given: the sniffer would drop odd first lines.
     types = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(len(names)))
     sql = (
@@ -217,13 +212,10 @@ def _first_record(file: str, delimiter: str) -> list[str]:
         with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
             record = next(csv.reader(stream, delimiter=delimiter), [])
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(
-            f"{file}: the gzip data are damaged or cut short. Download or copy the file again."
-        ) from error
+        raise DataError(f"{file}: the gzip data are damaged or cut short. Download or copy the file again.") from error
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{file}: the text is not UTF-8. "
-            "Convert it first, for example with: iconv -f latin1 -t utf-8"
+            f"{file}: the text is not UTF-8. Convert it first, for example with: iconv -f latin1 -t utf-8"
         ) from error
     except csv.Error as error:
         raise DataError(f"{file}, line 1: {error}.") from error
@@ -251,16 +243,11 @@ def _parquet(files: tuple[str, ...], schema: tuple[tuple[str, str], ...]) -> _Re
             columns.append((name, column, "number"))
         else:
             columns.append((name, f"CAST({column} AS VARCHAR)", "text"))
-    sql = (
-        "SELECT row_number() OVER () AS row, * "
-        f"FROM read_parquet({file_list(files)}, binary_as_string=true)"
-    )
+    sql = f"SELECT row_number() OVER () AS row, * FROM read_parquet({file_list(files)}, binary_as_string=true)"
     return _Relation(files, sql, tuple(columns))
 
 
-def _json_lines(
-    connection: "duckdb.DuckDBPyConnection", files: tuple[str, ...], column: str | None
-) -> _Relation:
+def _json_lines(connection: "duckdb.DuckDBPyConnection", files: tuple[str, ...], column: str | None) -> _Relation:
     def names_in(sample: str) -> list[str]:
         found = connection.execute(
             f"DESCRIBE SELECT * FROM read_json({file_list(files)}, format='auto', "
@@ -273,8 +260,7 @@ def _json_lines(
         names = names_in(", sample_size=-1")
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     sql = (
-        "SELECT row_number() OVER () AS row, * "
-        f"FROM read_json({file_list(files)}, format='auto', columns={{{types}}})"
+        f"SELECT row_number() OVER () AS row, * FROM read_json({file_list(files)}, format='auto', columns={{{types}}})"
     )
     return _Relation(files, sql, tuple((name, identifier(name), "text") for name in names))
 
@@ -290,9 +276,7 @@ def _transactions(files: tuple[str, ...], source: Source) -> _Relation:
         "auto_detect=false, header=false, delim=E'\\x1f', quote='', escape='')"
     )
     if source.items == "first":
-        sql = (
-            f"SELECT row, trim(split_part(line, {delimiter}, 1), {_BLANKS}) AS item FROM ({lines})"
-        )
+        sql = f"SELECT row, trim(split_part(line, {delimiter}, 1), {_BLANKS}) AS item FROM ({lines})"
     else:
         sql = (
             "SELECT row, trim(item) AS item FROM (SELECT row, unnest(string_split(line, "

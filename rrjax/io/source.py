@@ -108,8 +108,7 @@ class Source:
         for file, found in formats.items():
             if found != formats[first]:
                 raise DataError(
-                    f"{first} is {formats[first]} and {file} is {found}: "
-                    "give files of one format at a time."
+                    f"{first} is {formats[first]} and {file} is {found}: give files of one format at a time."
                 )
         return formats[first]
 
@@ -130,8 +129,7 @@ def _format_of_name(file: str) -> Format:
             raise DataError(f"{file}: Parquet inside gzip cannot be read; unpack it with gunzip.")
     if suffix not in _FORMAT_OF_SUFFIX:
         raise DataError(
-            f"{file}: the name does not tell the format. "
-            f"Say which it is (format=, --format): {', '.join(FORMATS)}."
+            f"{file}: the name does not tell the format. Say which it is (format=, --format): {', '.join(FORMATS)}."
         )
     return _FORMAT_OF_SUFFIX[suffix]
 

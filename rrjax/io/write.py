@@ -90,9 +90,7 @@ def write_reports(path: str | PathLike[str], indices: np.ndarray, metadata: Meta
         )
     indices = np.asarray(indices)
     if indices.ndim != 1 or indices.dtype.kind not in "iu":
-        raise DataError(
-            f"Reports must be a row of integers, not {indices.dtype} of shape {indices.shape}."
-        )
+        raise DataError(f"Reports must be a row of integers, not {indices.dtype} of shape {indices.shape}.")
     domain = metadata.domain
     if indices.size and (indices.min() < 0 or indices.max() >= domain.num_categories):
         raise DataError(
@@ -113,10 +111,7 @@ def write_reports(path: str | PathLike[str], indices: np.ndarray, metadata: Meta
             listed = "(SELECT list(label ORDER BY position) FROM labels)"
             query = f"SELECT {listed}[CAST(position AS BIGINT) + 1] AS {column} FROM reports"
         record = f"KV_METADATA {{{KEY}: {literal(metadata.to_json())}}}"
-        connection.execute(
-            f"COPY ({query}) TO {literal(str(aside))} "
-            f"({_FORMATS['.parquet']}, {_IN_PLACE}, {record})"
-        )
+        connection.execute(f"COPY ({query}) TO {literal(str(aside))} ({_FORMATS['.parquet']}, {_IN_PLACE}, {record})")
 
 
 def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) -> None:
@@ -153,12 +148,8 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
                 for index, array in enumerate(arrays.values())
             },
         )
-        selected = ", ".join(
-            f"c{index} AS {identifier(label)}" for index, label in enumerate(arrays)
-        )
-        connection.execute(
-            f"COPY (SELECT {selected} FROM columns) TO {literal(str(aside))} ({options})"
-        )
+        selected = ", ".join(f"c{index} AS {identifier(label)}" for index, label in enumerate(arrays))
+        connection.execute(f"COPY (SELECT {selected} FROM columns) TO {literal(str(aside))} ({options})")
 
 
 def _check_target(path: Path, target: Path) -> None:

@@ -1,0 +1,81 @@
+"""Results for programs and files: JSON records, tables, figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from rrjax import io
+from rrjax.cli import show, work
+
+
+def facts(collection: work.Collection, reading: work.Reading, out: Path | None, plot: Path | None) -> dict:
+    """The collection as a JSON object's fields."""
+    counted = collection.counted
+    return {
+        "reports": reading.paths,
+        "column": counted.column,
+        "num_reports": collection.num_reports,
+        "num_missing": counted.num_missing,
+        "num_categories": collection.num_categories,
+        "domain": counted.domain.describe(),
+        "epsilon": collection.epsilon,
+        "standard_error": collection.standard_error,
+        "warnings": collection.warnings,
+        "out": None if out is None else str(out),
+        "plot": None if plot is None else str(plot),
+    }
+
+
+def judged(estimate: work.Estimate) -> dict:
+    """An estimate and its certificate as a JSON object's fields."""
+    return {
+        "estimator": estimate.name,
+        "num_positive": estimate.num_positive,
+        "nll": estimate.nll,
+        "certificate": estimate.certificate,
+    }
+
+
+def top_rows(
+    collection: work.Collection, estimates: list[work.Estimate], top: int, truth: np.ndarray | None
+) -> list[dict]:
+    """The largest categories, a JSON object each."""
+    labels, counts = collection.counted.domain.labels(), collection.counted.counts
+    rows = []
+    for index in show.order(estimates[0].theta)[:top]:
+        row = {"label": labels[index], "count": counts[index]}
+        if len(estimates) == 1:
+            row["estimate"] = estimates[0].theta[index]
+        else:
+            row |= {estimate.name: estimate.theta[index] for estimate in estimates}
+        if truth is not None:
+            row["truth"] = truth[index]
+        rows.append(row)
+    return rows
+
+
+def write(out: Path, collection: work.Collection, columns: dict[str, np.ndarray]) -> None:
+    """Writes all categories: label, count, and the columns given."""
+    counted = collection.counted
+    io.write_table(out, {"label": counted.domain.labels(), "count": counted.counts} | columns)
+
+
+def draw(plot: Path, collection: work.Collection, estimates: list[work.Estimate], truth: np.ndarray | None) -> None:
+    """Draws the figure of estimates."""
+    try:
+        from rrjax.plots import estimate_figure
+
+        figure = estimate_figure(
+            collection.counted.domain.labels(),
+            {work.TITLES[estimate.name]: estimate.theta for estimate in estimates},
+            standard_error=collection.standard_error,
+            truth=truth,
+            title=f"{collection.num_reports:,} reports in column {collection.counted.column}, "
+            f"K = {collection.num_categories:,}, ε = {collection.epsilon:.4g}",
+        )
+    except ImportError as error:
+        raise work.UsageError(f"--plot needs {error.name}: pip install 'rrjax[plots]'") from error
+    with io.replacing(plot) as aside:
+        figure.savefig(aside, dpi=150)
