@@ -67,6 +67,8 @@ def check_values(values: ArrayLike, num_categories: int, name: str) -> np.ndarra
             f"{name} must be integers from 0 to {num_categories - 1}, got dtype {values.dtype}; "
             "labels live in rrjax.io and on the command line"
         )
+    if values.dtype.itemsize < 4:  # too narrow to be compared with K
+        values = values.astype(np.int32)
     if isinstance(values, jax.core.Tracer) or values.size == 0:
         return values
     low, high = int(values.min()), int(values.max())

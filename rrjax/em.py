@@ -85,8 +85,9 @@ def ibu(
 
     Example:
         >>> import rrjax
-        >>> result = rrjax.ibu([60, 20, 10, 10], epsilon=1.0)
-        >>> result.theta.round(2), bool(result.converged)
+        >>> result = rrjax.ibu([50, 30, 10, 10], epsilon=1.0)
+        >>> [round(t, 2) for t in result.theta.tolist()], bool(result.converged)
+        ([0.77, 0.23, 0.0, 0.0], True)
 
     References:
         Agrawal and Aggarwal, "On the design and quantification of privacy preserving data mining algorithms",

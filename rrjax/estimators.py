@@ -44,8 +44,8 @@ def inv(counts: ArrayLike, epsilon: ArrayLike) -> Float[Array, " K"]:
 
     Example:
         >>> import rrjax
-        >>> rrjax.inv([60, 20, 10, 10], epsilon=1.0).round(2)
-        Array([ 1.17, -0.02, -0.12, -0.02...], dtype=float32)
+        >>> [round(t, 2) for t in rrjax.inv([50, 30, 10, 10], epsilon=1.0).tolist()]
+        [1.08, 0.42, -0.25, -0.25]
 
     References:
         Kairouz, Bonawitz and Ramage, "Discrete distribution estimation under local privacy", 2016, §2.
@@ -72,7 +72,8 @@ def inv_n(counts: ArrayLike, epsilon: ArrayLike) -> Float[Array, " K"]:
 
     Example:
         >>> import rrjax
-        >>> rrjax.inv_n([60, 20, 10, 10], epsilon=1.0).round(2)
+        >>> [round(t, 2) for t in rrjax.inv_n([50, 30, 10, 10], epsilon=1.0).tolist()]
+        [0.72, 0.28, 0.0, 0.0]
     """
     counts = as_counts(counts)
     return _clipped(counts, as_epsilon(epsilon, float_of(counts)))
@@ -104,7 +105,8 @@ def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") 
 
     Example:
         >>> import rrjax
-        >>> rrjax.mle_star([60, 20, 10, 10], epsilon=1.0).round(2)
+        >>> [round(t, 2) for t in rrjax.mle_star([50, 30, 10, 10], epsilon=1.0).tolist()]
+        [0.77, 0.23, 0.0, 0.0]
 
     References:
         Pinzón et al., "Estimating the True Distribution of Data Collected with Randomized Response", AAAI 2026,
@@ -133,7 +135,8 @@ def inv_p(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") -> 
 
     Example:
         >>> import rrjax
-        >>> rrjax.inv_p([60, 20, 10, 10], epsilon=1.0).round(2)
+        >>> [round(t, 2) for t in rrjax.inv_p([50, 30, 10, 10], epsilon=1.0).tolist()]
+        [0.83, 0.17, 0.0, 0.0]
 
     References:
         Duchi et al., "Efficient projections onto the l1-ball for learning in high dimensions", 2008, Fig. 1.

@@ -60,7 +60,8 @@ def nll(theta: ArrayLike, counts: ArrayLike, epsilon: ArrayLike) -> Float[Array,
 
     Example:
         >>> import rrjax
-        >>> rrjax.nll([0.7, 0.2, 0.1, 0.0], [60, 20, 10, 10], epsilon=1.0).round(3)
+        >>> print(f"{rrjax.nll([0.7, 0.2, 0.1, 0.0], [60, 20, 10, 10], epsilon=1.0):.3f}")
+        1.195
     """
     theta, counts, epsilon = _checked(theta, counts, epsilon)
     return _nll(theta, counts, epsilon)
@@ -86,8 +87,9 @@ def score(theta: ArrayLike, counts: ArrayLike, epsilon: ArrayLike) -> Float[Arra
 
     Example:
         >>> import rrjax
-        >>> counts = [60, 20, 10, 10]
-        >>> rrjax.score(rrjax.mle_star(counts, 1.0), counts, 1.0).round(3)
+        >>> counts = [50, 30, 10, 10]
+        >>> [round(s, 3) for s in rrjax.score([0.7, 0.3, 0.0, 0.0], counts, 1.0).tolist()]
+        [0.015, -0.035, -0.203, -0.203]
     """
     theta, counts, epsilon = _checked(theta, counts, epsilon)
     return _score(theta, counts, epsilon)

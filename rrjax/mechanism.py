@@ -34,7 +34,8 @@ class RandomizedResponse:
     Example:
         >>> import jax, rrjax
         >>> mechanism = rrjax.RandomizedResponse(num_categories=4, epsilon=1.0)
-        >>> mechanism.p.round(3), mechanism.q.round(3)
+        >>> print(f"{mechanism.p:.3f} {mechanism.q:.3f}")
+        0.475 0.175
         >>> mechanism.randomize(jax.random.key(0), [0, 1, 2, 3, 3]).shape
         (5,)
 
@@ -83,7 +84,8 @@ class RandomizedResponse:
         def number(high, low):
             return high.astype(dtype) * dtype.type(2.0**32) + low.astype(dtype)
 
-        return jnp.log1p(number(high, low) / number(rest_high, rest_low) * self.num_categories)
+        delivered = jnp.log1p(number(high, low) / number(rest_high, rest_low) * self.num_categories)
+        return jnp.where(self._odds() > 0, delivered, jnp.nan)
 
     def channel(self) -> Float[Array, "K K"]:
         """The matrix of report probabilities: row = true category, column = report. Rows sum to one.
@@ -104,14 +106,15 @@ class RandomizedResponse:
             values: Integers in 0 … K − 1, any shape.
 
         Returns:
-            Reports, int32, the shape of `values`. Under tracing, a value outside the domain is reported as −1,
-            which `count` and the estimators turn into NaN.
+            Reports, int32, the shape of `values`. Under tracing, a value outside the domain, or any value at
+            an impossible ε, is reported as −1, which `count` and the estimators turn into NaN.
 
         Raises:
             ValueError: Values that are not integers, or (not under tracing) outside the domain.
         """
         values = check_values(values, self.num_categories, "values")
-        return _randomize(key, jnp.asarray(values), self._keep(), self.num_categories)
+        reports = _randomize(key, jnp.asarray(values), self._keep(), self.num_categories)
+        return jnp.where(self._odds() > 0, reports, -1)
 
     def _odds(self):
         return odds(as_epsilon(self.epsilon, float_dtype()))

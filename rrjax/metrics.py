@@ -115,11 +115,11 @@ def kl_divergence(estimate: ArrayLike, theta: ArrayLike) -> Float[Array, ""]:
 
     Example:
         >>> import rrjax
-        >>> rrjax.metrics.kl_divergence([0.75, 0.25], [0.5, 0.5]).round(4)
-        Array(0.1438, dtype=float32)
+        >>> print(f"{rrjax.metrics.kl_divergence([0.75, 0.25], [0.5, 0.5]):.4f}")
+        0.1438
     """
     estimate, theta = _pair(estimate, theta)
-    present = theta > 0
+    present = ~(theta <= 0)  # a NaN is
     # Both arguments are made harmless where θ vanishes, or its derivative there would be NaN.
     log_ratio = jnp.log(jnp.where(present, theta, 1)) - jnp.log(jnp.where(present, estimate, 1))
     return accurate_sum(jnp.where(present, theta * log_ratio, 0))

@@ -38,7 +38,7 @@ def keep_threshold(num_categories: int, epsilon: float) -> int:
             randomness would be left) or too small (no report would ever be kept).
 
     Example:
-        >>> keep_threshold(2, math.log(3)) / 2**64
+        >>> round(keep_threshold(2, math.log(3)) / 2**64, 12)
         0.5
     """
     check_num_categories(num_categories)
@@ -68,7 +68,19 @@ def keep_threshold(num_categories: int, epsilon: float) -> int:
 
 
 def effective_epsilon(num_categories: int, keep: int) -> float:
-    """Returns the ε that a threshold delivers, log(p/q) = log(1 + K·keep/(2⁶⁴ − keep)), in nats."""
+    """Returns the ε that a threshold delivers, log(p/q) = log(1 + K·keep/(2⁶⁴ − keep)).
+
+    Args:
+        num_categories: K, at least 2.
+        keep: From `keep_threshold`.
+
+    Returns:
+        Nats.
+
+    Example:
+        >>> 1 - 1e-12 < effective_epsilon(4, keep_threshold(4, 1.0)) <= 1
+        True
+    """
     return math.log1p(num_categories * keep / (2**64 - keep))
 
 

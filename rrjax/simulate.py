@@ -25,8 +25,8 @@ def zipf(num_categories: int, exponent: ArrayLike) -> Float[Array, " K"]:
 
     Example:
         >>> import rrjax
-        >>> rrjax.simulate.zipf(4, 1.0)
-        Array([0.48, 0.24, 0.16, 0.12], dtype=float32)
+        >>> print(rrjax.simulate.zipf(4, 1.0).round(2))
+        [0.48 0.24 0.16 0.12]
     """
     check_num_categories(num_categories)
     rank = jnp.arange(1, num_categories + 1, dtype=float_dtype())

@@ -37,13 +37,9 @@ class Estimator(NamedTuple):
 _BOUND, _BOUND_P = (1e-14, 1e-14) if X64 else (1e-7, 1.5e-7)
 ESTIMATORS = [
     Estimator("inv_n", rrjax.inv_n, exact_inv_n, _BOUND, True),
-    Estimator(
-        "mle_star-newton", partial(rrjax.mle_star, solver="newton"), exact_mle, _BOUND, True
-    ),
+    Estimator("mle_star-newton", partial(rrjax.mle_star, solver="newton"), exact_mle, _BOUND, True),
     Estimator("mle_star-sort", partial(rrjax.mle_star, solver="sort"), exact_mle, _BOUND, True),
-    Estimator(
-        "inv_p-newton", partial(rrjax.inv_p, solver="newton"), exact_inv_p, _BOUND_P, False
-    ),
+    Estimator("inv_p-newton", partial(rrjax.inv_p, solver="newton"), exact_inv_p, _BOUND_P, False),
     Estimator("inv_p-sort", partial(rrjax.inv_p, solver="sort"), exact_inv_p, _BOUND_P, False),
 ]
 NAMES = [row.name for row in ESTIMATORS]
@@ -55,9 +51,7 @@ FUNCTIONS = {row.name: row.function for row in ESTIMATORS} | {
     "score": lambda counts, epsilon: rrjax.score(_uniform(counts), counts, epsilon),
     "gap": lambda counts, epsilon: rrjax.certificate(_uniform(counts), counts, epsilon).gap,
     "ibu": lambda counts, epsilon: rrjax.ibu(counts, epsilon, max_iters=50).theta,
-    "ibu-none": lambda counts, epsilon: (
-        rrjax.ibu(counts, epsilon, max_iters=50, accelerate="none").theta
-    ),
+    "ibu-none": lambda counts, epsilon: rrjax.ibu(counts, epsilon, max_iters=50, accelerate="none").theta,
 }
 
 
@@ -71,9 +65,7 @@ def collect(seed: int, num_categories: int, num_users: int, epsilon: float, skew
     theta = 1 / np.arange(1, num_categories + 1) ** skew
     theta /= theta.sum()
     e1 = float(np.expm1(min(float(epsilon), 700)))
-    return np.random.default_rng(seed).multinomial(
-        num_users, (1 + e1 * theta) / (e1 + num_categories)
-    )
+    return np.random.default_rng(seed).multinomial(num_users, (1 + e1 * theta) / (e1 + num_categories))
 
 
 def own_odds(epsilon) -> Fraction:

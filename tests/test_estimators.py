@@ -106,8 +106,9 @@ def test_relabelling_the_categories_relabels_the_estimate(name):
     if name in NAMES:
         assert (bits(relabelled) == bits(expected)).all()
     else:
-        # Sums in another order: a few ulps of terms of size one, for IBU amplified by its contraction.
-        np.testing.assert_allclose(relabelled, expected, rtol=0, atol=200 * ULP)
+        # Sums in another order: a few ulps of terms of size one, for IBU amplified by its contraction,
+        # for Anderson's extrapolation by the condition of its system as well.
+        np.testing.assert_allclose(relabelled, expected, rtol=0, atol=max(200 * ULP, 1e-9))
 
 
 @every_estimator
@@ -131,9 +132,7 @@ def test_supports_nest_and_equal_supports_are_collinear():
         rng = np.random.default_rng(seed)
         epsilon = rng.uniform(0.2, 5)
         counts = collect(seed, K, int(10 ** rng.uniform(1, 7)), epsilon, rng.uniform(0.2, 2))
-        n, m, p = (
-            np.asarray(f(counts, epsilon)) for f in (rrjax.inv_n, rrjax.mle_star, rrjax.inv_p)
-        )
+        n, m, p = (np.asarray(f(counts, epsilon)) for f in (rrjax.inv_n, rrjax.mle_star, rrjax.inv_p))
         # A count that equals InvP's threshold but for the rounding of N·d is in by that rounding alone.
         assert (m[p > 4 * ULP] > 0).all()
         assert (n[m > 0] > 0).all()
@@ -246,9 +245,7 @@ def test_derivatives_match_their_closed_forms(name, jacobian):
         active = np.full(K, True) if name == "inv" else theta > 0
         if name != "inv":
             assert 1 < active.sum() < K
-        by_counts, by_epsilon = jacobian(function, argnums=(0, 1))(
-            WEIGHTS.astype(FLOAT), FLOAT.type(epsilon)
-        )
+        by_counts, by_epsilon = jacobian(function, argnums=(0, 1))(WEIGHTS.astype(FLOAT), FLOAT.type(epsilon))
         expected = closed_form(name, WEIGHTS, float(FLOAT.type(epsilon)), active)
         for actual, exact in zip((by_counts, by_epsilon), expected, strict=True):
             # Some twenty roundings, of terms as large as the largest entry.
@@ -271,7 +268,8 @@ def test_second_derivative_in_epsilon_matches_its_closed_form(name):
 @pytest.mark.parametrize("name", ["inv", *NAMES])
 def test_derivatives_of_second_order_match_finite_differences(name):
     # check_grads steps by 1e-6 and compares to 1e-5; the next kink is 0.1 away in counts.
-    check_grads(FUNCTIONS[name], (WEIGHTS, 1.3), order=2, modes=("fwd", "rev"))
+    weights = np.maximum(WEIGHTS, 0.25)  # a step below zero would be unusable
+    check_grads(FUNCTIONS[name], (weights, 1.3), order=2, modes=("fwd", "rev"))
 
 
 @pytest.mark.parametrize("name", ["inv", *NAMES])
@@ -279,8 +277,7 @@ def test_integer_counts_have_the_derivatives_of_weights_in_epsilon(name):
     counts = np.array([600, 500, 380, 95, 20, 7, 0])
     function = FUNCTIONS[name]
     by_integers, by_weights = (
-        np.asarray(jax.jacrev(lambda e, c=c: function(c, e))(1.3))
-        for c in (counts, counts.astype(FLOAT))
+        np.asarray(jax.jacrev(lambda e, c=c: function(c, e))(1.3)) for c in (counts, counts.astype(FLOAT))
     )
     assert np.abs(by_weights).max() > 0.02
     np.testing.assert_allclose(by_integers, by_weights, rtol=0, atol=20 * ULP)
@@ -308,9 +305,7 @@ def test_derivatives_are_finite_for_small_epsilon_and_few_reports(row, request):
         request.applymarker(pytest.mark.xfail(not X64, reason=reason, strict=True))
     for counts in ([0, 0, 5, 0, 0, 0, 0], [1] * K, [9, 9, 0, 0, 0, 0, 0]):
         for epsilon in (1e-8, 1.0, 80.0):
-            jacobian = jax.jacrev(row.function, argnums=(0, 1))(
-                np.array(counts, FLOAT), FLOAT.type(epsilon)
-            )
+            jacobian = jax.jacrev(row.function, argnums=(0, 1))(np.array(counts, FLOAT), FLOAT.type(epsilon))
             assert all(np.isfinite(part).all() for part in jacobian), (counts, epsilon)
 
 
@@ -408,7 +403,7 @@ def test_integers_that_the_default_dtype_cannot_hold_are_refused(name, dtype):
         FUNCTIONS[name](np.array([1, top, 2], dtype), 1.0)
     for fits in (LARGEST, 5):
         result = rrjax.mle_star(np.array([0, fits, 0], dtype), 1.0)
-        np.testing.assert_array_equal(result, [0, 1, 0])
+        np.testing.assert_allclose(result, [0, 1, 0], rtol=ULP, atol=0)
 
 
 @pytest.mark.skipif(X64, reason="NumPy has no integer wider than int64")
@@ -424,9 +419,7 @@ FLOATS = ["float16", "float32", "float64"]
 
 
 @pytest.mark.parametrize("name", ["inv", *NAMES])
-@pytest.mark.parametrize(
-    "dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64", *FLOATS]
-)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64", *FLOATS])
 def test_result_dtypes(name, dtype):
     counts = np.array(GOOD, dtype)
     theta = FUNCTIONS[name](counts, 1.0)
@@ -450,9 +443,7 @@ def test_lists_of_python_numbers_and_numpy_scalars_are_welcome():
     expected = np.asarray(rrjax.mle_star(np.array(GOOD), 1.0))
     for epsilon in (1, 1.0, np.float32(1), np.float64(1), np.int64(1), np.array(1.0)):
         assert (bits(rrjax.mle_star(GOOD, epsilon)) == bits(expected)).all()
-    np.testing.assert_allclose(
-        rrjax.mle_star([float(c) for c in GOOD], 1.0), expected, rtol=0, atol=4 * ULP
-    )
+    np.testing.assert_allclose(rrjax.mle_star([float(c) for c in GOOD], 1.0), expected, rtol=0, atol=4 * ULP)
 
 
 @every_estimator

@@ -6,13 +6,13 @@ import json
 import numpy as np
 import pytest
 
-from rrjax.io import DataError, Domain, write_table
+from rrjax.io import DataError, Domain, read_domain, write_table
 
 
 def test_range_includes_both_ends_and_is_never_expanded():
     domain = Domain.range(0, 1_484_705)
     assert domain.num_categories == 1_484_706
-    assert Domain.parse("0:1484705") == domain == Domain.parse(" 0 : 1484705 ")
+    assert read_domain("0:1484705") == domain == read_domain(" 0 : 1484705 ")
     assert domain.to_metadata() == {"first": 0, "last": 1_484_705}
     labels = domain.labels()
     assert labels.dtype == np.int64
@@ -21,7 +21,7 @@ def test_range_includes_both_ends_and_is_never_expanded():
 
 
 def test_negative_range():
-    domain = Domain.parse("-3:2")
+    domain = read_domain("-3:2")
     np.testing.assert_array_equal(domain.labels(), np.arange(-3, 3))
 
 
@@ -53,8 +53,8 @@ def test_metadata_round_trip(domain):
         (lambda: Domain.from_metadata({"first": 0, "last": 1.5}), "must be integers"),
         (lambda: Domain.from_metadata({"labels": "abc"}), "must be a list"),
         (lambda: Domain(), "must be integers"),
-        (lambda: Domain.parse("nowhere.txt"), "neither a range .* nor a file"),
-        (lambda: Domain.parse("0-99"), "neither a range"),
+        (lambda: read_domain("nowhere.txt"), "neither a range .* nor a file"),
+        (lambda: read_domain("0-99"), "neither a range"),
     ],
 )
 def test_bad_domains(make, message):
@@ -65,16 +65,16 @@ def test_bad_domains(make, message):
 def test_text_file(tmp_path):
     path = tmp_path / "labels.txt"
     path.write_text("\ufeffred\n 007 \nblue, dark\n\n", encoding="utf-8")
-    assert Domain.parse(path) == Domain.of(["red", "007", "blue, dark"])
+    assert read_domain(path) == Domain.of(["red", "007", "blue, dark"])
 
 
 def test_text_file_compressed(tmp_path):
     path = tmp_path / "labels.txt.gz"
     path.write_bytes(gzip.compress(b"a\nb\n"))
-    assert Domain.parse(str(path)).listed == ("a", "b")
+    assert read_domain(str(path)).listed == ("a", "b")
     path.write_bytes(gzip.compress(b"a\nb\n" * 99)[:-12])
     with pytest.raises(DataError, match=r"labels\.txt\.gz"):
-        Domain.parse(str(path))
+        read_domain(str(path))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet", ".csv.gz"])
@@ -82,16 +82,16 @@ def test_table_with_a_label_column(tmp_path, suffix):
     labels = ["z", "007", "1,5", 'say "no"', "two\nlines", "é"]
     path = tmp_path / f"estimate{suffix}"
     write_table(path, {"label": np.array(labels), "estimate": np.ones(6) / 6})
-    assert Domain.parse(str(path)) == Domain.of(labels)
+    assert read_domain(str(path)) == Domain.of(labels)
 
 
 def test_table_with_one_column(tmp_path):
     path = tmp_path / "colours.csv"
     path.write_text("colour\nred\nblue\n")
-    assert Domain.parse(str(path)).listed == ("red", "blue")
+    assert read_domain(str(path)).listed == ("red", "blue")
     path.write_text("colour,x\nred,1\nblue,2\n")
     with pytest.raises(DataError, match="2 columns"):
-        Domain.parse(str(path))
+        read_domain(str(path))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_bad_files(tmp_path, name, text, message):
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(DataError, match=message) as caught:
-        Domain.parse(str(path))
+        read_domain(str(path))
     assert str(path) in str(caught.value)
 
 
@@ -117,7 +117,7 @@ def test_not_utf8(tmp_path):
     path = tmp_path / "latin.txt"
     path.write_bytes(b"caf\xe9\nbar\n")
     with pytest.raises(DataError, match="UTF-8"):
-        Domain.parse(str(path))
+        read_domain(str(path))
 
 
 def test_describe():

@@ -15,6 +15,7 @@ from rrjax.io import (
     Source,
     count_reports,
     read_counts,
+    read_domain,
     read_metadata,
     read_values,
     write_reports,
@@ -353,12 +354,12 @@ def test_kosarak_all_pages():
 @needs_adult
 def test_adult_weights():
     source = Source(ADULT, format="csv", header=False, column="3")
-    counted = count_reports(source, Domain.parse("0:1484705"))
+    counted = count_reports(source, read_domain("0:1484705"))
     assert counted.counts.shape == (1_484_706,)
     assert counted.counts.sum() == 32_561
     there = np.flatnonzero(counted.counts)
     assert (there[0], there[-1], len(there)) == (12_285, 1_484_705, 21_648)
-    values = read_values(source, Domain.parse("0:1484705"))
+    values = read_values(source, read_domain("0:1484705"))
     assert values.indices[:2].tolist() == [77_516, 83_311]
 
 

@@ -63,9 +63,7 @@ def test_near_ties_are_settled_as_exact_arithmetic_does(case):
 
 
 @given(
-    st.sampled_from(SIZES).flatmap(
-        lambda k: st.lists(st.integers(0, LARGEST // k), min_size=k, max_size=k)
-    ),
+    st.sampled_from(SIZES).flatmap(lambda k: st.lists(st.integers(0, LARGEST // k), min_size=k, max_size=k)),
     epsilons,
 )
 def test_any_counts_give_the_exact_support_and_the_same_bits(counts, epsilon):
@@ -86,15 +84,10 @@ def adversary(num_categories):
 @pytest.mark.parametrize("kind", [INT, FLOAT], ids=["integers", "weights"])
 def test_many_newton_passes_end_where_sorting_ends(epsilon, kind):
     counts = adversary(33)
-    newton, sort = (
-        np.asarray(rrjax.mle_star(np.array(counts, kind), epsilon, solver=s))
-        for s in ("newton", "sort")
-    )
+    newton, sort = (np.asarray(rrjax.mle_star(np.array(counts, kind), epsilon, solver=s)) for s in ("newton", "sort"))
     exact = exact_theta(counts, exact_mle(counts, true_odds(epsilon)))
     for theta in (newton, sort):
-        assert total_variation(theta, exact) <= 4 * ULP * (1 + 33 / math.expm1(epsilon)) ** (
-            kind == FLOAT
-        )
+        assert total_variation(theta, exact) <= 4 * ULP * (1 + 33 / math.expm1(epsilon)) ** (kind == FLOAT)
 
 
 def test_solvers_agree_on_weights():
@@ -102,12 +95,8 @@ def test_solvers_agree_on_weights():
         epsilon = 10 ** np.random.default_rng(seed).uniform(-1, 1)
         weights = collect(seed, 33, 1000, epsilon) / 3
         for function in (rrjax.mle_star, rrjax.inv_p):
-            newton, sort = (
-                np.asarray(function(weights, epsilon, solver=s)) for s in ("newton", "sort")
-            )
-            np.testing.assert_allclose(
-                newton, sort, rtol=0, atol=4 * ULP * (1 + 33 / math.expm1(epsilon))
-            )
+            newton, sort = (np.asarray(function(weights, epsilon, solver=s)) for s in ("newton", "sort"))
+            np.testing.assert_allclose(newton, sort, rtol=0, atol=4 * ULP * (1 + 33 / math.expm1(epsilon)))
 
 
 BIG = 1_423_000

@@ -1,0 +1,80 @@
+"""Reports in memory to counts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import INT
+
+import rrjax
+
+
+def test_counts_are_those_of_numpy():
+    reports = np.random.default_rng(0).integers(0, 7, (50, 20))
+    counts = rrjax.count(reports, num_categories=7)
+    assert counts.dtype == INT
+    np.testing.assert_array_equal(counts, np.bincount(reports.ravel(), minlength=7))
+    compiled = jax.jit(rrjax.count, static_argnums=1)(jnp.asarray(reports), 7)
+    np.testing.assert_array_equal(compiled, counts)
+
+
+def test_parts_add_up_to_the_whole():
+    reports = np.random.default_rng(0).integers(0, 5, 1000)
+    whole = rrjax.count(reports, 7)  # nobody reports 5 and 6
+    for pieces in (1, 2, 7):
+        parts = [rrjax.count(part, 7) for part in np.array_split(reports, pieces)]
+        np.testing.assert_array_equal(sum(parts), whole)
+
+
+@pytest.mark.parametrize("reports", [[], np.zeros(0, int), np.zeros((0, 3), np.int32)])
+def test_no_reports_are_counts_of_zero(reports):
+    counts = rrjax.count(reports, 3)
+    assert counts.tolist() == [0, 0, 0]
+    assert counts.dtype == INT
+    # And no estimate is made of them: peers return zeros or divide by zero.
+    assert np.isnan(rrjax.mle_star(counts, 1.0)).all()
+
+
+def test_one_report():
+    assert rrjax.count(2, 3).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("num_categories", [3, 200, 300, 70_000])
+def test_any_integer_dtype_in_any_domain(dtype, num_categories):
+    top = min(num_categories - 1, int(np.iinfo(dtype).max))
+    counts = rrjax.count(np.array([0, 1, top, top], dtype), num_categories)
+    assert counts[0] == 1
+    assert counts[top] == 2
+    assert counts.sum() == 4
+
+
+@pytest.mark.parametrize(
+    ("reports", "named"),
+    [([0, 1, -1], "-1 at position 2"), ([[0, 1], [4, 9]], "4 at position 2"), ([2**40], str(2**40))],
+)
+def test_reports_outside_the_domain_are_refused(reports, named):
+    with pytest.raises(ValueError, match=f"reports must be from 0 to 3, got {named}"):
+        rrjax.count(np.array(reports), 4)
+
+
+@pytest.mark.parametrize("outside", [-1, 4, -(2**31), 2**31 - 1])
+def test_under_tracing_they_poison_the_counts_and_the_estimate(outside):
+    # bincount alone would put −1 in bin 0 and drop what is too large.
+    reports = jnp.array([0, 1, outside, 2], jnp.int32)
+    counts = jax.jit(rrjax.count, static_argnums=1)(reports, 4)
+    assert counts.tolist() == [-1] * 4
+    assert np.isnan(rrjax.mle_star(counts, 1.0)).all()
+    assert np.isnan(rrjax.nll([0.25] * 4, counts, 1.0))
+
+
+@pytest.mark.parametrize("reports", [[0.0, 1.0], ["a", "b"], [True, False], [1 + 0j]])
+def test_reports_that_are_not_integers_are_refused(reports):
+    with pytest.raises(ValueError, match="reports must be integers"):
+        rrjax.count(reports, 4)
+
+
+@pytest.mark.parametrize("num_categories", [1, 0, -1, 3.0, True, None, 2**31])
+def test_bad_domains_are_refused(num_categories):
+    with pytest.raises(ValueError, match="num_categories must be"):
+        rrjax.count([0, 0], num_categories)

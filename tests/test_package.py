@@ -1,0 +1,124 @@
+"""What importing does and does not do, and what every public name carries."""
+
+import importlib
+import inspect
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import rrjax
+
+MODULES = [
+    "counts",
+    "em",
+    "estimators",
+    "likelihood",
+    "mechanism",
+    "metrics",
+    "numerics",
+    "secure",
+    "simulate",
+    "waterfill",
+]
+
+
+def run(code, **environment):
+    # As a user's interpreter: without what pytest has imported.
+    root = str(pathlib.Path(rrjax.__file__).parents[1])
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env=os.environ | {"PYTHONPATH": root} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+IMPORT = """
+import sys
+import jax
+from jax._src import xla_bridge
+
+before = dict(jax.config.values)
+import rrjax
+assert dict(jax.config.values) == before, "a setting of JAX changed"
+assert not xla_bridge.backends_are_initialized(), "a device was touched, so an array was made"
+heavy = {"duckdb", "matplotlib", "typer", "rich", "pandas", "pyarrow", "optax", "hypothesis", "mpmath", "scipy.stats"}
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
+print(sorted(name for name in sys.modules if name.startswith("rrjax.")))
+"""
+
+
+@pytest.mark.parametrize("x64", ["0", "1"])
+def test_importing_touches_nothing(x64):
+    loaded = run(IMPORT, JAX_ENABLE_X64=x64)
+    assert "rrjax.estimators" in loaded
+    for edge in ("rrjax.cli", "rrjax.io", "rrjax.plots"):
+        assert edge not in loaded
+
+
+def test_public_names_resolve():
+    assert rrjax.__all__ == sorted(rrjax.__all__)
+    for name in rrjax.__all__:
+        assert hasattr(rrjax, name), name
+    assert rrjax.__version__.count(".") == 2
+
+
+def test_types_are_published():
+    assert (pathlib.Path(rrjax.__file__).parent / "py.typed").is_file()
+
+
+def public():
+    for name in rrjax.__all__:
+        thing = getattr(rrjax, name)
+        if inspect.ismodule(thing):
+            for inner, function in inspect.getmembers(thing, inspect.isfunction):
+                if function.__module__ == thing.__name__ and not inner.startswith("_"):
+                    yield f"{name}.{inner}", function
+        else:
+            yield name, thing
+
+
+@pytest.mark.parametrize(("name", "thing"), list(public()), ids=[name for name, _ in public()])
+def test_public_names_are_documented(name, thing):
+    doc = inspect.getdoc(thing)
+    assert doc
+    first = doc.splitlines()[0]
+    assert first.rstrip().endswith((".", ":")), first
+    if inspect.isfunction(thing):
+        assert "Args:" in doc
+        assert "Returns:" in doc
+        for parameter in inspect.signature(thing).parameters:
+            assert f"{parameter}:" in doc, parameter
+    if not (isinstance(thing, type) and issubclass(thing, tuple)):  # a result has its example where it is made
+        assert ">>>" in doc, "no example"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_are_documented_and_free_of_module_level_arrays(module):
+    import jax
+
+    loaded = importlib.import_module(f"rrjax.{module}")
+    assert loaded.__doc__
+    arrays = [name for name, value in vars(loaded).items() if isinstance(value, jax.Array)]
+    assert not arrays
+
+
+def test_the_docstring_examples_run():
+    # In float32, which is what they print.
+    code = """
+import doctest, importlib, sys
+flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+attempted = 0
+for name in sys.argv[1:] or %r:
+    result = doctest.testmod(importlib.import_module("rrjax." + name), optionflags=flags)
+    assert not result.failed, name
+    attempted += result.attempted
+print(attempted)
+"""
+    assert int(run(code % (MODULES,), JAX_ENABLE_X64="0")) > 20
