@@ -20,8 +20,8 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.estimators import mle_on_support, mle_star
-from rrjax.likelihood import certificate, rounding_of_gap, shares
-from rrjax.numerics import accurate_sum, as_counts, as_epsilon, float_of, odds
+from rrjax.likelihood import certificate, rounding_of_score, shares
+from rrjax.numerics import accurate_sum, as_counts, as_scalar, float_of, odds
 
 Acceleration: TypeAlias = Literal["anderson", "deflated", "none"]
 
@@ -149,7 +149,7 @@ def _checked(counts, epsilon, accelerate):
     if accelerate not in ("anderson", "deflated", "none"):
         raise ValueError(f"accelerate must be 'anderson', 'deflated' or 'none', got {accelerate!r}")
     counts = as_counts(counts)
-    return counts, as_epsilon(epsilon, float_of(counts))
+    return counts, as_scalar(epsilon, float_of(counts))
 
 
 def _iteration(counts, epsilon, accelerate):
@@ -159,15 +159,17 @@ def _iteration(counts, epsilon, accelerate):
     num_categories = counts.shape[0]
     uniform = jnp.where(usable, jnp.full(num_categories, 1 / num_categories, epsilon.dtype), jnp.nan)
 
-    def ratio(theta):  # μ/q
-        return 1 + e1 * theta
+    kept, noise = e1 / (e1 + num_categories), 1 / (e1 + num_categories)
+
+    def weights(theta):  # φ/μ; where nothing was reported, nothing is divided
+        return jnp.where(phi > 0, phi / jnp.where(phi > 0, noise + kept * theta, 1), 0)
 
     def plain(theta):
-        over = phi / ratio(theta)
-        return _normalized(theta * (accurate_sum(over) + e1 * over))
+        over = weights(theta)
+        return _normalized(theta * (noise * accurate_sum(over) + kept * over))
 
     def deflated(theta):
-        return _normalized(theta * (phi / ratio(theta)))
+        return _normalized(theta * weights(theta))
 
     def likelihood(theta):
         return accurate_sum(phi * jnp.log1p(e1 * theta))
@@ -236,7 +238,7 @@ def _solve(counts, epsilon, tol, max_iters, accelerate):
     start, advance = _iteration(counts, epsilon, accelerate)
 
     def judge(theta):
-        gap, rounding = certificate(theta, counts, epsilon).gap, rounding_of_gap(theta, counts, epsilon)
+        gap, rounding = certificate(theta, counts, epsilon).gap, rounding_of_score(theta, counts, epsilon)
         return gap, gap <= (jnp.maximum(1e-10, 4 * rounding) if tol is None else tol)
 
     def body(carry):

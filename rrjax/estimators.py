@@ -22,7 +22,7 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
 from rrjax import waterfill
-from rrjax.numerics import accurate_sum, as_counts, as_epsilon, float_of, odds
+from rrjax.numerics import accurate_sum, as_counts, as_scalar, float_of, odds
 from rrjax.waterfill import Solver
 
 
@@ -51,7 +51,7 @@ def inv(counts: ArrayLike, epsilon: ArrayLike) -> Float[Array, " K"]:
         Kairouz, Bonawitz and Ramage, "Discrete distribution estimation under local privacy", 2016, §2.
     """
     counts = as_counts(counts)
-    return _inv(counts, as_epsilon(epsilon, float_of(counts)))
+    return _inv(counts, as_scalar(epsilon, float_of(counts)))
 
 
 def inv_n(counts: ArrayLike, epsilon: ArrayLike) -> Float[Array, " K"]:
@@ -76,7 +76,7 @@ def inv_n(counts: ArrayLike, epsilon: ArrayLike) -> Float[Array, " K"]:
         [0.72, 0.28, 0.0, 0.0]
     """
     counts = as_counts(counts)
-    return _clipped(counts, as_epsilon(epsilon, float_of(counts)))
+    return _clipped(counts, as_scalar(epsilon, float_of(counts)))
 
 
 def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") -> Float[Array, " K"]:
@@ -113,7 +113,7 @@ def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") 
         arXiv:2601.08603, Algorithm 1, here without its loop.
     """
     counts = as_counts(counts)
-    return _mle[_pick(solver, counts.shape[0])](counts, as_epsilon(epsilon, float_of(counts)))
+    return _mle[_pick(solver, counts.shape[0])](counts, as_scalar(epsilon, float_of(counts)))
 
 
 def inv_p(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") -> Float[Array, " K"]:
@@ -142,7 +142,7 @@ def inv_p(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") -> 
         Duchi et al., "Efficient projections onto the l1-ball for learning in high dimensions", 2008, Fig. 1.
     """
     counts = as_counts(counts)
-    return _projected[_pick(solver, counts.shape[0])](counts, as_epsilon(epsilon, float_of(counts)))
+    return _projected[_pick(solver, counts.shape[0])](counts, as_scalar(epsilon, float_of(counts)))
 
 
 def _pick(solver: Solver, num_categories: int) -> Solver:
@@ -158,17 +158,21 @@ def _survey(counts, epsilon):
         usable = (jnp.min(counts) >= 0) & jnp.isfinite(total)
         bound = jnp.zeros_like(total)
     else:
-        # A wrapped total shows against the sum of the counts' high parts, which cannot wrap with it; one OR tells
-        # whether any count is negative, and the largest one to within a factor of two. All in one pass.
+        # A wrapped total shows against sums of the counts' high parts: whatever the total, one of the three is not
+        # wrapped itself and too large. One OR tells whether any count is negative, and the largest one to within a
+        # factor of two. All in one pass.
         zero = jnp.zeros((), counts.dtype)
-        total, high, union = lax.reduce(
-            (counts, counts >> 8, counts),
-            (zero, zero, zero),
-            lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] | b[2]),
+        total, *high, union = lax.reduce(
+            (counts, counts >> 8, counts >> 16, counts >> 24, counts),
+            (zero,) * 5,
+            lambda a, b: (*(x + y for x, y in zip(a[:4], b[:4], strict=True)), a[4] | b[4]),
             (0,),
         )
-        lag = (total >> 8) - high
-        usable = (union >= 0) & (total >= 0) & (high >= 0) & (lag >= 0) & (lag <= counts.shape[0])
+        largest = jnp.iinfo(counts.dtype).max
+        lag = (total >> 8) - high[0]
+        usable = (union >= 0) & (total >= 0) & (lag >= 0) & (lag <= counts.shape[0])
+        for part, shift in zip(high, (8, 16, 24), strict=True):
+            usable = usable & (part >= 0) & (part <= largest >> shift)
         bits = jnp.iinfo(counts.dtype).bits
         bound = counts.dtype.type(1) << (bits - 1 - lax.clz(jnp.maximum(union, 1)))
     e1 = odds(epsilon)
@@ -239,10 +243,10 @@ def _shares(counts, epsilon, active):
 
 
 def _clipped_form(counts, epsilon, active):
-    total, number, weights, e1 = _shares(counts, epsilon, active)
-    everything = accurate_sum(counts.astype(epsilon.dtype))
-    tau = everything / (e1 + counts.shape[0])
-    return jnp.where(active, (weights - tau) / (total - number * tau), 0)
+    weights, e1 = counts.astype(epsilon.dtype), odds(epsilon)
+    mean = accurate_sum(weights) / counts.shape[0]
+    above = jnp.where(active, (weights - mean) + mean * (e1 / (e1 + counts.shape[0])), 0)
+    return above / accurate_sum(above)
 
 
 def mle_on_support(

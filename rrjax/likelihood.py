@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
-from rrjax.numerics import LARGEST_EXPONENT, accurate_sum, as_counts, as_distribution, as_epsilon, odds
+from rrjax.numerics import accurate_sum, as_counts, as_distribution, as_scalar, odds
 
 
 class Certificate(NamedTuple):
@@ -132,7 +132,7 @@ def _checked(theta, counts, epsilon):
     dtype = theta.dtype
     if jnp.issubdtype(counts.dtype, jnp.floating):
         dtype = np.promote_types(dtype, counts.dtype)
-    return theta.astype(dtype), counts, as_epsilon(epsilon, dtype)
+    return theta.astype(dtype), counts, as_scalar(epsilon, dtype)
 
 
 def shares(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> tuple[Float[Array, " K"], Bool[Array, ""]]:
@@ -146,14 +146,17 @@ def shares(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> tuple[Floa
 @jax.jit
 def _nll(theta, counts, epsilon):
     phi, usable = shares(counts, epsilon)
-    e1 = odds(epsilon)
-    reported = phi > 0
-    ratio = e1 * jnp.where(reported, theta, 0)  # μ/q − 1
-    # Beyond the largest exponent of the dtype e1 is capped; the logarithm goes on.
-    beyond = jnp.maximum(epsilon - LARGEST_EXPONENT[epsilon.dtype.name], 0)
-    gain = jnp.log1p(ratio) + jnp.where(ratio > 0, beyond, 0)
-    log_q = -(epsilon + jnp.log1p((counts.shape[0] - 1) * jnp.exp(-epsilon)))
-    return jnp.where(usable, -log_q - accurate_sum(phi * gain), jnp.nan)
+    # μ = (u + (1 − u)·θ) / (1 + (K − 1)·u) with u = e^−ε; near u = 1 the logarithm is taken of the complement.
+    u, rest = jnp.exp(-epsilon), -jnp.expm1(-epsilon)
+    share = jnp.where(phi > 0, theta, 1)
+    mixture = u + rest * share
+    # Where u underflows, its logarithm is still −ε.
+    vanished = (mixture == 0) & (share == 0)
+    log_mixture = jnp.where(vanished, -epsilon, jnp.log(jnp.where(vanished, 1, mixture)))
+    lack = jnp.where(epsilon > 1, 0, rest * (1 - share))
+    log_mixture = jnp.where(epsilon > 1, log_mixture, jnp.log1p(-lack))
+    loss = jnp.log1p((counts.shape[0] - 1) * u) - accurate_sum(phi * log_mixture)
+    return jnp.where(usable, loss, jnp.nan)
 
 
 def slopes(theta: Float[Array, " K"], counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> Float[Array, " K"]:
@@ -173,10 +176,10 @@ def _score(theta, counts, epsilon):
 
 
 @jax.jit
-def rounding_of_gap(
+def rounding_of_score(
     theta: Float[Array, " K"], counts: Shaped[Array, " K"], epsilon: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """Returns the part of the certificate's gap that covers rounding.
+    """Returns how far rounding may move the score.
 
     Each slope carries at most 9 roundings and their weighted mean 12, each of half a machine epsilon.
     """
@@ -187,7 +190,7 @@ def rounding_of_gap(
 def _certificate(theta, counts, epsilon):
     direction = _score(theta, counts, epsilon)
     steepest = jnp.maximum(jnp.max(direction), 0)
-    gap = jnp.log1p(steepest) + rounding_of_gap(theta, counts, epsilon)
+    gap = jnp.log1p(steepest + rounding_of_score(theta, counts, epsilon))
     return Certificate(
         gap=gap,
         l1_bound=2 * jnp.sqrt(2 * gap) * (1 + counts.shape[0] / odds(epsilon)),

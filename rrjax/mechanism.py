@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.counts import check_num_categories, check_values
-from rrjax.numerics import as_epsilon, float_dtype, odds
+from rrjax.numerics import as_scalar, float_dtype, odds
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["epsilon"], meta_fields=["num_categories"])
@@ -48,6 +48,7 @@ class RandomizedResponse:
     epsilon: ArrayLike
 
     def __post_init__(self):
+        """Checks what can be checked of K and ε."""
         check_num_categories(self.num_categories)
         # Whatever else comes is a leaf of a tree in transformation (a tracer, a batch axis, None).
         if isinstance(self.epsilon, int | float | np.number) and not self.epsilon > 0:
@@ -117,7 +118,7 @@ class RandomizedResponse:
         return jnp.where(self._odds() > 0, reports, -1)
 
     def _odds(self):
-        return odds(as_epsilon(self.epsilon, float_dtype()))
+        return odds(as_scalar(self.epsilon, float_dtype()))
 
     def _keep(self):
         return _keep_threshold(self._odds(), self.num_categories)

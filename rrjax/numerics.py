@@ -17,10 +17,6 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped, UInt
 
-LARGEST_EXPONENT = {"float32": 88.0, "float64": 709.0}
-"""Largest ε whose e^ε the dtype holds, rounded down to an integer."""
-
-
 def float_dtype() -> np.dtype:
     """Returns the default floating dtype: float64 when the user enabled x64, else float32."""
     return jnp.result_type(float)
@@ -72,13 +68,15 @@ def as_distribution(theta: ArrayLike, num_categories: int, name: str = "theta") 
     """Checks the shape of a distribution over `num_categories` and makes it floating.
 
     Raises:
-        ValueError: The shape is not `[num_categories]`.
+        ValueError: The shape is not `[num_categories]`, or the entries are not real numbers.
     """
     theta = theta if isinstance(theta, jax.Array) else np.asarray(theta)
     if theta.shape != (num_categories,):
         raise ValueError(f"{name} must have shape [{num_categories}], got {theta.shape}")
     if jnp.issubdtype(theta.dtype, jnp.floating):
         return jnp.asarray(theta, _at_least_float32(theta.dtype))
+    if not jnp.issubdtype(theta.dtype, jnp.integer):
+        raise ValueError(f"{name} must be real numbers, got dtype {theta.dtype}")
     return jnp.asarray(theta, float_dtype())
 
 
@@ -87,17 +85,18 @@ def _at_least_float32(dtype):
     return jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, dtype))
 
 
-def as_epsilon(epsilon: ArrayLike, dtype: jax.typing.DTypeLike) -> Float[Array, ""]:
-    """Checks that `epsilon` is one number and casts it.
+def as_scalar(value: ArrayLike, dtype: jax.typing.DTypeLike, name: str = "epsilon") -> Float[Array, ""]:
+    """Checks that `value` is one real number and casts it.
 
     Raises:
-        ValueError: `epsilon` is not a scalar.
+        ValueError: `value` is not a scalar, or not real.
     """
-    if np.ndim(epsilon) != 0:  # pyright: ignore[reportArgumentType]
-        raise ValueError(
-            f"epsilon must be a scalar (use jax.vmap or jax.lax.map for a sweep), got shape {np.shape(epsilon)}"  # pyright: ignore[reportArgumentType]
-        )
-    return jnp.asarray(epsilon).astype(dtype)
+    array = value if isinstance(value, jax.Array) else np.asarray(value)
+    if array.ndim != 0:
+        raise ValueError(f"{name} must be a scalar (use jax.vmap or jax.lax.map for a sweep), got shape {array.shape}")
+    if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
+        raise ValueError(f"{name} must be a real number, got dtype {array.dtype}")
+    return jnp.asarray(array).astype(dtype)
 
 
 def float_of(counts: Shaped[Array, "*s"]) -> np.dtype:
@@ -123,7 +122,7 @@ def odds(epsilon: Float[Array, ""]) -> Float[Array, ""]:
     small = dtype == jnp.float32
     # log 2 cut after 16 or 40 bits, so that its product with the multiple is exact, and the rest.
     high, low = (45426 / 2**16, 1.4286068203094173e-06) if small else (762123384785 / 2**40, 7.371002565167799e-13)
-    capped = jnp.clip(epsilon, 0, LARGEST_EXPONENT[dtype.name])
+    capped = jnp.clip(epsilon, 0, 88 if small else 709)
     multiple = jnp.round(capped * (1 / math.log(2)))
     rest = (capped - multiple * high) - multiple * low
     series = jnp.zeros_like(rest)

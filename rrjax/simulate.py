@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.counts import check_num_categories
-from rrjax.numerics import accurate_sum, as_counts, float_dtype
+from rrjax.numerics import accurate_sum, as_counts, as_scalar, float_dtype
 
 
 def zipf(num_categories: int, exponent: ArrayLike) -> Float[Array, " K"]:
@@ -21,7 +21,7 @@ def zipf(num_categories: int, exponent: ArrayLike) -> Float[Array, " K"]:
         `[K]`, decreasing, sums to one. Derivatives in the exponent.
 
     Raises:
-        ValueError: K < 2.
+        ValueError: K < 2, or an exponent that is not one real number.
 
     Example:
         >>> import rrjax
@@ -32,7 +32,7 @@ def zipf(num_categories: int, exponent: ArrayLike) -> Float[Array, " K"]:
     rank = jnp.arange(1, num_categories + 1, dtype=float_dtype())
     # The first rank is exactly one whatever the exponent, also where the product would be 0 · ∞.
     log_rank = jnp.where(rank == 1, 0, jnp.log(rank))
-    weights = jnp.where(rank == 1, 1, jnp.exp(-jnp.asarray(exponent, rank.dtype) * log_rank))
+    weights = jnp.where(rank == 1, 1, jnp.exp(-as_scalar(exponent, rank.dtype, "exponent") * log_rank))
     return weights / accurate_sum(weights)
 
 
@@ -46,7 +46,7 @@ def values(key: Array, theta: ArrayLike, num_users: int) -> Int[Array, " N"]:
 
     Returns:
         `[N]`, int32, category numbers. By inversion of the cumulative sums: probabilities are exact to the dtype's
-        rounding of those.
+        rounding of those. All −1 where theta has a negative entry, NaN, or no mass: estimates from them are NaN.
 
     Raises:
         ValueError: A wrong shape, or K < 2.
@@ -59,4 +59,6 @@ def values(key: Array, theta: ArrayLike, num_users: int) -> Int[Array, " N"]:
     theta = as_counts(theta, "theta").astype(float_dtype())
     edges = jnp.cumsum(theta)
     uniform = jax.random.uniform(key, (num_users,), theta.dtype) * edges[-1]
-    return jnp.minimum(jnp.searchsorted(edges, uniform, side="right"), theta.shape[0] - 1).astype(jnp.int32)
+    drawn = jnp.minimum(jnp.searchsorted(edges, uniform, side="right"), theta.shape[0] - 1)
+    usable = (jnp.min(theta) >= 0) & (edges[-1] > 0) & jnp.isfinite(edges[-1])
+    return jnp.where(usable, drawn, -1).astype(jnp.int32)

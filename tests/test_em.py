@@ -25,7 +25,8 @@ def test_all_converge_to_the_maximum(accelerate, epsilon):
         assert result.converged
         assert result.theta.dtype == result.gap.dtype == FLOAT
         certificate = rrjax.certificate(result.theta, counts, epsilon)
-        np.testing.assert_array_equal(result.gap, certificate.gap)
+        # The same formula, but compiled inside the loop: its fusions may round once or twice otherwise.
+        np.testing.assert_allclose(result.gap, certificate.gap, rtol=4 * ULP)
         if X64:
             assert result.gap <= 1e-10
         else:  # 48 machine epsilons of the steepest slope, which is below 1 + d·K
@@ -146,10 +147,8 @@ def test_derivatives_are_those_of_the_closed_form(accelerate):
         1e-8,
         1e-3,
         30.0,
-        *(
-            pytest.param(e, marks=pytest.mark.xfail(reason="φ/(1 + e1·θ) underflows: NaN", strict=True))
-            for e in (800.0, math.inf)
-        ),
+        800.0,
+        math.inf,
     ],
 )
 def test_extreme_epsilon(epsilon):

@@ -62,20 +62,15 @@ def test_nll_is_accurate_at_any_number_of_categories(num_categories, epsilon):
     [
         88.5,
         800.0,
-        pytest.param(
-            math.inf,
-            marks=pytest.mark.xfail(reason="NaN at ε = ∞, where L = Σ φ log θ", strict=True),
-        ),
+        math.inf,
     ],
 )
 def test_nll_at_huge_epsilon_is_that_of_unrandomized_data(epsilon):
     counts, theta = np.array([5, 3, 0, 2]), np.array([0.4, 0.3, 0.2, 0.1], FLOAT)
     exact = -(counts / 10 * np.log(theta.astype(float)))[[0, 1, 3]].sum()
-    # log q = −ε and the gain of about ε cancel, so ε itself is what is rounded.
-    assert rrjax.nll(theta, counts, epsilon) == pytest.approx(exact, abs=2 * ULP * max(epsilon, 1))
+    assert rrjax.nll(theta, counts, epsilon) == pytest.approx(exact, abs=8 * ULP)
 
 
-@pytest.mark.xfail(reason="log q and the gain are as large as ε and cancel", strict=True)
 def test_nll_at_huge_epsilon_keeps_the_accuracy_of_the_dtype():
     counts, theta = np.array([5, 3, 0, 2]), np.array([0.4, 0.3, 0.2, 0.1], FLOAT)
     exact = exact_nll(theta, counts, 800.0)

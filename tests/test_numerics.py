@@ -11,7 +11,9 @@ import pytest
 from cases import FLOAT, INT, LARGEST, ULP, X64
 from jax.test_util import check_grads
 
-from rrjax.numerics import LARGEST_EXPONENT, accurate_sum, odds, split_product
+from rrjax.numerics import accurate_sum, odds, split_product
+
+LARGEST_EXPONENT = 709 if jax.config.jax_enable_x64 else 88  # e to this is still a float
 
 
 def test_odds_are_within_an_ulp_or_so():
@@ -28,7 +30,7 @@ def test_odds_are_within_an_ulp_or_so():
 
 
 def test_odds_are_capped_and_poisoned():
-    cap = LARGEST_EXPONENT[FLOAT.name]
+    cap = LARGEST_EXPONENT
     top = float(odds(jnp.asarray(cap, FLOAT)))
     assert np.isfinite(top)
     for epsilon in (cap + 1, 800.0, np.inf):
