@@ -17,6 +17,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped, UInt
 
+
 def float_dtype() -> np.dtype:
     """Returns the default floating dtype: float64 when the user enabled x64, else float32."""
     return jnp.result_type(float)

@@ -115,9 +115,7 @@ def test_value_outside_the_domain_of_parquet_and_json(tmp_path):
     domain = Domain.range(0, 98)
     refused(lambda: count_reports(source, domain), path, "row 100: '99'", "; 1 such report.")
     with duckdb.connect() as connection:
-        connection.execute(
-            f"COPY (SELECT unnest([1.0, 2.5, 'nan'::DOUBLE, 'inf'::DOUBLE]) AS a) TO '{path}'"
-        )
+        connection.execute(f"COPY (SELECT unnest([1.0, 2.5, 'nan'::DOUBLE, 'inf'::DOUBLE]) AS a) TO '{path}'")
     refused(lambda: count_reports(source, Domain.range(0, 9)), "row 2: '2.5'", "'inf', 'nan'")
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n{"a": [1, 2]}\n')
@@ -147,9 +145,7 @@ def test_bad_counts(tmp_path, bad):
 def test_bad_counts_in_parquet(tmp_path, bad):
     path = tmp_path / "a.parquet"
     with duckdb.connect() as connection:
-        connection.execute(
-            f"COPY (SELECT unnest(['x', 'y']) l, unnest([3::DOUBLE, {bad}]) n) TO '{path}'"
-        )
+        connection.execute(f"COPY (SELECT unnest(['x', 'y']) l, unnest([3::DOUBLE, {bad}]) n) TO '{path}'")
     refused(lambda: read_counts(Source(path), "n"), path, "column 'n', row 2: ")
 
 
@@ -214,9 +210,7 @@ def test_malformed_csv(tmp_path, text, part):
 def test_a_short_row_far_down_is_not_dropped(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("a,b\n" + "1,2\n" * 100_000 + "5\n" + "1,2\n" * 10)
-    refused(
-        lambda: count_reports(Source(path, column="a"), Domain.range(0, 9)), path, "line 100002"
-    )
+    refused(lambda: count_reports(Source(path, column="a"), Domain.range(0, 9)), path, "line 100002")
 
 
 @pytest.mark.parametrize("text", ['{"a": 1}\n{"a": 2\n{"a": 3}\n', "a,b\n1,2\n", '{"a": 1'])
@@ -231,9 +225,7 @@ def test_bad_value_among_files_of_different_types(tmp_path):
         connection.execute(f"COPY (SELECT 1 AS a) TO '{tmp_path / '1.parquet'}'")
         connection.execute(f"COPY (SELECT unnest([2.0, 2.5]) AS a) TO '{tmp_path / '2.parquet'}'")
     source = Source(tmp_path / "*.parquet")
-    refused(
-        lambda: count_reports(source, Domain.range(0, 9)), tmp_path / "2.parquet", "row 2: '2.5'"
-    )
+    refused(lambda: count_reports(source, Domain.range(0, 9)), tmp_path / "2.parquet", "row 2: '2.5'")
 
 
 def test_formats(tmp_path):

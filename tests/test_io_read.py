@@ -148,9 +148,7 @@ def test_chunks_add_up_to_the_whole(tmp_path):
     domain = Domain.range(0, 49)
     whole = count_reports(Source(tmp_path / "part-*.csv*", column="a"), domain)
     np.testing.assert_array_equal(whole.counts, np.bincount(values, minlength=50))
-    parts = [
-        count_reports(Source(path, column="a"), domain).counts for path in tmp_path.glob("part-*")
-    ]
+    parts = [count_reports(Source(path, column="a"), domain).counts for path in tmp_path.glob("part-*")]
     np.testing.assert_array_equal(sum(parts), whole.counts)
     named = [tmp_path / f"part-{number}{suffix}" for number, suffix in enumerate(suffixes)]
     np.testing.assert_array_equal(read_values(Source(named, column="a"), domain).indices, values)
@@ -309,8 +307,7 @@ def test_metadata_of_several_files(tmp_path):
         ('{"domain": {"first": 0, "last": 4}, "num_categories": 6}', "6 categories"),
         ('{"domain": {"first": 0, "last": 4}, "num_categories": 5}', "'mechanism'"),
         (
-            '{"domain": {"first": 0, "last": 1}, "num_categories": 2, "mechanism": "rr", '
-            '"epsilon": NaN}',
+            '{"domain": {"first": 0, "last": 1}, "num_categories": 2, "mechanism": "rr", "epsilon": NaN}',
             "'epsilon'",
         ),
     ],
@@ -318,9 +315,7 @@ def test_metadata_of_several_files(tmp_path):
 def test_damaged_metadata(tmp_path, text, message):
     path = tmp_path / "a.parquet"
     with duckdb.connect() as connection:
-        connection.execute(
-            f"COPY (SELECT 1 AS r) TO '{path}' (FORMAT parquet, KV_METADATA {{rrjax: '{text}'}})"
-        )
+        connection.execute(f"COPY (SELECT 1 AS r) TO '{path}' (FORMAT parquet, KV_METADATA {{rrjax: '{text}'}})")
     with pytest.raises(DataError, match=message) as caught:
         read_metadata(path)
     assert str(path) in str(caught.value)

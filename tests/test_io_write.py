@@ -203,9 +203,7 @@ def test_full_disk(tmp_path, name, what, old):
     path = tmp_path / name
     if old:
         path.write_text("old")
-    done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(path), what], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, str(path), what], capture_output=True, text=True)
     assert done.returncode == 3, done.stderr
     assert str(path) in done.stdout
     assert "no room left" in done.stdout
@@ -237,9 +235,7 @@ def test_interrupt_leaves_nothing_behind(tmp_path):
     assert process.stdout is not None
     assert process.stdout.readline() == "go\n"
     deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and not any(
-        file.stat().st_size > 100_000 for file in _there(tmp_path)
-    ):
+    while time.monotonic() < deadline and not any(file.stat().st_size > 100_000 for file in _there(tmp_path)):
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
     out, error = process.communicate(timeout=60)

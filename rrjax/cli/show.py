@@ -20,7 +20,15 @@ from rrjax.cli import work
 
 USAGE, BAD_DATA, INTERRUPTED = 2, 3, 130
 
-out = Console(highlight=False)
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """The reader of our output has gone (`rrjax … | head`): no error, and nothing for the exit to flush."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0)
+
+
+out = _Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
@@ -35,9 +43,8 @@ def reporting() -> Iterator[None]:
         _fail(str(error), BAD_DATA)
     except KeyboardInterrupt:
         _fail("interrupted; no partial file is left behind", INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our output has gone (`rrjax … | head`): no error. Leave nothing for the exit to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # from --json
+        out.on_broken_pipe()
 
 
 def _fail(message: str, code: int) -> None:
@@ -53,7 +60,7 @@ def warn(warnings: list[str]) -> None:
 
 def record(result: Mapping[str, Any]) -> None:
     """Prints one JSON object. What JSON has no number for is null."""
-    print(json.dumps(_plain(result), ensure_ascii=False, indent=2, allow_nan=False))
+    print(json.dumps(_plain(result), ensure_ascii=False, indent=2, allow_nan=False), flush=True)
 
 
 def _plain(value: Any) -> Any:
