@@ -90,7 +90,7 @@ def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") 
         counts: `[K]`, integers or floats, the reports per category.
         epsilon: Scalar, nats.
         solver: "sort" (sort and cumulative sums), "newton" (passes of compare-and-sum, sort-free), or "auto",
-            the faster one by the measurement in `benchmarks/`.
+            the faster one by `benchmarks/results/`: "newton", at every size measured.
 
     Returns:
         `[K]` on the simplex. For integer counts the support is that of exact arithmetic with the dtype's
