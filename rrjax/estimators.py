@@ -113,7 +113,7 @@ def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") 
         arXiv:2601.08603, Algorithm 1, here without its loop.
     """
     counts = as_counts(counts)
-    return _mle[_pick(solver, counts.shape[0])](counts, as_scalar(epsilon, float_of(counts)))
+    return _mle[_pick(solver)](counts, as_scalar(epsilon, float_of(counts)))
 
 
 def inv_p(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") -> Float[Array, " K"]:
@@ -142,10 +142,10 @@ def inv_p(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") -> 
         Duchi et al., "Efficient projections onto the l1-ball for learning in high dimensions", 2008, Fig. 1.
     """
     counts = as_counts(counts)
-    return _projected[_pick(solver, counts.shape[0])](counts, as_scalar(epsilon, float_of(counts)))
+    return _projected[_pick(solver)](counts, as_scalar(epsilon, float_of(counts)))
 
 
-def _pick(solver: Solver, num_categories: int) -> Solver:
+def _pick(solver: Solver) -> Solver:
     if solver not in ("auto", "newton", "sort"):
         raise ValueError(f"solver must be 'auto', 'newton' or 'sort', got {solver!r}")
     return "newton" if solver == "auto" else solver
