@@ -1,11 +1,19 @@
-"""Exact estimation for randomized response and local differential privacy, on JAX."""
+"""Exact estimation for randomized response and local differential privacy, on JAX.
 
-from rrjax import metrics, secure, simulate
-from rrjax.counts import count
-from rrjax.em import EMResult, ibu, ibu_path
-from rrjax.estimators import inv, inv_n, inv_p, mle_star
-from rrjax.likelihood import Certificate, certificate, nll, score
-from rrjax.mechanism import RandomizedResponse
+Names are loaded when they are first used, so that `rrjax.secure` and `rrjax.io` work where JAX is not loaded: a client
+that randomizes its own value needs NumPy alone.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rrjax import io, metrics, plots, secure, simulate
+    from rrjax.counts import count
+    from rrjax.em import EMResult, ibu, ibu_path
+    from rrjax.estimators import inv, inv_n, inv_p, mle_star
+    from rrjax.likelihood import Certificate, certificate, nll, score
+    from rrjax.mechanism import RandomizedResponse
 
 __version__ = "0.1.0"
 
@@ -20,10 +28,43 @@ __all__ = [
     "inv",
     "inv_n",
     "inv_p",
+    "io",
     "metrics",
     "mle_star",
     "nll",
+    "plots",
     "score",
     "secure",
     "simulate",
 ]
+
+_HOME = {
+    "Certificate": "likelihood",
+    "EMResult": "em",
+    "RandomizedResponse": "mechanism",
+    "certificate": "likelihood",
+    "count": "counts",
+    "ibu": "em",
+    "ibu_path": "em",
+    "inv": "estimators",
+    "inv_n": "estimators",
+    "inv_p": "estimators",
+    "mle_star": "estimators",
+    "nll": "likelihood",
+    "score": "likelihood",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(f"rrjax.{_HOME[name]}"), name)
+    elif name in __all__:
+        value = import_module(f"rrjax.{name}")
+    else:
+        raise AttributeError(f"module 'rrjax' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Int
 
+from rrjax.checks import check_domain, check_integers, check_num_categories
+
 
 def count(reports: ArrayLike, num_categories: int) -> Int[Array, " K"]:
     """Counts how many reports name each category.
@@ -32,19 +34,10 @@ def count(reports: ArrayLike, num_categories: int) -> Int[Array, " K"]:
         Array([1, 1, 3, 0], dtype=int32)
     """
     check_num_categories(num_categories)
-    reports = check_values(reports, num_categories, "reports")
-    return _count(jnp.asarray(reports), num_categories)
+    return _count(as_values(reports, num_categories, "reports"), num_categories)
 
 
-def check_num_categories(num_categories: int) -> None:
-    """Raises `ValueError` unless K is an integer, at least 2, that an int32 holds."""
-    if isinstance(num_categories, bool) or not isinstance(num_categories, int | np.integer):
-        raise ValueError(f"num_categories must be an integer, got {num_categories!r}")
-    if not 2 <= num_categories < 2**31:
-        raise ValueError(f"num_categories must be from 2 to 2147483647, got {num_categories}")
-
-
-def check_values(values: ArrayLike, num_categories: int, name: str) -> np.ndarray | jax.Array:
+def as_values(values: ArrayLike, num_categories: int, name: str) -> Array:
     """Checks that values are category numbers, as far as they can be looked at.
 
     Args:
@@ -53,30 +46,15 @@ def check_values(values: ArrayLike, num_categories: int, name: str) -> np.ndarra
         name: What to call them in an error.
 
     Returns:
-        The values; a JAX array as it came, anything else as a NumPy array.
+        The values as a JAX array.
 
     Raises:
         ValueError: Not integers, or (not under tracing) one outside 0 … K − 1.
     """
-    if not isinstance(values, jax.Array):
-        values = np.asarray(values)
-        if values.size == 0:
-            values = values.astype(np.int32)
-    if not jnp.issubdtype(values.dtype, jnp.integer):
-        raise ValueError(
-            f"{name} must be integers from 0 to {num_categories - 1}, got dtype {values.dtype}; "
-            "labels live in rrjax.io and on the command line"
-        )
-    if values.dtype.itemsize < 4:  # too narrow to be compared with K
-        values = values.astype(np.int32)
-    if isinstance(values, jax.core.Tracer) or values.size == 0:
-        return values
-    low, high = int(values.min()), int(values.max())
-    if low < 0 or high >= num_categories:
-        flat = np.asarray(values).ravel()
-        first = int(np.argmax((flat < 0) | (flat >= num_categories)))
-        raise ValueError(f"{name} must be from 0 to {num_categories - 1}, got {flat[first]} at position {first}")
-    return values
+    array = check_integers(values if isinstance(values, jax.Array) else np.asarray(values), num_categories, name)
+    if not isinstance(array, jax.core.Tracer):
+        check_domain(array, num_categories, name)
+    return jnp.asarray(array)
 
 
 def _count(reports, num_categories):

@@ -72,13 +72,13 @@ def ibu(
         epsilon: Scalar, nats.
         accelerate: "anderson" (extrapolated deflated steps), "deflated", or "none", the IBU of the literature.
         tol: Stop at this certified gap, nats per report. None is 1e-10, or four times what rounding lets the dtype
-            certify if that is more (in float32, 48 machine epsilons of the largest d·φ_i/μ_i).
+            certify if that is more (in float32, 64 machine epsilons of the largest d·φ_i/μ_i).
         max_iters: Most step evaluations.
 
     Returns:
         An `EMResult`. All-NaN theta and gap, not converged, for unusable counts or ε.
-        Derivatives of theta are those of the maximum likelihood estimate that it converges to; the other fields
-        have none.
+        Derivatives of theta are those of the maximum likelihood estimate that it converges to, also where it was
+        stopped before; the other fields have none.
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, an unknown acceleration, or `tol` or `max_iters` not positive.
@@ -185,7 +185,7 @@ def _normalized(x):
 
 
 def no_history(theta: Float[Array, " K"]) -> History:
-    """Returns the empty history that `anderson` starts from."""
+    """Returns the empty history that `anderson` starts from at `theta` `[K]`."""
     ring = jnp.zeros((MEMORY, theta.shape[0]), theta.dtype)
     return History(theta, theta, ring, ring, jnp.int32(-1))
 
@@ -201,6 +201,15 @@ def anderson(
     The extrapolation is kept a little inside the simplex and taken only if `objective` is no lower there than
     after the plain step; otherwise the plain step is taken and the history begins anew. So the objective never
     falls, whatever the extrapolation does.
+
+    Args:
+        step: One step of EM, `[K]` on the simplex to `[K]` on the simplex.
+        objective: What `step` climbs, up to a constant.
+        theta: `[K]`, where we are.
+        history: From `no_history` or the call before.
+
+    Returns:
+        Where to go, `[K]`, and the history for the next call.
     """
     image = step(theta)
     residual = image - theta

@@ -127,8 +127,8 @@ def inv_p(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") -> 
         solver: As in `mle_star`.
 
     Returns:
-        `[K]` on the simplex. Both solvers return the same bits for integer counts; N·d is rounded once to the
-        dtype, all else is exact. Derivatives as of `mle_star`.
+        `[K]` on the simplex. Both solvers return the same bits for integer counts; N·d carries a few
+        roundings of the dtype, all else is exact. Derivatives as of `mle_star`.
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, or an unknown solver.
@@ -158,9 +158,15 @@ def _survey(counts, epsilon):
         usable = (jnp.min(counts) >= 0) & jnp.isfinite(total)
         bound = jnp.zeros_like(total)
     else:
+        bits = jnp.iinfo(counts.dtype).bits
+        if counts.shape[0] >= 2 ** (bits - 8):
+            raise ValueError(
+                f"K = {counts.shape[0]} is too many categories for {counts.dtype.name} counts: "
+                "enable 64-bit mode (JAX_ENABLE_X64=1)"
+            )
         # A wrapped total shows against sums of the counts' high parts: whatever the total, one of the three is not
-        # wrapped itself and too large. One OR tells whether any count is negative, and the largest one to within a
-        # factor of two. All in one pass.
+        # wrapped itself and too large, because the low parts of so few categories cannot make up for a wrap. One OR
+        # tells whether any count is negative, and the largest one to within a factor of two. All in one pass.
         zero = jnp.zeros((), counts.dtype)
         total, *high, union = lax.reduce(
             (counts, counts >> 8, counts >> 16, counts >> 24, counts),
@@ -173,7 +179,6 @@ def _survey(counts, epsilon):
         usable = (union >= 0) & (total >= 0) & (lag >= 0) & (lag <= counts.shape[0])
         for part, shift in zip(high, (8, 16, 24), strict=True):
             usable = usable & (part >= 0) & (part <= largest >> shift)
-        bits = jnp.iinfo(counts.dtype).bits
         bound = counts.dtype.type(1) << (bits - 1 - lax.clz(jnp.maximum(union, 1)))
     e1 = odds(epsilon)
     usable = usable & (total > 0) & (e1 > 0)
@@ -236,8 +241,8 @@ def _inv(counts, epsilon):
     return jnp.where(usable, share + (counts.shape[0] * share - 1) / e1, jnp.nan)
 
 
-def _shares(counts, epsilon, active):
-    """Returns S, m and f = c/S on the active set, and e1, all in floating point."""
+def _active_weights(counts, epsilon, active):
+    """Returns S, m, the active counts (zero elsewhere), and e1, all in floating point."""
     weights = jnp.where(active, counts.astype(epsilon.dtype), 0)
     return accurate_sum(weights), jnp.sum(active, dtype=epsilon.dtype), weights, odds(epsilon)
 
@@ -253,13 +258,13 @@ def mle_on_support(
     counts: Shaped[Array, " K"], epsilon: Float[Array, ""], active: Bool[Array, " K"]
 ) -> Float[Array, " K"]:
     """Returns MLE* in closed form for a given support: smooth in counts and epsilon, with all derivatives."""
-    total, number, weights, e1 = _shares(counts, epsilon, active)
+    total, number, weights, e1 = _active_weights(counts, epsilon, active)
     share = weights / total
     return jnp.where(active, share + (number * share - 1) / e1, 0)
 
 
 def _projected_form(counts, epsilon, active):
-    total, number, weights, e1 = _shares(counts, epsilon, active)
+    total, number, weights, e1 = _active_weights(counts, epsilon, active)
     everything = accurate_sum(counts.astype(epsilon.dtype))
     kept = everything * (e1 / (e1 + counts.shape[0]))
     return jnp.where(active, 1 / number + (weights - total / number) / kept, 0)

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.counts import check_num_categories, check_values
+from rrjax.checks import check_num_categories
+from rrjax.counts import as_values
 from rrjax.numerics import as_scalar, float_dtype, odds
 
 
@@ -67,7 +68,7 @@ class RandomizedResponse:
 
     @property
     def d(self) -> Float[Array, ""]:
-        """P − q, the probability that the value is kept rather than drawn uniformly. Scalar, without cancellation."""
+        """The probability p − q that the value is kept rather than drawn uniformly. Scalar, without cancellation."""
         e1 = self._odds()
         return e1 / (e1 + self.num_categories)
 
@@ -89,9 +90,16 @@ class RandomizedResponse:
         return jnp.where(self._odds() > 0, delivered, jnp.nan)
 
     def channel(self) -> Float[Array, "K K"]:
-        """The matrix of report probabilities: row = true category, column = report. Rows sum to one.
+        """The matrix of report probabilities, for small K and for checks; nothing in rrjax needs it.
 
-        For small K and for checks; nothing in rrjax needs it.
+        Returns:
+            `[K, K]`, row = true category, column = report: p on the diagonal, q elsewhere. Rows sum to one.
+
+        Example:
+            >>> import rrjax
+            >>> print(rrjax.RandomizedResponse(2, 1.0).channel().round(2))
+            [[0.73 0.27]
+             [0.27 0.73]]
         """
         return jnp.where(jnp.eye(self.num_categories, dtype=bool), self.p, self.q)
 
@@ -113,8 +121,8 @@ class RandomizedResponse:
         Raises:
             ValueError: Values that are not integers, or (not under tracing) outside the domain.
         """
-        values = check_values(values, self.num_categories, "values")
-        reports = _randomize(key, jnp.asarray(values), self._keep(), self.num_categories)
+        values = as_values(values, self.num_categories, "values")
+        reports = _randomize(key, values, self._keep(), self.num_categories)
         return jnp.where(self._odds() > 0, reports, -1)
 
     def _odds(self):
@@ -130,7 +138,7 @@ def _negate(high, low):
 
 
 def _remainder(high, low, divisor):
-    """X mod divisor, for a divisor below 2³¹, in steps that fit one word."""
+    """Returns x mod divisor, for a divisor below 2³¹, in steps that fit one word."""
     step = 32 - divisor.bit_length()
     rest = jnp.zeros_like(high)
     for word in (high, low):
@@ -144,10 +152,13 @@ def _remainder(high, low, divisor):
 
 
 def _words(x, rounding):
-    """x·2⁶⁴ for x in [0, 0.6) as two words; exact but for a part below one, which is rounded as told."""
+    """Returns x·2⁶⁴ for x in [0, 0.6) as two words; exact but for a part below one, which is rounded as told."""
     scaled = x * 2.0**32
     high = jnp.floor(scaled)
-    return high.astype(jnp.uint32), rounding((scaled - high) * 2.0**32).astype(jnp.uint32)
+    low = rounding((scaled - high) * 2.0**32)
+    carry = low >= 2.0**32  # rounded up to a whole word
+    low = jnp.where(carry, 0, low)
+    return high.astype(jnp.uint32) + carry.astype(jnp.uint32), low.astype(jnp.uint32)
 
 
 @partial(jax.jit, static_argnums=1)

@@ -17,14 +17,14 @@ import os
 
 import numpy as np
 
-from rrjax.counts import check_num_categories, check_values
+from rrjax.checks import check_domain, check_integers, check_num_categories
 
 CHUNK = 1 << 20
 """Values randomized at a time: 8 MiB of random bits."""
 
 
 def keep_threshold(num_categories: int, epsilon: float) -> int:
-    """Returns the threshold `keep`: the largest that delivers at most ε and leaves a multiple of K.
+    """Returns the threshold `keep`, which delivers ε or a little less and leaves a multiple of K.
 
     Args:
         num_categories: K, at least 2.
@@ -107,7 +107,8 @@ def randomize(values: np.typing.ArrayLike, num_categories: int, epsilon: float) 
         ((3,), True)
     """
     keep = np.uint64(keep_threshold(num_categories, epsilon))
-    values = np.asarray(check_values(np.asarray(values), num_categories, "values"))
+    values = check_integers(np.asarray(values), num_categories, "values")
+    check_domain(values, num_categories, "values")
     reports = np.empty(values.shape, np.int32)
     source, target = values.reshape(-1), reports.reshape(-1)
     for begin in range(0, source.size, CHUNK):
@@ -115,5 +116,5 @@ def randomize(values: np.typing.ArrayLike, num_categories: int, epsilon: float) 
         size = source[part].size
         bits = np.frombuffer(os.urandom(8 * size), np.uint64)
         uniform = (bits - keep) % np.uint64(num_categories)
-        target[part] = np.where(bits < keep, source[part], uniform.astype(np.int64))
+        target[part] = np.where(bits < keep, source[part].astype(np.int32), uniform.astype(np.int32))
     return reports

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.counts import check_num_categories
+from rrjax.checks import check_num_categories
 from rrjax.numerics import accurate_sum, as_counts, as_scalar, float_dtype
 
 

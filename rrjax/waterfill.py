@@ -125,7 +125,7 @@ class Likelihood(NamedTuple):
 class Projection(NamedTuple):
     """τ = (S − N·d) / m: the Euclidean projection of the inversion on the simplex.
 
-    `kept` = N·d is rounded once to the dtype, as a whole and a fraction; what follows is exact.
+    `kept` = N·d carries a few roundings of the dtype; with it as a whole and a fraction what follows is exact.
     """
 
     kept: Float[Array, ""]

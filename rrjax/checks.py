@@ -1,0 +1,52 @@
+"""Checks of arguments that need no JAX, shared by the randomizers."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+Values = TypeVar("Values", bound=Any)
+
+
+def check_num_categories(num_categories: int) -> None:
+    """Raises `ValueError` unless K is an integer, at least 2, that an int32 holds."""
+    if isinstance(num_categories, bool) or not isinstance(num_categories, int | np.integer):
+        raise ValueError(f"num_categories must be an integer, got {num_categories!r}")
+    if not 2 <= num_categories < 2**31:
+        raise ValueError(f"num_categories must be from 2 to 2147483647, got {num_categories}")
+
+
+def check_integers(values: Values, num_categories: int, name: str) -> Values:
+    """Checks the dtype of category numbers.
+
+    Args:
+        values: An array of NumPy or JAX, any shape.
+        num_categories: K.
+        name: What to call them in an error.
+
+    Returns:
+        The values, at least 32 bits wide so that they can be compared with K.
+
+    Raises:
+        ValueError: They are not integers.
+    """
+    if values.size == 0 and values.dtype == np.float64:  # what NumPy makes of []
+        return values.astype(np.int32)
+    if values.dtype.kind not in "iu":
+        raise ValueError(
+            f"{name} must be integers from 0 to {num_categories - 1}, got dtype {values.dtype}; "
+            "labels live in rrjax.io and on the command line"
+        )
+    return values.astype(np.int32) if values.dtype.itemsize < 4 else values
+
+
+def check_domain(values: Any, num_categories: int, name: str) -> None:
+    """Raises `ValueError` for a value outside 0 … K − 1; looks at the values of a NumPy or JAX array."""
+    if values.size == 0:
+        return
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or high >= num_categories:
+        flat = np.asarray(values).ravel()
+        first = int(np.argmax((flat < 0) | (flat >= num_categories)))
+        raise ValueError(f"{name} must be from 0 to {num_categories - 1}, got {flat[first]} at position {first}")
