@@ -94,10 +94,10 @@ def ibu(
         2001 (the step); Walker and Ni, "Anderson acceleration for fixed-point iterations", 2011.
     """
     counts, epsilon = _checked(counts, epsilon, accelerate)
-    if tol is not None and not tol > 0:
+    if isinstance(tol, int | float) and not tol > 0:
         raise ValueError(f"tol must be positive, got {tol}")
-    if max_iters < 1:
-        raise ValueError(f"max_iters must be positive, got {max_iters}")
+    if not isinstance(max_iters, int) or max_iters < 1:
+        raise ValueError(f"max_iters must be a positive integer, got {max_iters}")
     counts_, epsilon_ = lax.stop_gradient((counts, epsilon))
     result = _solve(counts_, epsilon_, tol, max_iters, accelerate)
     return result._replace(theta=_at_maximum(result.theta, counts, epsilon))
@@ -135,6 +135,8 @@ def ibu_path(
         (101,)
     """
     counts, epsilon = _checked(counts, epsilon, accelerate)
+    if num_iters < 0:
+        raise ValueError(f"num_iters must not be negative, got {num_iters}")
     observe = observe or (lambda theta: theta)
     start, advance = _iteration(counts, epsilon, accelerate)
 

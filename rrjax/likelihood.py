@@ -29,7 +29,8 @@ class Certificate(NamedTuple):
 
     Attributes:
         gap: Scalar, nats per report: at least max L − L(θ), the rounding of its own computation included.
-        l1_bound: Scalar: at least ‖θ − θ*‖₁ to the maximum likelihood estimate θ*, for θ on the simplex.
+        l1_bound: Scalar: at least ‖θ − θ*‖₁ to the maximum likelihood estimate θ*; infinite for θ off the simplex by
+            more than rounding.
         stationarity: Scalar, nats per report: largest |s_i| over the support. Zero at the maximum.
         dual_infeasibility: Scalar, nats per report: largest s_i over all categories, or zero. Zero at the maximum.
         simplex_violation: Scalar: how far θ is from summing to one, or its most negative entry, whichever is more.
@@ -46,7 +47,7 @@ def nll(theta: ArrayLike, counts: ArrayLike, epsilon: ArrayLike) -> Float[Array,
     """Mean negative log-likelihood per report, −Σ_j φ_j log(q + d·θ_j).
 
     Args:
-        theta: `[K]`, the distribution of the true values.
+        theta: `[K]`, the distribution of the true values. That it sums to one is not checked.
         counts: `[K]`, integers or floats, the reports per category.
         epsilon: Scalar, nats.
 
@@ -157,7 +158,7 @@ def _nll(theta, counts, epsilon):
     lack = jnp.where(epsilon > 1, 0, rest * (1 - share))
     log_mixture = jnp.where(epsilon > 1, log_mixture, jnp.log1p(-lack))
     loss = jnp.log1p((counts.shape[0] - 1) * u) - accurate_sum(phi * log_mixture)
-    return jnp.where(usable, loss, jnp.nan)
+    return jnp.where(usable & ~jnp.any(jnp.isnan(theta)), loss, jnp.nan)
 
 
 def slopes(theta: Float[Array, " K"], counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> Float[Array, " K"]:
@@ -194,10 +195,13 @@ def _certificate(theta, counts, epsilon):
     direction = _score(theta, counts, epsilon)
     steepest = jnp.maximum(jnp.max(direction), 0)
     gap = jnp.log1p(steepest + rounding_of_score(theta, counts, epsilon))
+    violation = jnp.maximum(jnp.abs(accurate_sum(theta) - 1), jnp.max(-theta))
+    distance = 2 * jnp.sqrt(2 * gap) * (1 + counts.shape[0] / odds(epsilon)) + 2 * violation
+    on_simplex = violation <= jnp.sqrt(jnp.finfo(theta.dtype).eps)
     return Certificate(
         gap=gap,
-        l1_bound=2 * jnp.sqrt(2 * gap) * (1 + counts.shape[0] / odds(epsilon)),
+        l1_bound=jnp.where(on_simplex | jnp.isnan(gap), distance, jnp.inf),
         stationarity=jnp.max(jnp.where(theta > 0, jnp.abs(direction), 0)),
         dual_infeasibility=steepest,
-        simplex_violation=jnp.maximum(jnp.abs(accurate_sum(theta) - 1), jnp.max(-theta)),
+        simplex_violation=violation,
     )

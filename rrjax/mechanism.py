@@ -89,6 +89,43 @@ class RandomizedResponse:
         delivered = jnp.log1p(number(high, low) / number(rest_high, rest_low) * self.num_categories)
         return jnp.where(self._odds() > 0, delivered, jnp.nan)
 
+    def standard_error(self, num_users: ArrayLike) -> Float[Array, ""]:
+        """Standard error of the unbiased estimate (`inv`) of a category that nobody holds: sqrt(q(1−q)/N)/d.
+
+        Args:
+            num_users: Scalar, N.
+
+        Returns:
+            Scalar, probability.
+
+        Example:
+            >>> import rrjax
+            >>> print(f"{rrjax.RandomizedResponse(10, 1.0).standard_error(10_000):.4f}")
+            0.0190
+        """
+        num_users = as_scalar(num_users, float_dtype(), "num_users")
+        return jnp.sqrt(self.q * (1 - self.q) / num_users) / self.d
+
+    def expected_squared_error(self, num_users: ArrayLike) -> Float[Array, ""]:
+        """Expected squared error of the unbiased estimate (`inv`), summed over the categories.
+
+        (K−1)(K−2+2e^ε)/(N(e^ε−1)²), whatever the distribution of the users, whose own one it is measured against.
+
+        Args:
+            num_users: Scalar, N.
+
+        Returns:
+            Scalar, squared probability.
+
+        Example:
+            >>> import rrjax
+            >>> print(f"{rrjax.RandomizedResponse(10, 1.0).expected_squared_error(10_000):.4f}")
+            0.0041
+        """
+        num_users = as_scalar(num_users, float_dtype(), "num_users")
+        e1 = self._odds()
+        return (self.num_categories - 1) * ((self.num_categories / e1 + 2) / e1) / num_users
+
     def channel(self) -> Float[Array, "K K"]:
         """The matrix of report probabilities, for small K and for checks; nothing in rrjax needs it.
 
@@ -173,8 +210,10 @@ def _keep_threshold(e1, num_categories):
     short = (num_categories - _remainder(high, low, num_categories)) % jnp.uint32(num_categories)
     rounded = low + short
     high = high + (rounded < low).astype(jnp.uint32)
-    # Past 2⁶⁴ nothing is left to keep (ε below K²·2⁻⁶⁴): the sum wraps to less than K.
-    return _negate(high, rounded)
+    # Past 2⁶⁴ (ε below about K²·2⁻⁶⁴) the sum wraps, and nothing is left to keep.
+    nothing = (rounded < low) & (high == 0)
+    keep_high, keep_low = _negate(high, rounded)
+    return jnp.where(nothing, 0, keep_high), jnp.where(nothing, 0, keep_low)
 
 
 @partial(jax.jit, static_argnums=3)

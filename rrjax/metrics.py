@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.numerics import accurate_sum, as_counts, as_distribution, float_dtype
+from rrjax.numerics import accurate_sum, as_distribution
 
 
 def squared_error(estimate: ArrayLike, theta: ArrayLike) -> Float[Array, ""]:
@@ -108,7 +108,7 @@ def kl_divergence(estimate: ArrayLike, theta: ArrayLike) -> Float[Array, ""]:
 
     Returns:
         Scalar, nats. Infinite where the estimate gives nothing to a category that has some; NaN where it is
-        negative there. Derivatives where it is finite.
+        negative there, or the truth is negative anywhere. Derivatives where it is finite.
 
     Raises:
         ValueError: Shapes differ or K < 2.
@@ -119,16 +119,15 @@ def kl_divergence(estimate: ArrayLike, theta: ArrayLike) -> Float[Array, ""]:
         0.1438
     """
     estimate, theta = _pair(estimate, theta)
-    present = ~(theta <= 0)  # a NaN is
+    present = theta > 0
     # Both arguments are made harmless where θ vanishes, or its derivative there would be NaN.
     log_ratio = jnp.log(jnp.where(present, theta, 1)) - jnp.log(jnp.where(present, estimate, 1))
-    return accurate_sum(jnp.where(present, theta * log_ratio, 0))
+    divergence = accurate_sum(jnp.where(present, theta * log_ratio, 0))
+    return jnp.where(jnp.all(theta >= 0) & ~jnp.any(jnp.isnan(estimate)), divergence, jnp.nan)
 
 
 def _pair(estimate, theta):
-    theta = as_counts(theta, "theta")
-    if not jnp.issubdtype(theta.dtype, jnp.floating):
-        theta = theta.astype(float_dtype())
+    theta = as_distribution(theta)
     estimate = as_distribution(estimate, theta.shape[0], "estimate")
     dtype = np.promote_types(estimate.dtype, theta.dtype)
     return estimate.astype(dtype), theta.astype(dtype)

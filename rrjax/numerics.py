@@ -36,7 +36,7 @@ def as_counts(counts: ArrayLike, name: str = "counts") -> Shaped[Array, " K"]:
         name: What to call the argument in an error.
 
     Returns:
-        `[K]`, in the default integer dtype, or in float32 or float64.
+        `[K]`, in the default integer dtype, or in float32 or float64 and scaled to a largest weight near one.
 
     Raises:
         ValueError: Not one-dimensional, K < 2, not real numbers, or integers on the host that the
@@ -61,18 +61,30 @@ def as_counts(counts: ArrayLike, name: str = "counts") -> Shaped[Array, " K"]:
             )
         return jnp.asarray(counts, dtype)
     if jnp.issubdtype(counts.dtype, jnp.floating):
-        return jnp.asarray(counts, _at_least_float32(counts.dtype))
+        return _scaled(jnp.asarray(counts, _at_least_float32(counts.dtype)))
     raise ValueError(f"{name} must be integers or floats, got dtype {counts.dtype}")
 
 
-def as_distribution(theta: ArrayLike, num_categories: int, name: str = "theta") -> Float[Array, " K"]:
-    """Checks the shape of a distribution over `num_categories` and makes it floating.
+def _scaled(weights):
+    """Brings the largest weight near one by a power of two, exactly: no total overflows, no reciprocal underflows.
+
+    Nothing that is estimated depends on the scale, so the derivatives need not know of it either.
+    """
+    _, exponent = jnp.frexp(lax.stop_gradient(jnp.max(weights)))
+    half = exponent // 2  # in two steps, since 2^−exponent itself may not be a float
+    return weights * jnp.ldexp(jnp.ones_like(weights[0]), -half) * jnp.ldexp(jnp.ones_like(weights[0]), half - exponent)
+
+
+def as_distribution(theta: ArrayLike, num_categories: int | None = None, name: str = "theta") -> Float[Array, " K"]:
+    """Checks the shape of a distribution (over `num_categories`, where they are known) and makes it floating.
 
     Raises:
         ValueError: The shape is not `[num_categories]`, or the entries are not real numbers.
     """
     theta = theta if isinstance(theta, jax.Array) else np.asarray(theta)
-    if theta.shape != (num_categories,):
+    if num_categories is None and (theta.ndim != 1 or theta.shape[0] < 2):
+        raise ValueError(f"{name} must have shape [K] with K >= 2, got {theta.shape}")
+    if num_categories is not None and theta.shape != (num_categories,):
         raise ValueError(f"{name} must have shape [{num_categories}], got {theta.shape}")
     if jnp.issubdtype(theta.dtype, jnp.floating):
         return jnp.asarray(theta, _at_least_float32(theta.dtype))

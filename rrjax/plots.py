@@ -30,11 +30,14 @@ def estimate_figure(
     Args:
         labels: `[K]`, the names of the categories.
         estimates: Name → `[K]`, shares; the first one decides the order.
-        standard_error: Of the unbiased estimate of a category that nobody holds; drawn as a band, below which a
-            share cannot be told from zero.
+        standard_error: Of the unbiased estimate of a category that nobody holds
+            (`RandomizedResponse.standard_error`); drawn as a band, below which a share cannot be told from zero.
         truth: `[K]`, the true shares, where they are known.
         top: How many of the largest categories to draw.
         title: Above the figure.
+
+    Raises:
+        ValueError: Labels, estimates and truth are not of one length.
 
     Returns:
         The figure; `figure.savefig(path)` writes it.
@@ -46,9 +49,16 @@ def estimate_figure(
         >>> figure = estimate_figure("abcd", {"MLE*": theta}, standard_error=0.2)
     """
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, PercentFormatter
 
+    estimates = {name: np.asarray(theta) for name, theta in estimates.items()}
     first = next(iter(estimates.values()))
+    truth = None if truth is None else np.asarray(truth)
+    for name, shares in {**estimates, "labels": labels, "truth": first if truth is None else truth}.items():
+        if len(shares) != len(first):
+            raise ValueError(
+                f"all of one length, please: {len(first)} categories in the first estimate, {name} has {len(shares)}"
+            )
     top = min(top, len(first))
     largest = np.argsort(-first, kind="stable")[:top]
     figure = Figure(figsize=(11, 1.9 + 0.24 * top), layout="constrained")
@@ -57,7 +67,7 @@ def estimate_figure(
         figure.suptitle(title, fontsize=11)
 
     place = np.arange(top)
-    left.axvspan(-2 * standard_error, 2 * standard_error, color="0.9", zorder=0)
+    left.axvspan(-2 * standard_error, 2 * standard_error, color="#dde8f5", zorder=0)
     if truth is not None:
         left.barh(place, truth[largest], height=0.75, color="0.72", zorder=1, label="truth")
     spread = np.linspace(-0.22, 0.22, len(estimates)) if len(estimates) > 1 else [0.0]
@@ -77,8 +87,10 @@ def estimate_figure(
     left.set_ylim(top - 0.4, -0.6)
     left.xaxis.set_major_locator(MaxNLocator(6))
     left.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    left.set_xlabel("share of users (grey band: ±2 standard errors of an absent category)")
-    left.set_title(f"The {top} largest of {len(first):,} categories", fontsize=10)
+    left.set_xlabel("share of users\n(blue band: ±2 standard errors of an absent category)")
+    left.set_title(
+        f"The {top} largest of {len(first):,} categories" if top < len(first) else "All categories", fontsize=10
+    )
     left.set_axisbelow(True)
     left.grid(axis="x", color="0.93")
     left.legend(fontsize=8, loc="best")
@@ -87,18 +99,13 @@ def estimate_figure(
         _ranked(right, truth, color="0.72", linewidth=4, label="truth")
     for (name, theta), dash, colour in zip(estimates.items(), _DASHES, _COLOURS, strict=False):
         _ranked(right, theta, color=colour, linestyle=dash, linewidth=1.6, label=name)
-    right.axhline(2 * standard_error, color="0.4", linewidth=0.8, linestyle=":")
-    right.annotate(
-        "2 standard errors",
-        (1, 2 * standard_error),
-        xycoords=("axes fraction", "data"),
-        ha="right",
-        va="bottom",
-        fontsize=8,
-        color="0.4",
-    )
+    right.axhline(2 * standard_error, color="0.4", linewidth=0.8, linestyle=":", label="2 standard errors")
     right.set_xscale("log")
     right.set_yscale("log")
+    right.xaxis.set_major_formatter(FuncFormatter(lambda rank, _: f"{rank:,.0f}"))
+    right.xaxis.set_minor_formatter(NullFormatter())
+    right.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}%"))
+    right.yaxis.set_minor_formatter(NullFormatter())
     right.set_xlabel("rank (every curve by its own order)")
     right.set_ylabel("share of users")
     right.set_title("All categories, by rank", fontsize=10)
@@ -117,5 +124,5 @@ def _ranked(axes, theta, **style):
 
 
 def _shortened(label: object, width: int = 24) -> str:
-    text = str(label).replace("$", r"\$")
+    text = "".join(c if c.isprintable() else "?" for c in str(label)).replace("$", r"\$")
     return text if len(text) <= width else text[: width - 1] + "…"

@@ -36,7 +36,7 @@ class Level(NamedTuple):
     """A threshold τ = level − rise, and the sum of what stands above it.
 
     For integer counts `level` is an integer and `rise` in (0, 1]; for weights `level` is the mean of the active
-    ones and `rise` its height above τ. Either way `rise` is known to full relative precision, however small.
+    ones or zero, whichever is nearer to τ. Either way `rise` is known to full relative precision, however small.
     """
 
     level: Shaped[Array, ""]
@@ -63,8 +63,8 @@ class Rule(Protocol):
         """Whether a count is above τ, where the counts as large exceed it by `excess` = S − m·count in all."""
         ...
 
-    def rise(self, total: Float[Array, "*s"], number: Float[Array, "*s"]) -> Float[Array, "*s"]:
-        """How far the mean of active weights lies above τ."""
+    def weigh(self, total: Float[Array, "*s"], number: Float[Array, "*s"], largest: Float[Array, ""]) -> Level:
+        """The level for active weights of this sum and number, none above `largest`."""
         ...
 
 
@@ -118,8 +118,12 @@ class Likelihood(NamedTuple):
         unsigned = excess.astype(whole.dtype)
         return (unsigned < whole) | ((unsigned == whole) & (fraction > 0))
 
-    def rise(self, total, number):
-        return total / number * (self.e1 / (self.e1 + number))
+    def weigh(self, total, number, largest):
+        # Whichever of 0 and the mean is nearer to τ, so that the difference is known well.
+        near_mean = self.e1 <= number
+        rise = total / number * (self.e1 / (self.e1 + number))
+        mean = _mean(total, number, largest)
+        return Level(jnp.where(near_mean, mean, 0), jnp.where(near_mean, rise, -total / (self.e1 + number)))
 
 
 class Projection(NamedTuple):
@@ -157,9 +161,8 @@ class Projection(NamedTuple):
         del count
         return excess <= self._largest_excess()
 
-    def rise(self, total, number):
-        del total
-        return self.kept / number
+    def weigh(self, total, number, largest):
+        return Level(_mean(total, number, largest), self.kept / number)
 
     def _largest_excess(self):
         return jnp.where(self.fraction > 0, self.whole, self.whole - 1)
@@ -191,7 +194,7 @@ def clip(counts: Shaped[Array, " K"], rule: Rule) -> Float[Array, " K"]:
     if jnp.issubdtype(counts.dtype, jnp.integer):
         level = rule.exact(jnp.sum(counts), number)
         return _fill_integers(counts, level, level.height(*_active(counts, level.level)))
-    return _fill_floats(counts, _level_of_weights(accurate_sum(counts), number, jnp.max(counts), rule))
+    return _fill_floats(counts, rule.weigh(accurate_sum(counts), number, jnp.max(counts)))
 
 
 def _fill_integers(counts, level, height):
@@ -243,9 +246,9 @@ def _sort_integers(counts, rule, start):
     return sums[dropped], number[dropped]
 
 
-def _level_of_weights(total, number, largest, rule):
+def _mean(total, number, largest):
     # Rounding must not lift the mean above the largest weight, or nothing would be left.
-    return Level(jnp.minimum(total / number, largest), rule.rise(total, number))
+    return jnp.minimum(total / number, largest)
 
 
 def _newton_floats(counts, rule):
@@ -254,7 +257,7 @@ def _newton_floats(counts, rule):
     def step(mask):
         number = jnp.sum(mask, dtype=counts.dtype)
         total = accurate_sum(jnp.where(mask, counts, 0))
-        return _level_of_weights(total, number, largest, rule), number
+        return rule.weigh(total, number, largest), number
 
     def body(state):
         level, number, _ = state
@@ -268,8 +271,8 @@ def _sort_floats(counts, rule):
     ordered = jnp.sort(counts)
     sums = jnp.cumsum(ordered[::-1])[::-1]
     number = jnp.arange(counts.shape[0], 0, -1, dtype=counts.dtype)
-    level = _level_of_weights(sums, number, ordered[-1], rule)
+    level = rule.weigh(sums, number, ordered[-1])
     dropped = jnp.sum((ordered - level.level) + level.rise <= 0, dtype=jnp.int32)
     mask = counts >= ordered[jnp.minimum(dropped, counts.shape[0] - 1)]
     total = accurate_sum(jnp.where(mask, counts, 0))
-    return _level_of_weights(total, jnp.sum(mask, dtype=counts.dtype), ordered[-1], rule)
+    return rule.weigh(total, jnp.sum(mask, dtype=counts.dtype), ordered[-1])

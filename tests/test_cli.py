@@ -17,7 +17,7 @@ from typer.testing import CliRunner  # noqa: E402
 
 import rrjax  # noqa: E402
 from rrjax import io  # noqa: E402
-from rrjax.cli import work  # noqa: E402
+from rrjax.cli import show, work  # noqa: E402
 from rrjax.cli.commands import app  # noqa: E402
 
 DATA = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -218,11 +218,15 @@ def test_an_impossible_epsilon(invoke, command, epsilon, words):
         (["one.csv", "--epsilon", "1", "--domain", "0:9"], 3, ["one.csv", "one report"]),
         (["a.csv", "--epsilon", "1", "--column", "color"], 3, ["did you mean 'colour'"]),
         (["a.csv", "--epsilon", "1", "--domain", "two.txt"], 3, ["'green'", "not in the domain"]),
-        (["a.csv", "--epsilon", "1", "--domain", "5:5"], 3, ["at least 2"]),
-        (["a.csv", "--epsilon", "1", "--domain", "gone.txt"], 3, ["gone.txt"]),
+        (["a.csv", "--epsilon", "1", "--domain", "5:5"], 2, ["at least 2"]),
+        (["a.csv", "--epsilon", "1", "--domain", "gone.txt"], 2, ["gone.txt"]),
         (["n.csv", "--epsilon", "1", "--counts", "n"], 3, ["n.csv", "row 2", "'-2'"]),
         (["a.csv", "--epsilon", "1", "--plot", "p.bmp"], 2, ["p.bmp", ".png"]),
-        (["a.csv", "--epsilon", "1", "--out", "p.xls"], 3, ["p.xls", ".csv"]),
+        (["a.csv", "--epsilon", "1", "--out", "p.xls"], 2, ["p.xls", ".csv"]),
+        (["a.csv", "--epsilon", "1", "--out", "a.csv"], 2, ["a.csv", "is read by this command"]),
+        (["a.csv", "--epsilon", "1", "--plot", "x.png", "--out", "gone/p.csv"], 3, ["gone"]),
+        (["n.csv", "--epsilon", "1", "--counts", "N"], 3, ["no column 'N'"]),
+        (["n.csv", "--epsilon", "1", "--counts", "n", "--column", "n"], 3, ["both the labels and their counts"]),
         (["a.csv", "--epsilon", "1", "--out", "gone/p.csv"], 3, ["gone", "Make it first"]),
         (["a.csv", "--epsilon", "1", "--estimator", "best"], 2, ["mle-star"]),
     ],
@@ -280,6 +284,112 @@ def test_what_the_metadata_say_need_not_be_given_and_cannot_be_contradicted(invo
         assert words in error
 
 
+def test_what_was_randomized_is_not_randomized_again(invoke, collection):
+    reports = collection / "reports.parquet"
+    code, _, error = invoke("randomize", reports, "--epsilon", "1", "--out", "again.parquet")
+    assert code == 2
+    assert "randomized reports already" in error
+    code, _, error = invoke("compare", reports, "--truth", reports)
+    assert code == 2
+    assert "not true values" in error
+
+
+def test_a_user_is_randomized_once(invoke):
+    write("t.dat", "1 2 3\n2 3\n")
+    code, _, error = invoke(
+        "randomize", "t.dat", "--items", "all", "--epsilon", "1", "--domain", "1:3", "--out", "r.parquet"
+    )
+    assert code == 2
+    assert "m·ε" in error
+    assert not Path("r.parquet").exists()
+
+
+def test_a_file_is_not_replaced_by_what_is_made_of_it(invoke):
+    write("a.csv", ABC)
+    for arguments in (
+        ("randomize", "a.csv", "--epsilon", "1", "--out", "a.csv"),
+        ("compare", "a.csv", "--epsilon", "1", "--truth", "a.csv", "--out", "./a.csv"),
+    ):
+        assert invoke(*arguments)[0] == 2
+        assert Path("a.csv").read_text() == ABC
+
+
+def test_a_domain_from_the_values_is_remembered(invoke):
+    write("a.csv", ABC)
+    assert invoke("randomize", "a.csv", "--epsilon", "1", "--out", "r.parquet")[0] == 0
+    code, _, error = invoke("estimate", "r.parquet")
+    assert code == 0
+    assert "taken from the data" in error
+
+
+def test_the_smallest_epsilon_makes_the_round_trip(invoke):
+    write("a.csv", ABC)
+    write("abc.txt", "red\nblue\ngreen\n")
+    line = ("randomize", "a.csv", "--epsilon", "1e-6", "--domain", "abc.txt", "--out", "r.parquet")
+    assert invoke(*line)[0] == 0
+    assert invoke("estimate", "r.parquet")[0] == 0
+
+
+def test_a_column_called_row_is_read(invoke):
+    write("a.csv", "row\n" + "7\n7\n8\n" * 100)
+    line = ("randomize", "a.csv", "--epsilon", "20", "--domain", "0:9", "--seed", "0", "--out", "r.parquet")
+    assert invoke(*line)[0] == 0
+    code, out, _ = invoke("estimate", "r.parquet", "--json", "--top", "2")
+    assert code == 0
+    assert [(row["label"], row["count"]) for row in json.loads(out)["top"]] == [(7, 200), (8, 100)]
+    write("a.jsonl", '{"row": "a"}\n{"row": "b"}\n{"row": "a"}\n')
+    assert io.count_reports("a.jsonl").counts.tolist() == [2, 1]
+
+
+def test_the_truth_may_be_counts(invoke, collection):
+    write("truth.csv", "city,n\nZürich,5\nNew York,3\nOslo,2\n")
+    line = ("compare", collection / "reports.parquet", "--truth", "truth.csv", "--truth-counts", "n", "--json")
+    code, out, error = invoke(*line)
+    assert code == 0, error
+    assert {row["label"]: row["truth"] for row in json.loads(out)["top"]}["Zürich"] == 0.5
+
+
+@pytest.mark.parametrize("bound", [1.4e-16, 3e-9, 9.99e-5, 1.0000001e-3, 0.5])
+def test_a_printed_bound_is_a_bound(bound):
+    for digits in (1, 2):
+        assert bound <= float(show.at_most(bound, digits)) <= bound * (1 + 10 ** (1 - digits))
+
+
+def test_labels_cannot_steer_the_terminal(invoke):
+    write("a.csv", "x\n" + "\x1b[31mred\nblue\n\u202eabc\n" * 40)
+    code, out, _ = invoke("estimate", "a.csv", "--epsilon", "3")
+    assert code == 0
+    assert "\x1b[31mred" not in out
+    assert "\\x1b[31mred" in out
+    assert "\u202e" not in out
+
+
+def test_a_pipe_is_refused_at_once(invoke):
+    os.mkfifo("pipe.csv")
+    code, _, error = invoke("estimate", "pipe.csv", "--epsilon", "1")
+    assert code == 3
+    assert "save it to a file" in error
+
+
+def test_a_terminal_without_greek(collection):
+    done = subprocess.run(
+        [sys.executable, "-m", "rrjax", "estimate", "reports.parquet"],
+        cwd=collection,
+        capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_full_terminal_is_a_sentence(collection):
+    line = f"{sys.executable} -m rrjax estimate reports.parquet > /dev/full"
+    done = subprocess.run(["bash", "-c", line], cwd=collection, capture_output=True, timeout=300, check=False)
+    assert done.returncode == 3
+    assert b"Traceback" not in done.stderr
+
+
 def test_another_mechanism_is_refused(invoke):
     metadata = io.Metadata("unary-encoding", 1.0, 1.0, io.Domain.range(0, 3), "x", False, "0")
     io.write_reports("r.parquet", np.array([0, 1, 2, 3]), metadata)
@@ -327,4 +437,4 @@ def test_every_command_has_help(invoke):
 
 
 def test_estimator_names_are_those_of_the_table():
-    assert set(work.TITLES) == set(work.ESTIMATORS)
+    assert set(work.TITLES) == {*work.ESTIMATORS, "ibu"}

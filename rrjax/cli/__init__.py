@@ -7,6 +7,17 @@ __all__ = ["main"]
 
 def main() -> None:
     """Runs `rrjax` with the arguments of the process; see `rrjax --help`."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that lacks ε or █ shows a question mark instead.
+        stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        app = _load()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    app(prog_name="rrjax")
+
+
+def _load():
     try:
         import rich  # noqa: F401
         import typer  # noqa: F401
@@ -20,4 +31,4 @@ def main() -> None:
 
     from rrjax.cli.commands import app
 
-    app(prog_name="rrjax")
+    return app

@@ -36,7 +36,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     help="The true distribution behind randomized reports: exact maximum likelihood for randomized response.",
-    epilog="Exit codes: 0 done, 2 a flag is wrong, 3 a file cannot be read or written, 130 interrupted.",
+    epilog="Exit codes: 0 done; 2 a flag is wrong or contradicts the file; 3 a file cannot be read, holds something "
+    "wrong, or cannot be written; 130 interrupted.",
 )
 
 
@@ -64,7 +65,9 @@ def randomize(
     domain: DomainOption = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Simulate, reproducibly. Without it the system's secure random numbers are used."),
+        typer.Option(
+            min=0, max=2**63 - 1, help="Simulate, reproducibly. Without it the system's secure random numbers are used."
+        ),
     ] = None,
     format: FormatOption = None,  # noqa: A002
     header: Header = None,
@@ -76,9 +79,13 @@ def randomize(
     """Randomize true values into a file of reports that carries its ε, K and domain.
 
     rrjax randomize values.csv --column city --epsilon 2 --domain cities.txt --out reports.parquet
+
+    ε holds for one row a user: who has several rows is protected by that many times ε. The reports keep the order of
+    the rows; rows without a value are left out.
     """
     reading = work.Reading(values, column, domain, None, format, header, delimiter, items, missing or [])
     with show.reporting():
+        work.check_outputs([reading], out)
         with show.err.status("Randomizing …"):
             result = work.randomize(reading, epsilon, out, seed)
         _show_randomized(result, out, json)
@@ -86,7 +93,7 @@ def randomize(
 
 def _show_randomized(result: work.Randomized, out: Path, json: bool) -> None:
     metadata = result.metadata
-    keep = rrjax.RandomizedResponse(metadata.num_categories, metadata.effective_epsilon)
+    mechanism = rrjax.RandomizedResponse(metadata.num_categories, metadata.effective_epsilon)
     if json:
         show.record(
             {
@@ -98,8 +105,8 @@ def _show_randomized(result: work.Randomized, out: Path, json: bool) -> None:
                 "epsilon": metadata.epsilon,
                 "effective_epsilon": metadata.effective_epsilon,
                 "simulated": metadata.simulated,
-                "p": float(keep.p),
-                "q": float(keep.q),
+                "p": float(mechanism.p),
+                "q": float(mechanism.q),
                 "warnings": result.warnings,
             }
         )
@@ -107,13 +114,13 @@ def _show_randomized(result: work.Randomized, out: Path, json: bool) -> None:
     show.warn(result.warnings)
     how = "simulated from a seed" if metadata.simulated else "from the system's secure random numbers"
     show.out.print(
-        f"{result.num_reports:,} reports {how}; domain {metadata.domain.describe()}; "
+        f"{result.num_reports:,} reports {how}; domain: {metadata.domain.describe()}; "
         f"ε = {metadata.epsilon:g} nats asked for, {metadata.effective_epsilon:.12g} delivered.",
         markup=False,
     )
     show.out.print(
-        f"A report is the truth with probability {show.percent(float(keep.p))} and any one other category with "
-        f"{float(keep.q):.3g}."
+        f"A report is the truth with probability {show.percent(float(mechanism.p))} and any one other category with "
+        f"{show.percent(float(mechanism.q))}."
     )
     show.written("Reports", out)
 
@@ -158,7 +165,8 @@ def _estimate(
     top: int,
     json: bool,
 ) -> None:
-    work.check_figure(plot)
+    work.check_formats(out, plot)
+    work.check_outputs([reading], out, plot)
     with show.err.status("Counting …") as status:
         collection = work.collect(reading, epsilon)
         status.update("Estimating …")
@@ -191,6 +199,9 @@ def compare(
     truth: Annotated[list[str] | None, typer.Option(help="A file of the true values; repeatable, globs work.")] = None,
     truth_column: Annotated[str | None, typer.Option(help="Its column.", rich_help_panel=READ)] = None,
     truth_format: Annotated[Format | None, typer.Option(help="Its format.", rich_help_panel=READ)] = None,
+    truth_counts: Annotated[
+        str | None, typer.Option(help="It holds counts already: the column they are in.", rich_help_panel=READ)
+    ] = None,
     column: Column = None,
     epsilon: Epsilon = None,
     domain: DomainOption = None,
@@ -214,10 +225,12 @@ def compare(
     reading = work.Reading(reports, column, domain, counts, format, header, delimiter, items, missing or [])
     true = None
     if truth:
-        true = work.Reading(truth, truth_column, None, None, truth_format, header, delimiter, items, missing or [])
+        true = work.Reading(
+            truth, truth_column, None, truth_counts, truth_format, header, delimiter, items, missing or []
+        )
     with show.reporting():
-        if true is None and (truth_column or truth_format):
-            raise work.UsageError("--truth-column and --truth-format describe the file of --truth; none was given")
+        if true is None and (truth_column or truth_format or truth_counts):
+            raise work.UsageError("--truth-column, --truth-format and --truth-counts describe the file of --truth")
         _compare(reading, epsilon, true, out, plot, top, json)
 
 
@@ -230,12 +243,13 @@ def _compare(
     top: int,
     json: bool,
 ) -> None:
-    work.check_figure(plot)
+    work.check_formats(out, plot)
+    work.check_outputs([reading, true] if true else [reading], out, plot)
     with show.err.status("Counting …") as status:
         collection = work.collect(reading, epsilon)
         truth = work.read_truth(true, collection) if true else None
         estimates = []
-        for name in work.ESTIMATORS:
+        for name in work.TITLES:
             status.update(f"Estimating: {work.TITLES[name]} …")
             estimates.append(work.estimate(collection, name))
         errors = None
@@ -273,7 +287,7 @@ def demo(
     users: Annotated[int, typer.Option(min=2, help="N.")] = 100_000,
     epsilon: Annotated[float, typer.Option(help="Privacy parameter, in nats.")] = 2.0,
     exponent: Annotated[float, typer.Option(min=0, help="Of the Zipf population.")] = 1.3,
-    seed: Annotated[int, typer.Option(min=0, help="Of the population and its simulated reports.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the population and its simulated reports.")] = 0,
 ) -> None:
     """Show it all on a built-in population: randomize, count, estimate, compare.
 

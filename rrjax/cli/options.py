@@ -14,7 +14,9 @@ Name = Literal["mle-star", "inv-p", "inv-n", "inv", "ibu"]
 READ, RESULT = "Reading", "Results"
 Column = Annotated[
     str | None,
-    typer.Option(help="Column to read: its name, or its number where there is no header.", rich_help_panel=READ),
+    typer.Option(
+        help="Column to read: its name, or its number (from 1) where there is no header.", rich_help_panel=READ
+    ),
 ]
 DomainOption = Annotated[
     str | None,

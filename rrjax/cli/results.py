@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -77,5 +78,7 @@ def draw(plot: Path, collection: work.Collection, estimates: list[work.Estimate]
         )
     except ImportError as error:
         raise work.UsageError(f"--plot needs {error.name}: pip install 'rrjax[plots]'") from error
-    with io.replacing(plot) as aside:
+    with io.replacing(plot) as aside, warnings.catch_warnings():
+        # A label in a script that the font lacks is drawn as boxes; the table has it whole.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure.savefig(aside, dpi=150)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import math
 import os
@@ -41,10 +42,14 @@ def reporting() -> Iterator[None]:
         _fail(str(error), USAGE)
     except io.DataError as error:
         _fail(str(error), BAD_DATA)
-    except KeyboardInterrupt:
-        _fail("interrupted; no partial file is left behind", INTERRUPTED)
     except BrokenPipeError:  # from --json
         out.on_broken_pipe()
+    except MemoryError:
+        _fail("there is not enough memory; is the domain really that large?", BAD_DATA)
+    except OSError as error:
+        _fail(f"cannot write: {error.strerror}", BAD_DATA)
+    except KeyboardInterrupt:
+        _fail("interrupted; no partial file is left behind", INTERRUPTED)
 
 
 def _fail(message: str, code: int) -> None:
@@ -59,7 +64,7 @@ def warn(warnings: list[str]) -> None:
 
 
 def record(result: Mapping[str, Any]) -> None:
-    """Prints one JSON object. What JSON has no number for is null."""
+    """Prints one JSON object. Infinity is a text there, and what is undefined null."""
     print(json.dumps(_plain(result), ensure_ascii=False, indent=2, allow_nan=False), flush=True)
 
 
@@ -70,7 +75,9 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, float) and math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, float) and math.isnan(value):
         return None
     return value
 
@@ -79,7 +86,7 @@ def summary(collection: work.Collection) -> None:
     """One paragraph: what was counted."""
     counted = collection.counted
     out.print(
-        f"{collection.num_reports:,} reports in column {counted.column!r}; domain {counted.domain.describe()}; "
+        f"{collection.num_reports:,} reports in column {counted.column!r}; domain: {counted.domain.describe()}; "
         f"ε = {collection.epsilon:.6g} nats",
         markup=False,
     )
@@ -95,19 +102,16 @@ def top_table(
     labels, counts = collection.counted.domain.labels(), collection.counted.counts
     largest = order(estimates[0].theta)[:top]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("category", overflow="fold", max_width=40)
-    table.add_column("reports", justify="right")
-    table.add_column("of all", justify="right")
-    for estimate in estimates:
-        table.add_column(work.TITLES[estimate.name], justify="right")
-    if truth is not None:
-        table.add_column("truth", justify="right")
+    table.add_column("category", overflow="ellipsis", no_wrap=True, max_width=40)
+    titles = ["reports", "of all", *(work.TITLES[estimate.name] for estimate in estimates)]
+    for title in titles if truth is None else [*titles, "truth"]:
+        table.add_column(title, justify="right", no_wrap=True)
     bars = len(estimates) == 1
     if bars:
-        table.add_column("")
+        table.add_column("", no_wrap=True)
     widest = max(float(estimates[0].theta[largest[0]]), 1e-300)
     for index in largest:
-        cells = [Text(str(labels[index])), f"{counts[index]:,}", percent(counts[index] / collection.num_reports)]
+        cells = [Text(printable(labels[index])), f"{counts[index]:,}", percent(counts[index] / collection.num_reports)]
         cells += [percent(estimate.theta[index]) for estimate in estimates]
         if truth is not None:
             cells.append(percent(truth[index]))
@@ -122,6 +126,11 @@ def top_table(
         out.print(f"… and {left:,} more {noun} with {percent(rest)} together", style="dim")
 
 
+def printable(label: object) -> str:
+    """A label without what a terminal or a figure would obey instead of showing: control and format characters."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(label))
+
+
 def order(theta: np.ndarray) -> np.ndarray:
     """Category numbers from the largest share to the smallest, ties in domain order."""
     return np.argsort(-theta, kind="stable")
@@ -130,7 +139,13 @@ def order(theta: np.ndarray) -> np.ndarray:
 def percent(share: float | np.ndarray) -> str:
     """A share for a person, two decimals or two digits: 12.34 %, 0.0042 %."""
     value = 100 * float(share)
-    return f"{value:.2f} %" if abs(value) >= 0.1 else f"{value:.2g} %"
+    return f"{value:.2f}\N{NO-BREAK SPACE}%" if abs(value) >= 0.1 else f"{value:.2g}\N{NO-BREAK SPACE}%"
+
+
+def at_most(bound: float, digits: int = 1) -> str:
+    """A bound for a person, rounded up so that it stays one: 3e-16."""
+    rounded = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING).create_decimal(decimal.Decimal(bound))
+    return f"{rounded:.{digits - 1}e}"
 
 
 def verdict(collection: work.Collection, estimate: work.Estimate) -> None:
@@ -144,13 +159,15 @@ def verdict(collection: work.Collection, estimate: work.Estimate) -> None:
         out.print("No certificate: this estimate is not a distribution (it has negative shares).")
     else:
         out.print(
-            f"Certificate: log-likelihood within {certificate['gap']:.0e} of the maximum (nats per report); total "
-            f"variation at most {min(certificate['l1_bound'] / 2, 1):.0e} from the maximum likelihood estimate."
+            f"Certificate: log-likelihood within {at_most(certificate['gap'])} of the maximum (nats per report); total "
+            f"variation at most {at_most(min(certificate['l1_bound'] / 2, 1))} from the maximum likelihood estimate."
         )
     out.print(
         f"Noise: a category that nobody holds is estimated with a standard error of "
         f"{percent(collection.standard_error)} (unbiased inversion)."
     )
+    if estimate.note:
+        out.print(estimate.note)
 
 
 def comparison(estimates: list[work.Estimate], errors: list[dict[str, float]] | None) -> None:
@@ -169,7 +186,7 @@ def comparison(estimates: list[work.Estimate], errors: list[dict[str, float]] | 
             f"{estimate.num_positive:,}",
             f"{int((estimate.theta < 0).sum()):,}",
             f"{estimate.nll:.6f}",
-            f"{estimate.certificate['gap']:.1e}" if proper else "–",
+            at_most(estimate.certificate["gap"], 2) if proper else "–",
         ]
         if errors is not None:
             cells += [
@@ -183,6 +200,7 @@ def comparison(estimates: list[work.Estimate], errors: list[dict[str, float]] | 
     if errors is not None:
         notes += " Errors: squared, summed over the categories; total variation; Kullback–Leibler divergence, "
         notes += "nats; largest of a category."
+    notes = " ".join([notes, *(estimate.note for estimate in estimates if estimate.note)])
     out.print(notes, style="dim")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -22,11 +23,11 @@ ESTIMATORS: dict[str, Callable[..., Any]] = {
     "inv-p": rrjax.inv_p,
     "inv-n": rrjax.inv_n,
     "inv": rrjax.inv,
-    "ibu": lambda counts, epsilon: rrjax.ibu(counts, epsilon).theta,
 }
-"""By the name on the command line; the default first."""
+"""The closed forms, by their names on the command line."""
 
 TITLES = {"mle-star": "MLE*", "inv-p": "InvP", "inv-n": "InvN", "inv": "Inv", "ibu": "IBU"}
+"""All estimators, the default first, and what tables call them."""
 
 
 class UsageError(Exception):
@@ -87,10 +88,13 @@ class Collection:
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the unbiased estimate of a category that nobody holds."""
-        mechanism = rrjax.RandomizedResponse(self.num_categories, self.epsilon)
-        q, d = float(mechanism.q), float(mechanism.d)
-        return math.sqrt(q * (1 - q) / self.num_reports) / d
+        """Standard error of the unbiased estimate of a category that nobody holds, a share."""
+        return float(self.mechanism.standard_error(self.num_reports))
+
+    @property
+    def mechanism(self) -> rrjax.RandomizedResponse:
+        """How the reports were made."""
+        return rrjax.RandomizedResponse(self.num_categories, self.epsilon)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +105,7 @@ class Estimate:
     theta: np.ndarray
     nll: float
     certificate: dict[str, float]
+    note: str = ""
 
     @property
     def num_positive(self) -> int:
@@ -125,55 +130,101 @@ def check_epsilon(epsilon: float) -> float:
     return float(epsilon)
 
 
-def check_figure(plot: Path | None) -> None:
-    """Raises `UsageError` for a figure in a format that is not known, before any work is done."""
+def check_outputs(inputs: list[Reading], *outputs: Path | None) -> None:
+    """Refuses, before any work is done, files that cannot be written or that would replace what is read."""
+    taken = {
+        os.path.realpath(file): "is read by this command" for reading in inputs for file in reading.source().files()
+    }
+    for path in outputs:
+        if path is None:
+            continue
+        target = str(io.check_target(path))
+        if target in taken:
+            raise UsageError(f"{path} {taken[target]}; write to another file")
+        taken[target] = "is written twice"
+
+
+def check_formats(out: Path | None, plot: Path | None) -> None:
+    """Refuses, before any work is done, names that tell no format."""
     if plot is not None and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise UsageError(f"--plot {plot}: figures are written as .png, .pdf or .svg")
+    if out is not None:
+        try:
+            io.table_suffix(out)
+        except io.DataError as error:
+            raise UsageError(f"--out {error}") from error
+
+
+def parse_domain(text: str | None) -> io.Domain | None:
+    """Reads the domain of a flag."""
+    if text is None:
+        return None
+    try:
+        return io.read_domain(text)
+    except io.DataError as error:
+        raise UsageError(f"--domain: {error}") from error
+
+
+def read_metadata(reading: Reading) -> io.Metadata | None:
+    """What the files say about their collection, if they do."""
+    source = reading.source()
+    files = source.files()
+    return io.read_metadata(list(files)) if source.format_of(files) == "parquet" else None
 
 
 def collect(reading: Reading, epsilon: float | None) -> Collection:
     """Counts reports and settles their ε, from the flag or from the metadata that travel with the file."""
     if epsilon is not None:
         check_epsilon(epsilon)
-    domain = io.read_domain(reading.domain) if reading.domain is not None else None
-    source = reading.source()
-    metadata = None
-    if source.format_of(source.files()) == "parquet":
-        metadata = io.read_metadata(list(source.files()))
-    name = Path(source.files()[0]).name
+    domain = parse_domain(reading.domain)
+    metadata = read_metadata(reading)
+    name = Path(reading.source().files()[0]).name
     if metadata is not None:
-        if metadata.mechanism != MECHANISM:
-            raise UsageError(
-                f"{name} was made by {metadata.mechanism!r}, which this command does not estimate; "
-                f"it knows {MECHANISM!r}"
-            )
-        if reading.column is not None and reading.column != metadata.column:
-            raise UsageError(
-                f"--column {reading.column} contradicts {name}, whose reports are in {metadata.column!r}; "
-                "leave --column out"
-            )
-        if epsilon is not None and not math.isclose(epsilon, metadata.epsilon, rel_tol=1e-9):
-            raise UsageError(
-                f"--epsilon {epsilon:g} contradicts {name}, which was randomized with epsilon = "
-                f"{metadata.epsilon:g}; leave --epsilon out"
-            )
-        epsilon = check_epsilon(metadata.effective_epsilon)
+        _check_against(metadata, name, reading, epsilon, domain)
+        epsilon = metadata.effective_epsilon
     if epsilon is None:
         raise UsageError(
             f"{name} does not say how it was randomized: give --epsilon, the privacy parameter of the collection "
             "in nats (files written by `rrjax randomize` carry it)"
         )
     counted = reading.count(domain, metadata.column if metadata else None)
-    return Collection(counted, epsilon, _warnings(counted, epsilon, name))
-
-
-def _warnings(counted: io.CountedReports, epsilon: float, name: str) -> list[str]:
-    num_reports = int(counted.counts.sum())
-    if num_reports < 2:
+    collection = Collection(counted, epsilon, [])
+    if collection.num_reports < 2:
         raise io.DataError(
             f"{name} holds one report: a distribution cannot be estimated from it. "
             "Were all files given, and is the column right?"
         )
+    return dataclasses.replace(collection, warnings=_warnings(collection))
+
+
+def _check_against(
+    metadata: io.Metadata, name: str, reading: Reading, epsilon: float | None, domain: io.Domain | None
+) -> None:
+    """Refuses flags that contradict what a file says of itself."""
+    if metadata.mechanism != MECHANISM:
+        raise UsageError(
+            f"{name} was made by {metadata.mechanism!r}, which this command does not estimate; it knows {MECHANISM!r}"
+        )
+    if reading.column is not None and reading.column != metadata.column:
+        raise UsageError(
+            f"--column {reading.column} contradicts {name}, whose reports are in {metadata.column!r}; "
+            "leave --column out"
+        )
+    if epsilon is not None and not math.isclose(epsilon, metadata.epsilon, rel_tol=1e-9):
+        raise UsageError(
+            f"--epsilon {epsilon:g} contradicts {name}, which was randomized with epsilon = "
+            f"{metadata.epsilon:g}; leave --epsilon out"
+        )
+    if domain is not None and domain != metadata.domain:
+        raise UsageError(
+            f"--domain contradicts {name}, which was collected with the domain {metadata.domain.describe()}, not "
+            f"{domain.describe()}; leave --domain out"
+        )
+
+
+def _warnings(collection: Collection) -> list[str]:
+    """What a person should know about a collection before believing its estimate."""
+    counted, num_reports = collection.counted, collection.num_reports
     warnings = []
     if counted.domain_from_data:
         warnings.append(
@@ -187,14 +238,13 @@ def _warnings(counted: io.CountedReports, epsilon: float, name: str) -> list[str
         warnings.append(
             f"{counted.num_missing:,} of {counted.num_rows:,} rows hold no report ({kinds}); they are left out."
         )
-    e1, num_categories = math.expm1(epsilon), counted.domain.num_categories
-    squared_error = (num_categories - 1) * (num_categories + 2 * e1) / (num_reports * e1**2)
+    squared_error = float(collection.mechanism.expected_squared_error(num_reports))
     if squared_error > 1:
         needed = math.ceil(100 * num_reports * squared_error)
         warnings.append(
-            f"These {num_reports:,} reports carry little information: the expected squared error of the unbiased "
-            f"estimate is {squared_error:.3g}, that of a blind guess at most 2. For an error of 0.01 at this ε and K, "
-            f"collect {needed:,} reports."
+            f"These {num_reports:,} reports carry little information at this ε and K: summed over the categories, "
+            f"the squared error of the unbiased estimate is expected to be {squared_error:.3g}, and between two "
+            f"distributions it is never more than 2. To expect 0.01, collect {needed:,} reports."
         )
     if counted.metadata is not None and counted.metadata.simulated:
         warnings.append("The reports are a simulation (made with --seed); they protect nobody.")
@@ -204,27 +254,42 @@ def _warnings(counted: io.CountedReports, epsilon: float, name: str) -> list[str
 def estimate(collection: Collection, name: str) -> Estimate:
     """Runs one estimator."""
     counts, epsilon = collection.counted.counts, collection.epsilon
-    theta = jax.block_until_ready(ESTIMATORS[name](counts, epsilon))
+    note = ""
+    if name == "ibu":
+        result = rrjax.ibu(counts, epsilon)
+        theta, note = result.theta, "IBU has no exact zeros: small shares are what its last step left."
+        if not result.converged:
+            note = f"IBU stopped after {int(result.num_iters):,} steps, before its certificate reached 1e-10."
+    else:
+        theta = ESTIMATORS[name](counts, epsilon)
     certificate = rrjax.certificate(theta, counts, epsilon)
     return Estimate(
         name,
         np.asarray(theta),
         float(rrjax.nll(theta, counts, epsilon)),
         {key: float(value) for key, value in certificate._asdict().items()},
+        note,
     )
 
 
 def read_truth(reading: Reading, collection: Collection) -> np.ndarray:
     """Shares of the true values, over the domain of the reports. `[K]`, float64."""
+    if read_metadata(reading) is not None:
+        raise UsageError(f"--truth {reading.paths[0]} holds randomized reports, not true values")
     domain = collection.counted.domain
     try:
-        counted = reading.count(domain)
+        try:
+            counted = reading.count(domain)
+        except io.DataError:
+            # Of several columns, the one that is called like the reports'.
+            if reading.column is not None:
+                raise
+            counted = dataclasses.replace(reading, column=collection.counted.column).count(domain)
     except io.DataError as error:
+        hint = "The truth's own flags are --truth-column, --truth-format and --truth-counts"
         if collection.counted.domain_from_data:
-            raise io.DataError(
-                f"{error} (The domain was taken from the reports; --domain sets it for both.)"
-            ) from error
-        raise
+            hint += "; the domain was taken from the reports, --domain sets it for both"
+        raise io.DataError(f"{error} ({hint}.)") from error
     return counted.counts / counted.counts.sum()
 
 
@@ -251,9 +316,18 @@ class Randomized:
 def randomize(reading: Reading, epsilon: float, out: Path, seed: int | None) -> Randomized:
     """Randomizes a file of true values and writes the reports with all that it takes to estimate from them."""
     check_epsilon(epsilon)
-    domain = io.read_domain(reading.domain) if reading.domain is not None else None
-    source = reading.source()
-    values = io.read_values(source, domain)
+    if reading.items == "all":
+        raise UsageError(
+            "--items all would randomize every item of a user apart, and a user with m items would be protected by "
+            "m·ε, not ε; randomize one item a user (--items first)"
+        )
+    if read_metadata(reading) is not None:
+        raise UsageError(
+            f"{reading.paths[0]} holds randomized reports already; randomized again they would not be what their "
+            "metadata say. Start from the true values"
+        )
+    domain = parse_domain(reading.domain)
+    values = io.read_values(reading.source(), domain)
     num_categories = values.domain.num_categories
     warnings = []
     if values.domain_from_data:
@@ -283,6 +357,7 @@ def randomize(reading: Reading, epsilon: float, out: Path, seed: int | None) -> 
         column=values.column,
         simulated=seed is not None,
         version=rrjax.__version__,
+        domain_from_data=values.domain_from_data,
     )
     io.write_reports(out, reports, metadata)
     return Randomized(metadata, len(reports), values.num_missing, warnings)

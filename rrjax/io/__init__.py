@@ -10,7 +10,7 @@ from rrjax.io.labels import read_domain
 from rrjax.io.metadata import Metadata, read_metadata
 from rrjax.io.read import CountedReports, Values, count_reports, read_counts, read_values
 from rrjax.io.source import Source
-from rrjax.io.write import replacing, write_reports, write_table
+from rrjax.io.write import check_target, replacing, table_suffix, write_reports, write_table
 
 __all__ = [
     "CountedReports",
@@ -19,6 +19,7 @@ __all__ = [
     "Metadata",
     "Source",
     "Values",
+    "check_target",
     "count_reports",
     "load_acs_income",
     "load_kosarak",
@@ -27,6 +28,7 @@ __all__ = [
     "read_metadata",
     "read_values",
     "replacing",
+    "table_suffix",
     "write_reports",
     "write_table",
 ]

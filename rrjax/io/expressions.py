@@ -61,7 +61,9 @@ def is_integer_label(label: str) -> str:
 def is_missing(kind: Kind, tokens: Sequence[str], value: str = "value") -> str:
     """Whether the value stands for a missing answer; never NULL."""
     listed = ", ".join(literal(token) for token in ("", *tokens))
-    return f"({value} IS NULL OR {text(kind, value)} IN ({listed}))"
+    # NaN is how data frames write a missing number.
+    nan = f"isnan(CAST({value} AS DOUBLE)) OR " if kind == "number" else ""
+    return f"({value} IS NULL OR {nan}{text(kind, value)} IN ({listed}))"
 
 
 def position(kind: Kind, domain: "Domain", value: str = "value") -> str:

@@ -77,7 +77,12 @@ def _labels_of_table(file: str) -> list[str]:
         try:
             chosen = scan(connection, Source(file, column="label", header=True))
         except DataError:
-            chosen = scan(connection, Source(file))
+            try:
+                chosen = scan(connection, Source(file))
+            except DataError as error:
+                raise DataError(
+                    f"{file}: a table of labels needs one column, or one that is called 'label' ({error})"
+                ) from error
         rows = connection.execute(f"SELECT {expressions.text(chosen.kind)} FROM ({chosen.sql})").fetchall()
     for row, (label,) in enumerate(rows, start=1):
         if not label:

@@ -11,6 +11,7 @@ from rrjax.io.database import connect, explaining
 from rrjax.io.domain import Domain
 from rrjax.io.errors import DataError
 from rrjax.io.expressions import integer, is_integer_label, is_missing, position, text
+from rrjax.io.labels import read_domain
 from rrjax.io.metadata import Metadata, metadata_of
 from rrjax.io.scan import Filter, Scan, scan
 from rrjax.io.source import Source
@@ -69,16 +70,16 @@ class Values:
     domain_from_data: bool
 
 
-def count_reports(source: Source, domain: Domain | None = None) -> CountedReports:
+def count_reports(source: Source | str, domain: Domain | str | None = None) -> CountedReports:
     """Count a column of reports, or of true values.
 
     The rows are counted where they are: memory grows with the number of different values, not
     with the number of rows.
 
     Args:
-        source: the files and how to read them.
-        domain: the K categories. None takes the domain from the metadata of Parquet files that
-            rrjax wrote, else from the values in the data (see `domain_from_data`).
+        source: the files and how to read them; a plain path is `Source(path)`.
+        domain: the K categories; a text is what `read_domain` reads. None takes the domain from the metadata of
+            Parquet files that rrjax wrote, else from the values in the data (see `domain_from_data`).
 
     Returns:
         The counts. A range takes whole numbers in any notation without exponent ("12", "12.0",
@@ -94,7 +95,7 @@ def count_reports(source: Source, domain: Domain | None = None) -> CountedReport
         >>> counted.counts.sum() + counted.num_missing == counted.num_rows  # doctest: +SKIP
         True
     """
-    return count_filtered(source, domain)
+    return count_filtered(_as_source(source), _as_domain(domain))
 
 
 def count_filtered(source: Source, domain: Domain | None, filters: Sequence[Filter] = ()) -> CountedReports:
@@ -106,7 +107,7 @@ def count_filtered(source: Source, domain: Domain | None, filters: Sequence[Filt
         return _counted(connection, source, chosen, domain)
 
 
-def read_counts(source: Source, counts_column: str, domain: Domain | None = None) -> CountedReports:
+def read_counts(source: Source | str, counts_column: str, domain: Domain | str | None = None) -> CountedReports:
     """Read ready counts: a column of labels and a column of counts.
 
     Args:
@@ -122,6 +123,7 @@ def read_counts(source: Source, counts_column: str, domain: Domain | None = None
         DataError: as `count_reports`, and for counts that are negative, fractional, missing or no
             numbers, or add up to more than 2**53.
     """
+    source, domain = _as_source(source), _as_domain(domain)
     with connect() as connection, explaining(source.files()):
         chosen = scan(connection, source, counts_column)
         amount = integer(chosen.amount_kind, "amount")
@@ -141,7 +143,7 @@ def read_counts(source: Source, counts_column: str, domain: Domain | None = None
         return _counted(connection, source, chosen, domain)
 
 
-def read_values(source: Source, domain: Domain | None = None) -> Values:
+def read_values(source: Source | str, domain: Domain | str | None = None) -> Values:
     """Read the category number of every row.
 
     Args:
@@ -154,7 +156,8 @@ def read_values(source: Source, domain: Domain | None = None) -> Values:
     Raises:
         DataError: as `count_reports`.
     """
-    counted = count_reports(source, domain) if domain is None else None
+    source, domain = _as_source(source), _as_domain(domain)
+    counted = count_reports(source) if domain is None else None
     if counted is not None:
         domain = counted.domain
     assert domain is not None
@@ -180,6 +183,14 @@ def read_values(source: Source, domain: Domain | None = None) -> Values:
             raise nothing(chosen, num_missing)
     from_data = counted.domain_from_data if counted is not None else False
     return Values(indices, domain, chosen.column, num_missing, from_data)
+
+
+def _as_source(source: Source | str) -> Source:
+    return source if isinstance(source, Source) else Source(source)
+
+
+def _as_domain(domain: Domain | str | None) -> Domain | None:
+    return domain if domain is None or isinstance(domain, Domain) else read_domain(domain)
 
 
 def _tally(connection: "duckdb.DuckDBPyConnection", chosen: Scan) -> None:
@@ -211,13 +222,14 @@ def _counted(
         raise nothing(chosen, num_missing)
 
     metadata = metadata_of(connection, chosen.files) if chosen.format == "parquet" else None
+    from_data = False
     if metadata is not None and metadata.column == chosen.column:
         if domain is not None and domain != metadata.domain:
             raise DataError(
                 f"{chosen.files[0]} was collected with the domain {metadata.domain.describe()}, "
                 f"which is not the one given, {domain.describe()}. Leave the domain out."
             )
-        domain = metadata.domain
+        domain, from_data = metadata.domain, metadata.domain_from_data
     if domain is None:
         domain, counts = _domain_of_data(connection, chosen, missing_value)
         return CountedReports(counts, domain, chosen.column, num_rows, num_missing, True, metadata, missing)
@@ -234,7 +246,7 @@ def _counted(
     ).fetchnumpy()
     counts = np.zeros(domain.num_categories, dtype=np.int64)
     counts[np.asarray(found["position"])] = np.asarray(found["amount"])
-    return CountedReports(counts, domain, chosen.column, num_rows, num_missing, False, metadata, missing)
+    return CountedReports(counts, domain, chosen.column, num_rows, num_missing, from_data, metadata, missing)
 
 
 def _domain_of_data(

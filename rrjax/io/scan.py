@@ -3,7 +3,7 @@
 import csv
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import groupby
@@ -101,7 +101,11 @@ def scan(
     files = source.files()
     form = source.format_of(files)
     relations = list(_relations(connection, source, files, form))
+    if counts_column:
+        relations[0].column(counts_column)
     column = source.column or _only_column(relations[0], counts_column)
+    if column == counts_column:
+        raise DataError(f"{files[0]}: column {column!r} cannot hold both the labels and their counts.")
     chosen = [relation.column(column) for relation in relations]
     kind = _common_kind(chosen)
     amounts = [relation.column(counts_column) for relation in relations] if counts_column else []
@@ -235,16 +239,24 @@ def _parquet(files: tuple[str, ...], schema: tuple[tuple[str, str], ...]) -> _Re
     # Files of different types are not read together: DuckDB would cast, and round, the later ones
     # to the types of the first.
     columns: list[tuple[str, str, Kind]] = []
-    for name, type_name in schema:
-        column = identifier(name)
+    for index, (name, type_name) in enumerate(schema):
+        column = f"c{index}"
         if type_name.removeprefix("U") in _INTEGERS:
             columns.append((name, column, "integer"))
         elif type_name in _FLOATS or type_name.startswith("DECIMAL"):
             columns.append((name, column, "number"))
         else:
             columns.append((name, f"CAST({column} AS VARCHAR)", "text"))
-    sql = f"SELECT row_number() OVER () AS row, * FROM read_parquet({file_list(files)}, binary_as_string=true)"
+    sql = (
+        f"SELECT row_number() OVER () AS row, {_renamed(name for name, _ in schema)} "
+        f"FROM read_parquet({file_list(files)}, binary_as_string=true)"
+    )
     return _Relation(files, sql, tuple(columns))
+
+
+def _renamed(names: Iterable[str]) -> str:
+    """All columns under names of our own, which cannot clash with the number of the row."""
+    return ", ".join(f"{identifier(name)} AS c{index}" for index, name in enumerate(names))
 
 
 def _json_lines(connection: "duckdb.DuckDBPyConnection", files: tuple[str, ...], column: str | None) -> _Relation:
@@ -260,9 +272,10 @@ def _json_lines(connection: "duckdb.DuckDBPyConnection", files: tuple[str, ...],
         names = names_in(", sample_size=-1")
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     sql = (
-        f"SELECT row_number() OVER () AS row, * FROM read_json({file_list(files)}, format='auto', columns={{{types}}})"
+        f"SELECT row_number() OVER () AS row, {_renamed(names)} "
+        f"FROM read_json({file_list(files)}, format='auto', columns={{{types}}})"
     )
-    return _Relation(files, sql, tuple((name, identifier(name), "text") for name in names))
+    return _Relation(files, sql, tuple((name, f"c{index}", "text") for index, name in enumerate(names)))
 
 
 def _transactions(files: tuple[str, ...], source: Source) -> _Relation:

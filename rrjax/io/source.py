@@ -139,6 +139,8 @@ def _check_file(file: str) -> None:
         raise DataError(f"{file} is a folder: name its files, for example {file.rstrip('/')}/*.csv")
     if not os.path.exists(file):
         raise DataError(f"{file}: there is no such file.")
+    if not os.path.isfile(file):
+        raise DataError(f"{file} is a pipe or a device, which cannot be read twice: save it to a file first.")
     try:
         with open(file, "rb") as stream:
             magic = stream.read(2)

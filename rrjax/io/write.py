@@ -14,7 +14,7 @@ from rrjax.io.database import connect, identifier, literal
 from rrjax.io.errors import DataError
 from rrjax.io.metadata import KEY, Metadata
 
-__all__ = ["replacing", "write_reports", "write_table"]
+__all__ = ["check_target", "replacing", "table_suffix", "write_reports", "write_table"]
 
 _FORMATS = {
     ".csv": "FORMAT csv, HEADER true, DELIMITER ','",
@@ -46,9 +46,7 @@ def replacing(path: str | PathLike[str]) -> Iterator[Path]:
         >>> with replacing("figure.png") as aside:  # doctest: +SKIP
         ...     figure.savefig(aside)
     """
-    # Through a link, replace the file it points to.
-    target = Path(os.path.realpath(path))
-    _check_target(Path(path), target)
+    target = check_target(path)
     suffixes = "".join(target.suffixes[-2:])
     try:
         number, name = tempfile.mkstemp(dir=target.parent, prefix=".rrjax-", suffix=suffixes)
@@ -125,12 +123,7 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
         DataError: another format, columns of different lengths, or a file that cannot be written.
     """
     name = os.fspath(path).lower()
-    suffix = os.path.splitext(name.removesuffix(".gz"))[1]
-    if suffix not in _FORMATS or (suffix == ".parquet" and name.endswith(".gz")):
-        raise DataError(
-            f"{os.fspath(path)}: the name must end in .csv, .tsv, .jsonl (or these and .gz) or "
-            ".parquet, to tell the format."
-        )
+    suffix = table_suffix(path)
     arrays = {label: np.asarray(array) for label, array in columns.items()}
     lengths = {array.shape for array in arrays.values()}
     if len(lengths) != 1 or len(lengths.pop()) != 1:
@@ -152,13 +145,36 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
         connection.execute(f"COPY (SELECT {selected} FROM columns) TO {literal(str(aside))} ({options})")
 
 
-def _check_target(path: Path, target: Path) -> None:
+def table_suffix(path: str | PathLike[str]) -> str:
+    """The suffix that tells the format of a table, such as ".csv".
+
+    Raises:
+        DataError: the name tells no format that can be written.
+    """
+    name = os.fspath(path).lower()
+    suffix = os.path.splitext(name.removesuffix(".gz"))[1]
+    if suffix not in _FORMATS or (suffix == ".parquet" and name.endswith(".gz")):
+        raise DataError(
+            f"{os.fspath(path)}: the name must end in .csv, .tsv, .jsonl (or these and .gz) or .parquet, "
+            "to tell the format."
+        )
+    return suffix
+
+
+def check_target(path: str | PathLike[str]) -> Path:
+    """Where a file would be written: the path, or what a link there points to.
+
+    Raises:
+        DataError: a folder or a device is there, or there is no folder to write in.
+    """
+    target = Path(os.path.realpath(path))
     if target.is_dir():
         raise DataError(f"{path} is a folder: name a file in it.")
     if target.exists() and not target.is_file():
         raise DataError(f"{path} is no regular file; write to a file.")
     if not target.parent.is_dir():
         raise DataError(f"{path}: the folder {target.parent} is not there. Make it first.")
+    return target
 
 
 def _mode(target: Path) -> int:
