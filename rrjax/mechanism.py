@@ -86,7 +86,9 @@ class RandomizedResponse:
         def number(high, low):
             return high.astype(dtype) * dtype.type(2.0**32) + low.astype(dtype)
 
-        delivered = jnp.log1p(number(high, low) / number(rest_high, rest_low) * self.num_categories)
+        keeps = (high > 0) | (low > 0)  # else 2⁶⁴ − T is no pair of words
+        ratio = jnp.where(keeps, number(high, low) / number(rest_high, rest_low), 0)
+        delivered = jnp.log1p(ratio * self.num_categories)
         return jnp.where(self._odds() > 0, delivered, jnp.nan)
 
     def standard_error(self, num_users: ArrayLike) -> Float[Array, ""]:
@@ -101,7 +103,7 @@ class RandomizedResponse:
         Example:
             >>> import rrjax
             >>> print(f"{rrjax.RandomizedResponse(10, 1.0).standard_error(10_000):.4f}")
-            0.0190
+            0.0191
         """
         num_users = as_scalar(num_users, float_dtype(), "num_users")
         return jnp.sqrt(self.q * (1 - self.q) / num_users) / self.d
@@ -134,9 +136,8 @@ class RandomizedResponse:
 
         Example:
             >>> import rrjax
-            >>> print(rrjax.RandomizedResponse(2, 1.0).channel().round(2))
-            [[0.73 0.27]
-             [0.27 0.73]]
+            >>> [[f"{p:.2f}" for p in row] for row in rrjax.RandomizedResponse(2, 1.0).channel()]
+            [['0.73', '0.27'], ['0.27', '0.73']]
         """
         return jnp.where(jnp.eye(self.num_categories, dtype=bool), self.p, self.q)
 

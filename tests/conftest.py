@@ -1,7 +1,6 @@
 """Strict settings for the whole suite. JAX_ENABLE_X64 comes from outside; both values must pass."""
 
 import jax
-import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -12,12 +11,6 @@ settings.load_profile("rrjax")
 def pytest_configure(config):
     config.addinivalue_line("filterwarnings", "error")
     jax.config.update("jax_numpy_dtype_promotion", "strict")
-
-
-@pytest.fixture(scope="session")
-def dtype():
-    """The default floating dtype: float64 under JAX_ENABLE_X64=1, else float32."""
-    return np.dtype(np.float64 if jax.config.jax_enable_x64 else np.float32)
 
 
 @pytest.fixture

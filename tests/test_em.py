@@ -85,8 +85,10 @@ def test_the_path_is_what_the_solver_walks(accelerate):
         result = rrjax.ibu(counts, 1.0, accelerate=accelerate, max_iters=steps, tol=1e-30)
         assert result.num_iters == steps
         assert not result.converged
-        # One is compiled as a scan, the other as a loop; Anderson solves a system of the roundings.
-        np.testing.assert_allclose(result.theta, path[steps], rtol=0, atol=5000 * ULP)
+        # One is compiled as a scan, the other as a loop, so that each step may round otherwise. Anderson solves a
+        # system of differences that shrink with every step, which magnifies that.
+        magnified = 5000 if accelerate == "anderson" and steps > 2 else 8 * steps
+        np.testing.assert_allclose(result.theta, path[steps], rtol=0, atol=magnified * ULP)
 
 
 def test_what_is_observed_may_be_a_tree():

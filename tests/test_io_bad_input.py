@@ -116,10 +116,21 @@ def test_value_outside_the_domain_of_parquet_and_json(tmp_path):
     refused(lambda: count_reports(source, domain), path, "row 100: '99'", "; 1 such report.")
     with duckdb.connect() as connection:
         connection.execute(f"COPY (SELECT unnest([1.0, 2.5, 'nan'::DOUBLE, 'inf'::DOUBLE]) AS a) TO '{path}'")
-    refused(lambda: count_reports(source, Domain.range(0, 9)), "row 2: '2.5'", "'inf', 'nan'")
+    refused(lambda: count_reports(source, Domain.range(0, 9)), "row 2: '2.5'", "2 such reports", "'inf'")
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n{"a": [1, 2]}\n')
     refused(lambda: count_reports(Source(path), Domain.range(0, 9)), path, "row 2: '[1")
+
+
+def test_nan_in_a_column_of_numbers_is_missing(tmp_path):
+    # Data frames write a missing number so. It is counted, and never becomes a category.
+    path = tmp_path / "a.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT unnest([1.0, 2.0, 'nan'::DOUBLE, NULL, 2.0]) AS a) TO '{path}'")
+    for domain in (None, Domain.range(1, 2)):
+        counted = count_reports(Source(path), domain)
+        assert counted.counts.tolist() == [1, 2]
+        assert counted.missing == {"": 1, "nan": 1}
 
 
 def test_fewer_than_two_categories(tmp_path):

@@ -146,9 +146,11 @@ def test_jit_and_vmap_change_nothing():
         mapped = jax.vmap(function)(theta, counts, epsilon)
         jax.tree.map(np.testing.assert_array_equal, loop, jitted)
         for i, row in enumerate(loop):
+            # Sums in another order. What nearly cancels is judged by the size of its terms: for the score and the
+            # certificate the largest slope, which is below two in the first three problems.
+            size = 2 if i < 3 else np.max(np.abs(jax.tree.leaves(row)[0]))
             jax.tree.map(
-                # Sums in another order; at ε = 800 they are of terms as large as ε.
-                lambda a, b, i=i: np.testing.assert_allclose(a, b[i], rtol=8 * ULP, atol=2000 * ULP),
+                lambda a, b, i=i, size=size: np.testing.assert_allclose(a, b[i], rtol=16 * ULP, atol=16 * ULP * size),
                 row,
                 mapped,
             )

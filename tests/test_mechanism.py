@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
-from cases import FLOAT, INT, ULP
+from cases import FLOAT, INT, ULP, X64
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import rrjax
 from rrjax import secure
-from rrjax.mechanism import RandomizedResponse, _remainder
+from rrjax.mechanism import RandomizedResponse, _remainder, _words
 
 BIG = 1_423_000
 SIGMAS = 5  # of a normal: about 6e-7, and the keys are fixed
@@ -346,3 +346,37 @@ def test_the_mechanism_is_a_pytree_with_a_static_domain():
     np.testing.assert_allclose(d, [RandomizedResponse(4, e).d for e in (0.5, 1.0)], rtol=4 * ULP)
     slope = jax.grad(lambda m: m.d)(RandomizedResponse(4, FLOAT.type(1.0)))
     assert slope.epsilon == pytest.approx(4 * math.e / (math.e + 3) ** 2, rel=20 * ULP)
+
+
+def test_an_epsilon_too_small_for_64_bits_keeps_nothing():
+    for num_categories, epsilon in ((1_423_000, 1e-9), (17_034, 1e-12)):
+        mechanism = rrjax.RandomizedResponse(num_categories, epsilon)
+        assert mechanism.effective_epsilon == 0
+        values = np.full(1000, 7)
+        assert (np.asarray(mechanism.randomize(jax.random.key(0), values)) == 7).sum() <= 5
+
+
+def test_rounding_up_to_a_whole_word_carries():
+    # (1 − 2^−40)·2^−32 has a low word of 2^32 − 2^−8, which rounds up to nothing but a carry.
+    x = jnp.asarray((1 - 2.0**-40) * 2.0**-32 if X64 else 2.0**-32, FLOAT)
+    high, low = _words(x, jnp.ceil)
+    assert (int(high), int(low)) == (1, 0)
+
+
+def test_expected_errors_of_the_inversion_match_a_simulation():
+    num_categories, num_users, epsilon, repetitions = 5, 2000, 1.0, 4000
+    mechanism = rrjax.RandomizedResponse(num_categories, epsilon)
+    counts = np.array([1200, 500, 300, 0, 0])
+    rng = np.random.default_rng(0)
+    reports = sum(
+        rng.multinomial(n, row, size=repetitions)
+        for n, row in zip(counts, np.asarray(mechanism.channel(), float), strict=True)
+    )
+    d, q = float(mechanism.d), float(mechanism.q)
+    errors = (reports / num_users - q) / d - counts / num_users
+    squared = (errors**2).sum(1)
+    standard_error = squared.std() / math.sqrt(repetitions)
+    assert abs(squared.mean() - float(mechanism.expected_squared_error(num_users))) <= 4 * standard_error
+    # The variance of a sample variance of a nearly normal variable is twice its square over n.
+    sd = float(mechanism.standard_error(num_users))
+    assert abs((errors[:, 4] ** 2).mean() - sd**2) <= 4 * sd**2 * math.sqrt(2 / repetitions)

@@ -46,6 +46,9 @@ from jax._src import xla_bridge
 
 before = dict(jax.config.values)
 import rrjax
+for name in rrjax.__all__:
+    if name not in ("io", "plots"):
+        getattr(rrjax, name)
 assert dict(jax.config.values) == before, "a setting of JAX changed"
 assert not xla_bridge.backends_are_initialized(), "a device was touched, so an array was made"
 heavy = {"duckdb", "matplotlib", "typer", "rich", "pandas", "pyarrow", "optax", "hypothesis", "mpmath", "scipy.stats"}
@@ -60,6 +63,22 @@ def test_importing_touches_nothing(x64):
     assert "rrjax.estimators" in loaded
     for edge in ("rrjax.cli", "rrjax.io", "rrjax.plots"):
         assert edge not in loaded
+
+
+def test_a_client_needs_no_jax():
+    out = run(
+        "import sys; sys.modules['jax'] = None\n"
+        "import rrjax, rrjax.io\n"
+        "print(rrjax.secure.randomize([0, 1, 2, 2], 3, 30.0).tolist())"
+    )
+    assert out == "[0, 1, 2, 2]\n"  # at ε = 30 one report in 10^12 differs
+
+
+def test_the_snippet_of_the_readme_runs():
+    readme = pathlib.Path(__file__).parents[1] / "README.md"
+    snippet = readme.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    assert "mle_star" in snippet
+    run(snippet)
 
 
 def test_public_names_resolve():
