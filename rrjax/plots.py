@@ -49,7 +49,7 @@ def estimate_figure(
         >>> figure = estimate_figure("abcd", {"MLE*": theta}, standard_error=0.2)
     """
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, PercentFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 
     estimates = {name: np.asarray(theta) for name, theta in estimates.items()}
     first = next(iter(estimates.values()))
@@ -85,7 +85,7 @@ def estimate_figure(
         )
     left.set_yticks(place, [_shortened(labels[index]) for index in largest])
     left.set_ylim(top - 0.4, -0.6)
-    left.xaxis.set_major_locator(MaxNLocator(6))
+    left.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     left.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
     left.set_xlabel("share of users\n(blue band: ±2 standard errors of an absent category)")
     left.set_title(
@@ -104,6 +104,7 @@ def estimate_figure(
     right.set_yscale("log")
     right.xaxis.set_major_formatter(FuncFormatter(lambda rank, _: f"{rank:,.0f}"))
     right.xaxis.set_minor_formatter(NullFormatter())
+    right.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     right.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}%"))
     right.yaxis.set_minor_formatter(NullFormatter())
     right.set_xlabel("rank (every curve by its own order)")
