@@ -4,7 +4,8 @@ All of them have the signature `f(counts, epsilon, **options) -> theta` and solv
 `jax.vmap`, a gradient `jax.grad`. They share a contract:
 
 * **counts** `[K]`: how many reports named each category. Integers are treated exactly, whatever their size
-  (totals up to 2³¹ − 1, or 2⁶³ − 1 with x64). Floats are weights, with derivatives.
+  (totals up to 2³¹ − 1 over fewer than 2²⁴ categories; with x64, up to 2⁶³ − 1). Floats are weights, with
+  derivatives.
 * **epsilon**: the privacy parameter in nats, a scalar, traced, so that a sweep compiles once.
 * **Result** `[K]`, in the dtype of float counts, else in the default float dtype.
 * What tracing cannot check (a negative count, no reports at all, a total beyond the integer dtype, ε ≤ 0, NaN)

@@ -33,7 +33,7 @@ Solver: TypeAlias = Literal["auto", "newton", "sort"]
 
 
 class Level(NamedTuple):
-    """A threshold τ = level − rise, and the sum of what stands above it.
+    """A threshold τ = level − rise.
 
     For integer counts `level` is an integer and `rise` in (0, 1]; for weights `level` is the mean of the active
     ones or zero, whichever is nearer to τ. Either way `rise` is known to full relative precision, however small.
