@@ -3,8 +3,10 @@
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -425,6 +427,23 @@ def test_a_reader_that_leaves_is_no_error(collection):
     done = subprocess.run(["bash", "-c", line], cwd=collection, capture_output=True, timeout=300, check=False)
     assert done.returncode == 0
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("delay", [1.0, 1.4, 1.8])
+def test_ctrl_c_ends_it_cleanly_wherever_it_comes(collection, delay):
+    before = {path.name for path in collection.iterdir()}
+    line = [sys.executable, "-m", "rrjax", "estimate", "reports.parquet", "--out", f"cut-{delay}.csv"]
+    with subprocess.Popen(line, cwd=collection, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    # Interrupted, or already done; never a crash, a hang or half a file.
+    assert process.returncode in (0, 130)
+    assert b"Traceback" not in error
+    assert {path.name for path in collection.iterdir()} - before <= {f"cut-{delay}.csv"}
+    if (collection / f"cut-{delay}.csv").exists():  # written before the interrupt came, and whole
+        assert io.read_counts(io.Source(collection / f"cut-{delay}.csv", column="label"), "count").num_rows == 40_000
+    assert (process.returncode == 130) == (b"interrupted" in error)
 
 
 def test_every_command_has_help(invoke):

@@ -1,6 +1,9 @@
 """The command line: the only place that prints, reads flags or touches JAX's configuration."""
 
+import signal
 import sys
+
+from rrjax.cli.interrupt import ending_at_once
 
 __all__ = ["main"]
 
@@ -11,10 +14,11 @@ def main() -> None:
         # A terminal that lacks ε or █ shows a question mark instead.
         stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     try:
-        app = _load()
-    except KeyboardInterrupt:
-        sys.exit(130)
-    app(prog_name="rrjax")
+        with ending_at_once():
+            _load()(prog_name="rrjax")
+    finally:
+        # All is done: an interrupted exit could only spoil its code.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _load():

@@ -18,8 +18,9 @@ from rich.text import Text
 
 from rrjax import io
 from rrjax.cli import work
+from rrjax.cli.interrupt import INTERRUPTED, MESSAGE, unwinding
 
-USAGE, BAD_DATA, INTERRUPTED = 2, 3, 130
+USAGE, BAD_DATA = 2, 3
 
 
 class _Console(Console):
@@ -37,7 +38,8 @@ err = Console(stderr=True, highlight=False)
 def reporting() -> Iterator[None]:
     """Turns what can go wrong into a sentence on the standard error and an exit code."""
     try:
-        yield
+        with unwinding():
+            yield
     except work.UsageError as error:
         _fail(str(error), USAGE)
     except io.DataError as error:
@@ -49,7 +51,7 @@ def reporting() -> Iterator[None]:
     except OSError as error:
         _fail(f"cannot write: {error.strerror}", BAD_DATA)
     except KeyboardInterrupt:
-        _fail("interrupted; no partial file is left behind", INTERRUPTED)
+        _fail(MESSAGE, INTERRUPTED)
 
 
 def _fail(message: str, code: int) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 import rrjax
 from rrjax import io, metrics
+from rrjax.cli.interrupt import ending_at_once
 
 MECHANISM = "randomized-response"
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 36.0
@@ -87,6 +88,7 @@ class Collection:
         return self.counted.domain.num_categories
 
     @property
+    @ending_at_once()
     def standard_error(self) -> float:
         """Standard error of the unbiased estimate of a category that nobody holds, a share."""
         return float(self.mechanism.standard_error(self.num_reports))
@@ -222,6 +224,7 @@ def _check_against(
         )
 
 
+@ending_at_once()
 def _warnings(collection: Collection) -> list[str]:
     """What a person should know about a collection before believing its estimate."""
     counted, num_reports = collection.counted, collection.num_reports
@@ -251,6 +254,7 @@ def _warnings(collection: Collection) -> list[str]:
     return warnings
 
 
+@ending_at_once()
 def estimate(collection: Collection, name: str) -> Estimate:
     """Runs one estimator."""
     counts, epsilon = collection.counted.counts, collection.epsilon
@@ -347,8 +351,9 @@ def randomize(reading: Reading, epsilon: float, out: Path, seed: int | None) -> 
         effective = rrjax.secure.effective_epsilon(num_categories, keep)
     else:
         mechanism = rrjax.RandomizedResponse(num_categories, epsilon)
-        reports = np.asarray(mechanism.randomize(jax.random.key(seed), values.indices))
-        effective = float(mechanism.effective_epsilon)
+        with ending_at_once():
+            reports = np.asarray(mechanism.randomize(jax.random.key(seed), values.indices))
+            effective = float(mechanism.effective_epsilon)
     metadata = io.Metadata(
         mechanism=MECHANISM,
         epsilon=epsilon,

@@ -1,0 +1,49 @@
+"""Ctrl-C where an exception would do harm."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+INTERRUPTED = 130
+MESSAGE = "interrupted; no partial file is left behind"
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Lets Ctrl-C end the process at once, for stretches in which nothing is open.
+
+    A KeyboardInterrupt inside XLA's callbacks, or between half-imported extension modules, may be swallowed, hang, or
+    crash the interpreter on its way out.
+    """
+    with _handling(_end):
+        yield
+
+
+@contextmanager
+def unwinding() -> Iterator[None]:
+    """Lets Ctrl-C raise KeyboardInterrupt, for stretches that read and write files, where the exception cleans up."""
+    with _handling(signal.default_int_handler):
+        yield
+
+
+@contextmanager
+def _handling(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # where signals cannot be handled
+        yield
+        return
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a spinner hides it
+    os.write(2, f"{show_cursor}\nrrjax: {MESSAGE}\n".encode())
+    os._exit(INTERRUPTED)
