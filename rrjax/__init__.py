@@ -8,8 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rrjax import io, metrics, plots, secure, simulate
+    from rrjax import io, metrics, plots, secure, simulate, study
     from rrjax.counts import count
+    from rrjax.cross_validation import cv_threshold
     from rrjax.em import EMResult, ibu, ibu_path
     from rrjax.estimators import inv, inv_n, inv_p, mle_star
     from rrjax.likelihood import Certificate, certificate, nll, score
@@ -23,6 +24,7 @@ __all__ = [
     "RandomizedResponse",
     "certificate",
     "count",
+    "cv_threshold",
     "ibu",
     "ibu_path",
     "inv",
@@ -36,6 +38,7 @@ __all__ = [
     "score",
     "secure",
     "simulate",
+    "study",
 ]
 
 _HOME = {
@@ -44,6 +47,7 @@ _HOME = {
     "RandomizedResponse": "mechanism",
     "certificate": "likelihood",
     "count": "counts",
+    "cv_threshold": "cross_validation",
     "ibu": "em",
     "ibu_path": "em",
     "inv": "estimators",

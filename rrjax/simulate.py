@@ -1,13 +1,21 @@
-"""Populations to simulate collections from."""
+"""Populations, and exact draws of what a collection from them brings, without a user ever being simulated.
+
+`counts`, `collect` and `randomized` take O(K) time and memory (and √N for what is left over), for any N below 2³¹, and
+batch through `jax.vmap` over keys. Their laws are those of N users who each draw a value and randomize it, up to the
+rounding of probabilities to the dtype and of random words to 2⁻³². As everywhere in JAX, the same key gives other
+draws in float64 than in float32.
+"""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.checks import check_num_categories
-from rrjax.numerics import accurate_sum, as_distribution, as_scalar, float_dtype
+from rrjax.numerics import accurate_sum, as_counts, as_distribution, as_scalar, float_dtype, odds
+from rrjax.sampling import Stream, binomial, multinomial
 
 
 def zipf(num_categories: int, exponent: ArrayLike) -> Float[Array, " K"]:
@@ -65,3 +73,171 @@ def values(key: Array, theta: ArrayLike, num_users: int) -> Int[Array, " N"]:
     drawn = jnp.minimum(jnp.searchsorted(edges, uniform, side="right"), theta.shape[0] - 1)
     usable = (jnp.min(theta) >= 0) & (edges[-1] > 0) & jnp.isfinite(edges[-1])
     return jnp.where(usable, drawn, -1).astype(jnp.int32)
+
+
+def counts(key: Array, theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLike) -> Int[Array, " K"]:
+    """Draws the histogram of the reports of N users whose values are independent draws from θ.
+
+    c ~ Multinomial(N, q + d·θ).
+
+    Args:
+        key: A typed key, `jax.random.key(seed)`.
+        theta: `[K]`, the distribution of the true values; scaled to sum to one.
+        num_users: Scalar N, an integer from 0 to 2³¹ − 1; traced, so that a sweep compiles once.
+        epsilon: Scalar, nats.
+
+    Returns:
+        `[K]`, int32, with the sum N exactly. All −1 where theta has a negative entry, NaN, or no mass, where ε is not
+        positive, or N is out of range under tracing: estimates from them are NaN.
+
+    Raises:
+        ValueError: A wrong shape or dtype, K < 2, or a number of users that is not in range (not under tracing).
+
+    Example:
+        >>> import jax, rrjax
+        >>> theta = rrjax.simulate.zipf(1000, 1.3)
+        >>> int(rrjax.simulate.counts(jax.random.key(0), theta, 1_000_000, epsilon=2.0).sum())
+        1000000
+    """
+    theta, epsilon = _population(theta, epsilon)
+    return _counts(key, theta, _as_users(num_users), epsilon)
+
+
+def collect(
+    key: Array, theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLike
+) -> tuple[Int[Array, " K"], Int[Array, " K"]]:
+    """Draws N users from θ, and the histogram of their reports: the realized truth, and what is collected of it.
+
+    A user keeps the value with probability d and else reports any category, 1/K each. So the users fall into 2K cells,
+    value by kept or not, and those who did not keep theirs add a uniform multinomial to the reports.
+
+    Args:
+        key: A typed key, `jax.random.key(seed)`.
+        theta: `[K]`, the distribution of the true values; scaled to sum to one.
+        num_users: Scalar N, an integer from 0 to 2³¹ − 1; traced.
+        epsilon: Scalar, nats.
+
+    Returns:
+        `(true_counts, counts)`, `[K]` each, int32, both with the sum N exactly; all −1 where `counts` would be.
+
+    Raises:
+        ValueError: As `counts`.
+
+    Example:
+        >>> import jax, rrjax
+        >>> true_counts, counts = rrjax.simulate.collect(jax.random.key(0), [0.5, 0.3, 0.2], 10_000, epsilon=1.0)
+        >>> int(true_counts.sum()), int(counts.sum())
+        (10000, 10000)
+    """
+    theta, epsilon = _population(theta, epsilon)
+    return _collect(key, theta, _as_users(num_users), epsilon)
+
+
+def randomized(key: Array, true_counts: ArrayLike, epsilon: ArrayLike) -> Int[Array, " K"]:
+    """Draws the histogram of the reports of a given population: only the randomization is random.
+
+    k_i ~ Binomial(n_i, d) users keep their value; the others are spread over all K categories.
+
+    Args:
+        key: A typed key, `jax.random.key(seed)`.
+        true_counts: `[K]`, integers, how many users hold each category; below 2³¹ in all.
+        epsilon: Scalar, nats.
+
+    Returns:
+        `[K]`, int32, with the sum of `true_counts` exactly. All −1 where a count is negative, ε is not positive, or
+        the total is beyond 2³¹ − 1 under tracing: estimates from them are NaN.
+
+    Raises:
+        ValueError: A wrong shape, K < 2, counts that are not integers, or a total beyond 2³¹ − 1 (not under tracing).
+
+    Example:
+        >>> import jax, rrjax
+        >>> int(rrjax.simulate.randomized(jax.random.key(0), [700, 200, 100], epsilon=1.0).sum())
+        1000
+    """
+    true_counts = as_counts(true_counts, "true_counts")
+    if not jnp.issubdtype(true_counts.dtype, jnp.integer):
+        raise ValueError(f"true_counts must be integers, got dtype {true_counts.dtype}")
+    if not isinstance(true_counts, jax.core.Tracer):
+        total = np.asarray(true_counts).sum(dtype=np.float64)  # exact up to 2⁵³, and never wraps
+        if total >= 2**31:
+            raise ValueError(f"true_counts must sum to at most 2147483647, got {total:.0f}")
+    return _randomized(key, true_counts, as_scalar(epsilon, float_dtype()))
+
+
+def _population(theta, epsilon):
+    theta = as_distribution(theta)
+    return theta, as_scalar(epsilon, theta.dtype)
+
+
+def _as_users(num_users):
+    if isinstance(num_users, int) and not isinstance(num_users, bool):
+        _check_users(num_users)
+    number = num_users if isinstance(num_users, jax.Array) else np.asarray(num_users)
+    if number.ndim != 0 or not jnp.issubdtype(number.dtype, jnp.integer):
+        raise ValueError(
+            f"num_users must be one integer (use jax.vmap for several), got {number.dtype.name} of shape {number.shape}"
+        )
+    if not isinstance(number, jax.core.Tracer):
+        _check_users(int(number))
+        return jnp.asarray(number, jnp.int32)
+    # A wider integer must not wrap to a plausible number.
+    fits = number <= 2**31 - 1 if jnp.iinfo(number.dtype).max > 2**31 - 1 else True
+    return jnp.where(fits, number.astype(jnp.int32), -1)
+
+
+def _check_users(number):
+    if not 0 <= number < 2**31:
+        raise ValueError(f"num_users must be from 0 to 2147483647, got {number}")
+
+
+def _usable(theta, num_users, epsilon):
+    """Returns θ scaled to sum to one, N, e1, and whether they make sense; harmless values where they do not."""
+    e1 = odds(epsilon)
+    mass = accurate_sum(theta)
+    usable = (jnp.min(theta) >= 0) & (mass > 0) & jnp.isfinite(mass) & (num_users >= 0) & (e1 > 0)
+    theta = jnp.where(usable, theta / mass, 1 / theta.shape[0])
+    return theta, jnp.where(usable, num_users, 0), jnp.where(usable, e1, 1), usable
+
+
+@jax.jit
+def _counts(key, theta, num_users, epsilon):
+    theta, num_users, e1, usable = _usable(theta, num_users, epsilon)
+    law = (1 + e1 * theta) / (e1 + theta.shape[0])
+    return jnp.where(usable, multinomial(Stream.of(key), num_users, law)[0], -1)
+
+
+@jax.jit
+def _collect(key, theta, num_users, epsilon):
+    theta, num_users, e1, usable = _usable(theta, num_users, epsilon)
+    num_categories = theta.shape[0]
+    keep, drop = e1 / (e1 + num_categories), num_categories / (e1 + num_categories)
+    law = jnp.concatenate([keep * theta, drop * theta])
+    cells, others = multinomial(Stream.of(key), num_users, law, followers=num_categories)
+    kept, dropped = cells[:num_categories], cells[num_categories:]
+    return jnp.where(usable, kept + dropped, -1), jnp.where(usable, kept + others, -1)
+
+
+@jax.jit
+def _randomized(key, true_counts, epsilon):
+    e1 = odds(epsilon)
+    # The sum of int32 wraps; up to 2³² it wraps to a negative number, and what is beyond shows in floats.
+    num_users = jnp.sum(true_counts.astype(jnp.int32), dtype=jnp.int32)
+    total = accurate_sum(true_counts.astype(e1.dtype))
+    usable = (jnp.min(true_counts) >= 0) & (num_users >= 0) & (total < 1.5 * 2.0**31) & (e1 > 0)
+    true_counts = jnp.where(usable, true_counts, 0).astype(jnp.int32)
+    num_users, e1 = jnp.where(usable, num_users, 0), jnp.where(usable, e1, 1)
+    num_categories = true_counts.shape[0]
+    keep, drop = e1 / (e1 + num_categories), num_categories / (e1 + num_categories)
+    keep_key, report_key = jax.random.split(key)
+    # Whichever of the two is small is the one that a float holds well.
+    drawn = binomial(Stream.of(keep_key), 0, true_counts, jnp.minimum(keep, drop))
+    kept = jnp.where(keep < drop, drawn, true_counts - drawn)
+    uniform = jnp.full(num_categories, 1 / num_categories, drop.dtype)
+    others, _ = multinomial(
+        Stream.of(report_key),
+        num_users - jnp.sum(kept, dtype=jnp.int32),
+        uniform,
+        expected=num_users.astype(drop.dtype) * drop,
+    )
+    return jnp.where(usable, kept + others, -1)

@@ -1,13 +1,26 @@
-"""Populations."""
+"""Populations, and the histograms of collections from them."""
+
+import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import FLOAT, ULP
+from cases import FLOAT, ULP, X64
+from laws import (
+    SIGMAS,
+    binomial_masses,
+    check_covariance,
+    check_frequencies,
+    check_joint,
+    check_sample,
+    chi_square_bound,
+    joint_law,
+    report_law,
+)
 
 import rrjax
 
-SIGMAS = 5
 BIG = 1_423_000
 
 
@@ -94,3 +107,350 @@ def test_randomized_and_estimated_a_population_comes_back():
         # A sum of K squares: its standard deviation is about sqrt(2/K) of its mean, projecting only gains.
         error = float(rrjax.metrics.squared_error(estimator(counts, epsilon), theta))
         assert error < expected * (1 + SIGMAS * np.sqrt(2 / K))
+
+
+# --- draws of what a collection brings
+
+SIZES = [0, 1, 2, 3, 10, 100, 10_000, 10**6, 10**9, 2**31 - 1]
+EPSILONS = [1e-6, 0.5, 4.0, np.inf]
+counts, collect, randomized = rrjax.simulate.counts, rrjax.simulate.collect, rrjax.simulate.randomized
+
+
+def check_totals(num_categories):
+    for theta in (rrjax.simulate.zipf(num_categories, 1.3), np.arange(num_categories)[::-1] % 2):
+        possible = np.asarray(theta) > 0
+        for number, num_users in enumerate(SIZES):
+            for epsilon in EPSILONS:
+                key = jax.random.key(number)
+                reports = np.asarray(counts(key, theta, num_users, epsilon))
+                truth, collected = map(np.asarray, collect(key, theta, num_users, epsilon))
+                again = np.asarray(randomized(key, truth, epsilon))
+                for histogram in (reports, truth, collected, again):
+                    assert histogram.dtype == np.int32
+                    assert histogram.shape == (num_categories,)
+                    assert histogram.min() >= 0
+                    assert histogram.sum(dtype=np.int64) == num_users
+                assert not truth[~possible].any()
+                if epsilon == np.inf:
+                    assert not reports[~possible].any()
+                    np.testing.assert_array_equal(collected, truth)
+                    np.testing.assert_array_equal(again, truth)
+
+
+@pytest.mark.parametrize("num_categories", [2, 50])
+def test_totals_are_exact(num_categories):
+    check_totals(num_categories)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("num_categories", [3, 1000, 10_000, 100_000, BIG])
+def test_totals_are_exact_for_more_sizes(num_categories):
+    check_totals(num_categories)
+
+
+BATCH = 40_000
+
+
+def batch(function):
+    return jax.jit(lambda seed, *args: jax.vmap(lambda key: function(key, *args))(keys_of(seed)))
+
+
+def keys_of(seed):
+    return jax.random.split(jax.random.key(seed), BATCH)
+
+
+many_counts, many_collect, many_randomized = batch(counts), batch(collect), batch(randomized)
+
+# For each K, what is expected of few users exactly.
+THETAS = {2: np.array([0.8, 0.2], FLOAT), 3: np.array([0.6, 0.0, 0.4], FLOAT)}
+THETAS_AND_USERS = [(2, 1), (2, 5), (2, 40), (2, 100), (3, 3), (3, 6)]
+
+
+def unit_vector(i, number):
+    return tuple(int(i == j) for j in range(number))
+
+
+def pair_steps(theta, epsilon):
+    """One user: what is added to the true counts and to the reports."""
+    law, number = report_law(theta, epsilon), len(theta)
+    return {
+        unit_vector(i, number) + unit_vector(j, number): law[i, j]
+        for i in range(number)
+        for j in range(number)
+        if law[i, j] > 0
+    }
+
+
+@pytest.mark.parametrize("num_categories", [2, 3])
+def test_histograms_have_their_joint_law(num_categories):
+    theta = THETAS[num_categories]
+    for (number, num_users), epsilon in itertools.product(THETAS_AND_USERS, (0.3, 2.0)):
+        if number == num_categories:
+            truth, reports = many_collect(0, theta, jnp.int32(num_users), epsilon)
+            law = joint_law([pair_steps(theta, epsilon)] * num_users)
+            check_joint(np.concatenate([truth, reports], axis=1), law)
+
+
+def test_counts_have_their_joint_law():
+    theta = THETAS[3]
+    for num_users, epsilon in ((3, 1.0), (6, 3.0), (40, 0.5), (100, 2.0)):
+        law = report_law(theta, epsilon).sum(0)
+        user = {unit_vector(j, 3): law[j] for j in range(3)}
+        check_joint(many_counts(1, theta, jnp.int32(num_users), epsilon), joint_law([user] * num_users))
+
+
+def test_randomized_populations_have_their_joint_law():
+    for truth, epsilon in (([3, 0, 1], 1.0), ([0, 0, 5], 3.0), ([40, 30, 1], 0.7), ([1, 60, 20], 4.0)):
+        channel = report_law(np.ones(3), epsilon)
+        users = [{unit_vector(j, 3): channel[i, j] for j in range(3)} for i in range(3) for _ in range(truth[i])]
+        check_joint(many_randomized(2, np.array(truth, np.int32), epsilon), joint_law(users))
+
+
+def moments_of_a_user(theta, epsilon):
+    """The mean and covariance of what a user adds to (true counts, reports), `[2K]`."""
+    law = report_law(theta, epsilon)
+    mean = np.concatenate([law.sum(1), law.sum(0)])
+    second = np.block([[np.diag(law.sum(1)), law], [law.T, np.diag(law.sum(0))]])
+    return mean, second - np.outer(mean, mean)
+
+
+@pytest.mark.parametrize("num_users", [200, 10_000, 10**6, 10**9, 2**31 - 1])
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 6.0])
+def test_truth_and_reports_vary_together_as_they_should(num_users, epsilon):
+    theta = THETAS[3]
+    truth, reports = many_collect(3, theta, jnp.int32(num_users), epsilon)
+    mean, covariance = moments_of_a_user(theta.astype(float) / theta.astype(float).sum(), epsilon)
+    check_covariance(np.concatenate([truth, reports], axis=1), num_users * mean, num_users * covariance)
+
+
+@pytest.mark.parametrize("num_users", [10_000, 10**6])
+def test_single_categories_are_binomial(num_users):
+    theta, epsilon = THETAS[3].astype(float), 1.5
+    law = report_law(theta, epsilon).sum(0)
+    truth, collected = many_collect(4, THETAS[3], jnp.int32(num_users), epsilon)
+    reports = many_counts(5, THETAS[3], jnp.int32(num_users), epsilon)
+    for i in range(3):
+        check_sample(reports[:, i], *binomial_masses(num_users, law[i]))
+        check_sample(collected[:, i], *binomial_masses(num_users, law[i]))
+        check_sample(truth[:, i], *binomial_masses(num_users, theta[i]))
+
+
+@pytest.mark.parametrize(
+    ("truth", "epsilon"),
+    # The last keeps all but 10⁻⁸: the others are few, and must not be lost to the rounding of one minus them.
+    [([9_000, 1_000, 0], 1.0), ([10**6, 0, 7], 3.0), ([10**9, 5 * 10**8, 20], 0.1), ([2 * 10**9, 10, 10**8], 18.4)],
+)
+def test_randomized_populations_vary_as_they_should(truth, epsilon):
+    reports = np.asarray(many_randomized(6, np.array(truth, np.int32), epsilon))
+    channel = report_law(np.ones(3), float(FLOAT.type(epsilon)))
+    mean = truth @ channel
+    covariance = sum(n * (np.diag(row) - np.outer(row, row)) for n, row in zip(truth, channel, strict=True))
+    check_covariance(reports, mean, covariance)
+
+
+@pytest.mark.parametrize("num_users", [12, 1000, 10**6])
+def test_many_categories_vary_as_they_should(num_users):
+    # Unbatched, as most calls are: what a batch makes of the same programs is other code.
+    draws, number, epsilon = 2000, 50, 3.0
+    theta = np.asarray(rrjax.simulate.zipf(number, 1.0), float)
+    keys = jax.random.split(jax.random.key(7), draws)
+    pairs = [np.concatenate(collect(key, theta.astype(FLOAT), num_users, epsilon)) for key in keys]
+    reports = np.stack([counts(key, theta.astype(FLOAT), num_users, epsilon) for key in keys])
+    mean, covariance = moments_of_a_user(theta, epsilon)
+    check_frequencies(np.sum(pairs, axis=0, dtype=np.int64)[:number], theta)
+    check_frequencies(np.sum(pairs, axis=0, dtype=np.int64)[number:], mean[number:])
+    check_frequencies(reports.sum(0, dtype=np.int64), mean[number:])
+    if num_users >= 1000:
+        check_covariance(np.stack(pairs), num_users * mean, num_users * covariance)
+        check_covariance(reports, num_users * mean[number:], num_users * covariance[number:, number:])
+
+
+def test_they_agree_with_users_one_by_one():
+    # Not with a formula, but with the other way through the library: every user simulated.
+    theta, num_users, epsilon = THETAS[3], 60, 1.2
+    mechanism = rrjax.RandomizedResponse(3, epsilon)
+
+    def collect_users(key):
+        value_key, report_key = jax.random.split(key)
+        values = rrjax.simulate.values(value_key, theta, num_users)
+        return rrjax.count(values, 3), rrjax.count(mechanism.randomize(report_key, values), 3)
+
+    one = np.concatenate(jax.jit(jax.vmap(collect_users))(keys_of(8)), axis=1)
+    other = np.concatenate(many_collect(9, theta, jnp.int32(num_users), epsilon), axis=1)
+    check_same_law(one, other)
+    check_same_law(one[:, 3:], np.asarray(many_counts(10, theta, jnp.int32(num_users), epsilon)))
+
+
+def check_same_law(one, other):
+    """Two samples of vectors by the chi-square of homogeneity."""
+    values, place = np.unique(np.concatenate([one, other]), axis=0, return_inverse=True)
+    place = place.ravel()
+    first, second = (np.bincount(part, minlength=len(values)) for part in (place[: len(one)], place[len(one) :]))
+    often = first + second >= 20
+    first, second = (np.append(part[often], part[~often].sum()).astype(float) for part in (first, second))
+    square = ((first - second) ** 2 / np.maximum(first + second, 1)).sum()  # of samples of equal size
+    assert square <= chi_square_bound(len(first) - 1)
+
+
+def test_keys_are_independent():
+    theta, num_users = THETAS[3], 10_000
+    truth, reports = map(np.asarray, many_collect(11, theta, jnp.int32(num_users), 1.0))
+    other = np.asarray(many_counts(11, theta, jnp.int32(num_users), 1.0))
+    rows = np.concatenate([truth, reports], axis=1).astype(float)
+    rows = rows[:, rows.std(0) > 0]
+    rows = (rows - rows.mean(0)) / rows.std(0)
+    lagged = rows[:-1].T @ rows[1:] / (len(rows) - 1)
+    assert np.abs(lagged).max() < SIGMAS / np.sqrt(len(rows))
+    assert len(np.unique(np.concatenate([truth, reports], axis=1), axis=0)) > 0.9 * BATCH
+    assert (other != reports).any()
+
+
+def test_histograms_of_point_masses_and_scaled_populations():
+    key = jax.random.key(0)
+    for num_users in (5, 10**6, 2**31 - 1):
+        truth, reports = collect(key, [0, 0, 1], num_users, np.inf)
+        np.testing.assert_array_equal(truth, [0, 0, num_users])
+        np.testing.assert_array_equal(reports, [0, 0, num_users])
+        np.testing.assert_array_equal(counts(key, [0, 0, 1], num_users, np.inf), [0, 0, num_users])
+        truth, reports = collect(key, [0, 0, 1], num_users, 0.1)
+        np.testing.assert_array_equal(truth, [0, 0, num_users])
+        assert (reports > 0).all() or num_users == 5
+    # Powers of two leave the same bits.
+    theta = np.array([0.5, 0.25, 0.25], FLOAT)
+    for scaled in (theta * 4, theta * FLOAT.type(2.0**-100), theta * FLOAT.type(2.0**100), [2, 1, 1]):
+        for one, other in zip(collect(key, scaled, 10**6, 1.0), collect(key, theta, 10**6, 1.0), strict=True):
+            np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(counts(key, scaled, 10**6, 1.0), counts(key, theta, 10**6, 1.0))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int32, np.uint8])
+def test_populations_of_other_dtypes(dtype):
+    theta = np.array([1, 3, 4], dtype)
+    truth, reports = collect(jax.random.key(0), theta, 10**6, 1.0)
+    assert int(truth.sum()) == int(reports.sum()) == 10**6
+    assert np.abs(np.asarray(truth) / 10**6 - theta / 8).max() < SIGMAS * np.sqrt(0.25 / 10**6)
+    assert int(counts(jax.random.key(0), theta, np.uint8(200), np.float32(1)).sum()) == 200
+
+
+def test_what_makes_no_sense_is_minus_one():
+    key = jax.random.key(0)
+    for theta in ([0.5, -0.1, 0.6], [np.nan, 0.5, 0.5], [0.0, 0.0, 0.0], [np.inf, 1.0, 1.0]):
+        assert (np.asarray(counts(key, theta, 100, 1.0)) == -1).all()
+        assert (np.asarray(collect(key, theta, 100, 1.0)) == -1).all()
+    for epsilon in (0.0, -1.0, np.nan, -np.inf):
+        assert (np.asarray(counts(key, [0.2, 0.3, 0.5], 100, epsilon)) == -1).all()
+        assert (np.asarray(collect(key, [0.2, 0.3, 0.5], 100, epsilon)) == -1).all()
+        assert (np.asarray(randomized(key, [20, 30, 50], epsilon)) == -1).all()
+    assert (np.asarray(randomized(key, [20, -1, 50], 1.0)) == -1).all()
+    assert np.isnan(rrjax.mle_star(counts(key, [0.2, 0.3, -0.5], 100, 1.0), 1.0)).all()
+    # Traced, the number of users is a value too.
+    for bad in (-1, -(2**31)):
+        assert (np.asarray(jax.jit(counts)(key, THETAS[3], np.int32(bad), 1.0)) == -1).all()
+    assert (np.asarray(jax.jit(counts)(key, THETAS[3], np.uint32(2**31 + 5), 1.0)) == -1).all()
+    assert (np.asarray(jax.jit(randomized)(key, np.array([2**30, 2**30, 2], np.int32), 1.0)) == -1).all()
+    wraps = np.array([2**31 - 1, 2**31 - 1, 10], np.int32)  # to 8
+    assert (np.asarray(jax.jit(randomized)(key, wraps, 1.0)) == -1).all()
+
+
+@pytest.mark.skipif(not X64, reason="integers of 64 bits")
+def test_wider_integers_do_not_wrap():
+    key = jax.random.key(0)
+    for bad in (2**31, 2**32 + 5, 2**40, -(2**32) + 5):
+        assert (np.asarray(jax.jit(counts)(key, THETAS[3], np.int64(bad), 1.0)) == -1).all()
+        truth = np.array([bad, 1, 1])
+        assert (np.asarray(jax.jit(randomized)(key, truth, 1.0)) == -1).all()
+    assert (np.asarray(randomized(key, [2**32 + 5, -(2**32) + 7, 1], 1.0)) == -1).all()
+
+
+def test_bad_arguments_of_histograms_are_refused():
+    key, theta = jax.random.key(0), [0.2, 0.3, 0.5]
+    for draw in (counts, collect):
+        for bad in (-1, 2**31, 2**40, 2**70, np.int64(2**33), -(2**70)):
+            with pytest.raises(ValueError, match=f"num_users must be from 0 to 2147483647, got {bad}"):
+                draw(key, theta, bad, 1.0)
+        for bad, said in (
+            (1e6, "float64"),
+            (np.float32(5), "float32"),
+            (True, "bool"),
+            ([1, 2], r"shape \(2,\)"),
+            (None, "object"),
+        ):
+            with pytest.raises(ValueError, match=f"num_users must be one integer.*{said}"):
+                draw(key, theta, bad, 1.0)
+        for bad in ([[0.5, 0.5]], 0.5, [1.0], ["a", "b"], []):
+            with pytest.raises(ValueError, match="theta must"):
+                draw(key, bad, 10, 1.0)
+        for bad in ([1.0, 2.0], "a", None):
+            with pytest.raises(ValueError, match="epsilon must"):
+                draw(key, theta, 10, bad)
+    for bad, said in (
+        ([0.5, 0.5], "must be integers, got dtype float"),
+        ([[1, 2]], r"must have shape \[K\]"),
+        ([1], "K >= 2"),
+        (["a", "b"], "must be integers"),
+        ([2**31 - 1, 1], "2147483648"),
+    ):
+        with pytest.raises(ValueError, match=f"true_counts.*{said}"):
+            randomized(key, bad, 1.0)
+    with pytest.raises(ValueError, match="epsilon must"):
+        randomized(key, [1, 2], [1.0, 2.0])
+
+
+def test_batches_are_loops_and_jit_changes_nothing():
+    theta = THETAS[3]
+    keys = jax.random.split(jax.random.key(0), BATCH)[:60]
+    for num_users in (4, 1000, 10**6, 2**31 - 1):
+        batched = [np.asarray(part)[:60] for part in many_collect(0, theta, jnp.int32(num_users), 1.0)]
+        looped = [np.stack(part) for part in zip(*(collect(key, theta, num_users, 1.0) for key in keys), strict=True)]
+        np.testing.assert_array_equal(batched, looped)
+        batched = many_counts(0, theta, jnp.int32(num_users), 1.0)[:60]
+        np.testing.assert_array_equal(batched, np.stack([counts(key, theta, num_users, 1.0) for key in keys]))
+        truth = looped[0][0]
+        batched = many_randomized(0, truth, 1.0)[:60]
+        np.testing.assert_array_equal(batched, np.stack([randomized(key, truth, 1.0) for key in keys]))
+    jitted = jax.jit(counts)(keys[0], theta, num_users, 1.0)
+    np.testing.assert_array_equal(jitted, counts(keys[0], theta, num_users, 1.0))
+
+
+def test_batches_over_users_epsilon_and_populations():
+    # One of them has a small cell first, which rejection never accepts: it must not be waited for.
+    key = jax.random.key(0)
+    users = np.array([0, 7, 5000, 10**6, 2**31 - 1], np.int32)
+    epsilons = np.array([1e-3, 1.0, 16.0, 5.0, np.inf], FLOAT)
+    thetas = np.array([[1, 0, 0], [0.5, 0.5, 0], [1e-7, 0.5, 0.5], [1e-6, 0.9, 0.1], [0.3, 0.3, 0.4]], FLOAT)
+    truth, reports = jax.vmap(collect, in_axes=(None, 0, 0, 0))(key, thetas, users, epsilons)
+    assert (np.asarray(truth).sum(1, dtype=np.int64) == users).all()
+    assert (np.asarray(reports).sum(1, dtype=np.int64) == users).all()
+    again = jax.vmap(randomized, in_axes=(None, 0, 0))(key, truth, epsilons)
+    assert (np.asarray(again).sum(1, dtype=np.int64) == users).all()
+    for i in range(len(users)):
+        one = collect(key, thetas[i], users[i], epsilons[i])
+        np.testing.assert_array_equal([truth[i], reports[i]], one)
+        np.testing.assert_array_equal(again[i], randomized(key, truth[i], epsilons[i]))
+
+
+def test_sweeps_compile_once(compilations):
+    key, theta = jax.random.key(0), rrjax.simulate.zipf(3, 1.0)
+    truth = np.array([5, 6, 7])
+
+    def sweep(num_users, epsilon):
+        counts(key, theta, num_users, epsilon)
+        collect(key, theta, num_users, epsilon)
+        randomized(key, truth * (num_users // 20), epsilon)
+
+    sweep(20, 1.0)
+    del compilations[:]
+    for num_users, epsilon in itertools.product((0, 500, 10**6), (0.5, 2.0, 8.0)):
+        sweep(num_users, epsilon)
+    assert not compilations
+
+
+def test_keys_of_other_kinds_draw_histograms_too():
+    key = jax.random.key(0, impl="rbg")
+    truth, reports = collect(key, THETAS[3], 10**6, 1.0)
+    assert int(truth.sum()) == int(reports.sum()) == 10**6
+    law = report_law(THETAS[3], 1.0)
+    check_frequencies(truth, law.sum(1))
+    check_frequencies(reports, law.sum(0))
+    check_frequencies(counts(key, THETAS[3], 10**6, 1.0), law.sum(0))
+    check_frequencies(randomized(key, [10**6, 0, 0], 1.0), report_law([1, 0, 0], 1.0).sum(0))

@@ -28,6 +28,7 @@ from rrjax.cli.options import (
     Reports,
     Top,
 )
+from rrjax.cli.study import study
 
 app = typer.Typer(
     add_completion=False,
@@ -319,3 +320,6 @@ def _say_written(out: Path | None, plot: Path | None) -> None:
         show.written("All categories", out)
     if plot is not None:
         show.written("Figure", plot)
+
+
+app.command()(study)

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
 INTERRUPTED = 130
@@ -13,13 +14,13 @@ MESSAGE = "interrupted; no partial file is left behind"
 
 
 @contextmanager
-def ending_at_once() -> Iterator[None]:
-    """Lets Ctrl-C end the process at once, for stretches in which nothing is open.
+def ending_at_once(message: str = MESSAGE) -> Iterator[None]:
+    """Lets Ctrl-C end the process at once with a message, for stretches in which nothing is open.
 
     A KeyboardInterrupt inside XLA's callbacks, or between half-imported extension modules, may be swallowed, hang, or
     crash the interpreter on its way out.
     """
-    with _handling(_end):
+    with _handling(partial(_end, message)):
         yield
 
 
@@ -42,8 +43,8 @@ def _handling(handler: Callable[[int, FrameType | None], object]) -> Iterator[No
         signal.signal(signal.SIGINT, before)
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _end(message: str, number: int, frame: FrameType | None) -> None:
     del number, frame
     show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a spinner hides it
-    os.write(2, f"{show_cursor}\nrrjax: {MESSAGE}\n".encode())
+    os.write(2, f"{show_cursor}\nrrjax: {message}\n".encode())
     os._exit(INTERRUPTED)

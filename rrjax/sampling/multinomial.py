@@ -1,0 +1,184 @@
+"""One multinomial vector in O(length), whatever the number of trials."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, UInt
+
+from rrjax.sampling.poisson import poisson
+from rrjax.sampling.words import Stream
+
+_ROOM = 5.0
+"""Standard deviations between the mean of the first round and what it must not exceed: a chance of 3e-7."""
+_SITE_BITS = 12
+"""So many sites a round: far more than rejection has turns."""
+
+
+def multinomial(
+    stream: Stream,
+    trials: Int[Array, ""],
+    probabilities: Float[Array, " n"],
+    *,
+    expected: Float[Array, ""] | None = None,
+    followers: int = 0,
+) -> tuple[Int[Array, " n"], Int[Array, " followers"]]:
+    """Draws a multinomial vector, and for the trials in its last cells a uniform one.
+
+    Independent Poisson cells, given their total, are multinomial. So cells with a total just short of `trials` are
+    drawn, then a few ever smaller rounds, as long as they fit into what is left, and the rest one by one. A round is
+    taken or dropped, and all rounds are repeated, by totals alone, which keeps the law exact.
+
+    Args:
+        stream: Random words, not used for anything else.
+        trials: Scalar, int32, not negative.
+        probabilities: `[n]`, not negative, summing to one.
+        expected: Where `trials` is itself binomial, its expectation. It settles the sizes of the rounds, so that
+            they are common to a batch in which `trials` differs.
+        followers: Static. Each trial that falls into one of so many last cells also falls into one of so many
+            further cells, with equal chances: a user who does not keep the value reports any.
+
+    Returns:
+        `[n]` and `[followers]`, int32. The first sums to `trials` exactly, the second to the sum of the last cells.
+        What is drawn one by one (all, where trials are fewer than a third of the cells) has probabilities rounded to
+        multiples of 2⁻³².
+    """
+    size, dtype = probabilities.shape[0], probabilities.dtype
+    base = trials.astype(dtype) if expected is None else expected
+    # A binomial number of trials is as uncertain again as the Poisson total; so is the number that is followed.
+    deviation = jnp.sqrt(base) * (1.0 if expected is None else 2.0**0.5)
+    first = base - _ROOM * deviation
+    # Later rounds shrink by √2; halving would leave some followers behind for good.
+    later = jnp.ceil(2 * jnp.log2(jnp.maximum(8 * deviation / size, 1))).astype(jnp.int32)
+    rounds = jnp.where((base > size / 3) & (first > 0), 1 + later, 0)
+    followed = jnp.sum(probabilities[size - followers :]) if followers else jnp.zeros((), dtype)
+    equal = jnp.full(followers, 1 / max(followers, 1), dtype)
+    # How much more the rounds of the followers must hold: their own uncertainty, and those who come late.
+    more = jnp.sqrt(2 * followed) + followed
+
+    def mean_of(index):
+        return jnp.where(index == 0, first, 4 * deviation * jnp.exp2((1 - index.astype(dtype)) / 2))
+
+    short = jnp.maximum(followed * first - _ROOM * jnp.sqrt(2 * followed * jnp.maximum(first, 0)), 0)
+
+    def draw_round(index, state):
+        turn, left, cells, behind, following = state
+        mean = mean_of(index)
+        mean_following = jnp.where(index == 0, short, more * mean)
+        drawn = poisson(stream, turn << _SITE_BITS, jnp.concatenate([mean * probabilities, mean_following * equal]))
+        left, added = _taken(left, drawn[:size], mean, index)
+        behind = behind + jnp.sum(added[size - followers :], dtype=jnp.int32)
+        behind, added_following = _taken(behind, drawn[size:], mean_following, index)
+        return turn + 1, left, cells + added, behind, following + added_following
+
+    def unfinished(state):
+        turn, left, _, behind, _ = state
+        # Where a first round did not fit, as much again is tried, because one by one millions take seconds. Each has
+        # an even chance then, so this ends.
+        few = 4 * size + 1024
+        again = (first > few) & (left.astype(dtype) >= first)
+        again_following = (short > few) & (behind.astype(dtype) >= short)
+        return (rounds > 0) & ((turn == 0) | again | again_following)
+
+    state = jnp.int32(0), trials, jnp.zeros(size, jnp.int32), jnp.int32(0), jnp.zeros(followers, jnp.int32)
+    _, *state = lax.while_loop(unfinished, lambda state: lax.fori_loop(0, rounds, draw_round, state), state)
+    # What the rounds are expected to leave, generously; it only decides how often the loops below look up.
+    rest = jnp.where(later > 0, 1.5 * mean_of(rounds - 1), (_ROOM + 2) * deviation)
+    rest = jnp.where(rounds > 0, rest, base)
+    return _one_by_one(stream, state, edges(probabilities), rest, jnp.minimum(more * rest, base))
+
+
+def _taken(left, drawn, mean, index):
+    """Takes a round if it fits: what is left then, and what is added."""
+    total = jnp.sum(drawn, dtype=jnp.int32)
+    fits = (total >= 0) & (total <= left)  # a sum past 2³¹ is negative
+    # Looking first at what is left makes it unlikely that a later round is drawn in vain.
+    wanted = (index == 0) | (left.astype(mean.dtype) >= mean + 3 * jnp.sqrt(mean))
+    take = fits & wanted
+    return left - jnp.where(take, total, 0), jnp.where(take, drawn, 0)
+
+
+class Edges(NamedTuple):
+    """Cumulative probabilities as integers, and where to start looking."""
+
+    upper: UInt[Array, " n"]
+    start: Int[Array, " buckets"]
+    shift: int
+    halvings: Int[Array, ""]
+    """How often the largest bucket must be halved."""
+
+
+def edges(probabilities: Float[Array, " n"]) -> Edges:
+    """Prepares draws of single cells, from probabilities that nearly sum to one."""
+    size = probabilities.shape[0]
+    # A sum of integers, exact but for the rounding of its terms: the edges must not wrap.
+    halves = jnp.sum(jnp.round(probabilities * 2.0**31).astype(jnp.uint32), dtype=jnp.uint32)
+    # So much less than 2³² is shared out that rounding cannot exceed it; words beyond the last edge find no cell.
+    scale = (2.0**32 - (2 * size + 2.0**14)) / (halves.astype(probabilities.dtype) * 2.0**-31)
+    upper = jnp.cumsum(jnp.round(probabilities * scale).astype(jnp.uint32))
+    shift = 32 - max(size - 1, 1).bit_length()
+    ends = jnp.zeros((1 << (32 - shift)) + 1, jnp.int32).at[(upper >> shift) + 1].add(1, mode="drop")
+    start = jnp.cumsum(ends)  # the cells that end before a bucket
+    return Edges(upper, start, shift, 32 - lax.clz(jnp.max(ends)))
+
+
+def find(edges: Edges, words: UInt[Array, " m"]) -> Int[Array, " m"]:
+    """The cell of each word; the number of cells where a word is beyond all."""
+    bucket = (words >> edges.shift).astype(jnp.int32)
+    low = edges.start.at[bucket].get(mode="promise_in_bounds")
+    high = edges.start.at[bucket + 1].get(mode="promise_in_bounds")
+    last = edges.upper.shape[0] - 1
+
+    def halve(_, span):
+        low, high = span
+        middle = (low + high) >> 1
+        above = (low < high) & (words >= edges.upper.at[jnp.minimum(middle, last)].get(mode="promise_in_bounds"))
+        return jnp.where(above, middle + 1, low), jnp.where(above, high, middle)
+
+    return lax.fori_loop(0, edges.halvings, halve, (low, high))[0]
+
+
+def _one_by_one(stream, state, edges, rest, rest_following):
+    """Draws all that is left. The inner loops are common to a batch, the outer one is run again for stragglers."""
+    size, followers = state[1].shape[0], state[3].shape[0]
+    half = min(max(size // 16, 16), 512)
+    position = jnp.arange(2 * half, dtype=jnp.int32)
+
+    def words(turn):
+        return jnp.concatenate(stream.pair(position[:half], (1 << 30) + turn))  # sites that no round reaches
+
+    def draw(_, state):
+        turn, left, cells, behind, following = state
+        cell = find(edges, words(turn))
+        take = (cell < size) & (position < left)
+        cells = cells.at[jnp.where(take, cell, size)].add(1, mode="drop")
+        left = left - jnp.sum(take, dtype=jnp.int32)
+        behind = behind + jnp.sum(take & (cell >= size - followers), dtype=jnp.int32)
+        return turn + 1, left, cells, behind, following
+
+    def follow(_, state):
+        turn, left, cells, behind, following = state
+        cell = jnp.where(position < behind, _scaled(words(turn), followers), followers)
+        following = following.at[cell].add(1, mode="drop")
+        return turn + 1, left, cells, jnp.maximum(behind - 2 * half, 0), following
+
+    def turns(number):
+        return 1 + (number / (2 * half)).astype(jnp.int32)
+
+    def body(state):
+        state = lax.fori_loop(0, turns(rest), draw, state)
+        return lax.fori_loop(0, turns(rest_following), follow, state) if followers else state
+
+    state = lax.while_loop(lambda state: (state[1] > 0) | (state[3] > 0), body, (jnp.int32(0), *state))
+    return state[2], state[4]
+
+
+def _scaled(words, number):
+    """⌊word · number / 2³²⌋ for a number below 2³¹, in halves of words."""
+    low, high = jnp.uint32(number & 0xFFFF), jnp.uint32(number >> 16)
+    word_low, word_high = words & jnp.uint32(0xFFFF), words >> 16
+    middle = word_high * low + ((word_low * low) >> 16)
+    carry = ((middle & jnp.uint32(0xFFFF)) + word_low * high) >> 16
+    return (word_high * high + (middle >> 16) + carry).astype(jnp.int32)

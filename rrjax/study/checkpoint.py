@@ -1,0 +1,119 @@
+"""Finished work on disk: one file a batch, written aside and renamed."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rrjax.io import DataError, replacing
+from rrjax.study.errors import StudyError
+
+_NAME = re.compile(r"k(\d+)-(\d+)-(\d+)\.npz")
+
+
+class Part(NamedTuple):
+    """What a batch of tiles brought."""
+
+    start: int
+    stop: int
+    measures: np.ndarray
+    """`[tiles, configurations, seeds, estimators, metrics]`"""
+    squares: np.ndarray
+    """Squared sums of the errors of the configurations that it completed, `[_, configurations, estimators]`."""
+    pending: np.ndarray
+    """Sums of the errors of those that it did not complete, `[configurations, estimators, K]`."""
+
+
+class Checkpoint:
+    """The folder of one study."""
+
+    def __init__(self, folder: Path, description: dict[str, Any]) -> None:
+        """Opens the folder, or makes it.
+
+        Raises:
+            StudyError: It holds another study.
+            DataError: It cannot be made or written.
+        """
+        self.folder = folder / "checkpoint"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"{folder}: cannot be made: {error.strerror}") from error
+        for stray in self.folder.glob(".rrjax-*"):  # a process that was killed while it wrote
+            stray.unlink(missing_ok=True)
+        file = self.folder / "study.json"
+        if file.exists():
+            _compare(folder, file, description)
+            return
+        if any(_NAME.fullmatch(part.name) for part in self.folder.iterdir()):
+            raise StudyError(
+                f"{self.folder} holds results, but {file.name}, which says of which study, is gone: choose another "
+                "folder, or delete this one"
+            )
+        _write(file, lambda path: path.write_text(json.dumps(description, indent=1, sort_keys=True)))
+
+    def save(self, num_categories: int, part: Part) -> None:
+        """Keeps a batch."""
+        file = self.folder / f"k{num_categories}-{part.start}-{part.stop}.npz"
+
+        def write(path: Path) -> None:
+            with path.open("wb") as stream:  # NumPy would add a suffix to a name
+                np.savez(stream, measures=part.measures, squares=part.squares, pending=part.pending)
+
+        _write(file, write)
+
+    def load(self, num_categories: int) -> dict[int, Part]:
+        """The batches that are there, by their first tile. A damaged one is set aside, with a warning."""
+        parts = {}
+        for file in sorted(self.folder.iterdir()):
+            match = _NAME.fullmatch(file.name)
+            if not match or int(match[1]) != num_categories:
+                continue
+            start, stop = int(match[2]), int(match[3])
+            try:
+                with np.load(file) as arrays:
+                    parts[start] = Part(start, stop, arrays["measures"], arrays["squares"], arrays["pending"])
+            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+                aside = file.with_suffix(".damaged")
+                file.replace(aside)
+                warnings.warn(
+                    f"{file} is damaged ({error}); it was renamed to {aside.name}, and its batch is computed again",
+                    stacklevel=2,
+                )
+        return parts
+
+
+def _write(file: Path, write) -> None:
+    with replacing(file) as path:
+        write(path)
+
+
+def _compare(folder: Path, file: Path, description: dict[str, Any]) -> None:
+    try:
+        kept = json.loads(file.read_text())
+        differences = [
+            f"{name} is {_short(description.get(name))}, there {_short(kept.get(name))}"
+            for name in sorted({*kept, *description})
+            if kept.get(name) != description.get(name)
+        ]
+    except (OSError, ValueError, AttributeError) as error:
+        raise StudyError(
+            f"{file} is damaged ({error}), so it cannot be told whether {folder} holds this study: choose another "
+            "folder, or delete this one"
+        ) from error
+    if differences:
+        raise StudyError(
+            f"{folder} holds another study: {'; '.join(differences)}. Choose another folder, or delete this one"
+        )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 200 else text[:199] + "…"

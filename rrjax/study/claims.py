@@ -1,0 +1,126 @@
+"""What is said of the estimators, tested on a study with paired standard errors.
+
+Each claim is about two means over the same simulated collections, so that their difference has a small standard error;
+it counts as violated in a configuration where the difference is beyond three of them (and beyond what float32 rounds).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+SIGMAS = 3.0
+
+
+class Claim(NamedTuple):
+    """One claim and how it fared."""
+
+    claim: str
+    source: str
+    configurations: int
+    """For which it could be tested."""
+    violated: int
+    """In how many of them it is violated beyond the standard errors."""
+    worst: str
+    """The most blatant violation, in words."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is violated nowhere."""
+        return self.violated == 0
+
+
+def check_claims(dataset: xr.Dataset) -> list[Claim]:
+    """Tests what the paper and its repository say of MLE* among InvP and InvN.
+
+    Args:
+        dataset: Of a study of (at least) "mle_star", "inv_p" and "inv_n" with the metrics "mse" and "nll"; with "bias2"
+            and "variance", the claim on the bias is tested too.
+
+    Returns:
+        The claims that can be tested.
+
+    Raises:
+        ValueError: An estimator or metric is missing.
+
+    Example:
+        >>> from rrjax.study import Study
+        >>> from rrjax.study.claims import check_claims
+        >>> result = Study(estimators=["mle_star", "inv_p", "inv_n"], num_categories=20, num_users=1000, epsilon=1.0,
+        ...                zipf=1.3, num_seeds=20).run()
+        >>> check_claims(result)[0].holds
+        True
+    """
+    needed = {"mle_star", "inv_p", "inv_n"}
+    if not needed <= set(dataset["estimator"].values.tolist()) or not {"mse", "nll"} <= set(dataset.data_vars):
+        raise ValueError("the claims are about mle_star, inv_p and inv_n, and take the metrics mse and nll")
+    resolution = 1e-5  # relative: nothing smaller is called a difference
+
+    def difference(metric, first, second):
+        pair = {"estimator": first, "versus": second}
+        scale = np.abs(dataset[metric].sel(estimator=first)) * resolution
+        return dataset[f"{metric}_difference"].sel(pair), SIGMAS * dataset[f"{metric}_difference_se"].sel(pair) + scale
+
+    def above(metric, first, second):
+        mean, margin = difference(metric, first, second)
+        return mean > margin
+
+    def report(claim, source, violated, ratio):
+        violated, ratio = violated.reset_coords(drop=True), ratio.where(violated).reset_coords(drop=True)
+        worst = ""
+        if bool(violated.any()):
+            at = ratio.argmax(...)
+            point = ratio.isel(at)
+            # Coordinates of the point, in the words of the grid.
+            place = ", ".join(f"{ratio[name].dims[0]} = {ratio[name].values[index]}" for name, index in at.items())
+            worst = f"{float(point):.3g} times, at {place}"
+        return Claim(claim, source, int(violated.size), int(violated.sum()), worst)
+
+    mse = dataset["mse"]
+    mle, inv_p, inv_n = (mse.sel(estimator=name, drop=True) for name in ("mle_star", "inv_p", "inv_n"))
+    best = np.minimum(np.minimum(inv_p, inv_n), mle)
+    claims = [
+        report(
+            "MLE* has the least NLL of the three",
+            "its definition",
+            above("nll", "mle_star", "inv_p") | above("nll", "mle_star", "inv_n"),
+            dataset["nll"].sel(estimator="mle_star", drop=True) / dataset["nll"].sel(estimator="inv_p", drop=True),
+        ),
+        report(
+            "The MSE of MLE* is never above those of both InvP and InvN",
+            "the paper's repository",
+            above("mse", "mle_star", "inv_p") & above("mse", "mle_star", "inv_n"),
+            mle / np.maximum(inv_p, inv_n),
+        ),
+        report(
+            "The MSE of MLE* is never below those of both InvP and InvN",
+            "the paper's repository: it lies between them",
+            above("mse", "inv_p", "mle_star") & above("mse", "inv_n", "mle_star"),
+            np.minimum(inv_p, inv_n) / mle,
+        ),
+    ]
+    for limit in (1.5, 10.0):
+        clear = (above("mse", "mle_star", "inv_p") | above("mse", "mle_star", "inv_n")) & (mle > limit * best)
+        text = f"MLE* is close to the best everywhere: its MSE is at most {limit:g} times the least of the three"
+        claims.append(report(text, "the paper's conclusion, with our reading of 'close'", clear, mle / best))
+    if {"bias2", "variance"} <= set(dataset.data_vars):
+        number = int(dataset.attrs["num_seeds"])
+        # The plug-in bias holds a share 1/n of the variance.
+        bias2 = dataset["bias2"] - dataset["variance"] / (number - 1)
+        noise = dataset["variance"] / number
+        b, p, n = (bias2.sel(estimator=name, drop=True) for name in ("mle_star", "inv_p", "inv_n"))
+        slack = SIGMAS * noise.max("estimator")
+        outside = (b > np.maximum(p, n) + slack) | (b < np.minimum(p, n) - slack)
+        claims.append(
+            report(
+                "The squared bias of MLE* lies between those of InvP and InvN",
+                "the paper's repository; here within three times variance/n, for want of a standard error",
+                outside,
+                b / np.maximum(np.maximum(p, n), 1e-300),
+            )
+        )
+    return claims

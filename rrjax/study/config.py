@@ -1,0 +1,103 @@
+"""Studies from TOML files."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rrjax.study.errors import StudyError
+from rrjax.study.grid import Study
+
+_STUDY = (
+    "estimators",
+    "num_categories",
+    "num_users",
+    "epsilon",
+    "zipf",
+    "distributions",
+    "num_seeds",
+    "population",
+    "metrics",
+)
+_RUN = ("seed", "quantiles", "keep_seeds", "batch_size")
+
+
+def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
+    """Reads a study from a TOML file.
+
+    Its keys are the arguments of `Study`, and `seed`, `quantiles`, `keep_seeds` and `batch_size` of `Study.run`.
+    Estimators, metrics and distributions of one's own are written "module:function"; modules beside the file are found.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The study, and the arguments for `Study.run`.
+
+    Raises:
+        StudyError: The file cannot be read, is not TOML, or says something that makes no sense.
+
+    Example:
+        A file of this kind::
+
+            num_categories = [100, 1000]
+            num_users = [10_000, 1_000_000]
+            epsilon = [1, 2, 4]
+            zipf = [0.01, 1.3]
+            num_seeds = 50
+
+            [estimators]
+            mle_star = "mle_star"
+            mine = "my_module:my_estimator"
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as stream:
+            table = tomllib.load(stream)
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise StudyError(f"{path} is not TOML: {error}") from error
+    unknown = sorted(set(table) - {*_STUDY, *_RUN})
+    if unknown:
+        raise StudyError(f"{path}: unknown {', '.join(unknown)}; known are {', '.join((*_STUDY, *_RUN))}")
+    table = {name: _resolved(value, name, path) for name, value in table.items()}
+    arguments = {name: table.pop(name) for name in _RUN if name in table}
+    for required in ("estimators", "epsilon"):
+        if required not in table:
+            raise StudyError(f"{path}: {required} is missing")
+    try:
+        return Study(**table), arguments
+    except StudyError as error:
+        raise StudyError(f"{path}: {error}") from error
+
+
+def _resolved(value: Any, name: str, path: Path) -> Any:
+    if name not in ("estimators", "metrics", "distributions"):
+        return value
+    if isinstance(value, dict):
+        return {label: _function(one, path) for label, one in value.items()}
+    if isinstance(value, list):
+        return [_function(one, path) for one in value]
+    return _function(value, path)
+
+
+def _function(value: Any, path: Path) -> Any | Callable[..., Any]:
+    """What "module:function" names; anything else as it is."""
+    if not isinstance(value, str) or ":" not in value:
+        return value
+    module, _, name = value.partition(":")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise StudyError(f"{path}: {value!r} cannot be imported: {type(error).__name__}: {error}") from error
+    if not callable(function):
+        raise StudyError(f"{path}: {value!r} is not a function")
+    return function

@@ -1,0 +1,399 @@
+"""What is studied: estimators, a grid of configurations, populations."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import jax
+import numpy as np
+from jaxtyping import ArrayLike
+
+import rrjax
+from rrjax import simulate
+from rrjax.numerics import float_dtype
+from rrjax.study.errors import StudyError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from rrjax.study.runner import Progress
+
+Estimator: TypeAlias = Callable[..., Any]
+Population: TypeAlias = Literal["realised", "iid", "fixed"]
+
+METRICS = ("mse", "nll", "tv", "max_error", "kl", "bias2", "variance")
+"""What can be measured by name; the last two need all seeds at once."""
+
+
+def _ibu(counts, epsilon):
+    return rrjax.ibu(counts, epsilon).theta
+
+
+ESTIMATORS: dict[str, Estimator] = {
+    "mle_star": rrjax.mle_star,
+    "inv_p": rrjax.inv_p,
+    "inv_n": rrjax.inv_n,
+    "inv": rrjax.inv,
+    "cv_threshold": rrjax.cv_threshold,
+    "ibu": _ibu,
+}
+"""The estimators that a study knows by name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """One point of the grid."""
+
+    num_categories: int
+    num_users: int
+    epsilon: float
+    population: float | str
+    """The Zipf exponent, or the name of the distribution."""
+
+    def describe(self) -> str:
+        """In words, for a message."""
+        kind = f"zipf = {self.population:g}" if isinstance(self.population, float) else f"{self.population!r}"
+        return f"K = {self.num_categories:,}, N = {self.num_users:,}, epsilon = {self.epsilon:g}, {kind}"
+
+    def words(self, seed: int) -> tuple[int, int]:
+        """Two words that tell this configuration's random numbers from all others', whatever else is in the grid."""
+        digest = hashlib.sha256(repr((seed, *dataclasses.astuple(self))).encode()).digest()
+        return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Study:
+    """A Monte Carlo study: every estimator on the same simulated collections, over a grid of configurations.
+
+    Args:
+        estimators: Names of `ESTIMATORS`, functions `f(counts, epsilon) -> theta` (or `f(key, counts, epsilon)`) that
+            `jax.jit` and `jax.vmap` can transform, or a mapping of labels to either.
+        num_categories: K, one or several. May be left out where `distributions` holds arrays.
+        num_users: N, one or several; left out for the population "fixed".
+        epsilon: ε in nats, one or several.
+        zipf: Exponents of Zipf populations, one or several; infinity is the point mass.
+        distributions: In place of `zipf`, label → `[K]` (or a function of K that returns it). For the population
+            "fixed", integers: how many users hold each category.
+        num_seeds: Simulated collections of every configuration, at least 2.
+        population: "realised": N users are drawn, and estimates are compared with their histogram, as in the paper;
+            "iid": they are compared with the distribution that users are drawn from; "fixed": the users are given
+            (`distributions`), and only their randomization is random.
+        metrics: Names of `METRICS`, or functions `f(estimate, truth) -> scalar`.
+
+    Raises:
+        StudyError: Anything that makes no sense, before any work is done.
+
+    Example:
+        >>> from rrjax.study import Study
+        >>> study = Study(estimators=["mle_star", "inv_p"], num_categories=50, num_users=[1000, 10_000], epsilon=2.0,
+        ...               zipf=[0.01, 1.3], num_seeds=20)
+        >>> result = study.run(seed=0)
+        >>> result.mse.dims
+        ('estimator', 'num_categories', 'num_users', 'epsilon', 'zipf')
+        >>> bool((result.mse_se < result.mse).all())
+        True
+    """
+
+    estimators: Sequence[str | Estimator] | Mapping[str, str | Estimator] | str | Estimator
+    epsilon: Sequence[float] | float
+    num_categories: Sequence[int] | int | None = None
+    num_users: Sequence[int] | int | None = None
+    zipf: Sequence[float] | float | None = None
+    distributions: Mapping[str, ArrayLike | Callable[[int], ArrayLike]] | None = None
+    num_seeds: int = 100
+    population: Population = "realised"
+    metrics: Sequence[str | Callable[..., Any]] = ("mse", "nll")
+
+    def __post_init__(self) -> None:
+        """Checks everything and settles the types."""
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        put("estimators", _named(self.estimators, ESTIMATORS, "estimator"))
+        put("metrics", _named(self.metrics, dict.fromkeys(METRICS), "metric"))
+        if self.population not in ("realised", "iid", "fixed"):
+            raise StudyError(f"population must be 'realised', 'iid' or 'fixed', got {self.population!r}")
+        put("num_seeds", _integer("num_seeds", self.num_seeds, 2, 2**31 - 1))
+        put("epsilon", tuple(_positive("epsilon", value) for value in _several("epsilon", self.epsilon)))
+        if (self.zipf is None) == (self.distributions is None):
+            raise StudyError("give zipf or distributions, one of them")
+        if self.zipf is not None:
+            put("zipf", tuple(_exponent(value) for value in _several("zipf", self.zipf)))
+        else:
+            self._settle_distributions(put)
+        if self.num_categories is None:
+            raise StudyError("num_categories is missing")
+        sizes = _several("num_categories", self.num_categories)
+        put("num_categories", tuple(_integer("num_categories", value, 2, 2**24 - 1) for value in sizes))
+        self._settle_users(put)
+        for name in ("num_categories", "num_users", "epsilon", "zipf"):
+            values = getattr(self, name) or ()
+            if len(set(values)) < len(values):
+                raise StudyError(f"{name} names a value twice: {', '.join(map(str, values))}")
+
+    def _settle_distributions(self, put):
+        if not isinstance(self.distributions, Mapping) or not self.distributions:
+            raise StudyError("distributions must map labels to arrays [K], at least one")
+        arrays = {name: np.asarray(value) for name, value in self.distributions.items() if not callable(value)}
+        if arrays:
+            sizes = {array.shape for array in arrays.values()}
+            if len(sizes) > 1 or any(array.ndim != 1 for array in arrays.values()):
+                found = ", ".join(f"{name}: {array.shape}" for name, array in arrays.items())
+                raise StudyError(f"distributions must be arrays [K] of one length, got {found}; study each K alone")
+            size = next(iter(sizes))[0]
+            given = (size,) if self.num_categories is None else tuple(_several("num_categories", self.num_categories))
+            if given != (size,):
+                raise StudyError(f"distributions have K = {size}, num_categories says {', '.join(map(str, given))}")
+            put("num_categories", given)
+        put("distributions", {str(name): value for name, value in self.distributions.items()})
+
+    def _settle_users(self, put):
+        if self.population != "fixed":
+            if self.num_users is None:
+                raise StudyError("num_users is missing")
+            numbers = _several("num_users", self.num_users)
+            put("num_users", tuple(_integer("num_users", value, 1, 2**31 - 1) for value in numbers))
+            return
+        if self.distributions is None or self.num_users is not None:
+            raise StudyError(
+                "the population 'fixed' takes the users from distributions (integers: how many hold each category), "
+                "and num_users from there"
+            )
+        totals = {}
+        for name in self.distributions:
+            users = self.shares(name, self.num_categories[0])
+            if users.dtype.kind not in "iu":
+                raise StudyError(
+                    f"distribution {name!r}: for the population 'fixed' it must hold integers, the number of users in "
+                    f"each category; got {users.dtype}"
+                )
+            totals[name] = int(users.sum())
+        if len(set(totals.values())) > 1:
+            found = ", ".join(f"{name}: {total:,}" for name, total in totals.items())
+            raise StudyError(f"distributions with different numbers of users ({found}): study each alone")
+        put("num_users", (_integer("the number of users", next(iter(totals.values())), 1, 2**31 - 1),))
+
+    def shares(self, population: float | str, num_categories: int) -> np.ndarray:
+        """The distribution of one population: `[K]`, normalized (counts for the population "fixed")."""
+        if self.distributions is None:
+            return np.asarray(simulate.zipf(num_categories, population))
+        value = self.distributions[str(population)]
+        try:
+            array = np.asarray(value(num_categories) if callable(value) else value)
+        except Exception as error:
+            raise StudyError(f"distribution {population!r} failed for K = {num_categories}: {error}") from error
+        if array.shape != (num_categories,):
+            raise StudyError(f"distribution {population!r} has shape {array.shape} for K = {num_categories}")
+        if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or (array < 0).any() or not array.any():
+            raise StudyError(
+                f"distribution {population!r} must hold finite numbers, none negative and not all zero (K = {num_categories})"
+            )
+        if self.population == "fixed":
+            return array
+        array = array.astype(np.float64)
+        return (array / array.sum()).astype(float_dtype())
+
+    @property
+    def populations(self) -> tuple[float, ...] | tuple[str, ...]:
+        """The Zipf exponents, or the labels of the distributions."""
+        return self.zipf if self.distributions is None else tuple(self.distributions)  # pyright: ignore[reportReturnType]
+
+    def configurations(self, num_categories: int | None = None) -> list[Configuration]:
+        """All points of the grid (those with this K), in the order of the result's dimensions."""
+        sizes = self.num_categories if num_categories is None else (num_categories,)
+        return [
+            Configuration(*point) for point in itertools.product(sizes, self.num_users, self.epsilon, self.populations)
+        ]
+
+    def run(
+        self,
+        seed: int = 0,
+        *,
+        folder: str | Path | None = None,
+        batch_size: int | None = None,
+        memory: int | None = None,
+        devices: Sequence[jax.Device] | None = None,
+        quantiles: Sequence[float] = (),
+        keep_seeds: bool = False,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> xr.Dataset:
+        """Runs the study.
+
+        Every simulated collection has a key of its own, made of `seed`, its configuration and its number, and all that
+        is computed runs in tiles of one shape. So the result is the same to the last bit whatever the batches,
+        devices, processes and interruptions; the random numbers of a configuration do not depend on the rest of the
+        grid either.
+
+        Args:
+            seed: The study's random seed, an integer from 0.
+            folder: Where to keep what is finished (made if missing). A run that was killed goes on from there.
+            batch_size: Tiles that a device computes before the results are fetched and kept; by default about a
+                second of work.
+            memory: Bytes that the arrays of a batch may take on all devices together; by default 4 GiB on a CPU, half
+                of the memory of a GPU.
+            devices: Those to use; by default all of `jax.devices()`, of every process that `jax.distributed` joined
+                (then all of them call this function, and all get the result).
+            quantiles: Quantiles over the seeds to report with every metric, in [0, 1].
+            keep_seeds: Whether to return the metrics of every single seed too.
+            progress: Called after every batch.
+
+        Returns:
+            A dataset with the dimensions `(estimator, num_categories, num_users, epsilon, zipf)` (`distribution` in
+            place of `zipf`), labelled by the values given. For every metric: its mean over the seeds (`mse`), the
+            standard error of that (`mse_se`), and the mean of the paired differences between estimators with its
+            standard error (`mse_difference`, `mse_difference_se`, with a dimension `versus`). Where asked,
+            `mse_quantile` and `mse_seeds`. `bias2` and `variance` sum over the categories to the mean squared error:
+            Σ (mean error)², and Σ of the variances over the seeds; both divide by num_seeds, so that an unbiased
+            estimator shows a `bias2` of about `variance` / num_seeds.
+
+        Raises:
+            StudyError: An estimator that returns a wrong shape or NaN, or fails; a batch beyond the memory; a folder of
+                another study. What was finished stays in the folder.
+        """
+        from rrjax.study.runner import run
+
+        return run(
+            self,
+            seed=seed,
+            folder=None if folder is None else Path(folder),
+            batch_size=batch_size,
+            memory=memory,
+            devices=devices,
+            quantiles=quantiles,
+            keep_seeds=keep_seeds,
+            progress=progress,
+        )
+
+    def collection(
+        self, configuration: Configuration, number: int, *, seed: int = 0
+    ) -> tuple[jax.Array, jax.Array]:
+        """Draws one collection of the study again, to look at it.
+
+        Args:
+            configuration: One of `configurations()`.
+            number: Which of its collections, from 0.
+            seed: As given to `run`.
+
+        Returns:
+            The truth that estimates are compared with, `[K]`, and the counts of the reports, `[K]`.
+        """
+        from rrjax.study.tile import collect
+
+        population = self.shares(configuration.population, configuration.num_categories)
+        words = jax.numpy.asarray(configuration.words(seed), jax.numpy.uint32)
+        truth, counts, _ = collect(
+            self.population,
+            words,
+            jax.numpy.uint32(number),
+            jax.numpy.asarray(population),
+            jax.numpy.int32(configuration.num_users),
+            jax.numpy.asarray(configuration.epsilon, float_dtype()),
+        )
+        return truth, counts
+
+    def describe(self) -> dict[str, Any]:
+        """What the study is, as JSON holds it: it tells one study from another."""
+        distributions = None
+        if self.distributions is not None:
+            distributions = {
+                name: [hashlib.sha256(np.ascontiguousarray(self.shares(name, k)).tobytes()).hexdigest()[:16]
+                       for k in self.num_categories]
+                for name in self.distributions
+            }  # fmt: skip
+        description = {
+            "estimators": {label: _identity(f) for label, f in self.estimators.items()},  # pyright: ignore[reportAttributeAccessIssue]
+            "num_categories": self.num_categories,
+            "num_users": self.num_users,
+            "epsilon": self.epsilon,
+            "zipf": self.zipf,
+            "distributions": distributions,
+            "num_seeds": self.num_seeds,
+            "population": self.population,
+            "metrics": {label: _identity(f) for label, f in self.metrics.items()},  # pyright: ignore[reportAttributeAccessIssue]
+        }
+        return json.loads(json.dumps(description))
+
+
+def takes_key(estimator: Estimator) -> bool:
+    """Whether an estimator draws random numbers: its first argument is called `key`."""
+    try:
+        parameters = list(inspect.signature(estimator).parameters)
+    except (TypeError, ValueError):
+        return False
+    return bool(parameters) and parameters[0] == "key"
+
+
+def _identity(function: Any) -> str:
+    """A name for a function, with a hash of its code: a checkpoint of another function must not be taken for its own."""
+    if function is None:
+        return ""
+    inner = inspect.unwrap(getattr(function, "func", function))
+    name = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', repr(inner))}"
+    code = getattr(inner, "__code__", None)
+    if code is None or name.startswith("rrjax."):
+        return name
+    body = repr((code.co_code, code.co_names, [c for c in code.co_consts if not inspect.iscode(c)]))
+    return f"{name}#{hashlib.sha256(body.encode()).hexdigest()[:12]}"
+
+
+def _named(given: Any, known: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Label → function, of names, functions, or a mapping of labels to either."""
+    if isinstance(given, str) or callable(given):
+        given = [given]
+    if not isinstance(given, Mapping):
+        labels = [value.replace("-", "_") if isinstance(value, str) else _label(value, kind) for value in given]
+        if len(set(labels)) < len(labels):
+            raise StudyError(f"two {kind}s have one name: {', '.join(labels)}; give a mapping of labels to them")
+        given = dict(zip(labels, given, strict=True))
+    if not given:
+        raise StudyError(f"at least one {kind} is needed")
+    named = {}
+    for label, value in given.items():
+        if isinstance(value, str):
+            name = value.replace("-", "_")
+            if name not in known:
+                raise StudyError(f"unknown {kind} {value!r}; known are {', '.join(known)}, or give a function")
+            value = known[name]
+        elif not callable(value):
+            raise StudyError(f"{kind} {label!r} must be a name or a function, got {value!r}")
+        elif label in known and value is not known[label]:
+            raise StudyError(f"{kind} {label!r} is a name of its own; call yours something else")
+        named[str(label)] = value
+    return named
+
+
+def _label(function: Any, kind: str) -> str:
+    name = getattr(inspect.unwrap(getattr(function, "func", function)), "__name__", None)
+    if name is None or name == "<lambda>":
+        raise StudyError(f"an {kind} without a name: give a mapping, such as {{'mine': function}}")
+    return name
+
+
+def _several(name: str, value: Any) -> tuple[Any, ...]:
+    values = tuple(np.atleast_1d(np.asarray(value)).tolist()) if value is not None else ()
+    if not values:
+        raise StudyError(f"{name} is empty: the grid has no configurations")
+    return values
+
+
+def _integer(name: str, value: Any, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        raise StudyError(f"{name} must be an integer from {low} to {high}, got {value!r}")
+    return int(value)
+
+
+def _positive(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise StudyError(f"{name} must be a positive number, got {value!r}")
+    return float(value)
+
+
+def _exponent(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise StudyError(f"zipf must hold exponents from 0 to infinity, got {value!r}")
+    return float(value)

@@ -1,0 +1,83 @@
+"""The folder that a study leaves: dataset, tidy tables, figures, report."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rrjax.io import replacing, write_table
+from rrjax.study.paper import Drawing
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+_PACKAGES = ("rrjax", "jax", "jaxlib", "numpy", "xarray")
+
+
+def write_dataset(folder: Path, name: str, dataset: xr.Dataset) -> list[Path]:
+    """Writes NAME.nc (NetCDF), and NAME.parquet, a row a configuration and estimator; paired differences apart.
+
+    Args:
+        folder: An existing folder.
+        name: Of the files, without suffix.
+        dataset: Of a study.
+
+    Returns:
+        The files.
+
+    Raises:
+        DataError: A file cannot be written.
+    """
+    files = [folder / f"{name}.nc"]
+    with replacing(files[0]) as aside:
+        dataset.to_netcdf(aside, engine="h5netcdf")
+    plain = [variable for variable in dataset.data_vars if "versus" not in dataset[variable].dims]
+    for suffix, variables in (("", plain), ("-differences", [v for v in dataset.data_vars if v not in plain])):
+        variables = [v for v in variables if not {"seed", "quantile"} & set(dataset[v].dims)]
+        if variables:
+            frame = dataset[variables].to_dataframe().dropna(how="all", subset=variables).reset_index()
+            file = folder / f"{name}{suffix}.parquet"
+            write_table(file, {str(column): np.asarray(frame[column]) for column in frame})
+            files.append(file)
+    return files
+
+
+def write_figures(folder: Path, drawings: Iterable[Drawing]) -> Iterator[tuple[str, str, Figure]]:
+    """Draws each figure, writes it as PNG and PDF, and yields what `write_report` takes, one at a time."""
+    from rrjax.study.figures import save
+
+    folder.mkdir(exist_ok=True)
+    for drawing in drawings:
+        figure = drawing.draw()
+        save(figure, folder / drawing.name)
+        yield drawing.title, drawing.caption, figure
+
+
+def provenance() -> dict[str, str]:
+    """Versions and hardware, in words."""
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES)
+    return {
+        "versions": f"{versions}, Python {platform.python_version()}",
+        "hardware": f"{_processor()}, {os.cpu_count()} cores; {platform.system()} {platform.machine()}",
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or "unknown processor"
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor")
+
+
+def facts(dataset: xr.Dataset) -> Mapping[str, Any]:
+    """What a report says of how a dataset came about."""
+    keys = ("population", "num_seeds", "seed", "precision", "devices", "seconds")
+    return {key.replace("_", " "): dataset.attrs[key] for key in keys if key in dataset.attrs}

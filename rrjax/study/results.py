@@ -1,0 +1,120 @@
+"""From the metrics of single seeds to a labelled dataset."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rrjax.study.tile import measured
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from rrjax.study.grid import Study
+    from rrjax.study.runner import Result
+
+_UNITS = {
+    "mse": ("mean squared error, summed over the categories", "squared probability"),
+    "nll": ("mean negative log-likelihood", "nats per report"),
+    "tv": ("mean total variation", "probability"),
+    "max_error": ("mean of the largest error of a category", "probability"),
+    "kl": ("mean Kullback–Leibler divergence", "nats"),
+    "bias2": ("squared bias, summed over the categories", "squared probability"),
+    "variance": ("variance, summed over the categories", "squared probability"),
+}
+
+
+def dataset(
+    study: Study,
+    results: Sequence[Result],
+    quantiles: Sequence[float],
+    keep_seeds: bool,
+    attributes: Mapping[str, Any],
+) -> xr.Dataset:
+    """See `Study.run`."""
+    import xarray as xr
+
+    estimators, metrics = list(study.estimators), list(study.metrics)  # pyright: ignore[reportArgumentType]
+    kind = "zipf" if study.distributions is None else "distribution"
+    coordinates = {
+        "num_categories": list(study.num_categories),  # pyright: ignore[reportArgumentType]
+        "num_users": list(study.num_users),  # pyright: ignore[reportArgumentType]
+        "epsilon": list(study.epsilon),  # pyright: ignore[reportArgumentType]
+        kind: list(study.populations),
+    }
+    grid = tuple(len(values) for values in coordinates.values())
+    dims = ("estimator", *coordinates)
+
+    def on_grid(array, *, leading):
+        """`[configurations, *leading, …]` → `[*leading, *grid, …]`."""
+        array = np.moveaxis(array, 0, leading)
+        return array.reshape(*array.shape[:leading], *grid, *array.shape[leading + 1 :])
+
+    variables: dict[str, Any] = {}
+
+    def put(name, dims, values, metric):
+        what, unit = _UNITS.get(metric, (metric, ""))
+        variables[name] = (dims, values, {"long_name": what, "units": unit})
+
+    number = study.num_seeds
+    with warnings.catch_warnings():
+        # An infinite divergence has an infinite mean, and no standard error.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for place, name in enumerate(measured(study)):
+            # [configurations, seeds, estimators], in double precision whatever the run's
+            values = np.concatenate([result.measures[..., place] for result in results]).astype(np.float64)
+            mean, error = values.mean(1), values.std(1, ddof=1) / np.sqrt(number)
+            if name not in metrics:
+                variables["mse"] = (dims, on_grid(mean, leading=1), {})
+                continue
+            put(name, dims, on_grid(mean, leading=1), name)
+            put(f"{name}_se", dims, on_grid(error, leading=1), name)
+            means, errors = _paired(values)
+            put(f"{name}_difference", ("estimator", "versus", *dims[1:]), on_grid(means, leading=2), name)
+            put(f"{name}_difference_se", ("estimator", "versus", *dims[1:]), on_grid(errors, leading=2), name)
+            if len(quantiles):
+                found = np.moveaxis(np.quantile(values, list(quantiles), axis=1), 0, -1)
+                put(f"{name}_quantile", (*dims, "quantile"), on_grid(found, leading=1), name)
+            if keep_seeds:
+                put(f"{name}_seeds", (*dims, "seed"), on_grid(values.swapaxes(1, 2), leading=1), name)
+    if any(result.bias2 is not None for result in results):
+        bias2 = on_grid(np.concatenate([result.bias2 for result in results]), leading=1)
+        if "bias2" in metrics:
+            put("bias2", dims, bias2, "bias2")
+        if "variance" in metrics:
+            put("variance", dims, np.maximum(variables["mse"][1] - bias2, 0), "variance")
+        if "mse" not in metrics:
+            del variables["mse"]
+
+    labels: dict[str, Any] = {"estimator": estimators, **coordinates}
+    if any("difference" in name for name in variables):
+        labels["versus"] = estimators
+    if len(quantiles):
+        labels["quantile"] = list(quantiles)
+    if keep_seeds:
+        labels["seed"] = np.arange(number)
+    # NetCDF holds no nested attributes.
+    flat = {
+        name: value if isinstance(value, str | int | float) else json.dumps(value)
+        for name, value in attributes.items()
+        if value is not None
+    }
+    return xr.Dataset(variables, labels, flat)
+
+
+def _paired(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means over the seeds of the differences between estimators, and their standard errors, `[configurations, E, E]`."""
+    number = values.shape[-1]
+    means = np.zeros((len(values), number, number))
+    errors = np.zeros_like(means)
+    for first in range(number):
+        for second in range(first):
+            difference = values[..., first] - values[..., second]
+            mean, error = difference.mean(1), difference.std(1, ddof=1) / np.sqrt(values.shape[1])
+            means[:, first, second], means[:, second, first] = mean, -mean
+            errors[:, first, second] = errors[:, second, first] = error
+    return means, errors

@@ -1,0 +1,320 @@
+"""Runs a study: batches of tiles on all devices, kept on disk as they finish."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+import rrjax
+from rrjax.study import tile
+from rrjax.study.checkpoint import Checkpoint, Part
+from rrjax.study.errors import StudyError
+from rrjax.study.grid import Study
+from rrjax.study.results import dataset
+from rrjax.study.tile import Inputs, Outputs, Shape
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_BATCH = 2**24
+"""Collections × categories that a device computes in a batch: about a second on a CPU."""
+
+
+_MOST_PROGRAMS = 32
+_programs: dict[Any, Any] = {}
+"""Compiled programs, so that a study that is run again, with other seeds or users, starts at once."""
+
+
+class Progress(NamedTuple):
+    """How far a run is; collections weigh as much as their categories."""
+
+    done: int
+    """Collections × categories that are finished."""
+    total: int
+    resumed: int
+    """Those of `done` that were found in the folder."""
+    seconds: float
+    """Since the run began."""
+
+
+class Result(NamedTuple):
+    """What is known of all configurations of one K."""
+
+    num_categories: int
+    measures: np.ndarray
+    """`[configurations, seeds, estimators, metrics]`"""
+    bias2: np.ndarray | None
+    """`[configurations, estimators]`"""
+
+
+def run(
+    study: Study,
+    *,
+    seed: int,
+    folder: Path | None,
+    batch_size: int | None,
+    memory: int | None,
+    devices: Sequence[jax.Device] | None,
+    quantiles: Sequence[float],
+    keep_seeds: bool,
+    progress: Callable[[Progress], None] | None,
+) -> xr.Dataset:
+    """See `Study.run`."""
+    begin = time.perf_counter()
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise StudyError(f"seed must be an integer from 0, got {seed!r}")
+    if batch_size is not None and batch_size < 1:
+        raise StudyError(f"batch_size must be at least 1, got {batch_size!r}")
+    if any(not 0 <= quantile <= 1 for quantile in quantiles):
+        raise StudyError(f"quantiles must lie in [0, 1], got {list(quantiles)}")
+    mesh = Mesh(np.array(jax.devices() if devices is None else devices), ("devices",))
+    platform = mesh.devices.flat[0].platform
+    memory = _memory(mesh) if memory is None else memory
+    for num_categories in study.num_categories:
+        tile.check_functions(study, num_categories)
+    _check_results(study, memory)
+    checkpoint = None
+    if folder is not None and jax.process_index() == 0:
+        checkpoint = Checkpoint(folder, _description(study, int(seed), platform))
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        groups = [
+            _Group(study, num_categories, int(seed), mesh, batch_size, memory, checkpoint, pool)
+            for num_categories in study.num_categories
+        ]
+        total, resumed = sum(group.total for group in groups), sum(group.done for group in groups)
+
+        def report():
+            if progress is not None:
+                seconds = time.perf_counter() - begin
+                progress(Progress(sum(group.done for group in groups), total, resumed, seconds))
+
+        report()
+        try:
+            # The first batch of every K before the second of any: what is wrong with an estimator shows early.
+            for group in groups:
+                if not group.finished:
+                    group.advance()
+                    report()
+            for group in groups:
+                while not group.finished:
+                    group.advance()
+                    report()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    attributes = _description(study, int(seed), platform) | {
+        "devices": f"{mesh.size} × {mesh.devices.flat[0].device_kind}",
+        "seconds": round(time.perf_counter() - begin, 3),
+    }
+    return dataset(study, [group.result() for group in groups], quantiles, keep_seeds, attributes)
+
+
+def _description(study: Study, seed: int, platform: str) -> dict[str, Any]:
+    """All that the numbers depend on."""
+    return study.describe() | {
+        "seed": seed,
+        "precision": tile.float_dtype().name,
+        "platform": platform,
+        "rrjax": rrjax.__version__,
+        "jax": jax.__version__,
+    }
+
+
+def _memory(mesh: Mesh) -> int:
+    limits = [(device.memory_stats() or {}).get("bytes_limit") for device in mesh.local_devices]
+    if mesh.devices.flat[0].platform == "cpu" or not all(limits):
+        return 4 * 2**30
+    return sum(limits) // 2
+
+
+def _check_results(study: Study, memory: int) -> None:
+    """Refuses a grid whose results alone exceed the memory."""
+    number = len(study.configurations())
+    needed = 8 * number * study.num_seeds * len(study.estimators) * len(tile.measured(study))  # pyright: ignore[reportArgumentType]
+    if needed > memory:
+        raise StudyError(
+            f"the metrics of {number:,} configurations × {study.num_seeds:,} seeds take {needed / 2**30:.1f} GiB, and "
+            f"the memory budget is {memory / 2**30:.1f} GiB: split the grid, or raise `memory`"
+        )
+
+
+class _Group:
+    """The configurations of one K on their way."""
+
+    def __init__(
+        self,
+        study: Study,
+        num_categories: int,
+        seed: int,
+        mesh: Mesh,
+        batch_size: int | None,
+        memory: int,
+        checkpoint: Checkpoint | None,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self.study, self.seed, self.mesh, self.memory, self.checkpoint = study, seed, mesh, memory, checkpoint
+        self.platform = mesh.devices.flat[0].platform
+        self.shape = Shape.of(study, num_categories, self.platform)
+        self.cells = self.shape.configurations * self.shape.seeds * num_categories
+        self.parts: list[Part] = []
+        self.known = _shared({} if checkpoint is None else checkpoint.load(num_categories))
+        self.next = 0
+        self._use_known()
+        share = -(-self.shape.num_tiles // mesh.size)
+        self.batch = min(share, max(1, _BATCH // self.cells) if batch_size is None else batch_size)
+        self.compiled: Future | None = None
+        if not self.finished:
+            self.compiled = pool.submit(self._compile)
+
+    @property
+    def finished(self) -> bool:
+        return self.next >= self.shape.num_tiles
+
+    @property
+    def done(self) -> int:
+        return self.next * self.cells
+
+    @property
+    def total(self) -> int:
+        return self.shape.num_tiles * self.cells
+
+    def _use_known(self) -> None:
+        while self.next in self.known:
+            self.parts.append(self.known[self.next])
+            self.next = self.parts[-1].stop
+
+    def _sharding(self, *axes):
+        return NamedSharding(self.mesh, PartitionSpec(*axes))
+
+    def _compile(self):
+        study, shape = self.study, self.shape
+        populations = np.stack([study.shares(name, shape.num_categories) for name in study.populations])
+        populations = populations.astype(np.int32) if study.population == "fixed" else populations
+        self.populations = self._put(populations, self._sharding())
+        arguments = self._arguments(0, 1)
+        known = (
+            tile.identity(study, shape),
+            self.mesh,
+            tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(arguments)),
+        )
+        compiled = _programs.get(known)
+        if compiled is None:
+            compiled = _compile(tile.program(study, shape, self.mesh).lower(*arguments), self.platform)
+            if len(_programs) >= _MOST_PROGRAMS:
+                _programs.pop(next(iter(_programs)), None)
+            _programs[known] = compiled
+        analysis = compiled.memory_analysis()
+        if analysis is not None:
+            needed = (analysis.temp_size_in_bytes + analysis.output_size_in_bytes) * len(self.mesh.local_devices)
+            if needed > self.memory:
+                raise StudyError(
+                    f"K = {shape.num_categories:,}: a batch of {self.batch} tiles on each of {self.mesh.size} devices "
+                    f"takes {needed / 2**20:,.0f} MiB, and the memory budget is {self.memory / 2**20:,.0f} MiB: raise "
+                    "`memory`, use fewer devices, or leave this K out"
+                )
+        return compiled
+
+    def _put(self, array, sharding):
+        return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+    def _arguments(self, start, stop):
+        size, number = self.batch * self.mesh.size, stop - start
+        # Every device takes consecutive tiles, the last ones fewer or none.
+        counts = np.clip(number - self.batch * np.arange(self.mesh.size), 0, self.batch).astype(np.int32)
+        inputs = Inputs.of(self.study, self.shape, self.seed, start, stop, size)
+        split = self._sharding("devices")
+        return (
+            self._put(counts, split),
+            self.populations,
+            jax.tree.map(lambda array: self._put(array, split), inputs),
+        )
+
+    def advance(self) -> None:
+        """Computes and keeps one batch."""
+        if self.compiled is None:
+            return
+        compiled = self.compiled.result()
+        stop = min(self.next + self.batch * self.mesh.size, self.shape.num_tiles)
+        stop = min([stop, *(start for start in self.known if start > self.next)])
+        outputs = compiled(*self._arguments(self.next, stop))
+        if jax.process_count() > 1:
+            outputs = multihost_utils.process_allgather(outputs, tiled=True)
+        outputs = jax.tree.map(lambda array: np.asarray(array)[: stop - self.next], outputs)
+        self._check_finite(outputs)
+        part = self._part(self.next, stop, outputs)
+        if self.checkpoint is not None:
+            self.checkpoint.save(self.shape.num_categories, part)
+        self.parts.append(part)
+        self.next = stop
+        self._use_known()
+
+    def _check_finite(self, outputs: Outputs) -> None:
+        wrong = np.argwhere(~outputs.finite)
+        if len(wrong) == 0:
+            return
+        index, configuration, seed, estimator = wrong[0]
+        block, part = divmod(self.next + int(index), self.shape.parts)
+        configurations = self.study.configurations(self.shape.num_categories)
+        where = configurations[min(block * self.shape.configurations + int(configuration), len(configurations) - 1)]
+        raise StudyError(
+            f"estimator {list(self.study.estimators)[estimator]!r} returned NaN or infinity for {where.describe()}, "  # pyright: ignore[reportArgumentType]
+            f"collection {part * self.shape.seeds + int(seed)} of seed {self.seed}"
+        )
+
+    def _part(self, start: int, stop: int, outputs: Outputs) -> Part:
+        """Adds up errors in the order of the tiles, and squares the sums that are complete."""
+        errors = outputs.errors.astype(np.float64)
+        pending = self.parts[-1].pending if self.parts else np.zeros((0, *errors.shape[2:]))
+        squares = []
+        for index, place in enumerate(range(start, stop)):
+            pending = errors[index] if place % self.shape.parts == 0 else pending + errors[index]
+            if (place + 1) % self.shape.parts == 0:
+                squares.append(np.sum(np.square(pending), axis=-1))
+        if stop % self.shape.parts == 0:
+            pending = np.zeros((0, *errors.shape[2:]))
+        return Part(start, stop, outputs.measures, np.reshape(squares, (-1, *errors.shape[1:3])), pending)
+
+    def result(self) -> Result:
+        """All of this K, once it is finished."""
+        shape, study = self.shape, self.study
+        measures = np.concatenate([part.measures for part in self.parts])
+        # [block, part, configuration, seed, …] → [configuration, seed, …]
+        measures = measures.reshape(-1, shape.parts, *measures.shape[1:]).swapaxes(1, 2)
+        measures = measures.reshape(-1, shape.parts * shape.seeds, *measures.shape[4:])
+        bias2 = None
+        if tile.decomposes(study):
+            squares = np.concatenate([part.squares for part in self.parts])
+            bias2 = squares.reshape(-1, squares.shape[-1])[: shape.num_configurations] / study.num_seeds**2
+        return Result(shape.num_categories, measures[: shape.num_configurations, : study.num_seeds], bias2)
+
+
+def _compile(lowered, platform: str):
+    """Compiles, on a CPU by the older and quicker emitters: hundreds of small kernels, of which a few do the work."""
+    try:
+        return lowered.compile(compiler_options={"xla_cpu_use_fusion_emitters": False} if platform == "cpu" else None)
+    except jax.errors.JaxRuntimeError as error:
+        if "No such compile option" not in str(error):
+            raise
+        return lowered.compile()
+
+
+def _shared(parts: dict[int, Part]) -> dict[int, Part]:
+    """What process 0 found, on every process."""
+    if jax.process_count() == 1:
+        return parts
+    packed = np.frombuffer(pickle.dumps(parts), np.uint8)
+    size = int(multihost_utils.broadcast_one_to_all(np.int32(packed.size)))
+    padded = np.zeros(size, np.uint8)
+    if jax.process_index() == 0:
+        padded[:] = packed
+    return pickle.loads(np.asarray(multihost_utils.broadcast_one_to_all(padded)).tobytes())

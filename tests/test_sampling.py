@@ -1,0 +1,396 @@
+"""The samplers against exact laws: bit by bit where their arithmetic can be turned around, else by chi-square."""
+
+import math
+
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import FLOAT, X64
+from laws import (
+    SIGMAS,
+    binomial_masses,
+    check_covariance,
+    check_frequencies,
+    check_joint,
+    check_moments,
+    check_sample,
+    joint_law,
+    poisson_masses,
+)
+
+from rrjax.sampling import Stream, binomial, multinomial, poisson
+from rrjax.sampling.binomial import _by_inversion as binomial_by_inversion
+from rrjax.sampling.inversion import count_tails
+from rrjax.sampling.multinomial import _scaled, edges, find
+from rrjax.sampling.poisson import _tables
+from rrjax.sampling.rejection import deviance, stirling_error
+from rrjax.sampling.words import unit
+
+DRAWS = 1 << 17
+LARGEST = 2**31 - 1
+# Sums of some twenty terms, each rounded, of a power rounded in the exponent.
+ROUNDING = 1e-12 if X64 else 5e-6
+
+draw_poisson = jax.jit(lambda stream, rate: poisson(stream, 0, rate))
+draw_binomial = jax.jit(lambda stream, trials, probability: binomial(stream, 0, trials, probability))
+
+
+def stream(seed=0):
+    return Stream.of(jax.random.key(seed))
+
+
+# --- words
+
+
+def test_words_are_those_of_threefry():
+    key = jax.random.key(7)
+    places = np.array([0, 1, 2, 77, 2**31, 2**32 - 1], np.uint32)
+    for site in (0, 1, 2**20, 2**32 - 1):
+        sites = np.full_like(places, site)
+        both = jax.extend.random.threefry_2x32(jax.random.key_data(key), np.concatenate([places, sites]))
+        np.testing.assert_array_equal(np.concatenate(Stream.of(key).pair(places, np.uint32(site))), both)
+
+
+def test_words_are_those_of_jax_keys():
+    # The i-th of the keys that JAX splits off is the pair of place 0 and site i.
+    key = jax.random.key(123456789)
+    split = jax.random.key_data(jax.random.split(key, 5))
+    pairs = Stream.of(key).pair(np.uint32(0), np.arange(5, dtype=np.uint32))
+    np.testing.assert_array_equal(np.stack(pairs, axis=1), split)
+
+
+def test_words_of_the_published_test_vectors():
+    # Random123's known answers for threefry2x32, 20 rounds.
+    rows = [
+        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF, 0xFFFFFFFF), (0x1CB996FC, 0xBB002BE7)),
+        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+    ]
+    for key, counter, answer in rows:
+        words = Stream(*(jnp.uint32(word) for word in key)).pair(*(np.uint32(word) for word in counter))
+        assert tuple(int(word) for word in words) == answer
+
+
+def test_keys_of_other_kinds_have_streams_too():
+    streams = [Stream.of(jax.random.key(seed, impl="rbg")) for seed in (0, 0, 1)]
+    first, again, other = (np.concatenate(each.pair(np.arange(100, dtype=np.uint32), 3)) for each in streams)
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).all()
+    assert abs(np.mean(first / 2.0**32) - 0.5) < SIGMAS / math.sqrt(12 * first.size)
+
+
+def test_words_differ_and_every_bit_is_fair():
+    places = np.arange(1 << 12, dtype=np.uint32)
+    words = np.concatenate([np.concatenate(stream().pair(places, np.uint32(site))) for site in range(8)])
+    assert len(np.unique(words)) > words.size - 20  # 0.5 pairs are expected to agree
+    ones = (words[:, None] >> np.arange(32, dtype=np.uint32)) & 1
+    assert np.abs(ones.mean(0) - 0.5).max() < SIGMAS * 0.5 / math.sqrt(words.size)
+
+
+def test_units_are_inside_and_small_ones_keep_their_digits():
+    words = np.array([0, 1, 1000, 2**23, 2**31, 2**32 - 1], np.uint32)
+    exact = (words.astype(np.float64) + 0.5) / 2**32
+    units = np.asarray(unit(words, FLOAT))
+    assert units.dtype == FLOAT
+    assert units.min() > 0
+    assert units.max() <= 1
+    np.testing.assert_allclose(units, exact, rtol=np.finfo(FLOAT).eps)
+
+
+# --- inversion: the law that is drawn, exactly, since the number drawn falls with the word
+
+
+def tails_drawn(draw, most):
+    """P(X ≥ k) for k = 1 … most over all 2³² words, by halving: `draw(words)` must fall with the word."""
+    wanted = np.arange(1, most + 1)
+    low, high = np.zeros(most, np.int64), np.full(most, 2**32, np.int64)  # the first word with less than k
+    while (low < high).any():
+        middle = (low + high) // 2
+        enough = (np.asarray(draw(middle.astype(np.uint32))) >= wanted) & (low < high)
+        low, high = np.where(enough, middle + 1, low), np.where(enough, high, middle)
+    return low / 2**32
+
+
+def check_tails(drawn, first, masses):
+    law = np.zeros(len(drawn) + 1)
+    law[first : first + len(masses)] = masses[: len(law) - first]
+    exact = np.cumsum(law[::-1])[::-1][1:]
+    # A unit is rounded where it is near one.
+    np.testing.assert_allclose(drawn, exact, rtol=ROUNDING, atol=2.0**-32)
+
+
+@jax.jit
+def poisson_by_inversion(words, rate):
+    return count_tails(words, rate, jnp.full(words.shape, jnp.exp(-rate)), lambda k: rate * (1 / k))
+
+
+RATES = [1e-10, 1e-7, 1e-5, 1e-3, 0.02, 0.1249, 0.125, 0.7, 0.999, 1, 2.5, 3.999, 4, 7.3, 12.5, 15.999]
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_small_poissons_have_their_law_word_by_word(rate):
+    rate = FLOAT.type(rate)
+    drawn = tails_drawn(lambda words: poisson_by_inversion(words, rate), 60)
+    check_tails(drawn, 0, np.append(poisson_masses(float(rate))[1], np.zeros(61)))
+
+
+@pytest.mark.parametrize("rate", [1e-7, 1e-5, 1e-3])
+def test_small_poissons_are_drawn_by_that_law(rate):
+    # The same of the sampler as a whole, with many draws.
+    size, number = 1 << 20, 16
+    rates = np.full(size, rate, FLOAT)
+    drawn = sum(int(jnp.sum(draw_poisson(stream(seed), rates))) for seed in range(number))
+    expected = rate * size * number
+    assert abs(drawn - expected) <= SIGMAS * math.sqrt(expected) + 3
+
+
+@pytest.mark.parametrize(
+    ("trials", "probability"),
+    [
+        (1, 0.5),
+        (2, 0.5),
+        (1, 1e-9),
+        (3, 0.3),
+        (31, 0.5),
+        (20, 0.4999),
+        (40, 0.3),
+        (1000, 0.0159),
+        (1000, 1e-6),
+        (10**6, 1e-5),
+        (LARGEST, 5e-9),
+        (LARGEST, 1e-15),
+    ],
+)
+def test_small_binomials_have_their_law_word_by_word(trials, probability):
+    probability = FLOAT.type(probability)
+    law = jax.jit(lambda words: binomial_by_inversion(words, jnp.full(words.shape, trials, jnp.int32), probability))
+    drawn = tails_drawn(law, 60)
+    assert not drawn[trials:].any()
+    first, masses = binomial_masses(trials, float(probability))
+    check_tails(drawn, first, np.append(masses, np.zeros(61)))
+
+
+def test_the_tables_hold_their_law():
+    thresholds, alias, first = (table.reshape(64, -1) for table in _tables())
+    for j in range(1, 64):
+        own = thresholds[j] / 2**23 / 512
+        low = int(first[j, 0])
+        drawn = np.zeros(low + 512)
+        np.add.at(drawn, low + np.arange(512), own)
+        np.add.at(drawn, alias[j], 1 / 512 - own)
+        start, masses = poisson_masses(16.0 * j)
+        exact = np.zeros(max(low + 512, start + len(masses)))
+        exact[start : start + len(masses)] = masses
+        assert exact[: low].sum() + exact[low + 512 :].sum() < 2.0**-33
+        error = drawn - exact[: low + 512]
+        assert np.abs(error).max() < 40 * 2.0**-33  # a value fills up many others
+        assert abs(error @ np.arange(low + 512)) < 1e-6 * 4 * math.sqrt(j)  # the mean, in standard deviations
+
+
+# --- rejection, and how the parts are put together
+
+
+@pytest.mark.parametrize(
+    "rate",
+    [0.01, 0.5, 3.3, 15.99, 16, 16.01, 17.5, 31.99, 32, 100.7, 500.25, 1007.99, 1008, 1023.9]
+    + [1024, 1024.5, 1500.99, 12_345.6, 1e5, 1e6],
+)
+def test_poissons_by_chi_square(rate):
+    rate = float(FLOAT.type(rate))
+    drawn = draw_poisson(stream(1), np.full(DRAWS, rate, FLOAT))
+    assert drawn.dtype == np.int32
+    check_sample(drawn, *poisson_masses(rate))
+    check_moments(drawn, rate, rate)
+
+
+@pytest.mark.parametrize("rate", [2.0**24, 1e9, 2.0**31 - 2**19])
+def test_large_poissons_by_their_moments(rate):
+    # Rates that float32 holds; the mean of 10⁶ draws would show an error of 10⁻⁷ of a rate.
+    assert float(np.float32(rate)) == rate
+    drawn = np.concatenate([draw_poisson(stream(seed), np.full(DRAWS, rate, FLOAT)) for seed in range(8)])
+    check_moments(drawn, rate, rate)
+    # The shape, in standard deviations: shares beyond 1, 2, 3 on each side.
+    score = (drawn.astype(np.float64) - rate) / math.sqrt(rate)
+    cuts = np.array([-3, -2, -1, 0, 1, 2, 3])
+    cumulative = np.array([0, *(math.erfc(-cut / math.sqrt(2)) / 2 for cut in cuts), 1])
+    skew = np.array([0, *((1 - cut**2) * math.exp(-(cut**2) / 2) / math.sqrt(2 * math.pi) for cut in cuts), 0])
+    check_frequencies(
+        np.bincount(np.searchsorted(cuts, score), minlength=8), np.diff(cumulative + skew / 6 / math.sqrt(rate))
+    )
+
+
+def test_poissons_of_all_sizes_side_by_side():
+    # A block of rejections is filled up with the first cell, whose envelope may never accept.
+    for first in (0.0, 1e-6, 0.5, 0.95, 2.0):
+        rates = np.tile(np.array([first, 2000, 20, 3, 1024, 1e6, 0, 1e9], FLOAT), DRAWS // 8)
+        drawn = np.asarray(draw_poisson(stream(2), rates)).reshape(-1, 8)
+        assert (drawn >= 0).all()
+        assert not drawn[:, rates[:8] == 0].any()
+        check_covariance(drawn, rates[:8].astype(float), np.diag(rates[:8].astype(float)))
+
+
+def test_poissons_batch_and_compile_like_a_loop():
+    rates = np.array([[0.5, 0, 3, 20], [0.5, 2000, 3, 20], [0, 0, 0, 1e6], [0.2, 0.1, 0.01, 0.05]], FLOAT)
+    one = jax.jit(lambda key, rate: poisson(Stream.of(key), 0, rate))
+    keys = jax.random.split(jax.random.key(0), 4)
+    batch = jax.jit(jax.vmap(lambda key, rate: poisson(Stream.of(key), 0, rate)))(keys, rates)
+    np.testing.assert_array_equal(batch, np.stack([one(key, rate) for key, rate in zip(keys, rates, strict=True)]))
+
+
+@pytest.mark.parametrize("probability", [0.0, 1e-9, 1e-4, 0.0159, 0.3, 0.5, 0.7, 0.9999, 1.0])
+def test_binomials_by_chi_square(probability):
+    probability = float(FLOAT.type(probability))
+    for trials in (0, 1, 2, 30, 33, 54, 1000, 30_000, 10**6, 10**9, LARGEST):
+        drawn = draw_binomial(stream(3), np.full(DRAWS // 4, trials, np.int32), FLOAT.type(probability))
+        assert drawn.dtype == np.int32
+        assert int(drawn.min()) >= 0
+        assert int(drawn.max()) <= trials
+        variance = trials * probability * (1 - probability)
+        if variance < 1e6:
+            check_sample(drawn, *binomial_masses(trials, probability))
+        if variance > 5:
+            # The mean is rounded once to the dtype.
+            slack = trials * probability * np.finfo(FLOAT).eps
+            check_moments(drawn, trials * probability, variance, slack)
+        if probability in (0, 1):
+            assert (np.asarray(drawn) == trials * probability).all()
+
+
+def test_binomials_of_all_sizes_side_by_side():
+    for first in (0, 1, 2, 3, 5):
+        trials = np.tile(np.array([first, 10_000, 50, 7, 0, 10**6, 10**8, LARGEST], np.int32), DRAWS // 32)
+        probability = float(FLOAT.type(0.25))
+        drawn = np.asarray(draw_binomial(stream(4), trials, FLOAT.type(probability))).reshape(-1, 8)
+        assert ((drawn >= 0) & (drawn <= trials[:8])).all()
+        size = trials[:8].astype(float)
+        check_covariance(drawn, size * probability, np.diag(size * probability * (1 - probability)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mean", [16, 16.5, 40.3, 1024, 1030.7])
+def test_rejection_by_many_draws(mean):
+    draws = 1 << 22
+    if mean >= 1024:
+        rate = float(FLOAT.type(mean))
+        check_sample(draw_poisson(stream(5), np.full(draws, rate, FLOAT)), *poisson_masses(rate))
+    for trials in (33, 100, 10_000, 10**8):
+        probability = float(FLOAT.type(mean / trials))
+        if probability <= 0.5:
+            drawn = draw_binomial(stream(6), np.full(draws, trials, np.int32), FLOAT.type(probability))
+            check_sample(drawn, *binomial_masses(trials, probability))
+
+
+def test_deviance_and_the_stirling_error():
+    import mpmath
+
+    with mpmath.workdps(40):
+        x = np.array([-1, -0.999, -0.5, -0.4, -0.39, -0.01, -1e-5, 0, 1e-7, 1e-3, 0.1, 0.39, 0.4, 0.41, 3, 100], FLOAT)
+        exact = [1 if v == -1 else float((1 + v) * mpmath.log1p(v) - v) for v in map(mpmath.mpf, x.tolist())]
+        np.testing.assert_allclose(deviance(x), exact, rtol=1e-8 if X64 else 2e-6, atol=1e-37)
+        assert np.isinf(deviance(FLOAT.type(-1.5)))
+        x = np.array([1, 2, 5, 10, 100, 1e6], FLOAT)
+        exact = [
+            float(mpmath.loggamma(v + 1) - (mpmath.log(2 * mpmath.pi * v) / 2 + v * mpmath.log(v) - v))
+            for v in map(mpmath.mpf, x.tolist())
+        ]
+        error = np.abs(np.asarray(stirling_error(x)) - exact)
+        assert (error <= np.array([4e-4, 2e-6, 1e-9, 1e-12, 1e-12, 1e-12]) + np.finfo(FLOAT).eps).all()
+
+
+# --- one by one
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 50, 1000, 4097, 1_423_000])
+def test_cells_are_found_as_by_searching(size):
+    random = np.random.default_rng(0)
+    prepare, search = jax.jit(edges), jax.jit(find)
+    rank = np.arange(1.0, size + 1)
+    laws = {
+        "uniform": np.ones(size),
+        "zipf": rank**-1.5,
+        "zipf from the end": rank[::-1] ** -1.5,
+        "point": rank == size // 2 + 1,
+        "first": rank == 1,
+        "last": rank == size,
+        "every third": rank % 3 == 1,
+        "crowded": np.where(rank == 1, 1.0, 1e-8),
+        "half": np.where(rank == 1, 1.0, 1 / size),
+    }
+    for name, law in laws.items():
+        law = (law / law.sum()).astype(FLOAT)
+        shift, prepared = 32 - max(size - 1, 1).bit_length(), prepare(law)
+        upper = np.asarray(prepared.upper)
+        assert int(prepared.shift) == shift
+        shares = np.diff(upper.astype(np.int64), prepend=0)
+        assert (shares >= 0).all(), f"{name}: wrapped"
+        assert upper[-1] / 2**32 > 0.998, f"{name}: much is given away"
+        assert not shares[law == 0].any()
+        np.testing.assert_allclose(shares / 2**32, law, atol=2.0**-33, rtol=1e-6 + (3 * size + 2.0**14) / 2**32)
+        words = random.integers(0, 2**32, 1000, dtype=np.uint32)
+        near = random.choice(upper, min(size, 1000))
+        words = np.concatenate([words, near, near - np.uint32(1), near + np.uint32(1), np.uint32([0, 2**32 - 1])])
+        cells = search(prepared._replace(shift=shift), words)
+        assert cells.dtype == np.int32
+        np.testing.assert_array_equal(cells, np.searchsorted(upper, words, side="right"), err_msg=name)
+
+
+def test_words_are_scaled_exactly():
+    words = np.random.default_rng(1).integers(0, 2**32, 1000, dtype=np.uint32)
+    words = np.concatenate([words, np.uint32([0, 1, 2**31, 2**32 - 1])])
+    for number in (1, 2, 3, 50, 65_535, 65_536, 65_537, 1_423_000, LARGEST):
+        np.testing.assert_array_equal(_scaled(words, number), (words.astype(object) * number) >> 32)
+
+
+# --- multinomial vectors
+
+LAW = np.array([0.5, 0.3, 0.2], FLOAT)
+BATCH = 50_000
+
+
+@jax.jit
+def vectors(seed, trials, expected):
+    keys = jax.random.split(jax.random.key(seed), BATCH)
+    return jax.vmap(lambda key: multinomial(Stream.of(key), trials, LAW, expected=expected, followers=2))(keys)
+
+
+def steps():
+    """One trial: what it adds to the cells, and to the followers of the last two."""
+    return {(1, 0, 0, 0, 0): 0.5} | {
+        (0, int(i == 1), int(i == 2), int(j == 0), int(j == 1)): p / 2 for i, p in ((1, 0.3), (2, 0.2)) for j in (0, 1)
+    }
+
+
+@pytest.mark.parametrize("trials", [0, 1, 2, 5])
+def test_few_trials_have_their_joint_law(trials):
+    cells, following = vectors(0, np.int32(trials), FLOAT.type(trials))
+    law = joint_law([steps()] * trials) if trials else {(0,) * 5: 1.0}
+    check_joint(np.concatenate([cells, following], axis=1), law)
+
+
+def covariance_of_steps():
+    """The mean and covariance matrix of what one trial adds."""
+    values, masses = np.array(list(steps())), np.array(list(steps().values()))
+    mean = masses @ values
+    return mean, (values * masses[:, None]).T @ values - np.outer(mean, mean)
+
+
+@pytest.mark.parametrize(
+    ("trials", "expected"),
+    # As told; then what no binomial number would do, where rounds are dropped or too small, and the law is the same.
+    # In float32, one of these keys has a first round of followers that does not fit: it would be one by one for hours.
+    [(60, 60), (1000, 1000), (10**6, 10**6), (LARGEST, LARGEST), (60, 90), (50, 1000), (1000, 50), (1000, 0)],
+)
+def test_many_trials_whatever_was_expected(trials, expected):
+    cells, following = (np.asarray(part) for part in vectors(1, np.int32(trials), FLOAT.type(expected)))
+    assert (cells.sum(1, dtype=np.int64) == trials).all()
+    assert (following.sum(1, dtype=np.int64) == cells[:, 1:].sum(1, dtype=np.int64)).all()
+    assert min(cells.min(), following.min()) >= 0
+    mean, covariance = covariance_of_steps()
+    check_covariance(np.concatenate([cells, following], axis=1), trials * mean, trials * covariance)
+    if trials <= 1000:
+        for i, probability in enumerate([0.5, 0.3, 0.2]):
+            check_sample(cells[:, i], *binomial_masses(trials, probability))
+        for i in range(2):
+            check_sample(following[:, i], *binomial_masses(trials, 0.25))

@@ -1,0 +1,415 @@
+"""The study engine: right numbers, the same numbers however they are computed, and clear complaints."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import X64
+
+import rrjax
+from rrjax.study import Study, StudyError
+
+xr = pytest.importorskip("xarray")
+
+ALL = ["mle_star", "inv_p", "inv_n", "inv"]
+SMALL = {"estimators": ALL, "num_categories": [5, 20], "num_users": [50, 3000], "epsilon": [1, 3.0], "num_seeds": 30}
+
+
+def run(**changes):
+    given = SMALL | {"zipf": [0.01, 1.3]} | changes
+    arguments = {name: given.pop(name) for name in ("seed", "folder", "batch_size", "quantiles", "keep_seeds", "memory",
+                                                    "devices", "progress") if name in given}  # fmt: skip
+    return Study(**given).run(**arguments)
+
+
+def same(a, b):
+    """Whether two results are equal to the last bit."""
+    return set(a.data_vars) == set(b.data_vars) and all(
+        np.array_equal(a[name].values, b[name].values, equal_nan=True) for name in a.data_vars
+    )
+
+
+def test_labels_and_dimensions():
+    result = run(metrics=["mse", "nll", "tv", "max_error", "kl", "bias2", "variance"])
+    assert result.mse.dims == ("estimator", "num_categories", "num_users", "epsilon", "zipf")
+    assert result.estimator.values.tolist() == ALL
+    assert result.num_users.values.tolist() == [50, 3000]
+    assert result.epsilon.values.tolist() == [1.0, 3.0]
+    assert result.zipf.values.tolist() == [0.01, 1.3]
+    for name in ("mse", "nll", "tv", "max_error", "kl"):
+        assert f"{name}_se" in result
+        assert result[f"{name}_difference"].dims[:2] == ("estimator", "versus")
+    assert "bias2_se" not in result
+    assert result.attrs["num_seeds"] == 30
+    assert result.attrs["jax"] == jax.__version__
+    assert json.loads(result.attrs["estimators"])["mle_star"] == "rrjax.estimators.mle_star"
+
+
+def test_the_metrics_are_those_of_their_definitions():
+    # One configuration again, seed by seed, through the public functions.
+    names = ["mse", "nll", "tv", "max_error", "bias2", "variance"]
+    study = Study(estimators=ALL, num_categories=20, num_users=3000, epsilon=2.0, zipf=1.3, num_seeds=25, metrics=names)
+    result = study.run(seed=3, keep_seeds=True, quantiles=[0.5]).squeeze()
+    collections = [study.collection(study.configurations()[0], number, seed=3) for number in range(25)]
+    for estimator in ALL:
+        function, here = getattr(rrjax, estimator), result.sel(estimator=estimator)
+        estimates = [np.asarray(function(counts, 2.0), float) for _, counts in collections]
+        truths = [np.asarray(truth, float) for truth, _ in collections]
+        pairs = list(zip(estimates, truths, collections, strict=True))
+        expected = {
+            "mse": [np.sum((e - t) ** 2) for e, t, _ in pairs],
+            "nll": [float(rrjax.nll(jnp.asarray(e, rrjax.numerics.float_dtype()), c, 2.0)) for e, _, (_, c) in pairs],
+            "tv": [np.abs(e - t).sum() / 2 for e, t, _ in pairs],
+            "max_error": [np.abs(e - t).max() for e, t, _ in pairs],
+        }
+        for name, values in expected.items():
+            np.testing.assert_allclose(here[f"{name}_seeds"], values, rtol=1e-10 if X64 else 1e-4)
+            np.testing.assert_allclose(here[name], here[f"{name}_seeds"].values.mean(), rtol=1e-12)
+            error = np.std(here[f"{name}_seeds"].values, ddof=1) / 5
+            np.testing.assert_allclose(here[f"{name}_se"], error, rtol=1e-12)
+            np.testing.assert_allclose(here[f"{name}_quantile"].squeeze(), np.median(here[f"{name}_seeds"].values))
+        errors = np.array([e - t for e, t, _ in pairs])
+        np.testing.assert_allclose(here.bias2, np.sum(errors.mean(0) ** 2), rtol=1e-10 if X64 else 1e-4)
+        np.testing.assert_allclose(here.variance, np.sum(errors.var(0)), rtol=1e-10 if X64 else 1e-4)
+    first, second = (result.mse_seeds.sel(estimator=name).values for name in ("mle_star", "inv_p"))
+    pair = {"estimator": "mle_star", "versus": "inv_p"}
+    np.testing.assert_allclose(result.mse_difference.sel(pair), np.mean(first - second), rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(result.mse_difference_se.sel(pair), np.std(first - second, ddof=1) / 5, rtol=1e-9)
+
+
+def numpy_study(K, N, epsilon, exponent, num_seeds, seed):
+    """The paper's study by NumPy: users drawn one by one, randomized one by one."""
+    rng = np.random.default_rng(seed)
+    theta = 1 / np.arange(1, K + 1) ** exponent
+    theta /= theta.sum()
+    p = np.exp(epsilon) / (np.exp(epsilon) + K - 1)
+    errors = []
+    for _ in range(num_seeds):
+        values = rng.choice(K, N, p=theta)
+        truth = np.bincount(values, minlength=K) / N
+        lie = (values + rng.integers(1, K, N)) % K
+        counts = np.bincount(np.where(rng.random(N) < p, values, lie), minlength=K)
+        estimates = [np.asarray(getattr(rrjax, name)(counts, epsilon), float) for name in ALL]
+        errors.append([np.sum((e - truth) ** 2) for e in estimates])
+    errors = np.array(errors)
+    return errors.mean(0), errors.std(0, ddof=1) / np.sqrt(num_seeds)
+
+
+@pytest.mark.parametrize(
+    ("K", "N", "epsilon", "exponent"), [(5, 50, 1.0, 1.3), (50, 1000, 3.0, 0.01), (100, 20_000, 2.0, 2.5), (400, 100, 4.0, 1.0)]
+)
+def test_means_agree_with_a_simulation_of_users(K, N, epsilon, exponent):
+    ours = run(num_categories=K, num_users=N, epsilon=epsilon, zipf=exponent, num_seeds=200, metrics=["mse"]).squeeze()
+    mean, error = numpy_study(K, N, epsilon, exponent, 200, seed=1)
+    assert (np.abs(ours.mse.values - mean) < 4 * np.hypot(error, ours.mse_se.values)).all()
+
+
+@pytest.mark.parametrize("population", ["realised", "iid", "fixed"])
+def test_the_inversion_has_its_known_error(population):
+    K, N, epsilon = 20, 5000, 1.5
+    theta = np.asarray(rrjax.simulate.zipf(K, 1.0), float)
+    users = np.round(N * theta).astype(int)
+    users[0] += N - users.sum()
+    place = {"distributions": {"one": users if population == "fixed" else users / N}, "population": population}
+    if population != "fixed":
+        place["num_users"] = N
+    study = Study(estimators="inv", epsilon=epsilon, num_seeds=400, metrics=["mse", "bias2", "variance"], **place)
+    result = study.run().squeeze()
+    r = np.exp(epsilon)
+    q = 1 / (r + K - 1)
+    d = (r - 1) * q
+    shares = users / N
+    expected = np.sum(q * (1 - q) + shares * d * (1 - 2 * q - d)) / (N * d**2)
+    if population == "iid":
+        expected += np.sum(shares * (1 - shares)) / N
+    assert abs(float(result.mse) - expected) < 5 * float(result.mse_se)
+    assert result.num_users == N
+    # Unbiased: what remains of the squared bias is a share 1/n of the variance.
+    assert float(result.bias2) < 2 * float(result.variance) / 400
+    np.testing.assert_allclose(result.bias2 + result.variance, result.mse, rtol=1e-12)
+
+
+def test_own_estimators_metrics_and_distributions():
+    def half(counts, epsilon):
+        return (rrjax.inv_n(counts, epsilon) + rrjax.inv_p(counts, epsilon)) / 2
+
+    def noisy(key, counts, epsilon):
+        del epsilon
+        return jax.random.dirichlet(key, jnp.ones(counts.shape, rrjax.numerics.float_dtype()))
+
+    def first(estimate, truth):
+        return jnp.abs(estimate[0] - truth[0])
+
+    result = run(
+        estimators={"half": half, "noisy": noisy, "best": "mle_star"},
+        metrics=["mse", first],
+        zipf=None,
+        distributions={"point": lambda K: np.eye(K)[0], "flat": np.ones},
+    )
+    assert result.mse.dims[-1] == "distribution"
+    assert result.distribution.values.tolist() == ["point", "flat"]
+    assert (result["first"] <= np.sqrt(result.mse) + 1e-6).all()
+    mle = result.mse.sel(estimator="best")
+    assert float(result.mse.sel(estimator="noisy").mean()) > float(mle.mean())
+    again = run(estimators={"noisy": noisy}, zipf=None, distributions={"flat": np.ones}, metrics=["mse"])
+    np.testing.assert_array_equal(again.mse.squeeze(), result.mse.sel(estimator="noisy", distribution="flat"))
+
+
+def test_a_configuration_does_not_depend_on_the_rest_of_the_grid():
+    whole = run()
+    alone = run(num_categories=[20], num_users=[3000], epsilon=[3.0], zipf=[1.3])
+    at = {"num_categories": [20], "num_users": [3000], "epsilon": [3.0], "zipf": [1.3]}
+    assert same(whole.sel(at), alone)
+    assert not same(run(seed=1), whole)
+
+
+METRICS = ["mse", "nll", "bias2", "variance"]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7])
+def test_batches_do_not_change_a_bit(batch_size, monkeypatch):
+    # Small tiles, so that seeds are spread over several and the last one is padded.
+    monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 160)
+    assert same(run(metrics=METRICS), run(metrics=METRICS, batch_size=batch_size))
+
+
+SCRIPT = """
+import sys, warnings
+import jax
+if sys.argv[2] != "-":
+    jax.distributed.initialize(sys.argv[2], num_processes=2, process_id=int(sys.argv[3]))
+import rrjax.study.tile
+rrjax.study.tile._CELLS["cpu"] = 160
+from rrjax.study import Study
+study = Study(estimators=["mle_star", "inv_n"], num_categories=[5, 20], num_users=[50, 3000], epsilon=[1, 3.0],
+              zipf=[0.01, 1.3], num_seeds=30, metrics=["mse", "nll", "bias2", "variance"])
+folder = None if sys.argv[4] == "-" else sys.argv[4]
+result = study.run(folder=folder)
+assert jax.device_count() == int(sys.argv[5]), jax.devices()
+result.drop_attrs().to_netcdf(sys.argv[1], engine="h5netcdf")
+"""
+
+
+def elsewhere(tmp_path, name, devices, address="-", process=0, folder="-", total=None):
+    """Starts the study of SCRIPT in a process of its own."""
+    flags = f"--xla_force_host_platform_device_count={devices}"
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    output = tmp_path / f"{name}.nc"
+    command = [sys.executable, "-c", SCRIPT, str(output), address, str(process), folder, str(total or devices)]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    return process, output
+
+
+def finished(started):
+    results = []
+    for process, output in started:
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+        with xr.open_dataset(output, engine="h5netcdf") as result:
+            results.append(result.load())
+    return results
+
+
+def test_devices_and_processes_do_not_change_a_bit(tmp_path):
+    pytest.importorskip("h5netcdf")
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        address = f"localhost:{probe.getsockname()[1]}"
+    one, four = finished([elsewhere(tmp_path, "one", 1), elsewhere(tmp_path, "four", 4)])
+    pair = [
+        elsewhere(tmp_path, f"pair{i}", 1, address, i, str(tmp_path / "kept") if i == 0 else "-", total=2) for i in (0, 1)
+    ]
+    first, second = finished(pair)
+    assert same(one, four)
+    assert same(one, first)
+    assert same(one, second)
+    # What two processes began, one may finish.
+    for part in sorted((tmp_path / "kept" / "checkpoint").glob("k20-*.npz")):
+        part.unlink()
+    (resumed,) = finished([elsewhere(tmp_path, "resumed", 1, folder=str(tmp_path / "kept"))])
+    assert same(one, resumed)
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("after", [1, 2, 5])
+def test_a_run_that_stopped_goes_on(tmp_path, after, monkeypatch):
+    monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 160)
+    seen = []
+
+    def stop(progress):
+        seen.append(progress)
+        if len(seen) > after:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run(metrics=METRICS, folder=tmp_path, batch_size=2, progress=stop)
+    assert 0 < seen[-1].done < seen[-1].total
+    again = []
+    result = run(metrics=METRICS, folder=tmp_path, batch_size=5, progress=again.append)
+    assert again[0].done == again[0].resumed == seen[-1].done
+    assert again[-1].done == again[-1].total
+    assert same(result, run(metrics=METRICS))
+    # A third time there is nothing left to do.
+    last = []
+    assert same(result, run(metrics=METRICS, folder=tmp_path, progress=last.append))
+    assert len(last) == 1
+    assert last[0].resumed == last[0].total
+
+
+def test_a_killed_process_leaves_a_folder_that_goes_on(tmp_path):
+    pytest.importorskip("h5netcdf")
+    folder = tmp_path / "kept"
+    started = elsewhere(tmp_path, "killed", 1, folder=str(folder))
+    while started[0].poll() is None and not list(folder.glob("checkpoint/*.npz")):
+        pass
+    started[0].kill()
+    started[0].communicate()
+    resumed, whole = finished([elsewhere(tmp_path, "again", 1, folder=str(folder)), elsewhere(tmp_path, "whole", 1)])
+    assert same(resumed, whole)
+
+
+def test_a_damaged_checkpoint_is_computed_again(tmp_path, monkeypatch):
+    monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 160)
+    whole = run(metrics=METRICS, folder=tmp_path, batch_size=4)
+    parts = sorted((tmp_path / "checkpoint").glob("k20-*.npz"))
+    assert len(parts) > 3
+    parts[1].write_bytes(parts[1].read_bytes()[:-40])
+    parts[2].write_bytes(b"")
+    with pytest.warns(UserWarning, match="damaged") as caught:
+        result = run(metrics=METRICS, folder=tmp_path, batch_size=3)
+    assert len(caught) == 2
+    assert same(result, whole)
+    assert len(list((tmp_path / "checkpoint").glob("*.damaged"))) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert same(run(metrics=METRICS, folder=tmp_path), whole)
+
+
+def test_a_folder_of_another_study_is_refused(tmp_path):
+    run(folder=tmp_path)
+    with pytest.raises(StudyError, match=r"holds another study: num_seeds is 31, there 30\."):
+        run(folder=tmp_path, num_seeds=31)
+    with pytest.raises(StudyError, match="seed is 1, there 0"):
+        run(folder=tmp_path, seed=1)
+
+    def inv(counts, epsilon):
+        return rrjax.inv(counts, epsilon)
+
+    with pytest.raises(StudyError, match="estimators is"):
+        run(folder=tmp_path, estimators={"one": inv})
+    file = tmp_path / "checkpoint" / "study.json"
+    file.write_text(file.read_text()[:30])
+    with pytest.raises(StudyError, match="damaged"):
+        run(folder=tmp_path)
+    file.unlink()
+    with pytest.raises(StudyError, match="gone"):
+        run(folder=tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(rrjax.io.DataError, match="cannot be made"):
+        run(folder=tmp_path / "file")
+
+
+def _raising(counts, epsilon):
+    raise RuntimeError("no such luck")
+
+
+def _concrete(counts, epsilon):
+    return rrjax.inv(counts, epsilon) if counts[0] > 0 else rrjax.inv_n(counts, epsilon)
+
+
+def _one_short(counts, epsilon):
+    return rrjax.inv(counts, epsilon)[1:]
+
+
+def _nan(counts, epsilon):
+    theta = rrjax.inv_n(counts, epsilon)
+    return jnp.where(counts[0] == jnp.max(counts), theta, jnp.nan)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"estimators": []}, "at least one estimator"),
+        ({"estimators": ["mle"]}, "unknown estimator 'mle'; known are mle_star"),
+        ({"estimators": [lambda c, e: c]}, "without a name"),
+        ({"estimators": {"mle_star": _one_short}}, "a name of its own"),
+        ({"estimators": ["inv", "inv"]}, "one name"),
+        ({"estimators": {"bad": 3}}, "must be a name or a function"),
+        ({"estimators": {"bad": _one_short}}, r"'bad' must return .* shape \(5,\).* it returned shape \(4,\)"),
+        ({"estimators": {"bad": _raising}}, "estimator 'bad' failed .* RuntimeError: no such luck"),
+        ({"estimators": {"bad": _concrete}}, "estimator 'bad' failed .* under jax.jit"),
+        ({"estimators": {"bad": lambda c, e: c}}, "must return the estimate, floats"),
+        ({"estimators": {"bad": lambda c, e: None}}, "it returned a NoneType"),
+        ({"estimators": {"bad": _nan}}, r"'bad' returned NaN or infinity for K = 5, N = 50, epsilon = 1, zipf = .*collection \d+ of seed 0"),
+        ({"num_categories": []}, "num_categories is empty"),
+        ({"num_categories": [1]}, "num_categories must be an integer from 2 to .*, got 1"),
+        ({"num_categories": 2.5}, "num_categories must be an integer"),
+        ({"num_categories": None}, "num_categories is missing"),
+        ({"num_users": [0]}, "num_users must be an integer from 1 .* got 0"),
+        ({"num_users": [2**31]}, "num_users must be an integer from 1 to 2147483647"),
+        ({"num_users": None}, "num_users is missing"),
+        ({"num_users": [50, 50]}, "num_users names a value twice"),
+        ({"epsilon": [0.0]}, "epsilon must be a positive number, got 0.0"),
+        ({"epsilon": [float("nan")]}, "epsilon must be a positive number"),
+        ({"zipf": [-1.0]}, "zipf must hold exponents"),
+        ({"zipf": None}, "zipf or distributions"),
+        ({"distributions": {"a": [0.5, 0.5]}}, "zipf or distributions"),
+        ({"zipf": None, "distributions": {}}, "distributions must map labels"),
+        ({"zipf": None, "distributions": {"a": np.ones(5)}}, "have K = 5, num_categories says 5, 20"),
+        ({"zipf": None, "num_categories": 2, "distributions": {"a": [-1, 2]}}, "'a' must hold finite numbers"),
+        ({"zipf": None, "distributions": {"a": lambda K: np.ones(3)}}, r"'a' has shape \(3,\) for K = 5"),
+        ({"zipf": None, "distributions": {"a": lambda K: 1 / 0}}, "'a' failed for K = 5: division by zero"),
+        ({"zipf": None, "distributions": {"a": np.ones(5), "b": np.ones(4)}}, "of one length"),
+        ({"population": "fixed"}, "takes the users from distributions"),
+        ({"population": "other"}, "population must be"),
+        ({"num_seeds": 1}, "num_seeds must be an integer from 2"),
+        ({"metrics": ["rmse"]}, "unknown metric 'rmse'; known are mse"),
+        ({"metrics": {"both": lambda a, b: a - b}}, "metric 'both' must return a scalar"),
+        ({"seed": -1}, "seed must be an integer from 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"quantiles": [1.5]}, "quantiles must lie"),
+        ({"memory": 1000}, "take .* GiB, and the memory budget"),
+        ({"memory": 10**5}, "K = 5: a batch of .* MiB"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(changes, message):
+    with pytest.raises(StudyError, match=message):
+        run(**changes)
+
+
+def test_fixed_users_must_be_integers():
+    with pytest.raises(StudyError, match="must hold integers"):
+        Study(estimators="inv", epsilon=1.0, population="fixed", distributions={"a": [0.5, 0.5]})
+    with pytest.raises(StudyError, match="different numbers of users"):
+        Study(estimators="inv", epsilon=1.0, population="fixed", distributions={"a": [1, 2], "b": [2, 2]})
+
+
+def test_what_was_finished_stays_when_an_estimator_fails(tmp_path):
+    def sometimes(counts, epsilon):
+        return jnp.where(counts.shape[0] == 20, jnp.nan, 1.0) * rrjax.inv_n(counts, epsilon)
+
+    with pytest.raises(StudyError, match="K = 20"):
+        run(estimators={"sometimes": sometimes}, folder=tmp_path)
+    assert list((tmp_path / "checkpoint").glob("k5-*.npz"))
+
+
+def test_infinite_divergences_have_infinite_means():
+    result = run(metrics=["kl"], num_users=[50])
+    assert np.isinf(result.kl.sel(estimator="mle_star").values).any()
+    assert not np.isnan(result.kl.sel(estimator="mle_star").values).any()
+
+
+def test_the_package_is_found(tmp_path):
+    assert rrjax.study.Study is Study
+    assert Path(rrjax.study.__file__).parent.name == "study"

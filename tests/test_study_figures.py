@@ -1,0 +1,641 @@
+"""Figures and report of a study: what is drawn and told is what the dataset holds."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")
+pytest.importorskip("xarray", reason="studies need xarray")
+
+import xarray as xr
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from rrjax.io import DataError
+from rrjax.study import figures
+from rrjax.study.report import ranking, ranking_rows, write_report
+
+DIMS = ("estimator", "num_categories", "num_users", "epsilon", "zipf")
+COORDS = {
+    "estimator": ["inv_n", "mle_star", "mine", "cv_threshold", "inv_p"],
+    "num_categories": [50, 1000],
+    "num_users": [100, 10_000, 1_000_000],
+    "epsilon": [1.0, 2.0, 4.0, 10.0],
+    "zipf": [0.01, 1.3, 2.5],
+}
+
+
+def study(metrics=("mse", "nll"), seeds=8, **coords):
+    """A made-up study: errors that fall with N and ε, in the order of the estimators."""
+    coords = COORDS | coords
+    population = "distribution" if "distribution" in coords else "zipf"
+    dims = (*DIMS[:4], population)
+    values = [np.asarray(coords[name]) for name in dims]
+    rng = np.random.default_rng(1)
+    place = [np.arange(len(value)) if value.dtype.kind == "U" else value.astype(float) for value in values]
+    name, size, users, epsilon, shape = np.meshgrid(*place, indexing="ij")
+    variables = {}
+    for metric in (*metrics, "bias2", "variance"):
+        level = (
+            (1 + 0.3 * name) * (1 + 0.1 * np.minimum(shape, 9)) * size / (np.exp(np.minimum(epsilon, 20)) * users**0.5)
+        )
+        if metric == "nll":
+            level = np.log(size) + 1e-4 * level
+        samples = level[..., None] * np.exp((1e-6 if metric == "nll" else 0.2) * rng.normal(size=(*level.shape, seeds)))
+        pair = samples[:, None] - samples[None]
+        variables[metric] = (dims, samples.mean(-1))
+        if metric in metrics:
+            variables[f"{metric}_se"] = (dims, samples.std(-1, ddof=1) / seeds**0.5)
+            paired = ("estimator", "versus", *dims[1:])
+            variables[f"{metric}_difference"] = (paired, pair.mean(-1))
+            variables[f"{metric}_difference_se"] = (paired, pair.std(-1, ddof=1) / seeds**0.5)
+    labels = {name: coords[name] for name in dims} | {"versus": coords["estimator"]}
+    return xr.Dataset(variables, labels, {"num_seeds": seeds, "seed": 3, "population": "realised"})
+
+
+def iterates():
+    iteration = np.unique(np.r_[0, np.geomspace(1, 40_000, 30).astype(int)])
+    distance = np.empty((3, 2, 2, 3, len(iteration)))
+    for variant, rate in enumerate((1e-3, 1e-2, 1.0)):
+        distance[variant] = 0.1 * np.exp(-rate * iteration)
+    distance[2, ..., iteration > 30] = np.nan
+    return xr.Dataset(
+        {"distance": (("variant", "zipf", "num_users", "epsilon", "iteration"), distance)},
+        {
+            "variant": ["ibu", "deflated", "anderson"],
+            "zipf": [0.01, 1.3],
+            "num_users": [10_000, 500_000],
+            "epsilon": [0.5, 1.0, 2.0],
+            "iteration": iteration,
+        },
+        {"num_categories": 500},
+    )
+
+
+def render(figure):
+    figure.savefig(io.BytesIO(), format="png", dpi=40)
+    return figure
+
+
+def curves(axes):
+    """Colour → y, of the lines of a panel."""
+    return {line.get_color(): np.asarray(line.get_ydata()) for line in axes.get_lines()}
+
+
+def look(line):
+    """Colour, marker and dash."""
+    return str(line.get_color()), line.get_marker(), str(line._dash_pattern)
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_against_users_draws_what_was_given():
+    dataset = study()
+    figure = render(figures.against_users(dataset, num_categories=50, epsilon=4))
+    assert len(figure.axes) == 6
+    assert [axes.get_title() for axes in figure.axes[:3]] == [f"Zipf exponent s = {s}" for s in (0.01, 1.3, 2.5)]
+    assert figure.axes[0].get_ylabel().startswith("mean squared error")
+    assert "nats per report" in figure.axes[3].get_ylabel()
+    assert figure.axes[5].get_xlabel() == "users N"
+    assert figure.get_suptitle() == "K = 50, ε = 4; 8 seeds"
+    assert legend(figure) == ["MLE*", "InvP", "InvN", "CV threshold", "mine", "±2 standard errors"]
+    for row, metric in enumerate(("mse", "nll")):
+        for column, exponent in enumerate(COORDS["zipf"]):
+            axes = figure.axes[3 * row + column]
+            here = dataset.sel(num_categories=50, epsilon=4.0, zipf=exponent)
+            drawn = curves(axes)
+            assert len(drawn) == 5
+            np.testing.assert_array_equal(drawn["#1b4f8a"], here[metric].sel(estimator="mle_star"))
+            np.testing.assert_array_equal(axes.get_lines()[0].get_xdata(), COORDS["num_users"])
+            low, high = axes.get_ylim()
+            assert low < here[metric].min()
+            assert high > (here[metric] + 2 * here[f"{metric}_se"]).max()
+            assert axes.get_xlim()[0] < 100
+            assert axes.get_xlim()[1] > 1_000_000
+            assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log" if metric == "mse" else "linear")
+
+
+def test_against_epsilon_takes_any_order_and_one_value():
+    dataset = study(num_categories=[50], zipf=[1.3]).transpose("zipf", "epsilon", ..., "estimator")
+    figure = render(figures.against_epsilon(dataset, ["mse"], num_users=10_000))
+    (axes,) = figure.axes
+    assert axes.get_xlabel() == "privacy ε (nats)"
+    expected = dataset["mse"].sel(num_users=10_000, estimator="inv_n").squeeze()
+    np.testing.assert_array_equal(curves(axes)["#3d8b57"], expected)
+    # A selection drops dimensions; the value stays known.
+    again = figures.against_epsilon(dataset.sel(num_users=10_000), ["mse"])
+    assert again.get_suptitle() == figure.get_suptitle() == "K = 50, N = 10,000; 8 seeds"
+
+
+def test_estimators_look_the_same_everywhere_and_differ_in_grey():
+    dataset = study()
+    whole = figures.against_users(dataset, num_categories=50, epsilon=1).axes[0]
+    part = figures.against_epsilon(
+        dataset.sel(estimator=["mle_star", "inv_p"]), ["mse"], num_categories=50, num_users=100
+    ).axes[0]
+
+    assert [look(line) for line in part.get_lines()] == [look(line) for line in whole.get_lines()[:2]]
+    assert {len({look(line)[kind] for line in whole.get_lines()}) for kind in (0, 1, 2)} == {5}
+    assert all(sum(to_rgb(line.get_color())) < 2 for line in whole.get_lines())  # dark enough on white
+
+
+def test_what_is_not_in_the_dataset_is_named():
+    dataset = study()
+    with pytest.raises(ValueError, match="epsilon 3 is not in the dataset, which has: 1, 2, 4, 10"):
+        figures.against_users(dataset, num_categories=50, epsilon=3)
+    with pytest.raises(ValueError, match=r"which num_categories\? The dataset has: 50, 1000"):
+        figures.against_users(dataset, epsilon=4)
+    with pytest.raises(ValueError, match="tv is not in the dataset, which has: mse, nll"):
+        figures.against_users(dataset, ["tv"], num_categories=50, epsilon=4)
+    with pytest.raises(ValueError, match=r"zipf 9 is not in the dataset, which has: 0.01, 1.3, 2.5"):
+        figures.by_categories(dataset, zipf=9)
+    with pytest.raises(ValueError, match="estimator inv is not in the dataset"):
+        figures.cv_wins(dataset, estimator="inv")
+    with pytest.raises(ValueError, match="num_users 7 is not in the dataset, which has: 100"):
+        figures.against_epsilon(dataset.sel(num_users=100), num_categories=50, num_users=7)
+    with pytest.raises(ValueError, match="only estimator"):
+        figures.cv_wins(dataset.sel(estimator=["cv_threshold"]))
+    with pytest.raises(ValueError, match="either epsilon or num_users"):
+        figures.decomposition(dataset, num_categories=50)
+    with pytest.raises(ValueError, match="dimension distribution, which this dataset lacks"):
+        figures.real_data(dataset, {})
+    with pytest.raises(ValueError, match=r"no variable distance; there are: .*mse"):
+        figures.convergence(dataset)
+    with pytest.raises(ValueError, match="has no dimension variant"):
+        figures.convergence(iterates().isel(variant=0, drop=True))
+    with pytest.raises(ValueError, match="no dimension zipf or distribution"):
+        figures.overview(dataset.isel(zipf=0, drop=True))
+    with pytest.raises(ValueError, match="no metric in the dataset"):
+        figures.overview(iterates())
+    with pytest.raises(ValueError, match="tv is not in the dataset"):
+        ranking(dataset, "tv")
+
+
+def every_figure(dataset):
+    yield figures.against_users(dataset, num_categories=50, epsilon=4)
+    yield figures.against_epsilon(dataset, num_categories=50, num_users=100)
+    yield figures.by_categories(dataset, "nll", zipf=dataset["zipf"].values[0], epsilons=[4])
+    yield figures.decomposition(dataset, num_categories=50, epsilon=4)
+    yield figures.overview(dataset)
+    yield figures.cv_wins(dataset)
+
+
+def test_missing_values_are_left_out():
+    dataset = study()
+    dataset["mse"][{"estimator": 1}] = np.nan
+    dataset["mse"][{"estimator": 0, "num_users": 1}] = np.inf
+    dataset["mse_se"][{"num_users": 2}] = np.nan
+    dataset["nll"][...] = np.nan
+    dataset["bias2"][{"num_users": 0}] = -1e-9  # corrected for the seeds
+    for figure in every_figure(dataset):
+        render(figure)
+    figure = figures.against_users(dataset, num_categories=50, epsilon=4)
+    assert "MLE*" not in legend(figure)
+    np.testing.assert_array_equal(figure.axes[0].get_lines()[1].get_xdata(), [100, 1_000_000])
+    assert [text.get_text() for text in figure.axes[3].texts] == ["no finite values"]
+    bias = figures.decomposition(dataset, num_categories=50, epsilon=4).axes[0]
+    np.testing.assert_array_equal(bias.get_lines()[0].get_xdata(), [10_000, 1_000_000])
+
+
+def test_single_points_are_markers_with_bars():
+    dataset = study(num_categories=[50], num_users=[100], epsilon=[4.0], zipf=[1.3])
+    for figure in every_figure(dataset):
+        render(figure)
+    (axes, _) = figures.against_users(dataset).axes
+    assert all(line.get_marker() != "None" and len(line.get_xdata()) == 1 for line in axes.get_lines())
+    assert len(axes.collections) == 5
+    low, high = axes.get_ylim()
+    assert low < (dataset["mse"] - 2 * dataset["mse_se"]).min()
+    assert high > (dataset["mse"] + 2 * dataset["mse_se"]).max()
+
+
+def test_no_bands_without_standard_errors():
+    dataset = study().drop_vars(["mse_se", "nll_se"])
+    figure = render(figures.against_users(dataset, num_categories=50, epsilon=4))
+    assert "±2 standard errors" not in legend(figure)
+    assert not figure.axes[0].collections
+
+
+def test_a_band_that_reaches_zero_ends_at_the_edge():
+    dataset = study()
+    dataset["mse_se"][...] = 0.9 * dataset["mse"]
+    axes = render(figures.against_users(dataset, ["mse"], num_categories=50, epsilon=4)).axes[0]
+    here = dataset["mse"].sel(num_categories=50, epsilon=4.0, zipf=0.01)
+    assert axes.get_ylim()[0] > here.min() / 10
+    vertices = axes.collections[0].get_paths()[0].vertices
+    assert np.asarray(vertices)[:, 1].min() == pytest.approx(axes.get_ylim()[0])
+
+
+def test_small_differences_of_likelihoods_are_magnified():
+    dataset = study()
+    axes = render(figures.against_epsilon(dataset, num_categories=1000, num_users=100)).axes[3]
+    assert not axes.child_axes  # they can be seen as they are
+    dataset["nll"] = dataset["nll"] + 1 / dataset["epsilon"] ** 2
+    axes = render(figures.against_epsilon(dataset, num_categories=1000, num_users=100)).axes[3]
+    (inset,) = axes.child_axes
+    here = dataset["nll"].sel(num_categories=1000, num_users=100, zipf=0.01)
+    widest = (here.max("estimator") - here.min("estimator")).argmax("epsilon").item()
+    assert inset.get_title() == f"magnified, at ε = {COORDS['epsilon'][widest]:g}"
+    shown = {line.get_color(): line.get_ydata()[0] for line in inset.get_lines()}
+    assert shown["#1b4f8a"] == here.sel(estimator="mle_star").isel(epsilon=widest)
+    assert inset.get_ylim()[0] < min(shown.values()) < max(shown.values()) < inset.get_ylim()[1]
+
+
+def test_raw_inversion_does_not_hide_the_others():
+    dataset = study(estimator=["mle_star", "inv_n", "inv"])
+    dataset["mse"][{"estimator": 2}] *= 1e9
+    figure = render(figures.against_users(dataset, ["mse"], num_categories=50, epsilon=4))
+    here = dataset["mse"].sel(num_categories=50, epsilon=4.0, zipf=0.01)
+    assert figure.axes[0].get_ylim()[1] < here.sel(estimator="inv").min()
+    assert "may leave a panel" in figure.legends[0].get_title().get_text()
+    alone = figures.against_users(dataset.sel(estimator=["inv"]), ["mse"], num_categories=50, epsilon=4)
+    assert alone.axes[0].get_ylim()[1] > here.sel(estimator="inv").max()
+
+
+def test_real_data_stands_beside_its_histogram():
+    names = ["kosarak", "PUMA $x$"]
+    dataset = study(distribution=names, num_categories=[4000, 3], num_users=[100])
+    # Each data set has its own K: the other combinations are empty.
+    for variable in ("mse", "nll"):
+        dataset[variable] = dataset[variable].where(
+            (dataset.num_categories == 4000) == (dataset.distribution == names[0])
+        )
+    shares = np.full(4000, 1 / 8000)
+    shares[1234] += 0.5
+    figure = render(figures.real_data(dataset, {"kosarak": shares, "PUMA $x$": np.array([0.5, 0.25, 0.25])}))
+    left, right, below, beside = figure.axes
+    assert left.get_title() == "kosarak: K = 4,000, N = 100"
+    assert below.get_title() == r"PUMA \$x\$: K = 3, N = 100"
+    steps = left.patches[0].get_data()
+    assert len(steps.values) == 1000
+    assert steps.values.max() == shares.max()  # the tallest is not averaged away
+    assert "largest in each of 1,000 bins" in left.get_ylabel()
+    np.testing.assert_array_equal(below.patches[0].get_data().values, [0.5, 0.25, 0.25])
+    assert right.get_yscale() == "log"
+    expected = dataset["mse"].sel(estimator="inv_p", distribution=names[1], num_categories=3, num_users=100)
+    np.testing.assert_array_equal(curves(beside)["#d9702b"], expected)
+    assert beside.get_xlabel() == "privacy ε (nats)"
+
+
+def test_real_data_with_sizes_along_the_data_sets_and_a_missing_histogram():
+    dataset = study(distribution=["a", "b"], num_categories=[7], num_users=[100]).squeeze(drop=True)
+    dataset = dataset.assign_coords(num_categories=("distribution", [3, 4]), num_users=("distribution", [10, 20]))
+    figure = render(figures.real_data(dataset, {"b": np.full(4, 0.25)}, metric="nll"))
+    assert not figure.axes[0].axison
+    assert figure.axes[2].get_title() == "b: K = 4, N = 20"
+    assert figures.against_epsilon(dataset, ["mse"]).axes[1].get_title() == "b, K = 4"
+
+
+def test_convergence_shows_every_variant_until_it_stopped():
+    dataset = iterates()
+    figure = render(figures.convergence(dataset))
+    assert [axes.get_title() for axes in figure.axes] == [
+        f"Zipf exponent s = {s}, N = {n}" for s in (0.01, 1.3) for n in ("10,000", "500,000")
+    ]
+    assert legend(figure) == [
+        *("ε = 0.5", "ε = 1", "ε = 2"),
+        *("IBU (plain EM)", "deflated EM", "Anderson acceleration"),
+    ]
+    for axes in figure.axes:
+        lines = axes.get_lines()
+        assert len(lines) == 9
+        assert {len({look(line)[kind] for line in lines}) for kind in (0, 1, 2)} == {3}
+        assert axes.get_xlim()[0] < 0
+        assert axes.get_xlim()[1] > 40_000
+    anderson = figure.axes[0].get_lines()[2]
+    last = dataset["iteration"].values[dataset["iteration"].values <= 30].max()
+    assert anderson.get_xdata()[-1] == last
+    assert figure.axes[0].get_ylim()[0] < anderson.get_ydata()[-1]
+    assert "squared distance" in figure.axes[0].get_ylabel()
+    assert "K = 500" in figure.get_suptitle()
+
+
+def test_convergence_of_one_curve_to_zero():
+    dataset = iterates().isel(variant=[0], zipf=[0], num_users=0, epsilon=0)
+    dataset["distance"][{"iteration": slice(5, None)}] = 0.0
+    (axes,) = render(figures.convergence(dataset)).axes
+    (line,) = axes.get_lines()
+    assert len(line.get_xdata()) == 5
+    dataset["distance"][...] = np.nan
+    render(figures.convergence(dataset))
+
+
+def test_by_categories_has_a_row_for_every_size():
+    dataset = study()
+    figure = render(figures.by_categories(dataset, zipf=2.5))
+    assert len(figure.axes) == 2 * 5
+    assert [axes.get_title() for axes in figure.axes[:5]] == ["true distribution", "ε = 1", "ε = 2", "ε = 4", "ε = 10"]
+    assert "K = 50" in figure.axes[0].get_ylabel()
+    assert "K = 1,000" in figure.axes[5].get_ylabel()
+    (true,) = figure.axes[5].get_lines()
+    rank = np.asarray(true.get_xdata(), float)
+    whole = np.arange(1, 1001) ** -2.5
+    np.testing.assert_allclose(true.get_ydata(), rank**-2.5 / whole.sum(), rtol=1e-12)
+    expected = dataset["mse"].sel(estimator="mle_star", num_categories=1000, epsilon=10.0, zipf=2.5)
+    np.testing.assert_array_equal(curves(figure.axes[9])["#1b4f8a"], expected)
+    assert "Zipf exponent s = 2.5" in figure.get_suptitle()
+
+
+def test_by_categories_of_named_distributions():
+    dataset = study(distribution=["flat", "steep"], epsilon=[0.5, 1.0])
+    figure = render(figures.by_categories(dataset, zipf="steep"))
+    assert [axes.get_title() for axes in figure.axes[:2]] == ["ε = 0.5", "ε = 1"]
+    assert len(figure.axes) == 4
+    figure = render(figures.by_categories(dataset, zipf="steep", histograms={50: np.full(50, 0.02)}))
+    assert len(figure.axes) == 6
+    with pytest.raises(ValueError, match="distribution wide is not in the dataset, which has: flat, steep"):
+        figures.by_categories(dataset, zipf="wide")
+
+
+def test_decomposition_has_one_scale_for_both():
+    dataset = study()
+    dataset["variance"] = dataset["variance"] * 1e3
+    figure = render(figures.decomposition(dataset, num_categories=50, num_users=100))
+    assert [axes.get_ylabel().split(",")[0] for axes in (figure.axes[0], figure.axes[3])] == [
+        "squared bias",
+        "variance",
+    ]
+    assert figure.axes[0].get_ylim() == figure.axes[3].get_ylim()
+    here = dataset.sel(num_categories=50, num_users=100, zipf=0.01)
+    low, high = figure.axes[0].get_ylim()
+    assert low < here["bias2"].min() < here["variance"].max() < high
+
+
+def test_overview_spreads_over_what_is_long():
+    figure = render(figures.overview(study(epsilon=np.arange(1.0, 10.0), num_users=[10**n for n in range(1, 7)])))
+    assert figure.axes[-1].get_xlabel() == "privacy ε (nats)"
+    assert len(figure.axes) == 4 * 3
+    note = figure.get_suptitle().replace("\n", " ")
+    assert "4 of 6 values of N" in note
+    assert "K = 1,000 is one of 2" in note
+    assert "MSE alone of 2 metrics" in note
+    figure = render(figures.overview(study(epsilon=[1.0], num_categories=[50])))
+    assert len(figure.axes) == 2 * 3  # room for both metrics
+    assert "drawn" not in figure.get_suptitle()
+    figure = render(figures.overview(study(epsilon=[1.0], num_users=[9], num_categories=[5], distribution=["a", "b"])))
+    assert [axes.get_title() for axes in figure.axes[:2]] == ["a", "b"]
+    figure = render(figures.overview(study(distribution=["a", "b"]), "nll"))
+    assert "negative log-likelihood" in figure.get_suptitle()
+
+
+def test_own_metrics_and_extremes():
+    dataset = study(("$mine$", "mse"), zipf=[0.0, np.inf], epsilon=[1.0, np.inf])
+    dataset["$mine$"] = dataset["$mine$"] - 100
+    assert figures.measured(dataset) == ["mse", "$mine$"]
+    figure = render(figures.against_epsilon(dataset, ["$mine$"], num_categories=50, num_users=100))
+    assert figure.axes[1].get_title() == "Zipf exponent s = ∞"
+    assert figure.axes[0].get_yscale() == "linear"
+    assert figure.axes[0].get_ylabel() == r"\$mine\$"
+    np.testing.assert_array_equal(figure.axes[0].get_lines()[0].get_xdata(), [1.0])
+    figure = render(figures.by_categories(dataset, zipf=np.inf))
+    assert [axes.get_title() for axes in figure.axes[1:3]] == ["ε = 1", "ε = ∞"]
+    np.testing.assert_array_equal(figure.axes[0].get_lines()[0].get_ydata(), [1.0])
+    render(figures.cv_wins(dataset))
+    render(figures.overview(dataset))
+
+
+def test_cv_wins_where_its_error_is_smaller():
+    dataset = study(num_categories=[50], zipf=[1.3], num_users=[100, 1000], epsilon=[1.0, 2.0])
+    ours = {"estimator": 3}
+    dataset["mse"][...] = 4.0
+    dataset["mse"][{"estimator": 1}] = 2.0  # the best of the others
+    dataset["mse"][ours] = np.reshape([[1.0, 8.0], [4.0, np.nan]], (1, 2, 2, 1))
+    difference = dataset["mse"] - dataset["mse"].rename(estimator="versus")
+    dataset["mse_difference"] = difference.transpose(*dataset["mse_difference"].dims)
+    dataset["mse_difference_se"] = dataset["mse_difference_se"] * 0 + 0.4
+    dataset["mse_difference_se"][{"num_users": 1, "epsilon": 0}] = 1.1  # twice that is more than 4 − 2
+    figure = render(figures.cv_wins(dataset))
+    axes = figure.axes[0]
+    np.testing.assert_array_equal(axes.images[0].get_array().filled(99), [[-1, 2], [1, 99]])
+    assert {tuple(map(int, text.get_position())): text.get_text() for text in axes.texts} == {(0, 0): "−", (1, 0): "+"}
+    assert "1 wins and 1 losses in 3 configurations" in figure.get_suptitle()
+    whole = figure.get_tightbbox()
+    assert whole.x0 >= 0
+    assert whole.x1 <= figure.get_figwidth()
+    untested = figures.cv_wins(dataset.drop_vars("mse_difference"))
+    assert len(untested.axes[0].texts) == 3
+    assert "standard errors" not in untested.get_suptitle()
+
+
+def test_the_dataset_is_left_as_it_was():
+    dataset = study()
+    before = dataset.copy(deep=True)
+    for _ in every_figure(dataset):
+        pass
+    ranking(dataset)
+    xr.testing.assert_identical(dataset, before)
+
+
+def test_saved_figures_are_whole_and_reproducible(tmp_path):
+    figure = figures.against_users(study(), ["mse"], num_categories=50, epsilon=4)
+    png, pdf = figures.save(figure, tmp_path / "fig.1")
+    assert (png.name, pdf.name) == ("fig.1.png", "fig.1.pdf")
+    first = png.read_bytes(), pdf.read_bytes()
+    assert first[0].startswith(b"\x89PNG")
+    assert first[1].startswith(b"%PDF")
+    assert b"CreationDate" not in first[1]
+    figure = figures.against_users(study(), ["mse"], num_categories=50, epsilon=4)
+    figures.save(figure, tmp_path / "fig.1")
+    assert (png.read_bytes(), pdf.read_bytes()) == first
+
+    class Broken(Figure):
+        def savefig(self, path, **_):
+            path.write_bytes(b"half")
+            raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        figures.save(Broken(), tmp_path / "fig.1")
+    assert png.read_bytes() == first[0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fig.1.pdf", "fig.1.png"]
+    with pytest.raises(DataError, match="is not there"):
+        figures.save(figure, tmp_path / "no" / "fig")
+
+
+# Three configurations of three estimators, by hand: the bests are a, b, and b and c together.
+MEANS = np.array([[1.0, 4.0, 3.0], [2.0, 2.0, 1.0], [1.05, np.nan, 1.0]])
+ERRORS = np.array([[0.1, 0.2, 0.3], [0.2, 0.1, 0.1], [0.1, np.nan, 0.1]])
+
+
+def by_hand():
+    difference = MEANS[:, None] - MEANS[None]
+    error = np.full((3, 3, 3), 0.1)
+    error[1, 0] = 0.2
+    error[0, 1] = [9, 1.0, 0.5]  # a against b: (4 − 2)/1 and (3 − 1)/0.5 standard errors
+    pairs = ("estimator", "versus", "num_users")
+    return xr.Dataset(
+        {
+            "mse": (pairs[::2], MEANS),
+            "mse_se": (pairs[::2], ERRORS),
+            "mse_difference": (pairs, difference),
+            "mse_difference_se": (pairs, error),
+        },
+        {"estimator": ["a", "b", "c"], "versus": ["a", "b", "c"], "num_users": [1, 2, 3]},
+    )
+
+
+def test_ranking_by_hand():
+    ranked = ranking(by_hand())
+    assert ranked.attrs == {"metric": "mse", "num_configurations": 3}
+    for name, expected in {
+        "configurations": [3, 3, 2],
+        "best": [1, 2, 1],
+        "worst": [2, 1, 0],
+        "near": [1, 2, 2],
+        "compared": [2, 1, 2],  # c and b are equally good in the third; b is the first of them
+        "beyond": [1, 1, 0],
+    }.items():
+        assert ranked[name].values.tolist() == expected, name
+    np.testing.assert_allclose(ranked["ratio"], [(1 * 2 * 3) ** (1 / 3), 2 ** (1 / 3), 1.05**0.5], rtol=1e-12)
+    # a against b, second configuration: cov = (0.2² + 0.1² − 1²)/2; third: (0.3² + 0.1² − 0.5²)/2.
+    second = (0.2 / 4) ** 2 + (0.1 / 2) ** 2 - (0.05 - 1) / (4 * 2)
+    third = (0.3 / 3) ** 2 + (0.1 / 1) ** 2 - (0.1 - 0.25) / (3 * 1)
+    first = (0.2 / 2) ** 2 + (0.1 / 1) ** 2 - (0.05 - 0.04) / (2 * 1)  # b against a
+    np.testing.assert_allclose(ranked["ratio_se"][0], 6 ** (1 / 3) * np.sqrt(second + third) / 3, rtol=1e-12)
+    np.testing.assert_allclose(ranked["ratio_se"][1], 2 ** (1 / 3) * np.sqrt(first) / 3, rtol=1e-12)
+
+
+def test_ranking_without_pairs_or_errors():
+    dataset = by_hand().drop_vars(["mse_difference", "mse_difference_se"])
+    independent = ranking(dataset)
+    assert independent["compared"].values.tolist() == [0, 0, 0]
+    variance = (0.2 / 2) ** 2 + (0.1 / 1) ** 2
+    np.testing.assert_allclose(independent["ratio_se"][1], 2 ** (1 / 3) * np.sqrt(variance) / 3, rtol=1e-12)
+    assert np.isnan(ranking(dataset.drop_vars("mse_se"))["ratio_se"]).all()
+
+
+def test_ranking_of_infinite_and_missing_values():
+    mean = [[np.inf, 1.0, np.inf, np.nan], [2.0, 1.0, np.inf, 1.0]]
+    ranked = ranking(xr.Dataset({"kl": (("estimator", "num_users"), mean)}, {"estimator": ["mle_star", "inv_n"]}), "kl")
+    assert ranked.attrs["num_configurations"] == 2  # all infinite, or only one has a value: no comparison
+    assert ranked["best"].values.tolist() == [1, 2]
+    assert ranked["worst"].values.tolist() == [1, 0]
+    assert ranked["ratio"].values.tolist() == [np.inf, 1]
+    rows = ranking_rows(ranked)
+    assert [row["estimator"] for row in rows] == ["InvN", "MLE*"]
+    assert [row["ratio to the best"] for row in rows] == ["1.000", "∞"]
+
+
+def test_the_standard_error_is_that_of_repetitions():
+    """Over many repetitions of a study, the ratio scatters by its standard error."""
+    rng = np.random.default_rng(5)
+    level = np.array([[1.0, 5.0], [1.5, 9.0]])[..., None, None]
+    repetitions = 2000
+    shared, own = rng.normal(size=(1, 2, repetitions, 50)), rng.normal(size=(2, 2, repetitions, 50))
+    samples = level * (1 + 0.3 * shared + 0.2 * own)
+    pair = samples[:, None] - samples[None]
+    ratios, errors = [], []
+    for index in range(repetitions):
+        here, paired = samples[:, :, index], pair[:, :, :, index]
+        dims = ("estimator", "versus", "num_users")
+        dataset = xr.Dataset(
+            {
+                "mse": (dims[::2], here.mean(-1)),
+                "mse_se": (dims[::2], here.std(-1, ddof=1) / 50**0.5),
+                "mse_difference": (dims, paired.mean(-1)),
+                "mse_difference_se": (dims, paired.std(-1, ddof=1) / 50**0.5),
+            },
+            {"estimator": ["a", "b"], "versus": ["a", "b"]},
+        )
+        ranked = ranking(dataset)
+        ratios.append(ranked["ratio"].values[1])
+        errors.append(ranked["ratio_se"].values[1])
+    # A standard deviation from 2000 values is good to 1.6 %; five times that, and a little for the delta method.
+    assert np.std(ratios) == pytest.approx(np.mean(errors), rel=0.1)
+
+
+def test_the_report_stands_alone_and_escapes(tmp_path):
+    dataset = study(("mse", "kl"), estimator=["mle_star", "<b>mine</b>"])
+    dataset.attrs["note"] = 'a "quote" & <tag>'
+    drawn = [
+        ("By <users>", "Caption & more", figures.against_users(dataset, ["mse"], num_categories=50, epsilon=4)),
+        ("EM", "", figures.convergence(iterates())),
+    ]
+    path = write_report(
+        tmp_path / "report.html",
+        title="Study <script>alert(1)</script>",
+        summary={"command": "rrjax study --out 'a&b'", "seed": 0, "time": 1.5, "undecodable": "\udcff"},
+        datasets={"one": dataset, "EM": iterates()},
+        figures=(item for item in drawn),
+        extra_tables=[("Times", "in seconds", {"what": ["<a>", "b"], "seconds": [1.5, float("nan")]})],
+    )
+    page = path.read_text("utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "http://" not in page
+    assert "https://" not in page
+    assert not re.search(r"<(script|link|iframe|object|embed)\b", page)
+    assert re.findall(r'(?:src|href)="(?!data:image/png;base64,|#figure-\d)', page) == []
+    assert page.count('src="data:image/png;base64,iVBOR') == 2
+    alternatives = re.findall(r'alt="([^"]*)"', page)
+    assert len(alternatives) == 2
+    assert alternatives[0].startswith("By &lt;users&gt;. Panels: Zipf exponent s = 0.01; ")
+    assert "MLE*; &lt;b&gt;mine&lt;/b&gt;" in alternatives[0]
+    assert "\\" not in alternatives[1]
+    for text in (
+        "Study &lt;script&gt;alert(1)&lt;/script&gt;",
+        "a &quot;quote&quot; &amp; &lt;tag&gt;",
+        "&lt;b&gt;mine&lt;/b&gt;",
+        "Caption &amp; more",
+        "&lt;a&gt;",
+        "Ranking by mean squared error",
+        "Ranking by Kullback–Leibler",
+        "seeds per configuration",
+        "within 10 %",
+        "\\udcff",
+    ):
+        assert text in page, text
+    assert page.count("<caption>") == 3  # the study of EM has nothing to rank
+    assert len(re.findall(r"<table", page)) == len(re.findall(r"</table>", page))
+    ranked = ranking_rows(ranking(dataset))[0]
+    assert ranked["ratio to the best"] in page
+
+
+def test_a_report_that_fails_leaves_the_old_one(tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    with pytest.raises(ValueError, match=r"'t' are not of one length: {'a': 1, 'b': 2}"):
+        write_report(path, title="x", summary={}, datasets=study(), extra_tables=[("t", "", {"a": [1], "b": [1, 2]})])
+
+    def stops():
+        yield "a", "", Figure()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_report(path, title="x", summary={}, datasets=study(), figures=stops())
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(DataError, match="is a folder"):
+        write_report(tmp_path, title="x", summary={}, datasets=study())
+
+
+def test_rows_of_a_ranking_round_to_their_error():
+    ranked = xr.Dataset(
+        {
+            name: ("estimator", values)
+            for name, values in {
+                "configurations": [1500, 1500, 1500],
+                "best": [1000, 500, 0],
+                "worst": [0, 0, 1500],
+                "near": [1200, 700, 0],
+                "ratio": [1.01234, 1.5, 12345.6],
+                "ratio_se": [0.000123, np.nan, 210.0],
+                "compared": [500, 0, 1500],
+                "beyond": [3, 0, 1500],
+            }.items()
+        },
+        {"estimator": ["mle_star", "cv_threshold", "inv"]},
+    )
+    rows = ranking_rows(ranked)
+    assert rows[0] == {
+        "estimator": "MLE*",
+        "best": "1,000 of 1,500",
+        "within 10 %": "1,200 of 1,500",
+        "worst": "0 of 1,500",
+        "ratio to the best": "1.01234 ± 0.00012",
+        "behind by > 3 s.e.": "3 of 500",
+    }
+    assert [row["ratio to the best"] for row in rows[1:]] == ["1.500", "12,346 ± 210"]
+    assert rows[1]["behind by > 3 s.e."] == "–"
