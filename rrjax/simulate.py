@@ -11,6 +11,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.checks import check_num_categories
@@ -87,8 +88,8 @@ def counts(key: Array, theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLik
         epsilon: Scalar, nats.
 
     Returns:
-        `[K]`, int32, with the sum N exactly. All −1 where theta has a negative entry, NaN, or no mass, where ε is not
-        positive, or N is out of range under tracing: estimates from them are NaN.
+        `[K]`, int32, with the sum N exactly. All −1 where theta has a negative entry, NaN, no mass, or a mass beyond
+        the dtype, where ε is not positive, or N is out of range under tracing: estimates from them are NaN.
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, or a number of users that is not in range (not under tracing).
@@ -158,7 +159,7 @@ def randomized(key: Array, true_counts: ArrayLike, epsilon: ArrayLike) -> Int[Ar
     true_counts = as_counts(true_counts, "true_counts")
     if not jnp.issubdtype(true_counts.dtype, jnp.integer):
         raise ValueError(f"true_counts must be integers, got dtype {true_counts.dtype}")
-    if not isinstance(true_counts, jax.core.Tracer):
+    if not isinstance(true_counts, Tracer):
         total = np.asarray(true_counts).sum(dtype=np.float64)  # exact up to 2⁵³, and never wraps
         if total >= 2**31:
             raise ValueError(f"true_counts must sum to at most 2147483647, got {total:.0f}")
@@ -178,12 +179,12 @@ def _as_users(num_users):
         raise ValueError(
             f"num_users must be one integer (use jax.vmap for several), got {number.dtype.name} of shape {number.shape}"
         )
-    if not isinstance(number, jax.core.Tracer):
+    if not isinstance(number, Tracer):
         _check_users(int(number))
         return jnp.asarray(number, jnp.int32)
     # A wider integer must not wrap to a plausible number.
-    fits = number <= 2**31 - 1 if jnp.iinfo(number.dtype).max > 2**31 - 1 else True
-    return jnp.where(fits, number.astype(jnp.int32), -1)
+    narrow = number.astype(jnp.int32)
+    return jnp.where(narrow.astype(number.dtype) == number, narrow, -1)
 
 
 def _check_users(number):
@@ -195,7 +196,9 @@ def _usable(theta, num_users, epsilon):
     """Returns θ scaled to sum to one, N, e1, and whether they make sense; harmless values where they do not."""
     e1 = odds(epsilon)
     mass = accurate_sum(theta)
-    usable = (jnp.min(theta) >= 0) & (mass > 0) & jnp.isfinite(mass) & (num_users >= 0) & (e1 > 0)
+    # The reciprocal of a larger mass would be flushed to zero.
+    usable = (jnp.min(theta) >= 0) & (mass > 0) & (mass < float(jnp.finfo(mass.dtype).max) / 4)
+    usable = usable & (num_users >= 0) & (e1 > 0)
     theta = jnp.where(usable, theta / mass, 1 / theta.shape[0])
     return theta, jnp.where(usable, num_users, 0), jnp.where(usable, e1, 1), usable
 
@@ -203,7 +206,8 @@ def _usable(theta, num_users, epsilon):
 @jax.jit
 def _counts(key, theta, num_users, epsilon):
     theta, num_users, e1, usable = _usable(theta, num_users, epsilon)
-    law = (1 + e1 * theta) / (e1 + theta.shape[0])
+    # Not (1 + e1·θ)/(e1 + K): XLA multiplies a vector by the reciprocal, which is flushed to zero at the largest ε.
+    law = 1 / (e1 + theta.shape[0]) + e1 / (e1 + theta.shape[0]) * theta
     return jnp.where(usable, multinomial(Stream.of(key), num_users, law)[0], -1)
 
 

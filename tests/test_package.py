@@ -13,14 +13,17 @@ import rrjax
 
 MODULES = [
     "counts",
+    "cross_validation",
     "em",
     "estimators",
     "likelihood",
     "mechanism",
     "metrics",
     "numerics",
+    "sampling",
     "secure",
     "simulate",
+    "study",
     "waterfill",
 ]
 

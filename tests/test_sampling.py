@@ -183,7 +183,7 @@ def test_the_tables_hold_their_law():
         start, masses = poisson_masses(16.0 * j)
         exact = np.zeros(max(low + 512, start + len(masses)))
         exact[start : start + len(masses)] = masses
-        assert exact[: low].sum() + exact[low + 512 :].sum() < 2.0**-33
+        assert exact[:low].sum() + exact[low + 512 :].sum() < 2.0**-33
         error = drawn - exact[: low + 512]
         assert np.abs(error).max() < 40 * 2.0**-33  # a value fills up many others
         assert abs(error @ np.arange(low + 512)) < 1e-6 * 4 * math.sqrt(j)  # the mean, in standard deviations

@@ -20,6 +20,7 @@ from laws import (
 )
 
 import rrjax
+from rrjax.simulate import _as_users
 
 BIG = 1_423_000
 
@@ -137,18 +138,17 @@ def check_totals(num_categories):
                     np.testing.assert_array_equal(again, truth)
 
 
-@pytest.mark.parametrize("num_categories", [2, 50])
-def test_totals_are_exact(num_categories):
-    check_totals(num_categories)
+def test_totals_are_exact():
+    check_totals(3)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("num_categories", [3, 1000, 10_000, 100_000, BIG])
+@pytest.mark.parametrize("num_categories", [2, 50, 1000, 10_000, 100_000, BIG])
 def test_totals_are_exact_for_more_sizes(num_categories):
     check_totals(num_categories)
 
 
-BATCH = 40_000
+BATCH = 20_000
 
 
 def batch(function):
@@ -181,7 +181,7 @@ def pair_steps(theta, epsilon):
     }
 
 
-@pytest.mark.parametrize("num_categories", [2, 3])
+@pytest.mark.parametrize("num_categories", [pytest.param(2, marks=pytest.mark.long), 3])
 def test_histograms_have_their_joint_law(num_categories):
     theta = THETAS[num_categories]
     for (number, num_users), epsilon in itertools.product(THETAS_AND_USERS, (0.3, 2.0)):
@@ -214,8 +214,10 @@ def moments_of_a_user(theta, epsilon):
     return mean, second - np.outer(mean, mean)
 
 
-@pytest.mark.parametrize("num_users", [200, 10_000, 10**6, 10**9, 2**31 - 1])
-@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 6.0])
+@pytest.mark.parametrize(
+    ("num_users", "epsilon"),
+    [(200, 1e-6), (200, 6.0), (10_000, 1.0), (10**6, 1e-6), (10**6, 6.0), (10**9, 3.0), (2**31 - 1, 1.0)],
+)
 def test_truth_and_reports_vary_together_as_they_should(num_users, epsilon):
     theta = THETAS[3]
     truth, reports = many_collect(3, theta, jnp.int32(num_users), epsilon)
@@ -334,7 +336,13 @@ def test_populations_of_other_dtypes(dtype):
 
 def test_what_makes_no_sense_is_minus_one():
     key = jax.random.key(0)
-    for theta in ([0.5, -0.1, 0.6], [np.nan, 0.5, 0.5], [0.0, 0.0, 0.0], [np.inf, 1.0, 1.0]):
+    for theta in (
+        [0.5, -0.1, 0.6],
+        [np.nan, 0.5, 0.5],
+        [0.0, 0.0, 0.0],
+        [np.inf, 1.0, 1.0],
+        np.full(3, np.finfo(FLOAT).max / 3, FLOAT),
+    ):
         assert (np.asarray(counts(key, theta, 100, 1.0)) == -1).all()
         assert (np.asarray(collect(key, theta, 100, 1.0)) == -1).all()
     for epsilon in (0.0, -1.0, np.nan, -np.inf):
@@ -345,20 +353,21 @@ def test_what_makes_no_sense_is_minus_one():
     assert np.isnan(rrjax.mle_star(counts(key, [0.2, 0.3, -0.5], 100, 1.0), 1.0)).all()
     # Traced, the number of users is a value too.
     for bad in (-1, -(2**31)):
-        assert (np.asarray(jax.jit(counts)(key, THETAS[3], np.int32(bad), 1.0)) == -1).all()
-    assert (np.asarray(jax.jit(counts)(key, THETAS[3], np.uint32(2**31 + 5), 1.0)) == -1).all()
-    assert (np.asarray(jax.jit(randomized)(key, np.array([2**30, 2**30, 2], np.int32), 1.0)) == -1).all()
+        assert (np.asarray(many_counts(0, THETAS[3], jnp.int32(bad), 1.0)) == -1).all()
+        assert (np.asarray(many_collect(0, THETAS[3], jnp.int32(bad), 1.0)) == -1).all()
+    assert int(jax.jit(_as_users)(np.uint32(2**31 + 5))) < 0
+    assert int(jax.jit(_as_users)(np.int8(100))) == 100
+    assert (np.asarray(many_randomized(0, np.array([2**30, 2**30, 2], np.int32), 1.0)) == -1).all()
     wraps = np.array([2**31 - 1, 2**31 - 1, 10], np.int32)  # to 8
-    assert (np.asarray(jax.jit(randomized)(key, wraps, 1.0)) == -1).all()
+    assert (np.asarray(many_randomized(0, wraps, 1.0)) == -1).all()
 
 
 @pytest.mark.skipif(not X64, reason="integers of 64 bits")
 def test_wider_integers_do_not_wrap():
     key = jax.random.key(0)
     for bad in (2**31, 2**32 + 5, 2**40, -(2**32) + 5):
-        assert (np.asarray(jax.jit(counts)(key, THETAS[3], np.int64(bad), 1.0)) == -1).all()
-        truth = np.array([bad, 1, 1])
-        assert (np.asarray(jax.jit(randomized)(key, truth, 1.0)) == -1).all()
+        assert int(jax.jit(_as_users)(np.int64(bad))) < 0
+        assert (np.asarray(many_randomized(0, np.array([bad, 1, 1]), 1.0)) == -1).all()
     assert (np.asarray(randomized(key, [2**32 + 5, -(2**32) + 7, 1], 1.0)) == -1).all()
 
 
@@ -398,20 +407,21 @@ def test_bad_arguments_of_histograms_are_refused():
 
 def test_batches_are_loops_and_jit_changes_nothing():
     theta = THETAS[3]
-    keys = jax.random.split(jax.random.key(0), BATCH)[:60]
-    for num_users in (4, 1000, 10**6, 2**31 - 1):
-        batched = [np.asarray(part)[:60] for part in many_collect(0, theta, jnp.int32(num_users), 1.0)]
+    keys = jax.random.split(jax.random.key(0), BATCH)[:30]
+    for num_users in (4, 1000, 10**6):
+        batched = [np.asarray(part)[:30] for part in many_collect(0, theta, jnp.int32(num_users), 1.0)]
         looped = [np.stack(part) for part in zip(*(collect(key, theta, num_users, 1.0) for key in keys), strict=True)]
         np.testing.assert_array_equal(batched, looped)
-        batched = many_counts(0, theta, jnp.int32(num_users), 1.0)[:60]
+        batched = many_counts(0, theta, jnp.int32(num_users), 1.0)[:30]
         np.testing.assert_array_equal(batched, np.stack([counts(key, theta, num_users, 1.0) for key in keys]))
         truth = looped[0][0]
-        batched = many_randomized(0, truth, 1.0)[:60]
+        batched = many_randomized(0, truth, 1.0)[:30]
         np.testing.assert_array_equal(batched, np.stack([randomized(key, truth, 1.0) for key in keys]))
     jitted = jax.jit(counts)(keys[0], theta, num_users, 1.0)
     np.testing.assert_array_equal(jitted, counts(keys[0], theta, num_users, 1.0))
 
 
+@pytest.mark.long
 def test_batches_over_users_epsilon_and_populations():
     # One of them has a small cell first, which rejection never accepts: it must not be waited for.
     key = jax.random.key(0)
@@ -447,10 +457,6 @@ def test_sweeps_compile_once(compilations):
 
 def test_keys_of_other_kinds_draw_histograms_too():
     key = jax.random.key(0, impl="rbg")
-    truth, reports = collect(key, THETAS[3], 10**6, 1.0)
-    assert int(truth.sum()) == int(reports.sum()) == 10**6
-    law = report_law(THETAS[3], 1.0)
-    check_frequencies(truth, law.sum(1))
-    check_frequencies(reports, law.sum(0))
-    check_frequencies(counts(key, THETAS[3], 10**6, 1.0), law.sum(0))
-    check_frequencies(randomized(key, [10**6, 0, 0], 1.0), report_law([1, 0, 0], 1.0).sum(0))
+    reports = counts(key, THETAS[3], 10**6, 1.0)
+    assert int(reports.sum()) == 10**6
+    check_frequencies(reports, report_law(THETAS[3], 1.0).sum(0))

@@ -104,7 +104,8 @@ def numpy_study(K, N, epsilon, exponent, num_seeds, seed):
 
 
 @pytest.mark.parametrize(
-    ("K", "N", "epsilon", "exponent"), [(5, 50, 1.0, 1.3), (50, 1000, 3.0, 0.01), (100, 20_000, 2.0, 2.5), (400, 100, 4.0, 1.0)]
+    ("K", "N", "epsilon", "exponent"),
+    [(5, 50, 1.0, 1.3), (50, 1000, 3.0, 0.01), (100, 20_000, 2.0, 2.5), (400, 100, 4.0, 1.0)],
 )
 def test_means_agree_with_a_simulation_of_users(K, N, epsilon, exponent):
     ours = run(num_categories=K, num_users=N, epsilon=epsilon, zipf=exponent, num_seeds=200, metrics=["mse"]).squeeze()
@@ -189,10 +190,10 @@ if sys.argv[2] != "-":
 import rrjax.study.tile
 rrjax.study.tile._CELLS["cpu"] = 160
 from rrjax.study import Study
-study = Study(estimators=["mle_star", "inv_n"], num_categories=[5, 20], num_users=[50, 3000], epsilon=[1, 3.0],
+study = Study(estimators=["inv_n"], num_categories=[20], num_users=[50, 3000], epsilon=[1, 3.0],
               zipf=[0.01, 1.3], num_seeds=30, metrics=["mse", "nll", "bias2", "variance"])
 folder = None if sys.argv[4] == "-" else sys.argv[4]
-result = study.run(folder=folder)
+result = study.run(folder=folder, batch_size=2)
 assert jax.device_count() == int(sys.argv[5]), jax.devices()
 result.drop_attrs().to_netcdf(sys.argv[1], engine="h5netcdf")
 """
@@ -225,20 +226,20 @@ def test_devices_and_processes_do_not_change_a_bit(tmp_path):
         address = f"localhost:{probe.getsockname()[1]}"
     one, four = finished([elsewhere(tmp_path, "one", 1), elsewhere(tmp_path, "four", 4)])
     pair = [
-        elsewhere(tmp_path, f"pair{i}", 1, address, i, str(tmp_path / "kept") if i == 0 else "-", total=2) for i in (0, 1)
+        elsewhere(tmp_path, f"pair{i}", 1, address, i, str(tmp_path / "kept") if i == 0 else "-", total=2)
+        for i in (0, 1)
     ]
     first, second = finished(pair)
     assert same(one, four)
     assert same(one, first)
     assert same(one, second)
     # What two processes began, one may finish.
-    for part in sorted((tmp_path / "kept" / "checkpoint").glob("k20-*.npz")):
-        part.unlink()
+    sorted((tmp_path / "kept" / "checkpoint").glob("k20-*.npz"))[-1].unlink()
     (resumed,) = finished([elsewhere(tmp_path, "resumed", 1, folder=str(tmp_path / "kept"))])
     assert same(one, resumed)
 
 
-class Stop(Exception):
+class StopError(Exception):
     pass
 
 
@@ -250,9 +251,9 @@ def test_a_run_that_stopped_goes_on(tmp_path, after, monkeypatch):
     def stop(progress):
         seen.append(progress)
         if len(seen) > after:
-            raise Stop
+            raise StopError
 
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         run(metrics=METRICS, folder=tmp_path, batch_size=2, progress=stop)
     assert 0 < seen[-1].done < seen[-1].total
     again = []
@@ -267,6 +268,7 @@ def test_a_run_that_stopped_goes_on(tmp_path, after, monkeypatch):
     assert last[0].resumed == last[0].total
 
 
+@pytest.mark.long
 def test_a_killed_process_leaves_a_folder_that_goes_on(tmp_path):
     pytest.importorskip("h5netcdf")
     folder = tmp_path / "kept"
@@ -351,7 +353,7 @@ def _nan(counts, epsilon):
         ({"estimators": {"bad": _concrete}}, "estimator 'bad' failed .* under jax.jit"),
         ({"estimators": {"bad": lambda c, e: c}}, "must return the estimate, floats"),
         ({"estimators": {"bad": lambda c, e: None}}, "it returned a NoneType"),
-        ({"estimators": {"bad": _nan}}, r"'bad' returned NaN or infinity for K = 5, N = 50, epsilon = 1, zipf = .*collection \d+ of seed 0"),
+        ({"estimators": {"bad": _nan}}, r"'bad' returned NaN .* for K = 5, N = 50, epsilon = 1, zipf = .*collection \d+ of seed 0"),  # noqa: E501
         ({"num_categories": []}, "num_categories is empty"),
         ({"num_categories": [1]}, "num_categories must be an integer from 2 to .*, got 1"),
         ({"num_categories": 2.5}, "num_categories must be an integer"),
@@ -362,16 +364,16 @@ def _nan(counts, epsilon):
         ({"num_users": [50, 50]}, "num_users names a value twice"),
         ({"epsilon": [0.0]}, "epsilon must be a positive number, got 0.0"),
         ({"epsilon": [float("nan")]}, "epsilon must be a positive number"),
-        ({"zipf": [-1.0]}, "zipf must hold exponents"),
+        ({"zipf": [-1.0]}, "zipf must be a number from 0 to infinity, got -1.0"),
         ({"zipf": None}, "zipf or distributions"),
         ({"distributions": {"a": [0.5, 0.5]}}, "zipf or distributions"),
         ({"zipf": None, "distributions": {}}, "distributions must map labels"),
-        ({"zipf": None, "distributions": {"a": np.ones(5)}}, "have K = 5, num_categories says 5, 20"),
+        ({"zipf": None, "distributions": {"a": np.ones(5)}}, r"have K = 5, num_categories says \[5, 20\]"),
         ({"zipf": None, "num_categories": 2, "distributions": {"a": [-1, 2]}}, "'a' must hold finite numbers"),
         ({"zipf": None, "distributions": {"a": lambda K: np.ones(3)}}, r"'a' has shape \(3,\) for K = 5"),
         ({"zipf": None, "distributions": {"a": lambda K: 1 / 0}}, "'a' failed for K = 5: division by zero"),
         ({"zipf": None, "distributions": {"a": np.ones(5), "b": np.ones(4)}}, "of one length"),
-        ({"population": "fixed"}, "takes the users from distributions"),
+        ({"population": "fixed"}, "takes its users from distributions"),
         ({"population": "other"}, "population must be"),
         ({"num_seeds": 1}, "num_seeds must be an integer from 2"),
         ({"metrics": ["rmse"]}, "unknown metric 'rmse'; known are mse"),
@@ -380,7 +382,7 @@ def _nan(counts, epsilon):
         ({"batch_size": 0}, "batch_size must be at least 1"),
         ({"quantiles": [1.5]}, "quantiles must lie"),
         ({"memory": 1000}, "take .* GiB, and the memory budget"),
-        ({"memory": 10**5}, "K = 5: a batch of .* MiB"),
+        ({"memory": 10**5}, "K = .*: a batch of .* MiB, and the memory budget is 0.1 MiB"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(changes, message):

@@ -12,7 +12,6 @@ from rich.table import Table
 
 from rrjax.cli import show, work
 from rrjax.cli.options import (
-    READ,
     Column,
     Counts,
     Delimiter,
@@ -54,7 +53,8 @@ def study(
         ),
     ] = None,
     epsilon: Annotated[
-        list[float] | None, typer.Option(help="With data: ε in nats; by default 1 to 10. Repeatable.", rich_help_panel=GRID)
+        list[float] | None,
+        typer.Option(help="With data: ε in nats; by default 1 to 10. Repeatable.", rich_help_panel=GRID),
     ] = None,
     kosarak: Annotated[
         Path | None, typer.Option(help="Kosarak, for Figure 3 of the paper: kosarak.dat.gz.", rich_help_panel=GRID)
@@ -78,7 +78,8 @@ def study(
         int | None, typer.Option(min=1, help="Tiles a device computes between checkpoints.", rich_help_panel=RUN)
     ] = None,
     memory: Annotated[
-        float | None, typer.Option(help="GiB that arrays may take; by default 4, or half of the GPUs'.", rich_help_panel=RUN)
+        float | None,
+        typer.Option(help="GiB that arrays may take; by default 4, or half of the GPUs'.", rich_help_panel=RUN),
     ] = None,
     coordinator: Annotated[
         str | None,
@@ -179,7 +180,9 @@ def _study(study_work, machine, what, files, out, figures, num_seeds, seed, esti
             title = f"Study of {', '.join(Path(file).name for file in files)}"
         written = study_work.write(out, title, what, found, em, listed, seconds)
     if json:
-        show.record({"command": "study", "what": what, "seconds": round(seconds, 3), "files": [str(f) for f in written]})
+        show.record(
+            {"command": "study", "what": what, "seconds": round(seconds, 3), "files": [str(f) for f in written]}
+        )
         return
     _summarize(found, seconds)
     if what == "paper" and not figures and kosarak is None and acs_income is None:
@@ -195,11 +198,11 @@ def _summarize(found, seconds) -> None:
     from rrjax.study.report import ranking, ranking_rows
 
     for job in found:
-        number = len(job.study.configurations())
+        number, attributes = len(job.study.configurations()), job.dataset.attrs
         show.out.print(
             f"{job.name}: {number:,} configurations × {job.study.num_seeds:,} seeds, "
-            f"{', '.join(job.study.estimators)}; {job.dataset.attrs['seconds']:.1f} s on {job.dataset.attrs['devices']}, "
-            f"{job.dataset.attrs['precision']}",
+            f"{', '.join(job.study.estimators)}; {attributes['seconds']:.1f} s on {attributes['devices']}, "
+            f"{attributes['precision']}",
             markup=False,
         )
         if "mse" in job.dataset and job.dataset.sizes["estimator"] > 1:

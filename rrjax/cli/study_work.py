@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from rrjax import io
-from rrjax.cli import show, work
+from rrjax.cli import work
 from rrjax.cli.interrupt import ending_at_once
 
 if TYPE_CHECKING:
@@ -188,9 +188,8 @@ def _data_job(label, counts, epsilons, chosen, seeds, seed) -> Job:
 def run(job: Job, folder: Path, machine: Machine, progress: Callable[[Progress], None]) -> None:
     """Runs one job; what was finished before is taken from the folder."""
     with ending_at_once(RESUME):
-        job.dataset = job.study.run(
-            **{"seed": job.seed} | machine.arguments() | job.arguments, folder=folder / job.name, progress=progress
-        )
+        arguments: dict[str, Any] = {"seed": job.seed} | machine.arguments() | job.arguments
+        job.dataset = job.study.run(folder=folder / job.name, progress=progress, **arguments)
 
 
 def follow_em(seed: int) -> xr.Dataset:
@@ -203,8 +202,8 @@ def follow_em(seed: int) -> xr.Dataset:
 
 def drawings(what: str, figures: Sequence[int], found: list[Job], em: xr.Dataset | None) -> list[Drawing]:
     """What is drawn of the results."""
-    from rrjax.study import paper
     from rrjax.study import figures as draw
+    from rrjax.study import paper
     from rrjax.study.paper import Drawing
 
     wanted = list(figures) or list(SHOWN)
@@ -213,7 +212,7 @@ def drawings(what: str, figures: Sequence[int], found: list[Job], em: xr.Dataset
     if what == "paper" and main is not None:
         listed += paper.drawings(main, wanted)
     elif main is not None:
-        for metric in [name for name in job_metrics(main)]:
+        for metric in job_metrics(main):
             listed.append(
                 Drawing(
                     f"overview-{metric}",
@@ -291,8 +290,10 @@ def write(
     if em is not None:
         files += output.write_dataset(folder, "convergence", em)
     tables = []
-    if what == "paper" and "study" in datasets and {"mle_star", "inv_p", "inv_n"} <= set(
-        datasets["study"]["estimator"].values.tolist()
+    if (
+        what == "paper"
+        and "study" in datasets
+        and {"mle_star", "inv_p", "inv_n"} <= set(datasets["study"]["estimator"].values.tolist())
     ):
         claims = check_claims(datasets["study"])
         tables.append(

@@ -84,7 +84,9 @@ def _by_table(bits, steps):
     cell = (bits >> _BITS).astype(jnp.int32)
     entry = steps * _CELLS + cell
     own = (bits & jnp.uint32(2**_BITS - 1)) < thresholds.at[entry].get(mode="promise_in_bounds")
-    value = jnp.where(own, first.at[steps].get(mode="promise_in_bounds") + cell, alias.at[entry].get(mode="promise_in_bounds"))
+    value = jnp.where(
+        own, first.at[steps].get(mode="promise_in_bounds") + cell, alias.at[entry].get(mode="promise_in_bounds")
+    )
     return jnp.where(steps > 0, value, 0)
 
 

@@ -88,7 +88,9 @@ def reject(
     return lax.while_loop(lambda state: ~jnp.all(state[2]), body, (jnp.int32(0), *nothing))[1]
 
 
-def on_selected(selected: Bool[Array, " n"], draw: Callable[[Int[Array, " block"]], Int[Array, " block"]]) -> Int[Array, " n"]:
+def on_selected(
+    selected: Bool[Array, " n"], draw: Callable[[Int[Array, " block"]], Int[Array, " block"]]
+) -> Int[Array, " n"]:
     """Runs `draw(cells)` on blocks of the selected cells only; zero elsewhere.
 
     The last block is filled up with cell 0, selected or not.
@@ -124,7 +126,7 @@ def deviance(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 
 def stirling_error(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """log x! − [½ log(2πx) + x log x − x] to 1e-9 for x ≥ 5; 3e-4 at x = 1, which has no weight where it is used."""
+    """Log x! − [½ log(2πx) + x log x − x] to 1e-9 for x ≥ 5; 3e-4 at x = 1, which has no weight where it is used."""
     inverse = 1 / x
     square = inverse * inverse
     return inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))

@@ -7,12 +7,12 @@ import re
 import warnings
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rrjax.io import DataError, replacing
 from rrjax.study.errors import StudyError
 
 _NAME = re.compile(r"k(\d+)-(\d+)-(\d+)\.npz")
@@ -41,6 +41,8 @@ class Checkpoint:
             StudyError: It holds another study.
             DataError: It cannot be made or written.
         """
+        from rrjax.io import DataError
+
         self.folder = folder / "checkpoint"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +80,7 @@ class Checkpoint:
                 continue
             start, stop = int(match[2]), int(match[3])
             try:
-                with np.load(file) as arrays:
+                with file.open("rb") as stream, np.load(stream) as arrays:
                     parts[start] = Part(start, stop, arrays["measures"], arrays["squares"], arrays["pending"])
             except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
                 aside = file.with_suffix(".damaged")
@@ -90,7 +92,9 @@ class Checkpoint:
         return parts
 
 
-def _write(file: Path, write) -> None:
+def _write(file: Path, write: Callable[[Path], object]) -> None:
+    from rrjax.io import replacing
+
     with replacing(file) as path:
         write(path)
 

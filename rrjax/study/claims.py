@@ -50,8 +50,14 @@ def check_claims(dataset: xr.Dataset) -> list[Claim]:
     Example:
         >>> from rrjax.study import Study
         >>> from rrjax.study.claims import check_claims
-        >>> result = Study(estimators=["mle_star", "inv_p", "inv_n"], num_categories=20, num_users=1000, epsilon=1.0,
-        ...                zipf=1.3, num_seeds=20).run()
+        >>> result = Study(
+        ...     estimators=["mle_star", "inv_p", "inv_n"],
+        ...     num_categories=20,
+        ...     num_users=1000,
+        ...     epsilon=1.0,
+        ...     zipf=1.3,
+        ...     num_seeds=20,
+        ... ).run()
         >>> check_claims(result)[0].holds
         True
     """

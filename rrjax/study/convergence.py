@@ -11,11 +11,12 @@ import numpy as np
 
 import rrjax
 from rrjax import metrics, simulate
+from rrjax.em import Acceleration
 
 if TYPE_CHECKING:
     import xarray as xr
 
-VARIANTS: Mapping[str, int] = {"none": 40_000, "deflated": 4_000, "anderson": 400}
+VARIANTS: Mapping[Acceleration, int] = {"none": 40_000, "deflated": 4_000, "anderson": 400}
 """How `ibu` is accelerated, and how many steps are followed. The paper follows 40,000 of its own."""
 
 
@@ -25,7 +26,7 @@ def convergence(
     num_users: Sequence[int] = (10_000, 500_000),
     epsilon: Sequence[float] = (0.5, 1.0, 2.0),
     zipf: Sequence[float] = (0.01, 1.3),
-    steps: Mapping[str, int] = VARIANTS,
+    steps: Mapping[Acceleration, int] = VARIANTS,
     seed: int = 0,
 ) -> xr.Dataset:
     """Follows IBU and its accelerated variants towards MLE*, on one simulated collection a setting.
@@ -39,9 +40,9 @@ def convergence(
         seed: Of the collections.
 
     Returns:
-        `distance` with the dimensions `(variant, zipf, num_users, epsilon, iteration)`: Σ_i (θ_i − MLE*_i)² after so many
-        steps (iterations are spaced evenly on a logarithmic scale, from 0). NaN beyond the steps of a variant. The
-        variant "none" is called "ibu".
+        `distance` with the dimensions `(variant, zipf, num_users, epsilon, iteration)`: Σ_i (θ_i − MLE*_i)² after so
+        many steps (iterations are spaced evenly on a logarithmic scale, from 0). NaN beyond the steps of a variant.
+        The variant "none" is called "ibu".
 
     Example:
         >>> from rrjax.study.convergence import convergence
@@ -64,7 +65,7 @@ def convergence(
     distance = np.full((len(steps), len(settings), len(iterations)), np.nan)
     for row, (acceleration, number) in enumerate(steps.items()):
 
-        def path(counts, epsilon, acceleration=acceleration, number=number):
+        def path(counts, epsilon, acceleration: Acceleration = acceleration, number: int = number):
             exact = rrjax.mle_star(counts, epsilon)
             return rrjax.ibu_path(
                 counts,
@@ -79,7 +80,12 @@ def convergence(
         distance[row][:, seen] = followed[:, iterations[seen]]
     grid = (len(zipf), len(num_users), len(epsilon))
     return xr.Dataset(
-        {"distance": (("variant", "zipf", "num_users", "epsilon", "iteration"), distance.reshape(-1, *grid, len(iterations)))},
+        {
+            "distance": (
+                ("variant", "zipf", "num_users", "epsilon", "iteration"),
+                distance.reshape(-1, *grid, len(iterations)),
+            )
+        },
         {
             "variant": ["ibu" if name == "none" else name for name in steps],
             "zipf": list(zipf),

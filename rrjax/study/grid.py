@@ -8,6 +8,7 @@ import inspect
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 Estimator: TypeAlias = Callable[..., Any]
 Population: TypeAlias = Literal["realised", "iid", "fixed"]
+Metric: TypeAlias = Callable[[Any, Any], Any]
+Distribution: TypeAlias = ArrayLike | Callable[[int], ArrayLike]
 
 METRICS = ("mse", "nll", "tv", "max_error", "kl", "bias2", "variance")
 """What can be measured by name; the last two need all seeds at once."""
@@ -68,7 +71,7 @@ class Configuration:
         return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, init=False)
 class Study:
     """A Monte Carlo study: every estimator on the same simulated collections, over a grid of configurations.
 
@@ -92,8 +95,14 @@ class Study:
 
     Example:
         >>> from rrjax.study import Study
-        >>> study = Study(estimators=["mle_star", "inv_p"], num_categories=50, num_users=[1000, 10_000], epsilon=2.0,
-        ...               zipf=[0.01, 1.3], num_seeds=20)
+        >>> study = Study(
+        ...     estimators=["mle_star", "inv_p"],
+        ...     num_categories=50,
+        ...     num_users=[1000, 10_000],
+        ...     epsilon=2.0,
+        ...     zipf=[0.01, 1.3],
+        ...     num_seeds=20,
+        ... )
         >>> result = study.run(seed=0)
         >>> result.mse.dims
         ('estimator', 'num_categories', 'num_users', 'epsilon', 'zipf')
@@ -101,69 +110,62 @@ class Study:
         True
     """
 
-    estimators: Sequence[str | Estimator] | Mapping[str, str | Estimator] | str | Estimator
-    epsilon: Sequence[float] | float
-    num_categories: Sequence[int] | int | None = None
-    num_users: Sequence[int] | int | None = None
-    zipf: Sequence[float] | float | None = None
-    distributions: Mapping[str, ArrayLike | Callable[[int], ArrayLike]] | None = None
-    num_seeds: int = 100
-    population: Population = "realised"
-    metrics: Sequence[str | Callable[..., Any]] = ("mse", "nll")
+    estimators: Mapping[str, Estimator]
+    num_categories: tuple[int, ...]
+    num_users: tuple[int, ...]
+    epsilon: tuple[float, ...]
+    zipf: tuple[float, ...] | None
+    distributions: Mapping[str, Distribution] | None
+    num_seeds: int
+    population: Population
+    metrics: Mapping[str, Metric | None]
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        estimators: str | Estimator | Sequence[str | Estimator] | Mapping[str, str | Estimator],
+        epsilon: float | Sequence[float],
+        num_categories: int | Sequence[int] | None = None,
+        num_users: int | Sequence[int] | None = None,
+        zipf: float | Sequence[float] | None = None,
+        distributions: Mapping[str, Distribution] | None = None,
+        num_seeds: int = 100,
+        population: Population = "realised",
+        metrics: str | Metric | Sequence[str | Metric] | Mapping[str, str | Metric | None] = ("mse", "nll"),
+    ) -> None:
         """Checks everything and settles the types."""
-        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        put("estimators", _named(self.estimators, ESTIMATORS, "estimator"))
-        put("metrics", _named(self.metrics, dict.fromkeys(METRICS), "metric"))
-        if self.population not in ("realised", "iid", "fixed"):
-            raise StudyError(f"population must be 'realised', 'iid' or 'fixed', got {self.population!r}")
-        put("num_seeds", _integer("num_seeds", self.num_seeds, 2, 2**31 - 1))
-        put("epsilon", tuple(_positive("epsilon", value) for value in _several("epsilon", self.epsilon)))
-        if (self.zipf is None) == (self.distributions is None):
+        if population not in ("realised", "iid", "fixed"):
+            raise StudyError(f"population must be 'realised', 'iid' or 'fixed', got {population!r}")
+        if (zipf is None) == (distributions is None):
             raise StudyError("give zipf or distributions, one of them")
-        if self.zipf is not None:
-            put("zipf", tuple(_exponent(value) for value in _several("zipf", self.zipf)))
-        else:
-            self._settle_distributions(put)
-        if self.num_categories is None:
+        if distributions is not None:
+            num_categories = _categories_of(distributions, num_categories)
+        if num_categories is None:
             raise StudyError("num_categories is missing")
-        sizes = _several("num_categories", self.num_categories)
-        put("num_categories", tuple(_integer("num_categories", value, 2, 2**24 - 1) for value in sizes))
-        self._settle_users(put)
-        for name in ("num_categories", "num_users", "epsilon", "zipf"):
-            values = getattr(self, name) or ()
-            if len(set(values)) < len(values):
-                raise StudyError(f"{name} names a value twice: {', '.join(map(str, values))}")
 
-    def _settle_distributions(self, put):
-        if not isinstance(self.distributions, Mapping) or not self.distributions:
-            raise StudyError("distributions must map labels to arrays [K], at least one")
-        arrays = {name: np.asarray(value) for name, value in self.distributions.items() if not callable(value)}
-        if arrays:
-            sizes = {array.shape for array in arrays.values()}
-            if len(sizes) > 1 or any(array.ndim != 1 for array in arrays.values()):
-                found = ", ".join(f"{name}: {array.shape}" for name, array in arrays.items())
-                raise StudyError(f"distributions must be arrays [K] of one length, got {found}; study each K alone")
-            size = next(iter(sizes))[0]
-            given = (size,) if self.num_categories is None else tuple(_several("num_categories", self.num_categories))
-            if given != (size,):
-                raise StudyError(f"distributions have K = {size}, num_categories says {', '.join(map(str, given))}")
-            put("num_categories", given)
-        put("distributions", {str(name): value for name, value in self.distributions.items()})
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
 
-    def _settle_users(self, put):
-        if self.population != "fixed":
-            if self.num_users is None:
-                raise StudyError("num_users is missing")
-            numbers = _several("num_users", self.num_users)
-            put("num_users", tuple(_integer("num_users", value, 1, 2**31 - 1) for value in numbers))
-            return
-        if self.distributions is None or self.num_users is not None:
-            raise StudyError(
-                "the population 'fixed' takes the users from distributions (integers: how many hold each category), "
-                "and num_users from there"
-            )
+        put("estimators", _named(estimators, ESTIMATORS, "estimator"))
+        put("metrics", _named(metrics, dict.fromkeys(METRICS), "metric"))
+        put("population", population)
+        put("num_seeds", _integer("num_seeds", num_seeds, 2, 2**31 - 1))
+        put("epsilon", _several("epsilon", epsilon, _positive))
+        put("zipf", None if zipf is None else _several("zipf", zipf, _exponent))
+        put("distributions", None if distributions is None else {str(k): v for k, v in distributions.items()})
+        put("num_categories", _several("num_categories", num_categories, partial(_integer, low=2, high=2**24 - 1)))
+        if population == "fixed":
+            given, num_users = num_users, self._fixed_users()
+            if given is not None and _several("num_users", given, _integer) != (num_users,):
+                raise StudyError(f"num_users is {given}, the users in distributions are {num_users:,}; leave it out")
+        if num_users is None:
+            raise StudyError("num_users is missing")
+        put("num_users", _several("num_users", num_users, _integer))
+
+    def _fixed_users(self) -> int:
+        """How many users the distributions of the population "fixed" hold."""
+        if self.distributions is None:
+            raise StudyError("the population 'fixed' takes its users from distributions, which is missing")
         totals = {}
         for name in self.distributions:
             users = self.shares(name, self.num_categories[0])
@@ -176,12 +178,12 @@ class Study:
         if len(set(totals.values())) > 1:
             found = ", ".join(f"{name}: {total:,}" for name, total in totals.items())
             raise StudyError(f"distributions with different numbers of users ({found}): study each alone")
-        put("num_users", (_integer("the number of users", next(iter(totals.values())), 1, 2**31 - 1),))
+        return next(iter(totals.values()))
 
     def shares(self, population: float | str, num_categories: int) -> np.ndarray:
         """The distribution of one population: `[K]`, normalized (counts for the population "fixed")."""
         if self.distributions is None:
-            return np.asarray(simulate.zipf(num_categories, population))
+            return np.asarray(simulate.zipf(num_categories, float(population)))
         value = self.distributions[str(population)]
         try:
             array = np.asarray(value(num_categories) if callable(value) else value)
@@ -191,7 +193,8 @@ class Study:
             raise StudyError(f"distribution {population!r} has shape {array.shape} for K = {num_categories}")
         if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or (array < 0).any() or not array.any():
             raise StudyError(
-                f"distribution {population!r} must hold finite numbers, none negative and not all zero (K = {num_categories})"
+                f"distribution {population!r} must hold finite numbers, none negative and not all zero "
+                f"(K = {num_categories})"
             )
         if self.population == "fixed":
             return array
@@ -199,9 +202,12 @@ class Study:
         return (array / array.sum()).astype(float_dtype())
 
     @property
-    def populations(self) -> tuple[float, ...] | tuple[str, ...]:
+    def populations(self) -> tuple[float | str, ...]:
         """The Zipf exponents, or the labels of the distributions."""
-        return self.zipf if self.distributions is None else tuple(self.distributions)  # pyright: ignore[reportReturnType]
+        if self.distributions is not None:
+            return tuple(self.distributions)
+        assert self.zipf is not None
+        return self.zipf
 
     def configurations(self, num_categories: int | None = None) -> list[Configuration]:
         """All points of the grid (those with this K), in the order of the result's dimensions."""
@@ -217,7 +223,7 @@ class Study:
         folder: str | Path | None = None,
         batch_size: int | None = None,
         memory: int | None = None,
-        devices: Sequence[jax.Device] | None = None,
+        devices: Sequence[Any] | None = None,
         quantiles: Sequence[float] = (),
         keep_seeds: bool = False,
         progress: Callable[[Progress], None] | None = None,
@@ -269,9 +275,7 @@ class Study:
             progress=progress,
         )
 
-    def collection(
-        self, configuration: Configuration, number: int, *, seed: int = 0
-    ) -> tuple[jax.Array, jax.Array]:
+    def collection(self, configuration: Configuration, number: int, *, seed: int = 0) -> tuple[jax.Array, jax.Array]:
         """Draws one collection of the study again, to look at it.
 
         Args:
@@ -306,7 +310,7 @@ class Study:
                 for name in self.distributions
             }  # fmt: skip
         description = {
-            "estimators": {label: _identity(f) for label, f in self.estimators.items()},  # pyright: ignore[reportAttributeAccessIssue]
+            "estimators": {label: _identity(f) for label, f in self.estimators.items()},
             "num_categories": self.num_categories,
             "num_users": self.num_users,
             "epsilon": self.epsilon,
@@ -314,7 +318,7 @@ class Study:
             "distributions": distributions,
             "num_seeds": self.num_seeds,
             "population": self.population,
-            "metrics": {label: _identity(f) for label, f in self.metrics.items()},  # pyright: ignore[reportAttributeAccessIssue]
+            "metrics": {label: _identity(f) for label, f in self.metrics.items()},
         }
         return json.loads(json.dumps(description))
 
@@ -329,7 +333,7 @@ def takes_key(estimator: Estimator) -> bool:
 
 
 def _identity(function: Any) -> str:
-    """A name for a function, with a hash of its code: a checkpoint of another function must not be taken for its own."""
+    """A name for a function, with a hash of its code: the checkpoint of another one must not be taken for its own."""
     if function is None:
         return ""
     inner = inspect.unwrap(getattr(function, "func", function))
@@ -374,14 +378,32 @@ def _label(function: Any, kind: str) -> str:
     return name
 
 
-def _several(name: str, value: Any) -> tuple[Any, ...]:
-    values = tuple(np.atleast_1d(np.asarray(value)).tolist()) if value is not None else ()
+def _categories_of(distributions: Mapping[str, Distribution], num_categories: Any) -> Any:
+    """K of the arrays among the distributions; `num_categories` as it is where there are none."""
+    if not isinstance(distributions, Mapping) or not distributions:
+        raise StudyError("distributions must map labels to arrays [K], at least one")
+    shapes = {name: np.shape(value) for name, value in distributions.items() if not callable(value)}
+    if not shapes:
+        return num_categories
+    if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
+        found = ", ".join(f"{name}: {shape}" for name, shape in shapes.items())
+        raise StudyError(f"distributions must be arrays [K] of one length, got {found}; study each K alone")
+    size = next(iter(shapes.values()))[0]
+    if num_categories is not None and tuple(np.atleast_1d(num_categories).tolist()) != (size,):
+        raise StudyError(f"distributions have K = {size}, num_categories says {num_categories}")
+    return size
+
+
+def _several(name: str, value: Any, settle: Callable[[str, Any], Any]) -> tuple[Any, ...]:
+    values = tuple(settle(name, one) for one in np.atleast_1d(np.asarray(value)).tolist())
     if not values:
         raise StudyError(f"{name} is empty: the grid has no configurations")
+    if len(set(values)) < len(values):
+        raise StudyError(f"{name} names a value twice: {', '.join(map(str, values))}")
     return values
 
 
-def _integer(name: str, value: Any, low: int, high: int) -> int:
+def _integer(name: str, value: Any, low: int = 1, high: int = 2**31 - 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         raise StudyError(f"{name} must be an integer from {low} to {high}, got {value!r}")
     return int(value)
@@ -393,7 +415,7 @@ def _positive(name: str, value: Any) -> float:
     return float(value)
 
 
-def _exponent(value: Any) -> float:
+def _exponent(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise StudyError(f"zipf must hold exponents from 0 to infinity, got {value!r}")
+        raise StudyError(f"{name} must be a number from 0 to infinity, got {value!r}")
     return float(value)

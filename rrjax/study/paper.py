@@ -29,7 +29,14 @@ REAL_DATA, CONVERGENCE = 3, 4
 """The figures that are not drawn from the grid."""
 FIGURES = tuple(range(1, 11))
 # Figs. 5–10: exponent and metric.
-_BY_CATEGORIES = {5: (0.01, "mse"), 6: (1.3, "mse"), 7: (2.5, "mse"), 8: (0.01, "nll"), 9: (1.3, "nll"), 10: (2.5, "nll")}
+_BY_CATEGORIES = {
+    5: (0.01, "mse"),
+    6: (1.3, "mse"),
+    7: (2.5, "mse"),
+    8: (0.01, "nll"),
+    9: (1.3, "nll"),
+    10: (2.5, "nll"),
+}
 
 
 def study(num_seeds: int = 100, figures: Iterable[int] = FIGURES, estimators: Any = ESTIMATORS) -> Study | None:
@@ -135,9 +142,11 @@ def drawings(dataset: xr.Dataset, wanted: Iterable[int] = FIGURES) -> list[Drawi
                 )
             )
     if wanted >= {1, 2}:
+        against_users: dict[str, Any] = {"epsilon": _EPSILON}
+        against_epsilon: dict[str, Any] = {"num_users": _N}
         for name, at, words in (
-            ("users", {"epsilon": _EPSILON}, f"against the number of users (K = {_K:,}, ε = {_EPSILON:g})"),
-            ("epsilon", {"num_users": _N}, f"against ε (K = {_K:,}, N = {_N:,})"),
+            ("users", against_users, f"against the number of users (K = {_K:,}, ε = {_EPSILON:g})"),
+            ("epsilon", against_epsilon, f"against ε (K = {_K:,}, N = {_N:,})"),
         ):
             found.append(
                 Drawing(

@@ -38,12 +38,12 @@ def dataset(
     """See `Study.run`."""
     import xarray as xr
 
-    estimators, metrics = list(study.estimators), list(study.metrics)  # pyright: ignore[reportArgumentType]
+    estimators, metrics = list(study.estimators), list(study.metrics)
     kind = "zipf" if study.distributions is None else "distribution"
     coordinates = {
-        "num_categories": list(study.num_categories),  # pyright: ignore[reportArgumentType]
-        "num_users": list(study.num_users),  # pyright: ignore[reportArgumentType]
-        "epsilon": list(study.epsilon),  # pyright: ignore[reportArgumentType]
+        "num_categories": list(study.num_categories),
+        "num_users": list(study.num_users),
+        "epsilon": list(study.epsilon),
         kind: list(study.populations),
     }
     grid = tuple(len(values) for values in coordinates.values())
@@ -82,7 +82,7 @@ def dataset(
             if keep_seeds:
                 put(f"{name}_seeds", (*dims, "seed"), on_grid(values.swapaxes(1, 2), leading=1), name)
     if any(result.bias2 is not None for result in results):
-        bias2 = on_grid(np.concatenate([result.bias2 for result in results]), leading=1)
+        bias2 = on_grid(np.concatenate([np.asarray(result.bias2) for result in results]), leading=1)
         if "bias2" in metrics:
             put("bias2", dims, bias2, "bias2")
         if "variance" in metrics:
@@ -107,7 +107,7 @@ def dataset(
 
 
 def _paired(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means over the seeds of the differences between estimators, and their standard errors, `[configurations, E, E]`."""
+    """Means over the seeds of the differences between estimators, and their errors, `[configurations, E, E]`."""
     number = values.shape[-1]
     means = np.zeros((len(values), number, number))
     errors = np.zeros_like(means)

@@ -64,7 +64,7 @@ def run(
     folder: Path | None,
     batch_size: int | None,
     memory: int | None,
-    devices: Sequence[jax.Device] | None,
+    devices: Sequence[Any] | None,
     quantiles: Sequence[float],
     keep_seeds: bool,
     progress: Callable[[Progress], None] | None,
@@ -131,7 +131,7 @@ def _description(study: Study, seed: int, platform: str) -> dict[str, Any]:
 
 
 def _memory(mesh: Mesh) -> int:
-    limits = [(device.memory_stats() or {}).get("bytes_limit") for device in mesh.local_devices]
+    limits = [int((device.memory_stats() or {}).get("bytes_limit") or 0) for device in mesh.local_devices]
     if mesh.devices.flat[0].platform == "cpu" or not all(limits):
         return 4 * 2**30
     return sum(limits) // 2
@@ -140,7 +140,7 @@ def _memory(mesh: Mesh) -> int:
 def _check_results(study: Study, memory: int) -> None:
     """Refuses a grid whose results alone exceed the memory."""
     number = len(study.configurations())
-    needed = 8 * number * study.num_seeds * len(study.estimators) * len(tile.measured(study))  # pyright: ignore[reportArgumentType]
+    needed = 8 * number * study.num_seeds * len(study.estimators) * len(tile.measured(study))
     if needed > memory:
         raise StudyError(
             f"the metrics of {number:,} configurations × {study.num_seeds:,} seeds take {needed / 2**30:.1f} GiB, and "
@@ -219,7 +219,7 @@ class _Group:
             if needed > self.memory:
                 raise StudyError(
                     f"K = {shape.num_categories:,}: a batch of {self.batch} tiles on each of {self.mesh.size} devices "
-                    f"takes {needed / 2**20:,.0f} MiB, and the memory budget is {self.memory / 2**20:,.0f} MiB: raise "
+                    f"takes {needed / 2**20:,.1f} MiB, and the memory budget is {self.memory / 2**20:,.1f} MiB: raise "
                     "`memory`, use fewer devices, or leave this K out"
                 )
         return compiled
@@ -267,7 +267,7 @@ class _Group:
         configurations = self.study.configurations(self.shape.num_categories)
         where = configurations[min(block * self.shape.configurations + int(configuration), len(configurations) - 1)]
         raise StudyError(
-            f"estimator {list(self.study.estimators)[estimator]!r} returned NaN or infinity for {where.describe()}, "  # pyright: ignore[reportArgumentType]
+            f"estimator {list(self.study.estimators)[estimator]!r} returned NaN or infinity for {where.describe()}, "
             f"collection {part * self.shape.seeds + int(seed)} of seed {self.seed}"
         )
 

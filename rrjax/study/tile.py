@@ -7,7 +7,7 @@ of tiles, batches or devices around it. XLA's results depend on shapes in their 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,14 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 import rrjax
 from rrjax import metrics, simulate
 from rrjax.numerics import float_dtype
 from rrjax.sampling import Stream
 from rrjax.study.errors import StudyError
-from rrjax.study.grid import Estimator, Population, Study, takes_key
+from rrjax.study.grid import Population, Study, takes_key
 
 # Collections × categories that a tile holds: enough to fill vector units and caches, or a GPU.
 _CELLS = {"cpu": 2**18}
@@ -99,17 +99,19 @@ class Inputs(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """Of every tile: `measures` `[configurations, seeds, estimators, metrics]`, the sums over its seeds of the errors
-    `[configurations, estimators, K]` (K = 0 where nobody asked), and whether estimates are finite."""  # fmt: skip
+    """What tiles bring; all arrays have a leading axis of tiles."""
 
-    measures: Float[Array, "*s c t e m"]
-    errors: Float[Array, "*s c e K"]
-    finite: Array
+    measures: Any
+    """`[configurations, seeds, estimators, metrics]`"""
+    errors: Any
+    """Sums of the errors over the seeds, `[configurations, estimators, K]`; K = 0 where nobody asked."""
+    finite: Any
+    """Whether estimates are finite, `[configurations, seeds, estimators]`."""
 
 
 def identity(study: Study, shape: Shape) -> tuple[Any, ...]:
     """What a compiled program depends on, but for its devices and the sizes of its arguments."""
-    functions = *study.estimators.items(), *study.metrics.items()  # pyright: ignore[reportAttributeAccessIssue]
+    functions = *study.estimators.items(), *study.metrics.items()
     return functions, study.population, study.num_seeds, shape.num_categories, shape.configurations, shape.seeds
 
 
@@ -125,12 +127,10 @@ def measured(study: Study) -> list[str]:
 
 
 def _measures(study: Study) -> list[Callable[..., Any]]:
-    functions: Mapping[str, Any] = study.metrics  # pyright: ignore[reportAssignmentType]
-
     def own(function):
         return lambda estimate, truth, counts, epsilon: function(estimate, truth)
 
-    return [_MEASURES[name] if name in _MEASURES else own(functions[name]) for name in measured(study)]
+    return [_MEASURES[name] if name in _MEASURES else own(study.metrics[name]) for name in measured(study)]
 
 
 def check_functions(study: Study, num_categories: int) -> None:
@@ -138,7 +138,7 @@ def check_functions(study: Study, num_categories: int) -> None:
     counts = jax.ShapeDtypeStruct((num_categories,), jnp.int32)
     epsilon = jax.ShapeDtypeStruct((), float_dtype())
     theta = jax.ShapeDtypeStruct((num_categories,), float_dtype())
-    estimators: Mapping[str, Estimator] = study.estimators  # pyright: ignore[reportAssignmentType]
+    estimators = study.estimators
     for label, estimator in estimators.items():
         given = [jax.random.key(0), counts, epsilon] if takes_key(estimator) else [counts, epsilon]
         try:
@@ -164,8 +164,8 @@ def check_functions(study: Study, num_categories: int) -> None:
             raise StudyError(f"metric {label!r} must return a scalar, it returned {shape}")
 
 
-def program(study: Study, shape: Shape, mesh: Mesh) -> Callable[..., Outputs]:
-    """The function `(number, populations, inputs) -> outputs` over the tiles of a batch, spread over the devices.
+def program(study: Study, shape: Shape, mesh: Mesh) -> Any:
+    """The jitted function `(number, populations, inputs) -> outputs` of a batch of tiles, spread over the devices.
 
     `number` `[devices]` says how many of a device's tiles are to be computed; `populations` is `[_, K]`.
     """
@@ -195,9 +195,7 @@ def collect(
 ) -> tuple[Array, Array, Array]:
     """Draws collection number `seed` of the configuration that `words` stand for: truth, counts, and a key to spare."""
     stream = Stream(words[0], words[1])
-    key, spare = (
-        jax.random.wrap_key_data(jnp.stack(stream.pair(seed, site)), impl="threefry2x32") for site in (0, 1)
-    )
+    key, spare = (jax.random.wrap_key_data(jnp.stack(stream.pair(seed, site)), impl="threefry2x32") for site in (0, 1))
     if kind == "iid":
         return population, simulate.counts(key, population, num_users, epsilon), spare
     if kind == "realised":
@@ -209,7 +207,7 @@ def collect(
 
 
 def _tile(study: Study, shape: Shape):
-    estimators: Mapping[str, Estimator] = study.estimators  # pyright: ignore[reportAssignmentType]
+    estimators = study.estimators
     measures = _measures(study)
     dtype = float_dtype()
     keep_errors = decomposes(study)
@@ -227,7 +225,9 @@ def _tile(study: Study, shape: Shape):
 
     def configuration(first_seed, words, population, num_users, epsilon):
         seeds = first_seed + jnp.arange(shape.seeds, dtype=jnp.uint32)
-        values, errors, finite = jax.vmap(one, (None, 0, None, None, None))(words, seeds, population, num_users, epsilon)
+        values, errors, finite = jax.vmap(one, (None, 0, None, None, None))(
+            words, seeds, population, num_users, epsilon
+        )
         real = seeds < study.num_seeds
         errors = jnp.sum(jnp.where(real[:, None, None], errors, 0), axis=0)
         return Outputs(values, errors, finite | ~real[:, None])
