@@ -407,7 +407,10 @@ def numpy_estimates(counts: Any, epsilon: float) -> Iterator[Any]:
 
 
 def check_competitors(configurations: list[Any]) -> None:
-    """Compares the estimates with float64 references before anything is timed."""
+    """Compares the estimates with float64 references before anything is timed.
+
+    The pipeline's InvP subtracts a threshold just below a count, in float32: where N·d is below one, it is off by 1e-4.
+    """
     import baselines
     import numpy as np
 
@@ -427,7 +430,7 @@ def check_competitors(configurations: list[Any]) -> None:
         for name, theta in found.items():
             reference = references[name.split()[-1]]
             distance = np.abs(theta - reference).sum(1) / np.abs(reference).sum(1) / 2
-            if not distance.max() < 1e-5:
+            if not distance.max() < (1e-3 if name == "NumPy InvP" else 1e-5):
                 sys.exit(f"{name} is {distance.max():.1e} from the reference, {c.describe()}")
 
 
@@ -480,7 +483,7 @@ def grid_tables(found: dict[str, Any]) -> list[Table]:
         row("of it: imports, devices", of("ready")),
         row("until the last program was compiled", of("last_compiled")),
         row("compiling, all threads together", of("compiling")),
-        row("again in this process, another seed: no compilation", of("again")),
+        row("again in this process, another seed: all but compilation", of("again")),
         row("peak memory", of("memory"), "≤ 4 GB", max(of("memory")) <= GOALS["memory"], gigabytes),
         row("peak memory, second run included", of("memory_again"), show=gigabytes),
     ]
@@ -538,10 +541,10 @@ def grid_tables(found: dict[str, Any]) -> list[Table]:
             ],
             lines,
             "Extrapolated: of every K and N, the mean over the measured collections times all collections of this K "
-            "and N, added up. The sample takes every K and N and a systematic part of the pairs (ε, s); after every cold "
-            "start another part. (a): arrays of single users who draw and randomize, float64, the published loop; "
-            "(b): all seeds of a configuration at once, float32. Both use one core, and compute MSE and NLL only (the "
-            "study also bias and variance). A ratio is their time over the study's from a cold start, compilation "
+            "and N, added up. The sample takes every K and N and a systematic part of the pairs (ε, s); after "
+            "every cold start another part. (a): arrays of single users who draw and randomize, float64, the published "
+            "loop; (b): all seeds of a configuration at once, float32. Both use one core, and compute MSE and NLL only "
+            "(the study also bias and variance). A ratio is their time over the study's from a cold start, compilation "
             "included. Means of MSE and NLL differ from the study's by at most "
             f"{found['deviations']['paper']:.1f} (a) and {found['deviations']['numpy']:.1f} (b) standard errors.",
         )

@@ -152,6 +152,14 @@ def _odds_jvp(primals, tangents):
     return odds(epsilon), (odds(epsilon) + 1) * tangent
 
 
+def _two_sum(one, other):
+    # Not a closure: XLA would compile it anew for every eager sum.
+    total = one[0] + other[0]
+    virtual = total - one[0]
+    error = (one[0] - (total - virtual)) + (other[0] - virtual)
+    return total, error + (one[1] + other[1])
+
+
 @jax.custom_jvp
 def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
     """Sums a vector to about one unit in the last place of the sum of magnitudes, whatever its length.
@@ -165,15 +173,8 @@ def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
     Returns:
         The sum, in the dtype of `x`. Derivatives are those of a sum, in forward mode a plain `jnp.sum`.
     """
-
-    def add(one, other):
-        total = one[0] + other[0]
-        virtual = total - one[0]
-        error = (one[0] - (total - virtual)) + (other[0] - virtual)
-        return total, error + (one[1] + other[1])
-
     zero = jnp.zeros((), x.dtype)
-    total, error = lax.reduce((x, jnp.zeros_like(x)), (zero, zero), add, (0,))
+    total, error = lax.reduce((x, jnp.zeros_like(x)), (zero, zero), _two_sum, (0,))
     # Among infinite terms the errors are inf − inf.
     return jnp.where(jnp.isfinite(error), total + error, total)
 

@@ -109,14 +109,14 @@ def check_joint(sample, law: dict[tuple[int, ...], float]):
 
 
 def check_moments(sample, mean: float, variance: float, slack: float = 0.0):
-    """Mean and variance within `SIGMAS` standard errors of a law that is nearly normal; `slack` on the mean is extra."""
+    """Mean and variance of a nearly normal law, within `SIGMAS` standard errors; `slack` is for a rounded mean."""
     sample = np.asarray(sample).astype(np.float64) - mean
     error = math.sqrt(variance / sample.size)
     assert abs(sample.mean()) <= SIGMAS * error + slack, f"mean is {sample.mean() / error:.1f} standard errors off"
     spread = (sample**2).mean() / variance - 1
     # The fourth central moment of a Poisson law is 3·variance² + variance; of a binomial one less.
     error = math.sqrt((2 + 1 / variance) / sample.size)
-    assert abs(spread) <= SIGMAS * error + slack, f"variance is {spread / error:.1f} standard errors off"
+    assert abs(spread) <= SIGMAS * error, f"variance is {spread / error:.1f} standard errors off"
 
 
 def check_covariance(sample, mean, covariance):
