@@ -212,7 +212,7 @@ def drawings(what: str, figures: Sequence[int], found: list[Job], em: xr.Dataset
     if what == "paper" and main is not None:
         listed += paper.drawings(main, wanted)
     elif main is not None:
-        for metric in job_metrics(main):
+        for metric in draw.measured(main):
             listed.append(
                 Drawing(
                     f"overview-{metric}",
@@ -266,11 +266,6 @@ def _real_data(job: Job, draw, number: int | None) -> Drawing:
         "random. Bands are two standard errors.",
         lambda: draw.real_data(squeezed, {label: counts / counts.sum()}),
     )
-
-
-def job_metrics(dataset: xr.Dataset) -> list[str]:
-    """The metrics of a dataset that have a mean and a standard error."""
-    return [str(name) for name in dataset.data_vars if f"{name}_se" in dataset]
 
 
 def write(

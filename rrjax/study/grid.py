@@ -363,7 +363,7 @@ def _named(given: Any, known: Mapping[str, Any], kind: str) -> dict[str, Any]:
             if name not in known:
                 raise StudyError(f"unknown {kind} {value!r}; known are {', '.join(known)}, or give a function")
             value = known[name]
-        elif not callable(value):
+        elif not callable(value) and not (value is None and label in known):  # a metric without a function of its own
             raise StudyError(f"{kind} {label!r} must be a name or a function, got {value!r}")
         elif label in known and value is not known[label]:
             raise StudyError(f"{kind} {label!r} is a name of its own; call yours something else")

@@ -1,0 +1,168 @@
+"""`rrjax study` as a user runs it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+xr = pytest.importorskip("xarray")
+pytest.importorskip("typer")
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """Compiled programs, for the processes that the tests start."""
+    return tmp_path_factory.mktemp("compiled")
+
+
+def rrjax(*arguments, cache=None, code=0, cwd=None):
+    environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
+    if cache is not None:
+        environment["JAX_COMPILATION_CACHE_DIR"] = str(cache)
+    command = [sys.executable, "-m", "rrjax", "study", *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=cwd)
+    assert done.returncode == code, done.stdout + done.stderr
+    return " ".join((done.stdout if code == 0 else done.stderr).split())
+
+
+TOML = """
+num_categories = 20
+num_users = [100, 1000]
+epsilon = [1, 2]
+zipf = [0.5, 1.5]
+num_seeds = 20
+seed = 3
+quantiles = [0.25, 0.75]
+
+[estimators]
+inv_n = "inv_n"
+mine = "mine:smoothed"
+"""
+MODULE = """
+def smoothed(counts, epsilon):
+    import rrjax
+    return 0.9 * rrjax.inv_n(counts, epsilon) + 0.1 / counts.shape[0]
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    (tmp_path / "own.toml").write_text(TOML)
+    (tmp_path / "mine.py").write_text(MODULE)
+    return tmp_path / "own.toml"
+
+
+def test_a_study_of_ones_own(own, tmp_path, cache):
+    out = tmp_path / "out"
+    said = rrjax(own, "--out", out, cache=cache)
+    assert "study: 8 configurations × 20 seeds, inv_n, mine" in said
+    assert "Report:" in said
+    names = {file.name for file in out.iterdir()}
+    assert {"study.nc", "study.parquet", "study-differences.parquet", "report.html", "figures", "study"} <= names
+    with xr.open_dataset(out / "study.nc", engine="h5netcdf") as dataset:
+        assert dataset.mse.dims == ("estimator", "num_categories", "num_users", "epsilon", "zipf")
+        assert dataset.attrs["seed"] == 3
+        assert dataset.attrs["precision"] == "float32"
+        assert dataset["quantile"].values.tolist() == [0.25, 0.75]
+        first = dataset.mse.load()
+    import duckdb
+
+    rows = duckdb.sql(f"select * from '{out / 'study.parquet'}' where estimator = 'mine' order by num_users, epsilon")
+    assert len(rows.fetchall()) == 8
+    assert {"mse", "mse_se", "nll", "nll_se", "zipf"} <= set(rows.columns)
+    for name in ("overview-mse", "overview-nll"):
+        assert (out / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (out / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+    report = (out / "report.html").read_text()
+    assert "own.toml" in report
+    # Again: nothing left to compute, the same numbers; as JSON, on one device.
+    record = json.loads(rrjax(own, "--out", out, "--json", "--devices", 1, cache=cache))
+    assert record["what"].endswith("own.toml")
+    with xr.open_dataset(out / "study.nc", engine="h5netcdf") as dataset:
+        np.testing.assert_array_equal(dataset.mse, first)
+    # Another study is refused, and nothing of it is lost.
+    complaint = rrjax(own, "--out", out, "--seeds", 21, code=2)
+    assert "holds another study: num_seeds is 21, there 20" in complaint
+    assert (out / "study.nc").exists()
+
+
+def test_a_file_of_true_values(tmp_path, cache):
+    values = np.repeat(np.arange(20), np.arange(20, 0, -1))
+    (tmp_path / "values.csv").write_text("\n".join(["page", *map(str, values)]))
+    out = tmp_path / "out"
+    arguments = [
+        "data",
+        tmp_path / "values.csv",
+        "--column",
+        "page",
+        "--domain",
+        "0:19",
+        "--epsilon",
+        1,
+        "--epsilon",
+        2,
+    ]
+    said = rrjax(*arguments, "--seeds", 10, "--estimator", "inv_n", "--estimator", "inv", "--out", out, cache=cache)
+    assert "values: 2 configurations × 10 seeds" in said
+    with xr.open_dataset(out / "values.nc", engine="h5netcdf") as dataset:
+        assert dataset.num_users.values.tolist() == [210]
+        assert dataset.attrs["population"] == "fixed"
+    assert (out / "figures" / "data-values.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["papers"], "'papers' is none of paper, quick and data, nor a .toml file"),
+        (["paper", "--figure", 11], "--figure 11: the paper's figures are 1 to 10"),
+        (["paper", "--figure", 3], "--figure 3 needs the data sets"),
+        (["quick", "--figure", 1], "belong to `rrjax study paper`"),
+        (["quick", "extra.csv"], "unexpected 'extra.csv'"),
+        (["quick", "--epsilon", 1], "--epsilon belongs to `rrjax study data`"),
+        (["quick", "--estimator", "mle"], "unknown estimator 'mle'"),
+        (["quick", "--seeds", 1], "num_seeds must be an integer from 2"),
+        (["quick", "--devices", 0], "--devices must be at least 1"),
+        (["quick", "--processes", 2], "go with --coordinator"),
+        (["data"], "needs a file of true values"),
+        (["missing.toml"], "missing.toml: cannot be read: No such file"),
+    ],
+)
+def test_wrong_flags_are_explained(arguments, message, tmp_path):
+    complaint = rrjax(*arguments, code=2, cwd=tmp_path)
+    assert message in complaint
+    assert "Traceback" not in complaint
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("epsilon", "epsilom"), "unknown epsilom; known are estimators"),
+        (("epsilon = [1, 2]", ""), "epsilon is missing"),
+        (("mine:smoothed", "mine:other"), "'mine:other' cannot be imported: AttributeError"),
+        (("mine:smoothed", "nowhere:other"), "'nowhere:other' cannot be imported: ModuleNotFoundError"),
+        (("= 20\n", "= = 20\n"), "own.toml is not TOML"),
+        (("num_users = [100, 1000]", "num_users = [0]"), "own.toml: num_users must be an integer from 1"),
+    ],
+)
+def test_wrong_files_are_explained(own, change, message, tmp_path):
+    own.write_text(TOML.replace(*change))
+    assert message in rrjax(own, "--out", tmp_path / "out", code=2)
+
+
+@pytest.mark.long
+def test_figures_of_the_paper(tmp_path, cache):
+    said = rrjax("paper", "--figure", 1, "--seeds", 4, "--out", tmp_path, cache=cache)
+    assert "study: 15 configurations × 4 seeds" in said
+    assert (tmp_path / "figures" / "figure-1.pdf").exists()
+    assert "Claims" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.long
+def test_quick(tmp_path):
+    said = rrjax("quick", "--seeds", 4, "--out", tmp_path)
+    assert "CV threshold" in said
+    assert {"overview-mse.png", "cv-threshold.png"} <= {file.name for file in (tmp_path / "figures").iterdir()}

@@ -1,0 +1,57 @@
+"""The notebooks run from beginning to end, and find what they say."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat", reason="notebooks need nbformat and nbclient (the group test)")
+nbclient = pytest.importorskip("nbclient", reason="notebooks need nbclient (the group test)")
+for _name in ("ipykernel", "matplotlib", "xarray", "h5netcdf", "duckdb", "typer"):
+    pytest.importorskip(_name, reason=f"notebooks need {_name} (rrjax[cli] and the group test)")
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+# Run in the notebook's kernel after its last cell.
+CHECKS = {
+    "01": """
+assert claims[0].holds and not claims[4].holds, claims
+assert float(ratio.sel(place)) > 10, ratio.sel(place)
+for row in eq8:
+    assert abs(row["simulated, total"] - row["with (p−q)²"]) < 5 * row["± s.e."], row
+    assert row["with (p−q), as reported"] < 0.5 * row["simulated, total"], row
+""",
+    "02": """
+assert set(result["estimator"].values) >= {"shrunken", "halfway", "unbiased"} and "kolmogorov_se" in result
+assert again.equals(short.run(seed=0, batch_size=1))
+assert path[-1][1] < path[0][1] and abs(path[-1][1] / on_grid.min() - 1) < 0.01, (path[-1], on_grid.min())
+assert on < 1e-6 and off < 1e-6 and difference < 1e-4 * largest
+""",
+    "03": """
+assert all(taken > 0 for row in rows for taken in row) and abs(together[0] - alone[0]).max() < 1e-6
+assert float(gaps.max()) < 2e-6 and second.attrs["seconds"] < first.attrs["seconds"]
+""",
+}
+
+
+def test_every_notebook_is_checked():
+    assert [path.name[:2] for path in NOTEBOOKS] == sorted(CHECKS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.filterwarnings("default")  # those of Jupyter's own machinery; the kernel is a process of its own
+def test_notebook_runs(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("RRJAX_NOTEBOOK_SEEDS", os.environ.get("RRJAX_NOTEBOOK_SEEDS", "20"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell(CHECKS[path.name[:2]]))
+    resources = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_outputs_name_no_machine(path):
+    notebook = nbformat.read(path, as_version=4)
+    outputs = str([cell.outputs for cell in notebook.cells if cell.cell_type == "code"])
+    assert not any(place in outputs for place in ("/home/", "/root/", "/tmp/", "/work/", "/Users/", "Traceback"))
+    assert path.stat().st_size < 600_000
