@@ -117,11 +117,11 @@ EPSILONS = [1e-6, 0.5, 4.0, np.inf]
 counts, collect, randomized = rrjax.simulate.counts, rrjax.simulate.collect, rrjax.simulate.randomized
 
 
-def check_totals(num_categories):
+def check_totals(num_categories, sizes=SIZES, epsilons=EPSILONS):
     for theta in (rrjax.simulate.zipf(num_categories, 1.3), np.arange(num_categories)[::-1] % 2):
         possible = np.asarray(theta) > 0
-        for number, num_users in enumerate(SIZES):
-            for epsilon in EPSILONS:
+        for number, num_users in enumerate(sizes):
+            for epsilon in epsilons:
                 key = jax.random.key(number)
                 reports = np.asarray(counts(key, theta, num_users, epsilon))
                 truth, collected = map(np.asarray, collect(key, theta, num_users, epsilon))
@@ -143,9 +143,14 @@ def test_totals_are_exact():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("num_categories", [2, 50, 1000, 10_000, 100_000, BIG])
+@pytest.mark.parametrize("num_categories", [2, 50, 1000, 10_000])
 def test_totals_are_exact_for_more_sizes(num_categories):
     check_totals(num_categories)
+
+
+@pytest.mark.long
+def test_totals_are_exact_for_very_many_categories():
+    check_totals(BIG, [1000, 10**6, 2**31 - 1], [1.0, np.inf])
 
 
 BATCH = 20_000
