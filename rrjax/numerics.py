@@ -152,6 +152,9 @@ def _odds_jvp(primals, tangents):
     return odds(epsilon), (odds(epsilon) + 1) * tangent
 
 
+_ROW = 1024
+
+
 def _two_sum(one, other):
     # Not a closure: XLA would compile it anew for every eager sum.
     total = one[0] + other[0]
@@ -174,7 +177,14 @@ def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
         The sum, in the dtype of `x`. Derivatives are those of a sum, in forward mode a plain `jnp.sum`.
     """
     zero = jnp.zeros((), x.dtype)
-    total, error = lax.reduce((x, jnp.zeros_like(x)), (zero, zero), _two_sum, (0,))
+    pairs = x, jnp.zeros_like(x)
+    if x.shape[0] > 8 * _ROW:
+        # The errors are added up plainly, so their own run must be short: many small terms beside a large one leave
+        # errors of one sign.
+        rows = -(-x.shape[0] // _ROW)
+        padded = jnp.pad(x, (0, rows * _ROW - x.shape[0])).reshape(rows, _ROW)
+        pairs = lax.reduce((padded, jnp.zeros_like(padded)), (zero, zero), _two_sum, (1,))
+    total, error = lax.reduce(pairs, (zero, zero), _two_sum, (0,))
     # Among infinite terms the errors are inf − inf.
     return jnp.where(jnp.isfinite(error), total + error, total)
 

@@ -1,5 +1,6 @@
 """Odds, accurate sums and exact products."""
 
+import math
 import random
 from fractions import Fraction
 
@@ -106,3 +107,13 @@ def test_products_are_split_exactly():
             rest = exact - floor
             assert (fraction > 0) == (rest > 0)
             assert abs(Fraction(fraction) - rest) <= rest * Fraction(ULP)
+
+
+@pytest.mark.parametrize("size", [8000, 10_000, 1_423_000])
+@pytest.mark.parametrize("share", [0.001, 0.3, 0.9])
+def test_many_small_terms_beside_a_large_one(size, share):
+    # Every addition to the large term leaves an error of the same sign.
+    for place in (0, size // 2, size - 1):
+        x = np.full(size, share / size, FLOAT)
+        x[place] = 1 - share
+        assert abs(float(accurate_sum(jnp.asarray(x))) - math.fsum(x.tolist())) <= ULP
