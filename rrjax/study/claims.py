@@ -83,7 +83,7 @@ def check_claims(dataset: xr.Dataset) -> list[Claim]:
             point = ratio.isel(at)
             # Coordinates of the point, in the words of the grid.
             place = ", ".join(f"{ratio[name].dims[0]} = {ratio[name].values[index]}" for name, index in at.items())
-            worst = f"{float(point):.3g} times, at {place}"
+            worst = f"{float(point):.4g} times, at {place}"
         return Claim(claim, source, int(violated.size), int(violated.sum()), worst)
 
     mse = dataset["mse"]
@@ -112,7 +112,7 @@ def check_claims(dataset: xr.Dataset) -> list[Claim]:
     for limit in (1.5, 10.0):
         clear = (above("mse", "mle_star", "inv_p") | above("mse", "mle_star", "inv_n")) & (mle > limit * best)
         text = f"MLE* is close to the best everywhere: its MSE is at most {limit:g} times the least of the three"
-        claims.append(report(text, "the paper's conclusion, with our reading of 'close'", clear, mle / best))
+        claims.append(report(text, "reported of the paper; what 'close' means is our reading", clear, mle / best))
     if {"bias2", "variance"} <= set(dataset.data_vars):
         number = int(dataset.attrs["num_seeds"])
         # The plug-in bias holds a share 1/n of the variance.

@@ -144,9 +144,12 @@ def check_functions(study: Study, num_categories: int) -> None:
         try:
             shape = jax.eval_shape(estimator, *given)
         except Exception as error:
+            hint = ""
+            if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError):
+                hint = " It must be made of jax.numpy, and choose by jnp.where instead of if"
             raise StudyError(
                 f"estimator {label!r} failed on counts [{num_categories}] under jax.jit: "
-                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{hint}"
             ) from error
         found = getattr(shape, "shape", None)
         if found != (num_categories,) or not jnp.issubdtype(shape.dtype, jnp.floating):
@@ -161,7 +164,9 @@ def check_functions(study: Study, num_categories: int) -> None:
         except Exception as error:
             raise StudyError(f"metric {label!r} failed under jax.jit: {type(error).__name__}: {error}") from error
         if getattr(shape, "shape", None) != ():
-            raise StudyError(f"metric {label!r} must return a scalar, it returned {shape}")
+            found = getattr(shape, "shape", None)
+            what = f"a {type(shape).__name__}" if found is None else f"an array of shape {found}"
+            raise StudyError(f"metric {label!r} must return a scalar, it returned {what}")
 
 
 def program(study: Study, shape: Shape, mesh: Mesh) -> Any:
