@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from cases import X64
 
 nbformat = pytest.importorskip("nbformat", reason="notebooks need nbformat and nbclient (the group test)")
 nbclient = pytest.importorskip("nbclient", reason="notebooks need nbclient (the group test)")
@@ -28,7 +29,7 @@ assert on < 1e-6 and off < 1e-6 and difference < 1e-4 * largest
 """,
     "03": """
 assert all(taken > 0 for row in rows for taken in row) and abs(together[0] - alone[0]).max() < 1e-6
-assert float(gaps.max()) < 2e-6 and second.attrs["seconds"] < first.attrs["seconds"]
+assert float(gaps.max()) < 2e-6
 """,
 }
 
@@ -37,7 +38,7 @@ def test_every_notebook_is_checked():
     assert [path.name[:2] for path in NOTEBOOKS] == sorted(CHECKS)
 
 
-@pytest.mark.long
+@pytest.mark.skipif(X64, reason="the notebooks are run without x64, as they are written")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("default")  # those of Jupyter's own machinery; the kernel is a process of its own
 def test_notebook_runs(path, tmp_path, monkeypatch):

@@ -30,6 +30,8 @@ _BATCH = 2**24
 """Collections × categories that a device computes in a batch: about a second on a CPU."""
 
 
+_LITTLE = 2**22
+"""Collections × categories that are sooner computed by slow code than by code that takes seconds to optimize."""
 _MOST_PROGRAMS = 32
 _programs: dict[Any, Any] = {}
 """Compiled programs, so that a study that is run again, with other seeds or users, starts at once."""
@@ -204,12 +206,13 @@ class _Group:
         arguments = self._arguments(0, 1)
         known = (
             tile.identity(study, shape),
+            self.total < _LITTLE,
             self.mesh,
             tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(arguments)),
         )
         compiled = _programs.get(known)
         if compiled is None:
-            compiled = _compile(tile.program(study, shape, self.mesh).lower(*arguments), self.platform)
+            compiled = _compile(tile.program(study, shape, self.mesh).lower(*arguments), self.platform, self.total)
             if len(_programs) >= _MOST_PROGRAMS:
                 _programs.pop(next(iter(_programs)), None)
             _programs[known] = compiled
@@ -298,10 +301,15 @@ class _Group:
         return Result(shape.num_categories, measures[: shape.num_configurations, : study.num_seeds], bias2)
 
 
-def _compile(lowered, platform: str):
-    """Compiles, on a CPU by the older and quicker emitters: hundreds of small kernels, of which a few do the work."""
+def _compile(lowered, platform: str, work: int):
+    """Compiles; on a CPU by the older and quicker emitters, and unoptimized where there is little to compute."""
+    options: dict[str, bool | int] = {}
+    if platform == "cpu":
+        options["xla_cpu_use_fusion_emitters"] = False
+        if work < _LITTLE:
+            options["xla_backend_optimization_level"] = 0
     try:
-        return lowered.compile(compiler_options={"xla_cpu_use_fusion_emitters": False} if platform == "cpu" else None)
+        return lowered.compile(compiler_options=options)
     except jax.errors.JaxRuntimeError as error:
         if "No such compile option" not in str(error):
             raise
