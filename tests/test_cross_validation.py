@@ -109,6 +109,7 @@ def test_the_key_alone_is_random():
     assert len({row.tobytes() for row in with_keys(0, counts, 1.0, 40)}) > 1
 
 
+@pytest.mark.long
 def test_the_risks_estimate_without_bias():
     # For thresholds fixed beforehand: the mean over collections and folds of what is minimized, against the error that
     # the same thresholds have on ⅘ of the reports, up to ‖θ‖², which no choice depends on.
@@ -169,6 +170,7 @@ def above(difference):
     return difference.mean() / (difference.std(ddof=1) / np.sqrt(len(difference)))
 
 
+@pytest.mark.long
 def test_many_empty_categories():
     inv_n, mle, inv_p, chosen = squared_errors(10_000, 1_000_000, 4.0, 2.5)
     np.testing.assert_allclose([inv_n.mean(), mle.mean(), inv_p.mean()], [0.448, 0.0164, 4.6e-4], rtol=0.5)
@@ -178,6 +180,7 @@ def test_many_empty_categories():
     assert chosen.mean() < 1.5 * inv_p.mean()
 
 
+@pytest.mark.long
 def test_a_dense_population():
     *three, chosen = squared_errors(100, 100_000, 3.0, 0.5)
     best = min(three, key=np.mean)
@@ -203,6 +206,7 @@ def test_derivatives_are_those_at_the_chosen_threshold():
     np.testing.assert_allclose(jax.grad(value)(2.0), slope, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_a_million_categories():
     counts = collect(6, 1_000_000, 3_000_000, 6.0).astype(INT)
     theta = np.asarray(rrjax.cv_threshold(KEY, counts, 6.0))

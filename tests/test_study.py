@@ -243,7 +243,7 @@ class StopError(Exception):
     pass
 
 
-@pytest.mark.parametrize("after", [1, 2, 5])
+@pytest.mark.parametrize("after", [1, pytest.param(2, marks=pytest.mark.long), 5])
 def test_a_run_that_stopped_goes_on(tmp_path, after, monkeypatch):
     monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 160)
     seen = []
