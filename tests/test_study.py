@@ -161,7 +161,9 @@ def test_own_estimators_metrics_and_distributions():
     mle = result.mse.sel(estimator="best")
     assert float(result.mse.sel(estimator="noisy").mean()) > float(mle.mean())
     again = run(estimators={"noisy": noisy}, zipf=None, distributions={"flat": np.ones}, metrics=["mse"])
-    np.testing.assert_array_equal(again.mse.squeeze(), result.mse.sel(estimator="noisy", distribution="flat"))
+    # The same collections and keys; another program may round differently.
+    before = result.mse.sel(estimator="noisy", distribution="flat")
+    np.testing.assert_allclose(again.mse.squeeze(), before, rtol=1e-12 if X64 else 1e-5)
 
 
 def test_a_configuration_does_not_depend_on_the_rest_of_the_grid():
