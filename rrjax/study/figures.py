@@ -28,6 +28,7 @@ from rrjax.study.panels import (
     estimator_title,
     fix,
     grid_of_panels,
+    legend_below,
     listed_values,
     measured,
     metric_label,
@@ -325,14 +326,7 @@ def convergence(dataset: xr.Dataset) -> Figure:
         Line2D([], [], color="0.25", linestyle=dash, marker=marker, markersize=5, label=names.get(name, _text(name)))
         for name, (dash, marker) in looks.items()
     ]
-    figure.legend(
-        handles=handles,
-        loc="outside lower center",
-        ncols=min(len(handles), 7),
-        frameon=False,
-        fontsize=9,
-        handlelength=3.2,
-    )
+    legend_below(figure, handles)
     if "num_categories" in dataset.attrs or dataset.coords.get("num_categories", distance).ndim == 0:
         size = dataset.attrs.get("num_categories", None) or dataset.coords["num_categories"].item()
         set_heading(figure, f"{words_for('num_categories', size)}; a marker ends the curve at its last iteration")

@@ -124,16 +124,21 @@ class Legend:
             handles.append(Patch(facecolor="0.5", alpha=0.3, label="±2 standard errors"))
         if not handles:
             return
-        figure.legend(
-            handles=handles,
-            loc="outside lower center",
-            ncols=min(len(handles), 7),
-            frameon=False,
-            fontsize=9,
-            title="Inv, which is no distribution, may leave a panel" if self.leaves else None,
-            title_fontsize=8,
-            handlelength=3.2,
-        )
+        legend_below(figure, handles, "Inv, which is no distribution, may leave a panel" if self.leaves else None)
+
+
+def legend_below(figure: Figure, handles: list[Any], title: str | None = None) -> None:
+    """Draws one legend below all panels."""
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=min(len(handles), 7),
+        frameon=False,
+        fontsize=9,
+        title=title,
+        title_fontsize=8,
+        handlelength=3.2,
+    )
 
 
 def grid_of_panels(dataset, metrics, x, *, sharey="none", **fixed) -> Figure:
