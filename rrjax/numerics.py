@@ -163,6 +163,12 @@ def _two_sum(one, other):
     return total, error + (one[1] + other[1])
 
 
+def _compensated(terms, errors):
+    """Sums along the last axis, and the errors of that."""
+    zero = jnp.zeros((), terms.dtype)
+    return lax.reduce((terms, errors), (zero, zero), _two_sum, (terms.ndim - 1,))
+
+
 @jax.custom_jvp
 def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
     """Sums a vector to about one unit in the last place of the sum of magnitudes, whatever its length.
@@ -176,15 +182,15 @@ def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
     Returns:
         The sum, in the dtype of `x`. Derivatives are those of a sum, in forward mode a plain `jnp.sum`.
     """
-    zero = jnp.zeros((), x.dtype)
-    pairs = x, jnp.zeros_like(x)
-    if x.shape[0] > 8 * _ROW:
+    if x.shape[0] <= 16 * _ROW:
+        total, error = _compensated(x, jnp.zeros_like(x))
+    else:
         # The errors are added up plainly, so their own run must be short: many small terms beside a large one leave
-        # errors of one sign.
-        rows = -(-x.shape[0] // _ROW)
-        padded = jnp.pad(x, (0, rows * _ROW - x.shape[0])).reshape(rows, _ROW)
-        pairs = lax.reduce((padded, jnp.zeros_like(padded)), (zero, zero), _two_sum, (1,))
-    total, error = lax.reduce(pairs, (zero, zero), _two_sum, (0,))
+        # errors of one sign. Rows and rest are slices, because a padded copy is slow to make on a CPU.
+        rows = x.shape[0] // _ROW
+        whole, rest = x[: rows * _ROW].reshape(rows, _ROW), x[rows * _ROW :]
+        total, error = _compensated(*_compensated(whole, jnp.zeros_like(whole)))
+        total, error = _two_sum((total, error), _compensated(rest, jnp.zeros_like(rest)))
     # Among infinite terms the errors are inf − inf.
     return jnp.where(jnp.isfinite(error), total + error, total)
 

@@ -109,7 +109,7 @@ def test_products_are_split_exactly():
             assert abs(Fraction(fraction) - rest) <= rest * Fraction(ULP)
 
 
-@pytest.mark.parametrize("size", [8000, 10_000, 1_423_000])
+@pytest.mark.parametrize("size", [8000, 16_384, 16_385, 1_423_000])
 @pytest.mark.parametrize("share", [0.001, 0.3, 0.9])
 def test_many_small_terms_beside_a_large_one(size, share):
     # Every addition to the large term leaves an error of the same sign.
