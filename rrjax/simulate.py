@@ -8,6 +8,8 @@ draws in float64 than in float32.
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,8 +40,12 @@ def zipf(num_categories: int, exponent: ArrayLike) -> Float[Array, " K"]:
         [0.48 0.24 0.16 0.12]
     """
     check_num_categories(num_categories)
-    rank = jnp.arange(1, num_categories + 1, dtype=float_dtype())
-    exponent = as_scalar(exponent, rank.dtype, "exponent")
+    return _zipf(num_categories, as_scalar(exponent, float_dtype(), "exponent"))
+
+
+@partial(jax.jit, static_argnums=0)
+def _zipf(num_categories, exponent):
+    rank = jnp.arange(1, num_categories + 1, dtype=exponent.dtype)
     # The first rank is exactly one whatever the exponent, also where the product would be 0 · ∞.
     log_rank = jnp.where(rank == 1, 0, jnp.log(rank))
     weights = jnp.where(rank == 1, 1, jnp.exp(-exponent * log_rank))

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from rrjax.numerics import accurate_sum, split_product
+from rrjax.numerics import accurate_sum, float_of, split_product
 
 Solver: TypeAlias = Literal["auto", "newton", "sort"]
 
@@ -181,9 +181,7 @@ def solve(counts: Shaped[Array, " K"], rule: Rule, start: Shaped[Array, ""], sol
         `[K]`, on the simplex; for integer counts the same bits from both solvers.
     """
     if jnp.issubdtype(counts.dtype, jnp.integer):
-        find = _sort_integers if solver == "sort" else _newton_integers
-        total, number = find(counts, rule, start)
-        level = rule.exact(total, number)
+        level, total, number = (_sort_integers if solver == "sort" else _newton_integers)(counts, rule, start)
         return _fill_integers(counts, level, level.height(total, number))
     return _fill_floats(counts, (_sort_floats if solver == "sort" else _newton_floats)(counts, rule))
 
@@ -220,20 +218,16 @@ def _active(counts, level):
 
 def _newton_integers(counts, rule, start):
     # Every level is a lower bound of the fixed point, so nothing active is ever dropped, and one that reproduces
-    # itself is the fixed point. The cheap bound does most of the way, the exact one settles it.
-    def climb(step, state):
-        def body(state):
-            _, after, _, _ = state
-            total, number = _active(counts, after)
-            return after, jnp.maximum(step(total, number), after), total, number
+    # itself is the fixed point.
+    def body(state):
+        _, level, _, _ = state
+        total, number = _active(counts, level.level)
+        after = rule.exact(total, number)
+        return level.level, Level(jnp.maximum(after.level, level.level), after.rise), total, number
 
-        return lax.while_loop(lambda state: state[1] > state[0], body, state)
-
-    nothing = jnp.zeros_like(start)
-    _, level, total, number = climb(rule.below, (start - 1, start, nothing, nothing))
-    settled = jnp.maximum(rule.exact(total, number).level, level)
-    _, _, total, number = climb(lambda total, number: rule.exact(total, number).level, (level, settled, total, number))
-    return total, number
+    level = Level(start, jnp.zeros((), float_of(counts)))
+    state = start - 1, level, jnp.zeros_like(start), jnp.zeros_like(start)
+    return lax.while_loop(lambda state: state[1].level > state[0], body, state)[1:]
 
 
 def _sort_integers(counts, rule, start):
@@ -243,7 +237,8 @@ def _sort_integers(counts, rule, start):
     number = jnp.arange(counts.shape[0], 0, -1, dtype=counts.dtype)
     dropped = jnp.sum(~rule.keeps(ordered, sums - number * ordered), dtype=jnp.int32)
     dropped = jnp.minimum(dropped, counts.shape[0] - 1)
-    return sums[dropped], number[dropped]
+    total, number = sums[dropped], number[dropped]
+    return rule.exact(total, number), total, number
 
 
 def _mean(total, number, largest):

@@ -174,7 +174,7 @@ def program(study: Study, shape: Shape, mesh: Mesh) -> Any:
 
     `number` `[devices]` says how many of a device's tiles are to be computed; `populations` is `[_, K]`.
     """
-    compute = _tile(study, shape)
+    compute = jax.jit(_tile(study, shape))  # so that it is traced once, though used twice
 
     def on_device(number, populations, inputs):
         outputs = jax.eval_shape(compute, populations, jax.tree.map(lambda x: x[0], inputs))
@@ -216,26 +216,35 @@ def _tile(study: Study, shape: Shape):
     measures = _measures(study)
     dtype = float_dtype()
     keep_errors = decomposes(study)
+    each = 0 if study.population == "realised" else None  # whether every seed has a truth of its own
 
-    def one(words, seed, population, num_users, epsilon):
+    def estimated(words, seed, population, num_users, epsilon):
         truth, counts, key = collect(study.population, words, seed, population, num_users, epsilon)
         given = [
             (key, counts, epsilon) if takes_key(estimator) else (counts, epsilon) for estimator in estimators.values()
         ]
         estimates = [f(*arguments).astype(dtype) for f, arguments in zip(estimators.values(), given, strict=True)]
-        values = [[measure(theta, truth, counts, epsilon) for measure in measures] for theta in estimates]
-        errors = jnp.stack([theta - truth if keep_errors else theta[:0] for theta in estimates])
-        finite = jnp.stack([jnp.all(jnp.isfinite(theta)) for theta in estimates])
-        return jnp.asarray(values, dtype).reshape(len(estimates), len(measures)), errors, finite
+        return truth, counts, estimates
+
+    def measured(theta, truth, counts, epsilon):
+        values = [jnp.asarray(measure(theta, truth, counts, epsilon), dtype) for measure in measures]
+        errors = theta - truth if keep_errors else theta[:0]
+        return jnp.stack(values) if values else theta[:0], errors, jnp.all(jnp.isfinite(theta))
 
     def configuration(first_seed, words, population, num_users, epsilon):
         seeds = first_seed + jnp.arange(shape.seeds, dtype=jnp.uint32)
-        values, errors, finite = jax.vmap(one, (None, 0, None, None, None))(
+        truth, counts, estimates = jax.vmap(estimated, (None, 0, None, None, None), (each, 0, 0))(
             words, seeds, population, num_users, epsilon
         )
         real = seeds < study.num_seeds
-        errors = jnp.sum(jnp.where(real[:, None, None], errors, 0), axis=0)
-        return Outputs(values, errors, finite | ~real[:, None])
+
+        def of_estimator(theta):
+            values, errors, finite = jax.vmap(measured, (0, each, 0, None))(theta, truth, counts, epsilon)
+            return values, jnp.sum(jnp.where(real[:, None], errors, 0), axis=0), finite | ~real
+
+        # In turns: one copy of the metrics to compile, not one for each estimator.
+        values, errors, finite = lax.map(of_estimator, jnp.stack(estimates))
+        return Outputs(jnp.moveaxis(values, 0, 1), errors, finite.T)
 
     def tile(populations, inputs):
         if shape.configurations == 1:  # not batched, so that branches stay branches
