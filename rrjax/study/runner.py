@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 _BATCH = 2**24
 """Collections × categories that a device computes in a batch: about a second on a CPU."""
 
-
-_LITTLE = 2**22
-"""Collections × categories that are sooner computed by slow code than by code that takes seconds to optimize."""
+_LEVELS = {0: 2**19, 1: 2**26}
+"""LLVM's optimization level: collections × categories below which slower code, that compiles sooner, ends sooner."""
 _MOST_PROGRAMS = 32
 _programs: dict[Any, Any] = {}
 """Compiled programs, so that a study that is run again, with other seeds or users, starts at once."""
@@ -174,6 +173,7 @@ class _Group:
         self._use_known()
         share = -(-self.shape.num_tiles // mesh.size)
         self.batch = min(share, max(1, _BATCH // self.cells) if batch_size is None else batch_size)
+        self.room = _at_least_two(self.batch)
         self.compiled: Future | None = None
         if not self.finished:
             self.compiled = pool.submit(self._compile)
@@ -202,11 +202,12 @@ class _Group:
         study, shape = self.study, self.shape
         populations = np.stack([study.shares(name, shape.num_categories) for name in study.populations])
         populations = populations.astype(np.int32) if study.population == "fixed" else populations
+        populations = np.resize(populations, (_at_least_two(len(populations)), shape.num_categories))
         self.populations = self._put(populations, self._sharding())
         arguments = self._arguments(0, 1)
         known = (
             tile.identity(study, shape),
-            self.total < _LITTLE,
+            _level(self.total),
             self.mesh,
             tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(arguments)),
         )
@@ -230,11 +231,15 @@ class _Group:
     def _put(self, array, sharding):
         return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
+    def _shares(self, number: int) -> np.ndarray:
+        """Splits so many tiles among the devices: each takes consecutive ones, the last devices fewer or none."""
+        return np.clip(number - self.batch * np.arange(self.mesh.size), 0, self.batch).astype(np.int32)
+
     def _arguments(self, start, stop):
-        size, number = self.batch * self.mesh.size, stop - start
-        # Every device takes consecutive tiles, the last ones fewer or none.
-        counts = np.clip(number - self.batch * np.arange(self.mesh.size), 0, self.batch).astype(np.int32)
-        inputs = Inputs.of(self.study, self.shape, self.seed, start, stop, size)
+        counts = self._shares(stop - start)
+        first = start + self.batch * np.arange(self.mesh.size)
+        tiles = np.minimum(first[:, None] + np.arange(self.room), stop - 1).ravel()
+        inputs = Inputs.of(self.study, self.shape, self.seed, tiles)
         split = self._sharding("devices")
         return (
             self._put(counts, split),
@@ -252,7 +257,8 @@ class _Group:
         outputs = compiled(*self._arguments(self.next, stop))
         if jax.process_count() > 1:
             outputs = multihost_utils.process_allgather(outputs, tiled=True)
-        outputs = jax.tree.map(lambda array: np.asarray(array)[: stop - self.next], outputs)
+        computed = (np.arange(self.room) < self._shares(stop - self.next)[:, None]).ravel()
+        outputs = jax.tree.map(lambda array: np.asarray(array)[computed], outputs)
         self._check_finite(outputs)
         part = self._part(self.next, stop, outputs)
         if self.checkpoint is not None:
@@ -301,13 +307,23 @@ class _Group:
         return Result(shape.num_categories, measures[: shape.num_configurations, : study.num_seeds], bias2)
 
 
+def _at_least_two(length: int) -> int:
+    """XLA drops an axis of length one, and such a program may round differently."""
+    return max(2, length)
+
+
+def _level(work: int) -> int | None:
+    """None for the default."""
+    return next((level for level, bound in _LEVELS.items() if work < bound), None)
+
+
 def _compile(lowered, platform: str, work: int):
-    """Compiles; on a CPU by the older and quicker emitters, and unoptimized where there is little to compute."""
+    """Compiles; on a CPU by the older and quicker emitters, and less optimized where there is little to compute."""
     options: dict[str, bool | int] = {}
     if platform == "cpu":
         options["xla_cpu_use_fusion_emitters"] = False
-        if work < _LITTLE:
-            options["xla_backend_optimization_level"] = 0
+        if (level := _level(work)) is not None:
+            options["xla_backend_optimization_level"] = level
     try:
         return lowered.compile(compiler_options=options)
     except jax.errors.JaxRuntimeError as error:

@@ -77,11 +77,10 @@ class Inputs(NamedTuple):
     epsilon: np.ndarray
 
     @classmethod
-    def of(cls, study: Study, shape: Shape, seed: int, start: int, stop: int, size: int) -> Inputs:
-        """The tiles from `start` to `stop`, padded to `size` by copies of the last one."""
+    def of(cls, study: Study, shape: Shape, seed: int, tiles: np.ndarray) -> Inputs:
+        """The tiles of these numbers."""
         configurations = study.configurations(shape.num_categories)
         populations = list(study.populations)
-        tiles = np.minimum(np.arange(start, start + size), stop - 1)
         block, part = np.divmod(tiles, shape.parts)
         rows = block[:, None] * shape.configurations + np.arange(shape.configurations)
         rows = np.minimum(rows, len(configurations) - 1)
