@@ -83,7 +83,7 @@ def estimate_figure(
             zorder=3,
             label=name,
         )
-    left.set_yticks(place, [_shortened(labels[index]) for index in largest])
+    left.set_yticks(place, [shortened(labels[index]) for index in largest])
     left.set_ylim(top - 0.4, -0.6)
     left.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     left.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
@@ -124,6 +124,7 @@ def _ranked(axes, theta, **style):
     axes.plot(rank[: len(positive)], positive[rank[: len(positive)] - 1], **style)
 
 
-def _shortened(label: object, width: int = 24) -> str:
+def shortened(label: object, width: int = 24) -> str:
+    """A label as a figure can show it: printable, escaped, and not too long."""
     text = "".join(c if c.isprintable() else "?" for c in str(label)).replace("$", r"\$")
     return text if len(text) <= width else text[: width - 1] + "…"

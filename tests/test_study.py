@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -417,3 +418,26 @@ def test_infinite_divergences_have_infinite_means():
 def test_the_package_is_found(tmp_path):
     assert rrjax.study.Study is Study
     assert Path(rrjax.study.__file__).parent.name == "study"
+
+
+def test_functions_are_told_apart_by_what_they_hold():
+    def holding(value):
+        return lambda counts, epsilon: rrjax.inv(counts, epsilon) * value
+
+    def recursive(counts, epsilon):
+        return rrjax.inv(counts, epsilon) if counts.shape else recursive(counts, epsilon)
+
+    def description(function):
+        study = Study(estimators={"own": function}, num_categories=2, num_users=1, epsilon=1.0, zipf=1.0, num_seeds=2)
+        return study.describe()["estimators"]["own"]
+
+    pairs = [
+        (holding(1.0), holding(2.0)),
+        (holding(np.ones(3)), holding(np.zeros(3))),
+        (partial(rrjax.mle_star, solver="sort"), partial(rrjax.mle_star, solver="newton")),
+        (partial(holding(1.0)), partial(holding(2.0))),
+    ]
+    for one, other in pairs:
+        assert description(one) != description(other)
+    assert description(holding(1.0)) == description(holding(1.0))
+    assert description(recursive) == description(recursive)

@@ -19,6 +19,7 @@ from jaxtyping import ArrayLike
 import rrjax
 from rrjax import simulate
 from rrjax.numerics import float_dtype
+from rrjax.study.arguments import categories_of, exponent, integer, named, positive, several
 from rrjax.study.errors import StudyError
 
 if TYPE_CHECKING:
@@ -139,28 +140,28 @@ class Study:
         if (zipf is None) == (distributions is None):
             raise StudyError("give zipf or distributions, one of them")
         if distributions is not None:
-            num_categories = _categories_of(distributions, num_categories)
+            num_categories = categories_of(distributions, num_categories)
         if num_categories is None:
             raise StudyError("num_categories is missing")
 
         def put(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
-        put("estimators", _named(estimators, ESTIMATORS, "estimator"))
-        put("metrics", _named(metrics, dict.fromkeys(METRICS), "metric"))
+        put("estimators", named(estimators, ESTIMATORS, "estimator"))
+        put("metrics", named(metrics, dict.fromkeys(METRICS), "metric"))
         put("population", population)
-        put("num_seeds", _integer("num_seeds", num_seeds, 2, 2**31 - 1))
-        put("epsilon", _several("epsilon", epsilon, _positive))
-        put("zipf", None if zipf is None else _several("zipf", zipf, _exponent))
+        put("num_seeds", integer("num_seeds", num_seeds, 2, 2**31 - 1))
+        put("epsilon", several("epsilon", epsilon, positive))
+        put("zipf", None if zipf is None else several("zipf", zipf, exponent))
         put("distributions", None if distributions is None else {str(k): v for k, v in distributions.items()})
-        put("num_categories", _several("num_categories", num_categories, partial(_integer, low=2, high=2**24 - 1)))
+        put("num_categories", several("num_categories", num_categories, partial(integer, low=2, high=2**24 - 1)))
         if population == "fixed":
             given, num_users = num_users, self._fixed_users()
-            if given is not None and _several("num_users", given, _integer) != (num_users,):
+            if given is not None and several("num_users", given, integer) != (num_users,):
                 raise StudyError(f"num_users is {given}, the users in distributions are {num_users:,}; leave it out")
         if num_users is None:
             raise StudyError("num_users is missing")
-        put("num_users", _several("num_users", num_users, _integer))
+        put("num_users", several("num_users", num_users, integer))
 
     def _fixed_users(self) -> int:
         """How many users the distributions of the population "fixed" hold."""
@@ -332,90 +333,34 @@ def takes_key(estimator: Estimator) -> bool:
     return bool(parameters) and parameters[0] == "key"
 
 
-def _identity(function: Any) -> str:
+def _identity(function: Any, depth: int = 3) -> str:
     """A name for a function, with a hash of its code: the checkpoint of another one must not be taken for its own."""
     if function is None:
         return ""
-    inner = inspect.unwrap(getattr(function, "func", function))
-    name = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', repr(inner))}"
+    given: list[Any] = []
+    while isinstance(function, partial):
+        given += [function.args, sorted(function.keywords.items())]
+        function = function.func
+    inner = inspect.unwrap(function)
+    name = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
     code = getattr(inner, "__code__", None)
-    if code is None or name.startswith("rrjax."):
+    if code is not None and not name.startswith("rrjax."):
+        given += [code.co_code, code.co_names, [c for c in code.co_consts if not inspect.iscode(c)]]
+        given += [inner.__defaults__, inner.__kwdefaults__, [cell.cell_contents for cell in inner.__closure__ or ()]]
+    if not given or not depth:  # what holds itself has an end too
         return name
-    body = repr((code.co_code, code.co_names, [c for c in code.co_consts if not inspect.iscode(c)]))
-    return f"{name}#{hashlib.sha256(body.encode()).hexdigest()[:12]}"
+    return f"{name}#{hashlib.sha256(repr(_content(given, depth - 1)).encode()).hexdigest()[:12]}"
 
 
-def _named(given: Any, known: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Label → function, of names, functions, or a mapping of labels to either."""
-    if isinstance(given, str) or callable(given):
-        given = [given]
-    if not isinstance(given, Mapping):
-        labels = [value.replace("-", "_") if isinstance(value, str) else _label(value, kind) for value in given]
-        if len(set(labels)) < len(labels):
-            raise StudyError(f"two {kind}s have one name: {', '.join(labels)}; give a mapping of labels to them")
-        given = dict(zip(labels, given, strict=True))
-    if not given:
-        raise StudyError(f"at least one {kind} is needed")
-    named = {}
-    for label, value in given.items():
-        if isinstance(value, str):
-            name = value.replace("-", "_")
-            if name not in known:
-                raise StudyError(f"unknown {kind} {value!r}; known are {', '.join(known)}, or give a function")
-            value = known[name]
-        elif not callable(value) and not (value is None and label in known):  # a metric without a function of its own
-            raise StudyError(f"{kind} {label!r} must be a name or a function, got {value!r}")
-        elif label in known and value is not known[label]:
-            raise StudyError(f"{kind} {label!r} is a name of its own; call yours something else")
-        named[str(label)] = value
-    return named
-
-
-def _label(function: Any, kind: str) -> str:
-    name = getattr(inspect.unwrap(getattr(function, "func", function)), "__name__", None)
-    if name is None or name == "<lambda>":
-        raise StudyError(f"an {kind} without a name: give a mapping, such as {{'mine': function}}")
-    return name
-
-
-def _categories_of(distributions: Mapping[str, Distribution], num_categories: Any) -> Any:
-    """K of the arrays among the distributions; `num_categories` as it is where there are none."""
-    if not isinstance(distributions, Mapping) or not distributions:
-        raise StudyError("distributions must map labels to arrays [K], at least one")
-    shapes = {name: np.shape(value) for name, value in distributions.items() if not callable(value)}
-    if not shapes:
-        return num_categories
-    if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
-        found = ", ".join(f"{name}: {shape}" for name, shape in shapes.items())
-        raise StudyError(f"distributions must be arrays [K] of one length, got {found}; study each K alone")
-    size = next(iter(shapes.values()))[0]
-    if num_categories is not None and tuple(np.atleast_1d(num_categories).tolist()) != (size,):
-        raise StudyError(f"distributions have K = {size}, num_categories says {num_categories}")
-    return size
-
-
-def _several(name: str, value: Any, settle: Callable[[str, Any], Any]) -> tuple[Any, ...]:
-    values = tuple(settle(name, one) for one in np.atleast_1d(np.asarray(value)).tolist())
-    if not values:
-        raise StudyError(f"{name} is empty: the grid has no configurations")
-    if len(set(values)) < len(values):
-        raise StudyError(f"{name} names a value twice: {', '.join(map(str, values))}")
-    return values
-
-
-def _integer(name: str, value: Any, low: int = 1, high: int = 2**31 - 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise StudyError(f"{name} must be an integer from {low} to {high}, got {value!r}")
-    return int(value)
-
-
-def _positive(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise StudyError(f"{name} must be a positive number, got {value!r}")
-    return float(value)
-
-
-def _exponent(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise StudyError(f"{name} must be a number from 0 to infinity, got {value!r}")
-    return float(value)
+def _content(value: Any, depth: int) -> Any:
+    """What stands for a value that a function holds, the same in every process."""
+    if isinstance(value, list | tuple):
+        return [_content(one, depth) for one in value]
+    if isinstance(value, dict):
+        return [(str(key), _content(one, depth)) for key, one in value.items()]
+    if isinstance(value, np.ndarray | jax.Array) and not jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return str(value.dtype), value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+    if callable(value):
+        return _identity(value, depth)
+    text = repr(value)
+    return type(value).__qualname__ if " at 0x" in text else text

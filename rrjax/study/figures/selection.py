@@ -1,0 +1,102 @@
+"""What of a dataset is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rrjax.study.figures.styles import METRICS, styles_of
+from rrjax.study.figures.words import listed_values
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def measured(dataset: xr.Dataset) -> list[str]:
+    """The metrics of a dataset, without bias2 and variance: those known here, then one's own, which have a `_se`.
+
+    Args:
+        dataset: Of a study.
+
+    Returns:
+        Names of variables.
+    """
+    known = [name for name in METRICS if name in dataset and name not in ("bias2", "variance")]
+    own = [str(name) for name in dataset.data_vars if f"{name}_se" in dataset and not str(name).endswith("_difference")]
+    return known + [name for name in own if name not in METRICS]
+
+
+def population_of(dataset: xr.Dataset) -> str:
+    """The dimension that populations are along: zipf or distribution."""
+    for name in ("zipf", "distribution"):
+        if name in dataset.dims or name in dataset.coords:
+            return name
+    raise ValueError(f"there is no dimension zipf or distribution; there are: {listed_values(dataset.dims)}")
+
+
+def prepared(dataset: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
+    """The dataset, with dimensions that a selection had dropped, and estimators in drawing order."""
+    for metric in metrics:
+        if metric not in dataset:
+            there = [name for name in METRICS if name in dataset]
+            raise ValueError(f"{metric} is not in the dataset, which has: {listed_values(there or dataset.data_vars)}")
+    for name in ("estimator", "num_categories", "num_users", "epsilon", population_of(dataset)):
+        if name not in dataset.dims and name in dataset.coords and dataset[name].ndim == 0:
+            dataset = dataset.expand_dims(name)
+    if "estimator" not in dataset.dims:
+        raise ValueError(f"there is no dimension estimator; there are: {listed_values(dataset.dims)}")
+    names = {str(name): index for index, name in enumerate(dataset["estimator"].values)}
+    return dataset.isel(estimator=[names[name] for name in styles_of(dataset)])
+
+
+def fix(dataset: xr.Dataset, **values: Any) -> tuple[xr.Dataset, dict[str, Any]]:
+    """The dataset at given values, and the values; None stands for the only one."""
+    at: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in dataset.dims:
+            if name in dataset.coords and dataset[name].ndim == 0:
+                at[name] = dataset[name].item()
+                there = np.atleast_1d(dataset[name].values)
+                if value is not None and not found_in(there, value).any():
+                    raise ValueError(f"{name} {value} is not in the dataset, which has: {listed_values(there)}")
+            elif value is not None:
+                raise ValueError(f"{name} is no dimension of this dataset; there are: {listed_values(dataset.dims)}")
+            continue
+        there = dataset[name].values
+        if value is None:
+            if len(there) != 1:
+                raise ValueError(f"which {name}? The dataset has: {listed_values(there)}")
+            value = there[0]
+        found = np.nonzero(found_in(there, value))[0]
+        if not len(found):
+            raise ValueError(f"{name} {value} is not in the dataset, which has: {listed_values(there)}")
+        dataset = dataset.isel({name: int(found[0])})
+        at[name] = there[found[0]]
+    return dataset, at
+
+
+def found_in(there: np.ndarray, value: Any) -> np.ndarray:
+    """Which of the values there are the one asked for."""
+    if there.dtype.kind in "iuf":
+        try:
+            return np.isclose(there.astype(float), float(value), rtol=1e-9, atol=0)
+        except ValueError:
+            return np.zeros(len(there), bool)
+    return there.astype(str) == str(value)
+
+
+def only_users(here: xr.Dataset, metric: str) -> Any:
+    """The number of users of a data set: the one that has values."""
+    if here.sizes.get("num_users", 1) == 1:
+        return None
+    others = [name for name in here[metric].dims if name != "num_users"]
+    held = here["num_users"].values[here[metric].notnull().any(others).values]
+    return held[0] if len(held) == 1 else None
+
+
+def spread_over(values: Any, most: int) -> list[Any]:
+    """At most so many of the values, evenly spread."""
+    places = np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).round().astype(int))
+    return [values[place] for place in places]
