@@ -81,9 +81,7 @@ def cv_threshold(key: Array, counts: ArrayLike, epsilon: ArrayLike) -> Float[Arr
         Breiman, Friedman, Olshen and Stone, "Classification and Regression Trees", 1984, §3.4.3: the rule of standard
         errors.
     """
-    counts = as_counts(counts)
-    if not jnp.issubdtype(counts.dtype, jnp.integer):
-        raise ValueError(f"counts must be integers, got dtype {counts.dtype}: thinning needs integers, whole reports")
+    counts = as_counts(counts, whole=True)
     return _cross_validated(key, counts, as_scalar(epsilon, float_dtype()))
 
 

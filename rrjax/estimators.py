@@ -152,7 +152,7 @@ def _pick(solver: Solver) -> Solver:
     return "newton" if solver == "auto" else solver
 
 
-def _survey(counts, epsilon):
+def survey(counts, epsilon):
     """Returns N, a lower bound of the largest count, e1, and whether it is all usable."""
     if jnp.issubdtype(counts.dtype, jnp.floating):
         total = jnp.sum(counts)
@@ -217,25 +217,25 @@ def _filled(counts, rule, total, bound, usable, solver):
 
 
 def _solve_clipped(counts, epsilon):
-    _, _, e1, usable = _survey(counts, epsilon)
+    _, _, e1, usable = survey(counts, epsilon)
     # With every category active the threshold of the likelihood is N·q.
     return jnp.where(usable, waterfill.clip(counts, waterfill.Likelihood(e1)), jnp.nan)
 
 
 def _solve_mle(counts, epsilon, solver):
-    total, bound, e1, usable = _survey(counts, epsilon)
+    total, bound, e1, usable = survey(counts, epsilon)
     return _filled(counts, waterfill.Likelihood(e1), total, bound, usable, solver)
 
 
 def _solve_projected(counts, epsilon, solver):
-    total, bound, e1, usable = _survey(counts, epsilon)
+    total, bound, e1, usable = survey(counts, epsilon)
     rule = waterfill.Projection.of(total, counts.shape[0], e1)
     return _filled(counts, rule, total, bound, usable, solver)
 
 
 @jax.jit
 def _inv(counts, epsilon):
-    total, _, e1, usable = _survey(counts, epsilon)
+    total, _, e1, usable = survey(counts, epsilon)
     if jnp.issubdtype(counts.dtype, jnp.floating):
         total = accurate_sum(counts)
     share = counts.astype(e1.dtype) / total.astype(e1.dtype)

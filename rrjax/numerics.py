@@ -28,12 +28,13 @@ def int_dtype() -> np.dtype:
     return jnp.result_type(int)
 
 
-def as_counts(counts: ArrayLike, name: str = "counts") -> Shaped[Array, " K"]:
+def as_counts(counts: ArrayLike, name: str = "counts", *, whole: bool = False) -> Shaped[Array, " K"]:
     """Checks what can be checked of a histogram without its values, and settles its dtype.
 
     Args:
         counts: `[K]`, integers (exact) or floats (weights).
         name: What to call the argument in an error.
+        whole: Whether they must be integers, because there is a number of users behind them.
 
     Returns:
         `[K]`, in the default integer dtype, or in float32 or float64 and scaled to a largest weight near one.
@@ -57,9 +58,11 @@ def as_counts(counts: ArrayLike, name: str = "counts") -> Shaped[Array, " K"]:
         if abs(extreme) > jnp.iinfo(dtype).max:
             raise ValueError(
                 f"{name} hold {extreme}, more than {jnp.dtype(dtype).name} can ({jnp.iinfo(dtype).max}): "
-                "enable 64-bit mode (JAX_ENABLE_X64=1) or pass floats"
+                f"enable 64-bit mode (JAX_ENABLE_X64=1){'' if whole else ' or pass floats'}"
             )
         return jnp.asarray(counts, dtype)
+    if whole:
+        raise ValueError(f"{name} must be integers, numbers of users, got dtype {counts.dtype}")
     if jnp.issubdtype(counts.dtype, jnp.floating):
         return _scaled(jnp.asarray(counts, _at_least_float32(counts.dtype)))
     raise ValueError(f"{name} must be integers or floats, got dtype {counts.dtype}")
@@ -267,3 +270,15 @@ def split_product(
     fraction = (low_left.astype(factor.dtype) + high_left.astype(factor.dtype) * factor.dtype.type(2.0**bits)) * power
     fraction = jnp.where(whole == 0, integer.astype(factor.dtype) * factor, fraction)
     return jnp.where(saturated, word.type(ones), whole), jnp.where(saturated, 0, fraction), saturated
+
+
+def log1p_minus(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """log(1 + x) − x without cancellation, for x > −1."""
+    s = x / (2 + x)
+    square = s * s
+    # log(1 + x) = 2·artanh(s), of which −x takes the first term to −x·s exactly.
+    tail = jnp.zeros_like(x)
+    for degree in range(13 if x.dtype == jnp.float32 else 27, 1, -2):
+        tail = (tail + 1 / degree) * square
+    near = 2 * s * tail - x * s
+    return jnp.where(jnp.abs(x) < 0.4, near, jnp.log1p(jnp.maximum(x, -1)) - x)

@@ -162,9 +162,7 @@ def randomized(key: Array, true_counts: ArrayLike, epsilon: ArrayLike) -> Int[Ar
         >>> int(rrjax.simulate.randomized(jax.random.key(0), [700, 200, 100], epsilon=1.0).sum())
         1000
     """
-    true_counts = as_counts(true_counts, "true_counts")
-    if not jnp.issubdtype(true_counts.dtype, jnp.integer):
-        raise ValueError(f"true_counts must be integers, got dtype {true_counts.dtype}")
+    true_counts = as_counts(true_counts, "true_counts", whole=True)
     if not isinstance(true_counts, Tracer):
         total = np.asarray(true_counts).sum(dtype=np.float64)  # exact up to 2⁵³, and never wraps
         if total >= 2**31:

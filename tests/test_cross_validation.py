@@ -73,7 +73,7 @@ def test_what_cannot_be_checked_gives_nan():
 
 
 def test_what_can_be_checked_is_refused():
-    with pytest.raises(ValueError, match="thinning needs integers"):
+    with pytest.raises(ValueError, match="counts must be integers, numbers of users, got dtype float"):
         rrjax.cv_threshold(KEY, np.array([1.0, 2.0], FLOAT), 1.0)
     for counts in ([[1, 2], [3, 4]], [3], 3, ["a", "b"]):
         with pytest.raises(ValueError, match="counts must"):

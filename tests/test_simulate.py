@@ -398,7 +398,7 @@ def test_bad_arguments_of_histograms_are_refused():
             with pytest.raises(ValueError, match="epsilon must"):
                 draw(key, theta, 10, bad)
     for bad, said in (
-        ([0.5, 0.5], "must be integers, got dtype float"),
+        ([0.5, 0.5], "must be integers, numbers of users, got dtype float"),
         ([[1, 2]], r"must have shape \[K\]"),
         ([1], "K >= 2"),
         (["a", "b"], "must be integers"),

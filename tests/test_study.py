@@ -17,6 +17,7 @@ from cases import X64
 
 import rrjax
 from rrjax.study import Study, StudyError
+from rrjax.study.identity import identity_of
 
 xr = pytest.importorskip("xarray")
 
@@ -382,10 +383,10 @@ def _nan(counts, epsilon):
         ({"metrics": ["rmse"]}, "unknown metric 'rmse'; known are mse"),
         ({"metrics": {"both": lambda a, b: a - b}}, "metric 'both' must return a scalar"),
         ({"seed": -1}, "seed must be an integer from 0"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"batch_size": 0}, "batch_size must be an integer from 1"),
         ({"quantiles": [1.5]}, "quantiles must lie"),
-        ({"memory": 1000}, "take .* GiB, and the memory budget"),
-        ({"memory": 10**5}, "K = .*: a batch of .* MiB, and the memory budget is 0.1 MiB"),
+        ({"memory": 1000}, "take .* [KMG]iB, and the memory budget"),
+        ({"memory": 10**5}, "K = .*: a batch of .* [KM]iB, and the memory budget is "),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(changes, message):
@@ -420,24 +421,151 @@ def test_the_package_is_found(tmp_path):
     assert Path(rrjax.study.__file__).parent.name == "study"
 
 
-def test_functions_are_told_apart_by_what_they_hold():
+_FACTOR = 1.0
+
+
+def _uses_a_global(counts, epsilon):
+    return rrjax.inv(counts, epsilon) * _FACTOR
+
+
+class Scaled:
+    __hash__ = None  # as of a plain dataclass
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, counts, epsilon):
+        return rrjax.inv(counts, epsilon) * self.factor
+
+    def method(self, counts, epsilon):
+        return self(counts, epsilon)
+
+
+def test_functions_are_told_apart_by_what_they_hold(monkeypatch):
     def holding(value):
         return lambda counts, epsilon: rrjax.inv(counts, epsilon) * value
+
+    def by_default(value):
+        def function(counts, epsilon, value=value):
+            return rrjax.inv(counts, epsilon) * value
+
+        return function
+
+    def nested(value):
+        inner = holding(value)
+        return lambda counts, epsilon: inner(counts, epsilon)
 
     def recursive(counts, epsilon):
         return rrjax.inv(counts, epsilon) if counts.shape else recursive(counts, epsilon)
 
-    def description(function):
-        study = Study(estimators={"own": function}, num_categories=2, num_users=1, epsilon=1.0, zipf=1.0, num_seeds=2)
-        return study.describe()["estimators"]["own"]
-
     pairs = [
         (holding(1.0), holding(2.0)),
         (holding(np.ones(3)), holding(np.zeros(3))),
+        (by_default(1.0), by_default(2.0)),
+        (nested(1.0), nested(2.0)),
         (partial(rrjax.mle_star, solver="sort"), partial(rrjax.mle_star, solver="newton")),
         (partial(holding(1.0)), partial(holding(2.0))),
+        (Scaled(1.0), Scaled(2.0)),
+        (Scaled(1.0).method, Scaled(2.0).method),
+        (jax.jit(holding(1.0)), jax.jit(holding(2.0))),
     ]
     for one, other in pairs:
-        assert description(one) != description(other)
-    assert description(holding(1.0)) == description(holding(1.0))
-    assert description(recursive) == description(recursive)
+        assert identity_of(one) != identity_of(other)
+    assert identity_of(holding(1.0)) == identity_of(holding(1.0))
+    assert identity_of(recursive) == identity_of(recursive)
+    assert " at 0x" not in identity_of(Scaled(object()))
+    before = identity_of(_uses_a_global)
+    monkeypatch.setattr(sys.modules[__name__], "_FACTOR", 2.0)
+    assert identity_of(_uses_a_global) != before
+
+
+def test_a_changed_estimator_is_computed_anew(tmp_path, monkeypatch):
+    def small(estimator, **arguments):
+        study = Study(estimators={"own": estimator}, num_categories=3, num_users=10, epsilon=1.0, zipf=1.0, num_seeds=2)
+        return float(study.run(**arguments).mse.squeeze())
+
+    one = small(Scaled(1.0), folder=tmp_path)
+    assert small(Scaled(1.0), folder=tmp_path) == one
+    with pytest.raises(StudyError, match="holds another study: estimators is"):
+        small(Scaled(0.0), folder=tmp_path)
+    with_global = small(_uses_a_global)
+    monkeypatch.setattr(sys.modules[__name__], "_FACTOR", 0.0)
+    assert small(_uses_a_global) != with_global
+
+
+def test_a_folder_where_nothing_was_finished_can_be_used_again(tmp_path):
+    def wrong(counts, epsilon):
+        return rrjax.inv(counts, epsilon) * jnp.nan
+
+    with pytest.raises(StudyError, match="NaN"):
+        run(estimators={"own": wrong}, folder=tmp_path)
+    run(estimators={"own": rrjax.inv}, folder=tmp_path)
+
+
+def test_a_part_of_another_shape_is_computed_again(tmp_path):
+    whole = run(folder=tmp_path)
+    part = next((tmp_path / "checkpoint").glob("k*.npz"))
+    with np.load(part) as arrays:
+        kept = dict(arrays)
+    kept["measures"] = kept["measures"][..., :1]
+    np.savez(part, **kept)
+    with pytest.warns(UserWarning, match="is damaged .*arrays of shapes"):
+        assert same(run(folder=tmp_path), whole)
+
+
+def test_what_another_process_writes_is_left_alone(tmp_path):
+    run(folder=tmp_path)
+    fresh, old = (tmp_path / "checkpoint" / name for name in (".rrjax-new", ".rrjax-old"))
+    for file in (fresh, old):
+        file.write_text("")
+    os.utime(old, (0, 0))
+    run(folder=tmp_path)
+    assert fresh.exists()
+    assert not old.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metrics": {"epsilon": "mse"}}, "metric 'epsilon' cannot be a variable"),
+        ({"metrics": {"a/b": rrjax.metrics.squared_error}}, "metric 'a/b' cannot be"),
+        ({"metrics": {"mse_se": rrjax.metrics.squared_error}}, "metric 'mse_se' cannot be"),
+        ({"estimators": {3: "mle_star", "3": "inv_p"}}, "two estimators have one label: 3, '3'"),
+        ({"estimators": [3]}, "estimator must be a name or a function, got 3"),
+        ({"estimators": ["inv", "inv"]}, "two estimators have one name: inv, inv; name each once"),
+        ({"num_users": [[1], [2, 3]]}, "num_users must be one value or a list of values"),
+        ({"epsilon": 1e-300 if not X64 else 0.0}, "epsilon"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_at_once(change, message):
+    given = {"estimators": "inv", "num_categories": 3, "num_users": 10, "epsilon": 1.0, "zipf": 1.0, "num_seeds": 2}
+    with pytest.raises(StudyError, match=message):
+        Study(**(given | change))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"quantiles": ["a"]}, r"quantiles must lie in \[0, 1\], got 'a'"),
+        ({"quantiles": [1.5]}, "quantiles must lie"),
+        ({"batch_size": "1"}, "batch_size must be an integer from 1"),
+        ({"batch_size": 1.5}, "batch_size must be an integer"),
+        ({"memory": float("nan")}, "memory must be a number of bytes, got nan"),
+        ({"memory": 1000}, "the memory budget is 1000 bytes"),
+        ({"keep_seeds": "no"}, "keep_seeds must be true or false, got 'no'"),
+        ({"devices": []}, "devices is empty"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_a_run(change, message):
+    study = Study(estimators="inv", num_categories=3, num_users=10, epsilon=1.0, zipf=1.0, num_seeds=2)
+    with pytest.raises(StudyError, match=message):
+        study.run(**change)
+
+
+def test_one_quantile_is_enough():
+    assert run(quantiles=0.5)["mse_quantile"].sizes["quantile"] == 1
+
+
+def test_weights_whose_sum_overflows_are_a_distribution():
+    result = run(zipf=None, distributions={"huge": lambda size: np.full(size, 1e308)}, metrics=["mse"])
+    assert np.isfinite(result.mse).all()

@@ -34,9 +34,13 @@ def study(
         ),
     ],
     files: Annotated[list[str] | None, typer.Argument(metavar="[FILES]...", help="Of true values, after data.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for results; a run that was stopped goes on from there.")] = Path(
-        "rrjax-study"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for results; a run that was stopped goes on from there. By default rrjax-study-NAME, "
+            "where NAME is paper, quick, or that of the file."
+        ),
+    ] = None,
     figure: Annotated[
         list[int] | None,
         typer.Option(help="Of the paper only this figure, 1 to 10. Repeatable.", rich_help_panel=GRID),
@@ -44,7 +48,9 @@ def study(
     seeds: Annotated[
         int | None, typer.Option(help="Simulated collections of every configuration.", rich_help_panel=GRID)
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random numbers.", rich_help_panel=GRID)] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the random numbers; by default 0.", rich_help_panel=GRID)
+    ] = None,
     estimator: Annotated[
         list[str] | None,
         typer.Option(
@@ -136,6 +142,7 @@ def _study(study_work, machine, what, files, out, figures, num_seeds, seed, esti
         kosarak=kosarak,
         acs_income=acs_income,
     )
+    out = out or Path(f"rrjax-study-{Path(files[0] if what == 'data' else what).name.split('.')[0]}")
     work.make_folder(out)
     bar = Progress(
         TextColumn("{task.description}"),
@@ -169,7 +176,7 @@ def _study(study_work, machine, what, files, out, figures, num_seeds, seed, esti
             study_work.run(job, out, machine, show_progress)
         if what == "paper" and (not figures or 4 in figures):
             bar.add_task("Figure 4: EM", total=None, rate="")
-            em = study_work.follow_em(seed)
+            em = study_work.follow_em(seed or 0)
     seconds = time.perf_counter() - begin
     if jax.process_index() > 0:
         return

@@ -45,6 +45,8 @@ class Machine:
         jax.config.update("jax_enable_x64", self.x64)
         if self.devices is not None and self.devices < 1:
             raise work.UsageError(f"--devices must be at least 1, got {self.devices}")
+        if self.memory is not None and not self.memory > 0:
+            raise work.UsageError(f"--memory must be a positive number of GiB, got {self.memory:g}")
         if self.coordinator is None and (self.processes is not None or self.process is not None):
             raise work.UsageError("--processes and --process go with --coordinator")
         # A CPU counts as one device a core: each computes tiles of its own. GPUs are not affected.
@@ -61,8 +63,10 @@ class Machine:
             )
             try:
                 jax.distributed.initialize(**given)
-            except (ValueError, RuntimeError) as error:
-                raise work.UsageError(f"--coordinator {self.coordinator}: {error}") from error
+            except Exception as error:
+                raise work.UsageError(
+                    f"--coordinator {self.coordinator}: {str(error).splitlines()[0] if str(error) else error!r}"
+                ) from error
 
     def arguments(self) -> dict[str, Any]:
         """For `Study.run`."""
@@ -104,7 +108,7 @@ def jobs(
     *,
     figures: Sequence[int],
     num_seeds: int | None,
-    seed: int,
+    seed: int | None,
     estimators: Sequence[str],
     epsilons: Sequence[float],
     reading: work.Reading,
@@ -121,6 +125,8 @@ def jobs(
         raise work.UsageError("--figure, --kosarak and --acs-income belong to `rrjax study paper`")
     if what != "data" and files:
         raise work.UsageError(f"unexpected {files[0]!r}: only `rrjax study data` takes files")
+    if what != "data" and (flag := reading.first_flag()):
+        raise work.UsageError(f"{flag} says how to read files, and belongs to `rrjax study data`")
     if what != "data" and epsilons:
         raise work.UsageError("--epsilon belongs to `rrjax study data`; a grid of your own goes into a TOML file")
     found = []
@@ -135,27 +141,28 @@ def jobs(
             )
         study = paper.study(figures=wanted, **chosen, **seeds)
         if study is not None:
-            found.append(Job("study", study, seed, {}))
+            found.append(Job("study", study, seed or 0, {}))
         if paper.REAL_DATA in wanted:
-            found += _paper_data(kosarak, acs_income, epsilons, chosen, seeds, seed)
+            found += _paper_data(kosarak, acs_income, epsilons, chosen, seeds, seed or 0)
         return found
     if what == "quick":
         study = paper.quick(**seeds)
-        return [Job("study", dataclasses.replace(study, **chosen) if chosen else study, seed, {})]
+        return [Job("study", dataclasses.replace(study, **chosen) if chosen else study, seed or 0, {})]
     if what == "data":
         if not files:
             raise work.UsageError("`rrjax study data` needs a file of true values")
         reading = dataclasses.replace(reading, paths=list(files))
         counted = reading.count(work.parse_domain(reading.domain))
         label = Path(files[0]).name.split(".")[0]
-        return [_data_job(label, counted.counts, epsilons, chosen, seeds, seed)]
+        return [_data_job(label, counted.counts, epsilons, chosen, seeds, seed or 0)]
     if not what.endswith(".toml"):
         raise work.UsageError(f"{what!r} is none of paper, quick and data, nor a .toml file")
     study, arguments = read_study(what)
+    kept = arguments.pop("seed", 0)
     changes = chosen | seeds
     if changes:
         study = dataclasses.replace(study, **changes)
-    return [Job("study", study, arguments.pop("seed", seed), arguments)]
+    return [Job("study", study, kept if seed is None else seed, arguments)]
 
 
 def _paper_data(kosarak, acs_income, epsilons, chosen, seeds, seed) -> list[Job]:
@@ -188,7 +195,9 @@ def _data_job(label, counts, epsilons, chosen, seeds, seed) -> Job:
 def run(job: Job, folder: Path, machine: Machine, progress: Callable[[Progress], None]) -> None:
     """Runs one job; what was finished before is taken from the folder."""
     with ending_at_once(RESUME):
-        arguments: dict[str, Any] = {"seed": job.seed} | machine.arguments() | job.arguments
+        # A flag of the command line comes before what a file says.
+        given = {name: value for name, value in machine.arguments().items() if value is not None}
+        arguments: dict[str, Any] = {"seed": job.seed} | job.arguments | given
         job.dataset = job.study.run(folder=folder / job.name, progress=progress, **arguments)
 
 

@@ -49,6 +49,13 @@ class Reading:
     items: Literal["first", "all"] = "first"
     missing: list[str] = dataclasses.field(default_factory=list)
 
+    def first_flag(self) -> str | None:
+        """The first of the flags that was given; the paths are none."""
+        for field in dataclasses.fields(self):
+            if field.name != "paths" and getattr(self, field.name) not in (None, [], "first"):
+                return f"--{field.name}"
+        return None
+
     def source(self, default_column: str | None = None) -> io.Source:
         """The files, as `rrjax.io` wants them."""
         return io.Source(

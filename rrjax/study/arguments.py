@@ -18,12 +18,14 @@ def named(given: Any, known: Mapping[str, Any], kind: str) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         labels = [value.replace("-", "_") if isinstance(value, str) else label_of(value, kind) for value in given]
         if len(set(labels)) < len(labels):
-            raise StudyError(f"two {kind}s have one name: {', '.join(labels)}; give a mapping of labels to them")
+            raise StudyError(
+                f"two {kind}s have one name: {', '.join(labels)}; name each once, or give a mapping of labels to them"
+            )
         given = dict(zip(labels, given, strict=True))
     if not given:
         raise StudyError(f"at least one {kind} is needed")
     found = {}
-    for label, value in given.items():
+    for label, value in as_texts(given, kind).items():
         if isinstance(value, str):
             name = value.replace("-", "_")
             if name not in known:
@@ -33,15 +35,40 @@ def named(given: Any, known: Mapping[str, Any], kind: str) -> dict[str, Any]:
             raise StudyError(f"{kind} {label!r} must be a name or a function, got {value!r}")
         elif label in known and value is not known[label]:
             raise StudyError(f"{kind} {label!r} is a name of its own; call yours something else")
-        found[str(label)] = value
+        found[label] = value
     return found
+
+
+def as_texts(given: Mapping[Any, Any], kind: str) -> dict[str, Any]:
+    """The mapping with its labels as texts, of which no two may be the same."""
+    found = {str(label): value for label, value in given.items()}
+    if len(found) < len(given):
+        raise StudyError(f"two {kind}s have one label: {', '.join(repr(label) for label in given)}")
+    return found
+
+
+_TAKEN = ("estimator", "num_categories", "num_users", "epsilon", "zipf", "distribution", "versus", "quantile", "seed")
+_SUFFIXES = ("_se", "_difference", "_difference_se", "_quantile", "_seeds")
+
+
+def variables(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Metrics whose labels can be variables of a dataset, beside those made of them."""
+    for label in metrics:
+        if not label.isidentifier() or label in _TAKEN or label.endswith(_SUFFIXES):
+            raise StudyError(
+                f"metric {label!r} cannot be a variable of the result: a label is made of letters, digits and _, "
+                f"is none of {', '.join(_TAKEN)}, and does not end in {', '.join(_SUFFIXES)}"
+            )
+    return metrics
 
 
 def label_of(function: Any, kind: str) -> str:
     """What a function without a label is called."""
+    if not callable(function):
+        raise StudyError(f"{kind} must be a name or a function, got {function!r}")
     name = getattr(inspect.unwrap(getattr(function, "func", function)), "__name__", None)
     if name is None or name == "<lambda>":
-        raise StudyError(f"an {kind} without a name: give a mapping, such as {{'mine': function}}")
+        raise StudyError(f"{kind} without a name: give a mapping, such as {{'mine': function}}")
     return name
 
 
@@ -49,7 +76,10 @@ def categories_of(distributions: Mapping[str, Any], num_categories: Any) -> Any:
     """K of the arrays among the distributions; `num_categories` as it is where there are none."""
     if not isinstance(distributions, Mapping) or not distributions:
         raise StudyError("distributions must map labels to arrays [K], at least one")
-    shapes = {name: np.shape(value) for name, value in distributions.items() if not callable(value)}
+    try:
+        shapes = {name: np.shape(value) for name, value in distributions.items() if not callable(value)}
+    except ValueError as error:
+        raise StudyError(f"distributions must be arrays [K]: {error}") from error
     if not shapes:
         return num_categories
     if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
@@ -63,7 +93,11 @@ def categories_of(distributions: Mapping[str, Any], num_categories: Any) -> Any:
 
 def several(name: str, value: Any, settle: Callable[[str, Any], Any]) -> tuple[Any, ...]:
     """One value or several as a tuple, each settled by `settle(name, value)`."""
-    values = tuple(settle(name, one) for one in np.atleast_1d(np.asarray(value)).tolist())
+    try:
+        given = np.atleast_1d(np.asarray(value)).tolist()
+    except ValueError as error:
+        raise StudyError(f"{name} must be one value or a list of values, got {value!r}") from error
+    values = tuple(settle(name, one) for one in given)
     if not values:
         raise StudyError(f"{name} is empty: the grid has no configurations")
     if len(set(values)) < len(values):
@@ -89,4 +123,11 @@ def exponent(name: str, value: Any) -> float:
     """A Zipf exponent."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise StudyError(f"{name} must be a number from 0 to infinity, got {value!r}")
+    return float(value)
+
+
+def share(name: str, value: Any) -> float:
+    """A number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise StudyError(f"{name} must lie in [0, 1], got {value!r}")
     return float(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import warnings
 import zipfile
 import zlib
@@ -15,6 +16,8 @@ import numpy as np
 
 from rrjax.study.errors import StudyError
 
+_STALE = 600.0
+"""Seconds after which a file that is being written has been given up."""
 _NAME = re.compile(r"k(\d+)-(\d+)-(\d+)\.npz")
 
 
@@ -48,18 +51,27 @@ class Checkpoint:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DataError(f"{folder}: cannot be made: {error.strerror}") from error
-        for stray in self.folder.glob(".rrjax-*"):  # a process that was killed while it wrote
-            stray.unlink(missing_ok=True)
+        self._sweep()
         file = self.folder / "study.json"
-        if file.exists():
+        kept = any(_NAME.fullmatch(part.name) for part in self.folder.iterdir())
+        if file.exists() and kept:
             _compare(folder, file, description)
             return
-        if any(_NAME.fullmatch(part.name) for part in self.folder.iterdir()):
+        if kept:
             raise StudyError(
                 f"{self.folder} holds results, but {file.name}, which says of which study, is gone: choose another "
                 "folder, or delete this one"
             )
         _write(file, lambda path: path.write_text(json.dumps(description, indent=1, sort_keys=True)))
+
+    def _sweep(self) -> None:
+        """Deletes what a process left that was killed while it wrote, but not what another one writes now."""
+        for stray in self.folder.glob(".rrjax-*"):
+            try:
+                if time.time() - stray.stat().st_mtime > _STALE:
+                    stray.unlink(missing_ok=True)
+            except OSError:
+                continue
 
     def save(self, num_categories: int, part: Part) -> None:
         """Keeps a batch."""
@@ -71,8 +83,11 @@ class Checkpoint:
 
         _write(file, write)
 
-    def load(self, num_categories: int) -> dict[int, Part]:
-        """The batches that are there, by their first tile. A damaged one is set aside, with a warning."""
+    def load(self, num_categories: int, shapes: Callable[[int, int], tuple[tuple[int, ...], ...]]) -> dict[int, Part]:
+        """The batches that are there, by their first tile. A damaged one is set aside, with a warning.
+
+        `shapes(start, stop)` are those of the three arrays of a part.
+        """
         parts = {}
         for file in sorted(self.folder.iterdir()):
             match = _NAME.fullmatch(file.name)
@@ -81,7 +96,11 @@ class Checkpoint:
             start, stop = int(match[2]), int(match[3])
             try:
                 with file.open("rb") as stream, np.load(stream) as arrays:
-                    parts[start] = Part(start, stop, arrays["measures"], arrays["squares"], arrays["pending"])
+                    part = Part(start, stop, arrays["measures"], arrays["squares"], arrays["pending"])
+                found = part.measures.shape, part.squares.shape, part.pending.shape
+                if found != (wanted := shapes(start, stop)):
+                    raise ValueError(f"arrays of shapes {found} instead of {wanted}")
+                parts[start] = part
             except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
                 aside = file.with_suffix(".damaged")
                 file.replace(aside)
@@ -107,7 +126,9 @@ def _compare(folder: Path, file: Path, description: dict[str, Any]) -> None:
             for name in sorted({*kept, *description})
             if kept.get(name) != description.get(name)
         ]
-    except (OSError, ValueError, AttributeError) as error:
+    except OSError as error:
+        raise StudyError(f"{file} cannot be read ({error.strerror}): choose another folder") from error
+    except (ValueError, AttributeError) as error:
         raise StudyError(
             f"{file} is damaged ({error}), so it cannot be told whether {folder} holds this study: choose another "
             "folder, or delete this one"

@@ -19,8 +19,9 @@ from jaxtyping import ArrayLike
 import rrjax
 from rrjax import simulate
 from rrjax.numerics import float_dtype
-from rrjax.study.arguments import categories_of, exponent, integer, named, positive, several
+from rrjax.study.arguments import as_texts, categories_of, exponent, integer, named, positive, several, variables
 from rrjax.study.errors import StudyError
+from rrjax.study.identity import identity_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -148,12 +149,15 @@ class Study:
             object.__setattr__(self, name, value)
 
         put("estimators", named(estimators, ESTIMATORS, "estimator"))
-        put("metrics", named(metrics, dict.fromkeys(METRICS), "metric"))
+        put("metrics", variables(named(metrics, dict.fromkeys(METRICS), "metric")))
         put("population", population)
         put("num_seeds", integer("num_seeds", num_seeds, 2, 2**31 - 1))
         put("epsilon", several("epsilon", epsilon, positive))
+        for value in self.epsilon:
+            if not np.asarray(value, float_dtype()) > 0:
+                raise StudyError(f"epsilon {value:g} is zero in {float_dtype().name}; the smallest is about 1e-38")
         put("zipf", None if zipf is None else several("zipf", zipf, exponent))
-        put("distributions", None if distributions is None else {str(k): v for k, v in distributions.items()})
+        put("distributions", None if distributions is None else as_texts(distributions, "distribution"))
         put("num_categories", several("num_categories", num_categories, partial(integer, low=2, high=2**24 - 1)))
         if population == "fixed":
             given, num_users = num_users, self._fixed_users()
@@ -200,6 +204,7 @@ class Study:
         if self.population == "fixed":
             return array
         array = array.astype(np.float64)
+        array /= array.max()  # so that no sum is infinite
         return (array / array.sum()).astype(float_dtype())
 
     @property
@@ -289,6 +294,8 @@ class Study:
         """
         from rrjax.study.tile import collect
 
+        if not 0 <= number < 2**32:
+            raise StudyError(f"number must be from 0 to {2**32 - 1}, got {number}")
         population = self.shares(configuration.population, configuration.num_categories)
         words = jax.numpy.asarray(configuration.words(seed), jax.numpy.uint32)
         truth, counts, _ = collect(
@@ -311,7 +318,7 @@ class Study:
                 for name in self.distributions
             }  # fmt: skip
         description = {
-            "estimators": {label: _identity(f) for label, f in self.estimators.items()},
+            "estimators": {label: identity_of(f) for label, f in self.estimators.items()},
             "num_categories": self.num_categories,
             "num_users": self.num_users,
             "epsilon": self.epsilon,
@@ -319,7 +326,7 @@ class Study:
             "distributions": distributions,
             "num_seeds": self.num_seeds,
             "population": self.population,
-            "metrics": {label: _identity(f) for label, f in self.metrics.items()},
+            "metrics": {label: identity_of(f) for label, f in self.metrics.items()},
         }
         return json.loads(json.dumps(description))
 
@@ -331,36 +338,3 @@ def takes_key(estimator: Estimator) -> bool:
     except (TypeError, ValueError):
         return False
     return bool(parameters) and parameters[0] == "key"
-
-
-def _identity(function: Any, depth: int = 3) -> str:
-    """A name for a function, with a hash of its code: the checkpoint of another one must not be taken for its own."""
-    if function is None:
-        return ""
-    given: list[Any] = []
-    while isinstance(function, partial):
-        given += [function.args, sorted(function.keywords.items())]
-        function = function.func
-    inner = inspect.unwrap(function)
-    name = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
-    code = getattr(inner, "__code__", None)
-    if code is not None and not name.startswith("rrjax."):
-        given += [code.co_code, code.co_names, [c for c in code.co_consts if not inspect.iscode(c)]]
-        given += [inner.__defaults__, inner.__kwdefaults__, [cell.cell_contents for cell in inner.__closure__ or ()]]
-    if not given or not depth:  # what holds itself has an end too
-        return name
-    return f"{name}#{hashlib.sha256(repr(_content(given, depth - 1)).encode()).hexdigest()[:12]}"
-
-
-def _content(value: Any, depth: int) -> Any:
-    """What stands for a value that a function holds, the same in every process."""
-    if isinstance(value, list | tuple):
-        return [_content(one, depth) for one in value]
-    if isinstance(value, dict):
-        return [(str(key), _content(one, depth)) for key, one in value.items()]
-    if isinstance(value, np.ndarray | jax.Array) and not jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
-        return str(value.dtype), value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-    if callable(value):
-        return _identity(value, depth)
-    text = repr(value)
-    return type(value).__qualname__ if " at 0x" in text else text

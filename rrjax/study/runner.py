@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import pickle
 import time
@@ -17,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import rrjax
 from rrjax.study import tile
+from rrjax.study.arguments import integer, several, share
 from rrjax.study.checkpoint import Checkpoint, Part
 from rrjax.study.errors import StudyError
 from rrjax.study.grid import Study
@@ -74,19 +77,26 @@ def run(
     begin = time.perf_counter()
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise StudyError(f"seed must be an integer from 0, got {seed!r}")
-    if batch_size is not None and batch_size < 1:
-        raise StudyError(f"batch_size must be at least 1, got {batch_size!r}")
-    if any(not 0 <= quantile <= 1 for quantile in quantiles):
-        raise StudyError(f"quantiles must lie in [0, 1], got {list(quantiles)}")
-    mesh = Mesh(np.array(jax.devices() if devices is None else devices), ("devices",))
+    if batch_size is not None:
+        integer("batch_size", batch_size)
+    if memory is not None and not (isinstance(memory, int | float) and memory >= 1):
+        raise StudyError(f"memory must be a number of bytes, got {memory!r}")
+    if not isinstance(keep_seeds, bool):
+        raise StudyError(f"keep_seeds must be true or false, got {keep_seeds!r}")
+    quantiles = several("quantiles", quantiles, share) if np.size(quantiles) else ()
+    devices = jax.devices() if devices is None else list(devices)
+    if not devices:
+        raise StudyError("devices is empty; leave it out to use all")
+    mesh = Mesh(np.array(devices), ("devices",))
     platform = mesh.devices.flat[0].platform
-    memory = _memory(mesh) if memory is None else memory
+    memory = _memory(mesh) if memory is None else int(memory)
     for num_categories in study.num_categories:
         tile.check_functions(study, num_categories)
     _check_results(study, memory)
-    checkpoint = None
-    if folder is not None and jax.process_index() == 0:
-        checkpoint = Checkpoint(folder, _description(study, int(seed), platform))
+    description = _description(study, int(seed), platform)
+    _check_agreement(description)
+    # The other processes need no folder, and no shared disk.
+    checkpoint = _on_first(lambda: None if folder is None else Checkpoint(folder, description))
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         groups = [
@@ -113,11 +123,41 @@ def run(
                     report()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-    attributes = _description(study, int(seed), platform) | {
+    attributes = description | {
         "devices": f"{mesh.size} × {mesh.devices.flat[0].device_kind}",
         "seconds": round(time.perf_counter() - begin, 3),
     }
     return dataset(study, [group.result() for group in groups], quantiles, keep_seeds, attributes)
+
+
+def _check_agreement(description: dict[str, Any]) -> None:
+    """Refuses processes that were not started for the same study."""
+    if jax.process_count() == 1:
+        return
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).digest()
+    found = multihost_utils.process_allgather(np.frombuffer(digest, np.uint8))
+    if (found != found[0]).any():
+        raise StudyError(
+            "the processes were given different studies or seeds: start all of them with the same arguments but "
+            "their numbers"
+        )
+
+
+def _on_first(make: Callable[[], Checkpoint | None]) -> Checkpoint | None:
+    """Makes something on process 0; where that fails, all processes stop."""
+    made, failure = None, None
+    if jax.process_index() == 0:
+        try:
+            made = make()
+        except Exception as error:
+            failure = error
+    if jax.process_count() > 1:
+        failed = multihost_utils.broadcast_one_to_all(np.int32(failure is not None))
+        if failed and failure is None:
+            raise StudyError("process 0 stopped, and says why")
+    if failure is not None:
+        raise failure
+    return made
 
 
 def _description(study: Study, seed: int, platform: str) -> dict[str, Any]:
@@ -144,9 +184,16 @@ def _check_results(study: Study, memory: int) -> None:
     needed = 8 * number * study.num_seeds * len(study.estimators) * len(tile.measured(study))
     if needed > memory:
         raise StudyError(
-            f"the metrics of {number:,} configurations × {study.num_seeds:,} seeds take {needed / 2**30:.1f} GiB, and "
-            f"the memory budget is {memory / 2**30:.1f} GiB: split the grid, or raise `memory`"
+            f"the metrics of {number:,} configurations × {study.num_seeds:,} seeds take {_bytes(needed)}, and "
+            f"the memory budget is {_bytes(memory)}: split the grid, or raise `memory`"
         )
+
+
+def _bytes(number: int) -> str:
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if number >= size:
+            return f"{number / size:,.1f} {unit}"
+    return f"{number} bytes"
 
 
 class _Group:
@@ -168,7 +215,7 @@ class _Group:
         self.shape = Shape.of(study, num_categories, self.platform)
         self.cells = self.shape.configurations * self.shape.seeds * num_categories
         self.parts: list[Part] = []
-        self.known = _shared({} if checkpoint is None else checkpoint.load(num_categories))
+        self.known = _shared({} if checkpoint is None else checkpoint.load(num_categories, self._shapes))
         self.next = 0
         self._use_known()
         share = -(-self.shape.num_tiles // mesh.size)
@@ -189,6 +236,15 @@ class _Group:
     @property
     def total(self) -> int:
         return self.shape.num_tiles * self.cells
+
+    def _shapes(self, start: int, stop: int) -> tuple[tuple[int, ...], ...]:
+        """What the arrays of a part have."""
+        shape, estimators = self.shape, len(self.study.estimators)
+        per_tile = shape.configurations, shape.seeds, estimators, len(tile.measured(self.study))
+        errors = shape.num_categories if tile.decomposes(self.study) else 0
+        completed = stop // shape.parts - start // shape.parts
+        pending = shape.configurations if stop % shape.parts else 0
+        return (stop - start, *per_tile), (completed, shape.configurations, estimators), (pending, estimators, errors)
 
     def _use_known(self) -> None:
         while self.next in self.known:
@@ -211,19 +267,19 @@ class _Group:
             self.mesh,
             tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(arguments)),
         )
-        compiled = _programs.get(known)
+        compiled, _ = _programs.get(known, (None, None))
         if compiled is None:
             compiled = _compile(tile.program(study, shape, self.mesh).lower(*arguments), self.platform, self.total)
             if len(_programs) >= _MOST_PROGRAMS:
                 _programs.pop(next(iter(_programs)), None)
-            _programs[known] = compiled
+            _programs[known] = compiled, study  # whose functions must live as long as their ids are known
         analysis = compiled.memory_analysis()
         if analysis is not None:
             needed = (analysis.temp_size_in_bytes + analysis.output_size_in_bytes) * len(self.mesh.local_devices)
             if needed > self.memory:
                 raise StudyError(
                     f"K = {shape.num_categories:,}: a batch of {self.batch} tiles on each of {self.mesh.size} devices "
-                    f"takes {needed / 2**20:,.1f} MiB, and the memory budget is {self.memory / 2**20:,.1f} MiB: raise "
+                    f"takes {_bytes(needed)}, and the memory budget is {_bytes(self.memory)}: raise "
                     "`memory`, use fewer devices, or leave this K out"
                 )
         return compiled

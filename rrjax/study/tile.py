@@ -23,6 +23,7 @@ from rrjax.numerics import float_dtype
 from rrjax.sampling import Stream
 from rrjax.study.errors import StudyError
 from rrjax.study.grid import Population, Study, takes_key
+from rrjax.study.identity import identity_of
 
 # Collections × categories that a tile holds: enough to fill vector units and caches, or a GPU.
 _CELLS = {"cpu": 2**18}
@@ -110,8 +111,10 @@ class Outputs(NamedTuple):
 
 def identity(study: Study, shape: Shape) -> tuple[Any, ...]:
     """What a compiled program depends on, but for its devices and the sizes of its arguments."""
-    functions = *study.estimators.items(), *study.metrics.items()
-    return functions, study.population, study.num_seeds, shape.num_categories, shape.configurations, shape.seeds
+    # The functions themselves, by id because not all can be hashed, and what they hold, which may change.
+    functions = [(label, id(f), identity_of(f)) for label, f in (*study.estimators.items(), *study.metrics.items())]
+    sizes = study.num_seeds, shape.num_categories, shape.configurations, shape.seeds
+    return tuple(functions), len(study.estimators), study.population, sizes
 
 
 def decomposes(study: Study) -> bool:
