@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rrjax import io, metrics, plots, secure, simulate, study
+    from rrjax import inference, io, metrics, plots, secure, simulate, study
     from rrjax.counts import count
     from rrjax.cross_validation import cv_threshold
     from rrjax.em import EMResult, ibu, ibu_path
@@ -27,6 +27,7 @@ __all__ = [
     "cv_threshold",
     "ibu",
     "ibu_path",
+    "inference",
     "inv",
     "inv_n",
     "inv_p",

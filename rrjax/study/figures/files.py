@@ -40,6 +40,11 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> tuple[Path, Path]:
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         with replacing(png) as aside:
             figure.savefig(aside, format="png", dpi=130)
-        with replacing(pdf) as aside:
-            figure.savefig(aside, format="pdf", metadata={"CreationDate": None})
+        engine = figure.get_layout_engine()
+        figure.set_layout_engine("none")  # the panels are placed, which takes as long as drawing them
+        try:
+            with replacing(pdf) as aside:
+                figure.savefig(aside, format="pdf", metadata={"CreationDate": None})
+        finally:
+            figure.set_layout_engine(engine)
     return png, pdf
