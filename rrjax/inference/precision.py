@@ -1,0 +1,137 @@
+"""Covariances and standard errors."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from rrjax.estimators import mle_star
+from rrjax.numerics import as_counts, as_distribution, as_scalar, float_dtype, odds
+
+Population: TypeAlias = Literal["iid", "fixed"]
+
+
+def covariance(
+    theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLike, *, population: Population = "iid"
+) -> Float[Array, "K K"]:
+    r"""Covariance of the unbiased estimate (`inv`), exactly.
+
+    A user who holds v reports i with probability q + d·[i = v]. Summed over given users, with e1 = e^ε − 1,
+
+        N·Cov_ii = (1 + (K−1)/e1 + (K−2)·θ_i) / e1,    N·Cov_ij = −(1/e1 + θ_i + θ_j) / e1,
+
+    which is [q(1−q) + θ_i·d·(1−2q−d)]/d² on the diagonal. Where the users are drawn from θ, their own histogram varies
+    too, by diag(θ) − θθᵀ. (The published formula divides by d where d² is meant: at K = 500, ε = 0.5 and N = 10,000 its
+    total is 0.077 instead of 59.4.)
+
+    Args:
+        theta: `[K]`, the distribution that users are drawn from ("iid"), or what the given users hold ("fixed").
+        num_users: Scalar, N.
+        epsilon: Scalar, nats.
+        population: "iid" or "fixed".
+
+    Returns:
+        `[K, K]`, squared probability; rows sum to zero. Derivatives in all arguments. All NaN where ε or N is not
+        positive.
+
+    Raises:
+        ValueError: A wrong shape, or an unknown population.
+
+    Example:
+        >>> import rrjax
+        >>> matrix = rrjax.inference.covariance([0.7, 0.2, 0.1], 10_000, epsilon=1.0)
+        >>> [f"{value:.2e}" for value in matrix[0].tolist()]
+        ['1.88e-04', '-1.00e-04', '-8.74e-05']
+
+    References:
+        Pinzón et al., arXiv:2601.08603, Eq. 8, corrected.
+    """
+    theta, num_users, e1 = _checked(theta, num_users, epsilon, population)
+    off = -(1 / e1 + theta[:, None] + theta[None, :]) / e1
+    fixed = jnp.where(jnp.eye(theta.shape[0], dtype=bool), jnp.diag(_variances(theta, e1)), off)
+    drawn = jnp.diag(theta) - jnp.outer(theta, theta) if population == "iid" else jnp.zeros_like(off)
+    return (fixed + drawn) / num_users
+
+
+def variances(
+    theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLike, *, population: Population = "iid"
+) -> Float[Array, " K"]:
+    """The diagonal of `covariance`, in O(K).
+
+    For the population "fixed" it sums to `RandomizedResponse.expected_squared_error`, whatever θ.
+
+    Args:
+        theta: `[K]`.
+        num_users: Scalar, N.
+        epsilon: Scalar, nats.
+        population: "iid" or "fixed".
+
+    Returns:
+        `[K]`, squared probability. All NaN where ε or N is not positive.
+
+    Raises:
+        ValueError: A wrong shape, or an unknown population.
+
+    Example:
+        >>> import rrjax
+        >>> error = rrjax.inference.variances([0.7, 0.2, 0.1], 10_000, epsilon=1.0, population="fixed").sum()
+        >>> bool(abs(error / rrjax.RandomizedResponse(3, 1.0).expected_squared_error(10_000) - 1) < 1e-6)
+        True
+    """
+    theta, num_users, e1 = _checked(theta, num_users, epsilon, population)
+    drawn = theta * (1 - theta) if population == "iid" else jnp.zeros_like(theta)
+    return (_variances(theta, e1) + drawn) / num_users
+
+
+def standard_errors(counts: ArrayLike, epsilon: ArrayLike) -> Float[Array, " K"]:
+    """Standard errors of `mle_star` inside the simplex, by the delta method.
+
+    On the m categories of its support, with f their shares of the S reports that name one of them,
+    θ = f + (m·f − 1)/e1, so the error is (1 + m/e1)·sqrt(f(1−f)/S). It takes the support as given. A category that the
+    estimate leaves out, or barely keeps, has no normal error: for those use `intervals`.
+
+    Args:
+        counts: `[K]`, integers, the reports per category.
+        epsilon: Scalar, nats.
+
+    Returns:
+        `[K]`, probability; NaN off the support of the estimate. All NaN for unusable counts or ε.
+
+    Raises:
+        ValueError: A wrong shape or dtype, or K < 2.
+
+    Example:
+        >>> import rrjax
+        >>> errors = rrjax.inference.standard_errors([5_200, 2_900, 1_000, 900], epsilon=2.0)
+        >>> [f"{error:.4f}" for error in errors.tolist()]
+        ['0.0076', '0.0072', '0.0048', 'nan']
+    """
+    counts = as_counts(counts, whole=True)
+    return _standard_errors(counts, as_scalar(epsilon, float_dtype()))
+
+
+@jax.jit
+def _standard_errors(counts, epsilon):
+    active = mle_star(counts, epsilon) > 0
+    kept = jnp.where(active, counts, 0)
+    total = jnp.sum(kept).astype(epsilon.dtype)
+    share = kept.astype(epsilon.dtype) / total
+    scale = 1 + jnp.sum(active, dtype=epsilon.dtype) / odds(epsilon)
+    return jnp.where(active, scale * jnp.sqrt(share * (1 - share) / total), jnp.nan)
+
+
+def _checked(theta, num_users, epsilon, population):
+    if population not in ("iid", "fixed"):
+        raise ValueError(f"population must be 'iid' or 'fixed', got {population!r}")
+    theta = as_distribution(theta)
+    num_users = as_scalar(num_users, theta.dtype, "num_users")
+    e1 = odds(as_scalar(epsilon, theta.dtype))
+    return theta, jnp.where(num_users > 0, num_users, jnp.nan), jnp.where(e1 > 0, e1, jnp.nan)
+
+
+def _variances(theta, e1):
+    size = theta.shape[0]
+    return (1 + (size - 1) / e1 + (size - 2) * theta) / e1

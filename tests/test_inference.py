@@ -1,0 +1,333 @@
+"""Intervals, p-values and discoveries against exact laws, scipy, and enumeration."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import FLOAT, INT, LARGEST, ULP, X64
+from scipy import special, stats
+
+import rrjax
+from rrjax.inference import covariance, discoveries, intervals, p_values, standard_errors, variances
+from rrjax.inference.binomial import log_survival, odds_of_tail
+from rrjax.inference.excess import reports
+from rrjax.numerics import log1p_minus, odds
+
+SURVIVAL = jax.jit(log_survival)
+INVERSE = jax.jit(odds_of_tail)
+TOLERANCE = 1e-10 if X64 else 1e-5
+
+
+def exact_survival(count, trials, probability):
+    chance = Fraction(float(probability))
+    terms = (math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in range(count, trials + 1))
+    return sum(terms, Fraction(0))
+
+
+def survival(count, trials, probability):
+    """With the excess in exact arithmetic."""
+    probability = FLOAT.type(probability)
+    excess = [
+        float(Fraction(int(c)) - int(n) * Fraction(float(probability))) for c, n in zip(count, trials, strict=True)
+    ]
+    arrays = (np.asarray(x, FLOAT) for x in (count, np.asarray(trials) - count, excess))
+    return np.asarray(SURVIVAL(*arrays, probability), np.float64)
+
+
+@pytest.mark.parametrize("trials", [1, 2, 3, 7, 40])
+@pytest.mark.parametrize("probability", [1e-6, 0.01, 0.3, 0.5, 0.97])
+def test_tails_against_rational_arithmetic(trials, probability):
+    counts = np.arange(trials + 1)
+    found = survival(counts, np.full(trials + 1, trials), probability)
+    for count, value in zip(counts.tolist(), found.tolist(), strict=True):
+        exact = exact_survival(count, trials, FLOAT.type(probability))
+        log_exact = math.log(exact) if exact < 0.5 else math.log1p(-float(1 - exact))
+        assert abs(value - log_exact) <= (1e-14 if X64 else 2e-6) * max(1, abs(log_exact))
+
+
+@pytest.mark.parametrize("probability", [3e-5, 0.002, 0.11, 0.6])
+def test_tails_against_scipy_down_to_1e_300(probability):
+    probability = float(FLOAT.type(probability))
+    rng = np.random.default_rng(0)
+    trials = np.floor(10 ** rng.uniform(0, 6, 500)).astype(np.int64)
+    deviation = np.sqrt(trials * probability * (1 - probability))
+    count = np.clip(np.round(trials * probability + rng.uniform(-8, 38, 500) * deviation), 0, trials).astype(np.int64)
+    with np.errstate(divide="ignore"):
+        expected = stats.binom.logsf(count - 1, trials, probability)
+    known = expected > math.log(1e-300)
+    found = survival(count, trials, probability)[known]
+    assert known.sum() > 400
+    assert expected[known].min() < -250
+    np.testing.assert_allclose(found, expected[known], rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def test_tails_of_a_billion_trials():
+    # Sums of the ratios of successive terms beside the largest one, in exact integers where it matters.
+    trials, probability = 2_000_000_000, float(FLOAT.type(0.001))
+    mean = trials * probability
+    for deviations in (-6, -1, 0.5, 3, 20, 36):
+        count = round(mean + deviations * math.sqrt(mean))
+        expected = stats.binom.logsf(count - 1, trials, probability)
+        found = survival([count], [trials], probability)[0]
+        assert found == pytest.approx(expected, rel=1e-9 if X64 else 1e-5, abs=1e-9 if X64 else 1e-5)
+
+
+@pytest.mark.parametrize("level", [0.4, 0.025, 1e-6, 1e-12, 1e-30])
+def test_inverses_against_scipy(level):
+    rng = np.random.default_rng(1)
+    trials = np.floor(10 ** rng.uniform(0, 9, 1000))
+    count = np.floor(trials ** rng.random(1000))
+    count = np.where(rng.random(1000) < 0.5, trials - count, count)
+    expected = special.betaincinv(count, trials - count + 1, level)
+    known = (count > 0) & (expected > 1e-30)
+    found = INVERSE(count.astype(FLOAT), (trials - count).astype(FLOAT), FLOAT.type(math.log(level)))
+    found = np.asarray(found, np.float64)
+    np.testing.assert_allclose((found / (1 + found))[known], expected[known], rtol=TOLERANCE)
+    np.testing.assert_array_equal(found[count == 0], 0)
+
+
+def test_logarithms_less_their_argument():
+    x = np.concatenate([-np.geomspace(1e-12, 0.999, 200), np.geomspace(1e-12, 1e6, 200), [0.0]]).astype(FLOAT)
+    expected = [float(np.log1p(np.longdouble(v)) - np.longdouble(v)) for v in x]
+    series = sum((-1) ** (k + 1) * x.astype(float) ** k / k for k in range(12, 1, -1))
+    expected = np.where(np.abs(x) < 0.01, series, expected)  # where long doubles cancel
+    np.testing.assert_allclose(np.asarray(log1p_minus(jnp.asarray(x))), expected, rtol=8 * ULP, atol=0)
+
+
+@pytest.mark.parametrize("total", [100, 10**6, LARGEST])
+@pytest.mark.parametrize("num_categories", [2, 50, 20_000])
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 9.0])
+def test_the_excess_over_noise_is_exact(total, num_categories, epsilon):
+    epsilon = FLOAT.type(epsilon)
+    e1 = Fraction(float(odds(epsilon)))
+    noise = total / (e1 + num_categories)
+    counts = np.zeros(num_categories, INT)
+    near = [int(noise), int(noise) + 1, 0][: num_categories - 1]
+    counts[: len(near)] = near
+    rest = total - int(counts.sum(dtype=object))
+    share, last = divmod(rest, num_categories - len(near))
+    counts[len(near) :] = share
+    counts[-1] += last
+    found = np.asarray(reports(counts, epsilon).excess, np.float64)
+    for index in [*range(len(near)), num_categories - 1]:
+        exact = int(counts[index]) - noise
+        assert abs(Fraction(found[index]) - exact) <= 4 * Fraction(ULP) * max(1, abs(exact))
+
+
+def coverage(limits, counts, trials, probability, theta):
+    inside = (limits.lower <= theta) & (theta <= limits.upper)
+    return stats.binom.pmf(counts[inside], trials, probability).sum()
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+@pytest.mark.parametrize("num_users", [5, 60])
+@pytest.mark.parametrize("num_categories", [2, 20])
+def test_every_collection_enumerated_the_default_covers(epsilon, num_users, num_categories):
+    # The count of a category has a law of its own, whatever the rest of the histogram.
+    counts = np.arange(num_users + 1)
+    histograms = np.zeros((num_users + 1, num_categories), INT)
+    histograms[:, 0], histograms[:, 1] = counts, num_users - counts
+    limits = jax.vmap(lambda c: intervals(c, epsilon, 0.9))(histograms)
+    limits = jax.tree.map(lambda leaf: np.asarray(leaf[:, 0], np.float64), limits)
+    mechanism = rrjax.RandomizedResponse(num_categories, epsilon)
+    least = min(
+        coverage(limits, counts, num_users, float(mechanism.q) + float(mechanism.d) * theta, theta)
+        for theta in np.linspace(0, 1, 401)
+    )
+    assert least >= 0.9 - 1e-6
+
+
+def test_wilson_is_the_score_interval():
+    counts, epsilon = np.array([5200, 2900, 1000, 900], INT), 2.0
+    lower, upper = intervals(counts, epsilon, 0.9, method="wilson")
+    mechanism = rrjax.RandomizedResponse(4, epsilon)
+    q, d = float(mechanism.q), float(mechanism.d)
+    for index, count in enumerate(counts.tolist()):
+        expected = stats.binomtest(count, 10_000).proportion_ci(0.9, method="wilson")
+        assert lower[index] == pytest.approx(min(max((expected.low - q) / d, 0), 1), abs=20 * ULP)
+        assert upper[index] == pytest.approx(min(max((expected.high - q) / d, 0), 1), abs=20 * ULP)
+
+
+def test_simultaneous_intervals_share_the_level():
+    counts = np.array([5200, 2900, 1000, 900], INT)
+    bonferroni = intervals(counts, 2.0, 0.9, simultaneous="bonferroni")
+    sidak = intervals(counts, 2.0, 0.9, simultaneous="sidak")
+    for one, level in ((bonferroni, 1 - 0.1 / 4), (sidak, 0.9**0.25)):
+        alone = intervals(counts, 2.0, level)
+        np.testing.assert_allclose(one.lower, alone.lower, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(one.upper, alone.upper, rtol=1e-5, atol=1e-6)
+    assert (sidak.upper[:3] < bonferroni.upper[:3]).all()
+    assert (sidak.lower[:2] > bonferroni.lower[:2]).all()
+
+
+def test_limits_at_the_ends():
+    lower, upper = intervals([100, 0], 4.0)
+    mechanism = rrjax.RandomizedResponse(2, 4.0)
+    reported = 0.025 ** (1 / 100)
+    assert lower[0] == pytest.approx((reported - float(mechanism.q)) / float(mechanism.d), rel=20 * ULP)
+    assert upper[0] == 1
+    assert lower[1] == 0
+    assert upper[1] == pytest.approx(1 - float(lower[0]), abs=20 * ULP)
+
+
+def test_p_values_are_the_tails():
+    counts, epsilon = np.array([40, 22, 15, 13], INT), 2.0
+    q = 1 / (np.expm1(2.0) + 4)
+    expected = stats.binom.sf(counts - 1, 90, q)
+    np.testing.assert_allclose(p_values(counts, epsilon), expected, rtol=20 * TOLERANCE)
+    np.testing.assert_allclose(p_values(counts, epsilon, log=True), np.log(expected), rtol=TOLERANCE)
+
+
+def step_up(p, fdr):
+    order = np.argsort(p)
+    passed = np.nonzero(p[order] <= fdr * np.arange(1, len(p) + 1) / len(p))[0]
+    marks = np.zeros(len(p), bool)
+    if len(passed):
+        marks[order[: passed[-1] + 1]] = True
+    return marks
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("exponent", [0.01, 1.3])
+def test_discoveries_are_those_of_the_sorted_list(seed, exponent):
+    theta = rrjax.simulate.zipf(200, exponent)
+    counts = rrjax.simulate.counts(jax.random.key(seed), theta, 20_000, 2.0)
+    p = np.asarray(p_values(counts, 2.0), np.float64)
+    found = np.asarray(discoveries(counts, 2.0, 0.1))
+    np.testing.assert_array_equal(found, step_up(p, 0.1))
+    harmonic = np.sum(1 / np.arange(1, 201))
+    np.testing.assert_array_equal(discoveries(counts, 2.0, 0.1, dependence="any"), step_up(p, 0.1 / harmonic))
+
+
+def test_few_discoveries_are_false():
+    num_categories, epsilon, number = 100, 2.0, 2000
+    theta = jnp.where(jnp.arange(num_categories) < 20, 0.05, 0).astype(FLOAT)
+    keys = jax.random.split(jax.random.key(0), number)
+    counts = jax.jit(jax.vmap(lambda key: rrjax.simulate.counts(key, theta, 20_000, epsilon)))(keys)
+    found = np.asarray(jax.jit(jax.vmap(lambda c: discoveries(c, epsilon, 0.1)))(counts))
+    share = found[:, 20:].sum(1) / np.maximum(found.sum(1), 1)
+    assert found[:, :20].mean() > 0.5  # not by finding nothing
+    assert share.mean() <= 0.1 + 3 * share.std() / math.sqrt(number)
+    # The support of the maximum likelihood estimate is no list of discoveries.
+    support = np.asarray(jax.vmap(lambda c: rrjax.mle_star(c, epsilon))(counts)) > 0
+    assert (support[:, 20:].sum(1) / support.sum(1)).mean() > 0.3
+
+
+FUNCTIONS = {"intervals": lambda c, e: intervals(c, e), "p_values": p_values, "discoveries": discoveries}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_batches_are_loops(name):
+    counts = np.random.default_rng(0).integers(0, 50, (6, 30)).astype(INT)
+    batch = jax.vmap(lambda c: FUNCTIONS[name](c, 1.0))(counts)
+    loop = [FUNCTIONS[name](c, 1.0) for c in counts]
+    for one, other in zip(jax.tree.leaves(batch), zip(*map(jax.tree.leaves, loop), strict=True), strict=True):
+        np.testing.assert_allclose(one, np.stack(other), rtol=100 * ULP)
+
+
+@pytest.mark.parametrize("name", ["intervals", "p_values"])
+@pytest.mark.parametrize("counts", [[-1, 5, 3], [0, 0, 0]])
+def test_unusable_counts_give_nan(name, counts):
+    for leaf in jax.tree.leaves(FUNCTIONS[name](counts, 1.0)):
+        assert np.isnan(leaf).all()
+    assert not discoveries(counts, 1.0).any()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, np.nan])
+def test_an_impossible_epsilon_gives_nan(epsilon):
+    assert np.isnan(p_values([3, 4, 5], epsilon)).all()
+    assert np.isnan(intervals([3, 4, 5], epsilon).upper).all()
+    assert not discoveries([3, 4, 5], epsilon).any()
+
+
+@pytest.mark.parametrize("epsilon", [1e-30, 1e-6, 40.0, 800.0, np.inf])
+def test_extreme_epsilons_stay_finite(epsilon):
+    lower, upper = intervals([30, 4, 0], epsilon)
+    assert ((lower >= 0) & (lower <= upper) & (upper <= 1)).all()
+    p = np.asarray(p_values([30, 4, 0], epsilon))
+    assert ((p >= 0) & (p <= 1)).all()
+
+
+def test_a_sweep_compiles_once(compilations):
+    counts = np.random.default_rng(0).integers(0, 50, 37).astype(INT)
+    jax.block_until_ready((intervals(counts, 1.0), p_values(counts, 1.0), discoveries(counts, 1.0)))
+    before = len(compilations)
+    for epsilon in (0.5, 2.0, 3.0):
+        jax.block_until_ready((intervals(counts, epsilon), p_values(counts, epsilon), discoveries(counts, epsilon)))
+    assert len(compilations) == before
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: intervals([1, 2], 1.0, 95), r"level must lie between 0 and 1, such as 0\.95, got 95"),
+        (lambda: intervals([1, 2], 1.0, np.nan), "level must lie between 0 and 1"),
+        (lambda: intervals([1, 2], 1.0, method="wald"), "method must be 'clopper-pearson' or 'wilson', got 'wald'"),
+        (lambda: intervals([1, 2], 1.0, simultaneous="holm"), "simultaneous must be None"),
+        (lambda: intervals([1.5, 2], 1.0), "counts must be integers, numbers of users"),
+        (lambda: discoveries([1, 2], 1.0, 0), "fdr must lie between 0 and 1"),
+        (lambda: discoveries([1, 2], 1.0, dependence="positive"), "dependence must be"),
+        (lambda: p_values([[1, 2]], 1.0), r"counts must have shape \[K\]"),
+        (lambda: p_values([1], 1.0), "K >= 2"),
+    ],
+)
+def test_bad_arguments(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_level_that_is_none_under_tracing_gives_nan():
+    assert np.isnan(jax.jit(lambda level: intervals([3, 4], 1.0, level))(1.5).lower).all()
+
+
+def test_the_covariance_is_that_of_all_collections():
+    # Every report of three users, with its probability.
+    epsilon, held = 1.0, (0, 0, 2)
+    channel = np.asarray(rrjax.RandomizedResponse(3, epsilon).channel(), np.float64)
+
+    def moments(laws):
+        total, square = np.zeros(3), np.zeros((3, 3))
+        for reports_ in itertools.product(range(3), repeat=3):
+            chance = math.prod(law[report] for law, report in zip(laws, reports_, strict=True))
+            estimate = np.asarray(rrjax.inv(np.bincount(reports_, minlength=3).astype(INT), epsilon), np.float64)
+            total += chance * estimate
+            square += chance * np.outer(estimate, estimate)
+        return square - np.outer(total, total)
+
+    theta = np.bincount(held, minlength=3) / 3
+    fixed = covariance(theta, 3, epsilon, population="fixed")
+    np.testing.assert_allclose(fixed, moments([channel[v] for v in held]), rtol=50 * ULP, atol=50 * ULP)
+    drawn = covariance(theta, 3, epsilon)
+    np.testing.assert_allclose(drawn, moments([theta @ channel] * 3), rtol=50 * ULP, atol=50 * ULP)
+    for population, matrix in (("fixed", fixed), ("iid", drawn)):
+        np.testing.assert_allclose(variances(theta, 3, epsilon, population=population), np.diag(matrix), rtol=4 * ULP)
+        np.testing.assert_allclose(matrix.sum(1), 0, atol=20 * ULP)
+
+
+def test_the_total_variance_of_the_inversion():
+    # Simulated elsewhere: 59.47 at K = 500, ε = 0.5, N = 10,000; the published formula gives 0.077.
+    total = variances(rrjax.simulate.zipf(500, 1.0), 10_000, 0.5, population="fixed").sum()
+    assert total == pytest.approx(59.44, abs=0.01)
+    assert total == pytest.approx(float(rrjax.RandomizedResponse(500, 0.5).expected_squared_error(10_000)), rel=1e-5)
+
+
+def test_standard_errors_are_the_spread_of_the_estimates():
+    theta, epsilon, num_users = jnp.array([0.5, 0.3, 0.15, 0.05], FLOAT), 2.0, 20_000
+    keys = jax.random.split(jax.random.key(1), 4000)
+    counts = jax.vmap(lambda key: rrjax.simulate.counts(key, theta, num_users, epsilon))(keys)
+    spread = np.asarray(jax.vmap(lambda c: rrjax.mle_star(c, epsilon))(counts)).std(0)
+    errors = np.asarray(jax.vmap(lambda c: standard_errors(c, epsilon))(counts))
+    # The standard deviation of 4000 draws has a relative error of 1/sqrt(8000).
+    np.testing.assert_allclose(errors.mean(0), spread, rtol=4 / math.sqrt(8000))
+
+
+def test_standard_errors_exist_on_the_support_only():
+    counts = np.array([5200, 2900, 1000, 900], INT)
+    np.testing.assert_array_equal(np.isnan(standard_errors(counts, 2.0)), np.asarray(rrjax.mle_star(counts, 2.0)) == 0)
+    assert np.isnan(standard_errors([0, 0], 1.0)).all()
+    with pytest.raises(ValueError, match="population must be 'iid' or 'fixed', got 'all'"):
+        covariance([0.5, 0.5], 10, 1.0, population="all")
