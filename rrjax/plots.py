@@ -125,6 +125,19 @@ def _ranked(axes, theta, **style):
 
 
 def shortened(label: object, width: int = 24) -> str:
-    """A label as a figure can show it: printable, escaped, and not too long."""
+    """Makes a label what a figure can show: printable, escaped, and not too long.
+
+    Args:
+        label: Anything with a text.
+        width: The most characters it may have.
+
+    Returns:
+        The text.
+
+    Example:
+        >>> from rrjax.plots import shortened
+        >>> shortened("a very long label", width=8)
+        'a very …'
+    """
     text = "".join(c if c.isprintable() else "?" for c in str(label)).replace("$", r"\$")
     return text if len(text) <= width else text[: width - 1] + "…"

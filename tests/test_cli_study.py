@@ -113,6 +113,15 @@ def test_a_file_of_true_values(tmp_path, cache):
     assert (out / "figures" / "data-values.png").exists()
 
 
+def test_a_flag_comes_before_what_a_file_says(own, tmp_path, cache):
+    record = rrjax(own, "--seed", 9, "--seeds", 2, "--json", cache=cache, cwd=tmp_path)
+    assert json.loads(record)["what"].endswith("own.toml")
+    # The folder is called after the file.
+    with xr.open_dataset(tmp_path / "rrjax-study-own" / "study.nc", engine="h5netcdf") as dataset:
+        assert dataset.attrs["seed"] == 9
+        assert dataset.attrs["num_seeds"] == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -126,6 +135,14 @@ def test_a_file_of_true_values(tmp_path, cache):
         (["quick", "--seeds", 1], "num_seeds must be an integer from 2"),
         (["quick", "--devices", 0], "--devices must be at least 1"),
         (["quick", "--processes", 2], "go with --coordinator"),
+        (["paper", "--figure", 1, "--kosarak", "k.dat"], "--kosarak and --acs-income are for Figure 3"),
+        (["quick", "--domain", "1:3"], "--domain says how to read files, and belongs to `rrjax study data`"),
+        (["quick", "--items", "all"], "--items says how to read files"),
+        (["quick", "--memory", "nan"], "--memory must be a positive number of GiB, got nan"),
+        (
+            ["quick", "--estimator", "inv", "--estimator", "inv"],
+            "two estimators have one name: inv, inv; name each once",
+        ),
         (["data"], "needs a file of true values"),
         (["missing.toml"], "missing.toml: cannot be read: No such file"),
     ],

@@ -331,3 +331,33 @@ def test_standard_errors_exist_on_the_support_only():
     assert np.isnan(standard_errors([0, 0], 1.0)).all()
     with pytest.raises(ValueError, match="population must be 'iid' or 'fixed', got 'all'"):
         covariance([0.5, 0.5], 10, 1.0, population="all")
+
+
+@pytest.mark.skipif(not X64, reason="finite differences of float32 show nothing")
+@pytest.mark.parametrize("epsilon", [0.3, 2.0])
+def test_derivatives_in_epsilon(epsilon):
+    counts = np.array([430, 210, 200, 160], INT)
+
+    def logarithms(epsilon):
+        return p_values(counts, epsilon, log=True)
+
+    step = 1e-6
+    for function in (logarithms, lambda epsilon: jnp.concatenate(intervals(counts, epsilon))):
+        expected = (function(epsilon + step) - function(epsilon - step)) / (2 * step)
+        for transform in (jax.jacfwd, jax.jacrev):
+            np.testing.assert_allclose(transform(function)(epsilon), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_a_level_next_to_one_keeps_its_digits():
+    counts = np.array([430, 210, 200, 160], INT)
+    upper = np.asarray(intervals(counts, 2.0, 1 - 1e-9).upper, np.float64)
+    mechanism = rrjax.RandomizedResponse(4, 2.0)
+    limits = special.betaincinv(counts + 1, 1000 - counts, 1 - 0.5e-9)
+    np.testing.assert_allclose(upper, (limits - float(mechanism.q)) / float(mechanism.d), rtol=1e-5)
+
+
+def test_an_impossible_rate_under_tracing_finds_nothing():
+    found = jax.jit(lambda fdr: discoveries([900, 10, 10], 1.0, fdr))
+    assert found(0.05).any()
+    assert not found(1.5).any()
+    assert not found(-1.0).any()

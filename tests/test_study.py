@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import types
 import warnings
 from functools import partial
 from pathlib import Path
@@ -428,6 +429,10 @@ def _uses_a_global(counts, epsilon):
     return rrjax.inv(counts, epsilon) * _FACTOR
 
 
+def _uses_a_module(counts, epsilon):
+    return rrjax.inv(counts, epsilon) * helpers.factor()  # which the test brings
+
+
 class Scaled:
     __hash__ = None  # as of a plain dataclass
 
@@ -439,6 +444,11 @@ class Scaled:
 
     def method(self, counts, epsilon):
         return self(counts, epsilon)
+
+
+class Inherits(Scaled):
+    def extra(self):
+        """A method of its own, which `__call__` might use."""
 
 
 def test_functions_are_told_apart_by_what_they_hold(monkeypatch):
@@ -468,12 +478,21 @@ def test_functions_are_told_apart_by_what_they_hold(monkeypatch):
         (Scaled(1.0), Scaled(2.0)),
         (Scaled(1.0).method, Scaled(2.0).method),
         (jax.jit(holding(1.0)), jax.jit(holding(2.0))),
+        (holding(types.SimpleNamespace(value=1.0)), holding(types.SimpleNamespace(value=2.0))),
+        (holding(types.SimpleNamespace(value=np.zeros(2000))), holding(types.SimpleNamespace(value=np.ones(2000)))),
+        (Inherits(1.0), Scaled(1.0)),
     ]
     for one, other in pairs:
         assert identity_of(one) != identity_of(other)
     assert identity_of(holding(1.0)) == identity_of(holding(1.0))
     assert identity_of(recursive) == identity_of(recursive)
     assert " at 0x" not in identity_of(Scaled(object()))
+    helpers = types.ModuleType("helpers")
+    helpers.factor = lambda: 1.0
+    monkeypatch.setattr(sys.modules[__name__], "helpers", helpers, raising=False)
+    before = identity_of(_uses_a_module)
+    helpers.factor = lambda: 2.0
+    assert identity_of(_uses_a_module) != before
     before = identity_of(_uses_a_global)
     monkeypatch.setattr(sys.modules[__name__], "_FACTOR", 2.0)
     assert identity_of(_uses_a_global) != before
@@ -513,6 +532,15 @@ def test_a_part_of_another_shape_is_computed_again(tmp_path):
         assert same(run(folder=tmp_path), whole)
 
 
+def test_a_part_of_another_study_is_not_taken(tmp_path):
+    run(folder=tmp_path / "one")
+    run(folder=tmp_path / "other", seed=1)
+    for part in (tmp_path / "other" / "checkpoint").glob("k*.npz"):
+        (tmp_path / "one" / "checkpoint" / part.name).write_bytes(part.read_bytes())
+    with pytest.raises(StudyError, match="is of another study, which used this folder at the same time"):
+        run(folder=tmp_path / "one")
+
+
 def test_what_another_process_writes_is_left_alone(tmp_path):
     run(folder=tmp_path)
     fresh, old = (tmp_path / "checkpoint" / name for name in (".rrjax-new", ".rrjax-old"))
@@ -527,10 +555,13 @@ def test_what_another_process_writes_is_left_alone(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"metrics": {"epsilon": "mse"}}, "metric 'epsilon' cannot be a variable"),
+        ({"metrics": {"epsilon": rrjax.metrics.squared_error}}, "metric 'epsilon' cannot be a variable"),
         ({"metrics": {"a/b": rrjax.metrics.squared_error}}, "metric 'a/b' cannot be"),
         ({"metrics": {"mse_se": rrjax.metrics.squared_error}}, "metric 'mse_se' cannot be"),
         ({"estimators": {3: "mle_star", "3": "inv_p"}}, "two estimators have one label: 3, '3'"),
+        ({"estimators": {"inv": "mle_star"}}, "estimator 'mle_star' keeps its name, and is not to be called 'inv'"),
+        ({"metrics": {"nll": "tv"}}, "metric 'tv' keeps its name, and is not to be called 'nll'"),
+        ({"metrics": {"error": "mse"}}, "metric 'mse' keeps its name"),
         ({"estimators": [3]}, "estimator must be a name or a function, got 3"),
         ({"estimators": ["inv", "inv"]}, "two estimators have one name: inv, inv; name each once"),
         ({"num_users": [[1], [2, 3]]}, "num_users must be one value or a list of values"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
@@ -10,6 +13,8 @@ from rrjax.numerics import as_scalar, float_dtype
 
 def as_probability(value: ArrayLike, name: str, example: float) -> Float[Array, ""]:
     """Checks that a scalar lies strictly between 0 and 1, as far as it is known.
+
+    What the host knows is checked in double precision, where 1 − 1e-9 is not one.
 
     Args:
         value: The scalar.
@@ -20,6 +25,15 @@ def as_probability(value: ArrayLike, name: str, example: float) -> Float[Array, 
         ValueError: It does not, or is no scalar.
     """
     scalar = as_scalar(value, float_dtype(), name)
-    if not isinstance(scalar, Tracer) and not 0 < float(scalar) < 1:
-        raise ValueError(f"{name} must lie between 0 and 1, such as {example:g}, got {float(scalar):g}")
+    if not isinstance(scalar, Tracer):
+        known = float(np.asarray(value, np.float64))
+        if not 0 < known < 1:
+            raise ValueError(f"{name} must lie between 0 and 1, such as {example:g}, got {known:g}")
     return scalar
+
+
+def complement(value: ArrayLike) -> Float[Array, ""]:
+    """1 − value; of what the host knows in double precision, because a float32 near one has few digits."""
+    if isinstance(value, jax.Array):
+        return 1 - value.astype(float_dtype())
+    return jnp.asarray(1 - np.asarray(value, np.float64), float_dtype())

@@ -56,9 +56,9 @@ def discoveries(
         counts: `[K]`, integers, the reports per category.
         epsilon: Scalar, nats.
         fdr: Scalar in (0, 1): the bound on the expected share of false discoveries.
-        dependence: "negative": the method as it is. Counts of one collection are negatively associated, which no proof
-            covers, though simulations do not contradict it. "any": Benjamini and Yekutieli's, which divides fdr by
-            1 + 1/2 + … + 1/K and is proven whatever the dependence.
+        dependence: "negative": the method as it is. Counts of one collection are negatively associated, for which the
+            bound is proven but for a constant factor; simulations keep it without one. "any": Benjamini and
+            Yekutieli's, which divides fdr by 1 + 1/2 + … + 1/K and is proven whatever the dependence.
 
     Returns:
         `[K]`, booleans. All false for unusable counts or ε.
@@ -73,11 +73,13 @@ def discoveries(
 
     References:
         Benjamini and Hochberg, "Controlling the false discovery rate", 1995; Benjamini and Yekutieli, "The control of
-        the false discovery rate in multiple testing under dependency", 2001, Theorem 1.3.
+        the false discovery rate in multiple testing under dependency", 2001, Theorem 1.3; Chi, Ramdas and Wang,
+        "Multiple testing under negative dependence", arXiv:2212.09706.
     """
     if dependence not in ("negative", "any"):
         raise ValueError(f"dependence must be 'negative' or 'any', got {dependence!r}")
     bound = as_probability(fdr, "fdr", 0.05)
+    bound = jnp.where((bound > 0) & (bound < 1), bound, jnp.nan)  # under tracing; nothing is below NaN
     value = _log_p_values(reports(counts, epsilon))
     size = value.shape[0]
     if dependence == "any":

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.estimators import survey
@@ -66,4 +67,5 @@ def _excess(counts: Int[Array, " K"], total: Int[Array, ""], e1: Float[Array, ""
     whole, fraction, _ = split_product(counts, e1)
     integer = whole.astype(total.dtype) + (counts * jnp.asarray(num_categories, counts.dtype) - total)
     exact = (integer.astype(e1.dtype) + fraction) / (e1 + num_categories)
-    return jnp.where(jnp.abs(rough) < noise / 2, exact, rough)
+    # The rough one has the derivative in ε; it differs from the exact one by rounding alone.
+    return rough + lax.stop_gradient(jnp.where(jnp.abs(rough) < noise / 2, exact - rough, 0))

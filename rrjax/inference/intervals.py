@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.inference.arguments import as_probability
+from rrjax.inference.arguments import as_probability, complement
 from rrjax.inference.binomial import odds_of_tail
 from rrjax.inference.excess import reports
 
@@ -81,22 +81,22 @@ def intervals(
         raise ValueError(f"method must be 'clopper-pearson' or 'wilson', got {method!r}")
     if simultaneous not in (None, "bonferroni", "sidak"):
         raise ValueError(f"simultaneous must be None, 'bonferroni' or 'sidak', got {simultaneous!r}")
-    level = as_probability(level, "level", 0.95)
+    as_probability(level, "level", 0.95)
+    miss = complement(level)
     data = reports(counts, epsilon)
-    log_tail = _log_tail(level, simultaneous, data.counts.shape[0])
+    log_tail = _log_tail(miss, simultaneous, data.counts.shape[0])
     find = _clopper_pearson if method == "clopper-pearson" else _wilson
     lower, upper = (data.share(p) for p in find(data.counts, data.others, log_tail))
-    usable = data.usable & (level > 0) & (level < 1)
+    usable = data.usable & (miss > 0) & (miss < 1)
     return Intervals(*(jnp.where(usable, jnp.clip(limit, 0, 1), jnp.nan) for limit in (lower, upper)))
 
 
-def _log_tail(level, simultaneous, number):
+def _log_tail(miss, simultaneous, number):
     """Logarithm of the probability of either tail."""
-    miss = 1 - level
     if simultaneous == "bonferroni":
         miss = miss / number
     elif simultaneous == "sidak":
-        miss = -jnp.expm1(jnp.log(level) / number)
+        miss = -jnp.expm1(jnp.log1p(-miss) / number)
     return jnp.log(miss / 2)
 
 

@@ -30,6 +30,8 @@ def named(given: Any, known: Mapping[str, Any], kind: str) -> dict[str, Any]:
             name = value.replace("-", "_")
             if name not in known:
                 raise StudyError(f"unknown {kind} {value!r}; known are {', '.join(known)}, or give a function")
+            if label != name and (label in known or known[name] is None):
+                raise StudyError(f"{kind} {name!r} keeps its name, and is not to be called {label!r}")
             value = known[name]
         elif not callable(value) and not (value is None and label in known):  # a metric without a function of its own
             raise StudyError(f"{kind} {label!r} must be a name or a function, got {value!r}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import re
 import time
@@ -47,6 +49,7 @@ class Checkpoint:
         from rrjax.io import DataError
 
         self.folder = folder / "checkpoint"
+        self.study = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -79,7 +82,7 @@ class Checkpoint:
 
         def write(path: Path) -> None:
             with path.open("wb") as stream:  # NumPy would add a suffix to a name
-                np.savez(stream, measures=part.measures, squares=part.squares, pending=part.pending)
+                np.savez(stream, measures=part.measures, squares=part.squares, pending=part.pending, study=self.study)
 
         _write(file, write)
 
@@ -95,20 +98,36 @@ class Checkpoint:
                 continue
             start, stop = int(match[2]), int(match[3])
             try:
-                with file.open("rb") as stream, np.load(stream) as arrays:
+                with io.BytesIO(_content(file)) as stream, np.load(stream) as arrays:
+                    study = str(arrays["study"])
                     part = Part(start, stop, arrays["measures"], arrays["squares"], arrays["pending"])
                 found = part.measures.shape, part.squares.shape, part.pending.shape
                 if found != (wanted := shapes(start, stop)):
                     raise ValueError(f"arrays of shapes {found} instead of {wanted}")
-                parts[start] = part
-            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-                aside = file.with_suffix(".damaged")
+            except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+                aside = file.with_suffix(f".{time.time_ns()}.damaged")
                 file.replace(aside)
                 warnings.warn(
                     f"{file} is damaged ({error}); it was renamed to {aside.name}, and its batch is computed again",
                     stacklevel=2,
                 )
+                continue
+            if study != self.study:
+                raise StudyError(
+                    f"{file} is of another study, which used this folder at the same time: choose another folder, or "
+                    "delete this one"
+                )
+            parts[start] = part
         return parts
+
+
+def _content(file: Path) -> bytes:
+    from rrjax.io import DataError
+
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read: {error.strerror}") from error
 
 
 def _write(file: Path, write: Callable[[Path], object]) -> None:

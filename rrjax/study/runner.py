@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import os
 import pickle
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -29,6 +30,7 @@ from rrjax.study.tile import Inputs, Outputs, Shape
 if TYPE_CHECKING:
     import xarray as xr
 
+_T = TypeVar("_T")
 _BATCH = 2**24
 """Collections × categories that a device computes in a batch: about a second on a CPU."""
 
@@ -94,7 +96,7 @@ def run(
         tile.check_functions(study, num_categories)
     _check_results(study, memory)
     description = _description(study, int(seed), platform)
-    _check_agreement(description)
+    _check_agreement(description | {"batch_size": batch_size})
     # The other processes need no folder, and no shared disk.
     checkpoint = _on_first(lambda: None if folder is None else Checkpoint(folder, description))
 
@@ -138,13 +140,13 @@ def _check_agreement(description: dict[str, Any]) -> None:
     found = multihost_utils.process_allgather(np.frombuffer(digest, np.uint8))
     if (found != found[0]).any():
         raise StudyError(
-            "the processes were given different studies or seeds: start all of them with the same arguments but "
-            "their numbers"
+            "the processes were given different studies, seeds or batch sizes: start all of them with the same "
+            "arguments but their numbers"
         )
 
 
-def _on_first(make: Callable[[], Checkpoint | None]) -> Checkpoint | None:
-    """Makes something on process 0; where that fails, all processes stop."""
+def _on_first(make: Callable[[], _T]) -> _T | None:
+    """Does something on process 0; where that fails, all processes stop."""
     made, failure = None, None
     if jax.process_index() == 0:
         try:
@@ -168,6 +170,7 @@ def _description(study: Study, seed: int, platform: str) -> dict[str, Any]:
         "platform": platform,
         "rrjax": rrjax.__version__,
         "jax": jax.__version__,
+        "jaxlib": importlib.metadata.version("jaxlib"),
     }
 
 
@@ -215,7 +218,8 @@ class _Group:
         self.shape = Shape.of(study, num_categories, self.platform)
         self.cells = self.shape.configurations * self.shape.seeds * num_categories
         self.parts: list[Part] = []
-        self.known = _shared({} if checkpoint is None else checkpoint.load(num_categories, self._shapes))
+        found = _on_first(lambda: {} if checkpoint is None else checkpoint.load(num_categories, self._shapes))
+        self.known = _shared(found or {})
         self.next = 0
         self._use_known()
         share = -(-self.shape.num_tiles // mesh.size)
@@ -317,8 +321,8 @@ class _Group:
         outputs = jax.tree.map(lambda array: np.asarray(array)[computed], outputs)
         self._check_finite(outputs)
         part = self._part(self.next, stop, outputs)
-        if self.checkpoint is not None:
-            self.checkpoint.save(self.shape.num_categories, part)
+        checkpoint = self.checkpoint
+        _on_first(lambda: None if checkpoint is None else checkpoint.save(self.shape.num_categories, part))
         self.parts.append(part)
         self.next = stop
         self._use_known()
