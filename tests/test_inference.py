@@ -12,7 +12,15 @@ from cases import FLOAT, INT, LARGEST, ULP, X64
 from scipy import special, stats
 
 import rrjax
-from rrjax.inference import covariance, discoveries, intervals, p_values, standard_errors, variances
+from rrjax.inference import (
+    covariance,
+    discoveries,
+    intervals,
+    likelihood_ratio_test,
+    p_values,
+    standard_errors,
+    variances,
+)
 from rrjax.inference.binomial import log_survival, odds_of_tail
 from rrjax.inference.excess import reports
 from rrjax.numerics import log1p_minus, odds
@@ -361,3 +369,64 @@ def test_an_impossible_rate_under_tracing_finds_nothing():
     assert found(0.05).any()
     assert not found(1.5).any()
     assert not found(-1.0).any()
+
+
+def ratio(counts, epsilon, theta):
+    """Twice the log-likelihood ratio for two categories, by bounded maximization in closed form."""
+    counts, theta = np.asarray(counts, float), np.asarray(theta, float)
+    q, d = 1 / (math.expm1(epsilon) + 2), math.expm1(epsilon) / (math.expm1(epsilon) + 2)
+    best = np.clip((counts[0] / counts.sum() - q) / d, 0, 1)
+    mu, mu_0 = q + d * np.array([best, 1 - best]), q + d * theta
+    return 2 * float(np.sum(counts * np.log(mu / mu_0)))
+
+
+@pytest.mark.parametrize("theta", [(0.3, 0.7), (0.0, 1.0)])
+@pytest.mark.parametrize("count", [5, 11, 19])
+def test_the_likelihood_ratio_of_two_categories_against_enumeration(theta, count):
+    epsilon, users = 1.0, 30
+    q, d = 1 / (math.expm1(1.0) + 2), math.expm1(1.0) / (math.expm1(1.0) + 2)
+    all_statistics = np.array([ratio([c, users - c], epsilon, theta) for c in range(users + 1)])
+    law = stats.binom.pmf(np.arange(users + 1), users, q + d * theta[0])
+    exact = min(1.0, law[all_statistics >= all_statistics[count] - 1e-9].sum())
+    result = likelihood_ratio_test(jax.random.key(3), [count, users - count], epsilon, theta, num_draws=4999)
+    assert result.statistic == pytest.approx(all_statistics[count], abs=1e-10 if X64 else 2e-5)
+    assert abs(float(result.p_value) - exact) <= 1 / 5000 + 4 * math.sqrt(exact * (1 - exact) / 4999)
+    found = float(result.p_value)
+    assert result.standard_error == pytest.approx(math.sqrt(found * (1 - found) / 4999), rel=1e-5)
+
+
+def test_the_likelihood_ratio_keeps_its_level_at_the_boundary():
+    theta = jnp.array([0.6, 0.4, 0, 0, 0], FLOAT)
+
+    def p_value(key):
+        collection, null = jax.random.split(key)
+        counts = rrjax.simulate.counts(collection, theta, 500, 1.0)
+        return likelihood_ratio_test(null, counts, 1.0, theta, num_draws=99).p_value
+
+    found = np.asarray(jax.jit(jax.vmap(p_value))(jax.random.split(jax.random.key(0), 2000)))
+    for level in (0.05, 0.2, 0.5):
+        assert (found <= level + 1e-6).mean() <= level + 3 * math.sqrt(level * (1 - level) / 2000)
+    # And it rejects what is not so.
+    counts = rrjax.simulate.counts(jax.random.key(1), theta[::-1], 500, 1.0)
+    assert likelihood_ratio_test(jax.random.key(2), counts, 1.0, theta, num_draws=99).p_value == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"theta": [0.5, 0.6]}, r"theta must be a distribution; it sums to 1\.1"),
+        ({"theta": [1.5, -0.5]}, "its least entry is -0.5"),
+        ({"theta": [0.5, 0.25, 0.25]}, r"theta must have shape \[2\]"),
+        ({"num_draws": 10}, r"num_draws = 10 is too few for the level 0\.05: .* 0\.091; take at least 19"),
+        ({"level": 5}, "level must lie between 0 and 1"),
+        ({"counts": [0.5, 1.0]}, "counts must be integers"),
+    ],
+)  # fmt: skip
+def test_bad_hypotheses(arguments, message):
+    given = {"counts": [5, 6], "epsilon": 1.0, "theta": [0.5, 0.5]} | arguments
+    with pytest.raises(ValueError, match=message):
+        likelihood_ratio_test(jax.random.key(0), **given)
+
+
+def test_unusable_counts_have_no_ratio():
+    assert all(np.isnan(leaf) for leaf in likelihood_ratio_test(jax.random.key(0), [0, 0], 1.0, [0.5, 0.5]))
