@@ -181,12 +181,25 @@ class Table:
         Console(width=None if sys.stdout.isatty() else 140).print(table)
 
 
+def _numbers(record: Any) -> str:
+    """Raw numbers on one line, to six digits."""
+
+    def short(value: Any) -> Any:
+        if isinstance(value, float):
+            return float(f"{value:.6g}")
+        if isinstance(value, dict):
+            return {key: short(one) for key, one in value.items()}
+        return [short(one) for one in value] if isinstance(value, list | tuple) else value
+
+    return json.dumps(short(json.loads(json.dumps(record, default=_plain))), separators=(",", ":"))
+
+
 def write(out: Path, name: str, title: str, tables: Sequence[Table], record: Any) -> None:
     """Writes `name`.json (raw numbers) and `name`.md (the tables), both with the environment."""
     about = environment()
     out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"environment": about, **record}, indent=1, default=_plain)
-    (out / f"{name}.json").write_text(text + "\n")
+    lines = (f"{json.dumps(key)}: {_numbers(value)}" for key, value in {"environment": about, **record}.items())
+    (out / f"{name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
     versions = ", ".join(f"{package} {version}" for package, version in about["versions"].items())
     head = [
         f"# {title}\n",
