@@ -13,44 +13,84 @@ from typing import Any
 import jax
 import numpy as np
 
-_LIBRARIES = ("builtins", "jax", "jaxlib", "jaxtyping", "numpy", "optax", "rrjax", "scipy")
-"""Packages whose functions are known by their names; results are not kept across versions of what matters of them."""
-_DEPTH = 6
-"""So far are functions followed that functions hold."""
+_LIBRARIES = {"builtins", "jax", "jaxlib", "numpy", "rrjax", *sys.stdlib_module_names}
+_INSTALLED = ("site-packages", "dist-packages")
 
 
-def identity_of(function: Any, depth: int = _DEPTH) -> str:
+def identity_of(function: Any) -> str:
     """A name for a function, with a hash of its code and of all that it holds or uses of its module.
+
+    Functions of libraries count by their names.
 
     Args:
         function: A function, a partial one, or any callable; None has no name.
-        depth: How far functions that it holds are followed.
 
     Returns:
         The same text in every process.
     """
-    if function is None:
-        return ""
-    given: list[Any] = []
-    while isinstance(function, partial):
-        given += [function.args, sorted(function.keywords.items())]
-        function = function.func
-    if isinstance(function, types.MethodType):
-        given += [function.__self__, _methods(type(function.__self__))]
-        function = function.__func__
-    inner: Any = inspect.unwrap(function)
-    code = getattr(inner, "__code__", None)
-    if code is None and not isinstance(inner, type) and hasattr(inner, "__dict__"):  # an object that can be called
-        given += [vars(inner), _methods(type(inner))]
-        inner = type(inner)
-    module = getattr(inner, "__module__", None) or ""
-    name = f"{module}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
-    if code is not None and not _of_library(module):
-        given += [list(_instructions(code)), inner.__defaults__, inner.__kwdefaults__]
-        given += [list(_held(inner)), list(_used(inner, code))]
-    if not given or not depth:  # what holds itself has an end too
+    return _Reader().function(function)
+
+
+class _Reader:
+    """Reads a function and what it leads to, everything once."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, str] = {}
+        self.alive: list[Any] = []
+        """So that no id is given again."""
+
+    def function(self, function: Any) -> str:
+        if function is None:
+            return ""
+        if id(function) in self.known:
+            return self.known[id(function)]
+        self.alive.append(function)
+        given: list[Any] = []
+        inner: Any = function
+        while isinstance(inner, partial):
+            given += [inner.args, sorted(inner.keywords.items())]
+            inner = inner.func
+        if isinstance(inner, types.MethodType):
+            given += [inner.__self__, _methods(type(inner.__self__))]
+            inner = inner.__func__
+        inner = inspect.unwrap(inner)
+        code = getattr(inner, "__code__", None)
+        if code is None and not isinstance(inner, type) and hasattr(inner, "__dict__"):  # an object that can be called
+            given += [vars(inner), _methods(type(inner))]
+            inner = type(inner)
+        module = getattr(inner, "__module__", None) or ""
+        name = f"{module}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
+        self.known[id(function)] = name  # for what leads back to it
+        if code is not None and not _of_library(module):
+            given += [list(_instructions(code)), inner.__defaults__, inner.__kwdefaults__]
+            given += [list(_held(inner)), list(_used(inner, code))]
+        if given:
+            name += f"#{hashlib.sha256(repr(self.content(given)).encode()).hexdigest()[:12]}"
+        self.known[id(function)] = name
         return name
-    return f"{name}#{hashlib.sha256(repr(_content(given, depth - 1)).encode()).hexdigest()[:12]}"
+
+    def content(self, value: Any) -> Any:
+        """What stands for a value, the same in every process."""
+        if isinstance(value, list | tuple):
+            return [self.content(one) for one in value]
+        if isinstance(value, dict):
+            return [(str(key), self.content(one)) for key, one in value.items()]
+        if isinstance(value, set | frozenset):
+            return sorted(str(self.content(one)) for one in value)
+        if isinstance(value, np.ndarray | jax.Array) and not jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
+            return str(value.dtype), value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+        if isinstance(value, types.ModuleType):
+            return value.__name__
+        if callable(value):
+            return self.function(value)
+        if not hasattr(value, "__dict__"):
+            text = repr(value)
+            return type(value).__qualname__ if " at 0x" in text else text
+        if id(value) not in self.known:
+            self.alive.append(value)
+            self.known[id(value)] = name = type(value).__qualname__
+            self.known[id(value)] = f"{name} {self.content(vars(value))}"
+        return self.known[id(value)]
 
 
 def _instructions(code: types.CodeType) -> Iterator[Any]:
@@ -75,7 +115,11 @@ def _methods(kind: type) -> list[Any]:
 
 
 def _of_library(module: str) -> bool:
-    return module.split(".")[0] in _LIBRARIES
+    top = module.split(".")[0]
+    if top in _LIBRARIES:
+        return True
+    file = getattr(sys.modules.get(top), "__file__", None) or ""
+    return any(folder in file for folder in _INSTALLED)
 
 
 def _held(function: Any) -> Iterator[Any]:
@@ -92,27 +136,7 @@ def _used(function: Any, code: types.CodeType) -> Iterator[Any]:
     for name in names:
         value = function.__globals__.get(name)
         if isinstance(value, types.ModuleType):
-            if not _of_library(value.__name__) and value.__name__.split(".")[0] not in sys.stdlib_module_names:
+            if not _of_library(value.__name__):
                 yield name, [(one, getattr(value, one)) for one in names if hasattr(value, one)]
         elif value is not None:
             yield name, value
-
-
-def _content(value: Any, depth: int) -> Any:
-    """What stands for a value, the same in every process."""
-    if isinstance(value, list | tuple):
-        return [_content(one, depth) for one in value]
-    if isinstance(value, dict):
-        return [(str(key), _content(one, depth)) for key, one in value.items()]
-    if isinstance(value, set | frozenset):
-        return sorted(str(_content(one, depth)) for one in value)
-    if isinstance(value, np.ndarray | jax.Array) and not jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
-        return str(value.dtype), value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-    if isinstance(value, types.ModuleType):
-        return value.__name__
-    if callable(value):
-        return identity_of(value, depth)
-    if hasattr(value, "__dict__"):
-        return type(value).__qualname__, _content(vars(value), depth - 1) if depth > 0 else ""
-    text = repr(value)
-    return type(value).__qualname__ if " at 0x" in text else text
