@@ -270,15 +270,3 @@ def split_product(
     fraction = (low_left.astype(factor.dtype) + high_left.astype(factor.dtype) * factor.dtype.type(2.0**bits)) * power
     fraction = jnp.where(whole == 0, integer.astype(factor.dtype) * factor, fraction)
     return jnp.where(saturated, word.type(ones), whole), jnp.where(saturated, 0, fraction), saturated
-
-
-def log1p_minus(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """log(1 + x) − x without cancellation, for x > −1."""
-    s = x / (2 + x)
-    square = s * s
-    # log(1 + x) = 2·artanh(s), of which −x takes the first term to −x·s exactly.
-    tail = jnp.zeros_like(x)
-    for degree in range(13 if x.dtype == jnp.float32 else 27, 1, -2):
-        tail = (tail + 1 / degree) * square
-    near = 2 * s * tail - x * s
-    return jnp.where(jnp.abs(x) < 0.4, near, jnp.log1p(jnp.maximum(x, -1)) - x)

@@ -23,7 +23,8 @@ from rrjax.inference import (
 )
 from rrjax.inference.binomial import log_survival, odds_of_tail
 from rrjax.inference.excess import reports
-from rrjax.numerics import log1p_minus, odds
+from rrjax.numerics import odds
+from rrjax.special import log1p_minus
 
 SURVIVAL = jax.jit(log_survival)
 INVERSE = jax.jit(odds_of_tail)

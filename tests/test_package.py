@@ -23,6 +23,7 @@ MODULES = [
     "sampling",
     "secure",
     "simulate",
+    "special",
     "study",
     "waterfill",
 ]

@@ -25,8 +25,8 @@ from rrjax.sampling.binomial import _by_inversion as binomial_by_inversion
 from rrjax.sampling.inversion import count_tails
 from rrjax.sampling.multinomial import _scaled, edges, find
 from rrjax.sampling.poisson import _tables
-from rrjax.sampling.rejection import deviance, stirling_error
 from rrjax.sampling.words import unit
+from rrjax.special import deviance, stirling_error, stirling_error_of_whole
 
 DRAWS = 1 << 17
 LARGEST = 2**31 - 1
@@ -297,6 +297,12 @@ def test_deviance_and_the_stirling_error():
         ]
         error = np.abs(np.asarray(stirling_error(x)) - exact)
         assert (error <= np.array([4e-4, 2e-6, 1e-9, 1e-12, 1e-12, 1e-12]) + np.finfo(FLOAT).eps).all()
+        x = np.array([1, 2, 5, 10, 31, 32, 33, 100, 1e6], FLOAT)
+        exact = [
+            float(mpmath.loggamma(v + 1) - (mpmath.log(2 * mpmath.pi * v) / 2 + v * mpmath.log(v) - v))
+            for v in map(mpmath.mpf, x.tolist())
+        ]
+        np.testing.assert_allclose(stirling_error_of_whole(x), exact, rtol=4 * np.finfo(FLOAT).eps, atol=2e-16)
 
 
 # --- one by one

@@ -23,7 +23,7 @@ from jax import lax
 from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 
-from rrjax.numerics import log1p_minus
+from rrjax.special import exp_minus, log1p_minus, stirling_error_of_whole
 
 _STEPS = 4
 """Halley steps to an inverse. Each triples the digits of the start, which float32 has few of at 10⁹ trials."""
@@ -61,11 +61,12 @@ def upper_tail(count: Float[Array, "*s"], other: Float[Array, "*s"], distance: F
     rare = share < 0.5
     part, way = jnp.where(rare, share, other / trials), jnp.where(rare, -distance, distance)
     shift = part * jnp.expm1(jnp.clip(way, -1, 1))
-    near = log1p_minus(shift) + part * _exp_minus(way)
+    near = log1p_minus(shift) + part * exp_minus(way)
     far = jnp.logaddexp(jnp.log1p(-part), jnp.log(part) + way) - part * way
     divergence = trials * jnp.where(jnp.abs(way) < 1, near, far)
     at_share = 0.5 * jnp.log(count / other * (trials / (2 * math.pi)))
-    at_share = at_share + (_stirling(trials) - _stirling(count) - _stirling(other))
+    of_trials, of_count, of_other = (stirling_error_of_whole(whole) for whole in (trials, count, other))
+    at_share = at_share + (of_trials - of_count - of_other)
     return Tail(at_share + jnp.log(length) - divergence, rest / length, rest)
 
 
@@ -162,7 +163,7 @@ def _integral(count, other, odds, slope):
 
     def g(v):
         rise = -jnp.expm1(-v)
-        return -slope * v + other * (log1p_minus(odds * rise) - odds * _exp_minus(-v))
+        return -slope * v + other * (log1p_minus(odds * rise) - odds * exp_minus(-v))
 
     def g_slope(v):
         fallen = jnp.exp(-v)
@@ -185,24 +186,3 @@ def _rule(dtype: str):
     x, weights = np.polynomial.legendre.leggauss({"float32": 16, "float64": 32}[dtype])
     x = (x + 1) / 2
     return jnp.asarray(x**2, dtype), jnp.asarray(weights * x, dtype)
-
-
-def _exp_minus(x):
-    """e^x − 1 − x."""
-    series = jnp.zeros_like(x)
-    for degree in range(9 if x.dtype == jnp.float32 else 17, 1, -1):
-        series = (series + 1 / math.factorial(degree)) * x
-    return jnp.where(jnp.abs(x) < 0.5, series * x, jnp.expm1(x) - x)
-
-
-_SMALL = np.array(
-    [0.0] + [math.lgamma(n + 1) - (0.5 * math.log(2 * math.pi * n) + n * math.log(n) - n) for n in range(1, 16)]
-)
-
-
-def _stirling(x):
-    """Log x! − [½ log(2πx) + x log x − x] for whole x ≥ 1."""
-    square = 1 / (x * x)
-    series = (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))) / x
-    table = jnp.asarray(_SMALL, x.dtype)
-    return jnp.where(x < 16, table[jnp.clip(x, 0, 15).astype(jnp.int32)], series)

@@ -14,6 +14,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax import simulate
 from rrjax.estimators import mle_star
+from rrjax.inference.arguments import as_probability
 from rrjax.numerics import accurate_sum, as_counts, as_distribution, as_scalar, float_dtype, odds
 
 _CELLS = 2**18
@@ -80,8 +81,7 @@ def likelihood_ratio_test(
     References:
         Dwass, "Modified randomization tests for nonparametric hypotheses", 1957, for the p-value.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, such as 0.05, got {level:g}")
+    as_probability(level, "level", 0.05)
     if num_draws < 1 or (num_draws + 1) * level < 1:
         raise ValueError(
             f"num_draws = {num_draws} is too few for the level {level:g}: the least p-value would be "

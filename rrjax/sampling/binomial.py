@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from rrjax.sampling.inversion import count_tails
-from rrjax.sampling.rejection import Hat, deviance, on_selected, reject, stirling_error
+from rrjax.sampling.rejection import Hat, on_selected, reject
 from rrjax.sampling.words import Stream
+from rrjax.special import deviance, stirling_error
 
 LARGE = 16
 """From this expectation on, rejection."""

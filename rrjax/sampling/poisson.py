@@ -11,8 +11,9 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from rrjax.sampling.inversion import count_tails
-from rrjax.sampling.rejection import Hat, deviance, on_selected, reject, stirling_error
+from rrjax.sampling.rejection import Hat, on_selected, reject
 from rrjax.sampling.words import Stream
+from rrjax.special import deviance, stirling_error
 
 STEP = 16
 """Rates of the tables are multiples of it; what is left of a rate is below."""

@@ -112,21 +112,3 @@ def on_selected(
         return jnp.where(selected, packed.at[rank].get(mode="clip"), 0)
 
     return lax.cond(jnp.any(selected), some, lambda: jnp.zeros(size, jnp.int32))
-
-
-def deviance(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """(1 + x)·log(1 + x) − x without cancellation, for x > −1."""
-    s = x / (2 + x)
-    square = s * s
-    # log(1 + x) = 2·artanh(s); the first term of its series combines with −x to x·s exactly.
-    tail = square * (1 / 3 + square * (1 / 5 + square * (1 / 7 + square * (1 / 9 + square * (1 / 11 + square / 13)))))
-    near = x * s + 2 * (1 + x) * s * tail
-    far = (1 + x) * jnp.log1p(jnp.maximum(x, -1)) - x
-    return jnp.where(jnp.abs(x) < 0.4, near, jnp.where(x > -1, far, jnp.where(x == -1, 1, jnp.inf)))
-
-
-def stirling_error(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """Log x! − [½ log(2πx) + x log x − x] to 1e-9 for x ≥ 5; 3e-4 at x = 1, which has no weight where it is used."""
-    inverse = 1 / x
-    square = inverse * inverse
-    return inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))

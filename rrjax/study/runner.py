@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
-import json
 import os
-import pickle
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -24,13 +21,13 @@ from rrjax.study.arguments import integer, several, share
 from rrjax.study.checkpoint import Checkpoint, Part
 from rrjax.study.errors import StudyError
 from rrjax.study.grid import Study
+from rrjax.study.processes import check_agreement, on_first, shared
 from rrjax.study.results import dataset
 from rrjax.study.tile import Inputs, Outputs, Shape
 
 if TYPE_CHECKING:
     import xarray as xr
 
-_T = TypeVar("_T")
 _BATCH = 2**24
 """Collections × categories that a device computes in a batch: about a second on a CPU."""
 
@@ -96,9 +93,9 @@ def run(
         tile.check_functions(study, num_categories)
     _check_results(study, memory)
     description = _description(study, int(seed), platform)
-    _check_agreement(description | {"batch_size": batch_size})
+    check_agreement(description | {"batch_size": batch_size})
     # The other processes need no folder, and no shared disk.
-    checkpoint = _on_first(lambda: None if folder is None else Checkpoint(folder, description))
+    checkpoint = on_first(lambda: None if folder is None else Checkpoint(folder, description))
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         groups = [
@@ -130,36 +127,6 @@ def run(
         "seconds": round(time.perf_counter() - begin, 3),
     }
     return dataset(study, [group.result() for group in groups], quantiles, keep_seeds, attributes)
-
-
-def _check_agreement(description: dict[str, Any]) -> None:
-    """Refuses processes that were not started for the same study."""
-    if jax.process_count() == 1:
-        return
-    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).digest()
-    found = multihost_utils.process_allgather(np.frombuffer(digest, np.uint8))
-    if (found != found[0]).any():
-        raise StudyError(
-            "the processes were given different studies, seeds or batch sizes: start all of them with the same "
-            "arguments but their numbers"
-        )
-
-
-def _on_first(make: Callable[[], _T]) -> _T | None:
-    """Does something on process 0; where that fails, all processes stop."""
-    made, failure = None, None
-    if jax.process_index() == 0:
-        try:
-            made = make()
-        except Exception as error:
-            failure = error
-    if jax.process_count() > 1:
-        failed = multihost_utils.broadcast_one_to_all(np.int32(failure is not None))
-        if failed and failure is None:
-            raise StudyError("process 0 stopped, and says why")
-    if failure is not None:
-        raise failure
-    return made
 
 
 def _description(study: Study, seed: int, platform: str) -> dict[str, Any]:
@@ -218,8 +185,8 @@ class _Group:
         self.shape = Shape.of(study, num_categories, self.platform)
         self.cells = self.shape.configurations * self.shape.seeds * num_categories
         self.parts: list[Part] = []
-        found = _on_first(lambda: {} if checkpoint is None else checkpoint.load(num_categories, self._shapes))
-        self.known = _shared(found or {})
+        found = on_first(lambda: {} if checkpoint is None else checkpoint.load(num_categories, self._shapes))
+        self.known = shared(found or {})
         self.next = 0
         self._use_known()
         share = -(-self.shape.num_tiles // mesh.size)
@@ -322,7 +289,7 @@ class _Group:
         self._check_finite(outputs)
         part = self._part(self.next, stop, outputs)
         checkpoint = self.checkpoint
-        _on_first(lambda: None if checkpoint is None else checkpoint.save(self.shape.num_categories, part))
+        on_first(lambda: None if checkpoint is None else checkpoint.save(self.shape.num_categories, part))
         self.parts.append(part)
         self.next = stop
         self._use_known()
@@ -390,15 +357,3 @@ def _compile(lowered, platform: str, work: int):
         if "No such compile option" not in str(error):
             raise
         return lowered.compile()
-
-
-def _shared(parts: dict[int, Part]) -> dict[int, Part]:
-    """What process 0 found, on every process."""
-    if jax.process_count() == 1:
-        return parts
-    packed = np.frombuffer(pickle.dumps(parts), np.uint8)
-    size = int(multihost_utils.broadcast_one_to_all(np.int32(packed.size)))
-    padded = np.zeros(size, np.uint8)
-    if jax.process_index() == 0:
-        padded[:] = packed
-    return pickle.loads(np.asarray(multihost_utils.broadcast_one_to_all(padded)).tobytes())

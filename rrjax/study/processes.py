@@ -1,0 +1,59 @@
+"""What the processes of one study agree on: that they run the same, and who reads and writes its folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from rrjax.study.errors import StudyError
+
+_T = TypeVar("_T")
+
+
+def check_agreement(description: dict[str, Any]) -> None:
+    """Refuses processes that were not started for the same study."""
+    if jax.process_count() == 1:
+        return
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).digest()
+    found = multihost_utils.process_allgather(np.frombuffer(digest, np.uint8))
+    if (found != found[0]).any():
+        raise StudyError(
+            "the processes were given different studies, seeds or batch sizes: start all of them with the same "
+            "arguments but their numbers"
+        )
+
+
+def on_first(make: Callable[[], _T]) -> _T | None:
+    """Does something on process 0 and returns what it made, there; where that fails, all processes stop."""
+    made, failure = None, None
+    if jax.process_index() == 0:
+        try:
+            made = make()
+        except Exception as error:
+            failure = error
+    if jax.process_count() > 1:
+        failed = multihost_utils.broadcast_one_to_all(np.int32(failure is not None))
+        if failed and failure is None:
+            raise StudyError("process 0 stopped, and says why")
+    if failure is not None:
+        raise failure
+    return made
+
+
+def shared(value: _T) -> _T:
+    """What process 0 has, on every process."""
+    if jax.process_count() == 1:
+        return value
+    packed = np.frombuffer(pickle.dumps(value), np.uint8)
+    size = int(multihost_utils.broadcast_one_to_all(np.int32(packed.size)))
+    padded = np.zeros(size, np.uint8)
+    if jax.process_index() == 0:
+        padded[:] = packed
+    return pickle.loads(np.asarray(multihost_utils.broadcast_one_to_all(padded)).tobytes())
