@@ -1,40 +1,21 @@
-"""Tests of hypotheses about the whole distribution, by likelihood ratios with simulated nulls."""
+"""The likelihood-ratio test of a given distribution, with a simulated null."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
-from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax import simulate
-from rrjax.estimators import mle_star
-from rrjax.inference.arguments import as_probability
-from rrjax.numerics import accurate_sum, as_counts, as_distribution, as_scalar, float_dtype, odds
+from rrjax.inference.monte_carlo import HypothesisTest, as_hypothesis, check_draws, compared, on_simplex
+from rrjax.inference.ratio import ratio
+from rrjax.numerics import as_counts, as_scalar, float_dtype, odds
 
-_CELLS = 2**18
-"""Draws × categories at a time."""
-_OFF = 1e-4
-"""So far from one may a distribution sum, because of rounding."""
-
-
-class RatioTest(NamedTuple):
-    """A likelihood-ratio test.
-
-    Attributes:
-        statistic: Scalar: twice the log-likelihood ratio, nats; zero where the hypothesis is the maximum itself.
-        p_value: Scalar: of as large a statistic, or a larger one, under the hypothesis.
-        standard_error: Scalar: of the p-value, from the finite number of draws.
-    """
-
-    statistic: Float[Array, ""]
-    p_value: Float[Array, ""]
-    standard_error: Float[Array, ""]
+Null: TypeAlias = Literal["simulated", "chi-bar-square"]
 
 
 def likelihood_ratio_test(
@@ -43,33 +24,41 @@ def likelihood_ratio_test(
     epsilon: ArrayLike,
     theta: ArrayLike,
     *,
+    null: Null = "simulated",
     num_draws: int = 9999,
     level: float = 0.05,
-) -> RatioTest:
+) -> HypothesisTest:
     r"""Tests whether the users are drawn from a given θ₀.
 
-    The statistic is 2·Σ c_i·log(μ̂_i/μ₀_i), μ = q + d·θ, with μ̂ at the maximum of the likelihood (`mle_star`).
-    Collections of as many users are drawn under θ₀, and the p-value is (1 + #{as large}) / (1 + num_draws): a Monte
-    Carlo test, whose size is at most its level whatever N, K, ε and θ₀. The χ² law with K − 1 degrees of freedom is no
-    substitute: where θ₀ has zeros it rejects much less often than it says.
+    The statistic is 2·Σ c_i·log(μ̂_i/μ₀_i), μ = q + d·θ, with μ̂ at the maximum of the likelihood (`mle_star`). It is
+    compared with
+
+    * "simulated": those of collections of as many users, drawn under θ₀: a Monte Carlo test, whose size is at most its
+      level whatever N, K, ε and θ₀. The default.
+    * "chi-bar-square": draws of its limit for many users, the squared length of a normal vector projected on the cone
+      of directions that keep the zeros of θ₀ from becoming negative. It needs no counts drawn, and shares of θ₀ that
+      are zero or many standard errors away from it: for small ones it rejects too rarely.
+
+    The χ² law with K − 1 degrees of freedom is no substitute and is refused: where θ₀ has zeros it rejects much less
+    often than it says (in .0008 to .012 of the cases at level .05).
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
         counts: `[K]`, integers, the reports per category.
         epsilon: Scalar, nats.
         theta: `[K]`, the hypothesis θ₀, a distribution.
-        num_draws: Simulated collections. Static.
+        null: As above.
+        num_draws: Simulated statistics. Static.
         level: The level that the p-value will be compared with, in (0, 1); it must be within reach of so many draws.
             Static.
 
     Returns:
-        `RatioTest`. The statistic is accurate to about N·1e-8 in float32 (the test keeps its size all the same, because
-        those of the null are computed alike). All NaN for unusable counts or ε, and (under tracing) for a θ₀ that is
-        no distribution.
+        `HypothesisTest`, the statistic to some machine epsilons of itself. All NaN for unusable counts or ε, and (under
+        tracing) for a θ₀ that is no distribution.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, a θ₀ off the simplex, a level outside (0, 1), or too few draws for
-            it.
+        ValueError: A wrong shape or dtype, K < 2, a θ₀ off the simplex, an unknown null, a level outside (0, 1), or too
+            few draws for it.
 
     Example:
         >>> import jax, rrjax
@@ -79,52 +68,64 @@ def likelihood_ratio_test(
         True
 
     References:
-        Dwass, "Modified randomization tests for nonparametric hypotheses", 1957, for the p-value.
+        Dwass, "Modified randomization tests for nonparametric hypotheses", 1957, for the p-value; Self and Liang,
+        "Asymptotic properties of maximum likelihood estimators and likelihood ratio tests under nonstandard
+        conditions", 1987, for the limit.
     """
-    as_probability(level, "level", 0.05)
-    if num_draws < 1 or (num_draws + 1) * level < 1:
+    if null == "chi-square":
         raise ValueError(
-            f"num_draws = {num_draws} is too few for the level {level:g}: the least p-value would be "
-            f"{1 / (max(num_draws, 0) + 1):.2g}; take at least {int(np.ceil(1 / level)) - 1}"
+            "null = 'chi-square' is refused: on the boundary of the simplex the statistic has no χ² law, and the test "
+            "would reject in .0008 to .012 of the cases at level .05; use 'simulated', or 'chi-bar-square'"
         )
+    if null not in ("simulated", "chi-bar-square"):
+        raise ValueError(f"null must be 'simulated' or 'chi-bar-square', got {null!r}")
+    check_draws(num_draws, level)
     counts = as_counts(counts, whole=True)
-    theta = as_distribution(theta, counts.shape[0])
-    if not isinstance(theta, Tracer):
-        known = np.asarray(theta, np.float64)
-        total, least = known.sum(), known.min()
-        if not (least >= 0 and abs(total - 1) <= _OFF):
-            raise ValueError(
-                f"theta must be a distribution; it sums to {total:.6g}, and its least entry is {least:.3g}"
-            )
-    return _tested(key, counts, as_scalar(epsilon, float_dtype()), theta.astype(float_dtype()), num_draws)
+    theta = as_hypothesis(theta, counts.shape[0])
+    return _tested(key, counts, as_scalar(epsilon, float_dtype()), theta, null, num_draws)
 
 
-def _statistic(counts, epsilon, theta):
-    estimate = mle_star(counts, epsilon)
-    e1 = odds(epsilon)
-    # μ̂/μ₀ − 1 without the difference of two that are near each other.
-    change = e1 * (estimate - theta) / (1 + e1 * theta)
-    # At the maximum it is zero, which rounding must not take below.
-    return jnp.maximum(2 * accurate_sum(counts.astype(epsilon.dtype) * jnp.log1p(change)), 0)
-
-
-@partial(jax.jit, static_argnums=4)
-def _tested(key, counts, epsilon, theta, num_draws):
-    statistic = _statistic(counts, epsilon, theta)
+@partial(jax.jit, static_argnums=(4, 5))
+def _tested(key, counts, epsilon, theta, null, num_draws):
     number = jnp.sum(counts)
-    size = max(1, min(num_draws, _CELLS // counts.shape[0]))
-    chunks = -(-num_draws // size)
 
-    def as_large(start):
-        keys = jax.vmap(partial(jax.random.fold_in, key))(start + jnp.arange(size, dtype=jnp.uint32))
-        drawn = jax.vmap(lambda key: simulate.counts(key, theta, number, epsilon))(keys)
-        null = jax.vmap(lambda c: _statistic(c.astype(counts.dtype), epsilon, theta))(drawn)
-        # Equal statistics must count, whatever they round to.
-        reached = null >= statistic - 8 * jnp.finfo(null.dtype).eps * jnp.maximum(jnp.abs(statistic), 1)
-        return jnp.sum(reached & (start + jnp.arange(size, dtype=jnp.uint32) < num_draws), dtype=jnp.int32)
+    def simulated(key):
+        drawn = simulate.counts(key, theta, number, epsilon)
+        return ratio(drawn.astype(counts.dtype), epsilon, theta)
 
-    found = jnp.sum(lax.map(as_large, jnp.arange(chunks, dtype=jnp.uint32) * size)).astype(epsilon.dtype)
-    p_value = (1 + found) / (1 + num_draws)
-    error = jnp.sqrt(p_value * (1 - p_value) / num_draws)
-    usable = jnp.isfinite(statistic) & (jnp.min(theta) >= 0) & (jnp.abs(accurate_sum(theta) - 1) <= _OFF)
-    return RatioTest(*(jnp.where(usable, value, jnp.nan) for value in (statistic, p_value, error)))
+    draw = simulated if null == "simulated" else lambda key: chi_bar_square(key, epsilon, theta)
+    statistic = jnp.where(on_simplex(theta), ratio(counts, epsilon, theta), jnp.nan)
+    return compared(key, statistic, draw, num_draws, theta.shape[0], f"likelihood ratio, {null} null")
+
+
+def chi_bar_square(key: Array, epsilon: Float[Array, ""], theta: Float[Array, " K"]) -> Float[Array, ""]:
+    """One draw from the limit of the likelihood ratio at θ for many users.
+
+    x ~ N(0, diag(μ) − μμᵀ) is what the scaled shares of the reports become; its projection δ on the cone {Σδ = 0,
+    δ_i ≥ 0 where θ_i = 0} in the metric 1/μ is x − λμ, cut at zero where θ_i = 0, and Σδ²/μ is the draw. λ comes from
+    Newton steps on a convex piecewise linear equation, from below, which end after finitely many.
+
+    Args:
+        key: A typed key.
+        epsilon: Scalar, nats.
+        theta: `[K]`, a distribution.
+    """
+    e1 = odds(epsilon)
+    law = (1 + e1 * theta) / (e1 + theta.shape[0])
+    normal = jax.random.normal(key, theta.shape, theta.dtype)
+    # x/√μ, standard normal but for its part along √μ.
+    root = jnp.sqrt(law)
+    standard = normal - root * jnp.sum(root * normal)
+    free = theta > 0
+
+    def step(state):
+        level, _, _ = state
+        kept = free | (standard > level * root)
+        rise = jnp.sum(jnp.where(kept, root * standard, 0)) / jnp.sum(jnp.where(kept, law, 0))
+        return rise, level, jnp.sum(kept, dtype=jnp.int32)
+
+    # With every direction kept λ is zero, which is not above the solution.
+    zero = jnp.zeros((), theta.dtype)
+    level, *_ = lax.while_loop(lambda state: state[0] > state[1], step, (zero, zero - 1, jnp.int32(0)))
+    length = standard - level * root
+    return jnp.sum(jnp.where(free | (length > 0), length, 0) ** 2)

@@ -17,15 +17,18 @@ LARGE = 16
 
 
 def binomial(
-    stream: Stream, site: int | Int[Array, ""], trials: Int[Array, " n"], probability: Float[Array, ""]
+    stream: Stream,
+    site: int | Int[Array, ""],
+    trials: Int[Array, " n"],
+    probability: Float[Array, ""] | Float[Array, " n"],
 ) -> Int[Array, " n"]:
-    """Draws from binomial laws with a common probability.
+    """Draws from binomial laws, with a common probability or one each.
 
     Args:
         stream: Random words.
         site: The first of the sites to take them from.
         trials: `[n]`, int32, not negative.
-        probability: Scalar in [0, 1].
+        probability: Scalar or `[n]`, in [0, 1].
 
     Returns:
         `[n]`, int32, at most `trials`.
@@ -34,7 +37,11 @@ def binomial(
     large = trials.astype(rare.dtype) * rare >= LARGE
     words, _ = stream.pair(jnp.arange(trials.shape[0]), site)
     drawn = _by_inversion(words, jnp.where(large, 0, trials), rare)
-    drawn = drawn + on_selected(large, lambda cells: _by_rejection(stream, site + 1, cells, trials[cells], rare))
+
+    def draw(cells):
+        return _by_rejection(stream, site + 1, cells, trials[cells], rare[cells] if rare.ndim else rare)
+
+    drawn = drawn + on_selected(large, draw)
     return jnp.where(probability > 0.5, trials - drawn, drawn)
 
 
@@ -43,7 +50,7 @@ def _by_inversion(bits, trials, probability):
     odds = probability / (1 - probability)
     return count_tails(
         bits,
-        jnp.max(size) * probability,
+        jnp.max(size * probability),
         jnp.exp(size * jnp.log1p(-probability)),
         lambda k: jnp.maximum(size - (k - 1), 0) * (odds * (1 / k)),
     )

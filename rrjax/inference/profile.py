@@ -1,0 +1,310 @@
+r"""The likelihood itself: the profile of one category, and surfaces for two and three.
+
+With θ_i = t given, the others share 1 − t, and their maximum is that of K − 1 categories with e1·(1 − t) in place of
+e1 = e^ε − 1: the largest m of them are active, c_(k) among them if Σ_{j<k} (c_(j) − c_(k)) < e1·(1 − t)·c_(k), which is
+monotone in k. So one sort and cumulative sums answer for every category and every t by a binary search.
+
+Log-likelihoods are relative to the maximum, and every sum starts there: going from m̂ to m active categories adds terms
+that are small near m̂, so that float32 keeps its digits whatever N.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+from jax.scipy.special import ndtri
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
+
+from rrjax.estimators import mle_star
+from rrjax.inference.arguments import as_probability, complement
+from rrjax.inference.ratio import ratio
+from rrjax.numerics import as_counts, as_scalar, float_dtype, odds
+from rrjax.special import log1p_minus
+
+
+class Sorted(NamedTuple):
+    """What profiles of all categories share.
+
+    Attributes:
+        counts: `[K]`, descending, integers.
+        lacks: `[K]`, integers: Σ_{j<k} (c_(j) − c_(k)).
+        sums: `[K + 1]`: of the largest 0 … K counts.
+        bends: `[K + 1]`: Σ c_(j)·log(c_(j)/τ̂) − c_(j) + τ̂ over what lies between the active categories of the maximum
+            and so many.
+        rises: `[K + 1]`: Σ (τ̂ − c_(j)) over the same.
+        num_active: Scalar, integer: at the maximum.
+        threshold: Scalar: τ̂ there, c_i/(1 + e1·θ̂_i) of every active category.
+        e1: Scalar, e^ε − 1.
+    """
+
+    counts: Int[Array, " K"]
+    lacks: Int[Array, " K"]
+    sums: Float[Array, " K+1"]
+    bends: Float[Array, " K+1"]
+    rises: Float[Array, " K+1"]
+    num_active: Int[Array, ""]
+    threshold: Float[Array, ""]
+    e1: Float[Array, ""]
+
+
+class ProfileLikelihood(NamedTuple):
+    """The profile log-likelihood of the share of one category; call it with shares.
+
+    Attributes:
+        estimate: Scalar: the maximum likelihood estimate of the share.
+        reports: Scalar: how many name the category.
+        place: Scalar: its place among the sorted counts.
+        shared: What the profiles of all categories share.
+    """
+
+    estimate: Float[Array, ""]
+    reports: Float[Array, ""]
+    place: Int[Array, ""]
+    shared: Sorted
+
+    def __call__(self, share: ArrayLike) -> Float[Array, "*s"]:
+        """Evaluates the profile.
+
+        Args:
+            share: `[*s]`, values for θ_i.
+
+        Returns:
+            `[*s]`, nats: the largest log-likelihood with that θ_i less the largest of all; zero at the estimate, −∞
+            outside [0, 1]. Derivatives in the share.
+        """
+        return _relative(self.shared, self.estimate, self.reports, self.place, jnp.asarray(share, self.estimate.dtype))
+
+
+def profile(counts: ArrayLike, epsilon: ArrayLike, category: ArrayLike) -> ProfileLikelihood:
+    """The profile likelihood of one category's share: for each share, the best that all others can do.
+
+    One sort, then O(log K) for each share. It is for pictures and for comparing shares: intervals from where it falls
+    by half a χ² quantile fail at the boundary (`intervals` warns), and where many categories are near it, badly.
+
+    Args:
+        counts: `[K]`, integers, the reports per category.
+        epsilon: Scalar, nats.
+        category: Scalar integer, 0 … K − 1; traced, so that all categories compile once.
+
+    Returns:
+        `ProfileLikelihood`, a function of the share: `profile(counts, epsilon, 3)([0.1, 0.2])` is the total
+        log-likelihood, nats, less its maximum. Absolute error some machine epsilons times √N within a few nats of the
+        maximum; relative error some machine epsilons far from it. NaN for unusable counts or ε, or (under tracing) a
+        category that is none.
+
+    Raises:
+        ValueError: A wrong shape or dtype, K < 2, or (not under tracing) no such category.
+
+    Example:
+        >>> import rrjax
+        >>> likelihood = rrjax.inference.profile([5_200, 2_900, 1_000, 900], 2.0, category=1)
+        >>> [f"{value:.2f}" for value in likelihood([0.27, likelihood.estimate, 0.33]).tolist()]
+        ['-17.55', '0.00', '-3.17']
+    """
+    counts = as_counts(counts, whole=True)
+    category = category if isinstance(category, jax.Array) else np.asarray(category)
+    if category.ndim != 0 or not jnp.issubdtype(category.dtype, jnp.integer):
+        raise ValueError(f"category must be one integer (use jax.vmap for several), got {category!r}")
+    if not isinstance(category, Tracer) and not 0 <= int(category) < counts.shape[0]:
+        raise ValueError(f"category must be from 0 to {counts.shape[0] - 1}, got {int(category)}")
+    return _profile(counts, as_scalar(epsilon, float_dtype()), jnp.asarray(category))
+
+
+@jax.jit
+def _profile(counts, epsilon, category):
+    shared, estimate, place = prepared(counts, epsilon)
+    inside = (category >= 0) & (category < counts.shape[0])
+    found = jnp.where(inside, estimate[category], jnp.nan)
+    return ProfileLikelihood(found, counts[category].astype(epsilon.dtype), place[category], shared)
+
+
+def prepared(
+    counts: Int[Array, " K"], epsilon: Float[Array, ""]
+) -> tuple[Sorted, Float[Array, " K"], Int[Array, " K"]]:
+    """Sorts and sums; also returns MLE* and the place of each category."""
+    estimate = mle_star(counts, epsilon)
+    order = jnp.argsort(-counts, stable=True)
+    place = jnp.zeros(counts.shape[0], jnp.int32).at[order].set(jnp.arange(counts.shape[0], dtype=jnp.int32))
+    falling = counts[order]
+    sums = jnp.cumsum(falling)
+    number = jnp.arange(1, counts.shape[0] + 1, dtype=counts.dtype)
+    active = jnp.sum(estimate > 0, dtype=jnp.int32)
+    e1 = odds(epsilon)
+    kept = jnp.sum(jnp.where(estimate > 0, counts, 0)).astype(e1.dtype)
+    threshold = kept / (e1 + active.astype(e1.dtype))
+    weights = falling.astype(e1.dtype)
+    zero = jnp.zeros(1, e1.dtype)
+    shared = Sorted(
+        counts=falling,
+        lacks=sums - number * falling,
+        sums=jnp.concatenate([zero, sums.astype(e1.dtype)]),
+        bends=_outward(_bend(weights, threshold), active),
+        rises=_outward(threshold - weights, active),
+        num_active=active,
+        threshold=threshold,
+        e1=e1,
+    )
+    return shared, estimate, place
+
+
+def _bend(count, threshold):
+    """c·log(c/τ) − c + τ, in which nothing cancels."""
+    change = (count - threshold) / threshold
+    inner = count > 0
+    safe = jnp.where(inner, change, 0)
+    return threshold * jnp.where(inner, (1 + safe) * log1p_minus(safe) + safe**2, 1)
+
+
+def _outward(terms, start):
+    """`[K + 1]`, the sums of terms between a place and every other one, negative below it."""
+    index = jnp.arange(terms.shape[0])
+    zero = jnp.zeros(1, terms.dtype)
+    above = jnp.cumsum(jnp.where(index >= start, terms, 0))
+    below = jnp.cumsum(jnp.where(index < start, terms, 0)[::-1])[::-1]
+    return jnp.concatenate([zero, above]) - jnp.concatenate([below, zero])
+
+
+def _relative(shared, estimate, count, place, share):
+    """The profile log-likelihood at shares, of the categories given by estimate, count and place: all broadcast."""
+    dtype = shared.e1.dtype
+    left = shared.e1 * (1 - lax.stop_gradient(share))
+    size = shared.counts.shape[0]
+    whole = count.astype(shared.counts.dtype)
+
+    def fits(number):
+        """Whether the category at a place is active together with all larger ones but the given one."""
+        c = shared.counts[jnp.clip(number, 0, size - 1)]
+        lack = shared.lacks[jnp.clip(number, 0, size - 1)] - jnp.where(place < number, whole - c, 0)
+        return lack.astype(dtype) < left * c.astype(dtype)
+
+    def halve(_, span):
+        low, high = span
+        middle = (low + high) // 2
+        up = (low < high) & fits(middle)
+        return jnp.where(up, middle + 1, low), jnp.where(up, high, middle)
+
+    shape = jnp.broadcast_shapes(share.shape, place.shape)
+    span = jnp.zeros(shape, jnp.int32), jnp.full(shape, size, jnp.int32)
+    number, _ = lax.fori_loop(0, size.bit_length(), halve, span)
+    # The given category is none of the others.
+    inside = (place < number).astype(dtype)
+    moved = inside - (place < shared.num_active).astype(dtype)
+    bend = shared.bends[number] - moved * _bend(count, shared.threshold)
+    rise = shared.rises[number] - moved * (shared.threshold - count)
+    total = shared.sums[number] - inside * count
+    step = shared.e1 * (share - estimate)
+    # 1 + e1·θ̂ is c/τ̂ where the category is active.
+    positive = (estimate > 0) & (count > 0)
+    change = step * jnp.where(positive, shared.threshold / jnp.where(positive, count, 1), 1)
+    # τ̂/τ − 1 of the others, from τ = S/(e + m) and S = τ̂·(e + m) at the maximum.
+    some = total > 0
+    push = jnp.where(some, (rise - shared.threshold * step) / jnp.where(some, total, 1), 0)
+    # Of c·log(1 + change) + S·log(1 + push) + Σ c·log(c/τ̂) the linear parts cancel where the category is active; what
+    # is left is small, and the logarithms are taken without their linear parts.
+    linear = jnp.where(positive, 0, (count - shared.threshold) * step)
+    alone = count * change - rise  # all others at zero
+    value = bend + jnp.where(some, linear, alone) + total * log1p_minus(push)
+    change = jnp.where(count > 0, jnp.maximum(change, -1), 0)
+    value = value + jnp.where(count > 0, count * log1p_minus(change), 0)
+    value = jnp.where((share >= 0) & (share <= 1), jnp.minimum(value, 0), -jnp.inf)
+    return jnp.where(jnp.isnan(estimate), jnp.nan, value)
+
+
+@jax.jit
+def profile_limits(
+    counts: Int[Array, " K"], epsilon: Float[Array, ""], log_tail: Float[Array, ""]
+) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
+    """Where the profiles of all categories have fallen by half the χ² quantile of two tails, by bisection."""
+    shared, estimate, place = prepared(counts, epsilon)
+    weights = counts.astype(estimate.dtype)
+    bound = -(ndtri(jnp.exp(log_tail)) ** 2) / 2
+
+    def search(inner, outer):
+        def halve(_, span):
+            inner, outer = span
+            middle = (inner + outer) / 2
+            keep = _relative(shared, estimate, weights, place, middle) >= bound
+            return jnp.where(keep, middle, inner), jnp.where(keep, outer, middle)
+
+        at_end = _relative(shared, estimate, weights, place, outer) >= bound
+        steps = jnp.finfo(estimate.dtype).nmant + 6
+        return jnp.where(at_end, outer, lax.fori_loop(0, steps, halve, (inner, outer))[1])
+
+    return search(estimate, jnp.zeros_like(estimate)), search(estimate, jnp.ones_like(estimate))
+
+
+class Surface(NamedTuple):
+    """The log-likelihood over a grid of the simplex.
+
+    Attributes:
+        theta: `[M, K]`, the points.
+        log_likelihood: `[M]`, nats, total, less its maximum over the simplex.
+        inside: `[M]`, whether the likelihood-ratio region of the level holds the point.
+        estimate: `[K]`, where the maximum is.
+    """
+
+    theta: Float[Array, "M K"]
+    log_likelihood: Float[Array, " M"]
+    inside: Bool[Array, " M"]
+    estimate: Float[Array, " K"]
+
+
+def log_likelihood_surface(
+    counts: ArrayLike, epsilon: ArrayLike, *, num_points: int = 101, level: ArrayLike = 0.95
+) -> Surface:
+    """The log-likelihood of two or three categories over the whole simplex, for pictures.
+
+    Args:
+        counts: `[K]`, integers, the reports per category; K is 2 or 3.
+        epsilon: Scalar, nats.
+        num_points: Grid points along an edge, at least 2; a triangle has num_points·(num_points + 1)/2. Static.
+        level: Scalar in (0, 1), of the likelihood-ratio region: where the log-likelihood lies within half the χ²
+            quantile (K − 1 degrees of freedom) of its maximum. It covers θ with about its level inside the simplex,
+            with less certainty near its boundary: `intervals` and `likelihood_ratio_test` hold there too.
+
+    Returns:
+        `Surface`; for two categories in the order of a rising θ_1. All NaN for unusable counts or ε.
+
+    Raises:
+        ValueError: A wrong shape or dtype, K other than 2 or 3, fewer than 2 points, or a level outside (0, 1).
+
+    Example:
+        >>> import rrjax
+        >>> surface = rrjax.inference.log_likelihood_surface([620, 380], epsilon=1.0, num_points=201)
+        >>> band = surface.theta[surface.inside, 0]
+        >>> print(f"{band.min():.3f} to {band.max():.3f}")
+        0.695 to 0.820
+
+    References:
+        Wilks, "The large-sample distribution of the likelihood ratio", 1938.
+    """
+    as_probability(level, "level", 0.95)
+    counts = as_counts(counts, whole=True)
+    if counts.shape[0] not in (2, 3):
+        raise ValueError(f"a surface can be drawn of 2 or 3 categories, got K = {counts.shape[0]}; see `profile`")
+    if num_points < 2:
+        raise ValueError(f"num_points must be at least 2, got {num_points}")
+    return _surface(counts, as_scalar(epsilon, float_dtype()), complement(level), num_points)
+
+
+@partial(jax.jit, static_argnums=3)
+def _surface(counts, epsilon, miss, num_points):
+    last = num_points - 1
+    grid = np.arange(num_points)
+    if counts.shape[0] == 2:
+        points = np.stack([grid, last - grid], axis=1)
+    else:
+        first, second = np.divmod(np.arange(num_points**2), num_points)
+        points = np.stack([first, second, last - first - second], axis=1)[first + second <= last]
+    theta = jnp.asarray(points / last, epsilon.dtype)
+    estimate = mle_star(counts, epsilon)
+    value = -jax.vmap(lambda point: ratio(counts, epsilon, point))(theta) / 2
+    # Half the χ² quantile with one or with two degrees of freedom.
+    bound = -(ndtri(miss / 2) ** 2) / 2 if counts.shape[0] == 2 else jnp.log(miss)
+    return Surface(theta, value, value >= bound, estimate)

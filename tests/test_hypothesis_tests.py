@@ -1,0 +1,418 @@
+"""Tests of hypotheses: their statistics against direct formulas, their p-values against enumeration, their sizes."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import FLOAT, INT, ULP, X64
+from laws import check_covariance
+from scipy import stats
+
+import rrjax
+from rrjax.inference import (
+    equality_test,
+    goodness_of_fit_test,
+    independence_test,
+    likelihood_ratio_test,
+    trend_test,
+)
+from rrjax.inference.ratio_test import chi_bar_square
+from rrjax.sampling import Stream, hypergeometric, table
+
+KEY = jax.random.key(0)
+LEVELS = (0.05, 0.2, 0.5)
+
+
+def keeps_its_level(p_values, levels=LEVELS):
+    p_values = np.asarray(p_values)
+    for level in levels:
+        error = math.sqrt(level * (1 - level) / len(p_values))
+        assert (p_values <= level + 1e-6).mean() <= level + 3 * error, level
+
+
+def p_values(test, number=2000, seed=0):
+    """p-values of a function of two keys, one for the data and one for the null."""
+    keys = jax.random.split(jax.random.key(seed), number)
+    return jax.jit(jax.vmap(lambda key: test(*jax.random.split(key)).p_value))(keys)
+
+
+def nll(theta, counts, epsilon):
+    theta, counts = np.asarray(theta, float), np.asarray(counts, float)
+    e1 = math.expm1(epsilon)
+    return -float(np.sum(counts * np.log((1 + e1 * theta) / (e1 + len(theta)))))
+
+
+def exact_mle(counts, epsilon):
+    counts, e1 = np.asarray(counts, float), math.expm1(epsilon)
+    falling = np.sort(counts)[::-1]
+    threshold = max(falling[:m].sum() / (e1 + m) for m in range(1, len(counts) + 1))
+    return np.maximum(counts / threshold - 1, 0) / e1
+
+
+# --- shuffles
+
+
+@pytest.mark.parametrize("number", [0, 1, 7, 13, 20])
+def test_parts_of_a_multiset_have_the_hypergeometric_law(number):
+    items = np.array([5, 3, 0, 2, 10], np.int32)
+    keys = jax.random.split(KEY, 20_000)
+    drawn = jax.jit(jax.vmap(lambda key: hypergeometric(Stream.of(key), 0, items, jnp.int32(number))))(keys)
+    drawn = np.asarray(drawn)
+    assert (drawn.sum(1) == number).all()
+    assert ((drawn >= 0) & (drawn <= items)).all()
+    share = items / 20
+    covariance = number * (20 - number) / 19 * (np.diag(share) - np.outer(share, share))
+    if 0 < number < 20:
+        check_covariance(drawn, number * share, covariance)
+
+
+@pytest.mark.long
+def test_large_parts_of_a_multiset():
+    items = np.array([10**9, 3, 10**6, 0, 40_000], np.int32)
+    keys = jax.random.split(KEY, 200)
+    for number in (1, 10**5, 10**9):
+        drawn = jax.vmap(lambda key, n=number: hypergeometric(Stream.of(key), 0, items, jnp.int32(n)))(keys)
+        drawn = np.asarray(drawn, np.int64)
+        assert (drawn.sum(1) == number).all()
+        assert ((drawn >= 0) & (drawn <= items)).all()
+        law = stats.hypergeom(int(items.sum(dtype=np.int64)), int(items[2]), number)
+        assert abs(drawn[:, 2].mean() - law.mean()) <= 5 * law.std() / math.sqrt(200) + 1e-9
+
+
+def test_tables_have_their_margins_and_their_law():
+    rows, columns = np.array([2, 3, 1], np.int32), np.array([4, 2], np.int32)
+    keys = jax.random.split(KEY, 30_000)
+    drawn = np.asarray(jax.jit(jax.vmap(lambda key: table(Stream.of(key), rows, columns)))(keys))
+    assert (drawn.sum(2) == rows).all()
+    assert (drawn.sum(1) == columns).all()
+    # All ways to deal four of one kind and two of the other to six places.
+    seen = {}
+    for places in itertools.combinations(range(6), 2):
+        of_second = np.add.reduceat(np.isin(np.arange(6), places).astype(int), [0, 2, 5])
+        seen[tuple(of_second)] = seen.get(tuple(of_second), 0) + 1 / 15
+    for cells, mass in seen.items():
+        share = (drawn[:, :, 1] == cells).all(1).mean()
+        assert abs(share - mass) <= 5 * math.sqrt(mass * (1 - mass) / 30_000)
+
+
+# --- a given distribution
+
+
+def test_the_limit_has_the_chi_square_law_inside_the_simplex():
+    theta = jnp.array([0.5, 0.3, 0.2], FLOAT)
+    keys = jax.random.split(KEY, 20_000)
+    drawn = np.asarray(jax.vmap(lambda key: chi_bar_square(key, FLOAT.type(1.0), theta))(keys))
+    assert stats.kstest(drawn, stats.chi2(2).cdf).pvalue > 1e-3
+
+
+def test_the_limit_is_half_a_chi_square_at_an_end():
+    # One free direction and one zero: the projection is zero half of the time.
+    keys = jax.random.split(KEY, 20_000)
+    theta = jnp.array([1.0, 0.0], FLOAT)
+    drawn = np.asarray(jax.vmap(lambda key: chi_bar_square(key, FLOAT.type(1.0), theta))(keys))
+    # What cancels is not zero to the last digit.
+    assert abs((drawn < 1e-9).mean() - 0.5) <= 4 * math.sqrt(0.25 / 20_000)
+    assert stats.kstest(drawn[drawn > 1e-9], stats.chi2(1).cdf).pvalue > 1e-3
+
+
+def test_the_limit_is_the_law_of_many_users():
+    theta, epsilon = jnp.array([0.5, 0.3, 0.2, 0, 0, 0], FLOAT), 1.0
+    counts = rrjax.simulate.counts(jax.random.key(5), theta, 2_000_000, epsilon)
+    simulated = likelihood_ratio_test(KEY, counts, epsilon, theta)
+    limit = likelihood_ratio_test(KEY, counts, epsilon, theta, null="chi-bar-square")
+    assert simulated.statistic == limit.statistic
+    assert abs(simulated.p_value - limit.p_value) <= 4 * math.hypot(simulated.standard_error, limit.standard_error)
+    assert "chi-bar-square" in limit.method
+
+
+@pytest.mark.long
+def test_the_limit_keeps_its_level_at_the_boundary():
+    theta = jnp.array([0.6, 0.4, 0, 0, 0], FLOAT)
+
+    def test(data, null):
+        counts = rrjax.simulate.counts(data, theta, 50_000, 1.0)
+        return likelihood_ratio_test(null, counts, 1.0, theta, null="chi-bar-square", num_draws=199)
+
+    keeps_its_level(p_values(test))
+
+
+def test_pearson_against_its_formula_and_chi_square():
+    counts, theta, epsilon = [5_200, 2_900, 1_000, 900], [0.7, 0.3, 0.0, 0.0], 2.0
+    e1 = math.expm1(epsilon)
+    expected = 10_000 * (1 + e1 * np.array(theta)) / (e1 + 4)
+    reference = stats.chisquare(counts, expected)
+    result = goodness_of_fit_test(KEY, counts, epsilon, theta)
+    assert result.statistic == pytest.approx(reference.statistic, rel=1e-12 if X64 else 1e-5)
+    # In the reports nothing is at a boundary, and with such counts the χ² law is right.
+    assert abs(result.p_value - reference.pvalue) <= 4 * result.standard_error
+
+
+def test_lack_of_fit_against_its_formula():
+    counts, epsilon = np.array([5_200, 3_900, 500, 400]), 2.0
+    result = goodness_of_fit_test(KEY, counts, epsilon, num_draws=99)
+    theta = exact_mle(counts, epsilon)
+    saturated = -float(np.sum(counts * np.log(counts / counts.sum())))
+    assert result.statistic == pytest.approx(2 * (nll(theta, counts, epsilon) - saturated), rel=1e-6 if X64 else 1e-4)
+    assert result.p_value == pytest.approx(0.01)
+    # Where the inversion has no negative share, everything fits.
+    fine = goodness_of_fit_test(KEY, [40, 30, 30], 1.0, num_draws=99)
+    assert fine.statistic == pytest.approx(0, abs=1e-5)
+    assert fine.p_value == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("theta", [[1, 0, 0, 0], [0.25, 0.25, 0.25, 0.25], [0.9, 0.1, 0, 0]])
+def test_lack_of_fit_keeps_its_level_at_every_distribution(theta):
+    theta = jnp.array(theta, FLOAT)
+
+    def test(data, null):
+        return goodness_of_fit_test(null, rrjax.simulate.counts(data, theta, 400, 1.0), 1.0, num_draws=99)
+
+    found = p_values(test)
+    keeps_its_level(found)
+
+
+# --- collections
+
+
+def test_the_ratio_of_collections_against_its_formula():
+    collections = np.array([[520, 290, 100, 90], [440, 350, 110, 100], [30, 10, 10, 0]])
+    result = equality_test(KEY, collections, 2.0, num_draws=99)
+    together = collections.sum(0)
+    pooled = exact_mle(together, 2.0)
+    expected = 2 * sum(nll(pooled, row, 2.0) - nll(exact_mle(row, 2.0), row, 2.0) for row in collections)
+    assert result.statistic == pytest.approx(expected, rel=1e-10 if X64 else 1e-4)
+
+
+def test_two_small_collections_against_enumeration():
+    # All ways to deal 12 reports to collections of 5 and 7.
+    collections, epsilon = np.array([[4, 1, 0], [1, 3, 3]]), 1.0
+
+    def statistic(first):
+        rows = np.array([first, collections.sum(0) - first])
+        pooled = exact_mle(rows.sum(0), epsilon)
+        return 2 * sum(nll(pooled, row, epsilon) - nll(exact_mle(row, epsilon), row, epsilon) for row in rows)
+
+    observed, exact = statistic(collections[0]), 0.0
+    together = collections.sum(0)
+    for first in itertools.product(*(range(n + 1) for n in together)):
+        if sum(first) == 5:
+            chance = math.prod(math.comb(int(n), k) for n, k in zip(together, first, strict=True)) / math.comb(12, 5)
+            exact += chance * (statistic(np.array(first)) >= observed - 1e-9)
+    result = equality_test(KEY, collections, epsilon)
+    assert abs(result.p_value - exact) <= 1e-4 + 4 * math.sqrt(exact * (1 - exact) / 9999)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("epsilons", [(1.0, 1.0), (0.7, 3.0)])
+@pytest.mark.parametrize("theta", [[1, 0, 0], [0.6, 0.3, 0.1]])
+def test_equal_collections_are_seldom_told_apart(epsilons, theta):
+    theta = jnp.array(theta, FLOAT)
+
+    def test(data, null):
+        first, second = jax.random.split(data)
+        groups = jnp.stack(
+            [rrjax.simulate.counts(key, theta, n, e)
+             for key, n, e in zip((first, second), (150, 400), epsilons, strict=True)]
+        )  # fmt: skip
+        return equality_test(null, groups, jnp.array(epsilons, FLOAT), num_draws=99)
+
+    keeps_its_level(p_values(test))
+
+
+@pytest.mark.long
+def test_further_randomization_is_that_of_the_smaller_epsilon():
+    from rrjax.inference.permutation_tests import _leveled
+
+    theta = jnp.array([0.6, 0.3, 0.1, 0], FLOAT)
+    keys = jax.random.split(KEY, 20_000)
+
+    def lowered(key):
+        data, further = jax.random.split(key)
+        drawn = rrjax.simulate.counts(data, theta, 1000, 3.0)
+        counts, epsilon, usable = _leveled(further, jnp.stack([drawn, drawn]), jnp.array([3.0, 1.2], FLOAT))
+        return counts[0], epsilon, usable
+
+    counts, epsilon, usable = jax.vmap(lowered)(keys)
+    assert usable.all()
+    assert epsilon[0] == pytest.approx(1.2, rel=4 * ULP)
+    law = np.asarray(theta, float) @ np.asarray(rrjax.RandomizedResponse(4, 1.2).channel(), float)
+    check_covariance(np.asarray(counts), 1000 * law, 1000 * (np.diag(law) - np.outer(law, law)))
+
+
+@pytest.mark.long
+def test_different_collections_are_found():
+    first = rrjax.simulate.counts(jax.random.key(1), jnp.array([0.5, 0.3, 0.2], FLOAT), 5000, 2.0)
+    second = rrjax.simulate.counts(jax.random.key(2), jnp.array([0.4, 0.3, 0.3], FLOAT), 5000, 3.0)
+    assert equality_test(KEY, [first, second], [2.0, 3.0], num_draws=199).p_value == pytest.approx(1 / 200)
+
+
+def test_trends_against_their_formula():
+    collections, times = np.array([[52, 29, 19], [50, 30, 20], [46, 33, 21]]), np.array([2015.0, 2016, 2020])
+    number = collections.sum()
+    for category in range(3):
+        result = trend_test(KEY, collections, 2.0, times, category=category, num_draws=99)
+        # Cochran and Armitage's score: the correlation of the indicator with time.
+        who = np.repeat(times, collections.sum(1))
+        is_it = np.concatenate([np.repeat([1, 0], [row[category], row.sum() - row[category]]) for row in collections])
+        expected = np.corrcoef(who, is_it)[0, 1] * math.sqrt(number)
+        assert result.statistic == pytest.approx(expected, rel=1e-10 if X64 else 1e-4)
+    everything = trend_test(KEY, collections, 2.0, times, num_draws=99)
+    sigma = who.std()
+    moved = (times - who.mean()) @ collections / sigma
+    assert everything.statistic == pytest.approx(np.sum(moved**2 / collections.sum(0)), rel=1e-10 if X64 else 1e-4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("category", [None, 0, 2])
+def test_no_trend_is_seldom_found(category):
+    theta = jnp.array([0.7, 0.3, 0], FLOAT)
+
+    def test(data, null):
+        groups = jax.vmap(lambda key: rrjax.simulate.counts(key, theta, 120, 1.5))(jax.random.split(data, 4))
+        return trend_test(null, groups, 1.5, category=category, num_draws=99)
+
+    keeps_its_level(p_values(test))
+
+
+@pytest.mark.long
+def test_a_trend_is_found_and_its_direction():
+    shares = [[0.5, 0.5, 0], [0.47, 0.5, 0.03], [0.44, 0.5, 0.06], [0.41, 0.5, 0.09]]
+    groups = [rrjax.simulate.counts(jax.random.key(i), jnp.array(t, FLOAT), 8000, 2.0) for i, t in enumerate(shares)]
+    assert trend_test(KEY, groups, 2.0, num_draws=199).p_value == pytest.approx(1 / 200)
+    assert trend_test(KEY, groups, 2.0, category=0, num_draws=199).statistic < -3
+    assert trend_test(KEY, groups, 2.0, category=2, num_draws=199).statistic > 3
+
+
+# --- two attributes
+
+
+def test_independence_against_scipy():
+    counts = np.array([[30, 20, 10], [20, 30, 40]])
+    reference = stats.chi2_contingency(counts, correction=False)
+    result = independence_test(KEY, counts)
+    assert result.statistic == pytest.approx(reference.statistic, rel=1e-10 if X64 else 1e-5)
+    turned = independence_test(KEY, counts.T)
+    assert turned.statistic == pytest.approx(reference.statistic, rel=1e-10 if X64 else 1e-5)
+    small = np.array([[7, 2], [1, 6]])
+    exact = stats.fisher_exact(small).pvalue  # for these margins the same order of tables
+    found = independence_test(KEY, small).p_value
+    assert abs(found - exact) <= 1e-4 + 4 * math.sqrt(exact * (1 - exact) / 9999)
+
+
+@pytest.mark.long
+def test_independent_attributes_are_seldom_called_dependent():
+    # Each randomized on its own: the reports' joint law is the product of both reports' laws.
+    laws = [
+        jnp.asarray(np.asarray(t) @ np.asarray(rrjax.RandomizedResponse(len(t), e).channel(), float), FLOAT)
+        for t, e in (([0.8, 0.2, 0], 1.0), ([1.0, 0.0], 2.0))
+    ]
+
+    def test(data, null):
+        from rrjax.sampling import multinomial
+
+        cells, _ = multinomial(Stream.of(data), jnp.int32(200), jnp.outer(*laws).ravel())
+        return independence_test(null, cells.reshape(3, 2), num_draws=99)
+
+    keeps_its_level(p_values(test))
+
+
+# --- all of them
+
+COUNTS = [50, 30, 20]
+TESTS = {
+    "ratio": lambda **more: likelihood_ratio_test(KEY, COUNTS, 1.0, [0.5, 0.3, 0.2], **more),
+    "fit": lambda **more: goodness_of_fit_test(KEY, COUNTS, 1.0, [0.5, 0.3, 0.2], **more),
+    "any fit": lambda **more: goodness_of_fit_test(KEY, COUNTS, 1.0, **more),
+    "equality": lambda **more: equality_test(KEY, [COUNTS, COUNTS], 1.0, **more),
+    "trend": lambda **more: trend_test(KEY, [COUNTS, COUNTS], 1.0, **more),
+    "independence": lambda **more: independence_test(KEY, [COUNTS, COUNTS], **more),
+}
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_results_say_what_they_are(name):
+    result = TESTS[name](num_draws=39)
+    assert result.method
+    assert 0 < result.p_value <= 1
+    share = float(result.p_value)
+    assert result.standard_error == pytest.approx(math.sqrt(share * (1 - share) / 39), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_too_few_draws_and_levels_that_are_none(name):
+    with pytest.raises(ValueError, match=r"num_draws = 18 is too few for the level 0\.05: .* take at least 19"):
+        TESTS[name](num_draws=18)
+    with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+        TESTS[name](level=0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TESTS)
+def test_p_values_do_not_depend_on_how_draws_are_batched(name, monkeypatch):
+    from rrjax.inference import monte_carlo
+
+    expected = TESTS[name](num_draws=100).p_value
+    jax.clear_caches()
+    monkeypatch.setattr(monte_carlo, "_CELLS", 40)
+    assert TESTS[name](num_draws=100).p_value == expected
+    jax.clear_caches()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: equality_test(KEY, [[1, 2], [1, 2, 3]], 1.0), "collection 0 has K = 2, collection 1 has K = 3"),
+        (lambda: equality_test(KEY, [[1, 2]], 1.0), "2 to 1024 collections, got 1"),
+        (lambda: equality_test(KEY, np.array([1, 2]), 1.0), r"shape \[G, K\]"),
+        (lambda: equality_test(KEY, [[1, 2], [1.5, 2]], 1.0), "counts of collection 1 must be integers"),
+        (lambda: equality_test(KEY, [[1, 2], [3, 2]], [1.0, 1.0, 1.0]), "one for each of 2 collections"),
+        (lambda: trend_test(KEY, [[1, 2], [3, 2]], 1.0, [1, 2, 3]), "one for each of 2 collections"),
+        (lambda: trend_test(KEY, [[1, 2], [3, 2]], 1.0, [1, 1]), "not all the same"),
+        (lambda: trend_test(KEY, [[1, 2], [3, 2]], 1.0, category=2), "category must be from 0 to 1"),
+        (lambda: independence_test(KEY, [1, 2]), r"shape \[K, L\]"),
+        (lambda: independence_test(KEY, [[1.0, 2], [3, 4]]), "must be integers"),
+        (lambda: likelihood_ratio_test(KEY, [1, 2], 1.0, [0.5, 0.5], null="chi-square"), "refused: on the boundary"),
+        (lambda: likelihood_ratio_test(KEY, [1, 2], 1.0, [0.5, 0.5], null="exact"), "null must be"),
+        (lambda: goodness_of_fit_test(KEY, [1, 2], 1.0, [0.5, 0.6]), "theta must be a distribution"),
+    ],
+)
+def test_bad_arguments(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: equality_test(KEY, [[1, 2], [0, 0]], 1.0, num_draws=19),
+        lambda: equality_test(KEY, [[1, 2], [-1, 3]], 1.0, num_draws=19),
+        lambda: equality_test(KEY, [[1, 2], [1, 3]], [1.0, np.nan], num_draws=19),
+        lambda: trend_test(KEY, [[1, 2], [1, 3]], 0.0, num_draws=19),
+        lambda: independence_test(KEY, [[0, 0], [0, 0]], num_draws=19),
+        lambda: independence_test(KEY, [[1, 2], [-1, 3]], num_draws=19),
+        lambda: goodness_of_fit_test(KEY, [0, 0], 1.0, num_draws=19),
+        lambda: goodness_of_fit_test(KEY, [-1, 3], 1.0, [0.5, 0.5], num_draws=19),
+        lambda: goodness_of_fit_test(KEY, [5, 3], -1.0, num_draws=19),
+    ],
+)
+def test_what_cannot_be_refused_gives_nan(call):
+    result = call()
+    assert np.isnan(result.statistic)
+    assert np.isnan(result.p_value)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("epsilon", [1e-8, 40.0, 800.0])
+def test_extreme_epsilons_stay_finite(epsilon):
+    for result in (
+        equality_test(KEY, [[5, 2, 0], [3, 3, 1]], epsilon, num_draws=19),
+        goodness_of_fit_test(KEY, [5, 2, 0], epsilon, num_draws=19),
+        goodness_of_fit_test(KEY, [5, 2, 0], epsilon, [0.7, 0.3, 0], num_draws=19),
+        likelihood_ratio_test(KEY, [5, 2, 0], epsilon, [0.7, 0.3, 0], num_draws=19),
+        likelihood_ratio_test(KEY, [5, 2, 0], epsilon, [0.7, 0.3, 0], null="chi-bar-square", num_draws=19),
+    ):
+        assert 0 < result.p_value <= 1
