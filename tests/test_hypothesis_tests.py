@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import FLOAT, INT, ULP, X64
+from cases import FLOAT, ULP, X64
 from laws import check_covariance
 from scipy import stats
 

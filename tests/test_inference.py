@@ -23,11 +23,13 @@ from rrjax.inference import (
 )
 from rrjax.inference.binomial import log_survival, odds_of_tail
 from rrjax.inference.excess import reports
+from rrjax.inference.two_binomials import Mixture, fewest_holders, log_upper_tail
 from rrjax.numerics import odds
 from rrjax.special import log1p_minus
 
 SURVIVAL = jax.jit(log_survival)
 INVERSE = jax.jit(odds_of_tail)
+FEWEST, UPPER = jax.jit(fewest_holders), jax.jit(log_upper_tail)
 TOLERANCE = 1e-10 if X64 else 1e-5
 
 
@@ -148,6 +150,70 @@ def test_every_collection_enumerated_the_default_covers(epsilon, num_users, num_
         for theta in np.linspace(0, 1, 401)
     )
     assert least >= 0.9 - 1e-6
+
+
+def sums_of_two(total, probabilities):
+    """`[n, c]`, P(X = c) where n of the users are of the first kind."""
+    first, second = probabilities
+    return np.array(
+        [
+            np.convolve(
+                stats.binom.pmf(np.arange(n + 1), n, first),
+                stats.binom.pmf(np.arange(total - n + 1), total - n, second),
+            )
+            for n in range(total + 1)
+        ]
+    )
+
+
+@pytest.mark.parametrize(("num_categories", "epsilon"), [(2, 0.5), (2, 4.0), (20, 1.0), (200, 2.0), (1000, 6.0)])
+@pytest.mark.parametrize("total", [1, 2, 7, 60])
+def test_tails_of_a_sum_of_two_binomials(num_categories, epsilon, total):
+    e1 = math.expm1(epsilon)
+    high, low = (1 + e1) / (e1 + num_categories), 1 / (e1 + num_categories)
+    masses = sums_of_two(total, (high, low))
+    tails = np.cumsum(masses[:, ::-1], axis=1)[:, ::-1]
+    counts = np.arange(total + 1)
+    law = Mixture(*(jnp.asarray(x, FLOAT) for x in (counts - total * low, total, high, low, high - low)))
+    for level in (0.4, 0.025, 1e-4):
+        # The fewest holders with a tail above the level, by looking at all.
+        wanted = [int(np.argmax(column > level)) if (column > level).any() else total for column in tails.T]
+        np.testing.assert_array_equal(FEWEST(counts.astype(FLOAT), law, FLOAT.type(math.log(level))), wanted)
+    for holders in range(0, total + 1, max(1, total // 5)):
+        inner = counts[1:-1]
+        exact = tails[holders, 1:-1]
+        known = (exact < 0.6) & (exact > (1e-30 if X64 else 1e-8))
+        part = law._replace(excess=law.excess[1:-1])
+        found = np.asarray(UPPER(inner.astype(FLOAT), np.full(len(inner), holders, FLOAT), part), float)
+        np.testing.assert_allclose(np.exp(found)[known], exact[known], rtol=1e-8 if X64 else 5e-3)
+        assert (found[exact >= 0.6] > math.log(0.5)).all()
+
+
+@pytest.mark.parametrize(("num_categories", "epsilon"), [(2, 0.5), (2, 4.0), (20, 1.0), (50, 6.0)])
+@pytest.mark.parametrize("total", [5, 60])
+def test_every_fixed_population_enumerated_is_covered(num_categories, epsilon, total):
+    counts = np.arange(total + 1)
+    histograms = np.zeros((total + 1, num_categories), INT)
+    histograms[:, 0], histograms[:, 1] = counts, total - counts
+    limits = jax.vmap(lambda c: intervals(c, epsilon, 0.9, population="fixed"))(histograms)
+    lower, upper = (np.asarray(leaf[:, 0], float) for leaf in limits)
+    e1 = math.expm1(epsilon)
+    masses = sums_of_two(total, ((1 + e1) / (e1 + num_categories), 1 / (e1 + num_categories)))
+    for holders in range(total + 1):
+        share = holders / total
+        covers = (lower <= share + 1e-6) & (share <= upper + 1e-6)
+        assert masses[holders][covers].sum() >= 0.9 - 1e-6
+    drawn = jax.vmap(lambda c: intervals(c, epsilon, 0.9))(histograms)
+    assert (upper - lower).mean() < float((drawn.upper[:, 0] - drawn.lower[:, 0]).mean())
+
+
+def test_a_fixed_population_at_the_ends():
+    for epsilon in (1e-6, 1.0, 40.0, 800.0):
+        lower, upper = intervals([100, 0], epsilon, population="fixed")
+        assert ((lower >= 0) & (lower <= upper) & (upper <= 1)).all()
+    # At such an ε every report is the truth.
+    np.testing.assert_allclose(lower, [1, 0])
+    np.testing.assert_allclose(upper, [1, 0])
 
 
 def test_wilson_is_the_score_interval():
@@ -275,7 +341,11 @@ def test_a_sweep_compiles_once(compilations):
     [
         (lambda: intervals([1, 2], 1.0, 95), r"level must lie between 0 and 1, such as 0\.95, got 95"),
         (lambda: intervals([1, 2], 1.0, np.nan), "level must lie between 0 and 1"),
-        (lambda: intervals([1, 2], 1.0, method="wald"), "method must be 'clopper-pearson' or 'wilson', got 'wald'"),
+        (lambda: intervals([1, 2], 1.0, method="wald"), "method 'wald' is refused: .* use 'clopper-pearson'"),
+        (lambda: intervals([1, 2], 1.0, method="bootstrap"), "method 'bootstrap' is refused: .* resampling piles up"),
+        (lambda: intervals([1, 2], 1.0, method="jeffreys"), "method must be 'clopper-pearson', 'wilson' or 'profile'"),
+        (lambda: intervals([1, 2], 1.0, population="all"), "population must be 'iid' or 'fixed', got 'all'"),
+        (lambda: intervals([1, 2], 1.0, method="wilson", population="fixed"), "for a fixed population use"),
         (lambda: intervals([1, 2], 1.0, simultaneous="holm"), "simultaneous must be None"),
         (lambda: intervals([1.5, 2], 1.0), "counts must be integers, numbers of users"),
         (lambda: discoveries([1, 2], 1.0, 0), "fdr must lie between 0 and 1"),
@@ -396,6 +466,7 @@ def test_the_likelihood_ratio_of_two_categories_against_enumeration(theta, count
     assert result.standard_error == pytest.approx(math.sqrt(found * (1 - found) / 4999), rel=1e-5)
 
 
+@pytest.mark.long
 def test_the_likelihood_ratio_keeps_its_level_at_the_boundary():
     theta = jnp.array([0.6, 0.4, 0, 0, 0], FLOAT)
 
@@ -430,4 +501,5 @@ def test_bad_hypotheses(arguments, message):
 
 
 def test_unusable_counts_have_no_ratio():
-    assert all(np.isnan(leaf) for leaf in likelihood_ratio_test(jax.random.key(0), [0, 0], 1.0, [0.5, 0.5]))
+    result = likelihood_ratio_test(jax.random.key(0), [0, 0], 1.0, [0.5, 0.5])
+    assert all(np.isnan(leaf) for leaf in jax.tree.leaves(result))

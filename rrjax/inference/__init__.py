@@ -8,6 +8,19 @@ from rrjax.inference.fit_test import goodness_of_fit_test
 from rrjax.inference.intervals import Intervals, intervals
 from rrjax.inference.monte_carlo import HypothesisTest
 from rrjax.inference.permutation_tests import equality_test, independence_test, trend_test
+from rrjax.inference.planning import (
+    Mechanism,
+    Power,
+    detectable_share,
+    epsilon_for_error,
+    expected_rmse,
+    expected_width,
+    mechanisms,
+    power,
+    users_for_error,
+    users_for_width,
+)
+from rrjax.inference.posterior import Posterior, credible_intervals, posterior
 from rrjax.inference.precision import covariance, standard_errors, variances
 from rrjax.inference.profile import ProfileLikelihood, Surface, log_likelihood_surface, profile
 from rrjax.inference.ratio_test import likelihood_ratio_test
@@ -15,19 +28,32 @@ from rrjax.inference.ratio_test import likelihood_ratio_test
 __all__ = [
     "HypothesisTest",
     "Intervals",
+    "Mechanism",
+    "Posterior",
+    "Power",
     "ProfileLikelihood",
     "Surface",
     "covariance",
+    "credible_intervals",
+    "detectable_share",
     "discoveries",
+    "epsilon_for_error",
     "equality_test",
+    "expected_rmse",
+    "expected_width",
     "goodness_of_fit_test",
     "independence_test",
     "intervals",
     "likelihood_ratio_test",
     "log_likelihood_surface",
+    "mechanisms",
     "p_values",
+    "posterior",
+    "power",
     "profile",
     "standard_errors",
     "trend_test",
+    "users_for_error",
+    "users_for_width",
     "variances",
 ]

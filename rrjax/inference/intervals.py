@@ -104,29 +104,27 @@ def intervals(
         succession, and statistical inference", 1927; Hoeffding, "On the distribution of the number of successes in
         independent trials", 1956, on a fixed population.
     """
-    _check(method, simultaneous, population)
+    _check(method, population)
     as_probability(level, "level", 0.95)
     miss = complement(level)
     data = reports(counts, epsilon)
-    log_tail = _log_tail(miss, simultaneous, data.counts.shape[0])
+    tail = log_tail(miss, simultaneous, data.counts.shape[0])
     if method == "profile":
-        lower, upper = profile_limits(as_counts(counts), as_scalar(epsilon, float_dtype()), log_tail)
+        lower, upper = profile_limits(as_counts(counts), as_scalar(epsilon, float_dtype()), tail)
     elif population == "fixed":
-        lower, upper = _fixed(data, log_tail)
+        lower, upper = _fixed(data, tail)
     else:
         find = _clopper_pearson if method == "clopper-pearson" else _wilson
-        lower, upper = (data.share(p) for p in find(data.counts, data.others, log_tail))
+        lower, upper = (data.share(p) for p in find(data.counts, data.others, tail))
     usable = data.usable & (miss > 0) & (miss < 1)
     return Intervals(*(jnp.where(usable, jnp.clip(limit, 0, 1), jnp.nan) for limit in (lower, upper)))
 
 
-def _check(method, simultaneous, population):
+def _check(method, population):
     if method in _REFUSED:
         raise ValueError(f"method {method!r} is refused: {_REFUSED[method]}; use 'clopper-pearson'")
     if method not in get_args(Method):
         raise ValueError(f"method must be 'clopper-pearson', 'wilson' or 'profile', got {method!r}")
-    if simultaneous not in (None, *get_args(Simultaneous)):
-        raise ValueError(f"simultaneous must be None, 'bonferroni' or 'sidak', got {simultaneous!r}")
     if population not in get_args(Population):
         raise ValueError(f"population must be 'iid' or 'fixed', got {population!r}")
     if population == "fixed" and method != "clopper-pearson":
@@ -140,8 +138,19 @@ def _check(method, simultaneous, population):
         )
 
 
-def _log_tail(miss, simultaneous, number):
-    """Logarithm of the probability of either tail."""
+def log_tail(miss: Float[Array, ""], simultaneous: Simultaneous | None, number: int) -> Float[Array, ""]:
+    """Logarithm of the probability of either tail of an interval that may miss so often.
+
+    Args:
+        miss: Scalar, 1 − level.
+        simultaneous: As in `intervals`.
+        number: Of intervals.
+
+    Raises:
+        ValueError: An unknown kind of simultaneous intervals.
+    """
+    if simultaneous not in (None, *get_args(Simultaneous)):
+        raise ValueError(f"simultaneous must be None, 'bonferroni' or 'sidak', got {simultaneous!r}")
     if simultaneous == "bonferroni":
         miss = miss / number
     elif simultaneous == "sidak":

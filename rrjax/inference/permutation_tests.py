@@ -194,11 +194,11 @@ def _as_collections(counts) -> Int[Array, "G K"]:
     return jnp.stack(rows)
 
 
-def _as_epsilons(epsilon, groups) -> Float[Array, " G"]:
+def _as_epsilons(epsilon, groups) -> Float[Array, "*G"]:
     array = epsilon if isinstance(epsilon, jax.Array) else np.asarray(epsilon)
     if array.shape not in ((), (groups,)):
         raise ValueError(f"epsilon must be one number or one for each of {groups} collections, got shape {array.shape}")
-    return jnp.broadcast_to(jnp.asarray(array).astype(float_dtype()), (groups,))
+    return jnp.asarray(array).astype(float_dtype())
 
 
 def _as_times(times, groups) -> Float[Array, " G"]:
@@ -216,13 +216,15 @@ def _as_times(times, groups) -> Float[Array, " G"]:
 
 def _leveled(key, counts, epsilons):
     """Randomizes all collections down to the smallest ε, and says whether they were usable."""
-    e1 = jax.vmap(odds)(epsilons)
+    e1 = jax.vmap(odds)(jnp.atleast_1d(epsilons))
     least = jnp.min(e1)
-    # RR of e after one of e1 is RR of least: with d = e1/(e1 + K), d(e) = d(least)/d(e1).
-    further = least * (e1 + counts.shape[1]) / (e1 - least)
-    keys = jax.random.split(key, counts.shape[0])
-    lowered = jax.vmap(simulate.randomized)(keys, counts, jnp.log1p(further)).astype(counts.dtype)
-    lowered = jnp.where((e1 == least)[:, None], counts, lowered)
+    lowered = counts
+    if epsilons.ndim:
+        # RR of e after one of e1 is RR of least: with d = e1/(e1 + K), d(e) = d(least)/d(e1).
+        further = least * (e1 + counts.shape[1]) / (e1 - least)
+        keys = jax.random.split(key, counts.shape[0])
+        lowered = jax.vmap(simulate.randomized)(keys, counts, jnp.log1p(further)).astype(counts.dtype)
+        lowered = jnp.where((e1 == least)[:, None], counts, lowered)
     totals = jnp.sum(counts, axis=1)
     number = jnp.sum(totals.astype(e1.dtype))
     usable = (jnp.min(counts) >= 0) & (jnp.min(totals) > 0) & (number < 2.0**31) & jnp.isfinite(least)

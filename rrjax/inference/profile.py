@@ -35,11 +35,11 @@ class Sorted(NamedTuple):
         counts: `[K]`, descending, integers.
         lacks: `[K]`, integers: Σ_{j<k} (c_(j) − c_(k)).
         sums: `[K + 1]`: of the largest 0 … K counts.
-        bends: `[K + 1]`: Σ c_(j)·log(c_(j)/τ̂) − c_(j) + τ̂ over what lies between the active categories of the maximum
-            and so many.
-        rises: `[K + 1]`: Σ (τ̂ − c_(j)) over the same.
-        num_active: Scalar, integer: at the maximum.
-        threshold: Scalar: τ̂ there, c_i/(1 + e1·θ̂_i) of every active category.
+        bends: `[K + 1]`: Σ c_(j)·log(c_(j)/τ₀) − c_(j) + τ₀ over what lies between the first m₀ categories and so many.
+        rises: `[K + 1]`: Σ (τ₀ − c_(j)) over the same.
+        start: Scalar, integer, m₀: how many are active at the maximum.
+        base: Scalar, τ₀: the threshold there, τ̂.
+        threshold: Scalar, τ̂: c_i/(1 + e1·θ̂_i) of every category that is active at the maximum.
         e1: Scalar, e^ε − 1.
     """
 
@@ -48,7 +48,8 @@ class Sorted(NamedTuple):
     sums: Float[Array, " K+1"]
     bends: Float[Array, " K+1"]
     rises: Float[Array, " K+1"]
-    num_active: Int[Array, ""]
+    start: Int[Array, ""]
+    base: Float[Array, ""]
     threshold: Float[Array, ""]
     e1: Float[Array, ""]
 
@@ -118,16 +119,21 @@ def profile(counts: ArrayLike, epsilon: ArrayLike, category: ArrayLike) -> Profi
 
 @jax.jit
 def _profile(counts, epsilon, category):
-    shared, estimate, place = prepared(counts, epsilon)
+    shared, estimate, place = prepared(counts, epsilon, category)
     inside = (category >= 0) & (category < counts.shape[0])
     found = jnp.where(inside, estimate[category], jnp.nan)
     return ProfileLikelihood(found, counts[category].astype(epsilon.dtype), place[category], shared)
 
 
 def prepared(
-    counts: Int[Array, " K"], epsilon: Float[Array, ""]
+    counts: Int[Array, " K"], epsilon: Float[Array, ""], category: Int[Array, ""] | None = None
 ) -> tuple[Sorted, Float[Array, " K"], Int[Array, " K"]]:
-    """Sorts and sums; also returns MLE* and the place of each category."""
+    """Sorts and sums; also returns MLE* and the place of each category.
+
+    Of a maximum with one active category, the profile of that one starts elsewhere: with its share below one, others
+    must be active, the largest first, with thresholds that begin at their count and not at τ̂. So where the profile of
+    one `category` is wanted, it must be given; without, all others are served.
+    """
     estimate = mle_star(counts, epsilon)
     order = jnp.argsort(-counts, stable=True)
     place = jnp.zeros(counts.shape[0], jnp.int32).at[order].set(jnp.arange(counts.shape[0], dtype=jnp.int32))
@@ -135,18 +141,23 @@ def prepared(
     sums = jnp.cumsum(falling)
     number = jnp.arange(1, counts.shape[0] + 1, dtype=counts.dtype)
     active = jnp.sum(estimate > 0, dtype=jnp.int32)
+    # Of one category alone the share is one, without rounding: the likelihood has a slope there.
+    estimate = jnp.where((estimate > 0) & (active == 1), 1, estimate)
     e1 = odds(epsilon)
     kept = jnp.sum(jnp.where(estimate > 0, counts, 0)).astype(e1.dtype)
     threshold = kept / (e1 + active.astype(e1.dtype))
     weights = falling.astype(e1.dtype)
+    alone = jnp.zeros((), bool) if category is None else (order[0] == category) & (active == 1) & (falling[1] > 0)
+    start, base = jnp.where(alone, 2, active), jnp.where(alone, weights[1], threshold)
     zero = jnp.zeros(1, e1.dtype)
     shared = Sorted(
         counts=falling,
         lacks=sums - number * falling,
         sums=jnp.concatenate([zero, sums.astype(e1.dtype)]),
-        bends=_outward(_bend(weights, threshold), active),
-        rises=_outward(threshold - weights, active),
-        num_active=active,
+        bends=_outward(_bend(weights, base), start),
+        rises=_outward(base - weights, start),
+        start=start,
+        base=base,
         threshold=threshold,
         e1=e1,
     )
@@ -156,14 +167,15 @@ def prepared(
 def _bend(count, threshold):
     """c·log(c/τ) − c + τ, in which nothing cancels."""
     change = (count - threshold) / threshold
-    inner = count > 0
-    safe = jnp.where(inner, change, 0)
-    return threshold * jnp.where(inner, (1 + safe) * log1p_minus(safe) + safe**2, 1)
+    near = jnp.where((count > 0) & (change < 1), change, 0)
+    bent = threshold * ((1 + near) * log1p_minus(near) + near**2)
+    far = count * jnp.log1p(jnp.maximum(change, 0)) - (count - threshold)
+    return jnp.where(count > 0, jnp.where(change < 1, bent, far), threshold)
 
 
 def _outward(terms, start):
     """`[K + 1]`, the sums of terms between a place and every other one, negative below it."""
-    index = jnp.arange(terms.shape[0])
+    index = jnp.arange(terms.shape[0], dtype=jnp.int32)
     zero = jnp.zeros(1, terms.dtype)
     above = jnp.cumsum(jnp.where(index >= start, terms, 0))
     below = jnp.cumsum(jnp.where(index < start, terms, 0)[::-1])[::-1]
@@ -181,7 +193,8 @@ def _relative(shared, estimate, count, place, share):
         """Whether the category at a place is active together with all larger ones but the given one."""
         c = shared.counts[jnp.clip(number, 0, size - 1)]
         lack = shared.lacks[jnp.clip(number, 0, size - 1)] - jnp.where(place < number, whole - c, 0)
-        return lack.astype(dtype) < left * c.astype(dtype)
+        # The given category is none of the others, and the first one must not stop the search.
+        return (lack.astype(dtype) < left * c.astype(dtype)) | ((number == 0) & (place == 0))
 
     def halve(_, span):
         low, high = span
@@ -192,22 +205,21 @@ def _relative(shared, estimate, count, place, share):
     shape = jnp.broadcast_shapes(share.shape, place.shape)
     span = jnp.zeros(shape, jnp.int32), jnp.full(shape, size, jnp.int32)
     number, _ = lax.fori_loop(0, size.bit_length(), halve, span)
-    # The given category is none of the others.
     inside = (place < number).astype(dtype)
-    moved = inside - (place < shared.num_active).astype(dtype)
-    bend = shared.bends[number] - moved * _bend(count, shared.threshold)
-    rise = shared.rises[number] - moved * (shared.threshold - count)
+    moved = inside - (place < shared.start).astype(dtype)
+    bend = shared.bends[number] - moved * _bend(count, shared.base)
+    rise = shared.rises[number] - moved * (shared.base - count)
     total = shared.sums[number] - inside * count
     step = shared.e1 * (share - estimate)
     # 1 + e1·θ̂ is c/τ̂ where the category is active.
     positive = (estimate > 0) & (count > 0)
     change = step * jnp.where(positive, shared.threshold / jnp.where(positive, count, 1), 1)
-    # τ̂/τ − 1 of the others, from τ = S/(e + m) and S = τ̂·(e + m) at the maximum.
+    # τ₀/τ − 1 of the others, from τ = S/(e + m) and S = τ₀·(e + m) at the maximum.
     some = total > 0
-    push = jnp.where(some, (rise - shared.threshold * step) / jnp.where(some, total, 1), 0)
-    # Of c·log(1 + change) + S·log(1 + push) + Σ c·log(c/τ̂) the linear parts cancel where the category is active; what
+    push = jnp.where(some, (rise - shared.base * step) / jnp.where(some, total, 1), 0)
+    # Of c·log(1 + change) + S·log(1 + push) + Σ c·log(c/τ₀) the linear parts cancel where the category is active; what
     # is left is small, and the logarithms are taken without their linear parts.
-    linear = jnp.where(positive, 0, (count - shared.threshold) * step)
+    linear = (jnp.where(positive, shared.threshold, count) - shared.base) * step
     alone = count * change - rise  # all others at zero
     value = bend + jnp.where(some, linear, alone) + total * log1p_minus(push)
     change = jnp.where(count > 0, jnp.maximum(change, -1), 0)
@@ -223,20 +235,25 @@ def profile_limits(
     """Where the profiles of all categories have fallen by half the χ² quantile of two tails, by bisection."""
     shared, estimate, place = prepared(counts, epsilon)
     weights = counts.astype(estimate.dtype)
+    largest = jnp.argmax(counts)
+    of_largest = _profile(counts, epsilon, largest)
     bound = -(ndtri(jnp.exp(log_tail)) ** 2) / 2
 
-    def search(inner, outer):
+    def holds(share):
+        value = _relative(shared, estimate, weights, place, share)
+        return value.at[largest].set(of_largest(share[largest])) >= bound
+
+    def search(outer):
         def halve(_, span):
             inner, outer = span
             middle = (inner + outer) / 2
-            keep = _relative(shared, estimate, weights, place, middle) >= bound
+            keep = holds(middle)
             return jnp.where(keep, middle, inner), jnp.where(keep, outer, middle)
 
-        at_end = _relative(shared, estimate, weights, place, outer) >= bound
         steps = jnp.finfo(estimate.dtype).nmant + 6
-        return jnp.where(at_end, outer, lax.fori_loop(0, steps, halve, (inner, outer))[1])
+        return jnp.where(holds(outer), outer, lax.fori_loop(0, steps, halve, (estimate, outer))[1])
 
-    return search(estimate, jnp.zeros_like(estimate)), search(estimate, jnp.ones_like(estimate))
+    return search(jnp.zeros_like(estimate)), search(jnp.ones_like(estimate))
 
 
 class Surface(NamedTuple):

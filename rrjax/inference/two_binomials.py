@@ -60,8 +60,8 @@ def log_upper_tail(count: Float[Array, " K"], holders: Float[Array, " K"], law: 
         law: The others.
 
     Returns:
-        `[K]`; the tail to 1e-3 (float32) or 1e-9 (float64) of itself for N up to 10⁹ where it is at most one half, and
-        much better for small N. Above one half it loses digits, but stays above it.
+        `[K]`; a tail from one half down to 1e-8 to 5e-3 of itself (float32), one down to 1e-30 to 1e-8 (float64), at
+        common levels a hundred times better. Above one half it loses digits, but stays above it.
     """
     dtype = count.dtype
     others = law.total - holders

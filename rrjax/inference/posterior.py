@@ -1,0 +1,228 @@
+r"""The posterior of the distribution under a Dirichlet prior, by a Gibbs sampler.
+
+Had it been recorded which reports are the truth (probability d, whatever the value) and which were drawn uniformly, the
+posterior would be a Dirichlet. So both are drawn in turn: of the c_i reports that name i, k_i ~ Binomial(c_i,
+e1·θ_i/(1 + e1·θ_i)) are the truth, and θ ~ Dirichlet(a + k).
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+from jaxtyping import Array, ArrayLike, Float
+
+from rrjax.inference.arguments import as_probability, complement
+from rrjax.inference.intervals import Intervals
+from rrjax.numerics import accurate_sum, as_counts, as_scalar, float_dtype, odds
+from rrjax.sampling import Stream, binomial
+
+_MIXED = 1.05
+"""R̂ above which chains are called not mixed. (1.01 is recommended for final results.)"""
+
+
+class Posterior(NamedTuple):
+    """Draws from a posterior, and whether they can be trusted.
+
+    Attributes:
+        draws: `[chains, draws, K]`, distributions.
+        mean: `[K]`.
+        standard_deviation: `[K]`.
+        effective_sample_size: `[K]`: so many independent draws would give the mean as well.
+        r_hat: `[K]`: the spread of all chains over that within halves of one; 1 where they agree.
+    """
+
+    draws: Float[Array, "chains draws K"]
+    mean: Float[Array, " K"]
+    standard_deviation: Float[Array, " K"]
+    effective_sample_size: Float[Array, " K"]
+    r_hat: Float[Array, " K"]
+
+
+def posterior(
+    key: Array,
+    counts: ArrayLike,
+    epsilon: ArrayLike,
+    *,
+    prior: ArrayLike = 1.0,
+    num_chains: int = 4,
+    num_draws: int = 1000,
+    num_warmup: int = 500,
+    thin: int = 1,
+) -> Posterior:
+    """Samples the posterior of θ under a Dirichlet prior.
+
+    Where ε is small the reports say little about which of them are true, and successive draws are nearly the same: the
+    effective sample size tells, and `thin` makes long chains affordable. Chains start at draws from the prior.
+
+    Args:
+        key: A typed key, `jax.random.key(seed)`.
+        counts: `[K]`, integers, the reports per category; each below 2³¹.
+        epsilon: Scalar, nats.
+        prior: Scalar or `[K]`, the positive parameters a of the Dirichlet prior. 1 is uniform on the simplex; 1/K and
+            less favours few large shares, which suits large K.
+        num_chains: Independent chains, at least 1. Static.
+        num_draws: Kept of each chain, at least 4. Static.
+        num_warmup: Steps before, not kept. Static.
+        thin: Keep every so many-th step. Static.
+
+    Returns:
+        `Posterior`; memory num_chains · num_draws · K. All NaN for unusable counts or ε, or a prior that is not
+        positive.
+
+    Raises:
+        ValueError: A wrong shape or dtype, K < 2, or a number that is too small.
+
+    Warns:
+        UserWarning: The chains have not mixed (not under tracing): some R̂ is above 1.05.
+
+    Example:
+        >>> import jax, rrjax
+        >>> result = rrjax.inference.posterior(jax.random.key(0), [5_200, 2_900, 1_000, 900], epsilon=2.0)
+        >>> [f"{share:.2f}" for share in result.mean.tolist()]
+        ['0.68', '0.31', '0.01', '0.00']
+
+    References:
+        Tanner and Wong, "The calculation of posterior distributions by data augmentation", 1987; Vehtari, Gelman,
+        Simpson, Carpenter and Bürkner, "Rank-normalization, folding, and localization: an improved R̂", 2021, for the
+        split R̂ and the effective sample size (of the values themselves, not of their ranks).
+    """
+    for name, value, least in (
+        ("num_chains", num_chains, 1),
+        ("num_draws", num_draws, 4),
+        ("num_warmup", num_warmup, 0),
+        ("thin", thin, 1),
+    ):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+    counts = as_counts(counts, whole=True)
+    prior = prior if isinstance(prior, jax.Array) else np.asarray(prior)
+    if prior.shape not in ((), counts.shape):
+        raise ValueError(f"prior must be a number or have shape [{counts.shape[0]}], got shape {prior.shape}")
+    alpha = jnp.broadcast_to(jnp.asarray(prior).astype(float_dtype()), counts.shape)
+    epsilon = as_scalar(epsilon, float_dtype())
+    result = _posterior(key, counts, epsilon, alpha, num_chains, num_draws, num_warmup, thin)
+    if not isinstance(result.r_hat, Tracer):
+        worst = float(jnp.max(result.r_hat))
+        if worst > _MIXED:
+            warnings.warn(
+                f"the chains have not mixed: R̂ is {worst:.2f} for the worst category (it should be below 1.01, and "
+                f"the effective sample size is {float(jnp.min(result.effective_sample_size)):.0f}); raise num_warmup "
+                "and thin",
+                UserWarning,
+                stacklevel=2,
+            )
+    return result
+
+
+def credible_intervals(result: Posterior, level: ArrayLike = 0.95) -> Intervals:
+    """Equal-tailed credible intervals of every share, from the draws of a posterior.
+
+    They hold on average over the prior, for a population drawn from it; for a given population they may cover less
+    often than they say, or more: that is what `intervals` is for.
+
+    Args:
+        result: What `posterior` returned.
+        level: Scalar in (0, 1), the posterior probability of each interval.
+
+    Returns:
+        `Intervals`, `[K]` each.
+
+    Raises:
+        ValueError: A level outside (0, 1).
+
+    Example:
+        >>> import jax, rrjax
+        >>> result = rrjax.inference.posterior(jax.random.key(0), [5_200, 2_900, 1_000, 900], epsilon=2.0)
+        >>> lower, upper = rrjax.inference.credible_intervals(result)
+        >>> bool(0.66 < lower[0] < 0.67 and 0.69 < upper[0] < 0.70)
+        True
+    """
+    as_probability(level, "level", 0.95)
+    tail = complement(level) / 2
+    draws = result.draws.reshape(-1, result.draws.shape[-1])
+    lower, upper = jnp.quantile(draws, jnp.stack([tail, 1 - tail]).astype(draws.dtype), axis=0)
+    return Intervals(lower, upper)
+
+
+@partial(jax.jit, static_argnums=(4, 5, 6, 7))
+def _posterior(key, counts, epsilon, alpha, num_chains, num_draws, num_warmup, thin):
+    e1 = odds(epsilon)
+    number = accurate_sum(counts.astype(e1.dtype))
+    usable = (jnp.min(counts) >= 0) & (number > 0) & (number < 2.0**31) & (e1 > 0) & (jnp.min(alpha) > 0)
+    trials = jnp.where(usable, counts, 1).astype(jnp.int32)
+    e1, alpha = jnp.where(usable, e1, 1), jnp.where(usable, alpha, 1)
+
+    def dirichlet(key, alpha):
+        # In logarithms, because a parameter near zero makes variables below the smallest float.
+        log = jax.random.loggamma(key, alpha)
+        return jax.nn.softmax(log)
+
+    def step(theta, key):
+        of_truth, of_theta = jax.random.split(key)
+        true = binomial(Stream.of(of_truth), 0, trials, e1 * theta / (1 + e1 * theta))
+        return dirichlet(of_theta, alpha + true.astype(alpha.dtype))
+
+    def chain(key):
+        start, warmup, rest = jax.random.split(key, 3)
+
+        def steps(theta, key, number):
+            return lax.fori_loop(0, number, lambda i, t: step(t, jax.random.fold_in(key, i)), theta)
+
+        theta = steps(dirichlet(start, alpha), warmup, num_warmup)
+
+        def keep(theta, key):
+            theta = steps(theta, key, thin)
+            return theta, theta
+
+        return lax.scan(keep, theta, jax.random.split(rest, num_draws))[1]
+
+    draws = jax.vmap(chain)(jax.random.split(key, num_chains))
+    flat = draws.reshape(-1, draws.shape[-1])
+    size, r_hat = jax.vmap(diagnostics, in_axes=2)(draws)
+    found = Posterior(draws, jnp.mean(flat, axis=0), jnp.std(flat, axis=0), size, r_hat)
+    return jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), found)
+
+
+def diagnostics(draws: Float[Array, "chains draws"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Effective sample size and split R̂ of one variable.
+
+    Args:
+        draws: `[chains, draws]`.
+
+    Returns:
+        The size, at most the number of draws times its logarithm, and R̂. Constant draws count in full, with R̂ = 1.
+
+    References:
+        Geyer, "Practical Markov chain Monte Carlo", 1992, for the initial monotone sequence.
+    """
+    length = draws.shape[1] // 2
+    halves = jnp.concatenate([draws[:, :length], draws[:, -length:]])
+    number = halves.shape[0]
+    mean = jnp.mean(halves, axis=1, keepdims=True)
+    centred = halves - mean
+    within = jnp.sum(centred**2, axis=1) / (length - 1)
+    inside = jnp.mean(within)
+    between = jnp.var(mean[:, 0], ddof=1)  # of the means, without the factor `length`
+    total = (length - 1) / length * inside + between
+    alive = inside > 0
+    r_hat = jnp.where(alive, jnp.sqrt(total / jnp.where(alive, inside, 1)), jnp.where(between > 0, jnp.inf, 1))
+
+    spectrum = jnp.fft.rfft(centred, 2 * length, axis=1)
+    covariance = jnp.fft.irfft(jnp.abs(spectrum) ** 2, 2 * length, axis=1)[:, :length] / length
+    safe = jnp.where(total > 0, total, 1)
+    correlation = (1 - (inside - jnp.mean(covariance * length / (length - 1), axis=0)) / safe).at[0].set(1)
+    # Sums of pairs are positive and falling for a reversible chain; noise begins where they are not.
+    pairs = jnp.sum(correlation[: length // 2 * 2].reshape(-1, 2), axis=1)
+    positive = jnp.cumprod(pairs > 0)
+    falling = lax.cummin(pairs)
+    time = -1 + 2 * jnp.sum(jnp.where(positive > 0, falling, 0))
+    draws_in_all = number * length
+    time = jnp.maximum(time, 1 / jnp.log10(jnp.asarray(draws_in_all, time.dtype)))
+    return jnp.where(total > 0, draws_in_all / time, draws_in_all), r_hat

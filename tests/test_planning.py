@@ -1,0 +1,180 @@
+"""Plans against the formulas, scipy's tails, and simulation."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import FLOAT, INT, X64
+from scipy import stats
+
+import rrjax
+from rrjax.inference import (
+    detectable_share,
+    epsilon_for_error,
+    expected_rmse,
+    expected_width,
+    intervals,
+    likelihood_ratio_test,
+    mechanisms,
+    power,
+    users_for_error,
+    users_for_width,
+)
+
+TOLERANCE = 1e-10 if X64 else 2e-5
+
+
+@pytest.mark.parametrize("num_categories", [2, 100, 1_423_000])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
+def test_errors_users_and_epsilon_are_each_others_inverse(num_categories, epsilon):
+    rmse = float(expected_rmse(num_categories, 10_000, epsilon))
+    ratio = math.exp(epsilon)
+    total = (num_categories - 1) * (num_categories - 2 + 2 * ratio) / (10_000 * (ratio - 1) ** 2)
+    assert rmse == pytest.approx(math.sqrt(total / num_categories), rel=TOLERANCE)
+    assert float(users_for_error(num_categories, epsilon, rmse)) == pytest.approx(10_000, abs=1.01)
+    assert float(epsilon_for_error(num_categories, 10_000, rmse)) == pytest.approx(epsilon, rel=10 * TOLERANCE)
+
+
+def test_the_expected_error_is_that_of_simulated_collections():
+    theta, users, epsilon = jnp.array([0.6, 0.3, 0.1, 0], FLOAT), 2000, 1.0
+
+    def squared(key):
+        true, counts = rrjax.simulate.collect(key, theta, users, epsilon)
+        return jnp.mean((rrjax.inv(counts, epsilon) - true.astype(FLOAT) / users) ** 2)
+
+    found = np.asarray(jax.jit(jax.vmap(squared))(jax.random.split(jax.random.key(0), 5000)), float)
+    error = found.std() / math.sqrt(5000)
+    assert abs(found.mean() - float(expected_rmse(4, users, epsilon)) ** 2) <= 4 * error
+
+
+def test_two_categories_follow_the_well_known_law():
+    # 1/(2·sinh(ε/2)·√N), which is 1/(ε√N) for small ε.
+    for epsilon in (0.01, 0.5, 2.0):
+        expected = 1 / (2 * math.sinh(epsilon / 2) * math.sqrt(1000))
+        assert float(expected_rmse(2, 1000, epsilon)) == pytest.approx(expected, rel=TOLERANCE)
+        assert float(rrjax.RandomizedResponse(2, epsilon).standard_error(1000)) == pytest.approx(expected, rel=1e-4)
+    assert float(expected_rmse(2, 1000, 0.01)) == pytest.approx(1 / (0.01 * math.sqrt(1000)), rel=1e-4)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("simultaneous", [None, "bonferroni"])
+def test_widths_are_those_of_the_intervals(share, simultaneous):
+    # A count that is just as expected, as nearly as whole numbers are.
+    users, epsilon = 1_000_000, 2.0
+    mechanism = rrjax.RandomizedResponse(10, epsilon)
+    count = round(users * (float(mechanism.q) + float(mechanism.d) * share))
+    counts = np.array([count, users - count, *[0] * 8], INT)
+    lower, upper = intervals(counts, epsilon, 0.9, simultaneous=simultaneous)
+    width = expected_width(10, users, epsilon, share, level=0.9, simultaneous=simultaneous)
+    assert float(width) == pytest.approx(float(upper[0] - lower[0]), rel=2e-3)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_users_for_a_width(share):
+    number = float(users_for_width(10, 1.0, 0.02, share))
+    assert float(expected_width(10, number, 1.0, share)) <= 0.02 * (1 + 1e-4)
+    assert float(expected_width(10, number * 0.999, 1.0, share)) > 0.02
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_shares_that_are_found_with_their_power(epsilon):
+    users, num_categories, level = 20_000, 50, 0.05 / 50
+    share = float(detectable_share(num_categories, users, epsilon, level=level, power=0.8))
+    mechanism = rrjax.RandomizedResponse(num_categories, epsilon)
+    q = 1 / (math.expm1(epsilon) + num_categories)
+    critical = stats.binom.isf(level, users, q) + 1
+    assert stats.binom.sf(critical - 1, users, q) <= level
+    found = stats.binom.sf(critical - 1, users, q + float(mechanism.d) * share)
+    assert found == pytest.approx(0.8, abs=1e-4)
+
+
+def test_a_share_beyond_reach():
+    assert float(detectable_share(1000, 5, 0.1)) > 1
+
+
+def test_power_counts_rejections():
+    # The test of a point null with two categories is binomial: its power can be computed.
+    epsilon, users = 1.0, 60
+    truth, null = jnp.array([0.9, 0.1], FLOAT), jnp.array([0.5, 0.5], FLOAT)
+    result = power(
+        jax.random.key(0),
+        lambda key: rrjax.simulate.counts(key, truth, users, epsilon),
+        lambda key, counts: likelihood_ratio_test(key, counts, epsilon, null, num_draws=199),
+        num_collections=400,
+    )
+    mechanism = rrjax.RandomizedResponse(2, epsilon)
+    count = np.arange(users + 1)
+    distance = np.abs(count - 30)
+    law = stats.binom.pmf(count, users, 0.5)
+    p_value = np.array([law[distance >= d].sum() for d in distance])
+    exact = stats.binom.pmf(count, users, float(mechanism.q) + 0.9 * float(mechanism.d))[p_value <= 0.05].sum()
+    # A simulated p-value next to the level falls on either side of it.
+    assert abs(float(result.power) - exact) <= 4 * math.sqrt(exact * (1 - exact) / 400) + 0.05
+    share = float(result.power)
+    assert float(result.standard_error) == pytest.approx(math.sqrt(share * (1 - share) / 400), rel=1e-4)
+
+
+def test_mechanisms_against_their_published_variances():
+    # Wang et al. 2017, of a category that nobody holds, times N.
+    for num_categories, epsilon in ((10, 1.0), (1000, 3.0)):
+        ratio = math.exp(epsilon)
+        rows = {row.name: row.expected_rmse**2 * num_categories for row in mechanisms(num_categories, 1, epsilon)}
+        noise = {
+            "symmetric unary encoding": (math.sqrt(ratio) / (math.sqrt(ratio) - 1) ** 2, 0),
+            "optimized unary encoding": (4 * ratio / (ratio - 1) ** 2, 1),
+            "randomized response": (
+                (num_categories - 2 + ratio) / (ratio - 1) ** 2,
+                (num_categories - 2) / (ratio - 1),
+            ),
+        }
+        for name, (variance, of_held) in noise.items():
+            # A category's variance has another term, (1 − p* − q*)/(p* − q*) times its share.
+            assert rows[name] == pytest.approx(num_categories * variance + of_held), name
+        assert rows["randomized response"] == pytest.approx(
+            float(rrjax.RandomizedResponse(num_categories, epsilon).expected_squared_error(1)), rel=1e-5
+        )
+        assert list(rows.values()) == sorted(rows.values())
+
+
+def test_which_mechanism():
+    assert mechanisms(3, 100, 2.0)[0].name in ("randomized response", "subset selection")
+    # With one category a subset, subset selection is randomized response.
+    rows = {row.name: row for row in mechanisms(5, 100, 4.0)}
+    assert rows["subset selection"].expected_rmse == pytest.approx(rows["randomized response"].expected_rmse)
+    # Where randomized response is not the best of all: ε = 2, K = 24.
+    rows = {row.name: row for row in mechanisms(24, 100, 2.0)}
+    assert rows["subset selection"].expected_rmse < rows["randomized response"].expected_rmse
+    assert mechanisms(10_000, 100, 1.0)[-1].name == "randomized response"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: expected_rmse(1, 10, 1.0), "num_categories must be from 2"),
+        (lambda: users_for_width(10, 1.0, 0.01, level=2), "level must lie"),
+        (lambda: expected_width(10, 100, 1.0, simultaneous="holm"), "simultaneous must be"),
+        (lambda: detectable_share(10, 100, 1.0, power=0.3), r"power must be at least 0\.5"),
+        (lambda: mechanisms(10, 0, 1.0), "num_users must be at least 1"),
+        (lambda: mechanisms(10, 10, 0.0), "epsilon must be a positive number"),
+        (lambda: power(jax.random.key(0), None, None, num_collections=0), "num_collections must be at least 1"),
+    ],
+)
+def test_bad_arguments(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_what_makes_no_sense_gives_nan():
+    assert np.isnan(expected_rmse(10, 0, 1.0))
+    assert np.isnan(users_for_error(10, 1.0, -0.1))
+    assert np.isnan(epsilon_for_error(10, -5, 0.1))
+    assert np.isnan(expected_width(10, 100, 1.0, 1.5))
+    assert np.isnan(users_for_width(10, 1.0, 2.0))
+
+
+def test_plans_batch():
+    epsilons = np.linspace(0.5, 3, 5).astype(FLOAT)
+    batch = jax.vmap(lambda e: users_for_width(10, e, 0.05, 0.2))(epsilons)
+    np.testing.assert_allclose(batch, [users_for_width(10, e, 0.05, 0.2) for e in epsilons], rtol=1e-5)
