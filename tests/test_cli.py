@@ -75,7 +75,8 @@ def test_a_file_of_reports_is_enough(collection):
     assert "log-likelihood within" in done.stdout
     assert "Zürich" in done.stdout
     table = duckdb.connect().execute(f"FROM read_csv('{collection / 'estimate.csv'}')").fetchnumpy()
-    assert list(table) == ["label", "count", "estimate"]
+    assert list(table) == ["label", "count", "estimate", "lower", "upper", "found"]
+    assert ((table["lower"] <= table["upper"]) & (table["upper"] <= 1)).all()
     assert list(table["label"]) == ["Zürich", "New York", 'Quote "d"', "a,b", "Oslo"]
     assert table["count"].sum() == 40_000
     # What the file says is the maximum likelihood estimate of its own counts at the file's ε.

@@ -13,6 +13,7 @@ from rrjax.io import (
     Domain,
     Metadata,
     Source,
+    count_pairs,
     count_reports,
     read_counts,
     read_domain,
@@ -367,3 +368,20 @@ def test_adult_ages_and_countries():
     answered = count_reports(Source(ADULT, format="csv", header=False, column="14", missing=("?",)))
     assert answered.domain.num_categories == 41
     assert answered.num_missing == answered.missing["?"] == 583
+
+
+def test_pairs_are_counted_row_by_row(write):
+    source = Source(str(write("p.csv", "a,b\nx,1\ny,2\nx,1\n,2\ny,?\nx,3\n")), missing=("?",))
+    pairs = count_pairs(source, ("a", "b"), (None, "1:3"))
+    np.testing.assert_array_equal(pairs.counts, [[2, 0, 1], [0, 1, 0]])
+    assert (pairs.num_rows, pairs.num_missing, pairs.columns) == (6, 2, ("a", "b"))
+    assert [domain.num_categories for domain in pairs.domains] == [2, 3]
+    with pytest.raises(DataError, match="'a' was named twice"):
+        count_pairs(source, ("a", "a"), (None, None))
+    with pytest.raises(DataError, match="'3' is not in the domain 1:2"):
+        count_pairs(source, ("a", "b"), (None, "1:2"))
+    with pytest.raises(DataError, match="more than 67,108,864; coarser"):
+        count_pairs(source, ("a", "b"), (None, "0:99999999"))
+    alone = Source(str(write("q.csv", "a,b\nx,\n,1\ny,\n,2\n")))
+    with pytest.raises(DataError, match="no row has an answer in both 'a' and 'b'"):
+        count_pairs(alone, ("a", "b"), (None, None))

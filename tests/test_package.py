@@ -100,9 +100,15 @@ def public():
     for name in rrjax.__all__:
         thing = getattr(rrjax, name)
         if inspect.ismodule(thing):
-            for inner, function in inspect.getmembers(thing, inspect.isfunction):
-                if function.__module__ == thing.__name__ and not inner.startswith("_"):
-                    yield f"{name}.{inner}", function
+            # A package says what is public; of a module everything is that it defines. (Examples of io need files.)
+            names = (getattr(thing, "__all__", None) if name != "io" else None) or [
+                inner
+                for inner, function in inspect.getmembers(thing, inspect.isfunction)
+                if function.__module__ == thing.__name__ and not inner.startswith("_")
+            ]
+            for inner in names:
+                if inspect.isfunction(getattr(thing, inner)):
+                    yield f"{name}.{inner}", getattr(thing, inner)
         else:
             yield name, thing
 

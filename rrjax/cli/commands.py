@@ -9,8 +9,10 @@ import typer
 
 import rrjax
 from rrjax.cli import results, show, work
+from rrjax.cli.inference import plan, tests
 from rrjax.cli.options import (
     READ,
+    RESULT,
     Column,
     Counts,
     Delimiter,
@@ -21,6 +23,7 @@ from rrjax.cli.options import (
     Header,
     ItemsOption,
     Json,
+    Level,
     Missing,
     Name,
     Out,
@@ -29,6 +32,8 @@ from rrjax.cli.options import (
     Top,
 )
 from rrjax.cli.study import study
+
+FDR = 0.05
 
 app = typer.Typer(
     add_completion=False,
@@ -135,6 +140,14 @@ def estimate(
     estimator: Annotated[
         Name, typer.Option(help="Which estimator; mle-star is the exact maximum likelihood.")
     ] = "mle-star",
+    level: Level = 0.95,
+    at_once: Annotated[
+        bool,
+        typer.Option("--at-once", help="Intervals that cover all at once, not each one.", rich_help_panel=RESULT),
+    ] = False,
+    fdr: Annotated[
+        float, typer.Option(help="False discovery rate of the categories marked as there.", rich_help_panel=RESULT)
+    ] = FDR,
     counts: Counts = None,
     format: FormatOption = None,  # noqa: A002
     header: Header = None,
@@ -146,7 +159,7 @@ def estimate(
     top: Top = 20,
     json: Json = False,
 ) -> None:
-    """Estimate the true distribution from randomized reports, with a certificate.
+    """Estimate the true distribution from randomized reports, with intervals and a certificate.
 
     rrjax estimate reports.parquet
 
@@ -154,13 +167,16 @@ def estimate(
     """
     reading = work.Reading(reports, column, domain, counts, format, header, delimiter, items, missing or [])
     with show.reporting():
-        _estimate(reading, epsilon, estimator, out, plot, top, json)
+        work.check_rate("--level", level)
+        work.check_rate("--fdr", fdr)
+        _estimate(reading, epsilon, estimator, (level, at_once, fdr), out, plot, top, json)
 
 
 def _estimate(
     reading: work.Reading,
     epsilon: float | None,
     estimator: Name,
+    rates: tuple[float, bool, float],
     out: Path | None,
     plot: Path | None,
     top: int,
@@ -172,24 +188,28 @@ def _estimate(
         collection = work.collect(reading, epsilon)
         status.update("Estimating …")
         estimate = work.estimate(collection, estimator)
+        sure = work.confidence(collection, *rates)
         status.update("Writing …")
         if out is not None:
-            results.write(out, collection, {"estimate": estimate.theta})
+            columns = {"estimate": estimate.theta, "lower": sure.lower, "upper": sure.upper, "found": sure.found}
+            results.write(out, collection, columns)
         if plot is not None:
-            results.draw(plot, collection, [estimate], None)
+            results.draw(plot, collection, [estimate], None, sure)
     if json:
         show.record(
             {"command": "estimate"}
             | results.facts(collection, reading, out, plot)
             | results.judged(estimate)
-            | {"top": results.top_rows(collection, [estimate], top, None)}
+            | results.certain(estimate, sure)
+            | {"top": results.top_rows(collection, [estimate], top, None, sure)}
         )
         return
     show.summary(collection)
     show.warn(collection.warnings)
     show.out.print()
-    show.top_table(collection, [estimate], top)
+    show.top_table(collection, [estimate], top, sure=sure)
     show.out.print()
+    show.sureness(collection, estimate, sure)
     show.verdict(collection, estimate)
     _say_written(out, plot)
 
@@ -212,6 +232,7 @@ def compare(
     delimiter: Delimiter = None,
     items: ItemsOption = "first",
     missing: Missing = None,
+    level: Level = 0.95,
     out: Out = None,
     plot: Plot = None,
     top: Top = 10,
@@ -232,13 +253,15 @@ def compare(
     with show.reporting():
         if true is None and (truth_column or truth_format or truth_counts):
             raise work.UsageError("--truth-column, --truth-format and --truth-counts describe the file of --truth")
-        _compare(reading, epsilon, true, out, plot, top, json)
+        work.check_rate("--level", level)
+        _compare(reading, epsilon, true, level, out, plot, top, json)
 
 
 def _compare(
     reading: work.Reading,
     epsilon: float | None,
     true: work.Reading | None,
+    level: float,
     out: Path | None,
     plot: Path | None,
     top: int,
@@ -261,7 +284,8 @@ def _compare(
             columns = {estimate.name.replace("-", "_"): estimate.theta for estimate in estimates}
             results.write(out, collection, columns | ({} if truth is None else {"truth": truth}))
         if plot is not None:
-            results.draw(plot, collection, [e for e in estimates if e.name in ("mle-star", "inv-n", "inv-p")], truth)
+            drawn = [estimate for estimate in estimates if estimate.name in ("mle-star", "inv-n", "inv-p")]
+            results.draw(plot, collection, drawn, truth, work.confidence(collection, level, False, FDR))
     if json:
         rows = [results.judged(estimate) for estimate in estimates]
         if errors is not None:
@@ -310,9 +334,9 @@ def demo(
         _show_randomized(result, reports, False)
         show.command(f"rrjax estimate {reports} --out {table}")
         reading = work.Reading([str(reports)])
-        _estimate(reading, None, "mle-star", table, None, 10, False)
+        _estimate(reading, None, "mle-star", (0.95, False, FDR), table, None, 10, False)
         show.command(f"rrjax compare {reports} --truth {values} --plot {figure}")
-        _compare(reading, None, work.Reading([str(values)]), None, figure, 5, False)
+        _compare(reading, None, work.Reading([str(values)]), 0.95, None, figure, 5, False)
 
 
 def _say_written(out: Path | None, plot: Path | None) -> None:
@@ -323,3 +347,5 @@ def _say_written(out: Path | None, plot: Path | None) -> None:
 
 
 app.command()(study)
+app.command()(plan)
+app.add_typer(tests, name="test")

@@ -58,5 +58,6 @@ Out = Annotated[
 ]
 Plot = Annotated[Path | None, typer.Option(help="Draw a figure: .png, .pdf or .svg.", rich_help_panel=RESULT)]
 Top = Annotated[int, typer.Option(min=1, help="How many of the largest categories to show.", rich_help_panel=RESULT)]
+Level = Annotated[float, typer.Option(help="Confidence level of the intervals, in (0, 1).", rich_help_panel=RESULT)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=RESULT)]
 Reports = Annotated[list[str], typer.Argument(metavar="REPORTS...", help="Files of randomized reports; globs work.")]

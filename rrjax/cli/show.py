@@ -99,6 +99,7 @@ def top_table(
     estimates: list[work.Estimate],
     top: int,
     truth: np.ndarray | None = None,
+    sure: work.Confidence | None = None,
 ) -> None:
     """The largest categories by the first estimate."""
     labels, counts = collection.counted.domain.labels(), collection.counted.counts
@@ -106,19 +107,26 @@ def top_table(
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("category", overflow="ellipsis", no_wrap=True, max_width=40)
     titles = ["reports", "of all", *(work.TITLES[estimate.name] for estimate in estimates)]
+    if sure is not None:
+        titles.append(f"{100 * sure.level:g}\N{NO-BREAK SPACE}% interval")
     for title in titles if truth is None else [*titles, "truth"]:
         table.add_column(title, justify="right", no_wrap=True)
+    if sure is not None:
+        table.add_column("", no_wrap=True)
     bars = len(estimates) == 1
     if bars:
         table.add_column("", no_wrap=True)
+    width = 24 if sure is None else 16
     widest = max(float(estimates[0].theta[largest[0]]), 1e-300)
     for index in largest:
         cells = [Text(printable(labels[index])), f"{counts[index]:,}", percent(counts[index] / collection.num_reports)]
         cells += [percent(estimate.theta[index]) for estimate in estimates]
+        if sure is not None:
+            cells += [between(sure.lower[index], sure.upper[index]), "●" if sure.found[index] else ""]
         if truth is not None:
             cells.append(percent(truth[index]))
         if bars:
-            cells.append("█" * round(24 * max(float(estimates[0].theta[index]), 0) / widest))
+            cells.append("█" * round(width * max(float(estimates[0].theta[index]), 0) / widest))
         table.add_row(*cells)
     out.print(table)
     left = collection.num_categories - len(largest)
@@ -148,6 +156,34 @@ def at_most(bound: float, digits: int = 1) -> str:
     """A bound for a person, rounded up so that it stays one: 3e-16."""
     rounded = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING).create_decimal(decimal.Decimal(bound))
     return f"{rounded:.{digits - 1}e}"
+
+
+def between(lower: float | np.ndarray, upper: float | np.ndarray) -> str:
+    """Two limits for a person: 12.34 – 13.45 %."""
+    return f"{percent(lower)[:-2]} – {percent(upper)}"
+
+
+def sureness(collection: work.Collection, estimate: work.Estimate, sure: work.Confidence) -> None:
+    """How many categories are there, what the intervals are, and where the estimate contradicts them."""
+    number = int(sure.found.sum())
+    noun = "category is" if number == 1 else "categories are"
+    out.print(
+        f"● {number:,} of {collection.num_categories:,} {noun} there, at a false discovery rate of "
+        f"{percent(sure.fdr)}; of the others the reports do not tell."
+    )
+    kind = "all of them at once" if sure.at_once else "each one"
+    out.print(
+        f"Intervals are exact: {kind} with {sure.level:g} confidence, at zero too. They speak of the population that "
+        "the users are drawn from."
+    )
+    outside = sure.misses(estimate.theta)
+    if outside.any():
+        out.print(
+            f"{work.TITLES[estimate.name]} lies outside the interval of {int(outside.sum()):,} of "
+            f"{collection.num_categories:,} categories, {int((outside & sure.found).sum()):,} of those that are there: "
+            "an interval is about one category, an estimate makes all of them fit together, and with many categories "
+            "that costs bias. For a single share believe the interval."
+        )
 
 
 def verdict(collection: work.Collection, estimate: work.Estimate) -> None:

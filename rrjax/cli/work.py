@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 import rrjax
-from rrjax import io, metrics
+from rrjax import inference, io, metrics
 from rrjax.cli.interrupt import ending_at_once
 
 MECHANISM = "randomized-response"
@@ -104,6 +104,24 @@ class Collection:
     def mechanism(self) -> rrjax.RandomizedResponse:
         """How the reports were made."""
         return rrjax.RandomizedResponse(self.num_categories, self.epsilon)
+
+
+@dataclasses.dataclass(frozen=True)
+class Confidence:
+    """What is known of every share, whatever the estimator."""
+
+    level: float
+    at_once: bool
+    lower: np.ndarray
+    upper: np.ndarray
+    found: np.ndarray
+    """Which categories are there, at the false discovery rate."""
+    fdr: float
+
+    def misses(self, theta: np.ndarray) -> np.ndarray:
+        """Which shares of an estimate lie outside their intervals, by more than rounding."""
+        slack = 1e-9
+        return (theta < self.lower - slack) | (theta > self.upper + slack)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -283,10 +301,26 @@ def estimate(collection: Collection, name: str) -> Estimate:
     )
 
 
-def read_truth(reading: Reading, collection: Collection) -> np.ndarray:
+@ending_at_once()
+def confidence(collection: Collection, level: float, at_once: bool, fdr: float) -> Confidence:
+    """Exact intervals for all shares, and the categories that are there."""
+    counts, epsilon = collection.counted.counts, collection.epsilon
+    limits = inference.intervals(counts, epsilon, level, simultaneous="bonferroni" if at_once else None)
+    found = inference.discoveries(counts, epsilon, fdr)
+    return Confidence(level, at_once, np.asarray(limits.lower), np.asarray(limits.upper), np.asarray(found), fdr)
+
+
+def check_rate(flag: str, value: float) -> None:
+    """Refuses a level or a rate that is no probability."""
+    if not 0 < value < 1:
+        hint = f"; did you mean {value / 100:g}?" if 1 < value < 100 else ""
+        raise UsageError(f"{flag} must lie between 0 and 1, got {value:g}{hint}")
+
+
+def read_truth(reading: Reading, collection: Collection, flag: str = "--truth") -> np.ndarray:
     """Shares of the true values, over the domain of the reports. `[K]`, float64."""
     if read_metadata(reading) is not None:
-        raise UsageError(f"--truth {reading.paths[0]} holds randomized reports, not true values")
+        raise UsageError(f"{flag} {reading.paths[0]} holds randomized reports, not true values")
     domain = collection.counted.domain
     try:
         try:
@@ -297,7 +331,7 @@ def read_truth(reading: Reading, collection: Collection) -> np.ndarray:
                 raise
             counted = dataclasses.replace(reading, column=collection.counted.column).count(domain)
     except io.DataError as error:
-        hint = "The truth's own flags are --truth-column, --truth-format and --truth-counts"
+        hint = f"Its own flags are {flag}-column, {flag}-format and {flag}-counts"
         if collection.counted.domain_from_data:
             hint += "; the domain was taken from the reports, --domain sets it for both"
         raise io.DataError(f"{error} ({hint}.)") from error

@@ -8,7 +8,7 @@ from rrjax.io.domain import Domain
 from rrjax.io.errors import DataError
 from rrjax.io.labels import read_domain
 from rrjax.io.metadata import Metadata, read_metadata
-from rrjax.io.read import CountedReports, Values, count_reports, read_counts, read_values
+from rrjax.io.read import CountedReports, Pairs, Values, count_pairs, count_reports, read_counts, read_values
 from rrjax.io.source import Source
 from rrjax.io.write import check_target, replacing, table_suffix, write_reports, write_table
 
@@ -17,9 +17,11 @@ __all__ = [
     "DataError",
     "Domain",
     "Metadata",
+    "Pairs",
     "Source",
     "Values",
     "check_target",
+    "count_pairs",
     "count_reports",
     "load_acs_income",
     "load_kosarak",

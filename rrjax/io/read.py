@@ -1,7 +1,7 @@
 """Reports, values and ready counts from files, through DuckDB, out of core."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,10 +19,11 @@ from rrjax.io.source import Source
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["CountedReports", "Values", "count_reports", "read_counts", "read_values"]
+__all__ = ["CountedReports", "Pairs", "Values", "count_pairs", "count_reports", "read_counts", "read_values"]
 
 # Every total up to here is exact in float64 as well.
 MAX_TOTAL = 2**53
+MAX_CELLS = 2**26
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,25 @@ class Values:
     column: str
     num_missing: int
     domain_from_data: bool
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """How often each pair of reports came from one row.
+
+    Attributes:
+        counts: int64 `[K, L]`.
+        domains: the K categories of the first column and the L of the second.
+        columns: their names.
+        num_rows: rows read.
+        num_missing: rows without an answer in one of the columns, or both; they are left out.
+    """
+
+    counts: np.ndarray
+    domains: tuple[Domain, Domain]
+    columns: tuple[str, str]
+    num_rows: int
+    num_missing: int
 
 
 def count_reports(source: Source | str, domain: Domain | str | None = None) -> CountedReports:
@@ -161,6 +181,51 @@ def read_values(source: Source | str, domain: Domain | str | None = None) -> Val
     if counted is not None:
         domain = counted.domain
     assert domain is not None
+    indices, column = _positions(source, domain)
+    answered = indices >= 0
+    num_missing = len(indices) - int(answered.sum())
+    from_data = counted.domain_from_data if counted is not None else False
+    return Values(indices[answered] if num_missing else indices, domain, column, num_missing, from_data)
+
+
+def count_pairs(
+    source: Source | str, columns: tuple[str, str], domains: tuple[Domain | str | None, Domain | str | None]
+) -> Pairs:
+    """Count the pairs of two columns of reports, row by row.
+
+    Args:
+        source: the files and how to read them; its own column is not looked at.
+        columns: names of the two columns.
+        domains: their categories; None takes them from the data.
+
+    Returns:
+        The counts of the rows that have both answers.
+
+    Raises:
+        DataError: as `count_reports`, for either column; a column that is named twice; no row with both answers.
+    """
+    source = _as_source(source)
+    if columns[0] == columns[1]:
+        raise DataError(f"two columns are wanted, and {columns[0]!r} was named twice.")
+    sources = [replace(source, column=column) for column in columns]
+    known = [_as_domain(domain) or count_reports(own).domain for own, domain in zip(sources, domains, strict=True)]
+    shape = known[0].num_categories, known[1].num_categories
+    if shape[0] * shape[1] > MAX_CELLS:
+        raise DataError(
+            f"{columns[0]!r} and {columns[1]!r} have {shape[0]:,} × {shape[1]:,} pairs of categories, more than "
+            f"{MAX_CELLS:,}; coarser categories are needed."
+        )
+    first, second = (_positions(own, domain)[0] for own, domain in zip(sources, known, strict=True))
+    both = (first >= 0) & (second >= 0)
+    if not both.any():
+        raise DataError(f"{source.files()[0]}: no row has an answer in both {columns[0]!r} and {columns[1]!r}.")
+    cells = first[both].astype(np.int64) * shape[1] + second[both]
+    counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+    return Pairs(counts, (known[0], known[1]), columns, len(first), int((~both).sum()))
+
+
+def _positions(source: Source, domain: Domain) -> tuple[np.ndarray, str]:
+    """The category number of every row, −1 where it has no answer, and the name of the column."""
     with connect() as connection, explaining(source.files()):
         chosen = scan(connection, source)
         _declare(connection, domain)
@@ -174,15 +239,9 @@ def read_values(source: Source | str, domain: Domain | str | None = None) -> Val
         if lowest == -2 or not len(indices):
             _tally(connection, chosen)
             _counted(connection, source, chosen, domain)
-        num_missing = 0
-        if lowest == -1:
-            answered = indices >= 0
-            num_missing = len(indices) - int(answered.sum())
-            indices = indices[answered]
-        if not len(indices):
-            raise nothing(chosen, num_missing)
-    from_data = counted.domain_from_data if counted is not None else False
-    return Values(indices, domain, chosen.column, num_missing, from_data)
+        if indices.max(initial=-1) < 0:
+            raise nothing(chosen, len(indices))
+    return indices, chosen.column
 
 
 def _as_source(source: Source | str) -> Source:

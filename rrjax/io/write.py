@@ -133,11 +133,11 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
     if name.endswith(".gz"):
         options += ", COMPRESSION gzip"
     with connect() as connection, replacing(path) as aside:
-        # DuckDB reads Python strings, not NumPy's own; c0, c1 keep any name out of its way.
+        # DuckDB reads Python strings, not NumPy's own, and no strided views; c0, c1 keep any name out of its way.
         connection.register(
             "columns",
             {
-                f"c{index}": array.astype(object) if array.dtype.kind in "TU" else array
+                f"c{index}": array.astype(object) if array.dtype.kind in "TU" else np.ascontiguousarray(array)
                 for index, array in enumerate(arrays.values())
             },
         )

@@ -1,9 +1,9 @@
-"""Figures of estimates. Needs matplotlib (`pip install 'rrjax[plots]'`); returns figures, shows nothing."""
+"""Estimates of one distribution, with what is known of every share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ def estimate_figure(
     *,
     standard_error: float,
     truth: np.ndarray | None = None,
+    limits: tuple[np.ndarray, np.ndarray] | None = None,
+    limits_label: str = "interval",
+    found: np.ndarray | None = None,
     top: int = 20,
     title: str = "",
 ) -> Figure:
@@ -33,11 +36,14 @@ def estimate_figure(
         standard_error: Of the unbiased estimate of a category that nobody holds
             (`RandomizedResponse.standard_error`); drawn as a band, below which a share cannot be told from zero.
         truth: `[K]`, the true shares, where they are known.
+        limits: Two arrays `[K]`, such as `rrjax.inference.intervals` returns; drawn as error bars.
+        limits_label: What to call them.
+        found: `[K]`, which categories are there (`rrjax.inference.discoveries`): their names are drawn bold.
         top: How many of the largest categories to draw.
         title: Above the figure.
 
     Raises:
-        ValueError: Labels, estimates and truth are not of one length.
+        ValueError: Labels, estimates, truth, limits and found are not of one length.
 
     Returns:
         The figure; `figure.savefig(path)` writes it.
@@ -54,7 +60,12 @@ def estimate_figure(
     estimates = {name: np.asarray(theta) for name, theta in estimates.items()}
     first = next(iter(estimates.values()))
     truth = None if truth is None else np.asarray(truth)
-    for name, shares in {**estimates, "labels": labels, "truth": first if truth is None else truth}.items():
+    given: dict[str, Any] = {**estimates, "labels": labels, "truth": truth, "found": found}
+    if limits is not None:
+        given |= {"the lower limits": limits[0], "the upper limits": limits[1]}
+    for name, shares in given.items():
+        if shares is None:
+            continue
         if len(shares) != len(first):
             raise ValueError(
                 f"all of one length, please: {len(first)} categories in the first estimate, {name} has {len(shares)}"
@@ -70,6 +81,11 @@ def estimate_figure(
     left.axvspan(-2 * standard_error, 2 * standard_error, color="#dde8f5", zorder=0)
     if truth is not None:
         left.barh(place, truth[largest], height=0.75, color="0.72", zorder=1, label="truth")
+    if limits is not None:
+        lower, upper = (np.asarray(limit)[largest] for limit in limits)
+        left.hlines(place, lower, upper, color="0.35", linewidth=1.4, zorder=2, label=limits_label)
+        for ends in (lower, upper):
+            left.plot(ends, place, "|", color="0.35", markersize=7, zorder=2)
     spread = np.linspace(-0.22, 0.22, len(estimates)) if len(estimates) > 1 else [0.0]
     for (name, theta), shift, mark, colour in zip(estimates.items(), spread, _MARKS, _COLOURS, strict=False):
         face = colour if theta is first else "white"
@@ -84,10 +100,15 @@ def estimate_figure(
             label=name,
         )
     left.set_yticks(place, [shortened(labels[index]) for index in largest])
+    if found is not None:
+        for text, index in zip(left.get_yticklabels(), largest, strict=True):
+            text.set_fontweight("bold" if found[index] else "normal")
+            text.set_color("black" if found[index] else "0.45")
     left.set_ylim(top - 0.4, -0.6)
     left.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     left.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    left.set_xlabel("share of users\n(blue band: ±2 standard errors of an absent category)")
+    bold = "" if found is None else "; bold: it is there"
+    left.set_xlabel(f"share of users\n(blue band: ±2 standard errors of an absent category{bold})")
     left.set_title(
         f"The {top} largest of {len(first):,} categories" if top < len(first) else "All categories", fontsize=10
     )

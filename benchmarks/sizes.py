@@ -1,0 +1,210 @@
+"""Whether the tests keep their level, and the intervals of a fixed population their coverage, by simulation.
+
+Same settings as `calibration.py`. Each test is run where its hypothesis is true:
+
+* a given distribution, by likelihood ratio and by Pearson's statistic; two collections, the second with 1.5 times the
+  ε; four collections in time; two attributes, the second binary: the tests themselves, with 19 draws each, of which a
+  p-value of 0.05 takes none as large;
+* the limit of the likelihood ratio, and the fit of any distribution: the tests' own statistics, of all collections of a
+  setting against one set of 9,999 draws of the null.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import timing
+from calibration import GRID, QUICK, error, population
+from timing import Table
+
+import rrjax
+from rrjax import inference
+from rrjax.inference.fit_test import lack_of_fit
+from rrjax.inference.ratio import ratio
+from rrjax.inference.ratio_test import chi_bar_square
+from rrjax.sampling import Stream, multinomial
+
+LEVEL = 0.05
+DRAWS = 19
+CELLS = 2**18
+TESTED = ("ratio", "pearson", "equality", "trend", "independence")
+"""Those that run as a whole for every collection."""
+NAMES = {
+    "ratio": "likelihood ratio, simulated null",
+    "limit": "likelihood ratio, chi-bar-square",
+    "pearson": "goodness of fit, given θ",
+    "lack of fit": "goodness of fit, any θ",
+    "equality": "two collections, ε and 1.5 ε",
+    "trend": "trend over four collections",
+    "independence": "two attributes",
+}
+
+
+def batched(function: Callable[[jax.Array], Any], key: jax.Array, number: int, width: int) -> Any:
+    """`function` of so many keys, as many at a time as fit."""
+    chunks = max(1, -(-number * width // CELLS))
+    size = -(-number // chunks)
+    keys = jax.random.split(key, (chunks, size))
+    found = jax.lax.map(jax.vmap(function), keys)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:number], found)
+
+
+def given(theta: jax.Array, users: jax.Array, epsilon: jax.Array, key: jax.Array, number: int) -> dict[str, jax.Array]:
+    """Statistics of collections, and draws of the null of those tests that can share them."""
+    vertex = (jnp.arange(theta.shape[0]) == 0).astype(theta.dtype)
+
+    def one(key: jax.Array) -> dict[str, jax.Array]:
+        first, second, third = jax.random.split(key, 3)
+        counts = rrjax.simulate.counts(first, theta, users, epsilon)
+        at_vertex = rrjax.simulate.counts(second, vertex, users, epsilon)
+        return {
+            "ratio": ratio(counts, epsilon, theta),
+            "lack of fit": lack_of_fit(counts, epsilon),
+            "limit draws": chi_bar_square(third, epsilon, theta),
+            "vertex draws": lack_of_fit(at_vertex, epsilon),
+        }
+
+    return batched(one, key, number, theta.shape[0])
+
+
+def rejected(theta: jax.Array, users: jax.Array, epsilon: jax.Array, key: jax.Array, number: int) -> dict[str, Any]:
+    """The p-values of tests with draws of their own, and whether intervals of a fixed population cover."""
+    size = theta.shape[0]
+
+    def one(key: jax.Array) -> dict[str, jax.Array]:
+        data, null = jax.random.split(key)
+        keys = jax.random.split(data, 6)
+        epsilons = epsilon * jnp.array([1, 1.5], theta.dtype)
+        two = jax.vmap(lambda key, e: rrjax.simulate.counts(key, theta, users // 2, e))(keys[:2], epsilons)
+        four = jax.vmap(lambda key: rrjax.simulate.counts(key, theta, users // 4, epsilon))(keys[:4])
+        # The reports of independent attributes: the product of their laws, the second one of ε = 1 and K = 2.
+        second = jnp.array([0.7, 0.3], theta.dtype) @ rrjax.RandomizedResponse(2, 1.0).channel()
+        first = (1 + jnp.expm1(epsilon) * theta) / (jnp.expm1(epsilon) + size)
+        cells, _ = multinomial(Stream.of(keys[4]), users, jnp.outer(second, first).ravel())
+        true, counts = rrjax.simulate.collect(keys[5], theta, users, epsilon)
+        share = true / users
+        limits = inference.intervals(counts, epsilon, population="fixed")
+        at_once = inference.intervals(counts, epsilon, population="fixed", simultaneous="bonferroni")
+        slack = 1e-6  # whole numbers of users ÷ N round
+        return {
+            "ratio": inference.likelihood_ratio_test(null, counts, epsilon, theta, num_draws=DRAWS).p_value,
+            "pearson": inference.goodness_of_fit_test(null, counts, epsilon, theta, num_draws=DRAWS).p_value,
+            "equality": inference.equality_test(null, two, epsilons, num_draws=DRAWS).p_value,
+            "trend": inference.trend_test(null, four, epsilon, num_draws=DRAWS).p_value,
+            "independence": inference.independence_test(null, cells.reshape(2, -1), num_draws=DRAWS).p_value,
+            "fixed": jnp.mean((limits.lower <= share + slack) & (share <= limits.upper + slack)),
+            "fixed at once": jnp.all((at_once.lower <= share + slack) & (share <= at_once.upper + slack)),
+        }
+
+    return batched(one, key, number, 20 * size)
+
+
+def size_against(statistics: np.ndarray, null: np.ndarray) -> float:
+    """How often the Monte Carlo p-value against these draws is at most the level."""
+    tolerance = 1e-5 * np.maximum(np.abs(statistics), 1)
+    reached = len(null) - np.searchsorted(np.sort(null), statistics - tolerance, side="left")
+    return float(((1 + reached) / (1 + len(null)) <= LEVEL).mean())
+
+
+def measure(grid: dict[str, Any], number: int) -> list[dict[str, Any]]:
+    compiled = {
+        "given": jax.jit(given, static_argnums=4),
+        "rejected": jax.jit(rejected, static_argnums=4),
+    }
+    rows: list[dict[str, Any]] = []
+    for num_categories in grid["K"]:
+        begin = time.perf_counter()
+        # Tests with draws of their own cost as many simulations: a share of the collections must do.
+        tested = max(200, min(number // 5, 20 * number // num_categories + number // 30))
+        settings = itertools.product(grid["population"], grid["N"], grid["epsilon"])
+        for index, (name, users, epsilon) in enumerate(settings):
+            theta = jnp.asarray(population(name, num_categories))
+            key = jax.random.fold_in(jax.random.key(7), 1000 * num_categories + index)
+            arguments = theta, jnp.int32(users), jnp.float32(epsilon), key
+            drawn = {k: np.asarray(v, np.float64) for k, v in compiled["given"](*arguments, number).items()}
+            found = {k: np.asarray(v, np.float64) for k, v in compiled["rejected"](*arguments, tested).items()}
+            rows.append(
+                {"K": num_categories, "N": users, "epsilon": epsilon, "population": name}
+                | {"collections": number, "tested": tested}
+                | {
+                    "limit": size_against(drawn["ratio"], drawn["limit draws"][: number - 1]),
+                    "lack of fit": size_against(drawn["lack of fit"], drawn["vertex draws"][: number - 1]),
+                }
+                | {k: float((found[k] <= LEVEL * (1 + 1e-6)).mean()) for k in TESTED}
+                | {k: float(found[k].mean()) for k in ("fixed", "fixed at once")}
+            )
+        print(f"K = {num_categories:,}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+    return rows
+
+
+def summary(rows: list[dict[str, Any]]) -> Table:
+    lines = []
+    for name, title in NAMES.items():
+        kind = "tested" if name in TESTED else "collections"
+        sizes = [row[name] for row in rows]
+        bounds = [LEVEL + 3 * error(LEVEL, row[kind]) for row in rows]
+        kept = all(size <= bound for size, bound in zip(sizes, bounds, strict=True))
+        numbers = sorted({row[kind] for row in rows})
+        drawn = f"{numbers[0]:,}" + (f" to {numbers[-1]:,}" if len(numbers) > 1 else "")
+        over = max((s - LEVEL) / error(LEVEL, row[kind]) for s, row in zip(sizes, rows, strict=True))
+        lines.append(
+            [title, f"{np.mean(sizes):.4f}", f"{max(sizes):.4f}", f"{over:.1f}", drawn, "yes" if kept else "no"]
+        )
+    return Table(
+        "sizes of tests",
+        ["test at level 0.05", "mean over settings", "largest", "in s.e. above 0.05", "collections", "≤ 0.05 + 3 s.e."],
+        lines,
+        f"{len(rows)} settings. The largest of so many sizes is some three standard errors above its mean by chance.",
+    )
+
+
+def coverage(rows: list[dict[str, Any]]) -> Table:
+    lines = []
+    for name, title in (
+        ("fixed", "exact, 0.95, fixed population"),
+        ("fixed at once", "… with Bonferroni, all at once"),
+    ):
+        values = [row[name] for row in rows]
+        lowest = min(range(len(rows)), key=values.__getitem__)
+        row = rows[lowest]
+        where = f"K = {row['K']:,}, N = {row['N']:,}, ε = {row['epsilon']:g}, {row['population']}"
+        lines.append([title, f"{np.mean(values):.4f}", f"{values[lowest]:.4f}", where, f"{row['tested']:,}"])
+    return Table(
+        "coverage, fixed population", ["", "mean over settings", "worst setting", "which", "its collections"], lines, ""
+    )
+
+
+def worst(rows: list[dict[str, Any]]) -> Table:
+    lines = []
+    for name, title in NAMES.items():
+        for row in sorted(rows, key=lambda row: -row[name])[:3]:
+            where = f"{row['K']:,}, {row['N']:,}, {row['epsilon']:g}, {row['population']}"
+            lines.append([title, where, f"{row[name]:.4f}"])
+    return Table("where each test rejects most often", ["test", "K, N, ε, population", "size"], lines, "")
+
+
+def main() -> None:
+    parser = timing.parser(__doc__)
+    parser.add_argument("--quick", action="store_true", help="a run of seconds, which writes nothing")
+    parser.add_argument("--collections", type=int, default=10_000, help="simulated in each setting")
+    options = parser.parse_args()
+    quick = QUICK | {"K": (20,), "epsilon": (1.0,), "population": ("point mass",)}
+    rows = measure(quick if options.quick else GRID, 400 if options.quick else options.collections)
+    tables = [summary(rows), worst(rows), coverage(rows)]
+    for table in tables:
+        table.show()
+    if not options.quick:
+        name = f"sizes-{jax.default_backend()}"
+        data = {"level": LEVEL, "names": NAMES, "rows": rows}
+        timing.write(options.out, name, "Sizes of tests", tables, data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""Intervals, tests and plans on the command line."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
+pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
+
+from typer.testing import CliRunner
+
+import rrjax
+from rrjax import io
+from rrjax.cli.commands import app
+from rrjax.inference import discoveries, intervals
+
+COUNTS = np.array([5200, 2900, 1000, 900])
+DRAWS = ("--draws", "199")
+
+
+@pytest.fixture
+def invoke(tmp_path, monkeypatch):
+    """`rrjax` in this process, in an empty folder: returns exit code, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "400")
+
+    def call(*arguments):
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result.exit_code, result.stdout, result.stderr
+
+    return call
+
+
+def write_counts(name, counts, labels="abcdefgh"):
+    io.write_table(name, {"label": np.array(list(labels[: len(counts)])), "n": np.asarray(counts)})
+
+
+READ = ("--column", "label", "--counts", "n", "--epsilon", "2")
+
+
+def test_estimates_come_with_intervals_and_discoveries(invoke):
+    write_counts("r.csv", COUNTS)
+    code, out, error = invoke("estimate", "r.csv", *READ, "--level", "0.9", "--json", "--out", "e.csv")
+    assert code == 0, error
+    result = json.loads(out)
+    lower, upper = intervals(COUNTS, 2.0, 0.9)
+    found = discoveries(COUNTS, 2.0, 0.05)
+    assert result["level"] == 0.9
+    assert result["num_found"] == int(found.sum())
+    for index, row in enumerate(result["top"][:2]):
+        assert row["lower"] == pytest.approx(float(lower[index]), rel=1e-5)
+        assert row["upper"] == pytest.approx(float(upper[index]), rel=1e-5)
+        assert row["found"] is True
+    assert result["top"][3]["found"] is False
+
+
+def test_all_intervals_at_once_are_wider(invoke):
+    write_counts("r.csv", COUNTS)
+    _, one, _ = invoke("estimate", "r.csv", *READ, "--json")
+    _, all_of_them, _ = invoke("estimate", "r.csv", *READ, "--at-once", "--json")
+    assert json.loads(all_of_them)["top"][0]["lower"] < json.loads(one)["top"][0]["lower"]
+
+
+def test_what_a_person_reads_of_an_estimate(invoke):
+    write_counts("r.csv", COUNTS)
+    code, out, error = invoke("estimate", "r.csv", *READ, "--plot", "r.png")
+    assert code == 0, error
+    assert "95\N{NO-BREAK SPACE}% interval" in out
+    assert "● 2 of 4 categories are there, at a false discovery rate of 5.00" in out
+    assert "each one with 0.95 confidence, at zero too" in out
+    assert "67.30 – 70.50" in out
+
+
+def test_an_estimate_outside_its_interval_is_said(invoke):
+    # 400 categories beside the one that all users hold.
+    counts = np.array([60, *[2] * 200, *[0] * 200])
+    io.write_table("r.csv", {"label": np.arange(401), "n": counts})
+    code, out, error = invoke("estimate", "r.csv", *READ[:-1], "4")
+    assert code == 0, error
+    assert "lies outside the interval of" in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--level", "95"), "--level must lie between 0 and 1, got 95; did you mean 0.95?"),
+        (("--level", "0"), "--level must lie between 0 and 1, got 0"),
+        (("--fdr", "5"), "--fdr must lie between 0 and 1, got 5; did you mean 0.05?"),
+    ],
+)
+def test_levels_that_are_none(invoke, flags, message):
+    write_counts("r.csv", COUNTS)
+    code, _, error = invoke("estimate", "r.csv", *READ, *flags)
+    assert code == 2
+    assert message in error
+
+
+def test_a_fit_to_any_distribution(invoke):
+    write_counts("r.csv", [5200, 3900, 500, 400])
+    code, out, error = invoke("test", "fit", "r.csv", *READ, *DRAWS)
+    assert code == 0, error
+    assert "of any distribution?" in out
+    assert "No: some categories are named less often than chance" in out
+    assert "p = 0.005 (± 0.005 from 199 draws), level 0.05" in out
+
+
+def test_a_fit_to_a_given_distribution(invoke):
+    write_counts("r.csv", COUNTS)
+    write_counts("census.csv", [70, 30, 0, 0])
+    line = ("test", "fit", "r.csv", *READ, "--against", "census.csv", "--against-column", "label")
+    code, out, error = invoke(*line, "--against-counts", "n", *DRAWS, "--json")
+    assert code == 0, error
+    result = json.loads(out)
+    assert [test["method"].split(",")[0] for test in result["tests"]] == ["likelihood ratio", "Pearson"]
+    assert 0.03 < result["tests"][0]["p_value"] < 0.2
+    code, _, error = invoke("test", "fit", "r.csv", *READ, "--against-counts", "n")
+    assert code == 2
+    assert "describe the file of --against" in error
+
+
+def test_equal_collections_and_different_ones(invoke):
+    write_counts("a.csv", COUNTS)
+    write_counts("b.csv", COUNTS[::-1])
+    code, out, error = invoke("test", "equal", "a.csv", "a.csv", *READ, *DRAWS)
+    assert code == 0, error
+    assert "Nothing speaks against it (which does not show that they are equal). p = 1" in out
+    code, out, error = invoke("test", "equal", "a.csv", "b.csv", *READ, *DRAWS, "--json")
+    assert code == 0, error
+    assert json.loads(out)["tests"][0]["rejected"] is True
+
+
+def test_a_trend_and_its_direction(invoke):
+    for name, first in (("a", 5200), ("b", 4900), ("c", 4600)):
+        write_counts(f"{name}.csv", [first, 8100 - first, 1900])
+    line = ("test", "trend", "a.csv", "b.csv", "c.csv", *READ, *DRAWS)
+    code, out, error = invoke(*line, "--category", "a", "--time", "1", "--time", "2", "--time", "4")
+    assert code == 0, error
+    assert "Does the share of a move with time?" in out
+    assert "Yes, downwards." in out
+    code, _, error = invoke(*line, "--category", "z")
+    assert code == 2
+    assert "--category z is none of" in error
+    code, _, error = invoke(*line, "--time", "1")
+    assert code == 2
+    assert "--time was given 1 times for 3 collections" in error
+
+
+def test_two_attributes(invoke, tmp_path):
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 3, 2000)
+    second = np.where(rng.random(2000) < 0.2, first % 2, rng.integers(0, 2, 2000))
+    io.write_table(tmp_path / "r.csv", {"a": first, "b": second})
+    line = ("test", "independent", "r.csv", "--column", "a", "--column", "b", *DRAWS)
+    code, out, error = invoke(*line, "--domain", "0:2", "--domain", "0:1")
+    assert code == 0, error
+    assert "2,000 users with reports in both 'a' (3 categories) and 'b' (2 categories)" in out
+    assert "No: they go together." in out
+    code, _, error = invoke("test", "independent", "r.csv", "--column", "a")
+    assert code == 2
+    assert "--column must be given twice" in error
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("a.csv",), "give two files of reports or more"),
+        (("a.csv", "b.csv"), "collections must be of the same categories"),
+        (("a.csv", "a.csv", "--epsilon", "1", "--epsilon", "3"), "--epsilon was given 3 times for 2 collections"),
+        (("a.csv", "a.csv", "--draws", "9"), "--draws 9 is too few for --level 0.05: .* take at least 19"),
+    ],
+)
+def test_collections_that_cannot_be_compared(invoke, flags, message):
+    write_counts("a.csv", COUNTS)
+    write_counts("b.csv", COUNTS[:3])
+    code, _, error = invoke("test", "equal", *flags, *READ)
+    assert code == 2
+    assert re.search(message, error), error
+
+
+def test_a_plan_for_users(invoke):
+    code, out, error = invoke(
+        "plan", "--categories", "100", "--epsilon", "1", "--target-rmse", "0.01", "--plot", "plan.png"
+    )
+    assert code == 0, error
+    assert "346,83" in out  # 346,834 in float32, 346,835 in float64
+    assert "subset selection" in out
+    assert "times the users of subset selection" in out
+    assert "Figure: plan.png" in out
+
+
+def test_a_plan_for_epsilon_and_one_for_what_is_known(invoke):
+    code, out, error = invoke("plan", "--categories", "10", "--users", "50000", "--target-width", "0.02", "--json")
+    assert code == 0, error
+    result = json.loads(out)
+    assert result["solved"] == "epsilon"
+    assert result["share_width"] == pytest.approx(0.02, rel=1e-3)
+    code, out, _ = invoke("plan", "--categories", "10", "--users", "50000", "--epsilon", "1.5", "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert result["rmse"] == pytest.approx(float(rrjax.inference.expected_rmse(10, 50_000, 1.5)), rel=1e-5)
+    assert result["detectable"] < result["detectable_among_all"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--categories", "10", "--users", "100"), "give two of --epsilon, --users and a target"),
+        (("--categories", "1", "--users", "100", "--epsilon", "1"), "--categories must be at least 2, got 1"),
+        (("--categories", "10", "--users", "10", "--target-width", "0.001"), "with 10 users no ε reaches the target"),
+        (("--categories", "10", "--epsilon", "1", "--target-rmse", "5"), "--target-rmse must lie between 0 and 1"),
+        (("--categories", "10", "--epsilon", "-1", "--users", "5"), "--epsilon must be a positive number"),
+        (("--categories", "10", "--epsilon", "1", "--users", "0"), "--users must be at least 1"),
+        (
+            ("--categories", "10", "--epsilon", "1", "--target-rmse", "0.1", "--target-width", "0.1"),
+            "are two targets; give one",
+        ),
+    ],
+)
+def test_plans_that_cannot_be(invoke, flags, message):
+    code, _, error = invoke("plan", *flags)
+    assert code == 2
+    assert message in error
