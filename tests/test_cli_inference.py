@@ -70,7 +70,7 @@ def test_what_a_person_reads_of_an_estimate(invoke):
     assert code == 0, error
     assert "95\N{NO-BREAK SPACE}% interval" in out
     assert "● 2 of 4 categories are there, at a false discovery rate of 5.00" in out
-    assert "each one with 0.95 confidence, at zero too" in out
+    assert "hold each one with 0.95 confidence" in out
     assert "67.30 – 70.50" in out
 
 

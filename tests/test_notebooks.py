@@ -31,6 +31,13 @@ assert on < 1e-6 and off < 1e-6 and difference < 1e-4 * largest
 assert all(taken > 0 for row in rows for taken in row) and abs(together[0] - alone[0]).max() < 1e-6
 assert float(gaps.max()) < 2e-6
 """,
+    "04": """
+assert fits.p_value > 0.05 and wrong.p_value < 0.01, (fits, wrong)
+assert covered.all() and int(found.sum()) >= 9 and false_found == 0 and false_support > 5
+p_values = [float(test.p_value) for test in tests.values()]
+assert p_values[0] < 0.01 and p_values[1] < 0.01 < p_values[2], p_values
+assert float(posterior.r_hat.max()) < 1.05
+""",
 }
 
 

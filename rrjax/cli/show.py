@@ -171,11 +171,13 @@ def sureness(collection: work.Collection, estimate: work.Estimate, sure: work.Co
         f"● {number:,} of {collection.num_categories:,} {noun} there, at a false discovery rate of "
         f"{percent(sure.fdr)}; of the others the reports do not tell."
     )
-    kind = "all of them at once" if sure.at_once else "each one"
-    out.print(
-        f"Intervals are exact: {kind} with {sure.level:g} confidence, at zero too. They speak of the population that "
-        "the users are drawn from."
-    )
+    if sure.at_once:
+        out.print(f"Intervals are exact, at zero too, and hold all at once with {sure.level:g} confidence.")
+    else:
+        out.print(
+            f"Intervals are exact, at zero too, and hold each one with {sure.level:g} confidence; of those that are "
+            "picked because they came out largest, fewer hold: --at-once is for them."
+        )
     outside = sure.misses(estimate.theta)
     if outside.any():
         out.print(

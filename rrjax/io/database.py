@@ -1,5 +1,6 @@
 """DuckDB: a connection that leaves nothing behind, and its errors in plain words."""
 
+import contextlib
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -35,7 +36,9 @@ def connect() -> "Iterator[duckdb.DuckDBPyConnection]":
         }
         connection = duckdb.connect(config=config)
         try:
-            connection.execute("SET enable_progress_bar = false")
+            # In a notebook without ipywidgets DuckDB refuses to be told, and shows no bar either.
+            with contextlib.suppress(duckdb.InvalidInputException):
+                connection.execute("SET enable_progress_bar = false")
             # What the code names is what is meant, never a Python variable of the same name.
             connection.execute("SET python_enable_replacements = false")
             yield connection
