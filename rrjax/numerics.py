@@ -112,7 +112,8 @@ def as_scalar(value: ArrayLike, dtype: jax.typing.DTypeLike, name: str = "epsilo
         raise ValueError(f"{name} must be a scalar (use jax.vmap or jax.lax.map for a sweep), got shape {array.shape}")
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
         raise ValueError(f"{name} must be a real number, got dtype {array.dtype}")
-    return jnp.asarray(array).astype(dtype)
+    # Through float64 on the host: a wide integer would wrap in JAX's narrower default.
+    return array.astype(dtype) if isinstance(array, jax.Array) else jnp.asarray(array.astype(np.float64), dtype)
 
 
 def float_of(counts: Shaped[Array, "*s"]) -> np.dtype:

@@ -70,7 +70,7 @@ def test_what_a_person_reads_of_an_estimate(invoke):
     assert code == 0, error
     assert "95\N{NO-BREAK SPACE}% interval" in out
     assert "● 2 of 4 categories are there, at a false discovery rate of 5.00" in out
-    assert "hold each one with 0.95 confidence" in out
+    assert "hold each one with 95\N{NO-BREAK SPACE}% confidence" in out
     assert "67.30 – 70.50" in out
 
 
@@ -104,7 +104,7 @@ def test_a_fit_to_any_distribution(invoke):
     assert code == 0, error
     assert "of any distribution?" in out
     assert "No: some categories are named less often than chance" in out
-    assert "p = 0.005 (± 0.005 from 199 draws), level 0.05" in out
+    assert "p = 0.005 (± 0.005 from 199 draws), significance 0.05" in out
 
 
 def test_a_fit_to_a_given_distribution(invoke):
@@ -143,9 +143,31 @@ def test_a_trend_and_its_direction(invoke):
     code, _, error = invoke(*line, "--category", "z")
     assert code == 2
     assert "--category z is none of" in error
+    code, _, error = invoke(*line, "--time", "1", "--time", "nan", "--time", "2")
+    assert code == 2
+    assert "--time must be finite numbers, got 1, nan, 2" in error
     code, _, error = invoke(*line, "--time", "1")
     assert code == 2
     assert "--time was given 1 times for 3 collections" in error
+
+
+def test_markup_in_names_is_shown(invoke):
+    io.write_table("r.csv", {"a[b]": np.arange(40) % 2, "c[/d]": np.arange(40) % 4 // 2})
+    line = ("test", "independent", "r.csv", "--column", "a[b]", "--column", "c[/d]", *DRAWS)
+    code, out, error = invoke(*line)
+    assert code == 0, error
+    assert "Are a[b] and c[/d] independent?" in out
+    assert "The categories of 'a[b]' were taken from the data" in error
+    code, out, error = invoke(*line, "--json")
+    assert json.loads(out)["num_categories"] == [2, 2]
+
+
+def test_a_contradiction_is_warned_of(invoke):
+    write_counts("r.csv", [5200, 3900, 500, 400])
+    code, _, error = invoke("estimate", "r.csv", *READ)
+    assert code == 0
+    assert "2 categories are named less often than chance alone" in error
+    assert "See `rrjax test fit`" in error
 
 
 def test_two_attributes(invoke, tmp_path):
@@ -169,13 +191,26 @@ def test_two_attributes(invoke, tmp_path):
         (("a.csv",), "give two files of reports or more"),
         (("a.csv", "b.csv"), "collections must be of the same categories"),
         (("a.csv", "a.csv", "--epsilon", "1", "--epsilon", "3"), "--epsilon was given 3 times for 2 collections"),
-        (("a.csv", "a.csv", "--draws", "9"), "--draws 9 is too few for --level 0.05: .* take at least 19"),
+        (("a.csv", "a.csv", "--significance", "0.95"), "is small; did you mean 0.05"),
+        (("a.csv", "a.csv", "--significance", "95"), "must lie between 0 and 1, got 95; did you mean 0.05"),
+        (("a.csv", "a.csv", "--significance", "1e-320"), "is below what 10,000,000 draws can tell"),
+        (("a.csv", "a.csv", "--draws", "1000000000000"), "--draws must be at most 10,000,000"),
+        (("a.csv", "c.csv"), "'x' is a category of c.csv and not of a.csv"),
+        (("a.parquet", "d.parquet"), "the same labels in another order"),
+        (("a.csv", "e.csv"), "at most 2,147,483,647 reports in all; these are 6,000,000,000"),
+        (("a.csv", "a.csv", "--draws", "9"), "--draws 9 is too few for --significance 0.05: .* take at least 19"),
     ],
 )
 def test_collections_that_cannot_be_compared(invoke, flags, message):
     write_counts("a.csv", COUNTS)
     write_counts("b.csv", COUNTS[:3])
-    code, _, error = invoke("test", "equal", *flags, *READ)
+    write_counts("c.csv", COUNTS, "abcx")
+    write_counts("e.csv", np.full(4, 1_500_000_000))
+    reports = np.array([0, 1, 2, 3, 3], np.int32)
+    for name, labels in (("a.parquet", "abcd"), ("d.parquet", "dcab")):
+        about = io.Metadata("randomized-response", 2.0, 2.0, io.Domain.of(list(labels)), "label", True, "0", False)
+        io.write_reports(name, reports, about)
+    code, _, error = invoke("test", "equal", *flags, *(READ if "a.csv" in flags else ()))
     assert code == 2
     assert re.search(message, error), error
 
@@ -213,6 +248,9 @@ def test_a_plan_for_epsilon_and_one_for_what_is_known(invoke):
         (("--categories", "10", "--epsilon", "1", "--target-rmse", "5"), "--target-rmse must lie between 0 and 1"),
         (("--categories", "10", "--epsilon", "-1", "--users", "5"), "--epsilon must be a positive number"),
         (("--categories", "10", "--epsilon", "1", "--users", "0"), "--users must be at least 1"),
+        (("--categories", "10", "--epsilon", "1", "--users", "1" + "0" * 400), "a number of more than 18 digits"),
+        (("--categories", "1" + "0" * 23, "--epsilon", "1", "--users", "10"), "--categories must be from 2 to"),
+        (("--categories", "10", "--epsilon", "1", "--target-width", "1e-9"), "more than 1,000,000,000,000,000 users"),
         (
             ("--categories", "10", "--epsilon", "1", "--target-rmse", "0.1", "--target-width", "0.1"),
             "are two targets; give one",

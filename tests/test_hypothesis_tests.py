@@ -118,6 +118,7 @@ def test_the_limit_is_half_a_chi_square_at_an_end():
     assert stats.kstest(drawn[drawn > 1e-9], stats.chi2(1).cdf).pvalue > 1e-3
 
 
+@pytest.mark.long
 def test_the_limit_is_the_law_of_many_users():
     theta, epsilon = jnp.array([0.5, 0.3, 0.2, 0, 0, 0], FLOAT), 1.0
     counts = rrjax.simulate.counts(jax.random.key(5), theta, 2_000_000, epsilon)
@@ -333,7 +334,11 @@ TESTS = {
 }
 
 
-@pytest.mark.parametrize("name", TESTS)
+# Every one compiles for seconds: the quick suite takes what is cheap, the long one all.
+QUICK = [pytest.param(name, marks=() if name in ("ratio", "independence") else pytest.mark.long) for name in TESTS]
+
+
+@pytest.mark.parametrize("name", QUICK)
 def test_results_say_what_they_are(name):
     result = TESTS[name](num_draws=39)
     assert result.method
@@ -385,6 +390,7 @@ def test_bad_arguments(call, message):
         call()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "call",
     [
@@ -416,3 +422,37 @@ def test_extreme_epsilons_stay_finite(epsilon):
         likelihood_ratio_test(KEY, [5, 2, 0], epsilon, [0.7, 0.3, 0], null="chi-bar-square", num_draws=19),
     ):
         assert 0 < result.p_value <= 1
+
+
+@pytest.mark.parametrize("name", ["ratio", "fit", "any fit"])
+def test_more_reports_than_can_be_simulated_give_nan(name):
+    # Not a p-value among collections that could not be drawn.
+    counts = np.array([2**31 - 1, 2**31 - 1, 300])
+    given = {
+        "ratio": lambda: likelihood_ratio_test(KEY, counts, 1.0, [0.5, 0.5, 0.0], num_draws=39),
+        "fit": lambda: goodness_of_fit_test(KEY, counts, 1.0, [0.5, 0.5, 0.0], num_draws=39),
+        "any fit": lambda: goodness_of_fit_test(KEY, counts, 1.0, num_draws=39),
+    }
+    assert np.isnan(given[name]().p_value)
+
+
+@pytest.mark.parametrize("epsilon", [30.0, 60.0, 800.0])
+def test_what_is_all_but_impossible_has_the_least_p_value(epsilon):
+    for test in (likelihood_ratio_test, goodness_of_fit_test):
+        result = test(KEY, [90, 10, 0], epsilon, [1.0, 0.0, 0.0], num_draws=39)
+        assert result.statistic > 100
+        assert result.p_value == pytest.approx(1 / 40)
+
+
+def test_a_hypothesis_is_normalized():
+    theta = np.array([0.5, 0.3, 0.2])
+    one = likelihood_ratio_test(KEY, [520, 290, 190], 2.0, theta, num_draws=39).statistic
+    other = likelihood_ratio_test(KEY, [520, 290, 190], 2.0, theta * (1 + 9e-5), num_draws=39).statistic
+    assert float(one) == pytest.approx(float(other), rel=1e-4)
+
+
+def test_what_cannot_be_compared_does_not_reject():
+    from rrjax.inference.monte_carlo import compared
+
+    result = compared(KEY, jnp.ones((), FLOAT), lambda key: jnp.full((), jnp.nan, FLOAT), 39, 1, "")
+    assert result.p_value == 1

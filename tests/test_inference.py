@@ -166,15 +166,19 @@ def sums_of_two(total, probabilities):
     )
 
 
-@pytest.mark.parametrize(("num_categories", "epsilon"), [(2, 0.5), (2, 4.0), (20, 1.0), (200, 2.0), (1000, 6.0)])
+@pytest.mark.parametrize(
+    ("num_categories", "epsilon"),
+    [(2, 0.5), (2, 4.0), (20, 1.0), (200, 2.0), (1000, 6.0), (2, 8.0), (50, 8.0), (2, 10.0), (50, 12.0), (2, 25.0)],
+)
 @pytest.mark.parametrize("total", [1, 2, 7, 60])
 def test_tails_of_a_sum_of_two_binomials(num_categories, epsilon, total):
     e1 = math.expm1(epsilon)
     high, low = (1 + e1) / (e1 + num_categories), 1 / (e1 + num_categories)
+    rest = (num_categories - 1) / (e1 + num_categories)
     masses = sums_of_two(total, (high, low))
     tails = np.cumsum(masses[:, ::-1], axis=1)[:, ::-1]
     counts = np.arange(total + 1)
-    law = Mixture(*(jnp.asarray(x, FLOAT) for x in (counts - total * low, total, high, low, high - low)))
+    law = Mixture(*(jnp.asarray(x, FLOAT) for x in (counts - total * low, total, high, low, rest, 1 - low, high - low)))
     for level in (0.4, 0.025, 1e-4):
         # The fewest holders with a tail above the level, by looking at all.
         wanted = [int(np.argmax(column > level)) if (column > level).any() else total for column in tails.T]
@@ -208,7 +212,7 @@ def test_every_fixed_population_enumerated_is_covered(num_categories, epsilon, t
 
 
 def test_a_fixed_population_at_the_ends():
-    for epsilon in (1e-6, 1.0, 40.0, 800.0):
+    for epsilon in (1e-6, 1.0, 12.0, 25.0, 40.0, 800.0):
         lower, upper = intervals([100, 0], epsilon, population="fixed")
         assert ((lower >= 0) & (lower <= upper) & (upper <= 1)).all()
     # At such an ε every report is the truth.
@@ -404,6 +408,10 @@ def test_standard_errors_are_the_spread_of_the_estimates():
     np.testing.assert_allclose(errors.mean(0), spread, rtol=4 / math.sqrt(8000))
 
 
+def test_a_point_mass_has_no_standard_error():
+    assert np.isnan(standard_errors([100, 0, 0], 2.0)).all()
+
+
 def test_standard_errors_exist_on_the_support_only():
     counts = np.array([5200, 2900, 1000, 900], INT)
     np.testing.assert_array_equal(np.isnan(standard_errors(counts, 2.0)), np.asarray(rrjax.mle_star(counts, 2.0)) == 0)
@@ -503,3 +511,11 @@ def test_bad_hypotheses(arguments, message):
 def test_unusable_counts_have_no_ratio():
     result = likelihood_ratio_test(jax.random.key(0), [0, 0], 1.0, [0.5, 0.5])
     assert all(np.isnan(leaf) for leaf in jax.tree.leaves(result))
+
+
+@pytest.mark.parametrize("epsilon", [20.0, 40.0, 800.0])
+def test_where_every_report_is_the_truth_the_users_are_known(epsilon):
+    for counts in ([3, 4], [15, 10, 5], [1, 0]):
+        lower, upper = intervals(counts, epsilon, population="fixed")
+        np.testing.assert_allclose(lower, np.array(counts) / sum(counts), rtol=1e-6)
+        np.testing.assert_allclose(upper, np.array(counts) / sum(counts), rtol=1e-6)

@@ -178,3 +178,62 @@ def test_plans_batch():
     epsilons = np.linspace(0.5, 3, 5).astype(FLOAT)
     batch = jax.vmap(lambda e: users_for_width(10, e, 0.05, 0.2))(epsilons)
     np.testing.assert_allclose(batch, [users_for_width(10, e, 0.05, 0.2) for e in epsilons], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("num_categories", "users", "epsilon"), [(1000, 100, 6.0), (24, 200, 8.0), (100, 100, 4.0)])
+def test_widths_of_counts_below_one(num_categories, users, epsilon):
+    # Between the widths at the two whole counts next to the expected one.
+    q = 1 / (math.expm1(epsilon) + num_categories)
+    expected = users * q
+
+    def width(count):
+        limit = stats.beta.ppf(0.975, count + 1, users - count)
+        lower = stats.beta.ppf(0.025, count, users - count + 1) if count else 0
+        d = math.expm1(epsilon) * q
+        return np.clip((limit - q) / d, 0, 1) - np.clip((lower - q) / d, 0, 1)
+
+    below = math.floor(expected)
+    share = expected - below
+    wanted = (1 - share) * width(below) + share * width(below + 1)
+    assert float(expected_width(num_categories, users, epsilon)) == pytest.approx(wanted, rel=1e-4)
+
+
+def test_fewer_users_for_a_wider_interval():
+    numbers = [float(users_for_width(1000, 8.0, width)) for width in (0.05, 0.02, 0.01)]
+    assert numbers == sorted(numbers)
+    for width, number in zip((0.05, 0.02, 0.01), numbers, strict=True):
+        assert float(expected_width(1000, number, 8.0)) <= width * (1 + 1e-3)
+
+
+def test_what_no_number_of_users_reaches():
+    assert float(users_for_width(10, 1e-6, 1e-6)) == np.inf
+
+
+def test_integers_beyond_the_dtype_do_not_wrap():
+    assert float(expected_rmse(10, 2**32 + 100, 1.0)) == pytest.approx(
+        float(expected_rmse(10, float(2**32 + 100), 1.0)), rel=1e-6
+    )
+
+
+def test_levels_and_powers_that_are_none_under_tracing():
+    assert np.isnan(jax.jit(lambda level: detectable_share(10, 100, 1.0, level=level))(1.5))
+    assert np.isnan(jax.jit(lambda power: detectable_share(10, 100, 1.0, power=power))(0.2))
+    assert float(detectable_share(10, 100, 1.0, level=0.9, power=0.5)) >= 0
+
+
+def test_the_power_of_a_test_that_is_nan():
+    found = power(
+        jax.random.key(0),
+        lambda key: jnp.array([0, 0]),
+        lambda key, counts: likelihood_ratio_test(key, counts, 1.0, [0.5, 0.5], num_draws=19),
+        num_collections=3,
+    )
+    assert np.isnan(found.power)
+
+
+def test_mechanisms_at_a_tiny_epsilon():
+    rows = {row.name: row.expected_rmse for row in mechanisms(10, 100, 1e-9)}
+    assert rows["randomized response"] == pytest.approx(
+        math.sqrt(9 * 8 + 18 * (1 + 1e-9)) / (math.sqrt(10 * 100) * math.expm1(1e-9))
+    )
+    assert math.isfinite(mechanisms(10, 100, 1e-17)[0].expected_rmse)

@@ -101,3 +101,17 @@ def test_what_cannot_be_refused_gives_nan():
         result = posterior(KEY, *arguments[:2], prior=arguments[2], num_draws=4, num_warmup=0)
         assert np.isnan(result.mean).all()
         assert np.isnan(result.draws).all()
+
+
+def test_levels_that_are_none_under_tracing_give_nan():
+    result = posterior(KEY, [30, 10], 1.0, num_draws=200)
+    assert np.isnan(jax.jit(lambda level: credible_intervals(result, level))(1.5).lower).all()
+
+
+def test_diagnostics_of_tiny_shares():
+    rng = np.random.default_rng(0)
+    chains = rng.normal(size=(4, 100))
+    chains[0] += 3
+    plain = diagnostics(jnp.asarray(chains, FLOAT))
+    tiny = diagnostics(jnp.asarray(chains * 1e-25, FLOAT))
+    np.testing.assert_allclose(plain, tiny, rtol=1e-3)

@@ -169,3 +169,12 @@ def test_extreme_epsilons_stay_finite(epsilon):
     value = np.asarray(profile([30, 4, 0], epsilon, 0)(np.linspace(0, 1, 11)))
     assert not np.isnan(value).any()
     assert (value <= 0).all()
+
+
+def test_a_category_may_be_of_any_integer_dtype():
+    for dtype in (np.int32, np.uint8):
+        assert profile([6, 4, 2], 1.0, jnp.asarray(1, dtype))(0.3) == profile([6, 4, 2], 1.0, 1)(0.3)
+
+
+def test_a_surface_at_a_large_epsilon_is_finite():
+    assert np.isfinite(log_likelihood_surface([60, 40], 60.0, num_points=3).log_likelihood).all()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from rrjax import io
 from rrjax.cli import inference_work, results, show, work
@@ -37,7 +38,10 @@ tests = typer.Typer(
 )
 
 Number = Annotated[int, typer.Option("--draws", help="Simulations of the null.", rich_help_panel=RESULT)]
-Level = Annotated[float, typer.Option(help="What the p-value is compared with.", rich_help_panel=RESULT)]
+Significance = Annotated[
+    float,
+    typer.Option(help="What the p-value is compared with: the chance to be wrong.", rich_help_panel=RESULT),
+]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the simulations.", rich_help_panel=RESULT)]
 Epsilons = Annotated[
     list[float] | None,
@@ -48,7 +52,12 @@ Epsilons = Annotated[
     ),
 ]
 Collections = Annotated[
-    list[str], typer.Argument(metavar="REPORTS...", help="Files of randomized reports, one for each collection.")
+    list[str],
+    typer.Argument(
+        metavar="REPORTS...",
+        help="Files of randomized reports: each argument is a collection (a glob in quotes is one). The flags that say "
+        "how to read hold for all.",
+    ),
 ]
 
 
@@ -57,12 +66,22 @@ def fit(
     reports: Reports,
     against: Annotated[
         list[str] | None,
-        typer.Option(help="A file of true values, or of shares as counts: the distribution to test. Repeatable."),
+        typer.Option(
+            help="The distribution to test: a file of true values, or of how many hold each category. Repeatable. "
+            "Read with the flags --header, --delimiter, --items and --missing too."
+        ),
     ] = None,
-    against_column: Annotated[str | None, typer.Option(help="Its column.", rich_help_panel=READ)] = None,
-    against_format: Annotated[Format | None, typer.Option(help="Its format.", rich_help_panel=READ)] = None,
+    against_column: Annotated[
+        str | None, typer.Option(help="Column of the file of --against.", rich_help_panel=READ)
+    ] = None,
+    against_format: Annotated[
+        Format | None, typer.Option(help="Format of the file of --against.", rich_help_panel=READ)
+    ] = None,
     against_counts: Annotated[
-        str | None, typer.Option(help="It holds counts: the column they are in.", rich_help_panel=READ)
+        str | None,
+        typer.Option(
+            help="The file of --against holds counts, whole numbers: the column they are in.", rich_help_panel=READ
+        ),
     ] = None,
     column: Column = None,
     epsilon: Epsilon = None,
@@ -74,7 +93,7 @@ def fit(
     items: ItemsOption = "first",
     missing: Missing = None,
     draws: Number = 9999,
-    level: Level = 0.05,
+    significance: Significance = 0.05,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -86,13 +105,14 @@ def fit(
     """
     reading = work.Reading(reports, column, domain, counts, format, header, delimiter, items, missing or [])
     with show.reporting():
-        simulation = _draws(draws, level, seed)
+        simulation = _draws(draws, significance, seed)
         if not against and (against_column or against_format or against_counts):
             raise work.UsageError(
                 "--against-column, --against-format and --against-counts describe the file of --against"
             )
         with show.err.status("Counting …") as status:
             collection = work.collect(reading, epsilon)
+            inference_work.check_size(collection.num_reports)
             verdicts = []
             if against:
                 other = work.Reading(
@@ -112,7 +132,7 @@ def fit(
             else:
                 status.update("Testing …")
                 verdicts = [inference_work.fits_any(collection, simulation)]
-        _say("fit", [collection], verdicts, simulation, json)
+        _say("fit", [reading], [collection], verdicts, simulation, json)
 
 
 @tests.command()
@@ -128,7 +148,7 @@ def equal(
     items: ItemsOption = "first",
     missing: Missing = None,
     draws: Number = 9999,
-    level: Level = 0.05,
+    significance: Significance = 0.05,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -137,7 +157,7 @@ def equal(
     rrjax test equal before.parquet after.parquet
     """
     with show.reporting():
-        simulation = _draws(draws, level, seed)
+        simulation = _draws(draws, significance, seed)
         readings = [
             work.Reading([path], column, domain, counts, format, header, delimiter, items, missing or [])
             for path in reports
@@ -146,7 +166,7 @@ def equal(
             collections = inference_work.collect_all(readings, epsilon or [])
             status.update("Testing …")
             verdict = inference_work.equal(collections, simulation)
-        _say("equal", collections, [verdict], simulation, json)
+        _say("equal", readings, collections, [verdict], simulation, json)
 
 
 @tests.command()
@@ -167,7 +187,7 @@ def trend(
     items: ItemsOption = "first",
     missing: Missing = None,
     draws: Number = 9999,
-    level: Level = 0.05,
+    significance: Significance = 0.05,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -176,7 +196,7 @@ def trend(
     rrjax test trend 2023.parquet 2024.parquet 2025.parquet --category Rome
     """
     with show.reporting():
-        simulation = _draws(draws, level, seed)
+        simulation = _draws(draws, significance, seed)
         readings = [
             work.Reading([path], column, domain, counts, format, header, delimiter, items, missing or [])
             for path in reports
@@ -185,7 +205,7 @@ def trend(
             collections = inference_work.collect_all(readings, epsilon or [])
             status.update("Testing …")
             verdict = inference_work.trend(collections, time or [], category, simulation)
-        _say("trend", collections, [verdict], simulation, json)
+        _say("trend", readings, collections, [verdict], simulation, json, category=category, times=time)
 
 
 @tests.command()
@@ -201,7 +221,7 @@ def independent(
     delimiter: Delimiter = None,
     missing: Missing = None,
     draws: Number = 9999,
-    level: Level = 0.05,
+    significance: Significance = 0.05,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -212,8 +232,8 @@ def independent(
     No ε is needed: independent values make independent reports, and only they do.
     """
     with show.reporting():
-        simulation = _draws(draws, level, seed)
-        if len(column) != 2:
+        simulation = _draws(draws, significance, seed)
+        if len(column) != 2 or column[0] == column[1]:
             raise work.UsageError(f"--column must be given twice, once for each attribute; got {', '.join(column)}")
         if domain and len(domain) != 2:
             raise work.UsageError("--domain must be given twice, in the order of the columns, or not at all")
@@ -221,31 +241,36 @@ def independent(
         reading = work.Reading(reports, None, None, None, format, header, delimiter, "first", missing or [])
         with show.err.status("Counting …") as status:
             pairs = io.count_pairs(reading.source(), (column[0], column[1]), (domains[0], domains[1]))
+            inference_work.check_size(int(pairs.counts.sum()))
             status.update("Testing …")
             verdict = inference_work.independent(pairs, simulation)
+        shape = pairs.counts.shape
         if not json:
-            shape = pairs.counts.shape
+            for name, from_data in zip(pairs.columns, pairs.from_data, strict=True):
+                if from_data:
+                    show.warn([f"The categories of {name!r} were taken from the data; --domain names them."])
             show.out.print(
                 f"{pairs.counts.sum():,} users with reports in both {column[0]!r} ({shape[0]:,} categories) and "
                 f"{column[1]!r} ({shape[1]:,} categories); {pairs.num_missing:,} rows without are left out",
                 markup=False,
             )
-        _say("independent", [], [verdict], simulation, json)
+        more = {"columns": column, "num_reports": pairs.counts.sum(), "num_missing": pairs.num_missing}
+        _say("independent", [], [], [verdict], simulation, json, **more, num_categories=list(shape))
 
 
 def plan(
     categories: Annotated[int, typer.Option(help="K, how many categories there are.")],
     epsilon: Annotated[float | None, typer.Option(help="Privacy parameter, in nats.")] = None,
-    users: Annotated[int | None, typer.Option(help="N.")] = None,
+    users: Annotated[int | None, typer.Option(help="N, how many of them.")] = None,
     target_rmse: Annotated[
         float | None,
         typer.Option(help="Root mean squared error of a share that is wanted (0.01 is one percent point)."),
     ] = None,
     target_width: Annotated[
-        float | None, typer.Option(help="Width of an exact interval that is wanted, for a category of --share.")
+        float | None, typer.Option(help="Width of an exact interval that is wanted, where --share hold it.")
     ] = None,
-    share: Annotated[float, typer.Option(help="Share of the category that the width is for.")] = 0.1,
-    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    share: Annotated[float, typer.Option(help="True share of the category that the width is for.")] = 0.1,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     plot: Plot = None,
     json: Json = False,
 ) -> None:
@@ -262,7 +287,7 @@ def plan(
         with show.err.status("Planning …"):
             found = inference_work.plan(categories, epsilon, users, target_rmse, target_width, share, level)
             if plot is not None:
-                results.draw_plan(plot, found, target_rmse)
+                results.draw_plan(plot, found)
         if json:
             mechanisms = [row._asdict() for row in found.mechanisms]
             record = dataclasses.asdict(found) | {"mechanisms": mechanisms, "plot": None if plot is None else str(plot)}
@@ -293,7 +318,7 @@ def _show_plan(found: Plan) -> None:
         ("Smallest share found with 80 % power, one category, p ≤ 0.05", found.detectable),
         ("Smallest share found with 80 % power, among all categories", found.detectable_among_all),
     ):
-        table.add_row(text, show.percent(value) if value <= 1 else "none")
+        table.add_row(text, show.percent(value) if value <= 1 else "more than 100 %")
     show.out.print(table)
     show.out.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -319,35 +344,50 @@ def _draws(number: int, level: float, seed: int) -> Draws:
     return draws
 
 
-def _say(name: str, collections: list[work.Collection], verdicts: list[Verdict], draws: Draws, json: bool) -> None:
+def _say(
+    name: str,
+    readings: list[work.Reading],
+    collections: list[work.Collection],
+    verdicts: list[Verdict],
+    draws: Draws,
+    json: bool,
+    **more: Any,
+) -> None:
     if json:
         show.record(
             {
                 "command": f"test {name}",
-                "level": draws.level,
+                "significance": draws.level,
                 "num_draws": draws.number,
                 "seed": draws.seed,
                 "collections": [
                     {
+                        "reports": reading.paths,
+                        "column": one.counted.column,
                         "num_reports": one.num_reports,
+                        "num_missing": one.counted.num_missing,
                         "num_categories": one.num_categories,
+                        "domain": one.counted.domain.describe(),
                         "epsilon": one.epsilon,
                         "warnings": one.warnings,
                     }
-                    for one in collections
+                    for reading, one in zip(readings, collections, strict=True)
                 ],
+                **more,
                 "tests": [dataclasses.asdict(verdict) for verdict in verdicts],
             }
         )
         return
-    for collection in collections:
-        show.summary(collection)
-        show.warn(collection.warnings)
+    several = len(collections) > 1
+    for file, collection in zip(inference_work.names(readings), collections, strict=True):
+        show.summary(collection, file if several else "")
+        show.warn([f"{file}: {warning}" if several else warning for warning in collection.warnings])
+    show.warn(inference_work.repeated(readings))
     for verdict in verdicts:
         show.out.print()
-        show.out.print(f"[bold]{verdict.question}[/bold]")
+        show.out.print(Text(show.printable(verdict.question), style="bold"))
         show.out.print(
             f"{verdict.answer} p = {verdict.p_value:.2g} (± {verdict.standard_error:.1g} from {draws.number:,} draws), "
-            f"level {draws.level:g}; statistic {verdict.statistic:.4g}: {verdict.method}.",
+            f"significance {draws.level:g}; statistic {verdict.statistic:.4g}: {verdict.method}.",
             markup=False,
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,10 @@ from rrjax import inference, io
 from rrjax.cli import work
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.work import Collection, Reading, UsageError
+
+MOST_DRAWS = 10_000_000
+MOST_USERS = 10**15
+"""More than there are people, and exact in float64."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,19 +57,28 @@ class Verdict:
 
 def check_draws(draws: Draws) -> None:
     """Refuses a level that is none, and too few draws for it."""
-    work.check_rate("--level", draws.level)
+    work.check_rate("--significance", draws.level, small=True)
+    if draws.level > 0.5:
+        raise UsageError(
+            f"--significance {draws.level:g} is the chance to be wrong where there is nothing, so it is small; did you "
+            f"mean {1 - draws.level:g}?"
+        )
+    if draws.level < 1 / MOST_DRAWS:
+        raise UsageError(f"--significance {draws.level:g} is below what {MOST_DRAWS:,} draws can tell")
+    if draws.number > MOST_DRAWS:
+        raise UsageError(f"--draws must be at most {MOST_DRAWS:,}, got {draws.number:,}")
     least = math.ceil(1 / draws.level) - 1
     if draws.number < least:
         raise UsageError(
-            f"--draws {draws.number} is too few for --level {draws.level:g}: the least p-value would be "
-            f"{1 / (draws.number + 1):.2g}; take at least {least}"
+            f"--draws {draws.number} is too few for --significance {draws.level:g}: the least p-value would be "
+            f"{1 / (max(draws.number, 0) + 1):.2g}; take at least {least}"
         )
 
 
 def _verdict(question: str, result: inference.HypothesisTest, draws: Draws, if_so: str, if_not: str) -> Verdict:
     p_value = float(result.p_value)
     if math.isnan(p_value):
-        raise io.DataError("The test came out as NaN: are there reports in every collection, of less than 2^31 in all?")
+        raise io.DataError("the test came out as NaN: these counts are beyond what it can compute")
     rejected = p_value <= draws.level
     return Verdict(
         question,
@@ -114,15 +129,54 @@ def collect_all(readings: Sequence[Reading], epsilons: Sequence[float]) -> list[
         )
     given = list(epsilons) * (len(readings) if len(epsilons) == 1 else 1) or [None] * len(readings)
     collections = [work.collect(reading, epsilon) for reading, epsilon in zip(readings, given, strict=True)]
-    first = collections[0].counted.domain
+    first, name = collections[0].counted.domain, Path(readings[0].paths[0]).name
     for reading, collection in zip(readings, collections, strict=True):
+        check_size(collection.num_reports)
         if collection.counted.domain != first:
-            raise UsageError(
-                f"{Path(reading.paths[0]).name} has the domain {collection.counted.domain.describe()}, "
-                f"{Path(readings[0].paths[0]).name} {first.describe()}: collections must be of the same categories; "
-                "--domain sets them for all"
-            )
+            difference = _difference(first, collection.counted.domain, name, Path(reading.paths[0]).name)
+            raise UsageError(f"collections must be of the same categories: {difference}")
+    check_size(sum(collection.num_reports for collection in collections))
     return collections
+
+
+def _difference(first: io.Domain, second: io.Domain, name: str, other: str) -> str:
+    """Where two domains differ, and what to do."""
+    hint = "Give --domain, which holds for all files, or for Parquet of rrjax collect them with one domain"
+    if first.num_categories != second.num_categories:
+        return f"{name} has {first.describe()}, {other} has {second.describe()}. {hint}"
+    labels = [str(label) for label in first.labels()], [str(label) for label in second.labels()]
+    only = sorted(set(labels[1]) - set(labels[0]))
+    if only:
+        return f"{only[0]!r} is a category of {other} and not of {name}. {hint}"
+    place = next(index for index, (a, b) in enumerate(zip(*labels, strict=True)) if a != b)
+    return (
+        f"{name} and {other} have the same labels in another order (at place {place + 1}: {labels[0][place]!r} and "
+        f"{labels[1][place]!r}). {hint}"
+    )
+
+
+def check_size(number: int) -> None:
+    """Refuses more reports than tests can simulate."""
+    if number >= 2**31:
+        raise UsageError(f"tests are simulated, of at most 2,147,483,647 reports in all; these are {number:,}")
+
+
+def names(readings: Sequence[Reading]) -> list[str]:
+    """What to call the files of several collections."""
+    return [", ".join(Path(path).name for path in reading.paths) for reading in readings]
+
+
+def repeated(readings: Sequence[Reading]) -> list[str]:
+    """Warnings of files that are given more than once."""
+    seen: set[str] = set()
+    twice = []
+    for reading in readings:
+        for file in reading.source().files():
+            real = os.path.realpath(file)
+            if real in seen:
+                twice.append(f"{Path(file).name} is given more than once: its reports are compared with themselves.")
+            seen.add(real)
+    return twice
 
 
 def _stacked(collections: Sequence[Collection]) -> tuple[np.ndarray, Any]:
@@ -151,13 +205,17 @@ def trend(collections: Sequence[Collection], times: Sequence[float], category: s
     """Whether shares move in one direction over collections."""
     if times and len(times) != len(collections):
         raise UsageError(f"--time was given {len(times)} times for {len(collections)} collections")
+    if not all(math.isfinite(time) for time in times):
+        raise UsageError(f"--time must be finite numbers, got {', '.join(f'{time:g}' for time in times)}")
     if times and len(set(times)) == 1:
         raise UsageError("--time: all are the same, so there is nothing to go by")
     number = None
     if category is not None:
         labels = [str(label) for label in collections[0].counted.domain.labels()]
         if category not in labels:
-            raise UsageError(f"--category {category} is none of {collections[0].counted.domain.describe()}")
+            near = get_close_matches(category, labels, n=1, cutoff=0.4)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise UsageError(f"--category {category} is none of {collections[0].counted.domain.describe()}{hint}")
         number = labels.index(category)
     counts, epsilon = _stacked(collections)
     result = inference.trend_test(
@@ -191,10 +249,11 @@ class Plan:
 
     num_categories: int
     epsilon: float
-    num_users: float
+    num_users: int
     solved: str
     """Which of users, epsilon and target was asked for."""
-    target: float | None
+    target_rmse: float | None
+    target_width: float | None
     rmse: float
     level: float
     width: float
@@ -221,12 +280,12 @@ def plan(
 ) -> Plan:
     """Solves for whichever of ε, N and target was left out."""
     work.check_rate("--level", level)
-    if categories < 2:
-        raise UsageError(f"--categories must be at least 2, got {categories}")
+    if not 2 <= categories < 2**31:
+        raise UsageError(f"--categories must be from 2 to 2147483647, got {_short(categories)}")
     if epsilon is not None:
         work.check_epsilon(epsilon)
-    if users is not None and users < 1:
-        raise UsageError(f"--users must be at least 1, got {users}")
+    if users is not None and not 1 <= users <= MOST_USERS:
+        raise UsageError(f"--users must be at least 1 and at most {MOST_USERS:,}, got {_short(users)}")
     for flag, value in (("--target-rmse", rmse), ("--target-width", width)):
         if value is not None:
             work.check_rate(flag, value)
@@ -247,6 +306,8 @@ def plan(
         elif rmse is not None:
             number = float(inference.users_for_error(categories, epsilon, rmse))
         number = max(number, 1.0)
+        if not number <= MOST_USERS:
+            raise UsageError(f"the target takes more than {MOST_USERS:,} users: widen it, or raise ε")
     elif epsilon is None:
         solved, epsilon = "epsilon", math.inf
         if width is not None:
@@ -262,9 +323,10 @@ def plan(
     return Plan(
         categories,
         float(epsilon),
-        number,
+        round(number),
         solved,
-        rmse if rmse is not None else width,
+        rmse,
+        width,
         float(inference.expected_rmse(categories, number, epsilon)),
         level,
         float(inference.expected_width(categories, number, epsilon, level=level)),
@@ -274,6 +336,10 @@ def plan(
         float(inference.detectable_share(categories, number, epsilon, level=0.05 / categories)),
         inference.mechanisms(categories, max(round(number), 1), epsilon),
     )
+
+
+def _short(number: int) -> str:
+    return f"{number:,}" if abs(number) < 10**18 else "a number of more than 18 digits"
 
 
 def _epsilon_for_width(categories: int, number: float, width: float, share: float, level: float) -> float:

@@ -78,7 +78,7 @@ def top_rows(
 
 def interval_title(sure: work.Confidence) -> str:
     """What the intervals are called."""
-    return f"{100 * sure.level:g} % interval" + (", all at once" if sure.at_once else "")
+    return f"{100 * sure.level:.12g} % interval" + (", all at once" if sure.at_once else "")
 
 
 def write(out: Path, collection: work.Collection, columns: dict[str, np.ndarray]) -> None:
@@ -114,7 +114,7 @@ def draw(
     save(figure, plot)
 
 
-def draw_plan(plot: Path, plan: Plan, target: float | None) -> None:
+def draw_plan(plot: Path, plan: Plan) -> None:
     """Draws what a collection would know."""
     try:
         from rrjax.plots import plan_figure
@@ -123,7 +123,7 @@ def draw_plan(plot: Path, plan: Plan, target: float | None) -> None:
             plan.num_categories,
             plan.epsilon,
             plan.num_users,
-            target=target,
+            target=plan.target_rmse,
             title=f"K = {plan.num_categories:,}, ε = {plan.epsilon:.4g}, {plan.num_users:,.0f} users",
         )
     except ImportError as error:

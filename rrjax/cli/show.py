@@ -84,11 +84,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def summary(collection: work.Collection) -> None:
-    """One paragraph: what was counted."""
+def summary(collection: work.Collection, name: str = "") -> None:
+    """One paragraph: what was counted, and in which file where there are several."""
     counted = collection.counted
+    file = f"{printable(name)}: " if name else ""
     out.print(
-        f"{collection.num_reports:,} reports in column {counted.column!r}; domain: {counted.domain.describe()}; "
+        f"{file}{collection.num_reports:,} reports in column {counted.column!r}; domain: {counted.domain.describe()}; "
         f"ε = {collection.epsilon:.6g} nats",
         markup=False,
     )
@@ -108,7 +109,7 @@ def top_table(
     table.add_column("category", overflow="ellipsis", no_wrap=True, max_width=40)
     titles = ["reports", "of all", *(work.TITLES[estimate.name] for estimate in estimates)]
     if sure is not None:
-        titles.append(f"{100 * sure.level:g}\N{NO-BREAK SPACE}% interval")
+        titles.append(f"{100 * sure.level:.12g}\N{NO-BREAK SPACE}% interval")
     for title in titles if truth is None else [*titles, "truth"]:
         table.add_column(title, justify="right", no_wrap=True)
     if sure is not None:
@@ -165,18 +166,19 @@ def between(lower: float | np.ndarray, upper: float | np.ndarray) -> str:
 
 def sureness(collection: work.Collection, estimate: work.Estimate, sure: work.Confidence) -> None:
     """How many categories are there, what the intervals are, and where the estimate contradicts them."""
-    number = int(sure.found.sum())
-    noun = "category is" if number == 1 else "categories are"
+    number, size = int(sure.found.sum()), collection.num_categories
+    rest = "" if number == size else "; of the others the reports do not tell"
     out.print(
-        f"● {number:,} of {collection.num_categories:,} {noun} there, at a false discovery rate of "
-        f"{percent(sure.fdr)}; of the others the reports do not tell."
+        f"● {number:,} of {size:,} categories {'is' if number == 1 else 'are'} there, at a false discovery rate of "
+        f"{percent(sure.fdr)}{rest}."
     )
+    level = f"{100 * sure.level:.12g}\N{NO-BREAK SPACE}% confidence"
     if sure.at_once:
-        out.print(f"Intervals are exact, at zero too, and hold all at once with {sure.level:g} confidence.")
+        out.print(f"Intervals are exact, at zero too, and hold all at once with {level}.")
     else:
         out.print(
-            f"Intervals are exact, at zero too, and hold each one with {sure.level:g} confidence; of those that are "
-            "picked because they came out largest, fewer hold: --at-once is for them."
+            f"Intervals are exact, at zero too, and hold each one with {level}; of those that are picked because they "
+            "came out largest, fewer hold: --at-once is for them."
         )
     outside = sure.misses(estimate.theta)
     if outside.any():
@@ -184,7 +186,7 @@ def sureness(collection: work.Collection, estimate: work.Estimate, sure: work.Co
             f"{work.TITLES[estimate.name]} lies outside the interval of {int(outside.sum()):,} of "
             f"{collection.num_categories:,} categories, {int((outside & sure.found).sum()):,} of those that are there: "
             "an interval is about one category, an estimate makes all of them fit together, and with many categories "
-            "that costs bias. For a single share believe the interval."
+            "that costs bias. For a share that was named beforehand believe the interval."
         )
 
 

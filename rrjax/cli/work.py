@@ -307,13 +307,21 @@ def confidence(collection: Collection, level: float, at_once: bool, fdr: float) 
     counts, epsilon = collection.counted.counts, collection.epsilon
     limits = inference.intervals(counts, epsilon, level, simultaneous="bonferroni" if at_once else None)
     found = inference.discoveries(counts, epsilon, fdr)
+    # Named so rarely that no share explains it, by a test of all categories at level 0.01 (or less).
+    missed = np.asarray(inference.intervals(counts, epsilon, 0.98, simultaneous="bonferroni").upper) == 0
+    if missed.any():
+        collection.warnings.append(
+            f"{int(missed.sum()):,} categories are named less often than chance alone names them at this ε, whatever "
+            "the users hold. Is ε right, are reports missing, was it another mechanism? See `rrjax test fit`."
+        )
     return Confidence(level, at_once, np.asarray(limits.lower), np.asarray(limits.upper), np.asarray(found), fdr)
 
 
-def check_rate(flag: str, value: float) -> None:
-    """Refuses a level or a rate that is no probability."""
+def check_rate(flag: str, value: float, *, small: bool = False) -> None:
+    """Refuses a level or a rate that is no probability; a small one is the chance of an error."""
     if not 0 < value < 1:
-        hint = f"; did you mean {value / 100:g}?" if 1 < value < 100 else ""
+        meant = 1 - value / 100 if small and value >= 50 else value / 100
+        hint = f"; did you mean {meant:g}?" if 1 < value < 100 else ""
         raise UsageError(f"{flag} must lie between 0 and 1, got {value:g}{hint}")
 
 

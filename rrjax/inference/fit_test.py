@@ -10,7 +10,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax import simulate
 from rrjax.estimators import mle_star
-from rrjax.inference.monte_carlo import HypothesisTest, as_hypothesis, check_draws, compared, on_simplex
+from rrjax.inference.monte_carlo import HypothesisTest, as_hypothesis, check_draws, compared, on_simplex, total
 from rrjax.numerics import accurate_sum, as_counts, as_scalar, float_dtype, odds
 from rrjax.special import deviance
 
@@ -32,7 +32,7 @@ def goodness_of_fit_test(
     * Without: twice the logarithm of the likelihood of the reports' own shares over the largest one that randomized
       response allows. It is zero where the unbiased inversion has no negative share. Categories that are named less
       often than by chance (a wrong ε, another mechanism, lost reports) make it large. The null is drawn at a point
-      mass, where the statistic is largest: of the distributions that could have been, none rejects more often.
+      mass, where the statistic is largest for large counts: then no distribution rejects more often than its level.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
@@ -43,9 +43,9 @@ def goodness_of_fit_test(
         level: The level that the p-value will be compared with, in (0, 1). Static.
 
     Returns:
-        `HypothesisTest`. With θ₀ its size is at most its level, whatever N, K and ε. Without, that the point mass is
-        the worst case is exact for large counts, and simulations found no exception. All NaN for unusable counts or ε,
-        and (under tracing) for a θ₀ that is no distribution.
+        `HypothesisTest`. With θ₀ its size is at most its level, whatever N, K and ε. Without, it is so for large
+        counts, and simulations of small ones found no exception (`benchmarks/results/sizes-cpu.md`). All NaN for
+        unusable counts or ε, 2³¹ reports or more, and (under tracing) for a θ₀ that is no distribution.
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, a θ₀ off the simplex, a level outside (0, 1), or too few draws for
@@ -72,14 +72,15 @@ def goodness_of_fit_test(
 
 @partial(jax.jit, static_argnums=4)
 def _tested(key, counts, epsilon, theta, num_draws):
-    number = jnp.sum(counts)
+    number, usable = total(counts)
+    usable = usable & on_simplex(theta)
+    theta = theta / accurate_sum(theta)
     expected = _expected(theta, epsilon, number)
 
     def pearson(counts):
-        change = (counts.astype(theta.dtype) - expected) / expected
-        return accurate_sum(expected * change**2)
+        excess = counts.astype(theta.dtype) - expected
+        return accurate_sum(excess / expected * excess)
 
-    usable = on_simplex(theta) & (jnp.min(counts) >= 0)
     statistic = jnp.where(usable, pearson(counts), jnp.nan)
     return compared(
         key,
@@ -88,21 +89,28 @@ def _tested(key, counts, epsilon, theta, num_draws):
         num_draws,
         theta.shape[0],
         "Pearson, simulated null",
+        rounding=rounding_of_pearson(statistic, number),
     )
 
 
 @partial(jax.jit, static_argnums=3)
 def _any_tested(key, counts, epsilon, num_draws):
-    number = jnp.sum(counts)
+    number, usable = total(counts)
     vertex = (jnp.arange(counts.shape[0]) == 0).astype(epsilon.dtype)
     return compared(
         key,
-        lack_of_fit(counts, epsilon),
+        jnp.where(usable, lack_of_fit(counts, epsilon), jnp.nan),
         lambda key: lack_of_fit(simulate.counts(key, vertex, number, epsilon).astype(counts.dtype), epsilon),
         num_draws,
         counts.shape[0],
         "likelihood ratio of the unrestricted shares, null simulated at a point mass",
     )
+
+
+def rounding_of_pearson(statistic: Float[Array, ""], number: Float[Array, ""] | Int[Array, ""]) -> Float[Array, ""]:
+    """How much Σ (c − m)²/m may be off: differences of counts have errors of some machine epsilons of the counts."""
+    eps = jnp.finfo(statistic.dtype).eps
+    return 8 * eps * jnp.sqrt(jnp.maximum(jnp.abs(statistic), 1)) * jnp.sqrt(number.astype(statistic.dtype))
 
 
 def lack_of_fit(counts: Int[Array, " K"], epsilon: Float[Array, ""]) -> Float[Array, ""]:

@@ -83,7 +83,7 @@ def intervals(
     Returns:
         `Intervals`, each `[K]`. Limits are accurate to 1e-5 of their distance from the estimate, or to the rounding of
         q + d·θ, whichever is more, for N up to the largest integer; of a fixed population they are whole numbers of
-        users ÷ N, the right ones for N below 10⁶ in float32, and 10⁹ in float64, but where a tail ties with its level.
+        users ÷ N, the right ones but where a tail is within 2e-4 (float32; 1e-8 in float64) of its level: then wider.
         Where even the upper limit lies below zero, both are zero. All NaN for unusable counts or ε, or (under tracing)
         a level outside (0, 1).
 
@@ -171,11 +171,12 @@ def _fixed(data: Reports, log_tail):
     d = data.e1 / (data.e1 + size)
     p, q = (1 + data.e1) / (data.e1 + size), data.q
     total = data.counts[0] + data.others[0]
-    held = fewest_holders(data.counts, Mixture(data.excess, total, p, q, d), log_tail)
-    # Those who do not hold it are the ones whose reports name another category.
     not_p, not_q = (size - 1) / (data.e1 + size), (data.e1 + (size - 1)) / (data.e1 + size)
     not_p = jnp.maximum(not_p, jnp.finfo(d.dtype).tiny)
-    not_held = fewest_holders(data.others, Mixture(total * d - data.excess, total, not_q, not_p, d), log_tail)
+    held = fewest_holders(data.counts, Mixture(data.excess, total, p, q, not_p, not_q, d), log_tail)
+    # Those who do not hold it are the ones whose reports name another category.
+    turned = Mixture(total * d - data.excess, total, not_q, not_p, q, p, d)
+    not_held = fewest_holders(data.others, turned, log_tail)
     # Where no number of holders explains so few reports, or so many, the nearest one is both limits.
     return held / total, jnp.maximum(total - not_held, held) / total
 

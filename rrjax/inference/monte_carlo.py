@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.inference.arguments import as_probability
 from rrjax.numerics import accurate_sum, as_distribution, float_dtype
@@ -82,6 +82,13 @@ def on_simplex(theta: Float[Array, " K"]) -> Bool[Array, ""]:
     return (jnp.min(theta) >= 0) & (jnp.abs(accurate_sum(theta) - 1) <= _OFF)
 
 
+def total(counts: Int[Array, "*s"]) -> tuple[Int[Array, ""], Bool[Array, ""]]:
+    """How many reports there are, and whether collections of so many can be simulated: zero where not."""
+    summed = jnp.sum(counts.astype(float_dtype()))
+    usable = (jnp.min(counts) >= 0) & (summed > 0) & (summed < 2.0**31)
+    return jnp.where(usable, jnp.sum(jnp.where(usable, counts, 0)), 0), usable
+
+
 def compared(
     key: Array,
     statistic: Float[Array, ""],
@@ -89,6 +96,8 @@ def compared(
     num_draws: int,
     width: int,
     method: str,
+    *,
+    rounding: Float[Array, ""] | float = 0.0,
 ) -> HypothesisTest:
     """A Monte Carlo test: p = (1 + #{simulated at least as large}) / (1 + num_draws).
 
@@ -101,23 +110,27 @@ def compared(
         num_draws: Static.
         width: The size of a simulated data set, to batch as many as fit in the caches. Static.
         method: For the result.
+        rounding: How much the statistic may be off by rounding alone, beyond some machine epsilons of itself: simulated
+            ones that fall short by less count as equal.
 
     References:
         Dwass, "Modified randomization tests for nonparametric hypotheses", 1957.
     """
     size = max(1, min(num_draws, _CELLS // width))
     chunks = -(-num_draws // size)
-    bound = statistic - _TIE * jnp.finfo(statistic.dtype).eps * jnp.maximum(jnp.abs(statistic), 1)
+    slack = _TIE * jnp.finfo(statistic.dtype).eps * jnp.maximum(jnp.abs(statistic), 1) + rounding
+    bound = jnp.where(jnp.isfinite(statistic), statistic - slack, statistic)
 
     def as_large(start):
         numbers = start + jnp.arange(size, dtype=jnp.uint32)
         null = jax.vmap(lambda number: draw(jax.random.fold_in(key, number)))(numbers)
-        return jnp.sum((null >= bound) & (numbers < num_draws), dtype=jnp.int32)
+        # What cannot be compared counts as at least as large.
+        return jnp.sum(~(null < bound) & (numbers < num_draws), dtype=jnp.int32)
 
     found = jnp.sum(lax.map(as_large, jnp.arange(chunks, dtype=jnp.uint32) * size)).astype(statistic.dtype)
     p_value = (1 + found) / (1 + num_draws)
     error = jnp.sqrt(p_value * (1 - p_value) / num_draws)
     statistic, p_value, error = (
-        jnp.where(jnp.isfinite(statistic), value, jnp.nan) for value in (statistic, p_value, error)
+        jnp.where(jnp.isnan(statistic), jnp.nan, value) for value in (statistic, p_value, error)
     )
     return HypothesisTest(statistic, p_value, error, method)

@@ -18,6 +18,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax import simulate
 from rrjax.estimators import mle_star
+from rrjax.inference.fit_test import rounding_of_pearson
 from rrjax.inference.monte_carlo import HypothesisTest, check_draws, compared
 from rrjax.inference.ratio import ratio
 from rrjax.numerics import as_counts, float_dtype, odds
@@ -78,7 +79,7 @@ def trend_test(
     epsilon: ArrayLike,
     times: ArrayLike | None = None,
     *,
-    category: int | None = None,
+    category: int | Int[Array, ""] | None = None,
     num_draws: int = 9999,
     level: float = 0.05,
 ) -> HypothesisTest:
@@ -99,7 +100,7 @@ def trend_test(
         counts: `[G, K]`, or a sequence of G arrays `[K]`: integers, the reports per category.
         epsilon: Scalar, or `[G]`, nats.
         times: `[G]`, when they were collected, or any scores; 0, 1, … by default.
-        category: Which one, 0 … K − 1, or None for all.
+        category: Which one, 0 … K − 1, traced; or None for all.
         num_draws: Shuffles. Static.
         level: The level that the p-value will be compared with, in (0, 1). Static.
 
@@ -123,10 +124,14 @@ def trend_test(
     check_draws(num_draws, level)
     counts = _as_collections(counts)
     groups, num_categories = counts.shape
-    if category is not None and not (isinstance(category, Tracer) or 0 <= category < num_categories):
-        raise ValueError(f"category must be from 0 to {num_categories - 1}, or None for all, got {category}")
+    if category is not None and not isinstance(category, Tracer):
+        whole = jnp.issubdtype(jnp.result_type(category), jnp.integer)
+        if not (whole and 0 <= int(category) < num_categories):
+            raise ValueError(f"category must be from 0 to {num_categories - 1}, or None for all, got {category}")
     times = _as_times(np.arange(groups) if times is None else times, groups)
-    return _trend(key, counts, _as_epsilons(epsilon, groups), times, category, num_draws)
+    epsilons = _as_epsilons(epsilon, groups)
+    one = jnp.asarray(0 if category is None else category, jnp.int32)
+    return _trend(key, counts, epsilons, times, one, category is None, num_draws)
 
 
 def independence_test(key: Array, counts: ArrayLike, *, num_draws: int = 9999, level: float = 0.05) -> HypothesisTest:
@@ -225,8 +230,8 @@ def _leveled(key, counts, epsilons):
         keys = jax.random.split(key, counts.shape[0])
         lowered = jax.vmap(simulate.randomized)(keys, counts, jnp.log1p(further)).astype(counts.dtype)
         lowered = jnp.where((e1 == least)[:, None], counts, lowered)
-    totals = jnp.sum(counts, axis=1)
-    number = jnp.sum(totals.astype(e1.dtype))
+    totals = jnp.sum(counts.astype(e1.dtype), axis=1)
+    number = jnp.sum(totals)
     usable = (jnp.min(counts) >= 0) & (jnp.min(totals) > 0) & (number < 2.0**31) & jnp.isfinite(least)
     return jnp.where(usable, lowered, 1), jnp.log1p(least), usable
 
@@ -253,8 +258,8 @@ def _equality(key, counts, epsilons, num_draws):
     )
 
 
-@partial(jax.jit, static_argnums=5)
-def _trend(key, counts, epsilons, times, category, num_draws):
+@partial(jax.jit, static_argnums=(5, 6))
+def _trend(key, counts, epsilons, times, category, everything, num_draws):
     lower, shuffle = jax.random.split(key)
     leveled, _, usable = _leveled(lower, counts, epsilons)
     share = jnp.sum(leveled, axis=1).astype(times.dtype)
@@ -266,10 +271,10 @@ def _trend(key, counts, epsilons, times, category, num_draws):
     usable = usable & jnp.all(jnp.isfinite(centred))
 
     def statistic(groups):
-        if category is None:
-            moved = centred @ groups.astype(times.dtype)
+        if everything:
+            moved = jnp.sum(centred[:, None] * groups.astype(times.dtype), axis=0)
             return jnp.sum(moved**2 / jnp.maximum(pooled, 1))
-        moved = centred @ groups[:, category].astype(times.dtype)
+        moved = jnp.sum(centred * jnp.take(groups, category, axis=1).astype(times.dtype))
         spread = pooled[category] * (1 - pooled[category] / number)
         return jnp.where(spread > 0, moved / jnp.sqrt(jnp.where(spread > 0, spread, 1)), 0)
 
@@ -281,7 +286,8 @@ def _trend(key, counts, epsilons, times, category, num_draws):
         lambda key: jnp.abs(statistic(draw(key))),
         num_draws,
         counts.size,
-        "linear trend of all shares, permutation" if category is None else "Cochran–Armitage, permutation",
+        "linear trend of all shares, permutation" if everything else "Cochran–Armitage, permutation",
+        rounding=rounding_of_pearson(found if everything else jnp.ones_like(found), number),
     )
     return HypothesisTest(found, result.p_value, result.standard_error, result.method)
 
@@ -300,4 +306,12 @@ def _independence(key, counts, num_draws):
 
     draw = _shuffled(counts)
     found = jnp.where(usable, pearson(counts), jnp.nan)
-    return compared(key, found, lambda key: pearson(draw(key)), num_draws, counts.size, "Pearson, permutation")
+    return compared(
+        key,
+        found,
+        lambda key: pearson(draw(key)),
+        num_draws,
+        counts.size,
+        "Pearson, permutation",
+        rounding=rounding_of_pearson(found, jnp.sum(rows)),
+    )

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.checks import check_num_categories
 from rrjax.inference.arguments import as_probability, complement
@@ -114,7 +114,9 @@ def expected_width(
     level: ArrayLike = 0.95,
     simultaneous: Simultaneous | None = None,
 ) -> Float[Array, ""]:
-    """The width of the exact interval (`intervals`) of a category whose count is just as expected.
+    """The width of the exact interval (`intervals`) of a category whose count is as expected.
+
+    Of a count that is not whole, the widths at the two nearest whole ones are interpolated.
 
     Args:
         num_categories: K, at least 2. Static.
@@ -164,8 +166,8 @@ def users_for_width(
         simultaneous: As in `intervals`.
 
     Returns:
-        Scalar, a whole number to the dtype's digits, at most 2⁶⁰. NaN where ε is not positive, or the share or the
-        width is none.
+        Scalar, a whole number to the dtype's digits; infinite where it would be above 2⁶⁰. NaN where ε is not
+        positive, or the share or the width is none.
 
     Raises:
         ValueError: K < 2, a level outside (0, 1), or what is not one number.
@@ -221,7 +223,8 @@ def detectable_share(
     number = jnp.floor(as_scalar(num_users, float_dtype(), "num_users"))
     e1 = odds(as_scalar(epsilon, float_dtype()))
     share = _detectable(jnp.where(number > 0, number, 1), e1, jnp.log(level), jnp.log1p(-power), num_categories)
-    return jnp.where(number > 0, share, jnp.nan)
+    usable = (number > 0) & (level > 0) & (level < 1) & (power >= 0.5) & (power < 1)
+    return jnp.where(usable, jnp.maximum(share, 0), jnp.nan)
 
 
 class Power(NamedTuple):
@@ -255,7 +258,7 @@ def power(
         num_collections: How many to simulate. Static.
 
     Returns:
-        `Power`.
+        `Power`; NaN where a test is.
 
     Raises:
         ValueError: A level outside (0, 1), or fewer than one collection.
@@ -276,14 +279,16 @@ def power(
     if num_collections < 1:
         raise ValueError(f"num_collections must be at least 1, got {num_collections}")
 
-    def rejects(key: Array) -> Bool[Array, ""]:
+    def rejects(key: Array) -> Float[Array, ""]:
         of_data, of_test = jax.random.split(key)
+        p_value = test(of_test, draw(of_data)).p_value
         # The least p-value of 19 draws is 0.05 itself, but for rounding.
-        return test(of_test, draw(of_data)).p_value <= level * (1 + 1e-6)
+        rejected = (p_value <= level * (1 + 1e-6)).astype(float_dtype())
+        return jnp.where(jnp.isnan(p_value), jnp.nan, rejected)
 
     # One after another: the draws of a null are a batch already.
     rejected = jax.jit(lambda keys: lax.map(rejects, keys))(jax.random.split(key, num_collections))
-    share = jnp.mean(rejected.astype(float_dtype()))
+    share = jnp.mean(rejected)
     return Power(share, jnp.sqrt(share * (1 - share) / num_collections))
 
 
@@ -336,38 +341,43 @@ def mechanisms(num_categories: int, num_users: int, epsilon: float) -> list[Mech
         raise ValueError(f"num_users must be at least 1, got {num_users}")
     if not epsilon > 0:
         raise ValueError(f"epsilon must be a positive number of nats, got {epsilon}")
-    size, ratio = num_categories, math.exp(min(epsilon, 700))
-    half = math.exp(min(epsilon, 700) / 2)
+    size, e1 = num_categories, math.expm1(min(epsilon, 300))
+    ratio, half = e1 + 1, math.exp(min(epsilon, 300) / 2)
     values = max(2, min(round(ratio) + 1, 2**62))  # of a hash
     subset = max(1, min(round(size / (ratio + 1)), size - 1))
     weight = subset * ratio / (subset * ratio + size - subset)
     order = 1 << size.bit_length()  # the smallest power of two above K
+    choices = math.lgamma(size + 1) - math.lgamma(subset + 1) - math.lgamma(size - subset + 1)
 
+    # Name, p*, q*, p* − q* without cancellation, bits, and the parameter.
     rows = [
-        ("randomized response", ratio / (ratio + size - 1), 1 / (ratio + size - 1), math.log2(size), ""),
-        ("symmetric unary encoding", half / (half + 1), 1 / (half + 1), size, ""),
-        ("optimized unary encoding", 0.5, 1 / (ratio + 1), size, ""),
+        ("randomized response", ratio / (e1 + size), 1 / (e1 + size), e1 / (e1 + size), math.log2(size), ""),
+        ("symmetric unary encoding", half / (half + 1), 1 / (half + 1), math.tanh(min(epsilon, 300) / 4), size, ""),
+        ("optimized unary encoding", 0.5, 1 / (ratio + 1), e1 / (2 * (ratio + 1)), size, ""),
         (
             "optimized local hashing",
             ratio / (ratio + values - 1),
             1 / values,
+            e1 * (values - 1) / (values * (ratio + values - 1)),
             math.log2(values) + 64,
             f"{values:,} hash values, a 64-bit seed",
         ),
         (
             "subset selection",
             weight,
-            (weight * (subset - 1) + (1 - weight) * subset) / (size - 1),
-            (math.lgamma(size + 1) - math.lgamma(subset + 1) - math.lgamma(size - subset + 1)) / math.log(2),
+            (subset - weight) / (size - 1),
+            subset * e1 * (size - subset) / (subset * ratio + size - subset) / (size - 1),
+            choices / math.log(2),
             f"subsets of {subset:,}",
         ),
-        ("Hadamard response", ratio / (ratio + 1), 0.5, math.log2(order), f"order {order:,}"),
+        ("Hadamard response", ratio / (ratio + 1), 0.5, e1 / (2 * (ratio + 1)), math.log2(order), f"order {order:,}"),
     ]
     found = []
-    for name, p, q, bits, note in rows:
-        error = (p * (1 - p) + (size - 1) * q * (1 - q)) / (num_users * (p - q) ** 2)
-        found.append(Mechanism(name, math.sqrt(error / size), bits, note))
-    return sorted(found, key=lambda row: row.expected_rmse)
+    for name, p, q, step, bits, note in rows:
+        deviation = math.sqrt((p * (1 - p) + (size - 1) * q * (1 - q)) / (num_users * size))
+        found.append(Mechanism(name, deviation / step, bits, note))
+    # Subsets of one are randomized response itself: equal but for rounding, they keep their order.
+    return sorted(found, key=lambda row: float(f"{row.expected_rmse:.9e}"))
 
 
 def _squared_error_of_one(num_categories, epsilon):
@@ -377,11 +387,17 @@ def _squared_error_of_one(num_categories, epsilon):
 @partial(jax.jit, static_argnums=4)
 def _width(number, e1, share, log_tail, num_categories):
     reported = (1 + e1 * share) / (e1 + num_categories)
-    count, other = number * reported, number * (1 - reported)
+    # Binomial laws are of whole counts: the widths of the two next to the expected one, in proportion.
+    number = jnp.maximum(jnp.round(number), 1)
+    expected = number * reported
+    below = jnp.minimum(jnp.floor(expected), number)
+    count = jnp.stack([below, jnp.minimum(below + 1, number)])
+    other = number - count
     low, high = odds_of_tail(jnp.stack([count, other]), jnp.stack([other, count]), log_tail)
     limits = jnp.stack([low / (1 + low), 1 / (1 + high)])
     lower, upper = jnp.clip(limits + (num_categories * limits - 1) / e1, 0, 1)
-    return upper - lower
+    widths = upper - lower
+    return widths[0] + (expected - below) * (widths[1] - widths[0])
 
 
 @partial(jax.jit, static_argnums=4)
@@ -392,8 +408,9 @@ def _users_for_width(e1, share, width, log_tail, num_categories):
         narrow = _width(middle, e1, share, log_tail, num_categories) <= width
         return jnp.where(narrow, low, middle), jnp.where(narrow, middle, high)
 
-    start = jnp.asarray(_FEWEST, e1.dtype), jnp.asarray(_MOST, e1.dtype)
-    return jnp.ceil(lax.fori_loop(0, _STEPS, halve, start)[1])
+    most = jnp.asarray(_MOST, e1.dtype)
+    found = lax.fori_loop(0, _STEPS, halve, (jnp.asarray(_FEWEST, e1.dtype), most))[1]
+    return jnp.where(_width(most, e1, share, log_tail, num_categories) <= width, jnp.ceil(found), jnp.inf)
 
 
 @partial(jax.jit, static_argnums=4)

@@ -63,7 +63,7 @@ def posterior(
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
-        counts: `[K]`, integers, the reports per category; each below 2³¹.
+        counts: `[K]`, integers, the reports per category; below 2³¹ in all.
         epsilon: Scalar, nats.
         prior: Scalar or `[K]`, the positive parameters a of the Dirichlet prior. 1 is uniform on the simplex; 1/K and
             less favours few large shares, which suits large K.
@@ -132,7 +132,7 @@ def credible_intervals(result: Posterior, level: ArrayLike = 0.95) -> Intervals:
         level: Scalar in (0, 1), the posterior probability of each interval.
 
     Returns:
-        `Intervals`, `[K]` each.
+        `Intervals`, `[K]` each; NaN (under tracing) for a level outside (0, 1).
 
     Raises:
         ValueError: A level outside (0, 1).
@@ -147,8 +147,10 @@ def credible_intervals(result: Posterior, level: ArrayLike = 0.95) -> Intervals:
     as_probability(level, "level", 0.95)
     tail = complement(level) / 2
     draws = result.draws.reshape(-1, result.draws.shape[-1])
-    lower, upper = jnp.quantile(draws, jnp.stack([tail, 1 - tail]).astype(draws.dtype), axis=0)
-    return Intervals(lower, upper)
+    inside = (tail > 0) & (tail < 0.5)
+    tail = jnp.where(inside, tail, 0.25).astype(draws.dtype)
+    lower, upper = jnp.quantile(draws, jnp.stack([tail, 1 - tail]), axis=0)
+    return Intervals(jnp.where(inside, lower, jnp.nan), jnp.where(inside, upper, jnp.nan))
 
 
 @partial(jax.jit, static_argnums=(4, 5, 6, 7))
@@ -202,6 +204,10 @@ def diagnostics(draws: Float[Array, "chains draws"]) -> tuple[Float[Array, ""], 
     References:
         Geyer, "Practical Markov chain Monte Carlo", 1992, for the initial monotone sequence.
     """
+    # The square of a share of 1e-25 is beyond float32.
+    draws = draws - jnp.mean(draws)
+    largest = jnp.max(jnp.abs(draws))
+    draws = draws / jnp.where(largest > 0, largest, 1)
     length = draws.shape[1] // 2
     halves = jnp.concatenate([draws[:, :length], draws[:, -length:]])
     number = halves.shape[0]

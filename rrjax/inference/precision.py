@@ -98,7 +98,7 @@ def standard_errors(counts: ArrayLike, epsilon: ArrayLike) -> Float[Array, " K"]
         epsilon: Scalar, nats.
 
     Returns:
-        `[K]`, probability; NaN off the support of the estimate. All NaN for unusable counts or ε.
+        `[K]`, probability; NaN off the support of the estimate, and for a point mass. All NaN for unusable counts or ε.
 
     Raises:
         ValueError: A wrong shape or dtype, or K < 2.
@@ -120,7 +120,8 @@ def _standard_errors(counts, epsilon):
     total = jnp.sum(kept).astype(epsilon.dtype)
     share = kept.astype(epsilon.dtype) / total
     scale = 1 + jnp.sum(active, dtype=epsilon.dtype) / odds(epsilon)
-    return jnp.where(active, scale * jnp.sqrt(share * (1 - share) / total), jnp.nan)
+    inner = active & (jnp.sum(active, dtype=jnp.int32) > 1)
+    return jnp.where(inner, scale * jnp.sqrt(share * (1 - share) / total), jnp.nan)
 
 
 def _checked(theta, num_users, epsilon, population):

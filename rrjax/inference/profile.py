@@ -24,7 +24,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.estimators import mle_star
 from rrjax.inference.arguments import as_probability, complement
 from rrjax.inference.ratio import ratio
-from rrjax.numerics import as_counts, as_scalar, float_dtype, odds
+from rrjax.numerics import as_counts, as_scalar, float_dtype, int_dtype, odds
 from rrjax.special import log1p_minus
 
 
@@ -114,7 +114,7 @@ def profile(counts: ArrayLike, epsilon: ArrayLike, category: ArrayLike) -> Profi
         raise ValueError(f"category must be one integer (use jax.vmap for several), got {category!r}")
     if not isinstance(category, Tracer) and not 0 <= int(category) < counts.shape[0]:
         raise ValueError(f"category must be from 0 to {counts.shape[0] - 1}, got {int(category)}")
-    return _profile(counts, as_scalar(epsilon, float_dtype()), jnp.asarray(category))
+    return _profile(counts, as_scalar(epsilon, float_dtype()), jnp.asarray(category).astype(int_dtype()))
 
 
 @jax.jit
@@ -147,7 +147,11 @@ def prepared(
     kept = jnp.sum(jnp.where(estimate > 0, counts, 0)).astype(e1.dtype)
     threshold = kept / (e1 + active.astype(e1.dtype))
     weights = falling.astype(e1.dtype)
-    alone = jnp.zeros((), bool) if category is None else (order[0] == category) & (active == 1) & (falling[1] > 0)
+    alone = (
+        jnp.zeros((), bool)
+        if category is None
+        else (order[0].astype(category.dtype) == category) & (active == 1) & (falling[1] > 0)
+    )
     start, base = jnp.where(alone, 2, active), jnp.where(alone, weights[1], threshold)
     zero = jnp.zeros(1, e1.dtype)
     shared = Sorted(
@@ -286,7 +290,8 @@ def log_likelihood_surface(
             with less certainty near its boundary: `intervals` and `likelihood_ratio_test` hold there too.
 
     Returns:
-        `Surface`; for two categories in the order of a rising θ_1. All NaN for unusable counts or ε.
+        `Surface`; for two categories in the order of a rising θ_1. For unusable counts or ε the log-likelihood and the
+        estimate are NaN, and no point is inside.
 
     Raises:
         ValueError: A wrong shape or dtype, K other than 2 or 3, fewer than 2 points, or a level outside (0, 1).

@@ -30,6 +30,9 @@ def ratio(counts: Shaped[Array, " K"], epsilon: Float[Array, ""], theta: Float[A
     weights = counts.astype(epsilon.dtype)
     kept = jnp.sum(jnp.where(active, counts, 0)).astype(epsilon.dtype)
     threshold = kept / (e1 + jnp.sum(active, dtype=epsilon.dtype))
-    bend = -weights * log1p_minus(e1 * (theta - estimate) / (1 + e1 * estimate))
+    change = e1 * (theta - estimate) / (1 + e1 * estimate)
+    # Where μ is next to nothing beside μ̂, their quotient has lost it, not so its logarithm.
+    far = jnp.log(1 + e1 * theta) - jnp.log(1 + e1 * estimate) - change
+    bend = jnp.where(weights > 0, -weights * jnp.where(change < -0.5, far, log1p_minus(change)), 0)
     terms = bend + jnp.where(active, 0, (threshold - weights) * (e1 * theta))
     return jnp.where(jnp.any(active), 2 * accurate_sum(terms), jnp.nan)

@@ -11,9 +11,9 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax import simulate
-from rrjax.inference.monte_carlo import HypothesisTest, as_hypothesis, check_draws, compared, on_simplex
+from rrjax.inference.monte_carlo import HypothesisTest, as_hypothesis, check_draws, compared, on_simplex, total
 from rrjax.inference.ratio import ratio
-from rrjax.numerics import as_counts, as_scalar, float_dtype, odds
+from rrjax.numerics import accurate_sum, as_counts, as_scalar, float_dtype, odds
 
 Null: TypeAlias = Literal["simulated", "chi-bar-square"]
 
@@ -54,7 +54,7 @@ def likelihood_ratio_test(
 
     Returns:
         `HypothesisTest`, the statistic to some machine epsilons of itself. All NaN for unusable counts or ε, and (under
-        tracing) for a θ₀ that is no distribution.
+        tracing) for a θ₀ that is no distribution; also for 2³¹ reports or more.
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, a θ₀ off the simplex, an unknown null, a level outside (0, 1), or too
@@ -87,14 +87,16 @@ def likelihood_ratio_test(
 
 @partial(jax.jit, static_argnums=(4, 5))
 def _tested(key, counts, epsilon, theta, null, num_draws):
-    number = jnp.sum(counts)
+    number, usable = total(counts)
+    usable = usable & on_simplex(theta)
+    theta = theta / accurate_sum(theta)
 
     def simulated(key):
         drawn = simulate.counts(key, theta, number, epsilon)
         return ratio(drawn.astype(counts.dtype), epsilon, theta)
 
     draw = simulated if null == "simulated" else lambda key: chi_bar_square(key, epsilon, theta)
-    statistic = jnp.where(on_simplex(theta), ratio(counts, epsilon, theta), jnp.nan)
+    statistic = jnp.where(usable, ratio(counts, epsilon, theta), jnp.nan)
     return compared(key, statistic, draw, num_draws, theta.shape[0], f"likelihood ratio, {null} null")
 
 

@@ -27,10 +27,11 @@ from rrjax.special import exp_minus, log1p_minus
 _POINTS = {"float32": 24, "float64": 64}
 _REACH = {"float32": 5.5, "float64": 8.6}
 """Standard deviations of φ beyond which nothing is left."""
-_LEAST, _MOST = 1e-30, 45.0
-"""Bounds of λ; e^λ is at most the largest count over the smallest probability."""
-_NEWTON = 12
-_SECANT = 14
+_LEAST = 1e-30
+"""Of λ."""
+_NEWTON = 14
+_SLACK = {"float32": 2e-4, "float64": 1e-8}
+"""By so much of itself a tail may be below its level and count as above, because of rounding."""
 
 
 class Mixture(NamedTuple):
@@ -39,8 +40,10 @@ class Mixture(NamedTuple):
     Attributes:
         excess: `[K]`, c − N·b, accurate to the dtype.
         total: Scalar, N.
-        high: Scalar, a: of a user who holds the category; the larger or the smaller one.
-        low: Scalar, b: of one who does not.
+        high: Scalar, a: of a user who holds the category.
+        low: Scalar, b: of one who does not; smaller, and positive.
+        not_high: Scalar, 1 − a, positive, without cancellation.
+        not_low: Scalar, 1 − b.
         step: Scalar, a − b.
     """
 
@@ -48,6 +51,8 @@ class Mixture(NamedTuple):
     total: Float[Array, ""]
     high: Float[Array, ""]
     low: Float[Array, ""]
+    not_high: Float[Array, ""]
+    not_low: Float[Array, ""]
     step: Float[Array, ""]
 
 
@@ -68,35 +73,47 @@ def log_upper_tail(count: Float[Array, " K"], holders: Float[Array, " K"], law: 
     above = law.excess - holders * law.step  # c − E X
 
     def tilted(level):
+        """The probabilities under the tilted law, and their complements."""
         rise = jnp.expm1(level)
-        return tuple(p * (1 + rise) / (1 + p * rise) for p in (law.high, law.low))
+        high, low = 1 + law.high * rise, 1 + law.low * rise
+        chances = law.high * (1 + rise) / high, law.low * (1 + rise) / low
+        return chances, (law.not_high / high, law.not_low / low)
 
     def slopes(level):
         """First and second derivative of the logarithm of the integrand, in λ."""
-        first, second = tilted(level)
+        (first, second), (not_first, not_second) = tilted(level)
         pole = 1 / jnp.expm1(level)
         slope = holders * (first - law.high) + others * (second - law.low) - above - pole
-        spread = holders * first * (1 - first) + others * second * (1 - second)
+        spread = holders * first * not_first + others * second * not_second
         return slope, spread, spread + pole * (1 + pole)
 
-    variance = holders * law.high * (1 - law.high) + others * law.low * (1 - law.low)
+    variance = holders * law.high * law.not_high + others * law.low * law.not_low
     # Where the normal approximation has it: λ·variance − above − 1/λ = 0.
     start = (above + jnp.sqrt(above**2 + 4 * variance)) / (2 * variance)
     start = jnp.where(above < 0, 2 / (jnp.sqrt(above**2 + 4 * variance) - above), start)
+    # At most by what would take users of the rarer kind alone to the count.
+    most = jnp.maximum(jnp.log(count / (law.total - count)) + jnp.log(law.not_low / law.low), 0) + 2
+    start = jnp.clip(start, _LEAST, most)
 
-    def improve(_, level):
+    def improve(_, state):
+        level, low, high = state
         slope, _, curvature = slopes(level)
-        # In log λ, at most a factor of e a step.
-        return jnp.clip(level * jnp.exp(jnp.clip(-slope / (curvature * level), -1, 1)), _LEAST, _MOST)
+        low, high = jnp.where(slope < 0, level, low), jnp.where(slope < 0, high, level)
+        # Newton's step in log λ, and halving where it leaves the bracket: a tilted probability is a sigmoid.
+        step = level * jnp.exp(jnp.clip(-slope / (curvature * level), -2, 2))
+        return jnp.where((step > low) & (step < high), step, (low + high) / 2), low, high
 
-    level = lax.fori_loop(0, _NEWTON, improve, jnp.clip(start, _LEAST, _MOST))
+    level, _, _ = lax.fori_loop(0, _NEWTON, improve, (start, jnp.full_like(start, _LEAST), most))
     _, spread, _ = slopes(level)
     rise = jnp.expm1(level)
     peak = holders * log1p_minus(law.high * rise) + others * log1p_minus(law.low * rise)
     # K(λ) − c·λ = Σ n·(log(1 + p·x) − p·x) + (E X − c)·x + c·(x − λ), x = e^λ − 1.
     peak = peak - above * rise + count * exp_minus(level)
-    first, second = tilted(level)
-    points = _POINTS[dtype.name]
+    # Where e^λ is large those are the large terms, and the plain ones are small.
+    plain = holders * jnp.log1p(law.high * rise) + others * jnp.log1p(law.low * rise) - count * level
+    peak = jnp.where(level > 1, plain, peak)
+    (first, second), (not_first, not_second) = tilted(level)
+    points, eps = _POINTS[dtype.name], jnp.finfo(dtype).eps
     width = jnp.minimum(_REACH[dtype.name] / jnp.sqrt(spread), math.pi) / points
 
     def add(index, total):
@@ -104,9 +121,9 @@ def log_upper_tail(count: Float[Array, " K"], holders: Float[Array, " K"], law: 
         size = jnp.zeros_like(angle)
         turn = (holders * first + others * second - count) * angle
         sine, half = jnp.sin(angle), jnp.sin(angle / 2) ** 2
-        for number, p in ((holders, first), (others, second)):
-            # log(1 + p·(e^iφ − 1)) − i·p·φ
-            size = size + number * jnp.log1p(-4 * p * (1 - p) * half) / 2
+        for number, p, rest in ((holders, first, not_first), (others, second, not_second)):
+            # log(1 + p·(e^iφ − 1)) − i·p·φ; the modulus may be zero, at the far side of the circle.
+            size = size + number * jnp.log1p(jnp.maximum(-4 * p * rest * half, -1 + eps)) / 2
             turn = turn + number * (jnp.arctan2(p * sine, 1 - 2 * p * half) - p * angle)
         # 1/(1 − 1/z), z = e^λ·e^iφ
         fall = jnp.exp(-level)
@@ -136,38 +153,33 @@ def fewest_holders(count: Float[Array, " K"], law: Mixture, log_level: Float[Arr
     inner = (count > 0) & (count < total)
     c = jnp.where(inner, count, jnp.minimum(1.0, total / 2))
     safe = law._replace(excess=jnp.where(inner, law.excess, c - total * law.low))
+    # With a mean of c or more the median is at least c, and the tail one half or more.
+    top = jnp.clip(jnp.ceil(safe.excess / law.step), 0, total)
+    # By Bernstein's inequality the tail is below the level where the mean is so far below c.
+    most_of_variance = jnp.maximum(total * law.low * law.not_low, total * law.high * law.not_high)
+    far = -log_level / 3 + jnp.sqrt((log_level / 3) ** 2 - 2 * log_level * most_of_variance)
+    bottom = jnp.clip(jnp.floor((safe.excess - far) / law.step), -1, top)
 
-    def error(holders):
-        tail = log_upper_tail(c, holders, safe)
-        # In normal deviates the tail is nearly straight; the signed root of its logarithm is near enough.
-        return jnp.sqrt(jnp.maximum(-log_level, 0)) - jnp.sqrt(jnp.maximum(-tail, 0))
+    def middle(low, high):
+        return jnp.floor((low + high) / 2)
 
-    # The mean of X at the upper end is the count: half of the tail, above any level.
-    bottom, top = jnp.zeros_like(c), jnp.clip(safe.excess / law.step, 0, total)
-    at_bottom, at_top = error(bottom), jnp.maximum(error(top), 1e-3)
+    def unfinished(span):
+        low, high = span
+        return jnp.any((middle(low, high) > low) & (middle(low, high) < high))
 
-    def narrow(_, state):
-        low, high, at_low, at_high, last = state
-        span = at_high - at_low
-        part = jnp.where(span > 0, -at_low / jnp.where(span > 0, span, 1), 0.5)
-        middle = low + (high - low) * jnp.clip(part, 0.01, 0.99)
-        value = error(middle)
-        up = value > 0
-        # The Illinois rule: an end that stays twice in a row counts half.
-        at_low = jnp.where(up, jnp.where(last > 0, at_low / 2, at_low), value)
-        at_high = jnp.where(up, value, jnp.where(last < 0, at_high / 2, at_high))
-        return (
-            jnp.where(up, low, middle),
-            jnp.where(up, middle, high),
-            at_low,
-            at_high,
-            jnp.where(up, 1, -1).astype(last.dtype),
-        )
+    def halve(span):
+        low, high = span
+        half = middle(low, high)
+        tail = log_upper_tail(c, jnp.maximum(half, 0), safe)
+        # What cannot be told counts as above: the wider side.
+        above = ~(tail < log_level - _SLACK[c.dtype.name])
+        inside = (half > low) & (half < high)
+        return jnp.where(inside & ~above, half, low), jnp.where(inside & above, half, high)
 
-    zero = jnp.zeros(c.shape, jnp.int32)
-    low, high, *_ = lax.fori_loop(0, _SECANT, narrow, (bottom, top, at_bottom, at_top, zero))
-    found = jnp.where(at_bottom > 0, 0, jnp.ceil(low - 1e-3 * jnp.maximum(high - low, 1)))
+    _, found = lax.while_loop(unfinished, halve, (bottom, top))
     # All reports name it: a^n·b^(N−n).
     everyone = jnp.ceil((log_level - total * jnp.log(law.low)) / (jnp.log(law.high) - jnp.log(law.low)) - 1e-3)
     found = jnp.where(count <= 0, 0, jnp.where(count >= total, everyone, found))
-    return jnp.clip(found, 0, total)
+    # Where even one report that differs from the value is less likely than the level, the reports are the values.
+    slips = jnp.log(total * jnp.maximum(law.not_high, law.low))
+    return jnp.where(slips <= log_level, count, jnp.clip(found, 0, total))

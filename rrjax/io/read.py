@@ -81,6 +81,7 @@ class Pairs:
         columns: their names.
         num_rows: rows read.
         num_missing: rows without an answer in one of the columns, or both; they are left out.
+        from_data: which of the domains are only what happened to be in the data.
     """
 
     counts: np.ndarray
@@ -88,6 +89,7 @@ class Pairs:
     columns: tuple[str, str]
     num_rows: int
     num_missing: int
+    from_data: tuple[bool, bool] = (False, False)
 
 
 def count_reports(source: Source | str, domain: Domain | str | None = None) -> CountedReports:
@@ -221,7 +223,8 @@ def count_pairs(
         raise DataError(f"{source.files()[0]}: no row has an answer in both {columns[0]!r} and {columns[1]!r}.")
     cells = first[both].astype(np.int64) * shape[1] + second[both]
     counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
-    return Pairs(counts, (known[0], known[1]), columns, len(first), int((~both).sum()))
+    from_data = domains[0] is None, domains[1] is None
+    return Pairs(counts, (known[0], known[1]), columns, len(first), int((~both).sum()), from_data)
 
 
 def _positions(source: Source, domain: Domain) -> tuple[np.ndarray, str]:
