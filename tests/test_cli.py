@@ -123,6 +123,7 @@ def test_compare_measures_all_estimators_against_the_truth(collection):
     assert (collection / "compare.pdf").read_bytes().startswith(b"%PDF")
 
 
+@pytest.mark.long
 def test_a_seed_repeats_and_its_absence_does_not(collection):
     line = ("randomize", "values.csv", "--epsilon", "1", "--domain", "cities.txt", "--out")
     for name, seed in (("a", ["--seed", "5"]), ("b", ["--seed", "5"]), ("c", []), ("d", [])):
@@ -152,6 +153,7 @@ def test_demo_takes_the_same_path(tmp_path):
     assert (tmp_path / "rrjax-demo" / "estimate.csv").read_bytes() == before
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not (DATA / "adult.data.gz").exists(), reason="shared/data or RRJAX_DATA is not here")
 def test_a_real_attribute_with_a_domain_of_a_million(tmp_path):
     adult = DATA / "adult.data.gz"

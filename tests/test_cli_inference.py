@@ -243,7 +243,7 @@ def test_a_plan_for_epsilon_and_one_for_what_is_known(invoke):
     ("flags", "message"),
     [
         (("--categories", "10", "--users", "100"), "give two of --epsilon, --users and a target"),
-        (("--categories", "1", "--users", "100", "--epsilon", "1"), "--categories must be at least 2, got 1"),
+        (("--categories", "1", "--users", "100", "--epsilon", "1"), "--categories must be from 2 to 2147483647, got 1"),
         (("--categories", "10", "--users", "10", "--target-width", "0.001"), "with 10 users no ε reaches the target"),
         (("--categories", "10", "--epsilon", "1", "--target-rmse", "5"), "--target-rmse must lie between 0 and 1"),
         (("--categories", "10", "--epsilon", "-1", "--users", "5"), "--epsilon must be a positive number"),

@@ -90,6 +90,7 @@ def test_a_study_of_ones_own(own, tmp_path, cache):
     assert (out / "study.nc").exists()
 
 
+@pytest.mark.long
 def test_a_file_of_true_values(tmp_path, cache):
     values = np.repeat(np.arange(20), np.arange(20, 0, -1))
     (tmp_path / "values.csv").write_text("\n".join(["page", *map(str, values)]))
@@ -114,6 +115,7 @@ def test_a_file_of_true_values(tmp_path, cache):
     assert (out / "figures" / "data-values.png").exists()
 
 
+@pytest.mark.long
 def test_a_flag_comes_before_what_a_file_says(own, tmp_path, cache):
     record = rrjax(own, "--seed", 9, "--seeds", 2, "--json", cache=cache, cwd=tmp_path)
     assert json.loads(record)["what"].endswith("own.toml")

@@ -82,6 +82,7 @@ def test_what_can_be_checked_is_refused():
         rrjax.cv_threshold(KEY, [1, 2], [1.0, 2.0])
 
 
+@pytest.mark.long
 def test_batches_are_loops_and_one_compilation_serves_a_sweep(compilations):
     counts = np.stack([collect(seed, 100, 20_000, 2.0) for seed in range(4)]).astype(INT)
     keys = jax.random.split(KEY, 4)
@@ -187,6 +188,7 @@ def test_a_dense_population():
     assert above(chosen - 1.25 * best) < -2
 
 
+@pytest.mark.long
 def test_a_point_mass_is_mostly_found():
     inv_n, _, _, chosen = squared_errors(100, 20_000, 3.0, np.inf)
     assert np.median(chosen) < 1e-12

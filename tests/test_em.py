@@ -127,6 +127,7 @@ def test_vmap_changes_nothing_that_matters(accelerate):
         assert mapped.gap[i] <= 1e-5
 
 
+@pytest.mark.long
 @every_acceleration
 def test_derivatives_are_those_of_the_closed_form(accelerate):
     counts = collect(0, K, 1000, 2.0).astype(FLOAT)

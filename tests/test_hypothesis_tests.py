@@ -140,6 +140,7 @@ def test_the_limit_keeps_its_level_at_the_boundary():
     keeps_its_level(p_values(test))
 
 
+@pytest.mark.long
 def test_pearson_against_its_formula_and_chi_square():
     counts, theta, epsilon = [5_200, 2_900, 1_000, 900], [0.7, 0.3, 0.0, 0.0], 2.0
     e1 = math.expm1(epsilon)
@@ -291,6 +292,7 @@ def test_a_trend_is_found_and_its_direction():
 # --- two attributes
 
 
+@pytest.mark.long
 def test_independence_against_scipy():
     counts = np.array([[30, 20, 10], [20, 30, 40]])
     reference = stats.chi2_contingency(counts, correction=False)
@@ -424,6 +426,7 @@ def test_extreme_epsilons_stay_finite(epsilon):
         assert 0 < result.p_value <= 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["ratio", "fit", "any fit"])
 def test_more_reports_than_can_be_simulated_give_nan(name):
     # Not a p-value among collections that could not be drawn.
@@ -444,6 +447,7 @@ def test_what_is_all_but_impossible_has_the_least_p_value(epsilon):
         assert result.p_value == pytest.approx(1 / 40)
 
 
+@pytest.mark.long
 def test_a_hypothesis_is_normalized():
     theta = np.array([0.5, 0.3, 0.2])
     one = likelihood_ratio_test(KEY, [520, 290, 190], 2.0, theta, num_draws=39).statistic

@@ -282,6 +282,7 @@ def test_discoveries_are_those_of_the_sorted_list(seed, exponent):
     np.testing.assert_array_equal(discoveries(counts, 2.0, 0.1, dependence="any"), step_up(p, 0.1 / harmonic))
 
 
+@pytest.mark.long
 def test_few_discoveries_are_false():
     num_categories, epsilon, number = 100, 2.0, 2000
     theta = jnp.where(jnp.arange(num_categories) < 20, 0.05, 0).astype(FLOAT)
@@ -398,6 +399,7 @@ def test_the_total_variance_of_the_inversion():
     assert total == pytest.approx(float(rrjax.RandomizedResponse(500, 0.5).expected_squared_error(10_000)), rel=1e-5)
 
 
+@pytest.mark.long
 def test_standard_errors_are_the_spread_of_the_estimates():
     theta, epsilon, num_users = jnp.array([0.5, 0.3, 0.15, 0.05], FLOAT), 2.0, 20_000
     keys = jax.random.split(jax.random.key(1), 4000)

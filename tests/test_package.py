@@ -138,6 +138,7 @@ def test_modules_are_documented_and_free_of_module_level_arrays(module):
     assert not arrays
 
 
+@pytest.mark.long
 def test_the_docstring_examples_run():
     # In float32, which is what they print.
     code = """

@@ -37,6 +37,7 @@ def test_errors_users_and_epsilon_are_each_others_inverse(num_categories, epsilo
     assert float(epsilon_for_error(num_categories, 10_000, rmse)) == pytest.approx(epsilon, rel=10 * TOLERANCE)
 
 
+@pytest.mark.long
 def test_the_expected_error_is_that_of_simulated_collections():
     theta, users, epsilon = jnp.array([0.6, 0.3, 0.1, 0], FLOAT), 2000, 1.0
 
@@ -94,6 +95,7 @@ def test_a_share_beyond_reach():
     assert float(detectable_share(1000, 5, 0.1)) > 1
 
 
+@pytest.mark.long
 def test_power_counts_rejections():
     # The test of a point null with two categories is binomial: its power can be computed.
     epsilon, users = 1.0, 60

@@ -43,6 +43,7 @@ def test_two_categories_against_quadrature(counts, epsilon, prior):
     np.testing.assert_allclose(result.draws.sum(2), 1, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_a_strong_prior_is_what_comes_out():
     result = posterior(KEY, [1, 1, 1], 0.1, prior=np.array([600.0, 300.0, 100.0]), num_draws=2500)
     error = np.sqrt(np.asarray(result.mean) / 1000 / 2000)
@@ -75,6 +76,7 @@ def test_chains_apart_are_noticed():
     assert (float(size), float(r_hat)) == (200, 1)
 
 
+@pytest.mark.long
 def test_chains_that_have_not_mixed_warn():
     with pytest.warns(UserWarning, match="the chains have not mixed: R̂ is .* raise num_warmup and thin"):
         posterior(KEY, [520, 290, 100, 90], 0.05, num_draws=20, num_warmup=0)
@@ -96,6 +98,7 @@ def test_bad_arguments(arguments, message):
         posterior(KEY, **given)
 
 
+@pytest.mark.long
 def test_what_cannot_be_refused_gives_nan():
     for arguments in (([-1, 5], 1.0, 1.0), ([5, 6], -1.0, 1.0), ([5, 6], 1.0, 0.0)):
         result = posterior(KEY, *arguments[:2], prior=arguments[2], num_draws=4, num_warmup=0)
@@ -103,6 +106,7 @@ def test_what_cannot_be_refused_gives_nan():
         assert np.isnan(result.draws).all()
 
 
+@pytest.mark.long
 def test_levels_that_are_none_under_tracing_give_nan():
     result = posterior(KEY, [30, 10], 1.0, num_draws=200)
     assert np.isnan(jax.jit(lambda level: credible_intervals(result, level))(1.5).lower).all()

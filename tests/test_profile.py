@@ -90,6 +90,7 @@ def test_a_profile_has_derivatives():
     assert likelihood(1.1) == -np.inf
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_categories", [2, 10])
 def test_intervals_end_where_the_profile_has_fallen(num_categories):
     rng = np.random.default_rng(0)

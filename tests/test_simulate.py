@@ -138,6 +138,7 @@ def check_totals(num_categories, sizes=SIZES, epsilons=EPSILONS):
                     np.testing.assert_array_equal(again, truth)
 
 
+@pytest.mark.long
 def test_totals_are_exact():
     check_totals(3)
 
@@ -204,6 +205,7 @@ def test_counts_have_their_joint_law():
         check_joint(many_counts(1, theta, jnp.int32(num_users), epsilon), joint_law([user] * num_users))
 
 
+@pytest.mark.long
 def test_randomized_populations_have_their_joint_law():
     for truth, epsilon in (([3, 0, 1], 1.0), ([0, 0, 5], 3.0), ([40, 30, 1], 0.7), ([1, 60, 20], 4.0)):
         channel = report_law(np.ones(3), epsilon)
@@ -255,6 +257,7 @@ def test_randomized_populations_vary_as_they_should(truth, epsilon):
     check_covariance(reports, mean, covariance)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_users", [12, 1000, 10**6])
 def test_many_categories_vary_as_they_should(num_users):
     # Unbatched, as most calls are: what a batch makes of the same programs is other code.

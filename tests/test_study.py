@@ -56,6 +56,7 @@ def test_labels_and_dimensions():
     assert json.loads(result.attrs["estimators"])["mle_star"] == "rrjax.estimators.mle_star"
 
 
+@pytest.mark.long
 def test_the_metrics_are_those_of_their_definitions():
     # One configuration again, seed by seed, through the public functions.
     names = ["mse", "nll", "tv", "max_error", "bias2", "variance"]
@@ -106,6 +107,7 @@ def numpy_study(K, N, epsilon, exponent, num_seeds, seed):
     return errors.mean(0), errors.std(0, ddof=1) / np.sqrt(num_seeds)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("K", "N", "epsilon", "exponent"),
     [(5, 50, 1.0, 1.3), (50, 1000, 3.0, 0.01), (100, 20_000, 2.0, 2.5), (400, 100, 4.0, 1.0)],
@@ -141,6 +143,7 @@ def test_the_inversion_has_its_known_error(population):
     np.testing.assert_allclose(result.bias2 + result.variance, result.mse, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_own_estimators_metrics_and_distributions():
     def half(counts, epsilon):
         return (rrjax.inv_n(counts, epsilon) + rrjax.inv_p(counts, epsilon)) / 2
@@ -169,6 +172,7 @@ def test_own_estimators_metrics_and_distributions():
     np.testing.assert_allclose(again.mse.squeeze(), before, rtol=1e-12 if X64 else 1e-5)
 
 
+@pytest.mark.long
 def test_a_configuration_does_not_depend_on_the_rest_of_the_grid():
     whole = run()
     alone = run(num_categories=[20], num_users=[3000], epsilon=[3.0], zipf=[1.3])
@@ -224,6 +228,7 @@ def finished(started):
     return results
 
 
+@pytest.mark.long
 def test_devices_and_processes_do_not_change_a_bit(tmp_path):
     pytest.importorskip("h5netcdf")
     with socket.socket() as probe:

@@ -184,6 +184,7 @@ def every_figure(dataset):
     yield figures.cv_wins(dataset)
 
 
+@pytest.mark.long
 def test_missing_values_are_left_out():
     dataset = study()
     dataset["mse"][{"estimator": 1}] = np.nan
@@ -382,6 +383,7 @@ def test_overview_spreads_over_what_is_long():
     assert "negative log-likelihood" in figure.get_suptitle()
 
 
+@pytest.mark.long
 def test_own_metrics_and_extremes():
     dataset = study(("$mine$", "mse"), zipf=[0.0, np.inf], epsilon=[1.0, np.inf])
     dataset["$mine$"] = dataset["$mine$"] - 100

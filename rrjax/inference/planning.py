@@ -21,7 +21,7 @@ from rrjax.inference.monte_carlo import HypothesisTest
 from rrjax.mechanism import RandomizedResponse
 from rrjax.numerics import as_scalar, float_dtype, odds
 
-_FEWEST, _MOST = 1.0, 2.0**60
+_FEWEST, _MOST = 1.0, 2.0**50
 _STEPS = 80
 
 
@@ -166,7 +166,7 @@ def users_for_width(
         simultaneous: As in `intervals`.
 
     Returns:
-        Scalar, a whole number to the dtype's digits; infinite where it would be above 2⁶⁰. NaN where ε is not
+        Scalar, a whole number to the dtype's digits; infinite where it would be above 2⁵⁰. NaN where ε is not
         positive, or the share or the width is none.
 
     Raises:
