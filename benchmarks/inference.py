@@ -88,9 +88,7 @@ def tests(num_categories: int, rounds: int) -> list[tuple[str, timing.Timing]]:
 
 
 def table(title: str, rows: list[tuple[str, timing.Timing]], note: str) -> Table:
-    lines = [
-        [name, pretty(row.median), "" if "scipy" in name else pretty(row.compilation)] for name, row in rows
-    ]
+    lines = [[name, pretty(row.median), "" if "scipy" in name else pretty(row.compilation)] for name, row in rows]
     return Table(title, ["", "median", "compilation"], lines, note)
 
 

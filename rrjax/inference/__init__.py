@@ -6,16 +6,15 @@ Every function solves one problem and batches through `jax.vmap`, as the estimat
 from rrjax.inference.discovery import discoveries, p_values
 from rrjax.inference.fit_test import goodness_of_fit_test
 from rrjax.inference.intervals import Intervals, intervals
+from rrjax.inference.mechanisms import Mechanism, mechanisms
 from rrjax.inference.monte_carlo import HypothesisTest
 from rrjax.inference.permutation_tests import equality_test, independence_test, trend_test
 from rrjax.inference.planning import (
-    Mechanism,
     Power,
     detectable_share,
     epsilon_for_error,
     expected_rmse,
     expected_width,
-    mechanisms,
     power,
     users_for_error,
     users_for_width,
