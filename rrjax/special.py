@@ -6,6 +6,7 @@ log pmf = −½·log(2πnp(1−p)) + a sum of `stirling_error` − n·(what `dev
 
 from __future__ import annotations
 
+import decimal
 import math
 
 import jax.numpy as jnp
@@ -83,9 +84,21 @@ def stirling_error(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
     return inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))
 
 
-_SMALL = np.array(
-    [0.0] + [math.lgamma(n + 1) - (0.5 * math.log(2 * math.pi * n) + n * math.log(n) - n) for n in range(1, 32)]
-)
+_PI = "3.14159265358979323846264338327950288419717"
+
+
+def _stirling_errors(number: int) -> list[float]:
+    """Of 1 … number − 1, after a zero; in decimals, because lgamma in doubles loses a digit to the difference."""
+    with decimal.localcontext() as context:
+        context.prec = 40
+        errors = [0.0]
+        for n in map(decimal.Decimal, range(1, number)):
+            shape = (2 * decimal.Decimal(_PI) * n).ln() / 2 + n * n.ln() - n
+            errors.append(float(decimal.Decimal(math.factorial(int(n))).ln() - shape))
+    return errors
+
+
+_SMALL = np.array(_stirling_errors(32))
 
 
 def stirling_error_of_whole(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
