@@ -153,7 +153,16 @@ def _pick(solver: Solver) -> Solver:
 
 
 def survey(counts, epsilon):
-    """Returns N, a lower bound of the largest count, e1, and whether it is all usable."""
+    """Looks through counts once.
+
+    Args:
+        counts: `[K]`, integers or floats.
+        epsilon: Scalar, nats.
+
+    Returns:
+        Scalars: N; a lower bound of the largest count (zero for floats); e^ε − 1, one where unusable; and whether
+        counts and ε are usable, totals that wrapped included.
+    """
     if jnp.issubdtype(counts.dtype, jnp.floating):
         total = jnp.sum(counts)
         usable = (jnp.min(counts) >= 0) & jnp.isfinite(total)

@@ -26,3 +26,21 @@ def compilations():
     jax.monitoring.register_event_duration_secs_listener(listen)
     yield events
     jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.fixture
+def invoke(tmp_path, monkeypatch):
+    """`rrjax` in this process, in an empty folder: returns exit code, standard output and standard error."""
+    from typer.testing import CliRunner
+
+    from rrjax.cli.commands import app
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "400")
+
+    def call(*arguments):
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result.exit_code, result.stdout, result.stderr
+
+    return call

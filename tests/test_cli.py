@@ -15,12 +15,9 @@ import pytest
 duckdb = pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
 pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
 
-from typer.testing import CliRunner  # noqa: E402
-
 import rrjax  # noqa: E402
 from rrjax import io  # noqa: E402
 from rrjax.cli import show, work  # noqa: E402
-from rrjax.cli.commands import app  # noqa: E402
 
 DATA = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -36,20 +33,6 @@ def run(*arguments, folder):
         timeout=300,
         check=False,
     )
-
-
-@pytest.fixture
-def invoke(tmp_path, monkeypatch):
-    """`rrjax` in this process, in an empty folder: returns exit code, standard output and standard error."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "400")
-
-    def call(*arguments):
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        return result.exit_code, result.stdout, result.stderr
-
-    return call
 
 
 @pytest.fixture(scope="session")

@@ -9,29 +9,12 @@ import pytest
 pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
 pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
 
-from typer.testing import CliRunner
-
 import rrjax
 from rrjax import io
-from rrjax.cli.commands import app
 from rrjax.inference import discoveries, intervals
 
 COUNTS = np.array([5200, 2900, 1000, 900])
 DRAWS = ("--draws", "199")
-
-
-@pytest.fixture
-def invoke(tmp_path, monkeypatch):
-    """`rrjax` in this process, in an empty folder: returns exit code, standard output and standard error."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "400")
-
-    def call(*arguments):
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        return result.exit_code, result.stdout, result.stderr
-
-    return call
 
 
 def write_counts(name, counts, labels="abcdefgh"):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import rrjax
-from rrjax.cli import results, show, work
+from rrjax.cli import confidence, results, show, work
 from rrjax.cli.inference import plan, tests
 from rrjax.cli.options import (
     READ,
@@ -188,7 +188,7 @@ def _estimate(
         collection = work.collect(reading, epsilon)
         status.update("Estimating …")
         estimate = work.estimate(collection, estimator)
-        sure = work.confidence(collection, *rates)
+        sure = confidence.find(collection, *rates)
         status.update("Writing …")
         if out is not None:
             columns = {"estimate": estimate.theta, "lower": sure.lower, "upper": sure.upper, "found": sure.found}
@@ -285,7 +285,8 @@ def _compare(
             results.write(out, collection, columns | ({} if truth is None else {"truth": truth}))
         if plot is not None:
             drawn = [estimate for estimate in estimates if estimate.name in ("mle-star", "inv-n", "inv-p")]
-            results.draw(plot, collection, drawn, truth, work.confidence(collection, level, False, FDR))
+            # The figure picks the largest categories, of which intervals for each one on its own would hold fewer.
+            results.draw(plot, collection, drawn, truth, confidence.find(collection, level, True, FDR))
     if json:
         rows = [results.judged(estimate) for estimate in estimates]
         if errors is not None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from rrjax import io
 from rrjax.cli import show, work
+from rrjax.cli.confidence import Confidence
 from rrjax.cli.inference_work import Plan
 
 
@@ -41,7 +42,7 @@ def judged(estimate: work.Estimate) -> dict:
     }
 
 
-def certain(estimate: work.Estimate, sure: work.Confidence) -> dict:
+def certain(estimate: work.Estimate, sure: Confidence) -> dict:
     """Levels, and how many categories are there, as a JSON object's fields."""
     return {
         "level": sure.level,
@@ -57,7 +58,7 @@ def top_rows(
     estimates: list[work.Estimate],
     top: int,
     truth: np.ndarray | None,
-    sure: work.Confidence | None = None,
+    sure: Confidence | None = None,
 ) -> list[dict]:
     """The largest categories, a JSON object each."""
     labels, counts = collection.counted.domain.labels(), collection.counted.counts
@@ -76,7 +77,7 @@ def top_rows(
     return rows
 
 
-def interval_title(sure: work.Confidence) -> str:
+def interval_title(sure: Confidence) -> str:
     """What the intervals are called."""
     return f"{100 * sure.level:.12g} % interval" + (", all at once" if sure.at_once else "")
 
@@ -92,7 +93,7 @@ def draw(
     collection: work.Collection,
     estimates: list[work.Estimate],
     truth: np.ndarray | None,
-    sure: work.Confidence | None = None,
+    sure: Confidence | None = None,
 ) -> None:
     """Draws the figure of estimates."""
     try:

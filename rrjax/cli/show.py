@@ -18,6 +18,7 @@ from rich.text import Text
 
 from rrjax import io
 from rrjax.cli import work
+from rrjax.cli.confidence import Confidence
 from rrjax.cli.interrupt import INTERRUPTED, MESSAGE, unwinding
 
 USAGE, BAD_DATA = 2, 3
@@ -100,7 +101,7 @@ def top_table(
     estimates: list[work.Estimate],
     top: int,
     truth: np.ndarray | None = None,
-    sure: work.Confidence | None = None,
+    sure: Confidence | None = None,
 ) -> None:
     """The largest categories by the first estimate."""
     labels, counts = collection.counted.domain.labels(), collection.counted.counts
@@ -164,7 +165,7 @@ def between(lower: float | np.ndarray, upper: float | np.ndarray) -> str:
     return f"{percent(lower)[:-2]} – {percent(upper)}"
 
 
-def sureness(collection: work.Collection, estimate: work.Estimate, sure: work.Confidence) -> None:
+def sureness(collection: work.Collection, estimate: work.Estimate, sure: Confidence) -> None:
     """How many categories are there, what the intervals are, and where the estimate contradicts them."""
     number, size = int(sure.found.sum()), collection.num_categories
     rest = "" if number == size else "; of the others the reports do not tell"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias, get_args
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,6 +32,16 @@ def as_probability(value: ArrayLike, name: str, example: float) -> Float[Array, 
         if not 0 < known < 1:
             raise ValueError(f"{name} must lie between 0 and 1, such as {example:g}, got {known:g}")
     return scalar
+
+
+Population: TypeAlias = Literal["iid", "fixed"]
+"""Users who are independent draws from θ, or who hold given values."""
+
+
+def check_population(population: Population) -> None:
+    """Raises `ValueError` for another word."""
+    if population not in get_args(Population):
+        raise ValueError(f"population must be 'iid' or 'fixed', got {population!r}")
 
 
 def complement(value: ArrayLike) -> Float[Array, ""]:

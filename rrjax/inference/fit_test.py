@@ -10,7 +10,15 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax import simulate
 from rrjax.estimators import mle_star
-from rrjax.inference.monte_carlo import HypothesisTest, as_hypothesis, check_draws, compared, on_simplex, total
+from rrjax.inference.monte_carlo import (
+    HypothesisTest,
+    as_hypothesis,
+    check_draws,
+    compared,
+    on_simplex,
+    rounding_of_pearson,
+    simulable,
+)
 from rrjax.numerics import accurate_sum, as_counts, as_scalar, float_dtype, odds
 from rrjax.special import deviance
 
@@ -72,7 +80,7 @@ def goodness_of_fit_test(
 
 @partial(jax.jit, static_argnums=4)
 def _tested(key, counts, epsilon, theta, num_draws):
-    number, usable = total(counts)
+    number, usable = simulable(counts)
     usable = usable & on_simplex(theta)
     theta = theta / accurate_sum(theta)
     expected = _expected(theta, epsilon, number)
@@ -95,7 +103,7 @@ def _tested(key, counts, epsilon, theta, num_draws):
 
 @partial(jax.jit, static_argnums=3)
 def _any_tested(key, counts, epsilon, num_draws):
-    number, usable = total(counts)
+    number, usable = simulable(counts)
     vertex = (jnp.arange(counts.shape[0]) == 0).astype(epsilon.dtype)
     return compared(
         key,
@@ -105,12 +113,6 @@ def _any_tested(key, counts, epsilon, num_draws):
         counts.shape[0],
         "likelihood ratio of the unrestricted shares, null simulated at a point mass",
     )
-
-
-def rounding_of_pearson(statistic: Float[Array, ""], number: Float[Array, ""] | Int[Array, ""]) -> Float[Array, ""]:
-    """How much Σ (c − m)²/m may be off: differences of counts have errors of some machine epsilons of the counts."""
-    eps = jnp.finfo(statistic.dtype).eps
-    return 8 * eps * jnp.sqrt(jnp.maximum(jnp.abs(statistic), 1)) * jnp.sqrt(number.astype(statistic.dtype))
 
 
 def lack_of_fit(counts: Int[Array, " K"], epsilon: Float[Array, ""]) -> Float[Array, ""]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.inference.arguments import as_probability, complement
+from rrjax.inference.arguments import Population, as_probability, check_population, complement
 from rrjax.inference.binomial import odds_of_tail
 from rrjax.inference.excess import Reports, reports
 from rrjax.inference.profile import profile_limits
@@ -19,11 +19,10 @@ from rrjax.numerics import as_counts, as_scalar, float_dtype
 
 Method: TypeAlias = Literal["clopper-pearson", "wilson", "profile"]
 Simultaneous: TypeAlias = Literal["bonferroni", "sidak"]
-Population: TypeAlias = Literal["iid", "fixed"]
 
 _REFUSED = {
     "bootstrap": "estimates on the simplex pile up at its boundary, and resampling piles up with them: percentile "
-    "intervals of MLE* covered .20 instead of .95",
+    "intervals of MLE* cover far less than they say",
     "normal": "an estimate at or near the boundary has no normal error: ± 1.96 standard errors of MLE* covered next to "
     "none of the shares that it leaves out",
 }
@@ -60,7 +59,7 @@ def intervals(
     * "wilson": from the normal approximation of the count at the limit itself. Shorter; covers with its level on
       average over θ, and less at some.
     * "profile": where the profile likelihood falls by half the χ² quantile. It warns, because it fails at the boundary
-      and near it: with many categories it covered .19 instead of .95. For comparison.
+      and near it, with many categories badly. For comparison.
 
     θ_i is the share in the distribution that the users are independent draws of ("iid"), or among these very users
     ("fixed"): then n_i of them hold the category, its count is a sum of two binomial variables, and the exact test of
@@ -125,14 +124,13 @@ def _check(method, population):
         raise ValueError(f"method {method!r} is refused: {_REFUSED[method]}; use 'clopper-pearson'")
     if method not in get_args(Method):
         raise ValueError(f"method must be 'clopper-pearson', 'wilson' or 'profile', got {method!r}")
-    if population not in get_args(Population):
-        raise ValueError(f"population must be 'iid' or 'fixed', got {population!r}")
+    check_population(population)
     if population == "fixed" and method != "clopper-pearson":
         raise ValueError(f"method {method!r} is for users drawn from θ; for a fixed population use 'clopper-pearson'")
     if method == "profile":
         warnings.warn(
-            "intervals from the profile likelihood fail at the boundary of the simplex and near it (with many "
-            "categories they covered .19 instead of .95): for comparison only; 'clopper-pearson' covers everywhere",
+            "intervals from the profile likelihood fail at the boundary of the simplex and near it, with many "
+            "categories badly: for comparison only; 'clopper-pearson' covers everywhere",
             UserWarning,
             stacklevel=3,
         )
@@ -145,6 +143,9 @@ def log_tail(miss: Float[Array, ""], simultaneous: Simultaneous | None, number: 
         miss: Scalar, 1 − level.
         simultaneous: As in `intervals`.
         number: Of intervals.
+
+    Returns:
+        Scalar, below log ½.
 
     Raises:
         ValueError: An unknown kind of simultaneous intervals.

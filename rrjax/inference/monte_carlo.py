@@ -82,11 +82,32 @@ def on_simplex(theta: Float[Array, " K"]) -> Bool[Array, ""]:
     return (jnp.min(theta) >= 0) & (jnp.abs(accurate_sum(theta) - 1) <= _OFF)
 
 
-def total(counts: Int[Array, "*s"]) -> tuple[Int[Array, ""], Bool[Array, ""]]:
-    """How many reports there are, and whether collections of so many can be simulated: zero where not."""
+def simulable(counts: Int[Array, "*s"]) -> tuple[Int[Array, ""], Bool[Array, ""]]:
+    """How many reports there are, and whether collections of so many can be simulated.
+
+    Args:
+        counts: `[*s]`, integers.
+
+    Returns:
+        The number, zero where it is of no use, and whether it is of use: no count negative, from 1 to 2³¹ − 1 in all.
+    """
     summed = jnp.sum(counts.astype(float_dtype()))
     usable = (jnp.min(counts) >= 0) & (summed > 0) & (summed < 2.0**31)
     return jnp.where(usable, jnp.sum(jnp.where(usable, counts, 0)), 0), usable
+
+
+def rounding_of_pearson(statistic: Float[Array, ""], number: Float[Array, ""] | Int[Array, ""]) -> Float[Array, ""]:
+    """How much Σ (c − m)²/m may be off: differences of counts have errors of some machine epsilons of the counts.
+
+    Args:
+        statistic: Scalar, the sum.
+        number: Scalar, of reports.
+
+    Returns:
+        Scalar, in units of the statistic.
+    """
+    eps = jnp.finfo(statistic.dtype).eps
+    return 8 * eps * jnp.sqrt(jnp.maximum(jnp.abs(statistic), 1)) * jnp.sqrt(number.astype(statistic.dtype))
 
 
 def compared(

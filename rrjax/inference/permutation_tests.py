@@ -18,8 +18,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax import simulate
 from rrjax.estimators import mle_star
-from rrjax.inference.fit_test import rounding_of_pearson
-from rrjax.inference.monte_carlo import HypothesisTest, check_draws, compared
+from rrjax.inference.monte_carlo import HypothesisTest, check_draws, compared, rounding_of_pearson
 from rrjax.inference.ratio import ratio
 from rrjax.numerics import as_counts, float_dtype, odds
 from rrjax.sampling import Stream, table

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.estimators import mle_star
+from rrjax.inference.arguments import Population, check_population
 from rrjax.numerics import as_counts, as_distribution, as_scalar, float_dtype, odds
-
-Population: TypeAlias = Literal["iid", "fixed"]
 
 
 def covariance(
@@ -125,8 +122,7 @@ def _standard_errors(counts, epsilon):
 
 
 def _checked(theta, num_users, epsilon, population):
-    if population not in ("iid", "fixed"):
-        raise ValueError(f"population must be 'iid' or 'fixed', got {population!r}")
+    check_population(population)
     theta = as_distribution(theta)
     num_users = as_scalar(num_users, theta.dtype, "num_users")
     e1 = odds(as_scalar(epsilon, theta.dtype))

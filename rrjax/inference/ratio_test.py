@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax import simulate
-from rrjax.inference.monte_carlo import HypothesisTest, as_hypothesis, check_draws, compared, on_simplex, total
+from rrjax.inference.monte_carlo import HypothesisTest, as_hypothesis, check_draws, compared, on_simplex, simulable
 from rrjax.inference.ratio import ratio
 from rrjax.numerics import accurate_sum, as_counts, as_scalar, float_dtype, odds
 
@@ -40,7 +40,7 @@ def likelihood_ratio_test(
       are zero or many standard errors away from it: for small ones it rejects too rarely.
 
     The χ² law with K − 1 degrees of freedom is no substitute and is refused: where θ₀ has zeros it rejects much less
-    often than it says (in .0008 to .012 of the cases at level .05).
+    often than it says.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
@@ -75,7 +75,7 @@ def likelihood_ratio_test(
     if null == "chi-square":
         raise ValueError(
             "null = 'chi-square' is refused: on the boundary of the simplex the statistic has no χ² law, and the test "
-            "would reject in .0008 to .012 of the cases at level .05; use 'simulated', or 'chi-bar-square'"
+            "would reject much less often than it says; use 'simulated', or 'chi-bar-square'"
         )
     if null not in ("simulated", "chi-bar-square"):
         raise ValueError(f"null must be 'simulated' or 'chi-bar-square', got {null!r}")
@@ -87,7 +87,7 @@ def likelihood_ratio_test(
 
 @partial(jax.jit, static_argnums=(4, 5))
 def _tested(key, counts, epsilon, theta, null, num_draws):
-    number, usable = total(counts)
+    number, usable = simulable(counts)
     usable = usable & on_simplex(theta)
     theta = theta / accurate_sum(theta)
 
@@ -111,6 +111,9 @@ def chi_bar_square(key: Array, epsilon: Float[Array, ""], theta: Float[Array, " 
         key: A typed key.
         epsilon: Scalar, nats.
         theta: `[K]`, a distribution.
+
+    Returns:
+        Scalar, not negative.
     """
     e1 = odds(epsilon)
     law = (1 + e1 * theta) / (e1 + theta.shape[0])
