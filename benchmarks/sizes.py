@@ -12,6 +12,7 @@ Same settings as `calibration.py`. Each test is run where its hypothesis is true
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -74,36 +75,102 @@ def given(theta: jax.Array, users: jax.Array, epsilon: jax.Array, key: jax.Array
     return batched(one, key, number, theta.shape[0])
 
 
-def rejected(theta: jax.Array, users: jax.Array, epsilon: jax.Array, key: jax.Array, number: int) -> dict[str, Any]:
-    """The p-values of tests with draws of their own, and whether intervals of a fixed population cover."""
+def tests_of(theta: jax.Array, users: jax.Array, epsilon: jax.Array) -> dict[str, Callable[[jax.Array], jax.Array]]:
+    """Functions of a key: the p-value of a test with draws of its own, of data where its hypothesis is true."""
     size = theta.shape[0]
+    epsilons = epsilon * jnp.array([1, 1.5], theta.dtype)
 
-    def one(key: jax.Array) -> dict[str, jax.Array]:
+    def split(key: jax.Array) -> tuple[jax.Array, jax.Array]:
         data, null = jax.random.split(key)
-        keys = jax.random.split(data, 6)
-        epsilons = epsilon * jnp.array([1, 1.5], theta.dtype)
-        two = jax.vmap(lambda key, e: rrjax.simulate.counts(key, theta, users // 2, e))(keys[:2], epsilons)
-        four = jax.vmap(lambda key: rrjax.simulate.counts(key, theta, users // 4, epsilon))(keys[:4])
+        return data, null
+
+    def given(test: Callable[..., inference.HypothesisTest]) -> Callable[[jax.Array], jax.Array]:
+        def p_value(key: jax.Array) -> jax.Array:
+            data, null = split(key)
+            counts = rrjax.simulate.counts(data, theta, users, epsilon)
+            return test(null, counts, epsilon, theta, num_draws=DRAWS).p_value
+
+        return p_value
+
+    def equality(key: jax.Array) -> jax.Array:
+        data, null = split(key)
+        keys = jax.random.split(data, 2)
+        two = jax.vmap(lambda key, e: rrjax.simulate.counts(key, theta, users // 2, e))(keys, epsilons)
+        return inference.equality_test(null, two, epsilons, num_draws=DRAWS).p_value
+
+    def trend(key: jax.Array) -> jax.Array:
+        data, null = split(key)
+        keys = jax.random.split(data, 4)
+        four = jax.vmap(lambda key: rrjax.simulate.counts(key, theta, users // 4, epsilon))(keys)
+        return inference.trend_test(null, four, epsilon, num_draws=DRAWS).p_value
+
+    def independence(key: jax.Array) -> jax.Array:
+        data, null = split(key)
         # The reports of independent attributes: the product of their laws, the second one of ε = 1 and K = 2.
         second = jnp.array([0.7, 0.3], theta.dtype) @ rrjax.RandomizedResponse(2, 1.0).channel()
         first = (1 + jnp.expm1(epsilon) * theta) / (jnp.expm1(epsilon) + size)
-        cells, _ = multinomial(Stream.of(keys[4]), users, jnp.outer(second, first).ravel())
-        true, counts = rrjax.simulate.collect(keys[5], theta, users, epsilon)
-        share = true / users
-        limits = inference.intervals(counts, epsilon, population="fixed")
-        at_once = inference.intervals(counts, epsilon, population="fixed", simultaneous="bonferroni")
-        slack = 1e-6  # whole numbers of users ÷ N round
-        return {
-            "ratio": inference.likelihood_ratio_test(null, counts, epsilon, theta, num_draws=DRAWS).p_value,
-            "pearson": inference.goodness_of_fit_test(null, counts, epsilon, theta, num_draws=DRAWS).p_value,
-            "equality": inference.equality_test(null, two, epsilons, num_draws=DRAWS).p_value,
-            "trend": inference.trend_test(null, four, epsilon, num_draws=DRAWS).p_value,
-            "independence": inference.independence_test(null, cells.reshape(2, -1), num_draws=DRAWS).p_value,
-            "fixed": jnp.mean((limits.lower <= share + slack) & (share <= limits.upper + slack)),
-            "fixed at once": jnp.all((at_once.lower <= share + slack) & (share <= at_once.upper + slack)),
-        }
+        cells, _ = multinomial(Stream.of(data), users, jnp.outer(second, first).ravel())
+        return inference.independence_test(null, cells.reshape(2, -1), num_draws=DRAWS).p_value
 
-    return batched(one, key, number, 20 * size)
+    return {
+        "ratio": given(inference.likelihood_ratio_test),
+        "pearson": given(inference.goodness_of_fit_test),
+        "equality": equality,
+        "trend": trend,
+        "independence": independence,
+    }
+
+
+def covered(theta: jax.Array, users: jax.Array, epsilon: jax.Array, key: jax.Array) -> dict[str, jax.Array]:
+    """Whether the intervals of a fixed population cover."""
+    true, counts = rrjax.simulate.collect(key, theta, users, epsilon)
+    share = true / users
+    limits = inference.intervals(counts, epsilon, population="fixed")
+    at_once = inference.intervals(counts, epsilon, population="fixed", simultaneous="bonferroni")
+    slack = 1e-6  # whole numbers of users ÷ N round
+    return {
+        "fixed": jnp.mean((limits.lower <= share + slack) & (share <= limits.upper + slack)),
+        "fixed at once": jnp.all((at_once.lower <= share + slack) & (share <= at_once.upper + slack)),
+    }
+
+
+def rejected(theta: jax.Array, users: jax.Array, epsilon: jax.Array, key: jax.Array, number: int) -> dict[str, Any]:
+    """All p-values and coverages of so many collections, a collection of its own for each test."""
+    tests = tests_of(theta, users, epsilon)
+
+    def one(key: jax.Array) -> dict[str, jax.Array]:
+        keys = jax.random.split(key, len(tests) + 1)
+        found = {name: test(key) for (name, test), key in zip(tests.items(), keys, strict=False)}
+        return found | covered(theta, users, epsilon, keys[-1])
+
+    return batched(one, key, number, 20 * theta.shape[0])
+
+
+def again(rows: list[dict[str, Any]], number: int) -> Table:
+    """The tests beyond three standard errors once more: with other collections, and as many as asked for."""
+    lines = []
+    for name in TESTED:
+        for row in rows:
+            if row[name] <= LEVEL + 3 * error(LEVEL, row["tested"]):
+                continue
+            theta = jnp.asarray(population(row["population"], row["K"]))
+            arguments = theta, jnp.int32(row["N"]), jnp.float32(row["epsilon"])
+
+            def p_values(key: jax.Array, arguments: Any = arguments, name: str = name) -> jax.Array:
+                return batched(tests_of(*arguments)[name], key, number, 20 * arguments[0].shape[0])
+
+            found = np.asarray(jax.jit(p_values)(jax.random.key(8)), np.float64)
+            size = float((found <= LEVEL * (1 + 1e-6)).mean())
+            where = f"{row['K']:,}, {row['N']:,}, {row['epsilon']:g}, {row['population']}"
+            before = f"{row[name]:.4f} of {row['tested']:,}"
+            lines.append([NAMES[name], where, before, f"{size:.4f}", f"{(size - LEVEL) / error(LEVEL, number):.1f}"])
+            print(*lines[-1], sep=" | ", file=sys.stderr)
+    return Table(
+        "settings beyond three standard errors, simulated again",
+        ["test", "K, N, ε, population", "before", "again", "in s.e. above 0.05"],
+        lines,
+        f"{number:,} other collections each.",
+    )
 
 
 def size_against(statistics: np.ndarray, null: np.ndarray) -> float:
@@ -194,14 +261,23 @@ def main() -> None:
     parser = timing.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="a run of seconds, which writes nothing")
     parser.add_argument("--collections", type=int, default=10_000, help="simulated in each setting")
+    parser.add_argument(
+        "--again", action="store_true", help="only what the last run found beyond three standard errors"
+    )
     options = parser.parse_args()
+    name = f"sizes-{jax.default_backend()}"
+    if options.again:
+        rows = json.loads((options.out / f"{name}.json").read_text())["rows"]
+        table = again(rows, options.collections)
+        table.show()
+        timing.write(options.out, f"{name}-again", "Sizes of tests, again", [table], {"again": table.rows})
+        return
     quick = QUICK | {"K": (20,), "epsilon": (1.0,), "population": ("point mass",)}
     rows = measure(quick if options.quick else GRID, 400 if options.quick else options.collections)
     tables = [summary(rows), worst(rows), coverage(rows)]
     for table in tables:
         table.show()
     if not options.quick:
-        name = f"sizes-{jax.default_backend()}"
         data = {"level": LEVEL, "names": NAMES, "rows": rows}
         timing.write(options.out, name, "Sizes of tests", tables, data)
 
