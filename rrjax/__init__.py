@@ -8,20 +8,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rrjax import inference, io, metrics, plots, secure, simulate, study
+    from rrjax import inference, io, mechanisms, metrics, plots, secure, simulate, study
     from rrjax.counts import count
     from rrjax.cross_validation import cv_threshold
     from rrjax.em import EMResult, ibu, ibu_path
     from rrjax.estimators import inv, inv_n, inv_p, mle_star
     from rrjax.likelihood import Certificate, certificate, nll, score
-    from rrjax.mechanism import RandomizedResponse
+    from rrjax.mechanisms import RandomizedResponse
+    from rrjax.mixture import Mixture
+    from rrjax.tally import Tally
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Certificate",
     "EMResult",
+    "Mixture",
     "RandomizedResponse",
+    "Tally",
     "certificate",
     "count",
     "cv_threshold",
@@ -32,6 +36,7 @@ __all__ = [
     "inv_n",
     "inv_p",
     "io",
+    "mechanisms",
     "metrics",
     "mle_star",
     "nll",
@@ -45,7 +50,9 @@ __all__ = [
 _HOME = {
     "Certificate": "likelihood",
     "EMResult": "em",
-    "RandomizedResponse": "mechanism",
+    "Mixture": "mixture",
+    "RandomizedResponse": "mechanisms",
+    "Tally": "tally",
     "certificate": "likelihood",
     "count": "counts",
     "cv_threshold": "cross_validation",

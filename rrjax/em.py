@@ -4,24 +4,28 @@ IBU multiplies θ_i by D_i = Σ_j φ_j C_ij/μ_j. It climbs to the maximum likel
 d = p − q: most of each report is the uniform noise that IBU shares out in proportion to θ. The deflated step
 takes "the report did not depend on the value" for the missing flag instead, and leaves that noise out; it is a
 monotone EM as well and needs about 1/d times fewer steps. Anderson acceleration extrapolates its last steps and
-falls back on the plain step wherever the extrapolation does not gain. `mle_star` gives the same estimate at once;
-these are for comparing, and for channels without a closed form.
+falls back on the plain step wherever the extrapolation does not gain.
+
+For counts of k-ary randomized response `mle_star` gives the same estimate at once, and these are for comparing. For the
+`Mixture` of another mechanism they are how the maximum is found: D_i = Σ_u φ_u (a_u + B_ui)/μ_u, and a_u is the noise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
+from rrjax.arguments import as_counts, as_scalar, float_of
+from rrjax.arithmetic import accurate_sum, odds
 from rrjax.estimators import mle_on_support, mle_star
-from rrjax.likelihood import certificate, rounding_of_score, shares
-from rrjax.numerics import accurate_sum, as_counts, as_scalar, float_of, odds
+from rrjax.likelihood import certificate, certificate_of, rounding_of_score, rounding_of_slopes, shares
+from rrjax.mixture import Mixture, Reports, as_mixture
 
 Acceleration: TypeAlias = Literal["anderson", "deflated", "none"]
 
@@ -34,7 +38,7 @@ class EMResult(NamedTuple):
 
     Attributes:
         theta: `[K]`, the estimate, on the simplex.
-        gap: Scalar, nats per report: `certificate(theta, counts, epsilon).gap`.
+        gap: Scalar, nats per report: that of `certificate`.
         num_iters: Scalar integer: step evaluations made.
         converged: Scalar boolean: whether `gap` reached `tol`.
     """
@@ -56,8 +60,8 @@ class History(NamedTuple):
 
 
 def ibu(
-    counts: ArrayLike,
-    epsilon: ArrayLike,
+    counts: ArrayLike | Mixture,
+    epsilon: ArrayLike | None = None,
     *,
     accelerate: Acceleration = "anderson",
     tol: float | None = None,
@@ -65,23 +69,24 @@ def ibu(
 ) -> EMResult:
     """Maximizes the likelihood by iterative Bayesian update, until the certificate says it is done.
 
-    Starts from the uniform distribution. A step takes O(K) and no K×K channel.
+    Starts from the uniform distribution. A step takes O(K) and no K×K channel; of a mixture, the products of its lift.
 
     Args:
-        counts: `[K]`, integers or floats, the reports per category.
-        epsilon: Scalar, nats.
+        counts: `[K]`, integers or floats, the reports per category; or a `Mixture`.
+        epsilon: Scalar, nats; not beside a mixture.
         accelerate: "anderson" (extrapolated deflated steps), "deflated", or "none", the IBU of the literature.
         tol: Stop at this certified gap, nats per report. None is 1e-10, or four times what rounding lets the dtype
-            certify if that is more (in float32, 64 machine epsilons of the largest d·φ_i/μ_i).
+            certify if that is more (in float32, 64 machine epsilons of the largest d·φ_i/μ_i; of a mixture 256).
         max_iters: Most step evaluations.
 
     Returns:
         An `EMResult`. All-NaN theta and gap, not converged, for unusable counts or ε.
-        Derivatives of theta are those of the maximum likelihood estimate that it converges to, also where it was
-        stopped before; the other fields have none.
+        Derivatives of theta for counts are those of the maximum likelihood estimate that it converges to, also where it
+        was stopped before; the other fields have none. Of a mixture there is forward mode alone, through the steps.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, an unknown acceleration, or `tol` or `max_iters` not positive.
+        ValueError: A wrong shape or dtype, K < 2, an unknown acceleration, `tol` or `max_iters` not positive, or an ε
+            beside a mixture.
 
     Example:
         >>> import rrjax
@@ -93,30 +98,32 @@ def ibu(
         Agrawal and Aggarwal, "On the design and quantification of privacy preserving data mining algorithms",
         2001 (the step); Walker and Ni, "Anderson acceleration for fixed-point iterations", 2011.
     """
-    counts, epsilon = _checked(counts, epsilon, accelerate)
+    _check(accelerate)
     if isinstance(tol, int | float) and not tol > 0:
         raise ValueError(f"tol must be positive, got {tol}")
     if not isinstance(max_iters, int) or max_iters < 1:
         raise ValueError(f"max_iters must be a positive integer, got {max_iters}")
-    counts_, epsilon_ = lax.stop_gradient((counts, epsilon))
-    result = _solve(counts_, epsilon_, tol, max_iters, accelerate)
-    return result._replace(theta=_at_maximum(result.theta, counts, epsilon))
+    if isinstance(counts, Mixture):
+        return _solve(as_mixture(counts, epsilon), tol, max_iters, accelerate)
+    given = _settled(counts, epsilon)
+    result = _solve(lax.stop_gradient(given), tol, max_iters, accelerate)
+    return result._replace(theta=_at_maximum(result.theta, *given))
 
 
 def ibu_path(
-    counts: ArrayLike,
-    epsilon: ArrayLike,
-    num_iters: int,
+    counts: ArrayLike | Mixture,
+    epsilon: ArrayLike | None = None,
+    num_iters: int = 100,
     *,
-    accelerate: Acceleration = "none",
+    accelerate: Acceleration = "anderson",
     observe: Callable[[Float[Array, " K"]], Any] | None = None,
 ) -> Any:
     """Records the path of `ibu`, step by step, for a fixed number of steps.
 
     Args:
-        counts: `[K]`, integers or floats, the reports per category.
-        epsilon: Scalar, nats.
-        num_iters: Number of step evaluations.
+        counts: `[K]`, integers or floats, the reports per category; or a `Mixture`.
+        epsilon: Scalar, nats; not beside a mixture.
+        num_iters: Number of step evaluations. Static.
         accelerate: As in `ibu`.
         observe: What to record of each θ `[K]`, a JAX function; None records θ itself. Recording a scalar keeps
             long paths small.
@@ -125,7 +132,7 @@ def ibu_path(
         What `observe` returns, stacked: leading axis `num_iters + 1`, the start included.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, or an unknown acceleration.
+        ValueError: A wrong shape or dtype, K < 2, an unknown acceleration, or an ε beside a mixture.
 
     Example:
         >>> import rrjax
@@ -134,11 +141,12 @@ def ibu_path(
         >>> gaps.shape
         (101,)
     """
-    counts, epsilon = _checked(counts, epsilon, accelerate)
+    _check(accelerate)
     if num_iters < 0:
         raise ValueError(f"num_iters must not be negative, got {num_iters}")
     observe = observe or (lambda theta: theta)
-    start, advance = _iteration(counts, epsilon, accelerate)
+    given = as_mixture(counts, epsilon) if isinstance(counts, Mixture) else _settled(counts, epsilon)
+    start, advance = _iteration(_problem(*given), accelerate)
 
     def body(state, _):
         return advance(state), observe(state[0])
@@ -147,15 +155,58 @@ def ibu_path(
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), path, observe(last[0]))
 
 
-def _checked(counts, epsilon, accelerate):
-    if accelerate not in ("anderson", "deflated", "none"):
+def _check(accelerate):
+    if accelerate not in get_args(Acceleration):
         raise ValueError(f"accelerate must be 'anderson', 'deflated' or 'none', got {accelerate!r}")
+
+
+def _settled(counts, epsilon):
     counts = as_counts(counts)
     return counts, as_scalar(epsilon, float_of(counts))
 
 
-def _iteration(counts, epsilon, accelerate):
-    """Returns the start (theta, history) and the function that advances it by one step evaluation."""
+class _Problem(NamedTuple):
+    """What the engine climbs.
+
+    Attributes:
+        start: `[K]`, where it starts.
+        plain: θ → the step of IBU, up to its sum.
+        deflated: θ → the step that leaves the noise out, up to its sum.
+        objective: θ → the log-likelihood, up to a constant.
+        judge: θ → the certified gap, and how far rounding may move it.
+    """
+
+    start: Float[Array, " K"]
+    plain: Callable[[Array], Array]
+    deflated: Callable[[Array], Array]
+    objective: Callable[[Array], Array]
+    judge: Callable[[Array], tuple[Array, Array]]
+
+
+def _problem(*given) -> _Problem:
+    return _of_reports(*given) if isinstance(given[1], Reports) else _of_counts(*given)
+
+
+def _of_reports(theta, reports):
+    """Of a mixture, given by its uniform distribution and its reports."""
+
+    def plain(theta):
+        over = reports.shares / reports.probabilities(theta)
+        return theta * (accurate_sum(reports.base * over) + reports.lift.transpose(over))
+
+    def judge(theta):
+        return certificate_of(theta, reports).gap, rounding_of_slopes(reports.slopes(theta))
+
+    def deflated(theta):
+        slope = reports.slopes(theta)
+        return jnp.where(jnp.max(slope) == 0, theta, theta * slope)  # reports that say nothing leave θ where it is
+
+    start = jnp.where(reports.usable, theta, jnp.nan)
+    return _Problem(start, plain, deflated, reports.log_likelihood, judge)
+
+
+def _of_counts(counts, epsilon):
+    """Of k-ary randomized response: a mixture in which everything takes O(K), scaled by q."""
     phi, usable = shares(counts, epsilon)
     e1 = odds(epsilon)
     num_categories = counts.shape[0]
@@ -168,18 +219,30 @@ def _iteration(counts, epsilon, accelerate):
 
     def plain(theta):
         over = weights(theta)
-        return _normalized(theta * (noise * accurate_sum(over) + kept * over))
+        return theta * (noise * accurate_sum(over) + kept * over)
 
-    def deflated(theta):
-        return _normalized(theta * weights(theta))
+    def judge(theta):
+        return certificate(theta, counts, epsilon).gap, rounding_of_score(theta, counts, epsilon)
 
-    def likelihood(theta):
-        return accurate_sum(phi * jnp.log1p(e1 * theta))
+    return _Problem(
+        uniform,
+        plain,
+        lambda theta: theta * weights(theta),
+        lambda theta: accurate_sum(phi * jnp.log1p(e1 * theta)),
+        judge,
+    )
+
+
+def _iteration(problem, accelerate):
+    """Returns the start (theta, history) and the function that advances it by one step evaluation."""
+    climb = problem.plain if accelerate == "none" else problem.deflated
+
+    def step(theta):
+        return _normalized(climb(theta))
 
     if accelerate == "anderson":
-        return (uniform, no_history(uniform)), lambda state: anderson(deflated, likelihood, *state)
-    step = plain if accelerate == "none" else deflated
-    return (uniform, None), lambda state: (step(state[0]), None)
+        return (problem.start, no_history(problem.start)), lambda state: anderson(step, problem.objective, *state)
+    return (problem.start, None), lambda state: (step(state[0]), None)
 
 
 def _normalized(x):
@@ -245,11 +308,12 @@ def anderson(
 
 
 @partial(jax.jit, static_argnames="accelerate")
-def _solve(counts, epsilon, tol, max_iters, accelerate):
-    start, advance = _iteration(counts, epsilon, accelerate)
+def _solve(given, tol, max_iters, accelerate):
+    problem = _problem(*given)
+    start, advance = _iteration(problem, accelerate)
 
     def judge(theta):
-        gap, rounding = certificate(theta, counts, epsilon).gap, rounding_of_score(theta, counts, epsilon)
+        gap, rounding = problem.judge(theta)
         return gap, gap <= (jnp.maximum(1e-10, 4 * rounding) if tol is None else tol)
 
     def body(carry):

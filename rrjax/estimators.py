@@ -7,6 +7,8 @@ All of them have the signature `f(counts, epsilon, **options) -> theta` and solv
   (totals up to 2³¹ − 1 over fewer than 2²⁴ categories; with x64, up to 2⁶³ − 1). Floats are weights, with
   derivatives.
 * **epsilon**: the privacy parameter in nats, a scalar, traced, so that a sweep compiles once.
+* In place of both, a `Tally` of any pure mechanism, where the docstring says so: `inv(tally)`. Counts and ε are k-ary
+  randomized response's own tally.
 * **Result** `[K]`, in the dtype of float counts, else in the default float dtype.
 * What tracing cannot check (a negative count, no reports at all, a total beyond the integer dtype, ε ≤ 0, NaN)
   gives all NaN, never a plausible number. Shapes and K ≥ 2 are checked at trace time (`ValueError`).
@@ -23,25 +25,29 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
 from rrjax import waterfill
-from rrjax.numerics import accurate_sum, as_counts, as_scalar, float_of, odds
+from rrjax.arguments import as_counts, as_scalar, float_of
+from rrjax.arithmetic import accurate_sum, odds
+from rrjax.counts import survey
+from rrjax.tally import Tally, as_tally, of_tally
 from rrjax.waterfill import Solver
 
 
-def inv(counts: ArrayLike, epsilon: ArrayLike) -> Float[Array, " K"]:
-    r"""Inverts the randomization: unbiased, sums to one, often negative.
+def inv(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
+    r"""Inverts the randomization: unbiased, often negative.
 
-    θ_i = (c_i/N − q) / (p − q), with p = e^ε/(e^ε+K−1) and q = 1/(e^ε+K−1).
+    θ_i = (c_i/N − q) / (p − q); for k-ary randomized response p = e^ε/(e^ε+K−1) and q = 1/(e^ε+K−1), and the estimate
+    sums to one.
 
     Args:
-        counts: `[K]`, integers or floats, the reports per category.
-        epsilon: Scalar, nats.
+        counts: `[K]`, integers or floats, the reports per category; or a `Tally`, which knows its rates.
+        epsilon: Scalar, nats; not beside a tally.
 
     Returns:
         `[K]`, not confined to [0, 1]. Accurate to a few units in the last place of max(φ_i, q)/(p − q).
-        Derivatives: smooth in floats and in epsilon.
+        Derivatives: smooth in floats, in epsilon and in rates.
 
     Raises:
-        ValueError: A wrong shape or dtype, or K < 2.
+        ValueError: A wrong shape or dtype, K < 2, or an ε beside a tally.
 
     Example:
         >>> import rrjax
@@ -51,37 +57,42 @@ def inv(counts: ArrayLike, epsilon: ArrayLike) -> Float[Array, " K"]:
     References:
         Kairouz, Bonawitz and Ramage, "Discrete distribution estimation under local privacy", 2016, §2.
     """
+    if isinstance(counts, Tally):
+        return _inverted(as_tally(counts, epsilon))
     counts = as_counts(counts)
     return _inv(counts, as_scalar(epsilon, float_of(counts)))
 
 
-def inv_n(counts: ArrayLike, epsilon: ArrayLike) -> Float[Array, " K"]:
+def inv_n(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
     """Inverts, clips the negative values to zero, and renormalizes (InvN).
 
     Water filling with the threshold τ = N·q; no search.
 
     Args:
-        counts: `[K]`, integers or floats, the reports per category.
-        epsilon: Scalar, nats.
+        counts: `[K]`, integers or floats, the reports per category; or a `Tally`.
+        epsilon: Scalar, nats; not beside a tally.
 
     Returns:
         `[K]` on the simplex. Derivatives of every order wherever no count equals τ; there, those of the side on
-        which the category is absent.
+        which the category is absent. Where no category of a tally is above τ (which counts of randomized response
+        cannot be), what is left as τ rises towards the largest: equal shares of the largest ones.
 
     Raises:
-        ValueError: A wrong shape or dtype, or K < 2.
+        ValueError: A wrong shape or dtype, K < 2, or an ε beside a tally.
 
     Example:
         >>> import rrjax
         >>> [round(t, 2) for t in rrjax.inv_n([50, 30, 10, 10], epsilon=1.0).tolist()]
         [0.72, 0.28, 0.0, 0.0]
     """
+    if isinstance(counts, Tally):
+        return _clipped_shares(_inverted(as_tally(counts, epsilon)))
     counts = as_counts(counts)
     return _clipped(counts, as_scalar(epsilon, float_of(counts)))
 
 
 def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") -> Float[Array, " K"]:
-    """Maximizes the likelihood exactly, in closed form (MLE*).
+    """Maximizes the likelihood of k-ary randomized response exactly, in closed form (MLE*).
 
     The maximum drops every category whose share of the reports is below q *for the categories still in*, and
     inverts randomized response on the survivors: with f = c/S on the m active categories,
@@ -102,7 +113,8 @@ def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") 
         absent.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, or an unknown solver.
+        ValueError: A wrong shape or dtype, K < 2, an unknown solver, or a tally: of other mechanisms whole reports have
+            a likelihood, whose maximum is `ibu(mechanism.mixture(reports))`.
 
     Example:
         >>> import rrjax
@@ -117,22 +129,25 @@ def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") 
     return _mle[_pick(solver)](counts, as_scalar(epsilon, float_of(counts)))
 
 
-def inv_p(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") -> Float[Array, " K"]:
+def inv_p(
+    counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, solver: Solver = "auto"
+) -> Float[Array, " K"]:
     """Inverts and projects on the simplex in the Euclidean norm (InvP).
 
-    Water filling with τ = (S − N·d)/m, d = p − q.
+    Water filling with τ = (S − N·d)/m, d = p − q. Of a tally τ may be negative: then every category gains.
 
     Args:
-        counts: `[K]`, integers or floats, the reports per category.
-        epsilon: Scalar, nats.
+        counts: `[K]`, integers or floats, the reports per category; or a `Tally`.
+        epsilon: Scalar, nats; not beside a tally.
         solver: As in `mle_star`.
 
     Returns:
         `[K]` on the simplex. Both solvers return the same bits for integer counts; N·d carries a few
-        roundings of the dtype, all else is exact. Derivatives as of `mle_star`.
+        roundings of the dtype, all else is exact. Of a tally it is the projection of `inv`, which is rounded.
+        Derivatives as of `mle_star`.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, or an unknown solver.
+        ValueError: A wrong shape or dtype, K < 2, an unknown solver, or an ε beside a tally.
 
     Example:
         >>> import rrjax
@@ -142,6 +157,8 @@ def inv_p(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") -> 
     References:
         Duchi et al., "Efficient projections onto the l1-ball for learning in high dimensions", 2008, Fig. 1.
     """
+    if isinstance(counts, Tally):
+        return _projected_shares[_pick(solver)](_inverted(as_tally(counts, epsilon)))
     counts = as_counts(counts)
     return _projected[_pick(solver)](counts, as_scalar(epsilon, float_of(counts)))
 
@@ -152,51 +169,15 @@ def _pick(solver: Solver) -> Solver:
     return "newton" if solver == "auto" else solver
 
 
-def survey(counts, epsilon):
-    """Looks through counts once.
-
-    Args:
-        counts: `[K]`, integers or floats.
-        epsilon: Scalar, nats.
-
-    Returns:
-        Scalars: N; a lower bound of the largest count (zero for floats); e^ε − 1, one where unusable; and whether
-        counts and ε are usable, totals that wrapped included.
-    """
-    if jnp.issubdtype(counts.dtype, jnp.floating):
-        total = jnp.sum(counts)
-        usable = (jnp.min(counts) >= 0) & jnp.isfinite(total)
-        bound = jnp.zeros_like(total)
-    else:
-        bits = jnp.iinfo(counts.dtype).bits
-        if counts.shape[0] >= 2 ** (bits - 8):
-            raise ValueError(
-                f"K = {counts.shape[0]} is too many categories for {counts.dtype.name} counts: "
-                "enable 64-bit mode (JAX_ENABLE_X64=1)"
-            )
-        # A wrapped total shows against sums of the counts' high parts: whatever the total, one of the three is not
-        # wrapped itself and too large, because the low parts of so few categories cannot make up for a wrap. One OR
-        # tells whether any count is negative, and the largest one to within a factor of two. All in one pass.
-        zero = jnp.zeros((), counts.dtype)
-        total, *high, union = lax.reduce(
-            (counts, counts >> 8, counts >> 16, counts >> 24, counts),
-            (zero,) * 5,
-            lambda a, b: (*(x + y for x, y in zip(a[:4], b[:4], strict=True)), a[4] | b[4]),
-            (0,),
-        )
-        largest = jnp.iinfo(counts.dtype).max
-        lag = (total >> 8) - high[0]
-        usable = (union >= 0) & (total >= 0) & (lag >= 0) & (lag <= counts.shape[0])
-        for part, shift in zip(high, (8, 16, 24), strict=True):
-            usable = usable & (part >= 0) & (part <= largest >> shift)
-        bound = counts.dtype.type(1) << (bits - 1 - lax.clz(jnp.maximum(union, 1)))
-    e1 = odds(epsilon)
-    usable = usable & (total > 0) & (e1 > 0)
-    return total, bound, jnp.where(usable, e1, 1), usable
+def _surveyed(counts, epsilon):
+    """Returns N, a lower bound of the largest count, e^ε − 1 (one where unusable), and whether all makes sense."""
+    seen, e1 = survey(counts), odds(epsilon)
+    usable = seen.usable & (e1 > 0)
+    return seen.total, seen.bound, jnp.where(usable, e1, 1), usable
 
 
 def _differentiable(solve, closed_form):
-    """Gives `solve(counts, epsilon)` the derivatives of `closed_form(counts, epsilon, active)`.
+    """Gives `solve(*given)` the derivatives of `closed_form(*given, active)`.
 
     The active set is piecewise constant, so on it the closed form has all derivatives, of every order and in
     both modes; the value stays the carefully rounded one.
@@ -207,7 +188,7 @@ def _differentiable(solve, closed_form):
     def _(primals, tangents):
         theta = estimator(*primals)
         active = lax.stop_gradient(theta) > 0
-        _, tangent = jax.jvp(lambda c, e: closed_form(c, e, active), primals, tangents)
+        _, tangent = jax.jvp(lambda *given: closed_form(*given, active), primals, tangents)
         return theta, tangent
 
     return estimator
@@ -226,29 +207,48 @@ def _filled(counts, rule, total, bound, usable, solver):
 
 
 def _solve_clipped(counts, epsilon):
-    _, _, e1, usable = survey(counts, epsilon)
+    _, _, e1, usable = _surveyed(counts, epsilon)
     # With every category active the threshold of the likelihood is N·q.
     return jnp.where(usable, waterfill.clip(counts, waterfill.Likelihood(e1)), jnp.nan)
 
 
 def _solve_mle(counts, epsilon, solver):
-    total, bound, e1, usable = survey(counts, epsilon)
+    total, bound, e1, usable = _surveyed(counts, epsilon)
     return _filled(counts, waterfill.Likelihood(e1), total, bound, usable, solver)
 
 
 def _solve_projected(counts, epsilon, solver):
-    total, bound, e1, usable = survey(counts, epsilon)
+    total, bound, e1, usable = _surveyed(counts, epsilon)
     rule = waterfill.Projection.of(total, counts.shape[0], e1)
     return _filled(counts, rule, total, bound, usable, solver)
 
 
 @jax.jit
 def _inv(counts, epsilon):
-    total, _, e1, usable = survey(counts, epsilon)
+    total, _, e1, usable = _surveyed(counts, epsilon)
     if jnp.issubdtype(counts.dtype, jnp.floating):
         total = accurate_sum(counts)
     share = counts.astype(e1.dtype) / total.astype(e1.dtype)
     return jnp.where(usable, share + (counts.shape[0] * share - 1) / e1, jnp.nan)
+
+
+@jax.jit
+def _inverted(tally):
+    data = of_tally(tally)
+    return jnp.where(data.usable, data.excess / (data.num_users * data.rates.d), jnp.nan)
+
+
+def _solve_clipped_shares(shares):
+    above = jnp.maximum(shares, 0)
+    total = accurate_sum(above)
+    largest = (shares == jnp.max(shares)).astype(shares.dtype)
+    some = ~(total <= 0)  # or NaN
+    return jnp.where(some, above / jnp.where(some, total, 1), largest / jnp.sum(largest))
+
+
+def _solve_projected_shares(shares, solver):
+    one = jnp.ones((), shares.dtype)
+    return waterfill.solve(shares, waterfill.Projection(one, jnp.int32(1), 0 * one), jnp.min(shares), solver)
 
 
 def _active_weights(counts, epsilon, active):
@@ -280,8 +280,25 @@ def _projected_form(counts, epsilon, active):
     return jnp.where(active, 1 / number + (weights - total / number) / kept, 0)
 
 
+def _clipped_shares_form(shares, active):
+    kept = jnp.where(active & (shares > 0), shares, 0)
+    total = accurate_sum(kept)
+    return kept / jnp.where(total > 0, total, 1)
+
+
+def _projected_shares_form(shares, active):
+    kept = jnp.where(active, shares, 0)
+    number = jnp.sum(active, dtype=shares.dtype)
+    return jnp.where(active, shares + (1 - accurate_sum(kept)) / number, 0)
+
+
 _clipped = _differentiable(_solve_clipped, _clipped_form)
 _mle = {solver: _differentiable(partial(_solve_mle, solver=solver), mle_on_support) for solver in ("newton", "sort")}
 _projected = {
     solver: _differentiable(partial(_solve_projected, solver=solver), _projected_form) for solver in ("newton", "sort")
+}
+_clipped_shares = _differentiable(_solve_clipped_shares, _clipped_shares_form)
+_projected_shares = {
+    solver: _differentiable(partial(_solve_projected_shares, solver=solver), _projected_shares_form)
+    for solver in ("newton", "sort")
 }

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.numerics import accurate_sum, as_distribution
+from rrjax.arguments import as_distribution
+from rrjax.arithmetic import accurate_sum
 
 
 def squared_error(estimate: ArrayLike, theta: ArrayLike) -> Float[Array, ""]:

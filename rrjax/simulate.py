@@ -16,8 +16,10 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
+from rrjax.arguments import as_counts, as_distribution, as_scalar, float_dtype
+from rrjax.arithmetic import accurate_sum, odds
 from rrjax.checks import check_num_categories
-from rrjax.numerics import accurate_sum, as_counts, as_distribution, as_scalar, float_dtype, odds
+from rrjax.counts import survey
 from rrjax.sampling import Stream, binomial, multinomial
 
 
@@ -229,12 +231,10 @@ def _collect(key, theta, num_users, epsilon):
 @jax.jit
 def _randomized(key, true_counts, epsilon):
     e1 = odds(epsilon)
-    # The sum of int32 wraps; up to 2³² it wraps to a negative number, and what is beyond shows in floats.
-    num_users = jnp.sum(true_counts.astype(jnp.int32), dtype=jnp.int32)
-    total = accurate_sum(true_counts.astype(e1.dtype))
-    usable = (jnp.min(true_counts) >= 0) & (num_users >= 0) & (total < 1.5 * 2.0**31) & (e1 > 0)
+    seen = survey(true_counts)
+    usable = (seen.simulable | (seen.valid & (seen.total == 0))) & (e1 > 0)
     true_counts = jnp.where(usable, true_counts, 0).astype(jnp.int32)
-    num_users, e1 = jnp.where(usable, num_users, 0), jnp.where(usable, e1, 1)
+    num_users, e1 = jnp.where(usable, seen.total, 0).astype(jnp.int32), jnp.where(usable, e1, 1)
     num_categories = true_counts.shape[0]
     keep, drop = e1 / (e1 + num_categories), num_categories / (e1 + num_categories)
     keep_key, report_key = jax.random.split(key)

@@ -27,12 +27,13 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from rrjax.numerics import accurate_sum, float_of, split_product
+from rrjax.arguments import float_of
+from rrjax.arithmetic import accurate_sum, split_product
 
 Solver: TypeAlias = Literal["auto", "newton", "sort"]
 
 
-class Level(NamedTuple):
+class Threshold(NamedTuple):
     """A threshold τ = level − rise.
 
     For integer counts `level` is an integer and `rise` in (0, 1]; for weights `level` is the mean of the active
@@ -55,7 +56,7 @@ class Rule(Protocol):
         """An integer level that is cheap and never above the exact one."""
         ...
 
-    def exact(self, total: Int[Array, ""], number: Int[Array, ""]) -> Level:
+    def exact(self, total: Int[Array, ""], number: Int[Array, ""]) -> Threshold:
         """The exact integer level."""
         ...
 
@@ -63,7 +64,7 @@ class Rule(Protocol):
         """Whether a count is above τ, where the counts as large exceed it by `excess` = S − m·count in all."""
         ...
 
-    def weigh(self, total: Float[Array, "*s"], number: Float[Array, "*s"], largest: Float[Array, ""]) -> Level:
+    def weigh(self, total: Float[Array, "*s"], number: Float[Array, "*s"], largest: Float[Array, ""]) -> Threshold:
         """The level for active weights of this sum and number, none above `largest`."""
         ...
 
@@ -111,7 +112,7 @@ class Likelihood(NamedTuple):
         level = jnp.sum(jnp.where(chosen, candidates, 0))
         # Chosen first, divided last: XLA divides a vector by a broadcast scalar through its reciprocal when batched.
         rise = jnp.minimum(jnp.sum(jnp.where(chosen, above, 0)) / divisor, 1)
-        return Level(level, rise)
+        return Threshold(level, rise)
 
     def keeps(self, count, excess):
         whole, fraction, _ = split_product(count, self.e1)
@@ -123,7 +124,7 @@ class Likelihood(NamedTuple):
         near_mean = self.e1 <= number
         rise = total / number * (self.e1 / (self.e1 + number))
         mean = _mean(total, number, largest)
-        return Level(jnp.where(near_mean, mean, 0), jnp.where(near_mean, rise, -total / (self.e1 + number)))
+        return Threshold(jnp.where(near_mean, mean, 0), jnp.where(near_mean, rise, -total / (self.e1 + number)))
 
 
 class Projection(NamedTuple):
@@ -155,14 +156,14 @@ class Projection(NamedTuple):
     def exact(self, total, number):
         level = -((self._largest_excess() - total) // number)
         short = (self.whole - (total - number * level)).astype(self.fraction.dtype)
-        return Level(level, jnp.minimum((short + self.fraction) / number.astype(short.dtype), 1))
+        return Threshold(level, jnp.minimum((short + self.fraction) / number.astype(short.dtype), 1))
 
     def keeps(self, count, excess):
         del count
         return excess <= self._largest_excess()
 
     def weigh(self, total, number, largest):
-        return Level(_mean(total, number, largest), self.kept / number)
+        return Threshold(_mean(total, number, largest), self.kept / number)
 
     def _largest_excess(self):
         return jnp.where(self.fraction > 0, self.whole, self.whole - 1)
@@ -223,9 +224,9 @@ def _newton_integers(counts, rule, start):
         _, level, _, _ = state
         total, number = _active(counts, level.level)
         after = rule.exact(total, number)
-        return level.level, Level(jnp.maximum(after.level, level.level), after.rise), total, number
+        return level.level, Threshold(jnp.maximum(after.level, level.level), after.rise), total, number
 
-    level = Level(start, jnp.zeros((), float_of(counts)))
+    level = Threshold(start, jnp.zeros((), float_of(counts)))
     state = start - 1, level, jnp.zeros_like(start), jnp.zeros_like(start)
     return lax.while_loop(lambda state: state[1].level > state[0], body, state)[1:]
 

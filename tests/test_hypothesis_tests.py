@@ -19,7 +19,7 @@ from rrjax.inference import (
     likelihood_ratio_test,
     trend_test,
 )
-from rrjax.inference.ratio_test import chi_bar_square
+from rrjax.inference.likelihood_ratio import chi_bar_square
 from rrjax.sampling import Stream, hypergeometric, table
 
 KEY = jax.random.key(0)
@@ -227,7 +227,7 @@ def test_equal_collections_are_seldom_told_apart(epsilons, theta):
 
 @pytest.mark.long
 def test_further_randomization_is_that_of_the_smaller_epsilon():
-    from rrjax.inference.permutation_tests import _leveled
+    from rrjax.inference.permutation import _leveled
 
     theta = jnp.array([0.6, 0.3, 0.1, 0], FLOAT)
     keys = jax.random.split(KEY, 20_000)

@@ -12,6 +12,7 @@ from cases import FLOAT, INT, LARGEST, ULP, X64
 from scipy import special, stats
 
 import rrjax
+from rrjax.arithmetic import odds
 from rrjax.inference import (
     covariance,
     discoveries,
@@ -22,10 +23,9 @@ from rrjax.inference import (
     variances,
 )
 from rrjax.inference.binomial import log_survival, odds_of_tail
-from rrjax.inference.excess import reports
-from rrjax.inference.two_binomials import Mixture, fewest_holders, log_upper_tail
-from rrjax.numerics import odds
+from rrjax.inference.two_binomials import TwoKinds, fewest_holders, log_upper_tail
 from rrjax.special import log1p_minus
+from rrjax.tally import evidence
 
 SURVIVAL = jax.jit(log_survival)
 INVERSE = jax.jit(odds_of_tail)
@@ -123,7 +123,7 @@ def test_the_excess_over_noise_is_exact(total, num_categories, epsilon):
     share, last = divmod(rest, num_categories - len(near))
     counts[len(near) :] = share
     counts[-1] += last
-    found = np.asarray(reports(counts, epsilon).excess, np.float64)
+    found = np.asarray(evidence(counts, epsilon).excess, np.float64)
     for index in [*range(len(near)), num_categories - 1]:
         exact = int(counts[index]) - noise
         assert abs(Fraction(found[index]) - exact) <= 4 * Fraction(ULP) * max(1, abs(exact))
@@ -178,7 +178,9 @@ def test_tails_of_a_sum_of_two_binomials(num_categories, epsilon, total):
     masses = sums_of_two(total, (high, low))
     tails = np.cumsum(masses[:, ::-1], axis=1)[:, ::-1]
     counts = np.arange(total + 1)
-    law = Mixture(*(jnp.asarray(x, FLOAT) for x in (counts - total * low, total, high, low, rest, 1 - low, high - low)))
+    law = TwoKinds(
+        *(jnp.asarray(x, FLOAT) for x in (counts - total * low, total, high, low, rest, 1 - low, high - low))
+    )
     for level in (0.4, 0.025, 1e-4):
         # The fewest holders with a tail above the level, by looking at all.
         wanted = [int(np.argmax(column > level)) if (column > level).any() else total for column in tails.T]
@@ -199,7 +201,7 @@ def test_every_fixed_population_enumerated_is_covered(num_categories, epsilon, t
     counts = np.arange(total + 1)
     histograms = np.zeros((total + 1, num_categories), INT)
     histograms[:, 0], histograms[:, 1] = counts, total - counts
-    limits = jax.vmap(lambda c: intervals(c, epsilon, 0.9, population="fixed"))(histograms)
+    limits = jax.vmap(lambda c: intervals(c, epsilon, 0.9, estimand="users"))(histograms)
     lower, upper = (np.asarray(leaf[:, 0], float) for leaf in limits)
     e1 = math.expm1(epsilon)
     masses = sums_of_two(total, ((1 + e1) / (e1 + num_categories), 1 / (e1 + num_categories)))
@@ -213,7 +215,7 @@ def test_every_fixed_population_enumerated_is_covered(num_categories, epsilon, t
 
 def test_a_fixed_population_at_the_ends():
     for epsilon in (1e-6, 1.0, 12.0, 25.0, 40.0, 800.0):
-        lower, upper = intervals([100, 0], epsilon, population="fixed")
+        lower, upper = intervals([100, 0], epsilon, estimand="users")
         assert ((lower >= 0) & (lower <= upper) & (upper <= 1)).all()
     # At such an ε every report is the truth.
     np.testing.assert_allclose(lower, [1, 0])
@@ -349,8 +351,8 @@ def test_a_sweep_compiles_once(compilations):
         (lambda: intervals([1, 2], 1.0, method="wald"), "method 'wald' is refused: .* use 'clopper-pearson'"),
         (lambda: intervals([1, 2], 1.0, method="bootstrap"), "method 'bootstrap' is refused: .* resampling piles up"),
         (lambda: intervals([1, 2], 1.0, method="jeffreys"), "method must be 'clopper-pearson', 'wilson' or 'profile'"),
-        (lambda: intervals([1, 2], 1.0, population="all"), "population must be 'iid' or 'fixed', got 'all'"),
-        (lambda: intervals([1, 2], 1.0, method="wilson", population="fixed"), "for a fixed population use"),
+        (lambda: intervals([1, 2], 1.0, estimand="all"), "got 'all'"),
+        (lambda: intervals([1, 2], 1.0, method="wilson", estimand="users"), "for the users' own shares use"),
         (lambda: intervals([1, 2], 1.0, simultaneous="holm"), "simultaneous must be None"),
         (lambda: intervals([1.5, 2], 1.0), "counts must be integers, numbers of users"),
         (lambda: discoveries([1, 2], 1.0, 0), "fdr must lie between 0 and 1"),
@@ -383,18 +385,18 @@ def test_the_covariance_is_that_of_all_collections():
         return square - np.outer(total, total)
 
     theta = np.bincount(held, minlength=3) / 3
-    fixed = covariance(theta, 3, epsilon, population="fixed")
+    fixed = covariance(theta, 3, epsilon, estimand="users")
     np.testing.assert_allclose(fixed, moments([channel[v] for v in held]), rtol=50 * ULP, atol=50 * ULP)
     drawn = covariance(theta, 3, epsilon)
     np.testing.assert_allclose(drawn, moments([theta @ channel] * 3), rtol=50 * ULP, atol=50 * ULP)
-    for population, matrix in (("fixed", fixed), ("iid", drawn)):
-        np.testing.assert_allclose(variances(theta, 3, epsilon, population=population), np.diag(matrix), rtol=4 * ULP)
+    for estimand, matrix in (("users", fixed), ("distribution", drawn)):
+        np.testing.assert_allclose(variances(theta, 3, epsilon, estimand=estimand), np.diag(matrix), rtol=4 * ULP)
         np.testing.assert_allclose(matrix.sum(1), 0, atol=20 * ULP)
 
 
 def test_the_total_variance_of_the_inversion():
     # Simulated elsewhere: 59.47 at K = 500, ε = 0.5, N = 10,000; the published formula gives 0.077.
-    total = variances(rrjax.simulate.zipf(500, 1.0), 10_000, 0.5, population="fixed").sum()
+    total = variances(rrjax.simulate.zipf(500, 1.0), 10_000, 0.5, estimand="users").sum()
     assert total == pytest.approx(59.44, abs=0.01)
     assert total == pytest.approx(float(rrjax.RandomizedResponse(500, 0.5).expected_squared_error(10_000)), rel=1e-5)
 
@@ -418,8 +420,8 @@ def test_standard_errors_exist_on_the_support_only():
     counts = np.array([5200, 2900, 1000, 900], INT)
     np.testing.assert_array_equal(np.isnan(standard_errors(counts, 2.0)), np.asarray(rrjax.mle_star(counts, 2.0)) == 0)
     assert np.isnan(standard_errors([0, 0], 1.0)).all()
-    with pytest.raises(ValueError, match="population must be 'iid' or 'fixed', got 'all'"):
-        covariance([0.5, 0.5], 10, 1.0, population="all")
+    with pytest.raises(ValueError, match="got 'all'"):
+        covariance([0.5, 0.5], 10, 1.0, estimand="all")
 
 
 @pytest.mark.skipif(not X64, reason="finite differences of float32 show nothing")
@@ -518,6 +520,6 @@ def test_unusable_counts_have_no_ratio():
 @pytest.mark.parametrize("epsilon", [20.0, 40.0, 800.0])
 def test_where_every_report_is_the_truth_the_users_are_known(epsilon):
     for counts in ([3, 4], [15, 10, 5], [1, 0]):
-        lower, upper = intervals(counts, epsilon, population="fixed")
+        lower, upper = intervals(counts, epsilon, estimand="users")
         np.testing.assert_allclose(lower, np.array(counts) / sum(counts), rtol=1e-6)
         np.testing.assert_allclose(upper, np.array(counts) / sum(counts), rtol=1e-6)

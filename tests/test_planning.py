@@ -11,13 +11,13 @@ from scipy import stats
 
 import rrjax
 from rrjax.inference import (
+    compare_mechanisms,
     detectable_share,
     epsilon_for_error,
     expected_rmse,
     expected_width,
     intervals,
     likelihood_ratio_test,
-    mechanisms,
     power,
     users_for_error,
     users_for_width,
@@ -122,7 +122,9 @@ def test_mechanisms_against_their_published_variances():
     # Wang et al. 2017, of a category that nobody holds, times N.
     for num_categories, epsilon in ((10, 1.0), (1000, 3.0)):
         ratio = math.exp(epsilon)
-        rows = {row.name: row.expected_rmse**2 * num_categories for row in mechanisms(num_categories, 1, epsilon)}
+        rows = {
+            row.name: row.expected_rmse**2 * num_categories for row in compare_mechanisms(num_categories, 1, epsilon)
+        }
         noise = {
             "symmetric unary encoding": (math.sqrt(ratio) / (math.sqrt(ratio) - 1) ** 2, 0),
             "optimized unary encoding": (4 * ratio / (ratio - 1) ** 2, 1),
@@ -141,14 +143,14 @@ def test_mechanisms_against_their_published_variances():
 
 
 def test_which_mechanism():
-    assert mechanisms(3, 100, 2.0)[0].name in ("randomized response", "subset selection")
+    assert compare_mechanisms(3, 100, 2.0)[0].name in ("randomized response", "subset selection")
     # With one category a subset, subset selection is randomized response.
-    rows = {row.name: row for row in mechanisms(5, 100, 4.0)}
+    rows = {row.name: row for row in compare_mechanisms(5, 100, 4.0)}
     assert rows["subset selection"].expected_rmse == pytest.approx(rows["randomized response"].expected_rmse)
     # Where randomized response is not the best of all: ε = 2, K = 24.
-    rows = {row.name: row for row in mechanisms(24, 100, 2.0)}
+    rows = {row.name: row for row in compare_mechanisms(24, 100, 2.0)}
     assert rows["subset selection"].expected_rmse < rows["randomized response"].expected_rmse
-    assert mechanisms(10_000, 100, 1.0)[-1].name == "randomized response"
+    assert compare_mechanisms(10_000, 100, 1.0)[-1].name == "randomized response"
 
 
 @pytest.mark.parametrize(
@@ -158,8 +160,8 @@ def test_which_mechanism():
         (lambda: users_for_width(10, 1.0, 0.01, level=2), "level must lie"),
         (lambda: expected_width(10, 100, 1.0, simultaneous="holm"), "simultaneous must be"),
         (lambda: detectable_share(10, 100, 1.0, power=0.3), r"power must be at least 0\.5"),
-        (lambda: mechanisms(10, 0, 1.0), "num_users must be at least 1"),
-        (lambda: mechanisms(10, 10, 0.0), "epsilon must be a positive number"),
+        (lambda: compare_mechanisms(10, 0, 1.0), "num_users must be at least 1"),
+        (lambda: compare_mechanisms(10, 10, 0.0), "epsilon must be a positive number"),
         (lambda: power(jax.random.key(0), None, None, num_collections=0), "num_collections must be at least 1"),
     ],
 )
@@ -234,8 +236,8 @@ def test_the_power_of_a_test_that_is_nan():
 
 
 def test_mechanisms_at_a_tiny_epsilon():
-    rows = {row.name: row.expected_rmse for row in mechanisms(10, 100, 1e-9)}
+    rows = {row.name: row.expected_rmse for row in compare_mechanisms(10, 100, 1e-9)}
     assert rows["randomized response"] == pytest.approx(
         math.sqrt(9 * 8 + 18 * (1 + 1e-9)) / (math.sqrt(10 * 100) * math.expm1(1e-9))
     )
-    assert math.isfinite(mechanisms(10, 100, 1e-17)[0].expected_rmse)
+    assert math.isfinite(compare_mechanisms(10, 100, 1e-17)[0].expected_rmse)

@@ -70,7 +70,7 @@ def test_the_metrics_are_those_of_their_definitions():
         pairs = list(zip(estimates, truths, collections, strict=True))
         expected = {
             "mse": [np.sum((e - t) ** 2) for e, t, _ in pairs],
-            "nll": [float(rrjax.nll(jnp.asarray(e, rrjax.numerics.float_dtype()), c, 2.0)) for e, _, (_, c) in pairs],
+            "nll": [float(rrjax.nll(jnp.asarray(e, rrjax.arguments.float_dtype()), c, 2.0)) for e, _, (_, c) in pairs],
             "tv": [np.abs(e - t).sum() / 2 for e, t, _ in pairs],
             "max_error": [np.abs(e - t).max() for e, t, _ in pairs],
         }
@@ -118,15 +118,15 @@ def test_means_agree_with_a_simulation_of_users(K, N, epsilon, exponent):
     assert (np.abs(ours.mse.values - mean) < 4 * np.hypot(error, ours.mse_se.values)).all()
 
 
-@pytest.mark.parametrize("population", ["realised", "iid", "fixed"])
-def test_the_inversion_has_its_known_error(population):
+@pytest.mark.parametrize("truth", ["users", "distribution", "given users"])
+def test_the_inversion_has_its_known_error(truth):
     K, N, epsilon = 20, 5000, 1.5
     theta = np.asarray(rrjax.simulate.zipf(K, 1.0), float)
     users = np.round(N * theta).astype(int)
     users[0] += N - users.sum()
-    place = {"distributions": {"one": users if population == "fixed" else users / N}, "population": population}
-    if population != "fixed":
-        place["num_users"] = N
+    place = {"users": {"one": users}}
+    if truth != "given users":
+        place = {"distributions": {"one": users / N}, "estimand": truth, "num_users": N}
     study = Study(estimators="inv", epsilon=epsilon, num_seeds=400, metrics=["mse", "bias2", "variance"], **place)
     result = study.run().squeeze()
     r = np.exp(epsilon)
@@ -134,7 +134,7 @@ def test_the_inversion_has_its_known_error(population):
     d = (r - 1) * q
     shares = users / N
     expected = np.sum(q * (1 - q) + shares * d * (1 - 2 * q - d)) / (N * d**2)
-    if population == "iid":
+    if truth == "distribution":
         expected += np.sum(shares * (1 - shares)) / N
     assert abs(float(result.mse) - expected) < 5 * float(result.mse_se)
     assert result.num_users == N
@@ -150,7 +150,7 @@ def test_own_estimators_metrics_and_distributions():
 
     def noisy(key, counts, epsilon):
         del epsilon
-        return jax.random.dirichlet(key, jnp.ones(counts.shape, rrjax.numerics.float_dtype()))
+        return jax.random.dirichlet(key, jnp.ones(counts.shape, rrjax.arguments.float_dtype()))
 
     def first(estimate, truth):
         return jnp.abs(estimate[0] - truth[0])
@@ -375,16 +375,17 @@ def _nan(counts, epsilon):
         ({"epsilon": [0.0]}, "epsilon must be a positive number, got 0.0"),
         ({"epsilon": [float("nan")]}, "epsilon must be a positive number"),
         ({"zipf": [-1.0]}, "zipf must be a number from 0 to infinity, got -1.0"),
-        ({"zipf": None}, "zipf or distributions"),
-        ({"distributions": {"a": [0.5, 0.5]}}, "zipf or distributions"),
+        ({"zipf": None}, "zipf, distributions or users"),
+        ({"distributions": {"a": [0.5, 0.5]}}, "zipf, distributions or users"),
         ({"zipf": None, "distributions": {}}, "distributions must map labels"),
         ({"zipf": None, "distributions": {"a": np.ones(5)}}, r"have K = 5, num_categories says \[5, 20\]"),
         ({"zipf": None, "num_categories": 2, "distributions": {"a": [-1, 2]}}, "'a' must hold finite numbers"),
         ({"zipf": None, "distributions": {"a": lambda K: np.ones(3)}}, r"'a' has shape \(3,\) for K = 5"),
         ({"zipf": None, "distributions": {"a": lambda K: 1 / 0}}, "'a' failed for K = 5: division by zero"),
         ({"zipf": None, "distributions": {"a": np.ones(5), "b": np.ones(4)}}, "of one length"),
-        ({"population": "fixed"}, "takes its users from distributions"),
-        ({"population": "other"}, "population must be"),
+        ({"zipf": None, "users": {}}, "users must map labels"),
+        ({"zipf": None, "users": {"a": [3, 4]}, "estimand": "distribution"}, "leave estimand out"),
+        ({"estimand": "other"}, "estimand must be 'users' or 'distribution', got 'other'"),
         ({"num_seeds": 1}, "num_seeds must be an integer from 2"),
         ({"metrics": ["rmse"]}, "unknown metric 'rmse'; known are mse"),
         ({"metrics": {"both": lambda a, b: a - b}}, "metric 'both' must return a scalar"),
@@ -401,10 +402,10 @@ def test_what_makes_no_sense_is_refused(changes, message):
 
 
 def test_fixed_users_must_be_integers():
-    with pytest.raises(StudyError, match="must hold integers"):
-        Study(estimators="inv", epsilon=1.0, population="fixed", distributions={"a": [0.5, 0.5]})
+    with pytest.raises(StudyError, match="must be integers"):
+        Study(estimators="inv", epsilon=1.0, users={"a": [0.5, 0.5]})
     with pytest.raises(StudyError, match="different numbers of users"):
-        Study(estimators="inv", epsilon=1.0, population="fixed", distributions={"a": [1, 2], "b": [2, 2]})
+        Study(estimators="inv", epsilon=1.0, users={"a": [1, 2], "b": [2, 2]})
 
 
 def test_what_was_finished_stays_when_an_estimator_fails(tmp_path):

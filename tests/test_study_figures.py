@@ -52,7 +52,7 @@ def study(metrics=("mse", "nll"), seeds=8, **coords):
             variables[f"{metric}_difference"] = (paired, pair.mean(-1))
             variables[f"{metric}_difference_se"] = (paired, pair.std(-1, ddof=1) / seeds**0.5)
     labels = {name: coords[name] for name in dims} | {"versus": coords["estimator"]}
-    return xr.Dataset(variables, labels, {"num_seeds": seeds, "seed": 3, "population": "realised"})
+    return xr.Dataset(variables, labels, {"num_seeds": seeds, "seed": 3, "estimand": "users"})
 
 
 def iterates():

@@ -186,8 +186,7 @@ def _data_job(label, counts, epsilons, chosen, seeds, seed) -> Job:
     from rrjax.study import Study, paper
 
     study = Study(
-        distributions={label: np.asarray(counts)},
-        population="fixed",
+        users={label: np.asarray(counts)},
         epsilon=list(epsilons) or list(paper.EPSILONS),
         metrics=paper.METRICS,
         **({"estimators": list(paper.ESTIMATORS)} | chosen),
@@ -244,7 +243,7 @@ def drawings(what: str, figures: Sequence[int], found: list[Job], em: xr.Dataset
                 )
             )
     for job in found:
-        if job.study.population == "fixed" and job.dataset is not None:
+        if job.study.users is not None and job.dataset is not None:
             listed.append(_real_data(job, draw, paper.REAL_DATA if what == "paper" else None))
     if em is not None:
         listed.append(

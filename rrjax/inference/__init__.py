@@ -3,12 +3,13 @@
 Every function solves one problem and batches through `jax.vmap`, as the estimators do. Counts must be integers here.
 """
 
+from rrjax.inference.compare import MechanismErrors, compare_mechanisms
 from rrjax.inference.discovery import discoveries, p_values
-from rrjax.inference.fit_test import goodness_of_fit_test
+from rrjax.inference.goodness_of_fit import goodness_of_fit_test
 from rrjax.inference.intervals import Intervals, intervals
-from rrjax.inference.mechanisms import Mechanism, mechanisms
+from rrjax.inference.likelihood_ratio import likelihood_ratio_test
 from rrjax.inference.monte_carlo import HypothesisTest
-from rrjax.inference.permutation_tests import equality_test, independence_test, trend_test
+from rrjax.inference.permutation import equality_test, independence_test, trend_test
 from rrjax.inference.planning import (
     Power,
     detectable_share,
@@ -22,16 +23,16 @@ from rrjax.inference.planning import (
 from rrjax.inference.posterior import Posterior, credible_intervals, posterior
 from rrjax.inference.precision import covariance, standard_errors, variances
 from rrjax.inference.profile import ProfileLikelihood, Surface, log_likelihood_surface, profile
-from rrjax.inference.ratio_test import likelihood_ratio_test
 
 __all__ = [
     "HypothesisTest",
     "Intervals",
-    "Mechanism",
+    "MechanismErrors",
     "Posterior",
     "Power",
     "ProfileLikelihood",
     "Surface",
+    "compare_mechanisms",
     "covariance",
     "credible_intervals",
     "detectable_share",
@@ -45,7 +46,6 @@ __all__ = [
     "intervals",
     "likelihood_ratio_test",
     "log_likelihood_surface",
-    "mechanisms",
     "p_values",
     "posterior",
     "power",

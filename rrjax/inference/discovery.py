@@ -10,21 +10,21 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.inference.arguments import as_probability
+from rrjax.arguments import as_probability
 from rrjax.inference.binomial import log_survival
-from rrjax.inference.excess import reports
+from rrjax.tally import Tally, evidence
 
 Dependence: TypeAlias = Literal["negative", "any"]
 
 
-def p_values(counts: ArrayLike, epsilon: ArrayLike, *, log: bool = False) -> Float[Array, " K"]:
+def p_values(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, log: bool = False) -> Float[Array, " K"]:
     """Exact p-values of the hypotheses that nobody holds a category, θ_i = 0 against θ_i > 0.
 
     P(Binomial(N, q) ≥ c_i): how often a category that is absent would be named at least so often.
 
     Args:
-        counts: `[K]`, integers, the reports per category.
-        epsilon: Scalar, nats.
+        counts: `[K]`, integers, the reports per category; or a `Tally`.
+        epsilon: Scalar, nats; not beside a tally.
         log: Whether to return natural logarithms, which do not underflow.
 
     Returns:
@@ -39,12 +39,16 @@ def p_values(counts: ArrayLike, epsilon: ArrayLike, *, log: bool = False) -> Flo
         >>> [f"{p:.2g}" for p in rrjax.inference.p_values([40, 22, 15, 13], epsilon=2.0).tolist()]
         ['9.5e-18', '3.4e-05', '0.025', '0.09']
     """
-    value = _log_p_values(reports(counts, epsilon))
+    value = _log_p_values(evidence(counts, epsilon))
     return value if log else jnp.exp(value)
 
 
 def discoveries(
-    counts: ArrayLike, epsilon: ArrayLike, fdr: ArrayLike = 0.05, *, dependence: Dependence = "negative"
+    counts: ArrayLike | Tally,
+    epsilon: ArrayLike | None = None,
+    fdr: ArrayLike = 0.05,
+    *,
+    dependence: Dependence = "negative",
 ) -> Bool[Array, " K"]:
     """Marks categories that somebody holds, so that the expected share of false ones among them is bounded.
 
@@ -53,11 +57,12 @@ def discoveries(
     likelihood about half of the absent ones that come out above their expectation stay in.
 
     Args:
-        counts: `[K]`, integers, the reports per category.
-        epsilon: Scalar, nats.
+        counts: `[K]`, integers, the reports per category; or a `Tally`.
+        epsilon: Scalar, nats; not beside a tally.
         fdr: Scalar in (0, 1): the bound on the expected share of false discoveries.
-        dependence: "negative": the method as it is. Counts of one collection are negatively associated, for which the
-            bound is proven but for a constant factor; simulations keep it without one. "any": Benjamini and
+        dependence: "negative": the method as it is. Counts of one collection of randomized response are negatively
+            associated, for which the bound is proven but for a constant factor; simulations keep it without one. (Those
+            of unary encoding are independent for given users, for which it is proven.) "any": Benjamini and
             Yekutieli's, which divides fdr by 1 + 1/2 + … + 1/K and is proven whatever the dependence.
 
     Returns:
@@ -80,7 +85,7 @@ def discoveries(
         raise ValueError(f"dependence must be 'negative' or 'any', got {dependence!r}")
     bound = as_probability(fdr, "fdr", 0.05)
     bound = jnp.where((bound > 0) & (bound < 1), bound, jnp.nan)  # under tracing; nothing is below NaN
-    value = _log_p_values(reports(counts, epsilon))
+    value = _log_p_values(evidence(counts, epsilon))
     size = value.shape[0]
     if dependence == "any":
         bound = bound / float(np.sum(1 / np.arange(1, size + 1)))
@@ -89,7 +94,7 @@ def discoveries(
 
 @jax.jit
 def _log_p_values(data):
-    value = log_survival(data.counts, data.others, data.excess, data.q)
+    value = log_survival(data.support, data.others, data.excess, data.q)
     return jnp.where(data.usable, value, jnp.nan)
 
 

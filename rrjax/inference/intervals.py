@@ -10,12 +10,11 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.inference.arguments import Population, as_probability, check_population, complement
+from rrjax.arguments import Estimand, as_counts, as_probability, as_scalar, check_estimand, complement, float_dtype
 from rrjax.inference.binomial import odds_of_tail
-from rrjax.inference.excess import Reports, reports
 from rrjax.inference.profile import profile_limits
-from rrjax.inference.two_binomials import Mixture, fewest_holders
-from rrjax.numerics import as_counts, as_scalar, float_dtype
+from rrjax.inference.two_binomials import TwoKinds, fewest_holders
+from rrjax.tally import Evidence, Tally, evidence
 
 Method: TypeAlias = Literal["clopper-pearson", "wilson", "profile"]
 Simultaneous: TypeAlias = Literal["bonferroni", "sidak"]
@@ -42,46 +41,47 @@ class Intervals(NamedTuple):
 
 
 def intervals(
-    counts: ArrayLike,
-    epsilon: ArrayLike,
+    counts: ArrayLike | Tally,
+    epsilon: ArrayLike | None = None,
     level: ArrayLike = 0.95,
     *,
     method: Method = "clopper-pearson",
     simultaneous: Simultaneous | None = None,
-    population: Population = "iid",
+    estimand: Estimand = "distribution",
 ) -> Intervals:
     r"""Confidence intervals for every θ_i, valid at the boundary, where those of asymptotic theory are not.
 
-    The count of a category is Binomial(N, q + d·θ_i) whatever the other categories do. So an interval for that
+    The support count of a category is Binomial(N, q + d·θ_i) whatever the other categories do. So an interval for that
     probability, mapped by (· − q)/d and cut to [0, 1], is one for θ_i:
 
     * "clopper-pearson": exact: it covers with at least its level, whatever N, K, ε and θ. The default.
     * "wilson": from the normal approximation of the count at the limit itself. Shorter; covers with its level on
       average over θ, and less at some.
-    * "profile": where the profile likelihood falls by half the χ² quantile. It warns, because it fails at the boundary
-      and near it, with many categories badly. For comparison.
+    * "profile": where the profile likelihood falls by half the χ² quantile, for randomized response. It warns, because
+      it fails at the boundary and near it, with many categories badly. For comparison.
 
-    θ_i is the share in the distribution that the users are independent draws of ("iid"), or among these very users
-    ("fixed"): then n_i of them hold the category, its count is a sum of two binomial variables, and the exact test of
-    every n_i is inverted. That is shorter, by what the sampling of users adds to the randomization; the intervals of
-    "iid" cover a fixed population too, because such a sum is less spread than the binomial one of the same mean.
+    θ_i is the share in the distribution that the users are independent draws of (the estimand "distribution"), or among
+    these very users ("users"): then n_i of them hold the category, its count is a sum of two binomial variables, and
+    the exact test of every n_i is inverted. That is shorter, by what the sampling of users adds to the randomization;
+    the intervals for the distribution cover the users' own shares too, because such a sum is less spread than the
+    binomial one of the same mean.
 
     Bootstrap and normal intervals are refused. The estimate of `mle_star` may lie outside its own exact interval: it is
     biased where K is large, the interval is not.
 
     Args:
-        counts: `[K]`, integers, the reports per category.
-        epsilon: Scalar, nats.
+        counts: `[K]`, integers, the reports per category; or a `Tally`.
+        epsilon: Scalar, nats; not beside a tally.
         level: Scalar in (0, 1): the probability that the interval of a category covers its θ_i; with `simultaneous`,
             that all intervals cover at once.
         method: As above.
         simultaneous: "bonferroni" divides 1 − level by K and needs nothing else. "sidak" takes the K-th root of the
             level; it is a little shorter, and holds for normal variables, so only for counts that are large.
-        population: As above; "fixed" goes with "clopper-pearson".
+        estimand: What the shares are of, as above; "users" goes with "clopper-pearson".
 
     Returns:
         `Intervals`, each `[K]`. Limits are accurate to 1e-5 of their distance from the estimate, or to the rounding of
-        q + d·θ, whichever is more, for N up to the largest integer; of a fixed population they are whole numbers of
+        q + d·θ, whichever is more, for N up to the largest integer; for the users' own shares they are whole numbers of
         users ÷ N, the right ones but where a tail is within 2e-4 (float32; 1e-8 in float64) of its level: then wider.
         Where even the upper limit lies below zero, both are zero. All NaN for unusable counts or ε, or (under tracing)
         a level outside (0, 1).
@@ -103,30 +103,30 @@ def intervals(
         succession, and statistical inference", 1927; Hoeffding, "On the distribution of the number of successes in
         independent trials", 1956, on a fixed population.
     """
-    _check(method, population)
+    _check(method, estimand)
     as_probability(level, "level", 0.95)
     miss = complement(level)
-    data = reports(counts, epsilon)
-    tail = log_tail(miss, simultaneous, data.counts.shape[0])
+    data = evidence(counts, epsilon)
+    tail = log_tail(miss, simultaneous, data.support.shape[0])
     if method == "profile":
         lower, upper = profile_limits(as_counts(counts), as_scalar(epsilon, float_dtype()), tail)
-    elif population == "fixed":
-        lower, upper = _fixed(data, tail)
+    elif estimand == "users":
+        lower, upper = _of_users(data, tail)
     else:
         find = _clopper_pearson if method == "clopper-pearson" else _wilson
-        lower, upper = (data.share(p) for p in find(data.counts, data.others, tail))
+        lower, upper = (data.rates.share(p) for p in find(data.support, data.others, tail))
     usable = data.usable & (miss > 0) & (miss < 1)
     return Intervals(*(jnp.where(usable, jnp.clip(limit, 0, 1), jnp.nan) for limit in (lower, upper)))
 
 
-def _check(method, population):
+def _check(method, estimand):
     if method in _REFUSED:
         raise ValueError(f"method {method!r} is refused: {_REFUSED[method]}; use 'clopper-pearson'")
     if method not in get_args(Method):
         raise ValueError(f"method must be 'clopper-pearson', 'wilson' or 'profile', got {method!r}")
-    check_population(population)
-    if population == "fixed" and method != "clopper-pearson":
-        raise ValueError(f"method {method!r} is for users drawn from θ; for a fixed population use 'clopper-pearson'")
+    check_estimand(estimand)
+    if estimand == "users" and method != "clopper-pearson":
+        raise ValueError(f"method {method!r} is for the distribution; for the users' own shares use 'clopper-pearson'")
     if method == "profile":
         warnings.warn(
             "intervals from the profile likelihood fail at the boundary of the simplex and near it, with many "
@@ -167,16 +167,12 @@ def _clopper_pearson(count, other, log_tail):
 
 
 @jax.jit
-def _fixed(data: Reports, log_tail):
-    size = data.counts.shape[0]
-    d = data.e1 / (data.e1 + size)
-    p, q = (1 + data.e1) / (data.e1 + size), data.q
-    total = data.counts[0] + data.others[0]
-    not_p, not_q = (size - 1) / (data.e1 + size), (data.e1 + (size - 1)) / (data.e1 + size)
-    not_p = jnp.maximum(not_p, jnp.finfo(d.dtype).tiny)
-    held = fewest_holders(data.counts, Mixture(data.excess, total, p, q, not_p, not_q, d), log_tail)
+def _of_users(data: Evidence, log_tail):
+    p, q, d, not_q, total = data.rates.p, data.q, data.rates.d, data.rates.not_q, data.num_users
+    not_p = jnp.maximum(data.rates.not_p, jnp.finfo(d.dtype).tiny)
+    held = fewest_holders(data.support, TwoKinds(data.excess, total, p, q, not_p, not_q, d), log_tail)
     # Those who do not hold it are the ones whose reports name another category.
-    turned = Mixture(total * d - data.excess, total, not_q, not_p, q, p, d)
+    turned = TwoKinds(total * d - data.excess, total, not_q, not_p, q, p, d)
     not_held = fewest_holders(data.others, turned, log_tail)
     # Where no number of holders explains so few reports, or so many, the nearest one is both limits.
     return held / total, jnp.maximum(total - not_held, held) / total

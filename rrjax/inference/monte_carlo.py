@@ -13,8 +13,9 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.inference.arguments import as_probability
-from rrjax.numerics import accurate_sum, as_distribution, float_dtype
+from rrjax.arguments import as_distribution, as_probability, float_dtype
+from rrjax.arithmetic import accurate_sum
+from rrjax.counts import survey
 
 _CELLS = 2**18
 """Draws × categories at a time."""
@@ -91,9 +92,8 @@ def simulable(counts: Int[Array, "*s"]) -> tuple[Int[Array, ""], Bool[Array, ""]
     Returns:
         The number, zero where it is of no use, and whether it is of use: no count negative, from 1 to 2³¹ − 1 in all.
     """
-    summed = jnp.sum(counts.astype(float_dtype()))
-    usable = (jnp.min(counts) >= 0) & (summed > 0) & (summed < 2.0**31)
-    return jnp.where(usable, jnp.sum(jnp.where(usable, counts, 0)), 0), usable
+    seen = survey(counts.ravel())
+    return jnp.where(seen.simulable, seen.total, 0), seen.simulable
 
 
 def rounding_of_pearson(statistic: Float[Array, ""], number: Float[Array, ""] | Int[Array, ""]) -> Float[Array, ""]:

@@ -12,28 +12,32 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
+from rrjax.arguments import as_probability, as_scalar, complement, float_dtype
 from rrjax.checks import check_num_categories
-from rrjax.inference.arguments import as_probability, complement
 from rrjax.inference.binomial import log_survival, odds_of_tail
 from rrjax.inference.intervals import Simultaneous, log_tail
 from rrjax.inference.monte_carlo import HypothesisTest
-from rrjax.mechanism import RandomizedResponse
-from rrjax.numerics import as_scalar, float_dtype, odds
+from rrjax.mechanisms import Design, RandomizedResponse
 
 _FEWEST, _MOST = 1.0, 2.0**50
+_SMALLEST_EPSILON, _LARGEST_EPSILON = 1e-9, 80.0
 _STEPS = 80
 
 
-def expected_rmse(num_categories: int, num_users: ArrayLike, epsilon: ArrayLike) -> Float[Array, ""]:
+def expected_rmse(
+    num_categories: int, num_users: ArrayLike, epsilon: ArrayLike, *, mechanism: Design = RandomizedResponse
+) -> Float[Array, ""]:
     """Root mean squared error of the unbiased estimate (`inv`) of a share: over the categories, as expected.
 
-    sqrt((K−1)(K−2+2e^ε)/(K·N·(e^ε−1)²)), whatever the distribution of the users, whose own one it is measured against.
-    Estimators on the simplex do better; by how much depends on the truth (`rrjax.study` simulates it).
+    sqrt([p(1−p) + (K−1)·q(1−q)]/(K·N·(p−q)²)), for randomized response sqrt((K−1)(K−2+2e^ε)/(K·N·(e^ε−1)²)), whatever
+    the distribution of the users, whose own one it is measured against. Estimators on the simplex do better; by how
+    much depends on the truth (`rrjax.study` simulates it).
 
     Args:
         num_categories: K, at least 2. Static.
         num_users: Scalar, N.
         epsilon: Scalar, nats.
+        mechanism: Its class, or a function of K and ε. Static.
 
     Returns:
         Scalar, probability. NaN where N or ε is not positive.
@@ -47,17 +51,20 @@ def expected_rmse(num_categories: int, num_users: ArrayLike, epsilon: ArrayLike)
         0.0096
     """
     num_users = as_scalar(num_users, float_dtype(), "num_users")
-    total = _squared_error_of_one(num_categories, epsilon)
+    total = _squared_error_of_one(num_categories, epsilon, mechanism)
     return jnp.sqrt(total / jnp.where(num_users > 0, num_users, jnp.nan) / num_categories)
 
 
-def users_for_error(num_categories: int, epsilon: ArrayLike, rmse: ArrayLike) -> Float[Array, ""]:
-    """How many users bring `expected_rmse` down to a target: (K−1)(K−2+2e^ε)/(K·(e^ε−1)²·rmse²).
+def users_for_error(
+    num_categories: int, epsilon: ArrayLike, rmse: ArrayLike, *, mechanism: Design = RandomizedResponse
+) -> Float[Array, ""]:
+    """How many users bring `expected_rmse` down to a target; of randomized response (K−1)(K−2+2e^ε)/(K·(e^ε−1)²·rmse²).
 
     Args:
         num_categories: K, at least 2. Static.
         epsilon: Scalar, nats.
         rmse: Scalar, the target, probability.
+        mechanism: As in `expected_rmse`.
 
     Returns:
         Scalar, a whole number to the dtype's digits. NaN where ε or the target is not positive.
@@ -72,21 +79,25 @@ def users_for_error(num_categories: int, epsilon: ArrayLike, rmse: ArrayLike) ->
     """
     rmse = as_scalar(rmse, float_dtype(), "rmse")
     rmse = jnp.where(rmse > 0, rmse, jnp.nan)
-    return jnp.ceil(_squared_error_of_one(num_categories, epsilon) / num_categories / rmse**2)
+    return jnp.ceil(_squared_error_of_one(num_categories, epsilon, mechanism) / num_categories / rmse**2)
 
 
-def epsilon_for_error(num_categories: int, num_users: ArrayLike, rmse: ArrayLike) -> Float[Array, ""]:
+def epsilon_for_error(
+    num_categories: int, num_users: ArrayLike, rmse: ArrayLike, *, mechanism: Design = RandomizedResponse
+) -> Float[Array, ""]:
     """The smallest ε at which `expected_rmse` reaches a target with so many users.
 
-    With M = K·N·rmse², e^ε − 1 is the positive root of M·x² = (K−1)·(2x + K).
+    Of randomized response, with M = K·N·rmse², e^ε − 1 is the positive root of M·x² = (K−1)·(2x + K); of other
+    mechanisms ε is found by bisection.
 
     Args:
         num_categories: K, at least 2. Static.
         num_users: Scalar, N.
         rmse: Scalar, the target, probability.
+        mechanism: As in `expected_rmse`.
 
     Returns:
-        Scalar, nats. NaN where N or the target is not positive.
+        Scalar, nats; infinite where no ε up to 80 reaches it. NaN where N or the target is not positive.
 
     Raises:
         ValueError: K < 2, or what is not one number.
@@ -99,6 +110,9 @@ def epsilon_for_error(num_categories: int, num_users: ArrayLike, rmse: ArrayLike
     check_num_categories(num_categories)
     num_users = as_scalar(num_users, float_dtype(), "num_users")
     rmse = as_scalar(rmse, float_dtype(), "rmse")
+    if mechanism is not RandomizedResponse:
+        found = _epsilon_for_error(rmse**2 * num_users * num_categories, num_categories, mechanism)
+        return jnp.where((num_users > 0) & (rmse > 0), found, jnp.nan)
     load = (num_categories - 1) / (num_categories * num_users * rmse**2)
     root = load + jnp.sqrt(load**2 + load * num_categories)
     return jnp.where((num_users > 0) & (rmse > 0), jnp.log1p(root), jnp.nan)
@@ -112,6 +126,7 @@ def expected_width(
     *,
     level: ArrayLike = 0.95,
     simultaneous: Simultaneous | None = None,
+    mechanism: Design = RandomizedResponse,
 ) -> Float[Array, ""]:
     """The width of the exact interval (`intervals`) of a category whose count is as expected.
 
@@ -124,6 +139,7 @@ def expected_width(
         share: Scalar in [0, 1], the true share of the category. At 0 the width is the upper limit alone.
         level: Scalar in (0, 1).
         simultaneous: As in `intervals`.
+        mechanism: As in `expected_rmse`.
 
     Returns:
         Scalar, probability. NaN where N or ε is not positive, or the share is none.
@@ -141,7 +157,7 @@ def expected_width(
     share = as_scalar(share, float_dtype(), "share")
     number = as_scalar(num_users, float_dtype(), "num_users")
     tail = log_tail(complement(level), simultaneous, num_categories)
-    width = _width(number, odds(as_scalar(epsilon, float_dtype())), share, tail, num_categories)
+    width = _width(number, _rates(num_categories, epsilon, mechanism), share, tail)
     return jnp.where((number > 0) & (share >= 0) & (share <= 1), width, jnp.nan)
 
 
@@ -153,6 +169,7 @@ def users_for_width(
     *,
     level: ArrayLike = 0.95,
     simultaneous: Simultaneous | None = None,
+    mechanism: Design = RandomizedResponse,
 ) -> Float[Array, ""]:
     """How many users bring `expected_width` down to a target.
 
@@ -163,6 +180,7 @@ def users_for_width(
         share: Scalar in [0, 1], the true share of the category.
         level: Scalar in (0, 1).
         simultaneous: As in `intervals`.
+        mechanism: As in `expected_rmse`.
 
     Returns:
         Scalar, a whole number to the dtype's digits; infinite where it would be above 2⁵⁰. NaN where ε is not
@@ -181,9 +199,9 @@ def users_for_width(
     as_probability(level, "level", 0.95)
     share, width = as_scalar(share, float_dtype(), "share"), as_scalar(width, float_dtype(), "width")
     tail = log_tail(complement(level), simultaneous, num_categories)
-    e1 = odds(as_scalar(epsilon, float_dtype()))
-    number = _users_for_width(e1, share, width, tail, num_categories)
-    return jnp.where((share >= 0) & (share <= 1) & (width > 0) & (width < 1) & (e1 > 0), number, jnp.nan)
+    rates = _rates(num_categories, epsilon, mechanism)
+    number = _users_for_width(rates, share, width, tail)
+    return jnp.where((share >= 0) & (share <= 1) & (width > 0) & (width < 1) & (rates.truth > 0), number, jnp.nan)
 
 
 def detectable_share(
@@ -193,6 +211,7 @@ def detectable_share(
     *,
     level: ArrayLike = 0.05,
     power: ArrayLike = 0.8,
+    mechanism: Design = RandomizedResponse,
 ) -> Float[Array, ""]:
     """The smallest share of users that `p_values` finds at a level with a given power: exact, from binomial tails.
 
@@ -202,6 +221,7 @@ def detectable_share(
         epsilon: Scalar, nats.
         level: Scalar in (0, 1), of the p-value; level/K to allow for all K categories at once.
         power: Scalar in [0.5, 1), the probability to find it.
+        mechanism: As in `expected_rmse`.
 
     Returns:
         Scalar, probability; above one where even a category that everybody holds would be missed. NaN where N or ε is
@@ -220,8 +240,8 @@ def detectable_share(
     if not isinstance(power, Tracer) and power < 0.5:
         raise ValueError(f"power must be at least 0.5, got {float(power):g}")
     number = jnp.floor(as_scalar(num_users, float_dtype(), "num_users"))
-    e1 = odds(as_scalar(epsilon, float_dtype()))
-    share = _detectable(jnp.where(number > 0, number, 1), e1, jnp.log(level), jnp.log1p(-power), num_categories)
+    rates = _rates(num_categories, epsilon, mechanism)
+    share = _detectable(jnp.where(number > 0, number, 1), rates, jnp.log(level), jnp.log1p(-power))
     usable = (number > 0) & (level > 0) & (level < 1) & (power >= 0.5) & (power < 1)
     return jnp.where(usable, jnp.maximum(share, 0), jnp.nan)
 
@@ -291,13 +311,31 @@ def power(
     return Power(share, jnp.sqrt(share * (1 - share) / num_collections))
 
 
-def _squared_error_of_one(num_categories, epsilon):
-    return RandomizedResponse(num_categories, as_scalar(epsilon, float_dtype())).expected_squared_error(1)
+def _rates(num_categories, epsilon, mechanism):
+    # As a scalar of JAX, because an ε that makes no sense gives NaN here.
+    return mechanism(num_categories, as_scalar(epsilon, float_dtype())).rates
 
 
-@partial(jax.jit, static_argnums=4)
-def _width(number, e1, share, log_tail, num_categories):
-    reported = (1 + e1 * share) / (e1 + num_categories)
+def _squared_error_of_one(num_categories, epsilon, mechanism):
+    return _rates(num_categories, epsilon, mechanism).total_variance(num_categories)
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def _epsilon_for_error(target, num_categories, mechanism):
+    def halve(_, span):
+        low, high = span
+        middle = jnp.sqrt(low * high)
+        reached = _squared_error_of_one(num_categories, middle, mechanism) <= target
+        return jnp.where(reached, low, middle), jnp.where(reached, middle, high)
+
+    most = jnp.asarray(_LARGEST_EPSILON, target.dtype)
+    found = lax.fori_loop(0, _STEPS, halve, (jnp.asarray(_SMALLEST_EPSILON, target.dtype), most))[1]
+    return jnp.where(_squared_error_of_one(num_categories, most, mechanism) <= target, found, jnp.inf)
+
+
+@jax.jit
+def _width(number, rates, share, log_tail):
+    reported = (rates.always + rates.truth * share) / rates.total
     # Binomial laws are of whole counts: the widths of the two next to the expected one, in proportion.
     number = jnp.maximum(jnp.round(number), 1)
     expected = number * reported
@@ -306,27 +344,27 @@ def _width(number, e1, share, log_tail, num_categories):
     other = number - count
     low, high = odds_of_tail(jnp.stack([count, other]), jnp.stack([other, count]), log_tail)
     limits = jnp.stack([low / (1 + low), 1 / (1 + high)])
-    lower, upper = jnp.clip(limits + (num_categories * limits - 1) / e1, 0, 1)
+    lower, upper = jnp.clip(rates.share(limits), 0, 1)
     widths = upper - lower
     return widths[0] + (expected - below) * (widths[1] - widths[0])
 
 
-@partial(jax.jit, static_argnums=4)
-def _users_for_width(e1, share, width, log_tail, num_categories):
+@jax.jit
+def _users_for_width(rates, share, width, log_tail):
     def halve(_, span):
         low, high = span
         middle = jnp.sqrt(low * high)
-        narrow = _width(middle, e1, share, log_tail, num_categories) <= width
+        narrow = _width(middle, rates, share, log_tail) <= width
         return jnp.where(narrow, low, middle), jnp.where(narrow, middle, high)
 
-    most = jnp.asarray(_MOST, e1.dtype)
-    found = lax.fori_loop(0, _STEPS, halve, (jnp.asarray(_FEWEST, e1.dtype), most))[1]
-    return jnp.where(_width(most, e1, share, log_tail, num_categories) <= width, jnp.ceil(found), jnp.inf)
+    most = jnp.asarray(_MOST, share.dtype)
+    found = lax.fori_loop(0, _STEPS, halve, (jnp.asarray(_FEWEST, share.dtype), most))[1]
+    return jnp.where(_width(most, rates, share, log_tail) <= width, jnp.ceil(found), jnp.inf)
 
 
-@partial(jax.jit, static_argnums=4)
-def _detectable(number, e1, log_level, log_miss, num_categories):
-    q = 1 / (e1 + num_categories)
+@jax.jit
+def _detectable(number, rates, log_level, log_miss):
+    q = rates.q
 
     def significant(count):
         return log_survival(count, number - count, count - number * q, q) <= log_level
@@ -341,6 +379,5 @@ def _detectable(number, e1, log_level, log_miss, num_categories):
     _, critical = lax.fori_loop(0, 64, halve, (jnp.zeros_like(number), number + 1))
     # P(X ≥ c) = power: of the reports that do not name it, N − c + 1 or more with probability 1 − power.
     rest = odds_of_tail(number - critical + 1, critical - 1, log_miss)
-    reported = 1 / (1 + rest)
-    share = reported + (num_categories * reported - 1) / e1
-    return jnp.where(critical > number, jnp.inf, jnp.where(e1 > 0, share, jnp.nan))
+    share = rates.share(1 / (1 + rest))
+    return jnp.where(critical > number, jnp.inf, jnp.where(rates.truth > 0, share, jnp.nan))

@@ -18,9 +18,10 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.inference.arguments import as_probability, complement
+from rrjax.arguments import as_counts, as_probability, as_scalar, complement, float_dtype
+from rrjax.arithmetic import odds
+from rrjax.counts import survey
 from rrjax.inference.intervals import Intervals
-from rrjax.numerics import accurate_sum, as_counts, as_scalar, float_dtype, odds
 from rrjax.sampling import Stream, binomial
 
 _MIXED = 1.05
@@ -156,8 +157,7 @@ def credible_intervals(result: Posterior, level: ArrayLike = 0.95) -> Intervals:
 @partial(jax.jit, static_argnums=(4, 5, 6, 7))
 def _posterior(key, counts, epsilon, alpha, num_chains, num_draws, num_warmup, thin):
     e1 = odds(epsilon)
-    number = accurate_sum(counts.astype(e1.dtype))
-    usable = (jnp.min(counts) >= 0) & (number > 0) & (number < 2.0**31) & (e1 > 0) & (jnp.min(alpha) > 0)
+    usable = survey(counts).simulable & (e1 > 0) & (jnp.min(alpha) > 0)
     trials = jnp.where(usable, counts, 1).astype(jnp.int32)
     e1, alpha = jnp.where(usable, e1, 1), jnp.where(usable, alpha, 1)
 

@@ -6,36 +6,37 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
+from rrjax.arguments import Estimand, as_counts, as_distribution, as_scalar, check_estimand, float_dtype
+from rrjax.arithmetic import odds
 from rrjax.estimators import mle_star
-from rrjax.inference.arguments import Population, check_population
-from rrjax.numerics import as_counts, as_distribution, as_scalar, float_dtype, odds
+from rrjax.mechanisms import Design, RandomizedResponse
 
 
 def covariance(
-    theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLike, *, population: Population = "iid"
+    theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLike, *, estimand: Estimand = "distribution"
 ) -> Float[Array, "K K"]:
-    r"""Covariance of the unbiased estimate (`inv`), exactly.
+    r"""Covariance of the unbiased estimate (`inv`) of k-ary randomized response, exactly.
 
     A user who holds v reports i with probability q + d·[i = v]. Summed over given users, with e1 = e^ε − 1,
 
         N·Cov_ii = (1 + (K−1)/e1 + (K−2)·θ_i) / e1,    N·Cov_ij = −(1/e1 + θ_i + θ_j) / e1,
 
-    which is [q(1−q) + θ_i·d·(1−2q−d)]/d² on the diagonal. Where the users are drawn from θ, their own histogram varies
-    too, by diag(θ) − θθᵀ. (The published formula divides by d where d² is meant: at K = 500, ε = 0.5 and N = 10,000 its
-    total is 0.077 instead of 59.4.)
+    which is [q(1−q) + θ_i·d·(1−2q−d)]/d² on the diagonal. About the distribution θ that users are drawn from, their own
+    histogram varies too, by diag(θ) − θθᵀ. (The published formula divides by d where d² is meant: at K = 500, ε = 0.5
+    and N = 10,000 its total is 0.077 instead of 59.4.)
 
     Args:
-        theta: `[K]`, the distribution that users are drawn from ("iid"), or what the given users hold ("fixed").
+        theta: `[K]`, the estimand: the distribution that users are drawn from, or the shares that the users hold.
         num_users: Scalar, N.
         epsilon: Scalar, nats.
-        population: "iid" or "fixed".
+        estimand: "distribution" or "users": what the error is from.
 
     Returns:
         `[K, K]`, squared probability; rows sum to zero. Derivatives in all arguments. All NaN where ε or N is not
         positive.
 
     Raises:
-        ValueError: A wrong shape, or an unknown population.
+        ValueError: A wrong shape, or an unknown estimand.
 
     Example:
         >>> import rrjax
@@ -46,41 +47,49 @@ def covariance(
     References:
         Pinzón et al., arXiv:2601.08603, Eq. 8, corrected.
     """
-    theta, num_users, e1 = _checked(theta, num_users, epsilon, population)
+    theta, num_users, rates = _checked(theta, num_users, epsilon, estimand, RandomizedResponse)
+    e1 = rates.truth
     off = -(1 / e1 + theta[:, None] + theta[None, :]) / e1
-    fixed = jnp.where(jnp.eye(theta.shape[0], dtype=bool), jnp.diag(_variances(theta, e1)), off)
-    drawn = jnp.diag(theta) - jnp.outer(theta, theta) if population == "iid" else jnp.zeros_like(off)
+    fixed = jnp.where(jnp.eye(theta.shape[0], dtype=bool), jnp.diag(rates.variance(theta)), off)
+    drawn = jnp.diag(theta) - jnp.outer(theta, theta) if estimand == "distribution" else jnp.zeros_like(off)
     return (fixed + drawn) / num_users
 
 
 def variances(
-    theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLike, *, population: Population = "iid"
+    theta: ArrayLike,
+    num_users: ArrayLike,
+    epsilon: ArrayLike,
+    *,
+    estimand: Estimand = "distribution",
+    mechanism: Design = RandomizedResponse,
 ) -> Float[Array, " K"]:
-    """The diagonal of `covariance`, in O(K).
+    """Variances of the unbiased estimate (`inv`), exactly: the diagonal of `covariance`, in O(K), of any mechanism.
 
-    For the population "fixed" it sums to `RandomizedResponse.expected_squared_error`, whatever θ.
+    N times [q(1−q) + θ_i·(p(1−p) − q(1−q))]/d² for given users; for the estimand "users" it sums to
+    `RandomizedResponse.expected_squared_error`, whatever θ.
 
     Args:
         theta: `[K]`.
         num_users: Scalar, N.
         epsilon: Scalar, nats.
-        population: "iid" or "fixed".
+        estimand: "distribution" or "users": what the error is from.
+        mechanism: Its class, or a function of K and ε. Static.
 
     Returns:
         `[K]`, squared probability. All NaN where ε or N is not positive.
 
     Raises:
-        ValueError: A wrong shape, or an unknown population.
+        ValueError: A wrong shape, or an unknown estimand.
 
     Example:
         >>> import rrjax
-        >>> error = rrjax.inference.variances([0.7, 0.2, 0.1], 10_000, epsilon=1.0, population="fixed").sum()
+        >>> error = rrjax.inference.variances([0.7, 0.2, 0.1], 10_000, epsilon=1.0, estimand="users").sum()
         >>> bool(abs(error / rrjax.RandomizedResponse(3, 1.0).expected_squared_error(10_000) - 1) < 1e-6)
         True
     """
-    theta, num_users, e1 = _checked(theta, num_users, epsilon, population)
-    drawn = theta * (1 - theta) if population == "iid" else jnp.zeros_like(theta)
-    return (_variances(theta, e1) + drawn) / num_users
+    theta, num_users, rates = _checked(theta, num_users, epsilon, estimand, mechanism)
+    drawn = theta * (1 - theta) if estimand == "distribution" else jnp.zeros_like(theta)
+    return (rates.variance(theta) + drawn) / num_users
 
 
 def standard_errors(counts: ArrayLike, epsilon: ArrayLike) -> Float[Array, " K"]:
@@ -121,14 +130,10 @@ def _standard_errors(counts, epsilon):
     return jnp.where(inner, scale * jnp.sqrt(share * (1 - share) / total), jnp.nan)
 
 
-def _checked(theta, num_users, epsilon, population):
-    check_population(population)
+def _checked(theta, num_users, epsilon, estimand, mechanism):
+    check_estimand(estimand)
     theta = as_distribution(theta)
     num_users = as_scalar(num_users, theta.dtype, "num_users")
-    e1 = odds(as_scalar(epsilon, theta.dtype))
-    return theta, jnp.where(num_users > 0, num_users, jnp.nan), jnp.where(e1 > 0, e1, jnp.nan)
-
-
-def _variances(theta, e1):
-    size = theta.shape[0]
-    return (1 + (size - 1) / e1 + (size - 2) * theta) / e1
+    # A traced ε, because one that makes no sense gives NaN here.
+    rates = mechanism(theta.shape[0], as_scalar(epsilon, theta.dtype)).rates.astype(theta.dtype)
+    return theta, jnp.where(num_users > 0, num_users, jnp.nan), rates

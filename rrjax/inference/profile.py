@@ -21,10 +21,10 @@ from jax.core import Tracer
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
+from rrjax.arguments import as_counts, as_probability, as_scalar, complement, float_dtype, int_dtype
+from rrjax.arithmetic import odds
 from rrjax.estimators import mle_star
-from rrjax.inference.arguments import as_probability, complement
-from rrjax.inference.ratio import ratio
-from rrjax.numerics import as_counts, as_scalar, float_dtype, int_dtype, odds
+from rrjax.inference.likelihood_ratio import ratio
 from rrjax.special import log1p_minus
 
 

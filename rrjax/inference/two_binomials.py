@@ -34,7 +34,7 @@ _SLACK = {"float32": 2e-4, "float64": 1e-8}
 """By so much of itself a tail may be below its level and count as above, because of rounding."""
 
 
-class Mixture(NamedTuple):
+class TwoKinds(NamedTuple):
     """Users of two kinds, and how often one of each is counted.
 
     Attributes:
@@ -56,7 +56,7 @@ class Mixture(NamedTuple):
     step: Float[Array, ""]
 
 
-def log_upper_tail(count: Float[Array, " K"], holders: Float[Array, " K"], law: Mixture) -> Float[Array, " K"]:
+def log_upper_tail(count: Float[Array, " K"], holders: Float[Array, " K"], law: TwoKinds) -> Float[Array, " K"]:
     """Logarithm of P(X ≥ count) where `holders` of all users hold the category.
 
     Args:
@@ -137,7 +137,7 @@ def log_upper_tail(count: Float[Array, " K"], holders: Float[Array, " K"], law: 
     return peak + jnp.log(jnp.maximum(total, jnp.finfo(dtype).tiny) * width / math.pi)
 
 
-def fewest_holders(count: Float[Array, " K"], law: Mixture, log_level: Float[Array, ""]) -> Float[Array, " K"]:
+def fewest_holders(count: Float[Array, " K"], law: TwoKinds, log_level: Float[Array, ""]) -> Float[Array, " K"]:
     """The smallest whole number of holders with which P(X ≥ count) exceeds a small level: an exact lower limit.
 
     Args:

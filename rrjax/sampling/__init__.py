@@ -6,9 +6,9 @@ no base for this: in float32 `jax.random.binomial` has a standard deviation off 
 """
 
 from rrjax.sampling.binomial import binomial
-from rrjax.sampling.hypergeometric import hypergeometric, table
+from rrjax.sampling.hypergeometric import hypergeometric, marked, table
 from rrjax.sampling.multinomial import multinomial
 from rrjax.sampling.poisson import poisson
 from rrjax.sampling.words import Stream
 
-__all__ = ["Stream", "binomial", "hypergeometric", "multinomial", "poisson", "table"]
+__all__ = ["Stream", "binomial", "hypergeometric", "marked", "multinomial", "poisson", "table"]

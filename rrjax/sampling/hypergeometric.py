@@ -58,6 +58,45 @@ def hypergeometric(
     return lax.while_loop(unfinished, draw_round, state)[1]
 
 
+def marked(
+    stream: Stream, site: int | Int[Array, ""], marks: Int[Array, " n"], size: Int[Array, ""], number: Int[Array, ""]
+) -> Int[Array, " n"]:
+    """Draws so many of `size` items, n times independently: how many of them are marked.
+
+    In the way of `hypergeometric`, with two kinds and n vectors at once.
+
+    Args:
+        stream: Random words.
+        site: The first of the sites to take them from; 2²² follow.
+        marks: `[n]`, int32, how many items are marked, at most `size`.
+        size: Scalar, int32, the items.
+        number: Scalar, int32, how many to draw, at most `size`.
+
+    Returns:
+        `[n]`, int32.
+    """
+
+    def draw_round(state):
+        turn, drawn, pool, sign, left = state
+        total = jnp.sum(pool, axis=0).astype(jnp.result_type(float))
+        chance = jnp.minimum(left.astype(total.dtype) / jnp.maximum(total, 1), 1)
+        taken = binomial(stream, site + (turn << _SITE_BITS), pool.ravel(), jnp.tile(chance, 2)).reshape(2, -1)
+        found = jnp.sum(taken, axis=0, dtype=jnp.int32)
+        over = found > left
+        drawn = drawn + sign * taken[0]
+        return (
+            turn + 1,
+            drawn,
+            jnp.where(over, taken, pool - taken),
+            jnp.where(over, -sign, sign),
+            jnp.abs(left - found),
+        )
+
+    pool = jnp.stack([marks, size - marks])
+    state = jnp.int32(0), jnp.zeros_like(marks), pool, jnp.ones_like(marks), jnp.full_like(marks, number)
+    return lax.while_loop(lambda state: jnp.any(state[-1] > 0), draw_round, state)[1]
+
+
 def table(stream: Stream, rows: Int[Array, " m"], columns: Int[Array, " n"]) -> Int[Array, "m n"]:
     """Draws a contingency table with given margins: what shuffling the items among the rows makes of them.
 

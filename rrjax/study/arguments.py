@@ -74,22 +74,22 @@ def label_of(function: Any, kind: str) -> str:
     return name
 
 
-def categories_of(distributions: Mapping[str, Any], num_categories: Any) -> Any:
-    """K of the arrays among the distributions; `num_categories` as it is where there are none."""
+def categories_of(distributions: Mapping[str, Any], num_categories: Any, what: str) -> Any:
+    """K of the arrays among the distributions (or users); `num_categories` as it is where there are none."""
     if not isinstance(distributions, Mapping) or not distributions:
-        raise StudyError("distributions must map labels to arrays [K], at least one")
+        raise StudyError(f"{what} must map labels to arrays [K], at least one")
     try:
         shapes = {name: np.shape(value) for name, value in distributions.items() if not callable(value)}
     except ValueError as error:
-        raise StudyError(f"distributions must be arrays [K]: {error}") from error
+        raise StudyError(f"{what} must be arrays [K]: {error}") from error
     if not shapes:
         return num_categories
     if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
         found = ", ".join(f"{name}: {shape}" for name, shape in shapes.items())
-        raise StudyError(f"distributions must be arrays [K] of one length, got {found}; study each K alone")
+        raise StudyError(f"{what} must be arrays [K] of one length, got {found}; study each K alone")
     size = next(iter(shapes.values()))[0]
     if num_categories is not None and tuple(np.atleast_1d(num_categories).tolist()) != (size,):
-        raise StudyError(f"distributions have K = {size}, num_categories says {num_categories}")
+        raise StudyError(f"{what} have K = {size}, num_categories says {num_categories}")
     return size
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rrjax.study.errors import StudyError
-from rrjax.study.grid import Study
+from rrjax.study.study import Study
 
 _STUDY = (
     "estimators",
@@ -19,8 +19,9 @@ _STUDY = (
     "epsilon",
     "zipf",
     "distributions",
+    "users",
     "num_seeds",
-    "population",
+    "estimand",
     "metrics",
 )
 _RUN = ("seed", "quantiles", "keep_seeds", "batch_size")
@@ -77,7 +78,7 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
 
 
 def _resolved(value: Any, name: str, path: Path) -> Any:
-    if name not in ("estimators", "metrics", "distributions"):
+    if name not in ("estimators", "metrics", "distributions", "users"):
         return value
     if isinstance(value, dict):
         return {label: _function(one, path) for label, one in value.items()}

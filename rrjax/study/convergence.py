@@ -58,7 +58,7 @@ def convergence(
         simulate.counts(jax.random.fold_in(key, number), simulate.zipf(num_categories, s), n, e)
         for number, (s, n, e) in enumerate(settings)
     ])  # fmt: skip
-    epsilons = jnp.asarray([e for _, _, e in settings], rrjax.numerics.float_dtype())
+    epsilons = jnp.asarray([e for _, _, e in settings], rrjax.arguments.float_dtype())
     longest = max(steps.values())
     iterations = np.unique(np.round(np.geomspace(1, longest, 400)).astype(int))
     iterations = np.concatenate([[0], iterations])

@@ -81,5 +81,5 @@ def _processor() -> str:
 
 def facts(dataset: xr.Dataset) -> Mapping[str, Any]:
     """What a report says of how a dataset came about."""
-    keys = ("population", "num_seeds", "seed", "precision", "devices", "seconds")
+    keys = ("estimand", "num_seeds", "seed", "precision", "devices", "seconds")
     return {key.replace("_", " "): dataset.attrs[key] for key in keys if key in dataset.attrs}

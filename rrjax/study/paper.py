@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rrjax.study.grid import Study
+from rrjax.study.study import Study
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -302,7 +302,7 @@ def _described(dataset: xr.Dataset) -> dict[str, str]:
             more = f" … ({len(texts)} in all)" if len(texts) > 30 else ""
             # Thousands are set off by commas, so values are not.
             described[title] = ("; " if name != "estimator" else ", ").join(texts[:30]) + more
-    attributes = {"num_seeds": "seeds per configuration", "seed": "seed", "population": "population"}
+    attributes = {"num_seeds": "seeds per configuration", "seed": "seed", "estimand": "estimand"}
     for name, value in dataset.attrs.items():
         if name in dataset.coords and name != "seed":
             continue

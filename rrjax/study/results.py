@@ -5,31 +5,31 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from rrjax.catalogue import METRICS
 from rrjax.study.tile import measured
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from rrjax.study.grid import Study
-    from rrjax.study.runner import Result
+    from rrjax.study.grid import Grid
 
-_UNITS = {
-    "mse": ("mean squared error, summed over the categories", "squared probability"),
-    "nll": ("mean negative log-likelihood", "nats per report"),
-    "tv": ("mean total variation", "probability"),
-    "max_error": ("mean of the largest error of a category", "probability"),
-    "kl": ("mean Kullback–Leibler divergence", "nats"),
-    "bias2": ("squared bias, summed over the categories", "squared probability"),
-    "variance": ("variance, summed over the categories", "squared probability"),
-}
+
+class Result(NamedTuple):
+    """What is known of all configurations of one K."""
+
+    num_categories: int
+    measures: np.ndarray
+    """`[configurations, seeds, estimators, metrics]`"""
+    bias2: np.ndarray | None
+    """`[configurations, estimators]`"""
 
 
 def dataset(
-    study: Study,
+    study: Grid,
     results: Sequence[Result],
     quantiles: Sequence[float],
     keep_seeds: bool,
@@ -39,12 +39,11 @@ def dataset(
     import xarray as xr
 
     estimators, metrics = list(study.estimators), list(study.metrics)
-    kind = "zipf" if study.distributions is None else "distribution"
     coordinates = {
         "num_categories": list(study.num_categories),
         "num_users": list(study.num_users),
         "epsilon": list(study.epsilon),
-        kind: list(study.populations),
+        study.dimension: list(study.populations),
     }
     grid = tuple(len(values) for values in coordinates.values())
     dims = ("estimator", *coordinates)
@@ -57,7 +56,8 @@ def dataset(
     variables: dict[str, Any] = {}
 
     def put(name, dims, values, metric):
-        what, unit = _UNITS.get(metric, (metric, ""))
+        known = METRICS.get(metric)
+        what, unit = (known.label.replace("\n", " "), known.unit) if known else (metric, "")
         variables[name] = (dims, values, {"long_name": what, "units": unit})
 
     number = study.num_seeds

@@ -20,9 +20,9 @@ from rrjax.study import tile
 from rrjax.study.arguments import integer, several, share
 from rrjax.study.checkpoint import Checkpoint, Part
 from rrjax.study.errors import StudyError
-from rrjax.study.grid import Study
+from rrjax.study.grid import Grid
 from rrjax.study.processes import check_agreement, on_first, shared
-from rrjax.study.results import dataset
+from rrjax.study.results import Result, dataset
 from rrjax.study.tile import Inputs, Outputs, Shape
 
 if TYPE_CHECKING:
@@ -50,18 +50,8 @@ class Progress(NamedTuple):
     """Since the run began."""
 
 
-class Result(NamedTuple):
-    """What is known of all configurations of one K."""
-
-    num_categories: int
-    measures: np.ndarray
-    """`[configurations, seeds, estimators, metrics]`"""
-    bias2: np.ndarray | None
-    """`[configurations, estimators]`"""
-
-
 def run(
-    study: Study,
+    study: Grid,
     *,
     seed: int,
     folder: Path | None,
@@ -129,7 +119,7 @@ def run(
     return dataset(study, [group.result() for group in groups], quantiles, keep_seeds, attributes)
 
 
-def _description(study: Study, seed: int, platform: str) -> dict[str, Any]:
+def _description(study: Grid, seed: int, platform: str) -> dict[str, Any]:
     """All that the numbers depend on."""
     return study.describe() | {
         "seed": seed,
@@ -148,7 +138,7 @@ def _memory(mesh: Mesh) -> int:
     return sum(limits) // 2
 
 
-def _check_results(study: Study, memory: int) -> None:
+def _check_results(study: Grid, memory: int) -> None:
     """Refuses a grid whose results alone exceed the memory."""
     number = len(study.configurations())
     needed = 8 * number * study.num_seeds * len(study.estimators) * len(tile.measured(study))
@@ -171,7 +161,7 @@ class _Group:
 
     def __init__(
         self,
-        study: Study,
+        study: Grid,
         num_categories: int,
         seed: int,
         mesh: Mesh,
@@ -228,7 +218,7 @@ class _Group:
     def _compile(self):
         study, shape = self.study, self.shape
         populations = np.stack([study.shares(name, shape.num_categories) for name in study.populations])
-        populations = populations.astype(np.int32) if study.population == "fixed" else populations
+        populations = populations.astype(np.int32) if study.users is not None else populations
         populations = np.resize(populations, (_at_least_two(len(populations)), shape.num_categories))
         self.populations = self._put(populations, self._sharding())
         arguments = self._arguments(0, 1)

@@ -17,25 +17,17 @@ from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array
 
-import rrjax
-from rrjax import metrics, simulate
-from rrjax.numerics import float_dtype
+from rrjax import simulate
+from rrjax.arguments import float_dtype
+from rrjax.catalogue import METRICS, takes_key
 from rrjax.sampling import Stream
 from rrjax.study.errors import StudyError
-from rrjax.study.grid import Population, Study, takes_key
+from rrjax.study.grid import Grid
 from rrjax.study.identity import identity_of
 
 # Collections × categories that a tile holds: enough to fill vector units and caches, or a GPU.
 _CELLS = {"cpu": 2**18}
 _CELLS_ELSEWHERE = 2**23
-
-_MEASURES: dict[str, Callable[..., Any]] = {
-    "mse": lambda estimate, truth, counts, epsilon: metrics.squared_error(estimate, truth),
-    "nll": lambda estimate, truth, counts, epsilon: rrjax.nll(estimate, counts, epsilon),
-    "tv": lambda estimate, truth, counts, epsilon: metrics.total_variation(estimate, truth),
-    "max_error": lambda estimate, truth, counts, epsilon: metrics.max_error(estimate, truth),
-    "kl": lambda estimate, truth, counts, epsilon: metrics.kl_divergence(estimate, truth),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +44,7 @@ class Shape:
     """Tiles that the seeds of a configuration are spread over."""
 
     @classmethod
-    def of(cls, study: Study, num_categories: int, platform: str) -> Shape:
+    def of(cls, study: Grid, num_categories: int, platform: str) -> Shape:
         """The shape for a study; it depends on nothing that may vary between runs of it on one kind of device."""
         cells = _CELLS.get(platform, _CELLS_ELSEWHERE)
         number = len(study.configurations(num_categories))
@@ -78,7 +70,7 @@ class Inputs(NamedTuple):
     epsilon: np.ndarray
 
     @classmethod
-    def of(cls, study: Study, shape: Shape, seed: int, tiles: np.ndarray) -> Inputs:
+    def of(cls, study: Grid, shape: Shape, seed: int, tiles: np.ndarray) -> Inputs:
         """The tiles of these numbers."""
         configurations = study.configurations(shape.num_categories)
         populations = list(study.populations)
@@ -109,33 +101,33 @@ class Outputs(NamedTuple):
     """Whether estimates are finite, `[configurations, seeds, estimators]`."""
 
 
-def identity(study: Study, shape: Shape) -> tuple[Any, ...]:
+def identity(study: Grid, shape: Shape) -> tuple[Any, ...]:
     """What a compiled program depends on, but for its devices and the sizes of its arguments."""
     # The functions themselves, by id because not all can be hashed, and what they hold, which may change.
     functions = [(label, id(f), identity_of(f)) for label, f in (*study.estimators.items(), *study.metrics.items())]
     sizes = study.num_seeds, shape.num_categories, shape.configurations, shape.seeds
-    return tuple(functions), len(study.estimators), study.population, sizes
+    return tuple(functions), len(study.estimators), study.estimand, study.users is None, sizes
 
 
-def decomposes(study: Study) -> bool:
+def decomposes(study: Grid) -> bool:
     """Whether the study needs the errors category by category."""
     return not {"bias2", "variance"}.isdisjoint(study.metrics)
 
 
-def measured(study: Study) -> list[str]:
+def measured(study: Grid) -> list[str]:
     """The metrics that single seeds have. The squared error is among them where the decomposition needs it."""
     names = [name for name in study.metrics if name not in ("bias2", "variance")]
     return names if not decomposes(study) or "mse" in names else [*names, "mse"]
 
 
-def _measures(study: Study) -> list[Callable[..., Any]]:
+def _measures(study: Grid) -> list[Callable[..., Any]]:
     def own(function):
         return lambda estimate, truth, counts, epsilon: function(estimate, truth)
 
-    return [_MEASURES[name] if name in _MEASURES else own(study.metrics[name]) for name in measured(study)]
+    return [METRICS[name].measure if name in METRICS else own(study.metrics[name]) for name in measured(study)]
 
 
-def check_functions(study: Study, num_categories: int) -> None:
+def check_functions(study: Grid, num_categories: int) -> None:
     """Traces estimators and metrics of the user on abstract values: what fails, fails before any work is done."""
     counts = jax.ShapeDtypeStruct((num_categories,), jnp.int32)
     epsilon = jax.ShapeDtypeStruct((), float_dtype())
@@ -171,7 +163,7 @@ def check_functions(study: Study, num_categories: int) -> None:
             raise StudyError(f"metric {label!r} must return a scalar, it returned {what}")
 
 
-def program(study: Study, shape: Shape, mesh: Mesh) -> Any:
+def program(study: Grid, shape: Shape, mesh: Mesh) -> Any:
     """The jitted function `(number, populations, inputs) -> outputs` of a batch of tiles, spread over the devices.
 
     `number` `[devices]` says how many of a device's tiles are to be computed; `populations` is `[_, K]`.
@@ -197,15 +189,15 @@ def program(study: Study, shape: Shape, mesh: Mesh) -> Any:
     return jax.jit(sharded)
 
 
-def collect(
-    kind: Population, words: Array, seed: Array, population: Array, num_users: Array, epsilon: Array
+def draw(
+    study: Grid, words: Array, seed: Array, population: Array, num_users: Array, epsilon: Array
 ) -> tuple[Array, Array, Array]:
     """Draws collection number `seed` of the configuration that `words` stand for: truth, counts, and a key to spare."""
     stream = Stream(words[0], words[1])
     key, spare = (jax.random.wrap_key_data(jnp.stack(stream.pair(seed, site)), impl="threefry2x32") for site in (0, 1))
-    if kind == "iid":
+    if study.estimand == "distribution":
         return population, simulate.counts(key, population, num_users, epsilon), spare
-    if kind == "realised":
+    if study.users is None:
         true_counts, counts = simulate.collect(key, population, num_users, epsilon)
     else:
         true_counts, counts = population, simulate.randomized(key, population, epsilon)
@@ -213,15 +205,15 @@ def collect(
     return true_counts.astype(dtype) / num_users.astype(dtype), counts, spare
 
 
-def _tile(study: Study, shape: Shape):
+def _tile(study: Grid, shape: Shape):
     estimators = study.estimators
     measures = _measures(study)
     dtype = float_dtype()
     keep_errors = decomposes(study)
-    each = 0 if study.population == "realised" else None  # whether every seed has a truth of its own
+    each = 0 if study.estimand == "users" and study.users is None else None  # whether every seed has a truth of its own
 
     def estimated(words, seed, population, num_users, epsilon):
-        truth, counts, key = collect(study.population, words, seed, population, num_users, epsilon)
+        truth, counts, key = draw(study, words, seed, population, num_users, epsilon)
         given = [
             (key, counts, epsilon) if takes_key(estimator) else (counts, epsilon) for estimator in estimators.values()
         ]

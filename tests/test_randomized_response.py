@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import rrjax
 from rrjax import secure
-from rrjax.mechanism import RandomizedResponse, _remainder, _words
+from rrjax.mechanisms.randomized_response import RandomizedResponse, _remainder, _words
 
 BIG = 1_423_000
 SIGMAS = 5  # of a normal: about 6e-7, and the keys are fixed

@@ -1,4 +1,4 @@
-"""The likelihood-ratio test of a given distribution, with a simulated null."""
+"""The likelihood ratio of a distribution to the maximum, without cancellation, and its test with a simulated null."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Literal, TypeAlias
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, ArrayLike, Float, Shaped
 
 from rrjax import simulate
+from rrjax.arguments import as_counts, as_scalar, float_dtype
+from rrjax.arithmetic import accurate_sum, odds
+from rrjax.estimators import mle_star
 from rrjax.inference.monte_carlo import HypothesisTest, as_hypothesis, check_draws, compared, on_simplex, simulable
-from rrjax.inference.ratio import ratio
-from rrjax.numerics import accurate_sum, as_counts, as_scalar, float_dtype, odds
+from rrjax.special import log1p_minus
 
 Null: TypeAlias = Literal["simulated", "chi-bar-square"]
 
@@ -98,6 +100,34 @@ def _tested(key, counts, epsilon, theta, null, num_draws):
     draw = simulated if null == "simulated" else lambda key: chi_bar_square(key, epsilon, theta)
     statistic = jnp.where(usable, ratio(counts, epsilon, theta), jnp.nan)
     return compared(key, statistic, draw, num_draws, theta.shape[0], f"likelihood ratio, {null} null")
+
+
+def ratio(counts: Shaped[Array, " K"], epsilon: Float[Array, ""], theta: Float[Array, " K"]) -> Float[Array, ""]:
+    """Twice the logarithm of the likelihood at its maximum over that at θ.
+
+    With y = μ/μ̂ − 1 it is −2·Σ c·log(1 + y). The linear part Σ c·y needs no sum over the active categories, where
+    c = τ·(1 + e1·θ̂): it is Σ (c − τ)·e1·θ over the others. So all terms are positive, and none cancels.
+
+    Args:
+        counts: `[K]`.
+        epsilon: Scalar, nats.
+        theta: `[K]`, a distribution.
+
+    Returns:
+        Scalar, nats, to some machine epsilons of itself; NaN for unusable counts or ε.
+    """
+    estimate = mle_star(counts, epsilon)
+    e1 = odds(epsilon)
+    active = estimate > 0
+    weights = counts.astype(epsilon.dtype)
+    kept = jnp.sum(jnp.where(active, counts, 0)).astype(epsilon.dtype)
+    threshold = kept / (e1 + jnp.sum(active, dtype=epsilon.dtype))
+    change = e1 * (theta - estimate) / (1 + e1 * estimate)
+    # Where μ is next to nothing beside μ̂, their quotient has lost it, not so its logarithm.
+    far = jnp.log(1 + e1 * theta) - jnp.log(1 + e1 * estimate) - change
+    bend = jnp.where(weights > 0, -weights * jnp.where(change < -0.5, far, log1p_minus(change)), 0)
+    terms = bend + jnp.where(active, 0, (threshold - weights) * (e1 * theta))
+    return jnp.where(jnp.any(active), 2 * accurate_sum(terms), jnp.nan)
 
 
 def chi_bar_square(key: Array, epsilon: Float[Array, ""], theta: Float[Array, " K"]) -> Float[Array, ""]:

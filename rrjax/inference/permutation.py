@@ -17,10 +17,11 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax import simulate
+from rrjax.arguments import as_counts, float_dtype
+from rrjax.arithmetic import odds
 from rrjax.estimators import mle_star
-from rrjax.inference.monte_carlo import HypothesisTest, check_draws, compared, rounding_of_pearson
-from rrjax.inference.ratio import ratio
-from rrjax.numerics import as_counts, float_dtype, odds
+from rrjax.inference.likelihood_ratio import ratio
+from rrjax.inference.monte_carlo import HypothesisTest, check_draws, compared, rounding_of_pearson, simulable
 from rrjax.sampling import Stream, table
 
 _MOST = 1024
@@ -229,9 +230,8 @@ def _leveled(key, counts, epsilons):
         keys = jax.random.split(key, counts.shape[0])
         lowered = jax.vmap(simulate.randomized)(keys, counts, jnp.log1p(further)).astype(counts.dtype)
         lowered = jnp.where((e1 == least)[:, None], counts, lowered)
-    totals = jnp.sum(counts.astype(e1.dtype), axis=1)
-    number = jnp.sum(totals)
-    usable = (jnp.min(counts) >= 0) & (jnp.min(totals) > 0) & (number < 2.0**31) & jnp.isfinite(least)
+    _, usable = simulable(counts)
+    usable = usable & (jnp.min(jnp.max(counts, axis=1)) > 0) & jnp.isfinite(least)
     return jnp.where(usable, lowered, 1), jnp.log1p(least), usable
 
 
@@ -294,8 +294,7 @@ def _trend(key, counts, epsilons, times, category, everything, num_draws):
 @partial(jax.jit, static_argnums=2)
 def _independence(key, counts, num_draws):
     dtype = float_dtype()
-    rows, columns = (jnp.sum(counts.astype(dtype), axis=axis) for axis in (1, 0))
-    usable = (jnp.min(counts) >= 0) & (jnp.sum(rows) > 0) & (jnp.sum(rows) < 2.0**31)
+    _, usable = simulable(counts)
     counts = jnp.where(usable, counts, 1)
     rows, columns = (jnp.sum(counts.astype(dtype), axis=axis) for axis in (1, 0))
     expected = rows[:, None] * (columns / jnp.sum(rows))

@@ -1,4 +1,4 @@
-"""Arithmetic that the estimators share: checked inputs, accurate sums, exact products.
+"""Arithmetic that the estimators share: e^ε − 1, accurate sums, exact products.
 
 Nothing here knows about randomized response. The two ideas:
 
@@ -13,112 +13,8 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped, UInt
-
-
-def float_dtype() -> np.dtype:
-    """Returns the default floating dtype: float64 when the user enabled x64, else float32."""
-    return jnp.result_type(float)
-
-
-def int_dtype() -> np.dtype:
-    """Returns the default integer dtype: int64 when the user enabled x64, else int32."""
-    return jnp.result_type(int)
-
-
-def as_counts(counts: ArrayLike, name: str = "counts", *, whole: bool = False) -> Shaped[Array, " K"]:
-    """Checks what can be checked of a histogram without its values, and settles its dtype.
-
-    Args:
-        counts: `[K]`, integers (exact) or floats (weights).
-        name: What to call the argument in an error.
-        whole: Whether they must be integers, because there is a number of users behind them.
-
-    Returns:
-        `[K]`, in the default integer dtype, or in float32 or float64 and scaled to a largest weight near one.
-
-    Raises:
-        ValueError: Not one-dimensional, K < 2, not real numbers, or integers on the host that the
-            default integer dtype cannot hold.
-    """
-    if not isinstance(counts, jax.Array):
-        counts = np.asarray(counts)
-    if counts.ndim != 1:
-        raise ValueError(
-            f"{name} must have shape [K], one problem a call (use jax.vmap for a batch); got shape {counts.shape}"
-        )
-    if counts.shape[0] < 2:
-        raise ValueError(f"{name} must cover K >= 2 categories, got K = {counts.shape[0]}")
-    if jnp.issubdtype(counts.dtype, jnp.integer):
-        dtype = int_dtype()
-        # A negative one would wrap to a plausible count.
-        extreme = max(int(counts.min()), int(counts.max()), key=abs) if isinstance(counts, np.ndarray) else 0
-        if abs(extreme) > jnp.iinfo(dtype).max:
-            raise ValueError(
-                f"{name} hold {extreme}, more than {jnp.dtype(dtype).name} can ({jnp.iinfo(dtype).max}): "
-                f"enable 64-bit mode (JAX_ENABLE_X64=1){'' if whole else ' or pass floats'}"
-            )
-        return jnp.asarray(counts, dtype)
-    if whole:
-        raise ValueError(f"{name} must be integers, numbers of users, got dtype {counts.dtype}")
-    if jnp.issubdtype(counts.dtype, jnp.floating):
-        return _scaled(jnp.asarray(counts, _at_least_float32(counts.dtype)))
-    raise ValueError(f"{name} must be integers or floats, got dtype {counts.dtype}")
-
-
-def _scaled(weights):
-    """Brings the largest weight near one by a power of two, exactly: no total overflows, no reciprocal underflows.
-
-    Nothing that is estimated depends on the scale, so the derivatives need not know of it either.
-    """
-    _, exponent = jnp.frexp(lax.stop_gradient(jnp.max(weights)))
-    half = exponent // 2  # in two steps, since 2^−exponent itself may not be a float
-    return weights * jnp.ldexp(jnp.ones_like(weights[0]), -half) * jnp.ldexp(jnp.ones_like(weights[0]), half - exponent)
-
-
-def as_distribution(theta: ArrayLike, num_categories: int | None = None, name: str = "theta") -> Float[Array, " K"]:
-    """Checks the shape of a distribution (over `num_categories`, where they are known) and makes it floating.
-
-    Raises:
-        ValueError: The shape is not `[num_categories]`, or the entries are not real numbers.
-    """
-    theta = theta if isinstance(theta, jax.Array) else np.asarray(theta)
-    if num_categories is None and (theta.ndim != 1 or theta.shape[0] < 2):
-        raise ValueError(f"{name} must have shape [K] with K >= 2, got {theta.shape}")
-    if num_categories is not None and theta.shape != (num_categories,):
-        raise ValueError(f"{name} must have shape [{num_categories}], got {theta.shape}")
-    if jnp.issubdtype(theta.dtype, jnp.floating):
-        return jnp.asarray(theta, _at_least_float32(theta.dtype))
-    if not jnp.issubdtype(theta.dtype, jnp.integer):
-        raise ValueError(f"{name} must be real numbers, got dtype {theta.dtype}")
-    return jnp.asarray(theta, float_dtype())
-
-
-def _at_least_float32(dtype):
-    # NumPy's table, because JAX's knows no way from float16 to float32 under strict promotion.
-    return jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, dtype))
-
-
-def as_scalar(value: ArrayLike, dtype: jax.typing.DTypeLike, name: str = "epsilon") -> Float[Array, ""]:
-    """Checks that `value` is one real number and casts it.
-
-    Raises:
-        ValueError: `value` is not a scalar, or not real.
-    """
-    array = value if isinstance(value, jax.Array) else np.asarray(value)
-    if array.ndim != 0:
-        raise ValueError(f"{name} must be a scalar (use jax.vmap or jax.lax.map for a sweep), got shape {array.shape}")
-    if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
-        raise ValueError(f"{name} must be a real number, got dtype {array.dtype}")
-    # Through float64 on the host: a wide integer would wrap in JAX's narrower default.
-    return array.astype(dtype) if isinstance(array, jax.Array) else jnp.asarray(array.astype(np.float64), dtype)
-
-
-def float_of(counts: Shaped[Array, "*s"]) -> np.dtype:
-    """Returns the floating dtype in which results about `counts` are given."""
-    return counts.dtype if jnp.issubdtype(counts.dtype, jnp.floating) else float_dtype()
+from jaxtyping import Array, Bool, Float, Int, UInt
 
 
 @jax.custom_jvp

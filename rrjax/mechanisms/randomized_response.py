@@ -8,16 +8,23 @@ uniformly from all K, the true one included. The randomizer takes the second rea
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Callable
 from functools import partial
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
+from rrjax import simulate
+from rrjax.arguments import as_scalar, float_dtype
+from rrjax.arithmetic import odds
 from rrjax.checks import check_num_categories
-from rrjax.counts import as_values
-from rrjax.numerics import as_scalar, float_dtype, odds
+from rrjax.counts import as_values, count
+from rrjax.mechanisms.protocol import as_true_counts, check_epsilon, rates_of
+from rrjax.mixture import Mixture, Scaling
+from rrjax.tally import Rates, Tally
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["epsilon"], meta_fields=["num_categories"])
@@ -45,32 +52,43 @@ class RandomizedResponse:
         Kairouz, Oh and Viswanath, "Extremal mechanisms for local differential privacy", 2016 (any K).
     """
 
+    name: ClassVar[str] = "randomized-response"
     num_categories: int
     epsilon: ArrayLike
 
     def __post_init__(self):
         """Checks what can be checked of K and ε."""
         check_num_categories(self.num_categories)
-        # Whatever else comes is a leaf of a tree in transformation (a tracer, a batch axis, None).
-        if isinstance(self.epsilon, int | float | np.number) and not self.epsilon > 0:
-            raise ValueError(f"epsilon must be a positive number of nats, got {self.epsilon}")
+        check_epsilon(self.epsilon)
+
+    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+        """The rates 1, K − 1 and e^ε − 1, by the given expm1: `math.expm1` makes plain numbers."""
+        return Rates(1, self.num_categories - 1, expm1(self.epsilon))
+
+    @property
+    def rates(self) -> Rates:
+        """How often a report supports a category, without cancellation."""
+        return rates_of(self)
+
+    @property
+    def bits(self) -> float:
+        """Of a report, at the least."""
+        return math.log2(self.num_categories)
 
     @property
     def p(self) -> Float[Array, ""]:
         """Probability that a report equals the value, e^ε/(e^ε+K−1). Scalar."""
-        e1 = self._odds()
-        return (1 + e1) / (e1 + self.num_categories)
+        return self.rates.p
 
     @property
     def q(self) -> Float[Array, ""]:
         """Probability that a report equals any one other category, 1/(e^ε+K−1). Scalar."""
-        return 1 / (self._odds() + self.num_categories)
+        return self.rates.q
 
     @property
     def d(self) -> Float[Array, ""]:
         """The probability p − q that the value is kept rather than drawn uniformly. Scalar, without cancellation."""
-        e1 = self._odds()
-        return e1 / (e1 + self.num_categories)
+        return self.rates.d
 
     @property
     def effective_epsilon(self) -> Float[Array, ""]:
@@ -125,8 +143,7 @@ class RandomizedResponse:
             0.0041
         """
         num_users = as_scalar(num_users, float_dtype(), "num_users")
-        e1 = self._odds()
-        return (self.num_categories - 1) * ((self.num_categories / e1 + 2) / e1) / num_users
+        return self.rates.total_variance(self.num_categories) / num_users
 
     def channel(self) -> Float[Array, "K K"]:
         """The matrix of report probabilities, for small K and for checks; nothing in rrjax needs it.
@@ -162,6 +179,51 @@ class RandomizedResponse:
         values = as_values(values, self.num_categories, "values")
         reports = _randomize(key, values, self._keep(), self.num_categories)
         return jnp.where(self._odds() > 0, reports, -1)
+
+    def tally(self, reports: ArrayLike) -> Tally:
+        """Counts reports: each supports the category that it names.
+
+        Args:
+            reports: Integers in 0 … K − 1, any shape.
+
+        Returns:
+            `Tally`, its support that of `rrjax.count`.
+
+        Raises:
+            ValueError: As `rrjax.count`.
+        """
+        counts = count(reports, self.num_categories)
+        return Tally(counts, jnp.sum(counts), rates=self.rates)
+
+    def mixture(self, reports: ArrayLike) -> Mixture:
+        """The likelihood of reports: a = 1 and B = (e^ε − 1)·I, one row a category. `mle_star` is its maximum.
+
+        Args:
+            reports: Integers in 0 … K − 1, any shape.
+
+        Returns:
+            `Mixture`.
+
+        Raises:
+            ValueError: As `rrjax.count`.
+        """
+        return Mixture(count(reports, self.num_categories), 1.0, Scaling(self._odds(), self.num_categories))
+
+    def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
+        """Draws what a collection from given users brings, by its exact law, in O(K).
+
+        Args:
+            key: A typed key, `jax.random.key(seed)`.
+            true_counts: `[K]`, integers, how many users hold each category; below 2³¹ in all.
+
+        Returns:
+            `Tally`; NaN comes of it where `simulate.randomized` draws nothing.
+
+        Raises:
+            ValueError: As `simulate.randomized`, or other than K categories.
+        """
+        counts = simulate.randomized(key, as_true_counts(true_counts, self.num_categories), self.epsilon)
+        return Tally(counts, jnp.sum(counts), rates=self.rates)
 
     def _odds(self):
         return odds(as_scalar(self.epsilon, float_dtype()))

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax import simulate
+from rrjax.arguments import as_counts, as_scalar, float_dtype
+from rrjax.arithmetic import accurate_sum, odds
 from rrjax.estimators import mle_star
 from rrjax.inference.monte_carlo import (
     HypothesisTest,
@@ -19,7 +21,6 @@ from rrjax.inference.monte_carlo import (
     rounding_of_pearson,
     simulable,
 )
-from rrjax.numerics import accurate_sum, as_counts, as_scalar, float_dtype, odds
 from rrjax.special import deviance
 
 

@@ -6,9 +6,11 @@ import math
 from typing import NamedTuple
 
 from rrjax.checks import check_num_categories
+from rrjax.mechanisms import MECHANISMS
+from rrjax.tally import Rates
 
 
-class Mechanism(NamedTuple):
+class MechanismErrors(NamedTuple):
     """How one mechanism of local differential privacy would do.
 
     Attributes:
@@ -24,7 +26,7 @@ class Mechanism(NamedTuple):
     note: str
 
 
-def mechanisms(num_categories: int, num_users: int, epsilon: float) -> list[Mechanism]:
+def compare_mechanisms(num_categories: int, num_users: int, epsilon: float) -> list[MechanismErrors]:
     """Which mechanism for K, N and ε: the error of each one's unbiased estimate, the least first.
 
     A report supports the user's own value with probability p* and any other one with q*; over N users the squared
@@ -36,15 +38,15 @@ def mechanisms(num_categories: int, num_users: int, epsilon: float) -> list[Mech
         epsilon: Nats, positive.
 
     Returns:
-        A list of `Mechanism`: randomized response, symmetric and optimized unary encoding, optimized local hashing,
-        subset selection, Hadamard response. rrjax estimates the first one.
+        A list of `MechanismErrors`: those of `rrjax.mechanisms`, and of optimized local hashing, subset selection and
+        Hadamard response.
 
     Raises:
         ValueError: One of them is out of range.
 
     Example:
         >>> import rrjax
-        >>> [m.name for m in rrjax.inference.mechanisms(24, 10_000, 2.0)][:3]
+        >>> [m.name for m in rrjax.inference.compare_mechanisms(24, 10_000, 2.0)][:3]
         ['subset selection', 'optimized local hashing', 'optimized unary encoding']
 
     References:
@@ -57,40 +59,41 @@ def mechanisms(num_categories: int, num_users: int, epsilon: float) -> list[Mech
         raise ValueError(f"num_users must be at least 1, got {num_users}")
     if not epsilon > 0:
         raise ValueError(f"epsilon must be a positive number of nats, got {epsilon}")
-    size, e1 = num_categories, math.expm1(min(epsilon, 300))
-    ratio, half = e1 + 1, math.exp(min(epsilon, 300) / 2)
-    values = max(2, min(round(ratio) + 1, 2**62))  # of a hash
-    subset = max(1, min(round(size / (ratio + 1)), size - 1))
-    weight = subset * ratio / (subset * ratio + size - subset)
+    epsilon = min(epsilon, 300)
+    rows = [(kind.name.replace("-", " "), *_of(kind(num_categories, epsilon)), "") for kind in MECHANISMS.values()]
+    rows += _others(num_categories, math.expm1(epsilon))
+    found = [
+        MechanismErrors(name, math.sqrt(rates.total_variance(num_categories) / num_users / num_categories), bits, note)
+        for name, rates, bits, note in rows
+    ]
+    # Subsets of one are randomized response itself: equal but for rounding, they keep their order.
+    return sorted(found, key=lambda row: float(f"{row.expected_rmse:.9e}"))
+
+
+def _of(mechanism):
+    return mechanism.weights(math.expm1), mechanism.bits
+
+
+def _others(size: int, e1: float) -> list[tuple[str, Rates, float, str]]:
+    """Name, rates, bits and parameter of those that rrjax knows by their rates alone."""
+    values = max(2, min(round(e1 + 1) + 1, 2**62))  # of a hash
+    subset = max(1, min(round(size / (e1 + 2)), size - 1))
     order = 1 << size.bit_length()  # the smallest power of two above K
     choices = math.lgamma(size + 1) - math.lgamma(subset + 1) - math.lgamma(size - subset + 1)
-
-    # Name, p*, q*, p* − q* without cancellation, bits, and the parameter.
-    rows = [
-        ("randomized response", ratio / (e1 + size), 1 / (e1 + size), e1 / (e1 + size), math.log2(size), ""),
-        ("symmetric unary encoding", half / (half + 1), 1 / (half + 1), math.tanh(min(epsilon, 300) / 4), size, ""),
-        ("optimized unary encoding", 0.5, 1 / (ratio + 1), e1 / (2 * (ratio + 1)), size, ""),
+    # Of a subset of ω that holds the value with p = ωe^ε/(ωe^ε + K − ω), another category is in it with (ω − p)/(K −
+    # 1).
+    others = Rates(
+        always=subset * (subset * (e1 + 1) - (e1 + 1) + size - subset) / (size - 1),
+        never=size - subset,
+        truth=subset * e1 * (size - subset) / (size - 1),
+    )
+    return [
         (
             "optimized local hashing",
-            ratio / (ratio + values - 1),
-            1 / values,
-            e1 * (values - 1) / (values * (ratio + values - 1)),
+            Rates(always=(e1 + values) / (values - 1), never=values, truth=e1),
             math.log2(values) + 64,
             f"{values:,} hash values, a 64-bit seed",
         ),
-        (
-            "subset selection",
-            weight,
-            (subset - weight) / (size - 1),
-            subset * e1 * (size - subset) / (subset * ratio + size - subset) / (size - 1),
-            choices / math.log(2),
-            f"subsets of {subset:,}",
-        ),
-        ("Hadamard response", ratio / (ratio + 1), 0.5, e1 / (2 * (ratio + 1)), math.log2(order), f"order {order:,}"),
+        ("subset selection", others, choices / math.log(2), f"subsets of {subset:,}"),
+        ("Hadamard response", Rates(e1 + 2, 2, e1), math.log2(order), f"order {order:,}"),
     ]
-    found = []
-    for name, p, q, step, bits, note in rows:
-        deviation = math.sqrt((p * (1 - p) + (size - 1) * q * (1 - q)) / (num_users * size))
-        found.append(Mechanism(name, deviation / step, bits, note))
-    # Subsets of one are randomized response itself: equal but for rounding, they keep their order.
-    return sorted(found, key=lambda row: float(f"{row.expected_rmse:.9e}"))

@@ -1,0 +1,353 @@
+"""What marginal statements need of a collection: how many reports support each category, of how many, at which rates.
+
+Under a pure mechanism a report *supports* the category that its user holds with probability p, and any other one with
+probability q. Whatever is said about one category at a time (the inversion and its repairs, variances, intervals,
+p-values, plans) needs the support counts, N, p and q, and nothing else of the mechanism. The support counts of k-ary
+randomized response are the counts of its reports and sum to N; those of other mechanisms do not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
+
+from rrjax.arguments import as_counts, as_scalar, float_dtype
+from rrjax.arithmetic import odds, split_product
+from rrjax.counts import survey
+
+
+class Rates(NamedTuple):
+    """The two probabilities of a pure mechanism, as three weights in which nothing cancels.
+
+    A report supports a category always, whoever holds it, with probability q; never with 1 − p; and if and only if its
+    user holds it with d = p − q. The weights are these three up to a common factor: 1, K − 1 and e^ε − 1 for k-ary
+    randomized response. Plain numbers, or scalars of JAX.
+
+    Attributes:
+        always: q.
+        never: 1 − p.
+        truth: d.
+    """
+
+    always: Any
+    never: Any
+    truth: Any
+
+    @classmethod
+    def of(cls, p: Any, q: Any) -> Rates:
+        """The rates with these probabilities."""
+        return cls(q, 1 - p, p - q)
+
+    @property
+    def total(self) -> Any:
+        """The common factor."""
+        return self.truth + (self.always + self.never)
+
+    @property
+    def p(self) -> Any:
+        """How often a report supports the category that its user holds."""
+        return (self.always + self.truth) / self.total
+
+    @property
+    def q(self) -> Any:
+        """How often it supports any other one."""
+        return self.always / self.total
+
+    @property
+    def d(self) -> Any:
+        """How often what it supports depends on its user: p − q, without cancellation."""
+        return self.truth / self.total
+
+    @property
+    def not_p(self) -> Any:
+        """1 − p, without cancellation."""
+        return self.never / self.total
+
+    @property
+    def not_q(self) -> Any:
+        """1 − q, without cancellation."""
+        return (self.truth + self.never) / self.total
+
+    def share(self, reported: Any) -> Any:
+        """The share of users that hold a category, from the probability that a report supports it; may be negative."""
+        return reported + ((self.always + self.never) * reported - self.always) / self.truth
+
+    def variance(self, share: Any) -> Any:
+        """N times the variance of the unbiased estimate of a share of given users: [q(1−q) + θ(p(1−p) − q(1−q))]/d²."""
+        noise = self.always * (1 + self.never / self.truth)
+        return (noise + (self.never - self.always) * share) / self.truth
+
+    def total_variance(self, num_categories: int) -> Any:
+        """The same, summed over the categories: [p(1−p) + (K−1)·q(1−q)]/d², whatever the users hold."""
+        spread = 1 + (num_categories - 1) * (self.always / self.never)
+        return self.never * ((num_categories * self.always / self.truth + spread) / self.truth)
+
+    def astype(self, dtype: Any) -> Rates:
+        """The rates as scalars of JAX, in a floating dtype."""
+        return Rates(*(jnp.asarray(weight, dtype) for weight in self))
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["support", "num_users", "rates"], meta_fields=[])
+@dataclasses.dataclass(frozen=True, init=False)
+class Tally:
+    """Support counts of a collection, with the rates that they were made at. A pytree; tallies of parts add up.
+
+    Args:
+        support: `[K]`, how many reports support each category, from 0 to N: integers (exact), or floats (weights).
+        num_users: Scalar, N.
+        p: Scalar, how often a report supports the category that its user holds.
+        q: Scalar, how often it supports any other one; less than p.
+        rates: `Rates` in place of p and q, where a mechanism knows them better than as two rounded numbers.
+
+    Raises:
+        ValueError: Shapes, dtypes or (not under tracing) values that no collection has.
+
+    Example:
+        >>> import rrjax
+        >>> monday = rrjax.Tally([60, 35, 30], num_users=100, p=0.5, q=0.25)
+        >>> tuesday = rrjax.Tally([50, 40, 25], num_users=100, p=0.5, q=0.25)
+        >>> [round(t, 2) for t in rrjax.inv(monday + tuesday).tolist()]
+        [1.2, 0.5, 0.1]
+        >>> [round(t, 2) for t in rrjax.inv_p(monday + tuesday).tolist()]
+        [0.85, 0.15, 0.0]
+    """
+
+    support: Shaped[Array, " K"]
+    num_users: Shaped[Array, ""]
+    rates: Rates
+
+    def __init__(
+        self,
+        support: ArrayLike,
+        num_users: ArrayLike,
+        p: ArrayLike | None = None,
+        q: ArrayLike | None = None,
+        *,
+        rates: Rates | None = None,
+    ) -> None:
+        """Checks what a person gives; what a transformation of JAX puts in is taken as it is."""
+        if p is not None and q is not None:
+            rates = Rates.of(*_as_probabilities(p, q))
+            support, num_users = _as_support(support, num_users)
+        elif p is not None or q is not None:
+            raise ValueError("a tally has both probabilities: p, of the category that a user holds, and q, of others")
+        for name, value in (("support", support), ("num_users", num_users), ("rates", rates)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def num_categories(self) -> int:
+        """K."""
+        return self.support.shape[-1]
+
+    @property
+    def p(self) -> Float[Array, ""]:
+        """How often a report supports the category that its user holds. Scalar."""
+        return self.rates.p
+
+    @property
+    def q(self) -> Float[Array, ""]:
+        """How often a report supports any one other category. Scalar."""
+        return self.rates.q
+
+    @property
+    def d(self) -> Float[Array, ""]:
+        """P − q, without cancellation. Scalar."""
+        return self.rates.d
+
+    def __add__(self, other: Tally) -> Tally:
+        """The tally of both collections together.
+
+        Raises:
+            ValueError: Other categories or (not under tracing) other rates, or more users than the dtype can count.
+        """
+        if not isinstance(other, Tally):
+            return NotImplemented
+        if self.support.shape != other.support.shape:
+            raise ValueError(
+                f"tallies of {self.num_categories} and of {other.num_categories} categories cannot be added"
+            )
+        number = self.num_users + other.num_users
+        alike = jnp.all(jnp.stack([a == b for a, b in zip(self.rates, other.rates, strict=True)]))
+        alike = alike & (number >= self.num_users)
+        if not isinstance(alike, Tracer):
+            if not number >= self.num_users:
+                raise ValueError(
+                    f"{self.num_users} and {other.num_users} users are more than {number.dtype.name} can count: "
+                    "enable 64-bit mode (JAX_ENABLE_X64=1)"
+                )
+            if not alike:
+                raise ValueError(
+                    f"tallies of other rates cannot be added: p = {self.p:.6g}, q = {self.q:.6g}, and "
+                    f"p = {other.p:.6g}, q = {other.q:.6g}; estimate them apart"
+                )
+        # Where it cannot be refused, it is unusable.
+        return Tally(self.support + other.support, jnp.where(alike, number, -1), rates=self.rates)
+
+    def __radd__(self, other: Any) -> Tally:
+        """So that `sum` works."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+
+def _as_probabilities(p, q):
+    known = not (isinstance(p, Tracer) or isinstance(q, Tracer))
+    for name, value in (("p", p), ("q", q)):
+        if np.ndim(value) != 0:
+            raise ValueError(f"{name} must be a scalar (use jax.vmap for several tallies), got shape {np.shape(value)}")
+    if not known:
+        return as_scalar(p, float_dtype(), "p"), as_scalar(q, float_dtype(), "q")
+    # On the host in double precision, so that p − q and 1 − p keep their digits.
+    p, q = float(np.asarray(p)), float(np.asarray(q))
+    if not 0 <= q < p <= 1:
+        raise ValueError(
+            f"p and q must be probabilities with p above q, got p = {p:g}, q = {q:g}; a mechanism that names a user's "
+            "own category less often than others is the one with the answers exchanged"
+        )
+    return p, q
+
+
+def _as_support(support, num_users):
+    support = _as_weights(support)
+    given = num_users if isinstance(num_users, jax.Array) else np.asarray(num_users)
+    if given.ndim != 0 or given.dtype.kind not in "iuf":
+        raise ValueError(f"num_users must be one number, got {given.dtype.name} of shape {given.shape}")
+    if jnp.issubdtype(support.dtype, jnp.integer):
+        if given.dtype.kind == "f":
+            raise ValueError(f"num_users must be an integer, as support is, got {given.dtype.name}")
+        if not isinstance(given, jax.Array) and not 0 <= int(given) <= jnp.iinfo(support.dtype).max:
+            raise ValueError(
+                f"num_users must be from 0 to {jnp.iinfo(support.dtype).max}, got {int(given)}; 64-bit mode "
+                "(JAX_ENABLE_X64=1) counts further"
+            )
+    number = jnp.asarray(given).astype(support.dtype)
+    if not isinstance(support, Tracer) and not isinstance(number, Tracer):
+        low, high = float(support.min()), float(support.max())
+        if not (low >= 0 and high <= float(number)):
+            raise ValueError(
+                f"support must be from 0 to num_users = {number}, got values from {low:g} to {high:g}: a report "
+                "supports a category once, or not at all"
+            )
+    return support, number
+
+
+def _as_weights(support):
+    """As `as_counts`, but floats keep the scale that they share with the number of users."""
+    if not isinstance(support, jax.Array):
+        support = np.asarray(support)
+    if support.ndim == 1 and jnp.issubdtype(support.dtype, jnp.floating) and support.shape[0] >= 2:
+        return jnp.asarray(support, jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, support.dtype)))
+    return as_counts(support, "support")
+
+
+def as_tally(tally: Tally, epsilon: ArrayLike | None, *, whole: bool = False) -> Tally:
+    """Settles shapes and dtypes of a tally that a function was given.
+
+    Args:
+        tally: The tally.
+        epsilon: Must be None: a tally has its rates.
+        whole: Whether the support must be integers.
+
+    Returns:
+        The tally with rates in the floating dtype of the result.
+
+    Raises:
+        ValueError: An ε beside it, several tallies at once, or floats where integers are needed.
+    """
+    if epsilon is not None:
+        raise ValueError(f"a tally has its own rates, p and q: leave epsilon out (got {epsilon})")
+    support = _as_weights(tally.support)
+    dtype = support.dtype if jnp.issubdtype(support.dtype, jnp.floating) else float_dtype()
+    if whole and jnp.issubdtype(support.dtype, jnp.floating):
+        raise ValueError(f"support must be integers, numbers of reports, got dtype {support.dtype}")
+    return Tally(support, jnp.asarray(tally.num_users).astype(support.dtype), rates=tally.rates.astype(dtype))
+
+
+class Evidence(NamedTuple):
+    """A tally ready for statements about one category at a time.
+
+    Attributes:
+        support: `[K]`, floats.
+        others: `[K]`, floats: the reports that do not support the category.
+        excess: `[K]`: support − N·q, to a few units in the last place of the larger of one and itself.
+        rates: The mechanism's.
+        usable: Scalar: whether all of it makes sense; harmless numbers stand in where it does not.
+    """
+
+    support: Float[Array, " K"]
+    others: Float[Array, " K"]
+    excess: Float[Array, " K"]
+    rates: Rates
+    usable: Bool[Array, ""]
+
+    @property
+    def num_users(self) -> Float[Array, ""]:
+        """N."""
+        return self.support[0] + self.others[0]
+
+    @property
+    def q(self) -> Float[Array, ""]:
+        """What a category that nobody holds gets of the reports; a little more where the dtype ends."""
+        return jnp.maximum(self.rates.q, jnp.finfo(self.excess.dtype).tiny)
+
+
+def evidence(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> Evidence:
+    """Checks a tally, or counts of randomized response at ε, which must be integers here, and prepares them.
+
+    Raises:
+        ValueError: A wrong shape or dtype, K < 2, an ε beside a tally, or none beside counts.
+    """
+    if isinstance(counts, Tally):
+        return of_tally(as_tally(counts, epsilon, whole=True))
+    counts = as_counts(counts, whole=True)
+    return _of_counts(counts, as_scalar(epsilon, float_dtype()))
+
+
+@jax.jit
+def of_tally(tally: Tally) -> Evidence:
+    """Prepares a settled tally, of floats too."""
+    support, number, rates = tally.support, tally.num_users, tally.rates
+    dtype = rates.truth.dtype
+    usable = (jnp.min(support) >= 0) & (jnp.max(support) <= number) & (number > 0)
+    usable = usable & (rates.always >= 0) & (rates.never >= 0) & (rates.truth > 0) & jnp.isfinite(rates.total)
+    support, number = jnp.where(usable, support, 1), jnp.where(usable, number, 2)
+    rates = Rates(*(jnp.where(usable, weight, 1) for weight in rates))
+    rough = support.astype(dtype) - number.astype(dtype) * rates.q
+    excess = rough
+    if jnp.issubdtype(support.dtype, jnp.integer):
+        whole, fraction, _ = split_product(number, jnp.maximum(rates.q, jnp.finfo(dtype).tiny))
+        exact = (support - whole.astype(support.dtype)).astype(dtype) - fraction
+        # The rough one has the derivatives in the rates; it differs from the exact one by rounding alone.
+        excess = rough + lax.stop_gradient(exact - rough)
+    return Evidence(support.astype(dtype), (number - support).astype(dtype), excess, rates, usable)
+
+
+@jax.jit
+def _of_counts(counts, epsilon):
+    total, _, usable = seen = survey(counts)
+    e1 = odds(epsilon)
+    usable = seen.usable & (e1 > 0)
+    e1 = jnp.where(usable, e1, 1)
+    counts, total = jnp.where(usable, counts, 1), jnp.where(usable, total, counts.shape[0])
+    other = (total - counts).astype(e1.dtype)
+    rates = Rates(jnp.ones_like(e1), jnp.full_like(e1, counts.shape[0] - 1), e1)
+    return Evidence(counts.astype(e1.dtype), other, _excess(counts, total, e1), rates, usable)
+
+
+def _excess(counts: Int[Array, " K"], total: Int[Array, ""], e1: Float[Array, ""]) -> Float[Array, " K"]:
+    """(c·e1 + c·K − N) / (e1 + K)."""
+    num_categories = counts.shape[0]
+    noise = total.astype(e1.dtype) / (e1 + num_categories)
+    rough = counts.astype(e1.dtype) - noise
+    # Where the difference is smaller than its terms, it lies within an integer, and wrap-around arithmetic is exact.
+    whole, fraction, _ = split_product(counts, e1)
+    integer = whole.astype(total.dtype) + (counts * jnp.asarray(num_categories, counts.dtype) - total)
+    exact = (integer.astype(e1.dtype) + fraction) / (e1 + num_categories)
+    # The rough one has the derivative in ε; it differs from the exact one by rounding alone.
+    return rough + lax.stop_gradient(jnp.where(jnp.abs(rough) < noise / 2, exact - rough, 0))
