@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ def int_dtype() -> np.dtype:
     return jnp.result_type(int)
 
 
-def as_counts(counts: ArrayLike, name: str = "counts", *, whole: bool = False) -> Shaped[Array, " K"]:
+def as_counts(counts: Any, name: str = "counts", *, whole: bool = False) -> Shaped[Array, " K"]:
     """Checks what can be checked of a histogram without its values, and settles its dtype.
 
     Args:
@@ -114,7 +114,7 @@ def _at_least_float32(dtype):
     return jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, dtype))
 
 
-def as_scalar(value: ArrayLike, dtype: jax.typing.DTypeLike, name: str = "epsilon") -> Float[Array, ""]:
+def as_scalar(value: ArrayLike | None, dtype: jax.typing.DTypeLike, name: str = "epsilon") -> Float[Array, ""]:
     """Checks that `value` is one real number and casts it.
 
     Raises:

@@ -105,6 +105,16 @@ class _Law(NamedTuple):
         upper = jnp.maximum(score, 0)
         return mean, score * jnp.sqrt(mean * (1 - self.q)), upper * upper / 6
 
+    def threshold(self, score, total):
+        """τ of z."""
+        mean, step, extra = self.terms(score, total)
+        return mean + step + extra
+
+    def above(self, score, total):
+        """τ − N·q of z."""
+        _, step, extra = self.terms(score, total)
+        return step + extra
+
 
 class _Part(NamedTuple):
     """The reports, or the training part of them, as candidates see them.
@@ -155,7 +165,7 @@ def _of_counts(key, counts, epsilon):
         ]
         # Over the expected number of reports, not over those that the fold got: unbiased, and never 0/0.
         signal = 2 * (test.astype(law.q.dtype) * (NUM_FOLDS / total.astype(law.q.dtype)) - fixed.q)
-        part = _Part(_filler(train), sum(fixed.terms(scores, train_total)), tuple(estimates))
+        part = _Part(_filler(train), fixed.threshold(scores, train_total), tuple(estimates))
         return left - test, _Fold(part, signal)
 
     def own_thresholds():
@@ -164,9 +174,9 @@ def _of_counts(key, counts, epsilon):
         kept = total.astype(law.q.dtype) * fixed.d
         return jnp.stack([sum_l / (lax.stop_gradient(e1) + number_l), (sum_p - kept) / number_p])
 
-    whole = _Part(_filler(counts), sum(fixed.terms(scores, total)), others)
+    whole = _Part(_filler(counts), fixed.threshold(scores, total), others)
     chosen = _choose(whole, own_thresholds(), _risks(split, counts.astype(jnp.int32), fixed.d), fixed, total)
-    theta = _filler(counts)(sum(law.terms(scores[jnp.minimum(chosen, len(SCORES) - 1)], total)))
+    theta = _filler(counts)(law.threshold(scores[jnp.minimum(chosen, len(SCORES) - 1)], total))
     theta = _taken(theta, chosen, (likely, projected))
     return jnp.where(usable, theta, jnp.nan)
 
@@ -188,7 +198,7 @@ def _of_tally(key, tally):
 
     def part_of(support, number):
         part = Tally(support, number, rates=fixed_rates)
-        return _Part(_filler_of_excess(of_tally(part).excess), sum(fixed.terms(scores, number)[1:]), (inv_p(part),))
+        return _Part(_filler_of_excess(of_tally(part).excess), fixed.above(scores, number), (inv_p(part),))
 
     def split(left, index):
         # The users of the folds before are gone; of those left, so many of its supporters are in this one.
@@ -205,7 +215,7 @@ def _of_tally(key, tally):
     own = jnp.stack([(total - tally.num_users.astype(total.dtype) * (fixed.d + active * fixed.q)) / active])
     risks = _risks(split, (tally.support, tally.num_users), fixed.d)
     chosen = _choose(whole, own, risks, fixed, tally.num_users)
-    above = sum(law.terms(scores[jnp.minimum(chosen, len(SCORES) - 1)], tally.num_users)[1:])
+    above = law.above(scores[jnp.minimum(chosen, len(SCORES) - 1)], tally.num_users)
     theta = _taken(_filler_of_excess(of_tally(tally).excess)(above), chosen, (projected,))
     return jnp.where(usable, theta, jnp.nan)
 

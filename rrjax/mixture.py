@@ -132,8 +132,8 @@ class Mixture:
         [0.67, 0.27, 0.07]
     """
 
-    weights: Shaped[Array, " U"]
-    base: Float[Array, "*U"]
+    weights: ArrayLike
+    base: ArrayLike
     lift: Lift
 
     def __post_init__(self) -> None:

@@ -305,8 +305,7 @@ def evidence(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> Evidence:
     """
     if isinstance(counts, Tally):
         return of_tally(as_tally(counts, epsilon, whole=True))
-    counts = as_counts(counts, whole=True)
-    return _of_counts(counts, as_scalar(epsilon, float_dtype()))
+    return _of_counts(as_counts(counts, whole=True), as_scalar(epsilon, float_dtype()))
 
 
 @jax.jit
@@ -330,11 +329,10 @@ def of_tally(tally: Tally) -> Evidence:
 
 @jax.jit
 def _of_counts(counts, epsilon):
-    total, _, usable = seen = survey(counts)
-    e1 = odds(epsilon)
+    seen, e1 = survey(counts), odds(epsilon)
     usable = seen.usable & (e1 > 0)
     e1 = jnp.where(usable, e1, 1)
-    counts, total = jnp.where(usable, counts, 1), jnp.where(usable, total, counts.shape[0])
+    counts, total = jnp.where(usable, counts, 1), jnp.where(usable, seen.total, counts.shape[0])
     other = (total - counts).astype(e1.dtype)
     rates = Rates(jnp.ones_like(e1), jnp.full_like(e1, counts.shape[0] - 1), e1)
     return Evidence(counts.astype(e1.dtype), other, _excess(counts, total, e1), rates, usable)

@@ -265,7 +265,7 @@ class Plan:
     """Found with 80 % power by a p-value at 0.05."""
     detectable_among_all: float
     """The same at 0.05 ÷ K."""
-    mechanisms: list[inference.Mechanism]
+    mechanisms: list[inference.MechanismErrors]
 
 
 @ending_at_once()
@@ -334,7 +334,7 @@ def plan(
         float(inference.expected_width(categories, number, epsilon, share, level=level)),
         float(inference.detectable_share(categories, number, epsilon)),
         float(inference.detectable_share(categories, number, epsilon, level=0.05 / categories)),
-        inference.mechanisms(categories, max(round(number), 1), epsilon),
+        inference.compare_mechanisms(categories, max(round(number), 1), epsilon),
     )
 
 

@@ -60,7 +60,7 @@ def compare_mechanisms(num_categories: int, num_users: int, epsilon: float) -> l
     if not epsilon > 0:
         raise ValueError(f"epsilon must be a positive number of nats, got {epsilon}")
     epsilon = min(epsilon, 300)
-    rows = [(kind.name.replace("-", " "), *_of(kind(num_categories, epsilon)), "") for kind in MECHANISMS.values()]
+    rows = [(name.replace("-", " "), *_of(kind(num_categories, epsilon)), "") for name, kind in MECHANISMS.items()]
     rows += _others(num_categories, math.expm1(epsilon))
     found = [
         MechanismErrors(name, math.sqrt(rates.total_variance(num_categories) / num_users / num_categories), bits, note)

@@ -68,10 +68,13 @@ def plan_figure(
 
     grid = np.geomspace(epsilon / 8, min(8 * epsilon, 30), 120)
     rows = [
-        {row.name: row.expected_rmse for row in inference.mechanisms(num_categories, max(round(num_users), 1), value)}
+        {
+            row.name: row.expected_rmse
+            for row in inference.compare_mechanisms(num_categories, max(round(num_users), 1), value)
+        }
         for value in grid
     ]
-    names = [row.name for row in inference.mechanisms(num_categories, 1, epsilon)]
+    names = [row.name for row in inference.compare_mechanisms(num_categories, 1, epsilon)]
     for name, colour, dash in zip(names, _COLOURS, _DASHES, strict=True):
         right.plot(grid, [row[name] for row in rows], color=colour, linestyle=dash, label=name)
     right.axvline(epsilon, color="0.5", linewidth=0.9, linestyle=":")

@@ -181,7 +181,9 @@ class Grid:
         """What the study is, as JSON holds it: it tells one study from another."""
 
         def digests(labelled: Mapping[str, Any] | None) -> dict[str, list[str]] | None:
-            return labelled and {
+            if labelled is None:
+                return None
+            return {
                 name: [
                     hashlib.sha256(np.ascontiguousarray(self.shares(name, size)).tobytes()).hexdigest()[:16]
                     for size in self.num_categories

@@ -124,7 +124,8 @@ def _measures(study: Grid) -> list[Callable[..., Any]]:
     def own(function):
         return lambda estimate, truth, counts, epsilon: function(estimate, truth)
 
-    return [METRICS[name].measure if name in METRICS else own(study.metrics[name]) for name in measured(study)]
+    known = {name: metric.measure for name, metric in METRICS.items() if metric.measure is not None}
+    return [known.get(name) or own(study.metrics[name]) for name in measured(study)]
 
 
 def check_functions(study: Grid, num_categories: int) -> None:

@@ -1,0 +1,71 @@
+"""Symmetric unary encoding: basic RAPPOR, one bit a category, each flipped with the same probability."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+from jaxtyping import ArrayLike
+
+from rrjax.checks import check_num_categories
+from rrjax.mechanisms import unary
+from rrjax.mechanisms.protocol import check_epsilon, rates_of
+from rrjax.tally import Rates
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["epsilon"], meta_fields=["num_categories"])
+@dataclasses.dataclass(frozen=True)
+class SymmetricUnaryEncoding:
+    """Symmetric unary encoding (SUE): p = e^{ε/2}/(e^{ε/2}+1), q = 1 − p. A pytree; `num_categories` is static.
+
+    Args:
+        num_categories: K, an integer, at least 2.
+        epsilon: Scalar, nats; a float or a traced array.
+
+    Raises:
+        ValueError: K < 2, or ε a number that is not positive.
+
+    Example:
+        >>> import jax, rrjax
+        >>> mechanism = rrjax.mechanisms.SymmetricUnaryEncoding(num_categories=3, epsilon=2.0)
+        >>> print(f"{mechanism.rates.p:.3f} {mechanism.rates.q:.3f}")
+        0.731 0.269
+        >>> reports = mechanism.randomize(jax.random.key(0), [0, 0, 1, 2])
+        >>> reports.shape, int(mechanism.tally(reports).num_users)
+        ((4, 3), 4)
+        >>> tally = mechanism.collect(jax.random.key(0), [60_000, 30_000, 10_000])
+        >>> [round(t, 2) for t in rrjax.inv_p(tally).tolist()]
+        [0.6, 0.3, 0.1]
+
+    References:
+        Erlingsson, Pihur and Korolova, "RAPPOR", 2014; Wang, Blocki, Li and Jha, "Locally differentially private
+        protocols for frequency estimation", 2017, §4.2.
+    """
+
+    name: ClassVar[str] = "symmetric-unary-encoding"
+    num_categories: int
+    epsilon: ArrayLike
+
+    def __post_init__(self):
+        """Checks what can be checked of K and ε."""
+        check_num_categories(self.num_categories)
+        check_epsilon(self.epsilon)
+
+    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+        """The rates 1, 1 and e^{ε/2} − 1, by the given expm1: `math.expm1` makes plain numbers."""
+        return Rates(1, 1, expm1(self.epsilon / 2))  # pyright: ignore[reportOperatorIssue]
+
+    @property
+    def rates(self) -> Rates:
+        """How often a report supports a category, without cancellation."""
+        return rates_of(self)
+
+    @property
+    def bits(self) -> float:
+        """Of a report."""
+        return float(self.num_categories)
+
+    randomize, tally, mixture, collect = unary.randomize, unary.tally, unary.mixture, unary.collect
