@@ -9,7 +9,7 @@ smallest of them, the maximum likelihood estimate keeps c if S ≤ c·(e1 + m), 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,12 +17,16 @@ import numpy as np
 Estimator: TypeAlias = Callable[[np.ndarray, float], np.ndarray]
 
 
+def zipf(num_categories: int, exponent: float) -> np.ndarray:
+    weights = np.arange(1, num_categories + 1, dtype=np.float64) ** -exponent
+    return weights / weights.sum()
+
+
 def zipf_counts(
     num_histograms: int, num_categories: int, epsilon: float, num_users: int, exponent: float
 ) -> np.ndarray:
     """Histograms of randomized reports of a Zipf population, `[R, K]`, int32."""
-    weights = np.arange(1, num_categories + 1, dtype=np.float64) ** -exponent
-    law = 1 + math.expm1(epsilon) * weights / weights.sum()
+    law = 1 + math.expm1(epsilon) * zipf(num_categories, exponent)
     rng = np.random.default_rng(0)
     return rng.multinomial(num_users, law / law.sum(), size=num_histograms).astype(np.int32)
 
@@ -47,11 +51,14 @@ def _paper_row(counts: np.ndarray, epsilon: float) -> np.ndarray:
     return theta
 
 
-def _filled(counts: np.ndarray, tau: np.ndarray, height: np.ndarray, dtype: Any) -> np.ndarray:
-    """(c − τ)₊ / height in one new array and three passes."""
+def _filled(
+    counts: np.ndarray, tau: np.ndarray, height: np.ndarray | None, dtype: Any, clip: bool = True
+) -> np.ndarray:
+    """(c − τ)₊ / height in one new array and three passes; without a height, normalized."""
     theta = np.subtract(counts, tau.astype(dtype)[:, None], dtype=dtype, casting="unsafe")
-    np.maximum(theta, 0, out=theta)
-    theta *= (1 / height).astype(dtype)[:, None]
+    if clip:
+        np.maximum(theta, 0, out=theta)
+    theta *= (1 / (theta.sum(axis=1) if height is None else height)).astype(dtype)[:, None]
     return theta
 
 
@@ -85,7 +92,12 @@ def numpy_float64(counts: np.ndarray, epsilon: float) -> np.ndarray:
 
 
 def numpy_int32(counts: np.ndarray, epsilon: float, dtype: Any = np.float32) -> np.ndarray:
-    """The fastest NumPy that we found: integers sorted and summed, then bisection.
+    """The fastest NumPy that we found: integers sorted and summed, then bisection."""
+    return next(numpy_estimates(counts, epsilon, dtype))
+
+
+def numpy_estimates(counts: np.ndarray, epsilon: float, dtype: Any = np.float32) -> Iterator[np.ndarray]:
+    """MLE*, InvP, InvN and inversion, one after the other, in new arrays; one sort and one cumulative sum for all.
 
     NumPy sums int32 ten times faster than float32 (whose additions wait for each other), and
     bisection reads log₂ K entries of a row where the count of true values takes three passes.
@@ -96,18 +108,28 @@ def numpy_int32(counts: np.ndarray, epsilon: float, dtype: Any = np.float32) -> 
     ordered = np.sort(counts, axis=1)
     sums = np.cumsum(ordered, axis=1, dtype=np.int32)
     rows, total = np.arange(num_rows), sums[:, -1]
-    low, high = np.zeros(num_rows, np.int64), np.full(num_rows, num_categories - 1)
-    for _ in range((num_categories - 1).bit_length()):
-        middle = (low + high) >> 1
-        count = ordered[rows, middle]
-        drop = total - sums[rows, middle] + count > count * (e1 + (num_categories - middle))
-        low = np.where(drop, middle + 1, low)
-        high = np.where(drop, high, middle)
-    np.minimum(low, num_categories - 1, out=low)
-    kept = total - sums[rows, low] + ordered[rows, low]
-    number = num_categories - low
-    tau = kept / (e1 + number)
-    return _filled(counts, tau, kept - number * tau, dtype)
+
+    def support(drop: Callable[[Any, Any, Any], Any]) -> tuple[Any, Any]:
+        """The number of counts that are not dropped, and their sum."""
+        low, high = np.zeros(num_rows, np.int64), np.full(num_rows, num_categories - 1)
+        for _ in range((num_categories - 1).bit_length()):
+            middle = (low + high) >> 1
+            count = ordered[rows, middle]
+            dropped = drop(total - sums[rows, middle] + count, count, num_categories - middle)
+            low = np.where(dropped, middle + 1, low)
+            high = np.where(dropped, high, middle)
+        np.minimum(low, num_categories - 1, out=low)
+        return num_categories - low, total - sums[rows, low] + ordered[rows, low]
+
+    size, mass = support(lambda mass, count, size: mass > count * (e1 + size))
+    tau = mass / (e1 + size)
+    yield _filled(counts, tau, mass - size * tau, dtype)
+    kept = total * (e1 / (e1 + num_categories))
+    size, mass = support(lambda mass, count, size: mass - size * count > kept)
+    yield _filled(counts, (mass - kept) / size, kept, dtype)
+    tau = total / (e1 + num_categories)
+    yield _filled(counts, tau, None, dtype)
+    yield _filled(counts, tau, kept, dtype, clip=False)
 
 
 def numba_loop(dtype: Any = np.float32) -> Estimator | None:
@@ -161,11 +183,7 @@ def projected_float64(counts: np.ndarray, epsilon: float) -> np.ndarray:
 def clipped(counts: np.ndarray, epsilon: float, dtype: Any = np.float32) -> np.ndarray:
     """InvN in NumPy: clip at τ = N·q and normalize."""
     total = np.sum(counts, axis=1, dtype=np.int64)
-    tau = (total / (math.expm1(epsilon) + counts.shape[1])).astype(dtype)
-    theta = np.subtract(counts, tau[:, None], dtype=dtype, casting="unsafe")
-    np.maximum(theta, 0, out=theta)
-    theta /= theta.sum(axis=1, keepdims=True)
-    return theta
+    return _filled(counts, total / (math.expm1(epsilon) + counts.shape[1]), None, dtype)
 
 
 def optax_projection() -> Callable[[Any, Any], Any] | None:
@@ -201,3 +219,77 @@ def dense_ibu(
         if change < tol:
             return theta, step
     return theta, num_iters
+
+
+def project(theta: np.ndarray) -> np.ndarray:
+    """The closest point of the simplex, by a sort."""
+    ordered = np.sort(theta)[::-1]
+    excess = (np.cumsum(ordered) - 1) / np.arange(1, len(theta) + 1)
+    return np.maximum(theta - excess[np.flatnonzero(ordered > excess)[-1]], 0)
+
+
+def paper_procedure(
+    rng: np.random.Generator, law: np.ndarray, num_users: int, epsilon: float, number: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Collection by collection and user by user, in float64: values, reports, histograms, estimates, metrics.
+
+    Arrays hold the users, each of whom draws a value and randomizes it. MSE and NLL come as `[number, 4]`, in the order
+    of `numpy_estimates`, as from `numpy_pipeline`.
+    """
+    num_categories = len(law)
+    q = 1 / (math.exp(epsilon) + num_categories - 1)
+    p = math.exp(epsilon) * q
+    mse, nll = np.zeros((2, number, 4))
+    for row in range(number):
+        values = rng.choice(num_categories, size=num_users, p=law)
+        truthful = rng.random(num_users) < p
+        others = rng.integers(0, num_categories - 1, num_users)
+        others += others >= values
+        reports = np.where(truthful, values, others)
+        truth = np.bincount(values, minlength=num_categories) / num_users
+        counts = np.bincount(reports, minlength=num_categories)
+        phi = counts / num_users
+        inversion = (phi - q) / (p - q)
+        positive = np.maximum(inversion, 0)
+        estimates = _paper_row(counts, epsilon), project(inversion), positive / positive.sum(), inversion
+        seen = phi > 0
+        for column, theta in enumerate(estimates):
+            mse[row, column] = np.sum((theta - truth) ** 2)
+            nll[row, column] = -np.sum(phi[seen] * np.log(q + (p - q) * theta[seen]))
+    return mse, nll
+
+
+def collect(
+    rng: np.random.Generator, law: np.ndarray, num_users: int, epsilon: float, number: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Histograms of values and of reports, `[number, K]`, from sufficient statistics: three multinomials."""
+    e1, num_categories = math.expm1(epsilon), len(law)
+    kappa = rng.binomial(num_users, e1 / (e1 + num_categories), size=number)
+    kept = rng.multinomial(kappa, law)
+    true_counts = rng.multinomial(num_users - kappa, law)
+    true_counts += kept
+    kept += rng.multinomial(num_users - kappa, np.full(num_categories, 1 / num_categories))
+    return true_counts, kept
+
+
+def numpy_pipeline(
+    rng: np.random.Generator, law: np.ndarray, num_users: int, epsilon: float, number: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """All collections of a configuration at once, in float32 as rrjax."""
+    e1, num_categories = math.expm1(epsilon), len(law)
+    d = e1 / (e1 + num_categories)
+    q = np.float32((1 - d) / num_categories)
+    true_counts, counts = collect(rng, law, num_users, epsilon, number)
+    truth = true_counts.astype(np.float32)
+    truth *= np.float32(1 / num_users)
+    counts = counts.astype(np.int32)
+    phi = counts * np.float32(1 / num_users)
+    mse, nll = np.zeros((2, number, 4))
+    for column, theta in enumerate(numpy_estimates(counts, epsilon)):
+        difference = theta - truth
+        mse[:, column] = np.einsum("ij,ij->i", difference, difference)
+        theta *= np.float32(d)
+        theta += q
+        np.maximum(theta, np.float32(1e-30), out=theta)  # the inversion's are zero where nobody reports
+        nll[:, column] = -np.einsum("ij,ij->i", phi, np.log(theta, out=theta))
+    return mse, nll

@@ -15,8 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import report
 import timing
-from timing import Table, pretty
+from report import Table
+from timing import pretty
 
 NUM_CATEGORIES = 41_270
 EPSILON = 4.0
@@ -40,15 +42,14 @@ def write_file(path: str, num_reports: int) -> None:
     import numpy as np
 
     import rrjax
-    from rrjax.io import Domain, Metadata, write_reports
+    from rrjax.io import Domain, MechanismRecord, Metadata, write_reports
 
     counts = baselines.zipf_counts(1, NUM_CATEGORIES, EPSILON, num_reports, EXPONENT)[0]
     reports = np.repeat(np.arange(NUM_CATEGORIES, dtype=np.int32), counts)
     np.random.default_rng(1).shuffle(reports)
     mechanism = rrjax.RandomizedResponse(NUM_CATEGORIES, EPSILON)
     metadata = Metadata(
-        mechanism="randomized-response",
-        epsilon=EPSILON,
+        mechanism=MechanismRecord("randomized-response", {"num_categories": NUM_CATEGORIES, "epsilon": EPSILON}),
         effective_epsilon=float(mechanism.effective_epsilon),
         domain=Domain.range(0, NUM_CATEGORIES - 1),
         column="report",
@@ -90,9 +91,9 @@ def estimate(num_reports: int, runs: int) -> dict[str, Any]:
     }
 
 
-def imports() -> dict[str, Any]:
+def imports(processes: int) -> dict[str, Any]:
     pairs: list[tuple[float, float]] = []
-    for _ in range(PROCESSES + 1):
+    for _ in range(processes + 1):
         said = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True).stdout
         first, second = said.split()
         pairs.append((float(first), float(second)))
@@ -138,49 +139,33 @@ def sweep(num_values: int = 100) -> dict[str, Any]:
     }
 
 
-def tables_of(record: dict[str, Any]) -> list[Table]:
+def table_of(record: dict[str, Any]) -> Table:
     imported, swept = record["imports"], record["sweep"]
     rows: list[list[str]] = []
+
+    def line(label: str, time: timing.Timing, also: str) -> None:
+        rows.append([label, pretty(time.median), f"{pretty(time.least)} to {pretty(time.most)}", also])
+
     if "estimate" in record:
         done = record["estimate"]
-        rows.append(
-            [
-                f"rrjax estimate, {done['num_reports']:,} reports, K = {NUM_CATEGORIES:,}",
-                pretty(done["seconds"].median),
-                f"{pretty(done['seconds'].least)} to {pretty(done['seconds'].most)}",
-                f"peak {done['peak_mib']:,.0f} MiB, file {done['file_mib']:,.0f} MiB",
-            ]
-        )
+        label = f"rrjax estimate, {done['num_reports']:,} reports, K = {NUM_CATEGORIES:,}"
+        line(label, done["seconds"], f"peak {done['peak_mib']:,.0f} MiB, file {done['file_mib']:,.0f} MiB")
     for name, label in (("jax", "import jax"), ("rrjax_beyond_jax", "import rrjax and all its functions, beyond it")):
-        time = imported[name]
-        span = f"{pretty(time.least)} to {pretty(time.most)}"
-        rows.append([label, pretty(time.median), span, f"{time.runs} processes"])
+        line(label, imported[name], f"{imported[name].runs} processes")
+    number = swept["num_values"]
+    at_first, after = (f"{swept[f'compilations_{when}']} programs compiled" for when in ("at_first_call", "after"))
+    cached = f"{swept['jitted_programs']} program in its cache"
     rows += [
-        [
-            "mle_star, first ε",
-            pretty(swept["first_call_seconds"]),
-            "",
-            f"{swept['compilations_at_first_call']} programs compiled",
-        ],
-        [
-            f"mle_star, {swept['num_values'] - 1} other ε",
-            pretty(swept["other_calls_seconds"]),
-            "",
-            f"{swept['compilations_after']} programs compiled",
-        ],
-        [
-            f"jax.jit(mle_star), {swept['num_values']} ε",
-            pretty(swept["jitted_sweep_seconds"]),
-            "",
-            f"{swept['jitted_programs']} program in its cache",
-        ],
+        ["mle_star, first ε", pretty(swept["first_call_seconds"]), "", at_first],
+        [f"mle_star, {number - 1} other ε", pretty(swept["other_calls_seconds"]), "", after],
+        [f"jax.jit(mle_star), {number} ε", pretty(swept["jitted_sweep_seconds"]), "", cached],
     ]
     note = f"Sweep at K = {swept['num_categories']:,}, ε from 0.5 to 10, compilation included."
-    return [Table("whole processes", ["what", "median", "range", "also"], rows, note)]
+    return Table("whole processes", ["what", "median", "range", "also"], rows, note)
 
 
 def main() -> None:
-    parser = timing.parser(__doc__)
+    parser = report.parser(__doc__)
     parser.add_argument("--reports", type=int, default=10_000_000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--skip-estimate", action="store_true", help="imports and sweep only")
@@ -189,18 +174,14 @@ def main() -> None:
     if options.write:
         write_file(options.write, options.reports)
         return
+    if options.quick:
+        options.reports, options.runs = min(options.reports, 100_000), 1
     record: dict[str, Any] = {}
     if not options.skip_estimate:
         record["estimate"] = estimate(options.reports, options.runs)
-    record["imports"] = imports()
+    record["imports"] = imports(1 if options.quick else PROCESSES)
     record["sweep"] = sweep()
-    tables = tables_of(record)
-    for table in tables:
-        table.show()
-    import jax
-
-    name = f"command-line-{jax.default_backend()}"
-    timing.write(options.out, name, "Command line, imports, sweep", tables, record)
+    report.publish(options, "command-line", "Command line, imports, sweep", [table_of(record)], record)
 
 
 if __name__ == "__main__":

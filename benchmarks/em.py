@@ -18,8 +18,10 @@ import baselines
 import jax
 import jax.numpy as jnp
 import numpy as np
+import report
 import timing
-from timing import Table, pretty
+from report import Table
+from timing import pretty
 
 import rrjax
 from rrjax.em import Acceleration
@@ -81,14 +83,14 @@ def run_dense(counts: np.ndarray, epsilon: float) -> dict[str, Any]:
     }
 
 
-def run_package(counts: np.ndarray, epsilon: float) -> dict[str, Any] | None:
+def run_package(counts: np.ndarray, epsilon: float) -> list[dict[str, Any]]:
     """multi-freq-ldpy itself with its defaults, where it can be imported."""
     try:
         from multi_freq_ldpy.pure_frequency_oracles.GRR import (  # pyright: ignore[reportMissingImports]
             GRR_Aggregator_IBU,
         )
     except ImportError:
-        return None
+        return []
     reports = np.repeat(np.arange(len(counts)), counts)
     few, most = 100, 10_000
 
@@ -100,7 +102,7 @@ def run_package(counts: np.ndarray, epsilon: float) -> dict[str, Any] | None:
     thetas: list[Any] = []
     time = timing.seconds(lambda: thetas.append(call(most)))
     gap = gap_of(np.asarray(thetas[0]), counts, epsilon)
-    return {
+    row = {
         "method": "multi-freq-ldpy, own stop",
         "seconds": timing.summarize([time]),
         "steps": most,  # it does not say how many it made
@@ -108,6 +110,7 @@ def run_package(counts: np.ndarray, epsilon: float) -> dict[str, Any] | None:
         "gap": gap,
         "converged": gap <= TARGET,
     }
+    return [row]
 
 
 def line_of(row: dict[str, Any]) -> list[str]:
@@ -128,10 +131,11 @@ def line_of(row: dict[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    parser = timing.parser(__doc__)
+    parser = report.parser(__doc__)
     parser.add_argument("--plain-iters", type=int, default=700_000, help="cap of plain IBU")
     parser.add_argument("--plain-settings", type=int, default=1, help="settings plain IBU runs on")
     options = parser.parse_args()
+    plain_iters = min(options.plain_iters, 1000) if options.quick else options.plain_iters
     rows: list[dict[str, Any]] = []
     for position, (num_users, exponent, epsilon) in enumerate(SETTINGS):
         print(f"timing n = {num_users:,}, s = {exponent}, ε = {epsilon}", file=sys.stderr)
@@ -141,13 +145,11 @@ def main() -> None:
             if how != "none":
                 here.append(run_ours(counts, epsilon, how, MOST[how]))
             elif position < options.plain_settings:
-                here.append(run_ours(counts, epsilon, how, options.plain_iters))
+                here.append(run_ours(counts, epsilon, how, plain_iters))
             else:
                 here.append({"method": "rrjax none"})
         here.append(run_dense(counts, epsilon))
-        package = run_package(counts, epsilon)
-        if package is not None:
-            here.append(package)
+        here += run_package(counts, epsilon)
         rows.extend({"setting": (num_users, exponent, epsilon), **row} for row in here)
     table = Table(
         "to a certified gap of 1e-10",
@@ -157,8 +159,7 @@ def main() -> None:
         "multi-freq-ldpy stop when no entry changes by 1e-12 or after 10,000 steps, without a certificate; "
         "the gap is what rrjax certifies for their result. '>': the target was not reached.",
     )
-    table.show()
-    timing.write(options.out, f"em-{jax.default_backend()}", "Iterative estimators", [table], {"rows": rows})
+    report.publish(options, "em", "Iterative estimators", [table], {"rows": rows})
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ first.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -17,8 +16,10 @@ import baselines
 import jax
 import jax.numpy as jnp
 import numpy as np
+import report
 import timing
-from timing import Table, Timing, pretty
+from report import Table
+from timing import Timing, pretty
 
 import rrjax
 
@@ -167,7 +168,7 @@ def table_of(problem: str, rows: list[dict[str, Any]]) -> Table:
             [
                 f"{_size(row['size'])} {row['name']}{scaled}",
                 pretty(time.median),
-                f"{pretty(time.least)} – {pretty(time.most)}",
+                timing.spread(time),
                 str(time.runs),
                 f"{row['ratio']:.2f}" if row["ratio"] < 10 else f"{row['ratio']:,.0f}",
                 compilation,
@@ -227,11 +228,10 @@ def fastest_solvers(rows: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def main() -> None:
-    parser = timing.parser(__doc__)
-    parser.add_argument("--quick", action="store_true", help="two small sizes, to try the script")
+    parser = report.parser(__doc__)
     parser.add_argument("--x64", action="store_true", help="float64 estimates from int64 counts")
     parser.add_argument("--rounds", type=int, default=15, help="runs of each, at least 7")
-    options: argparse.Namespace = parser.parse_args()
+    options = parser.parse_args()
     if options.x64:
         jax.config.update("jax_enable_x64", True)
     sizes = QUICK if options.quick else SIZES
@@ -249,13 +249,11 @@ def main() -> None:
     )
     problems = ("mle_star", "inv_p", "inv_n")
     tables = [summary_of(rows), *(table_of(problem, rows) for problem in problems), memory_table]
-    for table in tables:
-        table.show()
     fastest = fastest_solvers(rows)
-    print("fastest solver by size: " + ", ".join(f"{k}: {v}" for k, v in fastest.items()))
-    name = f"estimators-{jax.default_backend()}" + "-x64" * options.x64 + "-quick" * options.quick
     record = {"rows": rows, "memory": used, "fastest_solver": fastest}
-    timing.write(options.out, name, "Closed-form estimators", tables, record)
+    suffix = "-x64" * options.x64 + "-quick" * options.quick
+    report.publish(options, "estimators", "Closed-form estimators", tables, record, suffix)
+    print("fastest solver by size: " + ", ".join(f"{k}: {v}" for k, v in fastest.items()))
 
 
 if __name__ == "__main__":

@@ -13,9 +13,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import report
 import timing
+from report import Table
 from scipy import special, stats
-from timing import Table, pretty
+from timing import pretty
 
 import rrjax
 from rrjax import inference
@@ -62,9 +64,8 @@ def vectors(num_categories: int, rounds: int) -> list[tuple[str, timing.Timing]]
         ("discoveries", timed(lambda: inference.discoveries(counts, EPSILON), rounds)),
     ]
     if num_categories <= 10_000:
-        rows.append(
-            ("intervals, fixed population", timed(lambda: inference.intervals(counts, EPSILON, population="fixed"), 1))
-        )
+        of_users = timed(lambda: inference.intervals(counts, EPSILON, estimand="users"), 1)
+        rows.append(("intervals, of the users' own shares", of_users))
     return rows
 
 
@@ -93,23 +94,18 @@ def table(title: str, rows: list[tuple[str, timing.Timing]], note: str) -> Table
 
 
 def main() -> None:
-    parser = timing.parser(__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes, which write nothing")
+    parser = report.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     rounds = 1 if options.quick else options.rounds
     sizes = (100,) if options.quick else (1_000, 1_423_000)
     found = {size: vectors(size, rounds) for size in sizes}
-    of_tests = tests(100 if options.quick else 1_000, rounds)
+    of_tests = tests(sizes[0], rounds)
     tables = [table(f"K = {size:,}", rows, f"N = {NUM_USERS:,}, ε = {EPSILON:g}.") for size, rows in found.items()]
-    tables.append(
-        table("tests at K = 1,000", of_tests, f"N = {NUM_USERS:,} in each collection, {DRAWS:,} draws of the null.")
-    )
-    for one in tables:
-        one.show()
-    if not options.quick:
-        record = {f"K = {size}": dict(rows) for size, rows in found.items()} | {"tests": dict(of_tests)}
-        timing.write(options.out, f"inference-{jax.default_backend()}", "Inference", tables, record)
+    note = f"N = {NUM_USERS:,} in each collection, {DRAWS:,} draws of the null."
+    tables.append(table(f"tests at K = {sizes[0]:,}", of_tests, note))
+    record = {f"K = {size}": dict(rows) for size, rows in found.items()} | {"tests": dict(of_tests)}
+    report.publish(options, "inference", "Inference", tables, record)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rrjax import inference, io, mechanisms, metrics, plots, secure, simulate, study
+    from rrjax import catalogue, figures, inference, io, mechanisms, metrics, secure, simulate, study
     from rrjax.counts import count
     from rrjax.cross_validation import cv_threshold
     from rrjax.em import EMResult, ibu, ibu_path
@@ -26,9 +26,11 @@ __all__ = [
     "Mixture",
     "RandomizedResponse",
     "Tally",
+    "catalogue",
     "certificate",
     "count",
     "cv_threshold",
+    "figures",
     "ibu",
     "ibu_path",
     "inference",
@@ -40,7 +42,6 @@ __all__ = [
     "metrics",
     "mle_star",
     "nll",
-    "plots",
     "score",
     "secure",
     "simulate",
@@ -70,7 +71,7 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(import_module(f"rrjax.{_HOME[name]}"), name)
-    elif name in __all__:
+    elif name in (*__all__, "plots"):
         value = import_module(f"rrjax.{name}")
     else:
         raise AttributeError(f"module 'rrjax' has no attribute {name!r}")

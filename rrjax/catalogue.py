@@ -71,7 +71,19 @@ class Metric(NamedTuple):
 
 
 def takes_key(estimator: Callable[..., Any]) -> bool:
-    """Whether an estimator draws random numbers: its first argument is called `key`."""
+    """Whether an estimator draws random numbers: its first argument is called `key`.
+
+    Args:
+        estimator: A function.
+
+    Returns:
+        True or false.
+
+    Example:
+        >>> import rrjax
+        >>> rrjax.catalogue.takes_key(rrjax.mle_star), rrjax.catalogue.takes_key(rrjax.cv_threshold)
+        (False, True)
+    """
     try:
         parameters = list(inspect.signature(estimator).parameters)
     except (TypeError, ValueError):

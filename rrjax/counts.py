@@ -56,7 +56,8 @@ def as_values(values: ArrayLike, num_categories: int, name: str) -> Array:
     """
     array = check_integers(values if isinstance(values, jax.Array) else np.asarray(values), num_categories, name)
     if not isinstance(array, jax.core.Tracer):
-        check_domain(array, num_categories, name)
+        with jax.ensure_compile_time_eval():  # known values may be met while something else is traced
+            check_domain(array, num_categories, name)
     return jnp.asarray(array)
 
 

@@ -74,7 +74,7 @@ def cv_threshold(key: Array, counts: ArrayLike | Tally, epsilon: ArrayLike | Non
     Note:
         Over 300 settings its squared error was half of that of the best of InvN, MLE* and InvP in each setting (in the
         geometric mean; at most 1.5 times it in nine settings of ten), and nobody knows beforehand which is best
-        (`benchmarks/results/cv-threshold-cpu.md`). It wins most where the truth is near-uniform, which it shrinks to
+        (`validation/results/cv-threshold-cpu.md`). It wins most where the truth is near-uniform, which it shrinks to
         what the reports support. It loses where they carry almost no signal: there InvN happens to be close to
         uniform, and an unlucky high threshold, for one key in some twenty, makes the mean error a hundred times as
         large. The choice looks at the data, so intervals and tests that take τ as given are not valid after it. What it

@@ -150,6 +150,7 @@ def _checked(theta, counts, epsilon):
     return theta.astype(dtype), counts, as_scalar(epsilon, dtype)
 
 
+@jax.jit
 def shares(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> tuple[Float[Array, " K"], Bool[Array, ""]]:
     """Returns φ = c/N in the dtype of epsilon, and whether counts and epsilon are usable at all."""
     weights = counts.astype(epsilon.dtype)

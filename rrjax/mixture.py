@@ -172,7 +172,8 @@ def _check(mixture):
     entries = [np.asarray(leaf) for leaf in jax.tree.leaves(mixture.lift)]
     if not all(np.isfinite(leaf).all() and (leaf >= 0).all() for leaf in entries):
         raise ValueError("the lift must hold finite numbers, none negative: they are parts of probabilities")
-    reach = np.asarray(mixture.lift(jnp.ones(size, float_dtype()))) + base
+    with jax.ensure_compile_time_eval():  # known values may be met while something else is traced
+        reach = np.asarray(mixture.lift(jnp.ones(size, float_dtype()))) + base
     lost = np.flatnonzero((reach <= 0) & (weights > 0))
     if lost.size:
         raise ValueError(

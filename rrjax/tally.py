@@ -228,8 +228,9 @@ def _as_support(support, num_users):
             )
     number = jnp.asarray(given).astype(support.dtype)
     if not isinstance(support, Tracer) and not isinstance(number, Tracer):
-        low, high = float(support.min()), float(support.max())
-        if not (low >= 0 and high <= float(number)):
+        known = np.asarray(support)
+        low, high = float(known.min()), float(known.max())
+        if not (low >= 0 and high <= float(np.asarray(number))):
             raise ValueError(
                 f"support must be from 0 to num_users = {number}, got values from {low:g} to {high:g}: a report "
                 "supports a category once, or not at all"

@@ -33,7 +33,7 @@ def invoke(tmp_path, monkeypatch):
     """`rrjax` in this process, in an empty folder: returns exit code, standard output and standard error."""
     from typer.testing import CliRunner
 
-    from rrjax.cli.commands import app
+    from rrjax.cli.app import app
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "400")

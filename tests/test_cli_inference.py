@@ -191,7 +191,14 @@ def test_collections_that_cannot_be_compared(invoke, flags, message):
     write_counts("e.csv", np.full(4, 1_500_000_000))
     reports = np.array([0, 1, 2, 3, 3], np.int32)
     for name, labels in (("a.parquet", "abcd"), ("d.parquet", "dcab")):
-        about = io.Metadata("randomized-response", 2.0, 2.0, io.Domain.of(list(labels)), "label", True, "0", False)
+        about = io.Metadata(
+            io.MechanismRecord("randomized-response", {"num_categories": 4, "epsilon": 2.0}),
+            2.0,
+            io.Domain.of(list(labels)),
+            "label",
+            True,
+            "0",
+        )
         io.write_reports(name, reports, about)
     code, _, error = invoke("test", "equal", *flags, *(READ if "a.csv" in flags else ()))
     assert code == 2

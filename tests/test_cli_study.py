@@ -111,7 +111,8 @@ def test_a_file_of_true_values(tmp_path, cache):
     assert "values: 2 configurations × 10 seeds" in said
     with xr.open_dataset(out / "values.nc", engine="h5netcdf") as dataset:
         assert dataset.num_users.values.tolist() == [210]
-        assert dataset.attrs["estimand"] == "users" and "users" in dataset.attrs
+        assert dataset.attrs["estimand"] == "users"
+        assert "users" in dataset.attrs
     assert (out / "figures" / "data-values.png").exists()
 
 

@@ -11,6 +11,7 @@ import pytest
 from rrjax.io import (
     DataError,
     Domain,
+    MechanismRecord,
     Metadata,
     Source,
     count_reports,
@@ -186,7 +187,8 @@ def test_truncated_gzip(tmp_path, name):
 
 def test_truncated_and_damaged_parquet(tmp_path):
     path = tmp_path / "a.parquet"
-    metadata = Metadata("rr", 1.0, 1.0, Domain.range(0, 999), "r", False, "0")
+    mechanism = MechanismRecord("rr", {"num_categories": 1000, "epsilon": 1.0})
+    metadata = Metadata(mechanism, 1.0, Domain.range(0, 999), "r", False, "0")
     write_reports(path, np.random.default_rng(0).integers(1000, size=100_000), metadata)
     data = path.read_bytes()
     for damaged in (data[:-5], data[: len(data) // 2], data[:3], b"text, not parquet"):

@@ -11,6 +11,7 @@ import pytest
 from rrjax.io import (
     DataError,
     Domain,
+    MechanismRecord,
     Metadata,
     Source,
     count_pairs,
@@ -264,7 +265,8 @@ def test_read_counts_beyond_int32(tmp_path, write):
 def test_reports_carry_their_domain(tmp_path, listed):
     domain = Domain.of(ODD) if listed else Domain.range(-3, 3)
     indices = np.random.default_rng(2).integers(7, size=5000)
-    metadata = Metadata("randomized-response", 2.5, 2.4999, domain, "odd'\"name", False, "0.1.0")
+    mechanism = MechanismRecord("randomized-response", {"num_categories": 7, "epsilon": 2.5})
+    metadata = Metadata(mechanism, 2.4999, domain, "odd'\"name", False, "0.1.0")
     path = tmp_path / "reports.parquet"
     write_reports(path, indices, metadata)
     assert read_metadata(path) == metadata
@@ -282,7 +284,8 @@ def test_reports_carry_their_domain(tmp_path, listed):
 
 def test_metadata_of_several_files(tmp_path):
     def metadata(epsilon=1.0, version="1"):
-        return Metadata("rr", epsilon, 1.0, Domain.range(0, 4), "r", False, version)
+        mechanism = MechanismRecord("rr", {"num_categories": 5, "epsilon": epsilon})
+        return Metadata(mechanism, 1.0, Domain.range(0, 4), "r", False, version)
 
     one, two, three, plain = (tmp_path / f"{name}.parquet" for name in ("1", "2", "3", "plain"))
     write_reports(one, np.arange(5), metadata())

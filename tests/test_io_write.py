@@ -15,9 +15,19 @@ import duckdb
 import numpy as np
 import pytest
 
-from rrjax.io import DataError, Domain, Metadata, replacing, write_reports, write_table
+from rrjax.io import (
+    DataError,
+    Domain,
+    MechanismRecord,
+    Metadata,
+    make_folder,
+    replacing,
+    write_reports,
+    write_table,
+)
 
-METADATA = Metadata("randomized-response", 1.0, 1.0, Domain.range(5, 9), "r", True, "0.1.0")
+MECHANISM = MechanismRecord("randomized-response", {"num_categories": 5, "epsilon": 1.0})
+METADATA = Metadata(MECHANISM, 1.0, Domain.range(5, 9), "r", True, "0.1.0")
 TABLE = {"label": np.array(["a,b", 'q"', "é\n"]), "count": np.array([1, 2, 3]), "θ": np.ones(3) / 3}
 
 
@@ -35,7 +45,8 @@ def test_listed_reports_keep_their_order(tmp_path):
     labels = [f"label {number}" for number in range(1000)]
     indices = np.random.default_rng(0).integers(1000, size=500_000)
     path = tmp_path / "r.parquet"
-    write_reports(path, indices, Metadata("rr", 1.0, 1.0, Domain.of(labels), "r", True, "0"))
+    mechanism = MechanismRecord("rr", {"num_categories": 1000, "epsilon": 1.0})
+    write_reports(path, indices, Metadata(mechanism, 1.0, Domain.of(labels), "r", True, "0"))
     with duckdb.connect() as connection:
         written = connection.execute(f"FROM '{path}'").fetchnumpy()["r"]
     assert (written == np.array(labels, dtype=object)[indices]).all()
@@ -152,6 +163,16 @@ def test_folders_and_devices(tmp_path):
         pass
 
 
+def test_folders_are_made(tmp_path):
+    for _ in range(2):
+        make_folder(tmp_path / "a" / "b")
+        assert (tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "folder"):
+        with pytest.raises(DataError, match=r"file.*: cannot be made: "):
+            make_folder(path)
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_no_permission(tmp_path):
     tmp_path.chmod(0o500)
@@ -165,7 +186,7 @@ def test_no_permission(tmp_path):
 FULL_DISK = """
 import resource, signal, sys
 import numpy as np
-from rrjax.io import DataError, Domain, Metadata, replacing, write_reports, write_table
+from rrjax.io import DataError, Domain, MechanismRecord, Metadata, replacing, write_reports, write_table
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
@@ -174,7 +195,8 @@ rng = np.random.default_rng(0)
 try:
     if sys.argv[2] == "reports":
         domain = Domain.range(0, 10**6)
-        metadata = Metadata("rr", 1.0, 1.0, domain, "r", True, "0")
+        mechanism = MechanismRecord("rr", {"num_categories": 10**6 + 1, "epsilon": 1.0})
+        metadata = Metadata(mechanism, 1.0, domain, "r", True, "0")
         write_reports(path, rng.integers(10**6, size=200_000), metadata)
     elif sys.argv[2] == "table":
         write_table(path, {"a": rng.random(200_000)})

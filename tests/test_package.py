@@ -55,7 +55,7 @@ from jax._src import xla_bridge
 before = dict(jax.config.values)
 import rrjax
 for name in rrjax.__all__:
-    if name not in ("io", "plots"):
+    if name not in ("io", "figures"):
         getattr(rrjax, name)
 assert dict(jax.config.values) == before, "a setting of JAX changed"
 assert not xla_bridge.backends_are_initialized(), "a device was touched, so an array was made"
@@ -69,7 +69,7 @@ print(sorted(name for name in sys.modules if name.startswith("rrjax.")))
 def test_importing_touches_nothing(x64):
     loaded = run(IMPORT, JAX_ENABLE_X64=x64)
     assert "rrjax.estimators" in loaded
-    for edge in ("rrjax.cli", "rrjax.io", "rrjax.plots"):
+    for edge in ("rrjax.cli", "rrjax.io", "rrjax.figures"):
         assert edge not in loaded
 
 

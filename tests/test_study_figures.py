@@ -13,9 +13,13 @@ import xarray as xr
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from rrjax import figures
+from rrjax.catalogue import ESTIMATORS, METRICS, Estimator, Style
 from rrjax.io import DataError
-from rrjax.study import figures
-from rrjax.study.report import ranking, ranking_rows, write_report
+from rrjax.study import drawings, paper
+from rrjax.study.claims import check_claims, claims_table
+from rrjax.study.ranking import ranking, ranking_rows
+from rrjax.study.report import write_report
 
 DIMS = ("estimator", "num_categories", "num_users", "epsilon", "zipf")
 COORDS = {
@@ -141,6 +145,35 @@ def test_estimators_look_the_same_everywhere_and_differ_in_grey():
     assert [look(line) for line in part.get_lines()] == [look(line) for line in whole.get_lines()[:2]]
     assert {len({look(line)[kind] for line in whole.get_lines()}) for kind in (0, 1, 2)} == {5}
     assert all(sum(to_rgb(line.get_color())) < 2 for line in whole.get_lines())  # dark enough on white
+
+
+def test_what_is_added_to_the_catalogue_is_known_everywhere(monkeypatch, tmp_path):
+    style = Style("#123456", (0, (7, 1)), "h", 4)
+    monkeypatch.setitem(ESTIMATORS, "mine", Estimator("mine", lambda counts, epsilon: counts, "My own", style))
+    monkeypatch.setitem(METRICS, "mse", METRICS["mse"]._replace(label="error,\nsquared", short="SE"))
+    dataset = study()
+    figure = render(figures.against_users(dataset, ["mse"], num_categories=50, epsilon=4))
+    assert legend(figure) == ["MLE*", "InvP", "InvN", "CV threshold", "My own", "±2 standard errors"]
+    assert figure.axes[0].get_ylabel() == "error,\nsquared"
+    np.testing.assert_array_equal(
+        curves(figure.axes[0])["#123456"], dataset["mse"].sel(estimator="mine", num_categories=50, epsilon=4, zipf=0.01)
+    )
+    assert "SE of My own" in figures.cv_wins(dataset, estimator="mine").axes[-1].get_ylabel()
+    assert "My own" in {row["estimator"] for row in ranking_rows(ranking(dataset))}
+    assert drawings.of_study(dataset)[0].title == "Overview: SE"
+    page = write_report(tmp_path / "report.html", title="x", summary={}, datasets=dataset).read_text("utf-8")
+    assert "My own" in page
+    assert "Ranking by error, squared" in page
+
+
+def test_own_estimators_look_the_same_in_figures_of_estimates():
+    names = ["inv_n", "mine", "halfway"]
+    shares = {name: [0.6, 0.4] for name in names}
+    alone = figures.estimate_figure("ab", shares, standard_error=0.1).axes[0]
+    lines = figures.against_users(study(estimator=names), num_categories=50, epsilon=4).axes[0].get_lines()
+    assert [(line.get_color(), line.get_marker()) for line in alone.get_lines()] == [
+        (line.get_color(), line.get_marker()) for line in lines
+    ]
 
 
 def test_what_is_not_in_the_dataset_is_named():
@@ -381,6 +414,53 @@ def test_overview_spreads_over_what_is_long():
     assert [axes.get_title() for axes in figure.axes[:2]] == ["a", "b"]
     figure = render(figures.overview(study(distribution=["a", "b"]), "nll"))
     assert "negative log-likelihood" in figure.get_suptitle()
+
+
+def test_drawings_come_in_the_order_of_the_paper():
+    grid = {"num_categories": [paper.K], "num_users": [paper.N], "epsilon": list(paper.EPSILONS)}
+    whole = study(**grid, zipf=list(paper.EXPONENTS))
+    users = study(distribution=["visits", "towns"], num_categories=[3], num_users=[100])
+    counts = {"visits": np.array([70, 20, 10]), "towns": np.array([40, 40, 20])}
+    found = [*drawings.of_paper(whole), *drawings.of_users(users, "towns", counts["towns"], "towns", number=3)]
+    found += [*drawings.of_users(users, "visits", counts["visits"], "visits"), *drawings.of_em(iterates())]
+    found = drawings.ordered(found)
+    assert [drawing.name for drawing in found] == [
+        *("figure-1", "figure-2", "figure-3-towns", "figure-4", "figure-5", "figure-6", "figure-7", "figure-8"),
+        *("figure-9", "figure-10", "decomposition-users", "decomposition-epsilon", "data-visits"),
+    ]
+    by_name = {drawing.name: drawing for drawing in found}
+    assert by_name["figure-5"].title == "Figure 5: mean squared error, Zipf exponent 0.01"
+    assert by_name["figure-10"].title == "Figure 10: negative log-likelihood, Zipf exponent 2.5"
+    assert by_name["figure-3-towns"].title == "Figure 3: towns, N = 100, K = 3"
+    assert by_name["figure-4"].title.endswith("MLE* (K = 500)")
+    for name, axes in {"figure-2": 6, "figure-10": 5, "decomposition-epsilon": 6, "data-visits": 2}.items():
+        assert len(by_name[name].draw().axes) == axes, name
+    left, right = by_name["figure-3-towns"].draw().axes
+    np.testing.assert_allclose(left.patches[0].get_data().values, counts["towns"] / 100)
+    np.testing.assert_array_equal(
+        curves(right)["#1b4f8a"], users["mse"].sel(estimator="mle_star", distribution="towns").squeeze()
+    )
+    assert [drawing.name for drawing in drawings.of_paper(whole, [1, 9])] == ["figure-1", "figure-9"]
+
+
+def test_drawings_of_any_study():
+    names = [drawing.name for drawing in drawings.of_study(study())]
+    assert names == ["overview-mse", "overview-nll", "cv-threshold"]
+    assert len(drawings.of_study(study(estimator=["inv_n", "mine"]))) == 2
+    assert drawings.of_study(study(("kolmogorov",)))[-1].title == "Overview: kolmogorov"
+
+
+def test_claims_are_tabled_where_they_can_be_tested():
+    dataset = study(estimator=["mle_star", "inv_p", "inv_n"])
+    ((heading, caption, columns),) = claims_table(dataset)
+    assert heading == "Claims"
+    assert "standard errors" in caption
+    assert [len(values) for values in columns.values()] == [len(check_claims(dataset))] * 5
+    assert set(columns["holds"]) <= {"yes", "no"}
+    assert claims_table(dataset.sel(estimator=["mle_star"], versus=["mle_star"])) == []
+    assert claims_table(dataset.drop_vars("nll")) == []
+    with pytest.raises(ValueError, match="the claims are about"):
+        check_claims(dataset.drop_vars("nll"))
 
 
 @pytest.mark.long

@@ -33,6 +33,6 @@ def _load():
     # Certificates of 1e-10 and totals beyond 2³¹ need 64 bits; an application may ask for them, a library not.
     jax.config.update("jax_enable_x64", True)
 
-    from rrjax.cli.commands import app
+    from rrjax.cli.app import app
 
     return app

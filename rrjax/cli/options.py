@@ -1,63 +1,78 @@
-"""The flags that the commands share."""
+"""The flags on results that commands share, and how several flags become one argument."""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, cast
 
 import typer
 
-Format = Literal["csv", "tsv", "parquet", "jsonl", "transactions"]
-Items = Literal["first", "all"]
-Name = Literal["mle-star", "inv-p", "inv-n", "inv", "ibu"]
+PANEL = "Results"
 
-READ, RESULT = "Reading", "Results"
-Column = Annotated[
-    str | None,
-    typer.Option(
-        help="Column to read: its name, or its number (from 1) where there is no header.", rich_help_panel=READ
-    ),
-]
-DomainOption = Annotated[
-    str | None,
-    typer.Option(
-        "--domain",
-        help="All categories: a range such as 0:99, both ends included, or a file of labels, one a line.",
-        rich_help_panel=READ,
-    ),
-]
-Epsilon = Annotated[
-    float | None, typer.Option(help="Privacy parameter of the collection, in nats.", rich_help_panel=READ)
-]
-Counts = Annotated[
-    str | None,
-    typer.Option(help="The file holds counts already: the column they are in.", rich_help_panel=READ),
-]
-FormatOption = Annotated[
-    Format | None,
-    typer.Option("--format", help="Format, where the file's name does not tell.", rich_help_panel=READ),
-]
-Header = Annotated[
-    bool | None,
-    typer.Option("--header/--no-header", help="Whether a CSV starts with column names.", rich_help_panel=READ),
-]
-Delimiter = Annotated[
-    str | None,
-    typer.Option(help="What separates the columns of a CSV (one character, or 'tab').", rich_help_panel=READ),
-]
-ItemsOption = Annotated[
-    Items, typer.Option("--items", help="Which items of a transaction count.", rich_help_panel=READ)
-]
-Missing = Annotated[
-    list[str] | None,
-    typer.Option(help="A text that stands for a missing value, such as '?'. Repeatable.", rich_help_panel=READ),
-]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Write all categories to this .csv, .tsv, .parquet or .jsonl.", rich_help_panel=RESULT),
+    typer.Option(help="Write all categories to this .csv, .tsv, .parquet or .jsonl.", rich_help_panel=PANEL),
 ]
-Plot = Annotated[Path | None, typer.Option(help="Draw a figure: .png, .pdf or .svg.", rich_help_panel=RESULT)]
-Top = Annotated[int, typer.Option(min=1, help="How many of the largest categories to show.", rich_help_panel=RESULT)]
-Level = Annotated[float, typer.Option(help="Confidence level of the intervals, in (0, 1).", rich_help_panel=RESULT)]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=RESULT)]
-Reports = Annotated[list[str], typer.Argument(metavar="REPORTS...", help="Files of randomized reports; globs work.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw a figure: .png, .pdf or .svg.", rich_help_panel=PANEL)]
+Top = Annotated[int, typer.Option(min=1, help="How many of the largest categories to show.", rich_help_panel=PANEL)]
+Level = Annotated[float, typer.Option(help="Confidence level of the intervals, in (0, 1).", rich_help_panel=PANEL)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=PANEL)]
+
+
+def estimator_name(text: str) -> str:
+    """The name of an estimator; hyphens are as good as underscores.
+
+    Raises:
+        BadParameter: There is none of that name.
+    """
+    from rrjax.catalogue import ESTIMATORS
+
+    name = text.replace("-", "_")
+    if name not in ESTIMATORS:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(ESTIMATORS)}")
+    return name
+
+
+def flags(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command a flag for every field of those of its parameters that are dataclasses, but for some.
+
+    The fields are annotated as Typer wants parameters to be. What a dataclass refuses is reported as other errors are.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        parameters, groups = [], {}
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            kind = parameter.annotation
+            if not dataclasses.is_dataclass(kind):
+                parameters.append(parameter)
+                continue
+            hints = inspect.get_annotations(cast(type, kind), eval_str=True)
+            fields = [field for field in dataclasses.fields(kind) if field.name not in without]
+            groups[parameter.name] = kind, [field.name for field in fields]
+            parameters += [
+                parameter.replace(name=field.name, annotation=hints[field.name], default=field.default)
+                for field in fields
+            ]
+        # Typer calls by keyword, so a flag without default may follow one that has one.
+        parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in parameters]
+
+        @wraps(command)
+        def run(**given: Any) -> None:
+            from rrjax.cli import show
+
+            with show.reporting():
+                grouped = {
+                    name: cast(Any, kind)(**{field: given.pop(field) for field in fields})
+                    for name, (kind, fields) in groups.items()
+                }
+                command(**given, **grouped)
+
+        cast(Any, run).__signature__ = inspect.Signature(parameters)
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return decorate

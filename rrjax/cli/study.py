@@ -1,31 +1,144 @@
-"""`rrjax study`: flags, and the order of things."""
+"""`rrjax study`."""
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import shlex
+import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import jax
+import numpy as np
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
-from rrjax.cli import show, work
-from rrjax.cli.options import (
-    Column,
-    Counts,
-    Delimiter,
-    DomainOption,
-    FormatOption,
-    Header,
-    ItemsOption,
-    Json,
-    Missing,
-)
+from rrjax import io
+from rrjax.cli import show
+from rrjax.cli.errors import UsageError
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.options import Json, flags
+from rrjax.cli.reading import Files, Reading
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from rrjax.study import Study
+    from rrjax.study.drawings import Drawing
 
 RUN, GRID = "Running", "What is studied"
+RESUME = "interrupted; what is finished is kept, and the same command goes on from there"
 
 
+@dataclasses.dataclass(frozen=True)
+class Wish:
+    """The flags that say what is studied."""
+
+    figure: Annotated[
+        list[int] | None,
+        typer.Option(help="Of the paper only this figure, 1 to 10. Repeatable.", rich_help_panel=GRID),
+    ] = None
+    seeds: Annotated[
+        int | None, typer.Option(help="Simulated collections of every configuration.", rich_help_panel=GRID)
+    ] = None
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the random numbers; by default 0.", rich_help_panel=GRID)
+    ] = None
+    estimator: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="mle_star, inv_p, inv_n, inv, cv_threshold or ibu, in place of the usual. Repeatable.",
+            rich_help_panel=GRID,
+        ),
+    ] = None
+    epsilon: Annotated[
+        list[float] | None,
+        typer.Option(help="With data: ε in nats; by default 1 to 10. Repeatable.", rich_help_panel=GRID),
+    ] = None
+    kosarak: Annotated[
+        Path | None, typer.Option(help="Kosarak, for Figure 3 of the paper: kosarak.dat.gz.", rich_help_panel=GRID)
+    ] = None
+    acs_income: Annotated[
+        Path | None, typer.Option(help="ACSIncome, for Figure 3: the folder of its files.", rich_help_panel=GRID)
+    ] = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Arguments of a study that take the place of the usual ones."""
+        estimators = {"estimators": list(self.estimator)} if self.estimator else {}
+        return estimators | ({} if self.seeds is None else {"num_seeds": self.seeds})
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """The flags that say where to compute."""
+
+    x64: Annotated[bool, typer.Option("--x64", help="Compute in double precision.", rich_help_panel=RUN)] = False
+    devices: Annotated[
+        int | None, typer.Option(help="How many to use; by default all GPUs, or all cores.", rich_help_panel=RUN)
+    ] = None
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Tiles a device computes between checkpoints.", rich_help_panel=RUN)
+    ] = None
+    memory: Annotated[
+        float | None,
+        typer.Option(help="GiB that arrays may take; by default 4, or half of the GPUs'.", rich_help_panel=RUN),
+    ] = None
+    coordinator: Annotated[
+        str | None,
+        typer.Option(
+            help="HOST:PORT of process 0, to run on several processes or hosts (or auto, under a cluster's scheduler).",
+            rich_help_panel=RUN,
+        ),
+    ] = None
+    processes: Annotated[int | None, typer.Option(help="How many there are.", rich_help_panel=RUN)] = None
+    process: Annotated[int | None, typer.Option(help="Which one this is, from 0.", rich_help_panel=RUN)] = None
+
+    def __post_init__(self) -> None:
+        """Refuses what no machine has."""
+        if self.devices is not None and self.devices < 1:
+            raise UsageError(f"--devices must be at least 1, got {self.devices}")
+        if self.memory is not None and not self.memory > 0:
+            raise UsageError(f"--memory must be a positive number of GiB, got {self.memory:g}")
+        if self.coordinator is None and (self.processes is not None or self.process is not None):
+            raise UsageError("--processes and --process go with --coordinator")
+
+    def settle(self) -> None:
+        """Configures JAX, before it looks for devices."""
+        # Half the time of double precision, and exact enough; the environment's own wish is kept.
+        wished = os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "yes", "on")
+        jax.config.update("jax_enable_x64", self.x64 or wished)
+        # A CPU counts as one device a core: each computes tiles of its own. GPUs are not affected.
+        jax.config.update("jax_num_cpu_devices", self.devices or os.cpu_count() or 1)
+        if self.coordinator is None:
+            return
+        given = {
+            "coordinator_address": self.coordinator,
+            "num_processes": self.processes,
+            "process_id": self.process,
+        }
+        try:
+            jax.distributed.initialize(**({} if self.coordinator == "auto" else given))
+        except Exception as error:
+            said = str(error).splitlines()[0] if str(error) else repr(error)
+            raise UsageError(f"--coordinator {self.coordinator}: {said}") from error
+
+    def arguments(self) -> dict[str, Any]:
+        """For `Study.run`."""
+        devices = jax.devices()
+        if self.devices is not None and self.devices > len(devices):
+            raise UsageError(f"--devices {self.devices}: there are {len(devices)}")
+        given = {
+            "devices": devices[: self.devices] if jax.process_count() == 1 else None,
+            "batch_size": self.batch_size,
+            "memory": None if self.memory is None else int(self.memory * 2**30),
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@flags()
 def study(
     what: Annotated[
         str,
@@ -33,6 +146,9 @@ def study(
             metavar="WHAT", help="paper, quick, data (then files of true values), or a .toml file of your own."
         ),
     ],
+    wish: Wish,
+    reading: Reading,
+    machine: Machine,
     files: Annotated[list[str] | None, typer.Argument(metavar="[FILES]...", help="Of true values, after data.")] = None,
     out: Annotated[
         Path | None,
@@ -41,61 +157,6 @@ def study(
             "where NAME is paper, quick, or that of the file."
         ),
     ] = None,
-    figure: Annotated[
-        list[int] | None,
-        typer.Option(help="Of the paper only this figure, 1 to 10. Repeatable.", rich_help_panel=GRID),
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Simulated collections of every configuration.", rich_help_panel=GRID)
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the random numbers; by default 0.", rich_help_panel=GRID)
-    ] = None,
-    estimator: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="mle_star, inv_p, inv_n, inv, cv_threshold or ibu, in place of the usual. Repeatable.",
-            rich_help_panel=GRID,
-        ),
-    ] = None,
-    epsilon: Annotated[
-        list[float] | None,
-        typer.Option(help="With data: ε in nats; by default 1 to 10. Repeatable.", rich_help_panel=GRID),
-    ] = None,
-    kosarak: Annotated[
-        Path | None, typer.Option(help="Kosarak, for Figure 3 of the paper: kosarak.dat.gz.", rich_help_panel=GRID)
-    ] = None,
-    acs_income: Annotated[
-        Path | None, typer.Option(help="ACSIncome, for Figure 3: the folder of its files.", rich_help_panel=GRID)
-    ] = None,
-    column: Column = None,
-    domain: DomainOption = None,
-    counts: Counts = None,
-    format: FormatOption = None,  # noqa: A002
-    header: Header = None,
-    delimiter: Delimiter = None,
-    items: ItemsOption = "first",
-    missing: Missing = None,
-    x64: Annotated[bool, typer.Option("--x64", help="Compute in double precision.", rich_help_panel=RUN)] = False,
-    devices: Annotated[
-        int | None, typer.Option(help="How many to use; by default all GPUs, or all cores.", rich_help_panel=RUN)
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Tiles a device computes between checkpoints.", rich_help_panel=RUN)
-    ] = None,
-    memory: Annotated[
-        float | None,
-        typer.Option(help="GiB that arrays may take; by default 4, or half of the GPUs'.", rich_help_panel=RUN),
-    ] = None,
-    coordinator: Annotated[
-        str | None,
-        typer.Option(
-            help="HOST:PORT of process 0, to run on several processes or hosts (or auto, under a cluster's scheduler).",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    processes: Annotated[int | None, typer.Option(help="How many there are.", rich_help_panel=RUN)] = None,
-    process: Annotated[int | None, typer.Option(help="Which one this is, from 0.", rich_help_panel=RUN)] = None,
     json: Json = False,
 ) -> None:
     """Run a Monte Carlo study: estimators compared on simulated collections, with standard errors.
@@ -112,39 +173,133 @@ def study(
 
     Leaves a dataset (NetCDF), tidy tables (Parquet), figures (PNG, PDF) and one report.html.
     """
-    reading = work.Reading(files or [], column, domain, counts, format, header, delimiter, items, missing or [])
-    with show.reporting():
-        try:
-            from rrjax.cli import study_work
-        except ImportError as error:
-            raise work.UsageError(f"studies need {error.name}: pip install 'rrjax[study]'") from error
-        machine = study_work.Machine(x64, devices, batch_size, memory, coordinator, processes, process)
-        with study_work.complaining():
-            machine.settle()
-            _study(study_work, machine, what, files or [], out, figure or [], seeds, seed, estimator or [],
-                   epsilon or [], reading, kosarak, acs_income, json)  # fmt: skip
+    try:
+        from rrjax.study import StudyError
+    except ImportError as error:
+        raise UsageError(f"studies need {error.name}: pip install 'rrjax[study]'") from error
+    paths = files or []
+    try:
+        _check(what, paths, wish, reading)
+        machine.settle()
+        jobs = _jobs(what, Files(paths, reading), wish)
+        folder = out or Path(f"rrjax-study-{Path(paths[0] if what == 'data' else what).name.split('.')[0]}")
+        _run(what, jobs, wish, machine, folder, json)
+    except StudyError as error:
+        raise UsageError(str(error)) from error
 
 
-def _study(study_work, machine, what, files, out, figures, num_seeds, seed, estimators, epsilons, reading, kosarak,
-           acs_income, json):  # fmt: skip
-    import jax
+@dataclasses.dataclass
+class Job:
+    """A study to run."""
+
+    name: str
+    study: Study
+    seed: int
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+    dataset: Any = None
+    """What came of it, an xarray.Dataset."""
+    users: tuple[str, np.ndarray] | None = None
+    """Label and counts, where the users are given."""
+
+
+def _check(what: str, paths: list[str], wish: Wish, reading: Reading) -> None:
+    """Refuses flags that do not go together."""
+    from rrjax.study import paper
+
+    if what != "paper" and (wish.figure or wish.kosarak or wish.acs_income):
+        raise UsageError("--figure, --kosarak and --acs-income belong to `rrjax study paper`")
+    if what != "data" and paths:
+        raise UsageError(f"unexpected {paths[0]!r}: only `rrjax study data` takes files")
+    if what == "data" and not paths:
+        raise UsageError("`rrjax study data` needs a file of true values")
+    if what != "data" and (flag := reading.first_flag()):
+        raise UsageError(f"{flag} says how to read files, and belongs to `rrjax study data`")
+    if what != "data" and wish.epsilon:
+        raise UsageError("--epsilon belongs to `rrjax study data`; a grid of your own goes into a TOML file")
+    if what not in ("paper", "quick", "data") and not what.endswith(".toml"):
+        raise UsageError(f"{what!r} is none of paper, quick and data, nor a .toml file")
+    for number in wish.figure or ():
+        if number not in paper.FIGURES:
+            raise UsageError(f"--figure {number}: the paper's figures are 1 to 10")
+    if wish.figure:
+        data = wish.kosarak or wish.acs_income
+        if paper.REAL_DATA not in wish.figure and data:
+            raise UsageError("--kosarak and --acs-income are for Figure 3: add --figure 3, or leave --figure out")
+        if paper.REAL_DATA in wish.figure and not data:
+            raise UsageError(
+                "--figure 3 needs the data sets: --kosarak FILE, --acs-income FOLDER; or see `rrjax study data`"
+            )
+
+
+def _jobs(what: str, files: Files, wish: Wish) -> list[Job]:
+    """What is to be run."""
+    from rrjax.study import paper
+    from rrjax.study.config import read_study
+
+    if what == "paper":
+        found = paper.study(figures=wish.figure or paper.FIGURES, **wish.changes)
+        jobs = [] if found is None else [Job("study", found, wish.seed or 0)]
+        return jobs + [_of_users(label, counts, wish) for label, counts in _paper_data(wish)]
+    if what == "quick":
+        return [Job("study", dataclasses.replace(paper.quick(), **wish.changes), wish.seed or 0)]
+    if what == "data":
+        return [_of_users(Path(files.paths[0]).name.split(".")[0], files.count(files.domain).counts, wish)]
+    found, arguments = read_study(what)
+    kept = arguments.pop("seed", 0)
+    found = dataclasses.replace(found, **wish.changes) if wish.changes else found
+    return [Job("study", found, kept if wish.seed is None else wish.seed, arguments)]
+
+
+def _paper_data(wish: Wish) -> list[tuple[str, np.ndarray]]:
+    """The paper's data sets, as far as they were given."""
+    found = [] if wish.kosarak is None else [("Kosarak", io.load_kosarak(wish.kosarak).counts)]
+    if wish.acs_income is not None:
+        found += [
+            (f"ACSIncome {column}", io.load_acs_income(wish.acs_income, column).counts) for column in ("PUMA", "PINCP")
+        ]
+    return found
+
+
+def _of_users(label: str, counts: np.ndarray, wish: Wish) -> Job:
+    """Figure 3 on one data set: its users are given, only their randomization is random."""
+    from rrjax.study import Study, paper
+
+    given: dict[str, Any] = {"estimators": list(paper.ESTIMATORS), "metrics": paper.METRICS} | wish.changes
+    found = Study(users={label: counts}, epsilon=list(wish.epsilon or paper.EPSILONS), **given)
+    return Job(label.lower().replace(" ", "-"), found, wish.seed or 0, users=(label, counts))
+
+
+def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path, json: bool) -> None:
+    from rrjax.study import paper
+    from rrjax.study.convergence import convergence
 
     begin = time.perf_counter()
-    found = study_work.jobs(
-        what,
-        files,
-        figures=figures,
-        num_seeds=num_seeds,
-        seed=seed,
-        estimators=estimators,
-        epsilons=epsilons,
-        reading=reading,
-        kosarak=kosarak,
-        acs_income=acs_income,
-    )
-    out = out or Path(f"rrjax-study-{Path(files[0] if what == 'data' else what).name.split('.')[0]}")
-    work.make_folder(out)
-    bar = Progress(
+    io.make_folder(folder)
+    em = None
+    with _progress() as bar:
+        for job in jobs:
+            _run_job(job, len(jobs), folder, machine, bar)
+        if what == "paper" and paper.CONVERGENCE in (wish.figure or paper.FIGURES):
+            bar.add_task("Figure 4: EM", total=None, rate="")
+            with ending_at_once(RESUME):
+                em = convergence(seed=wish.seed or 0)
+    seconds = time.perf_counter() - begin
+    if jax.process_index() > 0:
+        return
+    with show.err.status("Drawing …"):
+        written = _write(what, jobs, wish, folder, em, seconds)
+    if json:
+        show.record({"command": "study", "what": what, "seconds": round(seconds, 3), "files": written})
+        return
+    _summarize(jobs, seconds)
+    if what == "paper" and not (wish.figure or wish.kosarak or wish.acs_income):
+        show.say("Figure 3 (real data) was left out: give --kosarak and --acs-income, or use `rrjax study data`.")
+    show.written("Results", folder)
+    show.written("Report", written[-1])
+
+
+def _progress() -> Progress:
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
@@ -156,68 +311,79 @@ def _study(study_work, machine, what, files, out, figures, num_seeds, seed, esti
         disable=jax.process_index() > 0,
         transient=True,
     )
-    em = None
-    with bar:
-        for job in found:
-            task = bar.add_task(f"{job.name}: compiling", total=None, rate="")
-
-            def show_progress(progress, task=task, name=job.name):
-                fresh = progress.done - progress.resumed
-                rate = f"{fresh / max(progress.seconds, 1e-9) / 1e6:,.1f} million categories/s" if fresh else ""
-                doing = f"{name}: {len(found)} studies" if len(found) > 1 else name
-                bar.update(
-                    task,
-                    description=doing if fresh else f"{name}: compiling",
-                    total=progress.total,
-                    completed=progress.done,
-                    rate=rate,
-                )
-
-            study_work.run(job, out, machine, show_progress)
-        if what == "paper" and (not figures or 4 in figures):
-            bar.add_task("Figure 4: EM", total=None, rate="")
-            em = study_work.follow_em(seed or 0)
-    seconds = time.perf_counter() - begin
-    if jax.process_index() > 0:
-        return
-    with show.err.status("Drawing …"):
-        listed = study_work.drawings(what, figures, found, em)
-        title = {"paper": "The paper's evaluation", "quick": "A quick study"}.get(what, f"Study: {what}")
-        if what == "data":
-            title = f"Study of {', '.join(Path(file).name for file in files)}"
-        written = study_work.write(out, title, what, found, em, listed, seconds)
-    if json:
-        show.record(
-            {"command": "study", "what": what, "seconds": round(seconds, 3), "files": [str(f) for f in written]}
-        )
-        return
-    _summarize(found, seconds)
-    if what == "paper" and not figures and kosarak is None and acs_income is None:
-        show.out.print(
-            "Figure 3 (real data) was left out: give --kosarak and --acs-income, or use `rrjax study data`.",
-            markup=False,
-        )
-    show.written("Results", out)
-    show.written("Report", written[-1])
 
 
-def _summarize(found, seconds) -> None:
-    from rrjax.study.report import ranking, ranking_rows
+def _run_job(job: Job, number: int, folder: Path, machine: Machine, bar: Progress) -> None:
+    """Runs one study; what was finished before is taken from the folder."""
+    task = bar.add_task(f"{job.name}: compiling", total=None, rate="")
+    doing = f"{job.name}: {number} studies" if number > 1 else job.name
 
-    for job in found:
+    def show_progress(progress: Any) -> None:
+        fresh = progress.done - progress.resumed
+        rate = f"{fresh / max(progress.seconds, 1e-9) / 1e6:,.1f} million categories/s" if fresh else ""
+        description = doing if fresh else f"{job.name}: compiling"
+        bar.update(task, description=description, total=progress.total, completed=progress.done, rate=rate)
+
+    with ending_at_once(RESUME):
+        # A flag of the command line comes before what a file says.
+        arguments: dict[str, Any] = {"seed": job.seed} | job.arguments | machine.arguments()
+        job.dataset = job.study.run(folder=folder / job.name, progress=show_progress, **arguments)
+
+
+def _write(what: str, jobs: list[Job], wish: Wish, folder: Path, em: xr.Dataset | None, seconds: float) -> list[Path]:
+    """Writes datasets, tables, figures and the report."""
+    from rrjax.study import drawings, output, paper
+    from rrjax.study.claims import claims_table
+    from rrjax.study.report import write_report
+
+    datasets = {job.name: job.dataset for job in jobs}
+    files = []
+    for name, dataset in [*datasets.items(), *([("convergence", em)] if em is not None else [])]:
+        files += output.write_dataset(folder, name, dataset)
+    listed: list[Drawing] = []
+    for job in jobs:
+        if job.users is not None:
+            number = paper.REAL_DATA if what == "paper" else None
+            listed += drawings.of_users(job.dataset, *job.users, job.name, number=number)
+        elif what == "paper":
+            listed += drawings.of_paper(job.dataset, wish.figure or paper.FIGURES)
+        else:
+            listed += drawings.of_study(job.dataset)
+    listed += [] if em is None else drawings.of_em(em)
+    title = {"paper": "The paper's evaluation", "quick": "A quick study"}.get(what, f"Study: {what}")
+    if what == "data":
+        title = f"Study of {', '.join(job.users[0] for job in jobs if job.users)}"
+    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    summary: dict[str, Any] = {"command": command, "computing": f"{seconds:.1f} s"} | output.provenance()
+    summary |= output.facts(jobs[0].dataset) if jobs else {}
+    report = folder / "report.html"
+    write_report(
+        report,
+        title=title,
+        summary=summary,
+        datasets=datasets,
+        figures=output.write_figures(folder / "figures", drawings.ordered(listed)),
+        extra_tables=claims_table(datasets["study"]) if what == "paper" and "study" in datasets else (),
+    )
+    return [*files, folder / "figures", report]
+
+
+def _summarize(jobs: list[Job], seconds: float) -> None:
+    from rrjax.study.ranking import ranking, ranking_rows
+
+    for job in jobs:
         number, attributes = len(job.study.configurations()), job.dataset.attrs
-        show.out.print(
+        show.say(
             f"{job.name}: {number:,} configurations × {job.study.num_seeds:,} seeds, "
             f"{', '.join(job.study.estimators)}; {attributes['seconds']:.1f} s on {attributes['devices']}, "
-            f"{attributes['precision']}",
-            markup=False,
+            f"{attributes['precision']}"
         )
         if "mse" in job.dataset and job.dataset.sizes["estimator"] > 1:
             rows = ranking_rows(ranking(job.dataset, "mse"))
-            table = Table(box=None, pad_edge=False, title="By mean squared error", title_justify="left")
+            table = show.table(title="By mean squared error", title_justify="left")
             for name in rows[0]:
                 table.add_column(name, justify="left" if name == "estimator" else "right")
             for row in rows:
                 table.add_row(*row.values())
             show.out.print(table)
-    show.out.print(f"{seconds:.1f} s of computing.", markup=False)
+    show.say(f"{seconds:.1f} s of computing.")

@@ -53,7 +53,7 @@ def goodness_of_fit_test(
 
     Returns:
         `HypothesisTest`. With θ₀ its size is at most its level, whatever N, K and ε. Without, it is so for large
-        counts, and simulations of small ones found no exception (`benchmarks/results/sizes-cpu.md`). All NaN for
+        counts, and simulations of small ones found no exception (`validation/results/sizes-cpu.md`). All NaN for
         unusable counts or ε, 2³¹ reports or more, and (under tracing) for a θ₀ that is no distribution.
 
     Raises:

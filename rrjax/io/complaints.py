@@ -1,37 +1,26 @@
 """What to say about values that cannot be used: where the first one is, and what to do."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rrjax.io.domain import Domain
 from rrjax.io.errors import DataError
 from rrjax.io.expressions import integer, is_missing, position, text
 from rrjax.io.scan import Scan, scan
-from rrjax.io.source import Source
-
-if TYPE_CHECKING:
-    import duckdb
-
-__all__ = ["no_count", "nothing", "outside", "where"]
 
 
-def outside(connection: "duckdb.DuckDBPyConnection", source: Source, chosen: Scan, domain: Domain) -> DataError:
+def outside(chosen: Scan, domain: Domain) -> DataError:
     """Values outside the domain, which the table `placed` (position, label, amount) holds."""
-    total, different = connection.execute(
-        "SELECT CAST(sum(amount) AS BIGINT), count(*) FROM placed WHERE position IS NULL"
-    ).fetchall()[0]
-    examples = connection.execute(
-        "SELECT label FROM placed WHERE position IS NULL ORDER BY amount DESC, label LIMIT 4"
-    ).fetchall()
     place = _first_place(
-        connection,
-        source,
         chosen,
-        chosen.column,
-        lambda one: f"NOT {is_missing(one.kind, source.missing)} AND ({position(one.kind, domain)}) IS NULL",
+        lambda one: f"NOT {is_missing(one.kind, one.source.missing)} AND ({position(one.kind, domain)}) IS NULL",
         lambda one: text(one.kind),
     )
+    bad = "FROM placed WHERE position IS NULL"
+    total, different = chosen.query(f"SELECT CAST(sum(amount) AS BIGINT), count(*) {bad}")[0]
+    examples = chosen.query(f"SELECT label {bad} ORDER BY amount DESC, label LIMIT 4")
     several = f", such as {', '.join(_shown(label) for (label,) in examples)}"
     return DataError(
         f"{place} is not in the domain {domain.describe()}; {total:,} such "
@@ -41,28 +30,14 @@ def outside(connection: "duckdb.DuckDBPyConnection", source: Source, chosen: Sca
     )
 
 
-def no_count(
-    connection: "duckdb.DuckDBPyConnection",
-    source: Source,
-    chosen: Scan,
-    counts_column: str,
-    refused: int,
-) -> DataError:
+def no_count(chosen: Scan, counts_column: str, refused: int) -> DataError:
     """Counts that are negative, fractional, missing or no numbers."""
 
     def is_refused(one: Scan) -> str:
         number = integer(one.amount_kind, "amount")
         return f"({number}) IS NULL OR ({number}) < 0"
 
-    place = _first_place(
-        connection,
-        source,
-        chosen,
-        counts_column,
-        is_refused,
-        lambda one: text(one.amount_kind, "amount"),
-        counts_column,
-    )
+    place = _first_place(chosen, is_refused, lambda one: text(one.amount_kind, "amount"), counts_column)
     return DataError(
         f"{place} is not a count; {refused:,} such row{'s' * (refused != 1)}. "
         "Counts are whole numbers, 0 or more: correct the table."
@@ -71,47 +46,25 @@ def no_count(
 
 def nothing(chosen: Scan, num_missing: int) -> DataError:
     """No report at all."""
-    if num_missing:
-        return DataError(f"{where(chosen)}: all {num_missing:,} values are missing.")
-    return DataError(f"{where(chosen)}: there are no rows.")
-
-
-def where(chosen: Scan) -> str:
-    """The files and the column, for a message."""
-    files = ", ".join(chosen.files[:3])
-    more = f" and {len(chosen.files) - 3} more" if len(chosen.files) > 3 else ""
-    named = "" if chosen.format == "transactions" else f", column {chosen.column!r}"
-    return f"{files}{more}{named}"
+    what = f"all {num_missing:,} values are missing" if num_missing else "there are no rows"
+    return DataError(f"{chosen.where()}: {what}.")
 
 
 def _first_place(
-    connection: "duckdb.DuckDBPyConnection",
-    source: Source,
-    chosen: Scan,
-    column: str,
-    condition: Callable[[Scan], str],
-    shown: Callable[[Scan], str],
-    counts_column: str | None = None,
+    chosen: Scan, condition: Callable[[Scan], str], shown: Callable[[Scan], str], counts_column: str | None = None
 ) -> str:
     """File, column, row and value of the first row that fulfils a condition."""
-    connection.execute("SET preserve_insertion_order = true")
-    transactions = chosen.format == "transactions"
+    chosen.query("SET preserve_insertion_order = true")
+    source, column = chosen.source, None if chosen.transactions else chosen.column
     # Row numbers count within a file, so the files are read again, one by one.
     for file in chosen.files:
-        part = replace(
-            source,
-            paths=(file,),
-            format=chosen.format,
-            column=None if transactions else chosen.column,
-        )
-        one = scan(connection, part, counts_column, chosen.filters)
-        found = connection.execute(
-            f"SELECT row, {shown(one)} FROM ({one.sql}) WHERE {condition(one)} ORDER BY row LIMIT 1"
-        ).fetchall()
+        part = replace(source, paths=file, format=source.format_of(chosen.files), column=column)
+        one = scan(chosen.connection, part, counts_column, chosen.filters)
+        found = one.query(f"SELECT row, {shown(one)} FROM ({one.sql}) WHERE {condition(one)} ORDER BY row LIMIT 1")
         if found:
-            named = ", line" if transactions else f", column {column!r}, row"
+            named = f", column {counts_column or column!r}, row" if column else ", line"
             return f"{file}{named} {found[0][0]:,}: {_shown(found[0][1])}"
-    return f"{where(chosen)}: a value"
+    return f"{chosen.where()}: a value"
 
 
 def _shown(value: str | None) -> str:

@@ -1,5 +1,7 @@
 """DuckDB: a connection that leaves nothing behind, and its errors in plain words."""
 
+from __future__ import annotations
+
 import contextlib
 import re
 import tempfile
@@ -10,18 +12,42 @@ from typing import TYPE_CHECKING, Any
 from rrjax.io.errors import DataError
 
 if TYPE_CHECKING:
-    import duckdb
+    from duckdb import DuckDBPyConnection as Connection
+else:
+    Connection = Any  # naming the type must not load DuckDB
 
-__all__ = ["connect", "explain", "explaining", "file_list", "identifier", "literal"]
+BAD_GZIP = "the gzip data are damaged or cut short. Download or copy the file again."
+NOT_UTF8 = "the text is not UTF-8. Convert it first, for example with: iconv -f latin1 -t utf-8"
+_EXPLANATIONS = (
+    (r"GZIP|zlib|decompress", BAD_GZIP),
+    (
+        r"magic bytes|footer|thrift|Parquet file|Snappy|ZSTD",
+        "not a whole Parquet file, it is damaged or cut short. Download or copy it again.",
+    ),
+    (r"not utf-?8|invalid unicode|invalid utf|byte sequence", NOT_UTF8),
+    (
+        r"Expected Number of Columns: (\d+) Found: (\d+)",
+        "{1} columns where the first line has {0}. Correct the row, "
+        "or put values that hold the delimiter in double quotes.",
+    ),
+    (r"unterminated quote", "a double quote is opened and never closed, or not doubled."),
+    (r"Malformed JSON|JSON transform|Expected.*object", "not valid JSON. Every line must be one JSON object."),
+    (
+        r"invalid state",
+        "its structure changes along the way, as with line ends of different kinds. Save it again with one program.",
+    ),
+    (r"Maximum line size", "the line is longer than 2 MB; is this the right format and delimiter?"),
+    (
+        r"Out of Memory|failed to offload|temp(?:orary)? directory",
+        "not enough memory or temporary disk space. Free some, or point TMPDIR to a larger disk.",
+    ),
+)
+"""What DuckDB says, as a pattern, and what a person is told."""
 
 
 @contextmanager
-def connect() -> "Iterator[duckdb.DuckDBPyConnection]":
-    """A connection to an in-memory database that spills to a folder of its own.
-
-    Raises:
-        DataError: DuckDB is not installed.
-    """
+def connect() -> Iterator[Connection]:
+    """Connects to an in-memory database that spills to a folder of its own."""
     try:
         import duckdb
     except ImportError as error:
@@ -30,11 +56,7 @@ def connect() -> "Iterator[duckdb.DuckDBPyConnection]":
         ) from error
     # By default an in-memory database would spill into .tmp of the current folder.
     with tempfile.TemporaryDirectory(prefix="rrjax-") as folder:
-        config: dict[str, Any] = {
-            "temp_directory": folder,
-            "autoinstall_known_extensions": False,
-        }
-        connection = duckdb.connect(config=config)
+        connection = duckdb.connect(config={"temp_directory": folder, "autoinstall_known_extensions": False})
         try:
             # In a notebook without ipywidgets DuckDB refuses to be told, and shows no bar either.
             with contextlib.suppress(duckdb.InvalidInputException):
@@ -53,13 +75,33 @@ def connect() -> "Iterator[duckdb.DuckDBPyConnection]":
 
 @contextmanager
 def explaining(files: Sequence[str]) -> Iterator[None]:
-    """DuckDB's errors while these files are read become a DataError that explains them."""
+    """Turns DuckDB's errors while these files are read into a `DataError` for the person whose files they are."""
     import duckdb
 
     try:
         yield
     except duckdb.Error as error:
-        raise explain(error, files) from error
+        raise _explained(str(error), files) from error
+
+
+def _explained(text: str, files: Sequence[str]) -> DataError:
+    named = [file for file in files if file in text]
+    where = max(named, key=len) if named else some(files)
+    line = re.search(r"(?:CSV Error on Line: |in line |at line )(\d+)", text)
+    if line:
+        where += f", line {line[1]}"
+    for pattern, message in _EXPLANATIONS:
+        found = re.search(pattern, text, re.IGNORECASE)
+        if found:
+            return DataError(f"{where}: " + message.format(*found.groups()))
+    first_line = text.split("\n", 1)[0]
+    return DataError(f"{where}: {first_line.split(': ', 1)[-1].strip()}")
+
+
+def some(files: Sequence[str]) -> str:
+    """The first files of several, for a message."""
+    more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+    return ", ".join(files[:3]) + more
 
 
 def literal(text: str) -> str:
@@ -80,67 +122,3 @@ def file_list(files: Sequence[str]) -> str:
     """File names as an SQL list, with nothing in them read as a pattern."""
     escaped = (re.sub(r"([\[*?])", r"[\1]", file) for file in files)
     return "[" + ", ".join(literal(file) for file in escaped) + "]"
-
-
-def explain(error: Exception, files: Sequence[str]) -> DataError:
-    """DuckDB's error as a message for the person whose file it is.
-
-    Args:
-        error: what DuckDB raised.
-        files: the files it was reading.
-
-    Returns:
-        The error to raise instead.
-    """
-    text = str(error)
-    named = [file for file in files if file in text]
-    where = max(named, key=len) if named else _some(files)
-    line = re.search(r"(?:CSV Error on Line: |in line |at line )(\d+)", text)
-    if line:
-        where += f", line {line[1]}"
-    for pattern, message in _EXPLANATIONS:
-        found = re.search(pattern, text, re.IGNORECASE)
-        if found:
-            return DataError(f"{where}: " + message.format(*found.groups()))
-    first_line = text.split("\n", 1)[0]
-    return DataError(f"{where}: {first_line.split(': ', 1)[-1].strip()}")
-
-
-_EXPLANATIONS: tuple[tuple[str, str], ...] = (
-    (
-        r"GZIP|zlib|decompress",
-        "the gzip data are damaged or cut short. Download or copy the file again.",
-    ),
-    (
-        r"magic bytes|footer|thrift|Parquet file|Snappy|ZSTD",
-        "not a whole Parquet file, it is damaged or cut short. Download or copy it again.",
-    ),
-    (
-        r"not utf-?8|invalid unicode|invalid utf|byte sequence",
-        "the text is not UTF-8. Convert it first, for example with: iconv -f latin1 -t utf-8",
-    ),
-    (
-        r"Expected Number of Columns: (\d+) Found: (\d+)",
-        "{1} columns where the first line has {0}. Correct the row, "
-        "or put values that hold the delimiter in double quotes.",
-    ),
-    (r"unterminated quote", "a double quote is opened and never closed, or not doubled."),
-    (
-        r"Malformed JSON|JSON transform|Expected.*object",
-        "not valid JSON. Every line must be one JSON object.",
-    ),
-    (
-        r"invalid state",
-        "its structure changes along the way, as with line ends of different kinds. Save it again with one program.",
-    ),
-    (r"Maximum line size", "the line is longer than 2 MB; is this the right format and delimiter?"),
-    (
-        r"Out of Memory|failed to offload|temp(?:orary)? directory",
-        "not enough memory or temporary disk space. Free some, or point TMPDIR to a larger disk.",
-    ),
-)
-
-
-def _some(files: Sequence[str]) -> str:
-    more = f" and {len(files) - 3} more" if len(files) > 3 else ""
-    return ", ".join(files[:3]) + more

@@ -1,133 +1,114 @@
 """The two published data sets of the paper, read from the user's own download."""
 
-import gzip
+from __future__ import annotations
+
 import hashlib
 import os
+from dataclasses import replace
 from glob import escape, glob
 from os import PathLike
 from typing import Literal
 
-from rrjax.io.database import connect, explaining
 from rrjax.io.domain import Domain
 from rrjax.io.errors import DataError
 from rrjax.io.read import CountedReports, count_filtered, count_reports
-from rrjax.io.scan import Filter, scan
-from rrjax.io.source import Source
+from rrjax.io.scan import Filter, scanning
+from rrjax.io.source import Source, only_file, opened
 
-__all__ = ["load_acs_income", "load_kosarak"]
-
-KOSARAK_SESSIONS = 990_002
-KOSARAK_PAGES = 41_270
-ACS_INCOME_ROWS = 1_664_500
-
-# The columns that the paper's repository keeps: size in bytes and SHA-256.
+_KOSARAK_SESSIONS = 990_002
+_KOSARAK_PAGES = 41_270
+_ACS_INCOME_ROWS = 1_664_500
 _DERIVED = {
-    "kosarak.csv": (
-        3_133_492,
-        "80d34d9665016430b6e501872e683cb9ba69a3b016474a2e63bb8238f650b7f9",
-    ),
-    "ACSIncome.csv": (
-        21_293_505,
-        "b5adc02279d74c615d9c467538cb2804a54f312cfeac5f778e8ad3293acdb0e8",
-    ),
+    "kosarak.csv": (3_133_492, "80d34d9665016430b6e501872e683cb9ba69a3b016474a2e63bb8238f650b7f9"),
+    "ACSIncome.csv": (21_293_505, "b5adc02279d74c615d9c467538cb2804a54f312cfeac5f778e8ad3293acdb0e8"),
 }
-
-# All codes that the census publishes for PUMA, and the incomes that the filter and the paper's
-# K = 1,423,000 leave.
+"""The columns that the paper's repository keeps: size in bytes and SHA-256."""
 _ACS_DOMAINS = {"PUMA": Domain.range(100, 70_301), "PINCP": Domain.range(1, 1_423_000)}
-
-_ADULTS: tuple[Filter, ...] = (
-    ("AGEP", ">", 16),
-    ("PINCP", ">", 100),
-    ("WKHP", ">", 0),
-    ("PWGTP", ">=", 1),
-)
+"""All codes that the census publishes for PUMA, and the incomes that the filter and the paper's K = 1,423,000 leave."""
+_ADULTS: tuple[Filter, ...] = (("AGEP", ">", 16), ("PINCP", ">", 100), ("WKHP", ">", 0), ("PWGTP", ">=", 1))
 
 
 def load_kosarak(
-    path: str | PathLike[str],
-    items: Literal["first", "all"] = "first",
-    verify: bool = True,
+    path: str | PathLike[str], items: Literal["first", "all"] = "first", verify: bool = True
 ) -> CountedReports:
-    """Kosarak: the pages of a Hungarian news portal that people clicked.
+    """Loads Kosarak: the pages of a Hungarian news portal that people clicked.
 
     Args:
-        path: FIMI's `kosarak.dat` or `kosarak.dat.gz`, a session a line; or the paper's derived
-            `kosarak.csv`, which keeps the first page of each session.
-        items: the "first" page of each session, as the paper does, or "all" pages.
-        verify: check that this is the published file: sessions and pages of the original, size
-            and SHA-256 of the derived one. False takes stand-ins of the same layout.
+        path: FIMI's `kosarak.dat` or `kosarak.dat.gz`, a session a line; or the paper's derived `kosarak.csv`, which
+            keeps the first page of each session.
+        items: The "first" page of each session, as the paper does, or "all" pages.
+        verify: Checks that this is the published file: sessions and pages of the original, size and SHA-256 of the
+            derived one. False takes stand-ins of the same layout.
 
     Returns:
         The true counts over the pages 1:41270, so K = 41,270.
 
     Raises:
-        DataError: a file that cannot be read, is not the published one, or holds other pages.
+        DataError: A file that cannot be read, is not the published one, or holds other pages.
 
     References:
         F. Bodon, Frequent Itemset Mining Dataset Repository (FIMI), Kosarak.
     """
-    file = os.fspath(path)
-    domain = Domain.range(1, KOSARAK_PAGES)
-    if file.lower().removesuffix(".gz").endswith(".csv"):
-        if items != "first":
-            raise DataError(
-                f"{file} keeps only the first page of each session; for all pages give the original kosarak.dat."
-            )
+    domain = Domain.range(1, _KOSARAK_PAGES)
+    if not os.fspath(path).lower().removesuffix(".gz").endswith(".csv"):
+        sessions = Source(path, format="transactions", items=items)
         if verify:
-            _verify_derived(file, "kosarak.csv")
-        return count_reports(Source(file, header=_has_header(file)), domain)
-    sessions = Source(file, format="transactions", items=items)
+            _verify_sessions(sessions)
+        return count_reports(sessions, domain)
+    if items != "first":
+        raise DataError(
+            f"{os.fspath(path)} keeps only the first page of each session; for all pages give the original kosarak.dat."
+        )
+    pages = Source(path, format="csv")
     if verify:
-        _verify_sessions(file)
-    return count_reports(sessions, domain)
+        _verify_derived(pages, "kosarak.csv")
+    with opened(only_file(pages)) as stream:
+        first = stream.readline(100).strip()
+    # Page ids start at 1, so a 0 is the name of the column.
+    return count_reports(replace(pages, header=not first.isdecimal() or first == "0"), domain)
 
 
 def load_acs_income(
-    path: str | PathLike[str],
-    column: Literal["PUMA", "PINCP"] = "PUMA",
-    verify: bool = True,
+    path: str | PathLike[str], column: Literal["PUMA", "PINCP"] = "PUMA", verify: bool = True
 ) -> CountedReports:
-    """ACSIncome: employed adults of the American Community Survey, 2018 1-Year, all states.
+    """Loads ACSIncome: employed adults of the American Community Survey, 2018 1-Year, all states.
 
-    The filter is Folktables': AGEP > 16, PINCP > 100, WKHP > 0, PWGTP >= 1. The states are its
-    own, too: the fifty and Puerto Rico, without the District of Columbia.
+    The filter is Folktables': AGEP > 16, PINCP > 100, WKHP > 0, PWGTP >= 1. The states are its own, too: the fifty and
+    Puerto Rico, without the District of Columbia.
 
     Args:
-        path: the folder that Folktables downloads to (or its `2018/1-Year`), which holds
-            `psam_p01.csv` to `psam_p72.csv`; or the paper's derived `ACSIncome.csv`.
-        column: "PUMA", the code of the area someone lives in, or "PINCP", the yearly income in
-            dollars.
-        verify: check that all 1,664,500 rows are there, or size and SHA-256 of the derived file.
-            False takes a part of the states, or stand-ins of the same layout.
+        path: The folder that Folktables downloads to (or its `2018/1-Year`), which holds `psam_p01.csv` to
+            `psam_p72.csv`; or the paper's derived `ACSIncome.csv`.
+        column: "PUMA", the code of the area someone lives in, or "PINCP", the yearly income in dollars.
+        verify: Checks that all 1,664,500 rows are there, or size and SHA-256 of the derived file. False takes a part of
+            the states, or stand-ins of the same layout.
 
     Returns:
-        The true counts, one category for each code. PUMA: 100:70301, all codes there are, so
-        K = 70,202; the paper cuts this range into K = 70,201 equal bins, the first of which holds
-        the codes 100 and 101. PINCP: 1:1423000, so K = 1,423,000 as in the paper.
+        The true counts, one category for each code. PUMA: 100:70301, all codes there are, so K = 70,202; the paper cuts
+        this range into K = 70,201 equal bins, the first of which holds the codes 100 and 101. PINCP: 1:1423000, so
+        K = 1,423,000 as in the paper.
 
     Raises:
-        DataError: files that cannot be read, are not all there, or hold values outside.
+        DataError: Files that cannot be read, are not all there, or hold values outside.
 
     References:
-        F. Ding, M. Hardt, J. Miller, L. Schmidt, Retiring Adult: New Datasets for Fair Machine
-        Learning, NeurIPS 2021.
+        F. Ding, M. Hardt, J. Miller, L. Schmidt, Retiring Adult: New Datasets for Fair Machine Learning, NeurIPS 2021.
     """
     if column not in _ACS_DOMAINS:
         raise DataError(f"The column must be PUMA or PINCP, not {column!r}.")
     domain = _ACS_DOMAINS[column]
     folder = os.fspath(path)
     if not os.path.isdir(folder):
+        rows = Source(folder, format="csv", column=column)
         if verify:
-            _verify_derived(folder, "ACSIncome.csv")
-        return count_reports(Source(folder, format="csv", column=column), domain)
-    states = Source(_state_files(folder), format="csv", column=column)
-    counted = count_filtered(states, domain, _ADULTS)
-    if verify and counted.num_rows != ACS_INCOME_ROWS:
+            _verify_derived(rows, "ACSIncome.csv")
+        return count_reports(rows, domain)
+    counted = count_filtered(Source(_state_files(folder), format="csv", column=column), domain, _ADULTS)
+    if verify and counted.num_rows != _ACS_INCOME_ROWS:
         raise DataError(
-            f"{folder}: {counted.num_rows:,} rows pass the filter of ACSIncome, "
-            f"{ACS_INCOME_ROWS:,} were published for 2018, all states. Is a state missing, or "
-            "another year among the files? Download again, or take what is there (verify=False)."
+            f"{folder}: {counted.num_rows:,} rows pass the filter of ACSIncome, {_ACS_INCOME_ROWS:,} were published "
+            "for 2018, all states. Is a state missing, or another year among the files? Download again, or take what "
+            "is there (verify=False)."
         )
     return counted
 
@@ -145,22 +126,20 @@ def _state_files(folder: str) -> list[str]:
     )
 
 
-def _verify_sessions(file: str) -> None:
-    with connect() as connection, explaining([file]):
-        first = scan(connection, Source(file, format="transactions"))
-        sessions = connection.execute(f"SELECT count(*) FROM ({first.sql})").fetchall()[0][0]
-        every = scan(connection, Source(file, format="transactions", items="all"))
-        pages = connection.execute(f"SELECT count(DISTINCT value) FROM ({every.sql})").fetchall()
-    if (sessions, pages[0][0]) != (KOSARAK_SESSIONS, KOSARAK_PAGES):
+def _verify_sessions(source: Source) -> None:
+    with scanning(replace(source, items="first")) as first:
+        sessions = first.scalar(f"SELECT count(*) FROM ({first.sql})")
+    with scanning(replace(source, items="all")) as every:
+        pages = every.scalar(f"SELECT count(DISTINCT value) FROM ({every.sql})")
+    if (sessions, pages) != (_KOSARAK_SESSIONS, _KOSARAK_PAGES):
         raise DataError(
-            f"{file}: {sessions:,} sessions and {pages[0][0]:,} pages; Kosarak has "
-            f"{KOSARAK_SESSIONS:,} and {KOSARAK_PAGES:,}. Download it again, or take this file "
-            "for what it is (verify=False)."
+            f"{source.files()[0]}: {sessions:,} sessions and {pages:,} pages; Kosarak has {_KOSARAK_SESSIONS:,} and "
+            f"{_KOSARAK_PAGES:,}. Download it again, or take this file for what it is (verify=False)."
         )
 
 
-def _verify_derived(file: str, name: str) -> None:
-    (file,) = Source(file, format="csv").files()
+def _verify_derived(source: Source, name: str) -> None:
+    file = only_file(source)
     size, digest = _DERIVED[name]
     found = os.path.getsize(file)
     if found == size:
@@ -168,21 +147,10 @@ def _verify_derived(file: str, name: str) -> None:
             found_digest = hashlib.file_digest(stream, "sha256").hexdigest()
         if found_digest == digest:
             return
-        came = f"the SHA-256 {found_digest[:16]}…"
-        published = f"{digest[:16]}…"
+        came, published = f"the SHA-256 {found_digest[:16]}…", f"{digest[:16]}…"
     else:
         came, published = f"{found:,} bytes", f"{size:,}"
     raise DataError(
-        f"{file} is not the published {name}: it has {came}, not {published}. Download it again "
-        "(a repository with large-file storage hands out a small pointer at first), or take this "
-        "file for what it is (verify=False)."
+        f"{file} is not the published {name}: it has {came}, not {published}. Download it again (a repository with "
+        "large-file storage hands out a small pointer at first), or take this file for what it is (verify=False)."
     )
-
-
-def _has_header(file: str) -> bool:
-    """Whether the derived column starts with a name; page ids start at 1."""
-    (file,) = Source(file, format="csv").files()
-    opener = gzip.open if file.lower().endswith(".gz") else open
-    with opener(file, "rb") as stream:
-        first = stream.readline(100).strip()
-    return not first.isdigit() or first == b"0"

@@ -1,5 +1,7 @@
 """The categories a report can name, in order."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import index
@@ -9,10 +11,8 @@ import numpy as np
 
 from rrjax.io.errors import DataError
 
-__all__ = ["Domain"]
-
-# Category numbers are int32 throughout the library.
-MAX_CATEGORIES = 2**31 - 1
+_MAX_CATEGORIES = 2**31 - 1
+"""Category numbers are int32 throughout the library."""
 _INT64 = 2**63
 
 
@@ -20,13 +20,13 @@ _INT64 = 2**63
 class Domain:
     """The K categories in order, and a label for each.
 
-    Either a range of integers, kept as its two ends however large it is, or a list of labels. Make
-    one with `Domain.range`, `Domain.of` or `read_domain`.
+    Either a range of integers, kept as its two ends however large it is, or a list of labels. Make one with
+    `Domain.range`, `Domain.of` or `read_domain`.
 
     Attributes:
-        first: first integer of a range, None for listed labels.
-        last: last integer of a range (included), None for listed labels.
-        listed: the labels of a listed domain, None for a range.
+        first: First integer of a range, None for listed labels.
+        last: Last integer of a range (included), None for listed labels.
+        listed: The labels of a listed domain, None for a range.
 
     Example:
         >>> Domain.range(0, 99).num_categories
@@ -40,7 +40,7 @@ class Domain:
     listed: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is not a domain of at least two different categories."""
+        """Refuses what is not a domain of at least two different categories."""
         if self.listed is None:
             _check_range(self.first, self.last)
         elif self.first is not None or self.last is not None:
@@ -50,32 +50,19 @@ class Domain:
 
     @classmethod
     def range(cls, first: int, last: int) -> Self:
-        """The integers from `first` to `last`, both included.
-
-        Args:
-            first: smallest integer of the domain.
-            last: largest integer of the domain.
-
-        Returns:
-            A domain of `last - first + 1` categories, labelled by the integers.
+        """The integers from `first` to `last`, both included, as labels of `last - first + 1` categories.
 
         Raises:
-            DataError: fewer than 2 categories, or more than 2**31 - 1.
+            DataError: Fewer than 2 categories, or more than 2**31 - 1.
         """
         return cls(first=index(first), last=index(last))
 
     @classmethod
     def of(cls, labels: Iterable[str]) -> Self:
-        """The given labels, in the given order.
-
-        Args:
-            labels: K different, non-empty strings.
-
-        Returns:
-            A domain of K categories.
+        """The given labels, different and not empty, in the given order.
 
         Raises:
-            DataError: fewer than 2 labels, an empty one, a duplicate, or one that is no text.
+            DataError: Fewer than 2 labels, an empty one, a duplicate, or one that is no text.
         """
         return cls(listed=tuple(labels))
 
@@ -97,18 +84,14 @@ class Domain:
         """The first and the last integer of a range.
 
         Raises:
-            DataError: the domain is a list of labels.
+            DataError: The domain is a list of labels.
         """
         if self.first is None or self.last is None:
             raise DataError("A list of labels has no first and last integer.")
         return self.first, self.last
 
     def labels(self) -> np.ndarray:
-        """The labels of all categories.
-
-        Returns:
-            Array `[K]`: int64 for a range, NumPy's variable-length strings for listed labels.
-        """
+        """The labels of all categories, `[K]`: int64 for a range, NumPy's variable-length strings for listed ones."""
         if self.listed is not None:
             return np.array(self.listed, dtype=np.dtypes.StringDType())
         first, last = self.ends
@@ -127,6 +110,30 @@ class Domain:
         more = ", …" if len(self.listed) > 3 else ""
         return f"{len(self.listed):,} labels ({shown}{more})"
 
+    def difference(self, other: Domain, name: str, other_name: str) -> str:
+        """Where two domains that are not equal differ, for a message.
+
+        Args:
+            other: The other domain.
+            name: What to call whose domain this is.
+            other_name: What to call whose domain the other is.
+
+        Example:
+            >>> Domain.of(["no", "yes"]).difference(Domain.of(["no", "oui"]), "a.csv", "b.csv")
+            "'oui' is a category of b.csv and not of a.csv"
+        """
+        if self.num_categories != other.num_categories:
+            return f"{name} has {self.describe()}, {other_name} has {other.describe()}"
+        first, second = ([str(label) for label in domain.labels()] for domain in (self, other))
+        only = sorted(set(second) - set(first))
+        if only:
+            return f"{only[0]!r} is a category of {other_name} and not of {name}"
+        place = next(index for index, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
+        return (
+            f"{name} and {other_name} have the same labels in another order (at place {place + 1}: {first[place]!r} "
+            f"and {second[place]!r})"
+        )
+
     def to_metadata(self) -> dict[str, Any]:
         """The domain as a JSON-able dictionary; a range stays two numbers."""
         if self.listed is None:
@@ -138,9 +145,9 @@ class Domain:
         """The domain that `to_metadata` described.
 
         Raises:
-            DataError: the dictionary does not describe a domain.
+            DataError: The dictionary does not describe a domain.
         """
-        if not isinstance(metadata, dict) or set(metadata) not in ({"first", "last"}, {"labels"}):
+        if set(metadata) not in ({"first", "last"}, {"labels"}):
             raise DataError(f"A domain was expected, not {str(metadata)[:80]}.")
         if "labels" not in metadata:
             return cls(first=metadata["first"], last=metadata["last"])
@@ -159,9 +166,9 @@ def _check_range(first: object, last: object) -> None:
             f"The range {first}:{last} has {max(num_categories, 0)} categories; "
             f"randomized response needs at least 2.{hint}"
         )
-    if num_categories > MAX_CATEGORIES or first < -_INT64 or last >= _INT64:
+    if num_categories > _MAX_CATEGORIES or first < -_INT64 or last >= _INT64:
         raise DataError(
-            f"The range {first}:{last} is too large: at most {MAX_CATEGORIES:,} categories, within 64-bit integers."
+            f"The range {first}:{last} is too large: at most {_MAX_CATEGORIES:,} categories, within 64-bit integers."
         )
 
 

@@ -1,11 +1,12 @@
-"""The one error that reading and writing raise."""
-
-__all__ = ["DataError"]
+"""What reading and writing complain with."""
 
 
 class DataError(ValueError):
     """Data that cannot be used as they are.
 
-    The message is for a person: it names the file, the column, row or value, says what came, and
-    what to do about it.
+    The message is for a person: it names the file, the column, row or value, says what came, and what to do about it.
     """
+
+
+class Contradiction(DataError):  # noqa: N818
+    """What was asked for is not what a file says of itself."""

@@ -1,23 +1,21 @@
 """SQL expressions over a column called `value`: its text, its integer, its category number.
 
-Values come in three kinds: "integer" and "number" columns of Parquet, and "text" for the rest, so
-that a label such as 007 stays what it is.
+Values come in three kinds: "integer" and "number" columns of Parquet, and "text" for the rest, so that a label such as
+007 stays what it is.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from rrjax.io.database import literal
-
-if TYPE_CHECKING:
-    from rrjax.io.domain import Domain
-
-__all__ = ["Kind", "integer", "is_integer_label", "is_missing", "position", "text"]
+from rrjax.io.domain import Domain
 
 Kind = Literal["integer", "number", "text"]
 
-# DuckDB casts 12.5 to 13 and takes '1e3', '0x10' and '1_000' for integers, so what counts as an
-# integer is said here. A BIGINT holds every number of 18 digits.
+# DuckDB casts 12.5 to 13 and takes '1e3', '0x10' and '1_000' for integers, so what counts as an integer is said here. A
+# BIGINT holds every number of 18 digits.
 _INTEGER_TEXT = r"[+-]?[0-9]{1,18}(\.0*)?"
 _LARGEST_EXACT_FLOAT = 2**53
 
@@ -26,12 +24,8 @@ def text(kind: Kind, value: str = "value") -> str:
     """The value as the text of a label; whole numbers lose their `.0`."""
     if kind == "text":
         return value
-    if kind == "integer":
-        return f"CAST({value} AS VARCHAR)"
-    return (
-        f"CASE WHEN {value} = trunc({value}) AND abs({value}) <= {_LARGEST_EXACT_FLOAT} "
-        f"THEN CAST(CAST({value} AS BIGINT) AS VARCHAR) ELSE CAST({value} AS VARCHAR) END"
-    )
+    as_text = f"CAST({value} AS VARCHAR)"
+    return as_text if kind == "integer" else f"coalesce(CAST({_whole(value)} AS VARCHAR), {as_text})"
 
 
 def integer(kind: Kind, value: str = "value") -> str:
@@ -39,11 +33,7 @@ def integer(kind: Kind, value: str = "value") -> str:
     if kind == "integer":
         return f"TRY_CAST({value} AS BIGINT)"
     if kind == "number":
-        # NaN equals its own trunc in DuckDB, and is larger than every number.
-        return (
-            f"CASE WHEN {value} = trunc({value}) AND abs({value}) <= {_LARGEST_EXACT_FLOAT} "
-            f"THEN CAST({value} AS BIGINT) END"
-        )
+        return _whole(value)
     # Most text is a plain integer, which the first branch tells four times faster.
     return (
         f"CASE WHEN CAST(TRY_CAST({value} AS BIGINT) AS VARCHAR) = {value} "
@@ -51,6 +41,12 @@ def integer(kind: Kind, value: str = "value") -> str:
         f"WHEN regexp_full_match({value}, {literal(_INTEGER_TEXT)}) "
         f"THEN TRY_CAST(split_part({value}, '.', 1) AS BIGINT) END"
     )
+
+
+def _whole(value: str) -> str:
+    # NaN equals its own trunc in DuckDB, and is larger than every number.
+    is_whole = f"{value} = trunc({value}) AND abs({value}) <= {_LARGEST_EXACT_FLOAT}"
+    return f"CASE WHEN {is_whole} THEN CAST({value} AS BIGINT) END"
 
 
 def is_integer_label(label: str) -> str:
@@ -66,7 +62,7 @@ def is_missing(kind: Kind, tokens: Sequence[str], value: str = "value") -> str:
     return f"({value} IS NULL OR {nan}{text(kind, value)} IN ({listed}))"
 
 
-def position(kind: Kind, domain: "Domain", value: str = "value") -> str:
+def position(kind: Kind, domain: Domain, value: str = "value") -> str:
     """The value's 0-based category number, NULL where the domain does not have it.
 
     For listed labels the connection must have the type that listed domains need (`read._declare`).

@@ -1,35 +1,34 @@
 """A domain as a person writes it: a range, or a file of labels."""
 
-import gzip
+from __future__ import annotations
+
 import re
-import zlib
+from dataclasses import replace
 from os import PathLike, fspath
 
-from rrjax.io import expressions
 from rrjax.io.database import connect, explaining
 from rrjax.io.domain import Domain
 from rrjax.io.errors import DataError
+from rrjax.io.expressions import text as text_of
 from rrjax.io.scan import scan
-from rrjax.io.source import Source
-
-__all__ = ["read_domain"]
+from rrjax.io.source import Source, only_file, opened
 
 _RANGE = re.compile(r"\s*([+-]?[0-9]+)\s*:\s*([+-]?[0-9]+)\s*")
 _TABLES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".json")
 
 
 def read_domain(text: str | PathLike[str]) -> Domain:
-    """The domain that a person wrote: a range or the name of a file of labels.
+    """Reads the domain that a person wrote: a range or the name of a file of labels.
 
     Args:
-        text: `"0:1484705"` (both ends included), or the path of a file: text with one label a line, or a table
-            (.csv, .tsv, .parquet, .jsonl, also .gz) with one column, or one called "label".
+        text: `"0:1484705"` (both ends included), or the path of a file: text with one label a line, or a table (.csv,
+            .tsv, .parquet, .jsonl, also .gz) with one column, or one called "label".
 
     Returns:
         The domain; a file's labels keep their order.
 
     Raises:
-        DataError: neither a range nor a file that can be read, blank lines, duplicate labels.
+        DataError: Neither a range nor a file that can be read, blank lines, duplicate labels.
 
     Example:
         >>> read_domain("0:1484705").num_categories
@@ -39,15 +38,16 @@ def read_domain(text: str | PathLike[str]) -> Domain:
     match = _RANGE.fullmatch(text)
     if match:
         return Domain.range(int(match[1]), int(match[2]))
+    source = Source(text)
     try:
-        (file,) = Source([text]).files()
+        file = only_file(source)
     except DataError as error:
         raise DataError(
             f"The domain {text!r} is neither a range of integers such as 0:99 nor a file of "
             f"labels that can be read: {error}"
         ) from error
     table = file.lower().removesuffix(".gz").endswith(_TABLES)
-    labels = _labels_of_table(file) if table else _labels_of_text(file)
+    labels = _labels_of_table(source, file) if table else _labels_of_text(file)
     try:
         return Domain.of(labels)
     except DataError as error:
@@ -55,16 +55,8 @@ def read_domain(text: str | PathLike[str]) -> Domain:
 
 
 def _labels_of_text(file: str) -> list[str]:
-    opener = gzip.open if file.lower().endswith(".gz") else open
-    try:
-        with opener(file, "rt", encoding="utf-8-sig") as stream:
-            labels = [line.strip() for line in stream]
-    except (EOFError, zlib.error, OSError) as error:
-        raise DataError(f"{file}: cannot be read: {error}.") from error
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{file}: the text is not UTF-8. Convert it first, for example with: iconv -f latin1 -t utf-8"
-        ) from error
+    with opened(file) as stream:
+        labels = [line.strip() for line in stream]
     while labels and not labels[-1]:
         labels.pop()
     if "" in labels:
@@ -72,19 +64,19 @@ def _labels_of_text(file: str) -> list[str]:
     return labels
 
 
-def _labels_of_table(file: str) -> list[str]:
+def _labels_of_table(source: Source, file: str) -> list[str]:
     with connect() as connection, explaining([file]):
         try:
-            chosen = scan(connection, Source(file, column="label", header=True))
+            chosen = scan(connection, replace(source, column="label", header=True))
         except DataError:
             try:
-                chosen = scan(connection, Source(file))
+                chosen = scan(connection, source)
             except DataError as error:
                 raise DataError(
                     f"{file}: a table of labels needs one column, or one that is called 'label' ({error})"
                 ) from error
-        rows = connection.execute(f"SELECT {expressions.text(chosen.kind)} FROM ({chosen.sql})").fetchall()
-    for row, (label,) in enumerate(rows, start=1):
+        labels = [label for (label,) in chosen.query(f"SELECT {text_of(chosen.kind)} FROM ({chosen.sql})")]
+    for row, label in enumerate(labels, start=1):
         if not label:
             raise DataError(f"{file}, column {chosen.column!r}: the label in row {row} is empty; remove it.")
-    return [label for (label,) in rows]
+    return labels

@@ -1,24 +1,44 @@
 """What a file of reports says about its own collection."""
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, field, fields
+from typing import Any, Self, cast
 
-from rrjax.io.database import connect, explaining, file_list
+from rrjax.io.database import Connection, file_list
 from rrjax.io.domain import Domain
-from rrjax.io.errors import DataError
-from rrjax.io.source import Source
+from rrjax.io.errors import Contradiction, DataError
 
-if TYPE_CHECKING:
-    import duckdb
-
-__all__ = ["KEY", "Metadata", "metadata_of", "read_metadata"]
-
-# Key of the JSON in Parquet's key-value metadata.
 KEY = "rrjax"
+"""Of the JSON in Parquet's key-value metadata."""
+_TYPES = {
+    "mechanism": str,
+    "num_categories": int,
+    "epsilon": float,
+    "effective_epsilon": float,
+    "column": str,
+    "simulated": bool,
+    "version": str,
+    "domain_from_data": bool,
+}
+"""A float is a positive number here."""
+
+
+@dataclass(frozen=True)
+class MechanismRecord:
+    """A mechanism as a file names it; it may be one that this version of rrjax does not know.
+
+    Attributes:
+        name: Such as "randomized-response".
+        parameters: All that it takes to make the mechanism again. Every one has `num_categories`, K, and `epsilon`, the
+            privacy parameter asked for, in nats.
+    """
+
+    name: str
+    parameters: dict[str, int | float | str | bool] = field(hash=False)
 
 
 @dataclass(frozen=True)
@@ -26,18 +46,20 @@ class Metadata:
     """How reports were made.
 
     Attributes:
-        mechanism: name of the mechanism, such as "randomized-response".
-        epsilon: privacy parameter asked for, in nats.
-        effective_epsilon: privacy parameter delivered by the integer arithmetic, in nats.
-        domain: the K categories.
-        column: name of the column of reports.
-        simulated: whether the randomness came from a seed, which protects nobody.
-        version: version of rrjax that wrote the file.
-        domain_from_data: whether the domain is only what happened to be among the true values.
+        mechanism: Name and parameters of the mechanism.
+        effective_epsilon: Privacy parameter delivered by the integer arithmetic, in nats.
+        domain: The K categories.
+        column: Name of the column of reports.
+        simulated: Whether the randomness came from a seed, which protects nobody.
+        version: Version of rrjax that wrote the file.
+        domain_from_data: Whether the domain is only what happened to be among the true values.
+
+    Raises:
+        DataError: A field or parameter is missing or has the wrong type, ε is not positive, or K does not fit the
+            domain.
     """
 
-    mechanism: str
-    epsilon: float
+    mechanism: MechanismRecord
     effective_epsilon: float
     domain: Domain
     column: str
@@ -45,23 +67,70 @@ class Metadata:
     version: str
     domain_from_data: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuses what no collection can have been, so that all that is written can be read."""
+        found = {**self.mechanism.parameters, **vars(self), "mechanism": self.mechanism.name}
+        size = found.get("num_categories")
+        if isinstance(size, int) and size != self.num_categories:
+            raise DataError(f"the metadata say {size} categories and list {self.num_categories}")
+        for name, expected in _TYPES.items():
+            value = found.get(name)
+            number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+            if not (number if expected is float else type(value) is expected):
+                raise _lacking(name)
+
     @property
     def num_categories(self) -> int:
         """The number of categories, K."""
         return self.domain.num_categories
 
+    @property
+    def epsilon(self) -> float:
+        """Privacy parameter asked for, in nats."""
+        return float(self.mechanism.parameters["epsilon"])
+
+    def check(
+        self, file: str, *, column: str | None = None, epsilon: float | None = None, domain: Domain | None = None
+    ) -> None:
+        """Compares what a caller asks for with what the file says; None asks for nothing.
+
+        Args:
+            file: What to call the file in a message.
+            column: Name of a column.
+            epsilon: Privacy parameter, in nats.
+            domain: The categories.
+
+        Raises:
+            Contradiction: They differ.
+        """
+        if column is not None and column != self.column:
+            raise Contradiction(
+                f"--column {column} contradicts {file}, whose reports are in {self.column!r}; "
+                "leave it out (column=, --column)"
+            )
+        if epsilon is not None and not math.isclose(epsilon, self.epsilon, rel_tol=1e-9):
+            raise Contradiction(
+                f"--epsilon {epsilon:g} contradicts {file}, which was randomized with epsilon = {self.epsilon:g}; "
+                "leave it out (epsilon=, --epsilon)"
+            )
+        if domain is not None and domain != self.domain:
+            raise Contradiction(
+                f"--domain contradicts {file}, which was collected with the domain {self.domain.describe()}, not "
+                f"{domain.describe()}; leave it out (domain=, --domain)"
+            )
+
     def to_json(self) -> str:
         """The metadata as JSON text."""
-        record = {**asdict(self), "domain": self.domain.to_metadata()}
-        return json.dumps({**record, "num_categories": self.num_categories}, ensure_ascii=False)
+        mechanism = {"name": self.mechanism.name, **self.mechanism.parameters}
+        record = {**vars(self), "mechanism": mechanism, "domain": self.domain.to_metadata()}
+        return json.dumps(record, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The metadata that `to_json` wrote.
 
         Raises:
-            DataError: no JSON, a field that is missing or has the wrong type, or K that does not
-                fit the domain.
+            DataError: No JSON, or one that is no such record.
         """
         try:
             record = json.loads(text)
@@ -69,57 +138,38 @@ class Metadata:
             raise DataError(f"the metadata are not JSON ({error})") from error
         if not isinstance(record, dict):
             raise DataError("the metadata are not a JSON object")
-        domain = Domain.from_metadata(_field(record, "domain", dict))
-        if _field(record, "num_categories", int) != domain.num_categories:
-            raise DataError(f"the metadata say {record['num_categories']} categories and list {domain.num_categories}")
-        return cls(
-            mechanism=_field(record, "mechanism", str),
-            epsilon=_positive(record, "epsilon"),
-            effective_epsilon=_positive(record, "effective_epsilon"),
-            domain=domain,
-            column=_field(record, "column", str),
-            simulated=_field(record, "simulated", bool),
-            version=_field(record, "version", str),
-            domain_from_data=_field(record, "domain_from_data", bool),
-        )
+        if not isinstance(record.get("domain"), dict):
+            raise _lacking("domain")
+        parameters = record.get("mechanism")
+        if not isinstance(parameters, dict):
+            # Before the first release the mechanism was a name, and its two parameters stood beside it.
+            parameters = {"name": parameters, **{name: record.get(name) for name in ("num_categories", "epsilon")}}
+        known: dict[str, Any] = {item.name: record.get(item.name) for item in fields(cls)}
+        known["mechanism"] = MechanismRecord(cast(str, parameters.pop("name", None)), cast(dict, parameters))
+        known["domain"] = Domain.from_metadata(record["domain"])
+        return cls(**known)
 
 
-def read_metadata(
-    path: str | PathLike[str] | Sequence[str | PathLike[str]],
-) -> Metadata | None:
-    """What Parquet files say about their collection.
-
-    Args:
-        path: one file or several, or globs.
-
-    Returns:
-        The metadata that all files agree on, None where rrjax wrote none of them.
-
-    Raises:
-        DataError: files that cannot be read, damaged metadata, or files that disagree.
-    """
-    files = Source(path, format="parquet").files()
-    with connect() as connection, explaining(files):
-        return metadata_of(connection, files)
+def _lacking(name: str) -> DataError:
+    return DataError(f"the metadata lack a valid {name!r}")
 
 
-def metadata_of(connection: "duckdb.DuckDBPyConnection", files: Sequence[str]) -> Metadata | None:
-    """As `read_metadata`, on a connection that is open."""
+def metadata_of(connection: Connection, files: Sequence[str]) -> Metadata | None:
+    """What Parquet files agree on about their collection, None where rrjax wrote none of them."""
     texts: dict[str, str] = {}
     for file in files:
         rows = connection.execute(
-            f"SELECT value FROM parquet_kv_metadata({file_list([file])}) WHERE key = ?",
-            [KEY.encode()],
+            f"SELECT value FROM parquet_kv_metadata({file_list([file])}) WHERE key = ?", [KEY.encode()]
         ).fetchall()
         if rows:
             texts[file] = rows[0][0].decode("utf-8", "replace")
     if not texts:
         return None
-    silent = [file for file in files if file not in texts]
     first = next(iter(texts))
-    if silent:
+    silent = next((file for file in files if file not in texts), None)
+    if silent is not None:
         raise DataError(
-            f"{first} says how it was collected and {silent[0]} does not: "
+            f"{first} says how it was collected and {silent} does not: "
             "estimate them apart, or give files of one collection."
         )
     known: dict[str, Metadata] = {}
@@ -134,28 +184,21 @@ def metadata_of(connection: "duckdb.DuckDBPyConnection", files: Sequence[str]) -
 
 
 def _agree(first: str, expected: Metadata, file: str, found: Metadata) -> None:
-    # What was asked for tells more than the ε that followed from it.
-    for name in sorted((item.name for item in fields(Metadata)), key="effective_epsilon".__eq__):
-        # Who wrote a file does not change what its reports mean.
-        ours, theirs = getattr(expected, name), getattr(found, name)
-        if name != "version" and ours != theirs:
-            if isinstance(ours, Domain):
-                ours, theirs = ours.describe(), theirs.describe()
+    ours, theirs = _meaning(expected), _meaning(found)
+    # What they follow from tells more than these two.
+    for name in sorted({**ours, **theirs}, key=("num_categories", "effective_epsilon").__contains__):
+        if ours.get(name) != theirs.get(name):
+            one, other = (
+                value.describe() if isinstance(value := record.get(name), Domain) else value
+                for record in (ours, theirs)
+            )
             raise DataError(
-                f"{first} and {file} were not collected alike: {name} is {ours} in the first and "
-                f"{theirs} in the second. Estimate them apart."
+                f"{first} and {file} were not collected alike: {name} is {one} in the first and {other} in the second. "
+                "Estimate them apart."
             )
 
 
-def _field(record: dict[str, Any], name: str, kind: type) -> Any:
-    value = record.get(name)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise DataError(f"the metadata lack a valid {name!r}")
-    return value
-
-
-def _positive(record: dict[str, Any], name: str) -> float:
-    value = record.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise DataError(f"the metadata lack a valid {name!r}")
-    return math.inf if value == math.inf else float(value)
+def _meaning(metadata: Metadata) -> dict[str, Any]:
+    """What the reports mean, whoever wrote them."""
+    rest = {name: value for name, value in vars(metadata).items() if name not in ("mechanism", "version")}
+    return {"mechanism": metadata.mechanism.name, **metadata.mechanism.parameters, **rest}

@@ -1,27 +1,22 @@
 """From a source to the SQL that reads its column."""
 
+from __future__ import annotations
+
 import csv
-import gzip
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import Any
 
-from rrjax.io.database import file_list, identifier, literal
+from rrjax.io.database import Connection, connect, explaining, file_list, identifier, literal, some
 from rrjax.io.errors import DataError
 from rrjax.io.expressions import Kind, text
-from rrjax.io.source import Format, Source
+from rrjax.io.source import Format, Source, opened
 
-if TYPE_CHECKING:
-    import duckdb
-
-__all__ = ["Filter", "Scan", "scan"]
-
-# A column, a comparison, and the number to compare with.
 Filter = tuple[str, str, float]
-
+"""A column, a comparison, and the number to compare with."""
 _BLANKS = r"E' \t\r\n'"
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _FLOATS = ("FLOAT", "DOUBLE")
@@ -29,26 +24,93 @@ _FLOATS = ("FLOAT", "DOUBLE")
 
 @dataclass(frozen=True)
 class Scan:
-    """How to read one column of a source.
+    """One column of a source, about to be read.
 
     Attributes:
-        files: the files, in the order they are read.
-        format: their format.
-        column: name of the column.
-        kind: the kind of its values.
-        sql: a query with the columns `row` (from 1 within its file, where a single file is read),
-            `value` and, where counts were asked for, `amount`.
-        amount_kind: the kind of the counts.
-        filters: what a row fulfils to be read.
+        connection: Where it is read.
+        source: The files and how to read them.
+        column: Name of the column.
+        kind: The kind of its values.
+        sql: A query with the columns `row` (from 1 within its file, where a single file is read), `value` and, where
+            counts were asked for, `amount`.
+        amount_kind: The kind of the counts.
+        filters: What a row fulfils to be read.
     """
 
-    files: tuple[str, ...]
-    format: Format
+    connection: Connection
+    source: Source
     column: str
     kind: Kind
     sql: str
-    amount_kind: Kind = "text"
-    filters: Sequence[Filter] = ()
+    amount_kind: Kind
+    filters: Sequence[Filter]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files, in the order they are read."""
+        return self.source.files()
+
+    @property
+    def transactions(self) -> bool:
+        """Whether the files have no columns."""
+        return self.source.format_of(self.files) == "transactions"
+
+    def where(self) -> str:
+        """The files and the column, for a message."""
+        return some(self.files) + ("" if self.transactions else f", column {self.column!r}")
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows that a query finds."""
+        return self.connection.execute(sql).fetchall()
+
+    def scalar(self, sql: str) -> Any:
+        """The one value that a query finds."""
+        return self.query(sql)[0][0]
+
+
+@contextmanager
+def scanning(source: Source, counts_column: str | None = None, filters: Sequence[Filter] = ()) -> Iterator[Scan]:
+    """As `scan`, on a connection of its own; what DuckDB complains about becomes a `DataError`."""
+    with connect() as connection, explaining(source.files()):
+        yield scan(connection, source, counts_column, filters)
+
+
+def scan(
+    connection: Connection, source: Source, counts_column: str | None = None, filters: Sequence[Filter] = ()
+) -> Scan:
+    """Makes the query that reads a source's column, and its column of counts where one is named.
+
+    Nothing but the beginning of each file is read.
+
+    Raises:
+        DataError: Files that cannot be read, or a column that is not there.
+    """
+    relations = list(_relations(connection, source))
+    if counts_column:
+        relations[0].column(counts_column)
+    column = source.column or _only_column(relations[0], counts_column)
+    if column == counts_column:
+        raise DataError(f"{source.files()[0]}: column {column!r} cannot hold both the labels and their counts.")
+    kind, values = _alike([relation.column(column) for relation in relations])
+    amount_kind, amounts = _alike([relation.column(counts_column) for relation in relations if counts_column])
+    selects = []
+    for index, relation in enumerate(relations):
+        amount = f", {amounts[index]} AS amount" if amounts else ""
+        conditions = [
+            f"TRY_CAST({relation.column(name)[0]} AS DOUBLE) {comparison} {number}"
+            for name, comparison, number in filters
+        ]
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        selects.append(f"SELECT row, {values[index]} AS value{amount} FROM ({relation.sql}){where}")
+    return Scan(connection, source, column, kind, " UNION ALL ".join(selects), amount_kind, filters)
+
+
+def _alike(columns: list[tuple[str, Kind]]) -> tuple[Kind, list[str]]:
+    """The kind that a column has in all relations, text where they differ, and the expressions that have it."""
+    kinds: set[Kind] = {kind for _, kind in columns}
+    if len(kinds) == 1:
+        return kinds.pop(), [own for own, _ in columns]
+    return "text", [text(kind, own) for own, kind in columns]
 
 
 @dataclass(frozen=True)
@@ -57,79 +119,22 @@ class _Relation:
 
     files: tuple[str, ...]
     sql: str
-    columns: tuple[tuple[str, str, Kind], ...]  # name, expression, kind
+    columns: list[tuple[str, str, Kind]]
+    """Name, expression, kind."""
 
     def column(self, name: str) -> tuple[str, Kind]:
-        names = [column[0] for column in self.columns]
-        if names.count(name) > 1:
-            raise DataError(f"{self.files[0]}: {names.count(name)} columns are called {name!r}.")
-        if name not in names:
-            near = get_close_matches(name, names, n=1)
-            raise DataError(
-                f"{self.files[0]}: there is no column {name!r}"
-                + (f"; did you mean {near[0]!r}?" if near else ".")
-                + f" Its columns: {_listing(names)}."
-                + (
-                    " If the file has no header line, say so (header=False, --no-header)."
-                    if name.isdigit() and "1" not in names
-                    else ""
-                )
-            )
-        return next((expression, kind) for label, expression, kind in self.columns if label == name)
-
-
-def scan(
-    connection: "duckdb.DuckDBPyConnection",
-    source: Source,
-    counts_column: str | None = None,
-    filters: Sequence[Filter] = (),
-) -> Scan:
-    """The query that reads a source's column, and its counts column where one is named.
-
-    Args:
-        connection: where the files' own schemas are looked up.
-        source: the files and how to read them.
-        counts_column: name of a second column, of ready counts.
-        filters: read only the rows that fulfil all of these.
-
-    Returns:
-        The scan; nothing but the beginning of each file was read.
-
-    Raises:
-        DataError: files that cannot be read, or a column that is not there.
-    """
-    files = source.files()
-    form = source.format_of(files)
-    relations = list(_relations(connection, source, files, form))
-    if counts_column:
-        relations[0].column(counts_column)
-    column = source.column or _only_column(relations[0], counts_column)
-    if column == counts_column:
-        raise DataError(f"{files[0]}: column {column!r} cannot hold both the labels and their counts.")
-    chosen = [relation.column(column) for relation in relations]
-    kind = _common_kind(chosen)
-    amounts = [relation.column(counts_column) for relation in relations] if counts_column else []
-    amount_kind = _common_kind(amounts)
-    selects = []
-    for index, relation in enumerate(relations):
-        own, own_kind = chosen[index]
-        selected = own if own_kind == kind else text(own_kind, own)
-        amount = ""
-        if amounts:
-            own, own_kind = amounts[index]
-            amount = f", {own if own_kind == amount_kind else text(own_kind, own)} AS amount"
-        conditions = [
-            f"TRY_CAST({relation.column(name)[0]} AS DOUBLE) {comparison} {number}"
-            for name, comparison, number in filters
-        ]
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        selects.append(f"SELECT row, {selected} AS value{amount} FROM ({relation.sql}){where}")
-    return Scan(files, form, column, kind, " UNION ALL ".join(selects), amount_kind, filters)
-
-
-def _common_kind(columns: list[tuple[str, Kind]]) -> Kind:
-    kinds: set[Kind] = {kind for _, kind in columns}
-    return kinds.pop() if len(kinds) == 1 else "text"
+        found = [column[1:] for column in self.columns if column[0] == name]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise DataError(f"{self.files[0]}: {len(found)} columns are called {name!r}.")
+        names = [label for label, _, _ in self.columns]
+        near = get_close_matches(name, names, n=1)
+        message = f"{self.files[0]}: there is no column {name!r}" + (f"; did you mean {near[0]!r}?" if near else ".")
+        message += f" Its columns: {_listing(names)}."
+        if name.isdigit() and "1" not in names:
+            message += " If the file has no header line, say so (header=False, --no-header)."
+        raise DataError(message)
 
 
 def _only_column(relation: _Relation, counts_column: str | None) -> str:
@@ -146,12 +151,12 @@ def _listing(names: Sequence[str]) -> str:
     return ", ".join(repr(name) for name in names[:20]) + more
 
 
-def _relations(
-    connection: "duckdb.DuckDBPyConnection", source: Source, files: tuple[str, ...], form: Format
-) -> Iterator[_Relation]:
+def _relations(connection: Connection, source: Source) -> Iterator[_Relation]:
+    files = source.files()
+    form: Format = source.format_of(files)
+    # Only neighbours are read together, so that rows keep the order of the files.
     if form in ("csv", "tsv"):
         delimiter = source.delimiter or ("," if form == "csv" else "\t")
-        # Only neighbours are read together, so that rows keep the order of the files.
         for names, group in groupby(files, lambda file: _column_names(file, delimiter, source)):
             yield _delimited(tuple(group), names, delimiter, source.header is not False)
     elif form == "parquet":
@@ -173,10 +178,7 @@ def _delimited(files: tuple[str, ...], names: tuple[str, ...], delimiter: str, h
         f"columns={{{types}}}, auto_detect=false, header={str(header).lower()}, "
         f"delim={literal(delimiter)}, quote='\"', escape='\"', strict_mode=true)"
     )
-    columns: list[tuple[str, str, Kind]] = [
-        (name, f"trim(c{index}, {_BLANKS})", "text") for index, name in enumerate(names)
-    ]
-    return _Relation(files, sql, tuple(columns))
+    return _Relation(files, sql, [(name, f"trim(c{index}, {_BLANKS})", "text") for index, name in enumerate(names)])
 
 
 def _column_names(file: str, delimiter: str, source: Source) -> tuple[str, ...]:
@@ -184,21 +186,18 @@ def _column_names(file: str, delimiter: str, source: Source) -> tuple[str, ...]:
     other = next((mark for mark in ";\t|," if mark != delimiter and mark in record[0]), None)
     if source.delimiter is None and len(record) == 1 and other is not None:
         raise DataError(
-            f"{file}: the first line, {record[0][:60]!r}, is one column. "
-            f"Is the delimiter {other!r} (delimiter=, --delimiter)? "
-            f"If it is one column, give {delimiter!r}."
+            f"{file}: the first line, {record[0][:60]!r}, is one column. Is the delimiter {other!r} (delimiter=, "
+            f"--delimiter)? If it is one column, give {delimiter!r}."
         )
     if source.header is False:
         return tuple(str(number) for number in range(1, len(record) + 1))
     names = tuple(name.strip() for name in record)
-    if source.header is None:
-        odd = next((name for name in names if not name or _is_number(name)), None)
-        if odd is not None:
-            raise DataError(
-                f"{file}: is the first line a header? It holds {odd!r}. If it names the columns "
-                "say so (header=True, --header), if it is data say that (header=False, "
-                "--no-header) and give the column by its number, from 1."
-            )
+    odd = next((name for name in names if not name or _is_number(name)), None)
+    if source.header is None and odd is not None:
+        raise DataError(
+            f"{file}: is the first line a header? It holds {odd!r}. If it names the columns say so (header=True, "
+            "--header), if it is data say that (header=False, --no-header) and give the column by its number, from 1."
+        )
     return names
 
 
@@ -211,16 +210,9 @@ def _is_number(name: str) -> bool:
 
 
 def _first_record(file: str, delimiter: str) -> list[str]:
-    opener = gzip.open if file.lower().endswith(".gz") else open
     try:
-        with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
+        with opened(file) as stream:
             record = next(csv.reader(stream, delimiter=delimiter), [])
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{file}: the gzip data are damaged or cut short. Download or copy the file again.") from error
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{file}: the text is not UTF-8. Convert it first, for example with: iconv -f latin1 -t utf-8"
-        ) from error
     except csv.Error as error:
         raise DataError(f"{file}, line 1: {error}.") from error
     if not record:
@@ -228,54 +220,44 @@ def _first_record(file: str, delimiter: str) -> list[str]:
     return record
 
 
-def _schema(connection: "duckdb.DuckDBPyConnection", file: str) -> tuple[tuple[str, str], ...]:
-    rows = connection.execute(
-        f"DESCRIBE SELECT * FROM read_parquet({file_list([file])}, binary_as_string=true)"
-    ).fetchall()
-    return tuple((name, type_name) for name, type_name, *_ in rows)
+def _schema(connection: Connection, file: str) -> list[tuple[str, str]]:
+    query = f"DESCRIBE SELECT * FROM read_parquet({file_list([file])}, binary_as_string=true)"
+    return [(name, type_name) for name, type_name, *_ in connection.execute(query).fetchall()]
 
 
-def _parquet(files: tuple[str, ...], schema: tuple[tuple[str, str], ...]) -> _Relation:
-    # Files of different types are not read together: DuckDB would cast, and round, the later ones
-    # to the types of the first.
+def _parquet(files: tuple[str, ...], schema: list[tuple[str, str]]) -> _Relation:
+    # Files of different types are not read together: DuckDB would cast, and round, the later ones to the types of the
+    # first.
     columns: list[tuple[str, str, Kind]] = []
     for index, (name, type_name) in enumerate(schema):
-        column = f"c{index}"
         if type_name.removeprefix("U") in _INTEGERS:
-            columns.append((name, column, "integer"))
+            columns.append((name, f"c{index}", "integer"))
         elif type_name in _FLOATS or type_name.startswith("DECIMAL"):
-            columns.append((name, column, "number"))
+            columns.append((name, f"c{index}", "number"))
         else:
-            columns.append((name, f"CAST({column} AS VARCHAR)", "text"))
-    sql = (
-        f"SELECT row_number() OVER () AS row, {_renamed(name for name, _ in schema)} "
-        f"FROM read_parquet({file_list(files)}, binary_as_string=true)"
-    )
-    return _Relation(files, sql, tuple(columns))
+            columns.append((name, f"CAST(c{index} AS VARCHAR)", "text"))
+    read = f"read_parquet({file_list(files)}, binary_as_string=true)"
+    return _Relation(files, _renamed((name for name, _ in schema), read), columns)
 
 
-def _renamed(names: Iterable[str]) -> str:
+def _renamed(names: Iterable[str], read: str) -> str:
     """All columns under names of our own, which cannot clash with the number of the row."""
-    return ", ".join(f"{identifier(name)} AS c{index}" for index, name in enumerate(names))
+    columns = ", ".join(f"{identifier(name)} AS c{index}" for index, name in enumerate(names))
+    return f"SELECT row_number() OVER () AS row, {columns} FROM {read}"
 
 
-def _json_lines(connection: "duckdb.DuckDBPyConnection", files: tuple[str, ...], column: str | None) -> _Relation:
+def _json_lines(connection: Connection, files: tuple[str, ...], column: str | None) -> _Relation:
     def names_in(sample: str) -> list[str]:
-        found = connection.execute(
-            f"DESCRIBE SELECT * FROM read_json({file_list(files)}, format='auto', "
-            f"maximum_depth=1, union_by_name=true{sample})"
-        ).fetchall()
+        options = f"format='auto', maximum_depth=1, union_by_name=true{sample}"
+        found = connection.execute(f"DESCRIBE SELECT * FROM read_json({file_list(files)}, {options})").fetchall()
         return [row[0] for row in found]
 
     names = names_in("")
     if column is not None and column not in names:
         names = names_in(", sample_size=-1")
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
-    sql = (
-        f"SELECT row_number() OVER () AS row, {_renamed(names)} "
-        f"FROM read_json({file_list(files)}, format='auto', columns={{{types}}})"
-    )
-    return _Relation(files, sql, tuple((name, f"c{index}", "text") for index, name in enumerate(names)))
+    read = f"read_json({file_list(files)}, format='auto', columns={{{types}}})"
+    return _Relation(files, _renamed(names, read), [(name, f"c{index}", "text") for index, name in enumerate(names)])
 
 
 def _transactions(files: tuple[str, ...], source: Source) -> _Relation:
@@ -295,4 +277,4 @@ def _transactions(files: tuple[str, ...], source: Source) -> _Relation:
             "SELECT row, trim(item) AS item FROM (SELECT row, unnest(string_split(line, "
             f"{delimiter})) AS item FROM ({lines})) WHERE trim(item) <> ''"
         )
-    return _Relation(files, sql, (("item", "item", "text"),))
+    return _Relation(files, sql, [("item", "item", "text")])

@@ -1,17 +1,23 @@
 """Which files to read, and how."""
 
+from __future__ import annotations
+
+import gzip
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
 from glob import glob, has_magic
-from typing import Literal
+from typing import IO, Literal, TypeAlias
 
+from rrjax.io.database import BAD_GZIP, NOT_UTF8, connect, explaining
 from rrjax.io.errors import DataError
-
-__all__ = ["FORMATS", "Source"]
+from rrjax.io.metadata import Metadata, metadata_of
 
 Format = Literal["csv", "tsv", "parquet", "jsonl", "transactions"]
-FORMATS: tuple[Format, ...] = ("csv", "tsv", "parquet", "jsonl", "transactions")
+Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _FORMAT_OF_SUFFIX: dict[str, Format] = {
     ".csv": "csv",
@@ -22,65 +28,20 @@ _FORMAT_OF_SUFFIX: dict[str, Format] = {
     ".json": "jsonl",
     ".dat": "transactions",
 }
+_FORMATS = tuple(dict.fromkeys(_FORMAT_OF_SUFFIX.values()))
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
-class Source:
-    """Files of reports, values or counts, and how to read them.
+class _Listing:
+    """What paths turned out to be, looked up once."""
 
-    Attributes:
-        paths: one file name or several; each may be a glob such as `"reports/*.parquet"`.
-        format: "csv", "tsv", "parquet", "jsonl" or "transactions" (a session a line, its items
-            separated by spaces, as in Kosarak's .dat); None takes it from the file names, which
-            may end in .gz as well (all but Parquet).
-        column: name of the column; in a file without header its number, from "1". None takes the
-            only column there is.
-        header: whether the first line of CSV and TSV names the columns. None expects a header and
-            refuses a first line that looks like data.
-        delimiter: separator of CSV, TSV and transaction files, one character; None is the
-            format's own.
-        items: of a transaction, its "first" item or "all" of them.
-        missing: values that stand for a missing answer, such as `("?",)`; empty cells and nulls
-            always do.
+    paths: tuple[str, ...]
 
-    Example:
-        >>> Source("survey.csv", column="age", missing=("?",)).column
-        'age'
-    """
-
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-    format: Format | None = None
-    column: str | None = None
-    header: bool | None = None
-    delimiter: str | None = None
-    items: Literal["first", "all"] = "first"
-    missing: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Bring the paths into one shape and refuse what no file can satisfy."""
-        object.__setattr__(self, "paths", _as_tuple(self.paths))
-        missing = (self.missing,) if isinstance(self.missing, str) else self.missing
-        object.__setattr__(self, "missing", tuple(missing))
-        if not self.paths:
-            raise DataError("No file was given.")
-        if self.format is not None and self.format not in FORMATS:
-            raise DataError(f"Format {self.format!r} is not one of {', '.join(FORMATS)}.")
-        if self.items not in ("first", "all"):
-            raise DataError(f"items must be 'first' or 'all', not {self.items!r}.")
-        if self.delimiter is not None and (
-            len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n\0'
-        ):
-            raise DataError(f"The delimiter must be one character, not {self.delimiter!r}.")
-
+    @cached_property
     def files(self) -> tuple[str, ...]:
-        """The files that are there, globs expanded and sorted.
-
-        Raises:
-            DataError: a file is missing, empty or a folder, or a glob matches nothing.
-        """
         files: list[str] = []
-        for path in _as_tuple(self.paths):
+        for path in self.paths:
             # A plain file whose name holds [ or * is that file, not a pattern.
             if has_magic(path) and not os.path.lexists(path):
                 found = sorted(file for file in glob(path, recursive=True) if os.path.isfile(file))
@@ -95,30 +56,132 @@ class Source:
             _check_file(file)
         return tuple(files)
 
+    @cached_property
+    def metadata(self) -> Metadata | None:
+        with connect() as connection, explaining(self.files):
+            return metadata_of(connection, self.files)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files of reports, values or counts, and how to read them.
+
+    What is found on disk is remembered, by what `dataclasses.replace` makes of a source too: files that came or changed
+    since take a new one.
+
+    Attributes:
+        paths: One file name or several; each may be a glob such as `"reports/*.parquet"`.
+        format: "csv", "tsv", "parquet", "jsonl" or "transactions" (a session a line, its items separated by spaces, as
+            in Kosarak's .dat); None takes it from the file names, which may end in .gz as well (all but Parquet).
+        column: Name of the column; in a file without header its number, from "1". None takes the only column there is.
+        header: Whether the first line of CSV and TSV names the columns. None expects a header and refuses a first line
+            that looks like data.
+        delimiter: Separator of CSV, TSV and transaction files, one character; None is the format's own.
+        items: Of a transaction, its "first" item or "all" of them.
+        missing: Values that stand for a missing answer, such as `("?",)`; empty cells and nulls always do.
+
+    Example:
+        >>> Source("survey.csv", column="age", missing=("?",)).column
+        'age'
+    """
+
+    paths: Paths
+    format: Format | None = None
+    column: str | None = None
+    header: bool | None = None
+    delimiter: str | None = None
+    items: Literal["first", "all"] = "first"
+    missing: tuple[str, ...] = ()
+    # A field, so that `dataclasses.replace` hands it on.
+    _listing: _Listing = field(default=_Listing(()), repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Brings the paths into one shape and refuses what no file can satisfy."""
+        paths = (self.paths,) if isinstance(self.paths, str | os.PathLike) else self.paths
+        listing = _Listing(tuple(os.fspath(path) for path in paths))
+        object.__setattr__(self, "paths", listing.paths)
+        if self._listing != listing:
+            object.__setattr__(self, "_listing", listing)
+        missing = (self.missing,) if isinstance(self.missing, str) else self.missing
+        object.__setattr__(self, "missing", tuple(missing))
+        if not self.paths:
+            raise DataError("No file was given.")
+        if self.format is not None and self.format not in _FORMATS:
+            raise DataError(f"Format {self.format!r} is not one of {', '.join(_FORMATS)}.")
+        if self.items not in ("first", "all"):
+            raise DataError(f"items must be 'first' or 'all', not {self.items!r}.")
+        if self.delimiter is not None and (
+            len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n\0'
+        ):
+            raise DataError(f"The delimiter must be one character, not {self.delimiter!r}.")
+
+    def files(self) -> tuple[str, ...]:
+        """The files that are there, globs expanded and sorted.
+
+        Raises:
+            DataError: A file is missing, empty or a folder, or a glob matches nothing.
+        """
+        return self._listing.files
+
+    def metadata(self) -> Metadata | None:
+        """What the files say about their collection, None where rrjax wrote none of them or they are not Parquet.
+
+        Raises:
+            DataError: Files that cannot be read, damaged metadata, or files that disagree.
+        """
+        return self._listing.metadata if self.format_of(self.files()) == "parquet" else None
+
     def format_of(self, files: Sequence[str]) -> Format:
         """The format given, or the one that all file names agree on.
 
         Raises:
-            DataError: a name says nothing, or two names disagree.
+            DataError: A name says nothing, or two names disagree.
         """
         if self.format is not None:
             return self.format
-        formats: dict[str, Format] = {file: _format_of_name(file) for file in files}
-        first = files[0]
-        for file, found in formats.items():
-            if found != formats[first]:
-                raise DataError(
-                    f"{first} is {formats[first]} and {file} is {found}: give files of one format at a time."
-                )
-        return formats[first]
+        first = _format_of_name(files[0])
+        for file in files:
+            if (found := _format_of_name(file)) != first:
+                raise DataError(f"{files[0]} is {first} and {file} is {found}: give files of one format at a time.")
+        return first
 
 
-def _as_tuple(
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-) -> tuple[str, ...]:
-    if isinstance(paths, str | os.PathLike):
-        paths = (paths,)
-    return tuple(os.fspath(path) for path in paths)
+def read_metadata(path: Paths) -> Metadata | None:
+    """Reads what Parquet files say about their collection.
+
+    Args:
+        path: One file or several, or globs.
+
+    Returns:
+        The metadata that all files agree on, None where rrjax wrote none of them.
+
+    Raises:
+        DataError: Files that cannot be read, damaged metadata, or files that disagree.
+    """
+    return Source(path, format="parquet").metadata()
+
+
+def only_file(source: Source) -> str:
+    """The file of a source that must be one file."""
+    first, *others = source.files()
+    if others:
+        raise DataError(f"{first} is one of {len(others) + 1} files, and a single one is wanted.")
+    return first
+
+
+@contextmanager
+def opened(file: str) -> Iterator[IO[str]]:
+    """Opens a file of text, compressed or not; what is wrong with it becomes a `DataError`."""
+    opener = gzip.open if file.lower().endswith(".gz") else open
+    try:
+        with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
+            yield stream
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{file}: {BAD_GZIP}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: {NOT_UTF8}") from error
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read: {error.strerror}.") from error
 
 
 def _format_of_name(file: str) -> Format:
@@ -129,7 +192,7 @@ def _format_of_name(file: str) -> Format:
             raise DataError(f"{file}: Parquet inside gzip cannot be read; unpack it with gunzip.")
     if suffix not in _FORMAT_OF_SUFFIX:
         raise DataError(
-            f"{file}: the name does not tell the format. Say which it is (format=, --format): {', '.join(FORMATS)}."
+            f"{file}: the name does not tell the format. Say which it is (format=, --format): {', '.join(_FORMATS)}."
         )
     return _FORMAT_OF_SUFFIX[suffix]
 

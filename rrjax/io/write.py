@@ -1,5 +1,7 @@
 """Writing reports and tables: whole, or not at all."""
 
+from __future__ import annotations
+
 import errno
 import os
 import tempfile
@@ -14,8 +16,6 @@ from rrjax.io.database import connect, identifier, literal
 from rrjax.io.errors import DataError
 from rrjax.io.metadata import KEY, Metadata
 
-__all__ = ["check_target", "replacing", "table_suffix", "write_reports", "write_table"]
-
 _FORMATS = {
     ".csv": "FORMAT csv, HEADER true, DELIMITER ','",
     ".tsv": "FORMAT csv, HEADER true, DELIMITER E'\\t'",
@@ -29,37 +29,36 @@ _IN_PLACE = "USE_TMP_FILE false"
 
 @contextmanager
 def replacing(path: str | PathLike[str]) -> Iterator[Path]:
-    """Write a file aside and put it in place when it is whole.
+    """Writes a file aside and puts it in place when it is whole.
 
     Args:
-        path: the file to write; one that is there is replaced at the end, and stays as it is if
-            anything goes wrong.
+        path: The file to write; one that is there is replaced at the end, and stays as it is if anything goes wrong.
 
     Yields:
         The file to write instead, in the same folder and with the same suffixes.
 
     Raises:
-        DataError: the file cannot be written; says why and what to do. Whatever else the body
-            raises, KeyboardInterrupt as well, passes through; the file aside is removed.
+        DataError: The file cannot be written; says why and what to do. Whatever else the body raises, KeyboardInterrupt
+            as well, passes through; the file aside is removed.
 
     Example:
         >>> with replacing("figure.png") as aside:  # doctest: +SKIP
         ...     figure.savefig(aside)
     """
-    target = check_target(path)
-    suffixes = "".join(target.suffixes[-2:])
+    place = check_writable(path)
+    suffixes = "".join(place.suffixes[-2:])
     try:
-        number, name = tempfile.mkstemp(dir=target.parent, prefix=".rrjax-", suffix=suffixes)
+        number, name = tempfile.mkstemp(dir=place.parent, prefix=".rrjax-", suffix=suffixes)
         os.close(number)
     except OSError as error:
         raise _failure(path, error) from error
     aside = Path(name)
     try:
         yield aside
-        os.chmod(aside, _mode(target))
+        os.chmod(aside, _mode(place))
         with open(aside, "rb+") as stream:
             os.fsync(stream.fileno())
-        os.replace(aside, target)
+        os.replace(aside, place)
     except OSError as error:
         raise _failure(path, error) from error
     except Exception as error:
@@ -71,15 +70,15 @@ def replacing(path: str | PathLike[str]) -> Iterator[Path]:
 
 
 def write_reports(path: str | PathLike[str], indices: np.ndarray, metadata: Metadata) -> None:
-    """Write reports with all it takes to estimate from them.
+    """Writes reports with all it takes to estimate from them.
 
     Args:
-        path: a .parquet file; other formats have no place for ε.
-        indices: integers `[N]`, 0-based category numbers.
-        metadata: how the reports were made; its domain gives the labels that are written.
+        path: A .parquet file; other formats have no place for ε.
+        indices: Integers `[N]`, 0-based category numbers.
+        metadata: How the reports were made; its domain gives the labels that are written.
 
     Raises:
-        DataError: another format, numbers outside the domain, or a file that cannot be written.
+        DataError: Another format, numbers outside the domain, or a file that cannot be written.
     """
     if not os.fspath(path).lower().endswith(".parquet"):
         raise DataError(
@@ -98,13 +97,12 @@ def write_reports(path: str | PathLike[str], indices: np.ndarray, metadata: Meta
     column = identifier(metadata.column)
     with connect() as connection, replacing(path) as aside:
         connection.register("reports", {"position": np.ascontiguousarray(indices)})
-        if domain.listed is None:
+        if domain.is_range:
             first, _ = domain.ends
             query = f"SELECT CAST(position AS BIGINT) + ({first}) AS {column} FROM reports"
         else:
             # A list keeps the order of the reports; DuckDB's joins do not.
-            labels = np.empty(len(domain.listed), dtype=object)
-            labels[:] = domain.listed
+            labels = domain.labels().astype(object)
             connection.register("labels", {"position": np.arange(len(labels)), "label": labels})
             listed = "(SELECT list(label ORDER BY position) FROM labels)"
             query = f"SELECT {listed}[CAST(position AS BIGINT) + 1] AS {column} FROM reports"
@@ -113,14 +111,14 @@ def write_reports(path: str | PathLike[str], indices: np.ndarray, metadata: Meta
 
 
 def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) -> None:
-    """Write columns of equal length as a table.
+    """Writes columns of equal length as a table.
 
     Args:
         path: .csv, .tsv, .jsonl, .ndjson (each also .gz) or .parquet.
-        columns: name to array `[N]` of numbers or text.
+        columns: Name to array `[N]` of numbers or text.
 
     Raises:
-        DataError: another format, columns of different lengths, or a file that cannot be written.
+        DataError: Another format, columns of different lengths, or a file that cannot be written.
     """
     name = os.fspath(path).lower()
     suffix = table_suffix(path)
@@ -149,7 +147,7 @@ def table_suffix(path: str | PathLike[str]) -> str:
     """The suffix that tells the format of a table, such as ".csv".
 
     Raises:
-        DataError: the name tells no format that can be written.
+        DataError: The name tells no format that can be written.
     """
     name = os.fspath(path).lower()
     suffix = os.path.splitext(name.removesuffix(".gz"))[1]
@@ -161,25 +159,37 @@ def table_suffix(path: str | PathLike[str]) -> str:
     return suffix
 
 
-def check_target(path: str | PathLike[str]) -> Path:
+def check_writable(path: str | PathLike[str]) -> Path:
     """Where a file would be written: the path, or what a link there points to.
 
     Raises:
-        DataError: a folder or a device is there, or there is no folder to write in.
+        DataError: A folder or a device is there, or there is no folder to write in.
     """
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
+    place = Path(os.path.realpath(path))
+    if place.is_dir():
         raise DataError(f"{path} is a folder: name a file in it.")
-    if target.exists() and not target.is_file():
+    if place.exists() and not place.is_file():
         raise DataError(f"{path} is no regular file; write to a file.")
-    if not target.parent.is_dir():
-        raise DataError(f"{path}: the folder {target.parent} is not there. Make it first.")
-    return target
+    if not place.parent.is_dir():
+        raise DataError(f"{path}: the folder {place.parent} is not there. Make it first.")
+    return place
 
 
-def _mode(target: Path) -> int:
-    if target.exists():
-        return target.stat().st_mode & 0o777
+def make_folder(path: str | PathLike[str]) -> None:
+    """Makes a folder for results, and those that it is in, where they are not there.
+
+    Raises:
+        DataError: It cannot be made.
+    """
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{os.fspath(path)}: cannot be made: {error.strerror}") from error
+
+
+def _mode(place: Path) -> int:
+    if place.exists():
+        return place.stat().st_mode & 0o777
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask

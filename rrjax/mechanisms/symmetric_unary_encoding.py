@@ -66,6 +66,6 @@ class SymmetricUnaryEncoding:
     @property
     def bits(self) -> float:
         """Of a report."""
-        return float(self.num_categories)
+        return self.num_categories
 
     randomize, tally, mixture, collect = unary.randomize, unary.tally, unary.mixture, unary.collect

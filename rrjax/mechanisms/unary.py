@@ -115,10 +115,10 @@ def as_bits(reports: ArrayLike, num_categories: int) -> Bool[Array, "N K"]:
     if reports.dtype.kind not in "biu":
         raise ValueError(f"reports must be booleans, or integers 0 and 1, got dtype {reports.dtype}")
     if reports.dtype.kind != "b" and not isinstance(reports, Tracer) and reports.size:
-        low, high = int(reports.min()), int(reports.max())
+        low, high = int(np.asarray(reports).min()), int(np.asarray(reports).max())
         if low < 0 or high > 1:
             raise ValueError(f"reports must be 0 and 1, a bit a category; got values from {low} to {high}")
-    return jnp.asarray(reports != 0)
+    return jnp.asarray(reports).astype(bool)
 
 
 @jax.jit

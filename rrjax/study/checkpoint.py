@@ -46,14 +46,11 @@ class Checkpoint:
             StudyError: It holds another study.
             DataError: It cannot be made or written.
         """
-        from rrjax.io import DataError
+        from rrjax.io import make_folder
 
         self.folder = folder / "checkpoint"
         self.study = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(f"{folder}: cannot be made: {error.strerror}") from error
+        make_folder(self.folder)
         self._sweep()
         file = self.folder / "study.json"
         kept = any(_NAME.fullmatch(part.name) for part in self.folder.iterdir())

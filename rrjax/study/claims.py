@@ -62,8 +62,7 @@ def check_claims(dataset: xr.Dataset) -> list[Claim]:
         >>> check_claims(result)[0].holds
         True
     """
-    needed = {"mle_star", "inv_p", "inv_n"}
-    if not needed <= set(dataset["estimator"].values.tolist()) or not {"mse", "nll"} <= set(dataset.data_vars):
+    if not _testable(dataset):
         raise ValueError("the claims are about mle_star, inv_p and inv_n, and take the metrics mse and nll")
     resolution = 1e-5  # relative: nothing smaller is called a difference
 
@@ -142,3 +141,37 @@ def check_claims(dataset: xr.Dataset) -> list[Claim]:
             )
         )
     return claims
+
+
+def claims_table(dataset: xr.Dataset) -> list[tuple[str, str, dict[str, list[str]]]]:
+    """The claims and how they fared, as `write_report` takes tables.
+
+    Args:
+        dataset: As `check_claims` takes it.
+
+    Returns:
+        One `(heading, caption, {column: texts})`; none where an estimator or metric is missing.
+
+    Example:
+        >>> import xarray as xr
+        >>> from rrjax.study.claims import claims_table
+        >>> claims_table(xr.Dataset(coords={"estimator": ["mle_star"]}))
+        []
+    """
+    if not _testable(dataset):
+        return []
+    claims = check_claims(dataset)
+    columns = {
+        "claim": [claim.claim for claim in claims],
+        "source": [claim.source for claim in claims],
+        "holds": ["yes" if claim.holds else "no" for claim in claims],
+        "violated": [f"{claim.violated} of {claim.configurations}" for claim in claims],
+        "worst": [claim.worst for claim in claims],
+    }
+    caption = "What is said of the estimators, tested with paired standard errors: violated where a difference is "
+    return [("Claims", f"{caption}beyond three of them.", columns)]
+
+
+def _testable(dataset: xr.Dataset) -> bool:
+    there = set(dataset["estimator"].values.tolist())
+    return {"mle_star", "inv_p", "inv_n"} <= there and {"mse", "nll"} <= set(dataset.data_vars)

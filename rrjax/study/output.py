@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rrjax.io import replacing, write_table
-from rrjax.study.paper import Drawing
+from rrjax.study.drawings import Drawing
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,12 +51,12 @@ def write_dataset(folder: Path, name: str, dataset: xr.Dataset) -> list[Path]:
 
 def write_figures(folder: Path, drawings: Iterable[Drawing]) -> Iterator[tuple[str, str, Figure]]:
     """Draws each figure, writes it as PNG and PDF, and yields what `write_report` takes, one at a time."""
-    from rrjax.study.figures import save
+    from rrjax.figures import save
 
     folder.mkdir(exist_ok=True)
     for drawing in drawings:
         figure = drawing.draw()
-        save(figure, folder / drawing.name)
+        save(figure, folder / drawing.name, dpi=130)
         yield drawing.title, drawing.caption, figure
 
 

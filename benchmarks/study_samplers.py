@@ -1,0 +1,98 @@
+"""The samplers alone: `simulate.counts` and `simulate.collect`, batched over keys, against NumPy's multinomial."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from typing import Any
+
+import timing
+from report import Table
+from study_process import GOALS, child, verdict
+
+GOAL_AT = (10_000, 1_000_000)
+KEYS, EPSILON, EXPONENT = 25, 4.0, 1.3
+
+
+def measure(given: dict[str, Any]) -> dict[str, Any]:
+    quick, alone = given["quick"], given["alone"]
+    if alone and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # before any thread pool is made
+    import baselines
+    import jax
+    import numpy as np
+
+    from rrjax import simulate
+
+    answer: dict[str, Any] = {"platform": jax.default_backend(), "alone": alone, "rows": []}
+    if alone and (answer["platform"] != "cpu" or not hasattr(os, "sched_setaffinity")):
+        return answer
+    keys = jax.random.split(jax.random.key(0), KEYS)
+    rng = np.random.default_rng(0)
+    counts, collect = (jax.jit(jax.vmap(f, (0, None, None, None))) for f in (simulate.counts, simulate.collect))
+
+    def row(num_categories: int, num_users: int) -> dict[str, Any]:
+        theta = jax.numpy.asarray(simulate.zipf(num_categories, EXPONENT))
+        law = baselines.zipf(num_categories, EXPONENT)
+        reported = 1 + math.expm1(EPSILON) * law
+        reported /= reported.sum()
+
+        def ours(sampler: Any) -> Any:
+            return jax.block_until_ready(sampler(keys, theta, np.int32(num_users), np.float32(EPSILON)))
+
+        def inspect(name: str, result: Any) -> None:
+            for one in jax.tree.leaves(result):
+                if not (np.asarray(one).sum(1, dtype=np.int64) == num_users).all() or np.asarray(one).min() < 0:
+                    sys.exit(f"{name} lost users, N = {num_users:,}")
+
+        calls = {
+            "counts": lambda: ours(counts),
+            "multinomial": lambda: rng.multinomial(num_users, reported, size=KEYS),
+            "collect": lambda: ours(collect),
+            "composition": lambda: baselines.collect(rng, law, num_users, EPSILON, KEYS),
+        }
+        times = timing.interleaved(calls, 3 if quick else 7, inspect, patience=2.0)
+        return {"K": num_categories, "N": num_users, **times}
+
+    sizes, users = ((200,), (1000, 10**6)) if quick else ((50, 1000, 10_000, 100_000), (10**3, 10**6, 10**9))
+    answer["rows"] = [row(num_categories, num_users) for num_categories in sizes for num_users in users]
+    return answer
+
+
+def run(options: argparse.Namespace) -> tuple[list[Any], list[Table]]:
+    """On one core, where that can be had, and as is."""
+    found = [
+        child("samplers", {"quick": options.quick, "alone": alone}, f"samplers, {threads(alone)}")
+        for alone in (True, False)
+    ]
+    record = [one for one in found if one["rows"]]
+    return record, [table(one) for one in record]
+
+
+def threads(alone: bool) -> str:
+    return "one core" if alone else "as is"
+
+
+def table(found: dict[str, Any]) -> Table:
+    lines: list[list[str]] = []
+    goal = ""
+    for row in found["rows"]:
+        line = [f"{row['K']:,}, {row['N']:,}"]
+        for mine, other in (("counts", "multinomial"), ("collect", "composition")):
+            each = [row[name]["median"] / (KEYS * row["K"]) * 1e9 for name in (mine, other)]
+            ratio = each[1] / each[0]
+            line += [f"{each[0]:.1f}", f"{each[1]:.1f}", f"{ratio:.2f}"]
+            if (row["K"], row["N"]) == GOAL_AT:
+                reached = f"{verdict(ratio >= GOALS['sampler'])} (aim: {verdict(ratio >= GOALS['sampler aim'])})"
+                goal += f" {mine}: {ratio:.1f}, reached: {reached}."
+        lines.append(line)
+    return Table(
+        f"samplers, nanoseconds per category, {threads(found['alone'])}",
+        ["K, N", "counts", "NumPy", "ratio", "collect", "NumPy", "ratio"],
+        lines,
+        f"{KEYS} collections in one call (vmap over keys, jitted; NumPy: size or an array of totals), Zipf "
+        f"{EXPONENT}, ε = {EPSILON:g}. NumPy: Generator.multinomial on the law of the reports; for collect the "
+        "three multinomials that it is composed of. Goal at K = 10,000, N = 1,000,000: a ratio of 2, aim 5." + goal,
+    )

@@ -1,0 +1,47 @@
+"""The commands of `rrjax`, together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import rrjax
+from rrjax.cli.compare import compare
+from rrjax.cli.demo import demo
+from rrjax.cli.estimate import estimate
+from rrjax.cli.plan import plan
+from rrjax.cli.randomize import randomize
+from rrjax.cli.study import study
+from rrjax.cli.test import tests
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="The true distribution behind randomized reports: exact maximum likelihood for randomized response.",
+    epilog="Exit codes: 0 done; 2 a flag is wrong or contradicts the file; 3 a file cannot be read, holds something "
+    "wrong, or cannot be written; 130 interrupted.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"rrjax {rrjax.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    del version
+
+
+for command in (randomize, estimate, compare, demo, study, plan):
+    app.command()(command)
+app.add_typer(tests, name="test")

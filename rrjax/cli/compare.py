@@ -1,0 +1,159 @@
+"""`rrjax compare`."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from rrjax.catalogue import ESTIMATORS, METRICS, takes_key
+from rrjax.cli import show
+from rrjax.cli.estimates import FDR, Estimate, draw, estimated, known, largest_rows, show_largest, show_written, write
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.options import Json, Level, Out, Plot, Top, estimator_name, flags
+from rrjax.cli.reading import (
+    PANEL,
+    Epsilon,
+    Files,
+    Format,
+    Reading,
+    Reports,
+    check_outputs,
+    check_rate,
+    other_files,
+    read_collection,
+    read_truth,
+)
+
+ALL = [name for name, entry in ESTIMATORS.items() if not takes_key(entry.function)]
+"""Those that are the same whenever they are run."""
+DRAWN = ("mle_star", "inv_n", "inv_p")
+ERRORS = {"mse": "squared", "tv": "TV", "kl": "KL", "max_error": "max"}
+"""Metrics of a single estimate, and what the table calls them."""
+
+
+@flags()
+def compare(
+    reports: Reports,
+    reading: Reading,
+    truth: Annotated[list[str] | None, typer.Option(help="A file of the true values; repeatable, globs work.")] = None,
+    truth_column: Annotated[str | None, typer.Option(help="Its column.", rich_help_panel=PANEL)] = None,
+    truth_format: Annotated[Format | None, typer.Option(help="Its format.", rich_help_panel=PANEL)] = None,
+    truth_counts: Annotated[
+        str | None, typer.Option(help="It holds counts already: the column they are in.", rich_help_panel=PANEL)
+    ] = None,
+    epsilon: Epsilon = None,
+    estimator: Annotated[
+        list[str] | None,
+        typer.Option(
+            parser=estimator_name, metavar="NAME", help=f"In place of all: {', '.join(ESTIMATORS)}. Repeatable."
+        ),
+    ] = None,
+    level: Level = 0.95,
+    out: Out = None,
+    plot: Plot = None,
+    top: Top = 10,
+    json: Json = False,
+) -> None:
+    """Run all estimators on the same reports, and measure them against the truth where one is given.
+
+    rrjax compare reports.parquet --truth values.csv --truth-column city
+
+    --header, --delimiter, --items and --missing hold for both files.
+    """
+    true = other_files(reading, truth, truth_column, truth_format, truth_counts, "--truth")
+    check_rate("--level", level)
+    run(Files(reports, reading), epsilon, true, list(dict.fromkeys(estimator or ALL)), level, (out, plot), top, json)
+
+
+def run(
+    files: Files,
+    epsilon: float | None,
+    true: Files | None,
+    names: list[str],
+    level: float,
+    outputs: tuple[Path | None, Path | None],
+    top: int,
+    json: bool,
+) -> None:
+    """Reads, estimates, measures, writes and says it."""
+    out, plot = outputs
+    show.check_formats(out, plot)
+    check_outputs([files, true] if true else [files], out, plot)
+    with show.err.status("Counting …") as status:
+        collection = read_collection(files, epsilon)
+        truth = read_truth(true, collection, "--truth") if true else None
+        estimates = []
+        for name in names:
+            status.update(f"Estimating: {ESTIMATORS[name].title} …")
+            estimates.append(estimated(collection, name))
+        errors = None if truth is None else [_errors(found, truth) for found in estimates]
+        status.update("Writing …")
+        if out is not None:
+            columns = {found.estimator.name: found.theta for found in estimates}
+            write(out, collection, columns | ({} if truth is None else {"truth": truth}))
+        if plot is not None:
+            drawn = [found for found in estimates if found.estimator.name in DRAWN] or estimates[:3]
+            # The figure picks the largest categories, of which intervals for each one on its own would hold fewer.
+            draw(plot, collection, drawn, truth, known(collection, level, True, FDR))
+    if json:
+        rows = [found.facts() for found in estimates]
+        if errors is not None:
+            rows = [row | {"errors": error} for row, error in zip(rows, errors, strict=True)]
+        show.record(
+            {"command": "compare"}
+            | collection.facts()
+            | {"standard_error": collection.standard_error, "out": out, "plot": plot}
+            | {"estimators": rows, "top": largest_rows(collection, estimates, top, truth)}
+        )
+        return
+    show.say(collection.summary())
+    show.warn(collection.warnings)
+    show.out.print()
+    _show_comparison(estimates, errors)
+    show.out.print()
+    show_largest(collection, estimates, top, truth)
+    show_written(out, plot)
+
+
+@ending_at_once()
+def _errors(found: Estimate, truth: np.ndarray) -> dict[str, float]:
+    """The distances of an estimate from the truth, by name."""
+    measures = {name: METRICS[name].measure for name in ERRORS}
+    return {
+        name: float(measure(found.theta, truth, None, None))
+        for name, measure in measures.items()
+        if measure is not None
+    }
+
+
+def _show_comparison(estimates: list[Estimate], errors: list[dict[str, float]] | None) -> None:
+    """A row an estimator: likelihood, certificate, and errors where the truth is known."""
+    table = show.table()
+    table.add_column("", no_wrap=True)
+    for title in ["> 0", "< 0", "NLL", "gap", *(ERRORS.values() if errors is not None else ())]:
+        table.add_column(title, justify="right", no_wrap=True)
+    for row, found in enumerate(estimates):
+        cells = [
+            found.title,
+            f"{found.num_positive:,}",
+            f"{int((found.theta < 0).sum()):,}",
+            f"{found.nll:.6f}",
+            show.at_most(found.certificate["gap"], 2) if found.proper else "–",
+        ]
+        if errors is not None:
+            cells += [
+                "–" if math.isnan(value) else "∞" if math.isinf(value) else f"{value:.3g}"
+                for value in errors[row].values()
+            ]
+        table.add_row(*cells)
+    show.out.print(table)
+    notes = "> 0, < 0: categories with a positive or negative share. NLL: negative log-likelihood, nats per report. "
+    notes += "gap: at most this far above the smallest NLL of a distribution."
+    if errors is not None:
+        notes += " Errors: squared, summed over the categories; total variation; Kullback–Leibler divergence, "
+        notes += "nats; largest of a category."
+    show.out.print(" ".join([notes, *(found.note for found in estimates if found.note)]), style="dim")

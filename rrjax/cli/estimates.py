@@ -1,0 +1,215 @@
+"""Estimates of a collection and what is known of every share: computed, as tables, as JSON, in files and figures."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from rich.text import Text
+
+import rrjax
+from rrjax import inference, io
+from rrjax.catalogue import ESTIMATORS, Estimator
+from rrjax.cli import show
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.reading import Collection
+
+FDR = 0.05
+_TOLERANCE = 1e-10
+_OFF_SIMPLEX = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """What one estimator says of a collection."""
+
+    estimator: Estimator
+    theta: np.ndarray
+    nll: float
+    certificate: dict[str, float]
+    note: str
+
+    @property
+    def title(self) -> str:
+        """What tables call it."""
+        return self.estimator.title
+
+    @property
+    def num_positive(self) -> int:
+        """Categories with a positive share."""
+        return int((self.theta > 0).sum())
+
+    @property
+    def proper(self) -> bool:
+        """Whether it is a distribution."""
+        return self.certificate["simplex_violation"] <= _OFF_SIMPLEX
+
+    def facts(self) -> dict[str, Any]:
+        """As fields of a JSON object."""
+        return {
+            "estimator": self.estimator.name,
+            "num_positive": self.num_positive,
+            "nll": self.nll,
+            "certificate": self.certificate,
+        }
+
+
+@ending_at_once()
+def estimated(collection: Collection, name: str) -> Estimate:
+    """Runs one estimator of the catalogue; one that needs a key gets that of 0."""
+    entry, counts, epsilon = ESTIMATORS[name], collection.counts, collection.epsilon
+    theta = entry(counts, epsilon, key=jax.random.key(0))
+    certificate = {key: float(value) for key, value in rrjax.certificate(theta, counts, epsilon)._asdict().items()}
+    note = entry.note
+    if name == "ibu" and not certificate["gap"] <= _TOLERANCE:
+        note = f"IBU stopped before its certificate reached {_TOLERANCE:g}."
+    return Estimate(entry, np.asarray(theta), float(rrjax.nll(theta, counts, epsilon)), certificate, note)
+
+
+@dataclasses.dataclass(frozen=True)
+class Confidence:
+    """Exact intervals and discoveries, whatever the estimator."""
+
+    level: float
+    at_once: bool
+    lower: np.ndarray
+    upper: np.ndarray
+    found: np.ndarray
+    """Which categories are there, at the false discovery rate."""
+    fdr: float
+
+    def misses(self, theta: np.ndarray) -> np.ndarray:
+        """Which shares of an estimate lie outside their intervals, by more than rounding."""
+        slack = 1e-9
+        return (theta < self.lower - slack) | (theta > self.upper + slack)
+
+    @property
+    def title(self) -> str:
+        """What the intervals are called."""
+        return f"{100 * self.level:.12g}\N{NO-BREAK SPACE}% interval"
+
+
+@ending_at_once()
+def known(collection: Collection, level: float, at_once: bool, fdr: float) -> Confidence:
+    """Exact intervals for all shares, and the categories that are there; warns where no share explains the reports."""
+    counts, epsilon = collection.counts, collection.epsilon
+    limits = inference.intervals(counts, epsilon, level, simultaneous="bonferroni" if at_once else None)
+    found = inference.discoveries(counts, epsilon, fdr)
+    # Named so rarely that no share explains it, by a test of all categories at level 0.01 (or less).
+    missed = np.asarray(inference.intervals(counts, epsilon, 0.98, simultaneous="bonferroni").upper) == 0
+    if missed.any():
+        collection.warnings.append(
+            f"{int(missed.sum()):,} categories are named less often than chance alone names them at this ε, whatever "
+            "the users hold. Is ε right, are reports missing, was it another mechanism? See `rrjax test fit`."
+        )
+    return Confidence(level, at_once, np.asarray(limits.lower), np.asarray(limits.upper), np.asarray(found), fdr)
+
+
+def order(theta: np.ndarray) -> np.ndarray:
+    """Category numbers from the largest share to the smallest, ties in domain order."""
+    return np.argsort(-theta, kind="stable")
+
+
+def largest_rows(
+    collection: Collection,
+    estimates: list[Estimate],
+    top: int,
+    truth: np.ndarray | None = None,
+    sure: Confidence | None = None,
+) -> list[dict[str, Any]]:
+    """The largest categories by the first estimate, a JSON object each."""
+    rows = []
+    for index in order(estimates[0].theta)[:top]:
+        row = {"label": collection.labels[index], "count": collection.counts[index]}
+        if len(estimates) == 1:
+            row["estimate"] = estimates[0].theta[index]
+        else:
+            row |= {estimate.estimator.name: estimate.theta[index] for estimate in estimates}
+        if sure is not None:
+            row |= {"lower": sure.lower[index], "upper": sure.upper[index], "found": bool(sure.found[index])}
+        if truth is not None:
+            row["truth"] = truth[index]
+        rows.append(row)
+    return rows
+
+
+def show_largest(
+    collection: Collection,
+    estimates: list[Estimate],
+    top: int,
+    truth: np.ndarray | None = None,
+    sure: Confidence | None = None,
+) -> None:
+    """The largest categories by the first estimate, as a table."""
+    first = estimates[0].theta
+    largest = order(first)[:top]
+    table = show.table()
+    table.add_column("category", overflow="ellipsis", no_wrap=True, max_width=40)
+    titles = ["reports", "of all", *(estimate.title for estimate in estimates)]
+    titles += [sure.title] if sure is not None else []
+    for title in titles if truth is None else [*titles, "truth"]:
+        table.add_column(title, justify="right", no_wrap=True)
+    bars = len(estimates) == 1
+    for _ in range((sure is not None) + bars):
+        table.add_column("", no_wrap=True)
+    width = 24 if sure is None else 16
+    widest = max(float(first[largest[0]]), 1e-300)
+    for index in largest:
+        count = collection.counts[index]
+        cells = [
+            Text(show.printable(collection.labels[index])),
+            f"{count:,}",
+            show.percent(count / collection.num_reports),
+            *(show.percent(estimate.theta[index]) for estimate in estimates),
+        ]
+        if sure is not None:
+            cells += [show.between(sure.lower[index], sure.upper[index]), "●" if sure.found[index] else ""]
+        if truth is not None:
+            cells.append(show.percent(truth[index]))
+        if bars:
+            cells.append("█" * round(width * max(float(first[index]), 0) / widest))
+        table.add_row(*cells)
+    show.out.print(table)
+    left = collection.num_categories - len(largest)
+    if left:
+        rest = show.percent(1 - float(first[largest].sum()))
+        show.out.print(
+            f"… and {show.number(left, 'more category', 'more categories')} with {rest} together", style="dim"
+        )
+
+
+def write(out: Path, collection: Collection, columns: dict[str, np.ndarray]) -> None:
+    """Writes all categories: label, count, and the columns given."""
+    io.write_table(out, {"label": collection.labels, "count": collection.counts} | columns)
+
+
+def draw(
+    plot: Path, collection: Collection, estimates: list[Estimate], truth: np.ndarray | None, sure: Confidence
+) -> None:
+    """Draws the figure of estimates."""
+    with show.drawing():
+        from rrjax.figures import estimate_figure, save
+
+        figure = estimate_figure(
+            collection.labels,
+            {estimate.estimator.name: estimate.theta for estimate in estimates},
+            standard_error=collection.standard_error,
+            truth=truth,
+            limits=(sure.lower, sure.upper),
+            limits_label=sure.title + (", all at once" if sure.at_once else ""),
+            found=sure.found,
+            title=f"{collection.num_reports:,} reports in column {collection.counted.column}, "
+            f"K = {collection.num_categories:,}, ε = {collection.epsilon:.4g}",
+        )
+        save(figure, plot)
+
+
+def show_written(out: Path | None, plot: Path | None) -> None:
+    """Says which files there are now."""
+    if out is not None:
+        show.written("All categories", out)
+    if plot is not None:
+        show.written("Figure", plot)

@@ -1,0 +1,261 @@
+"""`rrjax plan`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rrjax import RandomizedResponse, inference, io
+from rrjax.cli import show
+from rrjax.cli.errors import UsageError
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.options import Json, Plot
+from rrjax.cli.reading import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, check_rate
+from rrjax.mechanisms import MECHANISMS
+
+MOST_USERS = 10**15
+"""More than there are people, and exact in float64."""
+
+
+def _mechanism_name(text: str) -> str:
+    if text not in MECHANISMS:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(MECHANISMS)}")
+    return text
+
+
+def plan(
+    categories: Annotated[int, typer.Option(help="K, how many categories there are.")],
+    epsilon: Annotated[float | None, typer.Option(help="Privacy parameter, in nats.")] = None,
+    users: Annotated[int | None, typer.Option(help="N, how many of them.")] = None,
+    target_rmse: Annotated[
+        float | None,
+        typer.Option(help="Root mean squared error of a share that is wanted (0.01 is one percent point)."),
+    ] = None,
+    target_width: Annotated[
+        float | None, typer.Option(help="Width of an exact interval that is wanted, where --share hold it.")
+    ] = None,
+    share: Annotated[float, typer.Option(help="True share of the category that the width is for.")] = 0.1,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    mechanism: Annotated[
+        str, typer.Option(parser=_mechanism_name, metavar="NAME", help=f"One of {', '.join(MECHANISMS)}.")
+    ] = RandomizedResponse.name,
+    plot: Plot = None,
+    json: Json = False,
+) -> None:
+    """Plan a collection: how many users, which ε, what it would know, which mechanism.
+
+    rrjax plan --categories 100 --epsilon 1 --target-rmse 0.01
+
+    Give two of --epsilon, --users and a target; the third is computed.
+    """
+    with show.reporting():
+        show.check_formats(None, plot)
+        if plot is not None:
+            io.check_writable(plot)
+        wanted = Target(categories, mechanism, target_rmse, target_width, share, level)
+        with show.err.status("Planning …"):
+            found = _solve(wanted, epsilon, users)
+            if plot is not None:
+                _draw(plot, found)
+        if json:
+            mechanisms = [row._asdict() for row in found.mechanisms]
+            facts = dataclasses.asdict(found)
+            facts = facts.pop("target") | facts | {"mechanisms": mechanisms, "plot": plot}
+            show.record({"command": "plan"} | facts)
+            return
+        _show(found)
+        if plot is not None:
+            show.written("Figure", plot)
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What is planned for."""
+
+    num_categories: int
+    mechanism: str
+    target_rmse: float | None
+    target_width: float | None
+    share: float
+    level: float
+
+    def __post_init__(self) -> None:
+        """Refuses what no plan can reach."""
+        check_rate("--level", self.level)
+        if not 2 <= self.num_categories < 2**31:
+            raise UsageError(f"--categories must be from 2 to 2147483647, got {_short(self.num_categories)}")
+        for flag, value in (("--target-rmse", self.target_rmse), ("--target-width", self.target_width)):
+            if value is not None:
+                check_rate(flag, value)
+        if not 0 <= self.share <= 1:
+            raise UsageError(f"--share must lie between 0 and 1, got {self.share:g}")
+        if self.target_rmse is not None and self.target_width is not None:
+            raise UsageError("--target-rmse and --target-width are two targets; give one")
+
+    @property
+    def given(self) -> bool:
+        """Whether there is a target at all."""
+        return self.target_rmse is not None or self.target_width is not None
+
+    def of(self, function: Any, *arguments: Any, **options: Any) -> float:
+        """A plan of `rrjax.inference` for this K and mechanism."""
+        return float(function(self.num_categories, *arguments, mechanism=MECHANISMS[self.mechanism], **options))
+
+    def width(self, num_users: float, epsilon: float, share: float) -> float:
+        """Of the interval of a category with a share."""
+        return self.of(inference.expected_width, num_users, epsilon, share, level=self.level)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a collection would know."""
+
+    target: Target
+    epsilon: float
+    num_users: int
+    solved: str
+    """Which of users, epsilon and target was asked for."""
+    rmse: float
+    width: float
+    """Of the interval of a category that nobody holds."""
+    share_width: float
+    """Of the interval of a category with the target's share."""
+    detectable: float
+    """Found with 80 % power by a p-value at 0.05."""
+    detectable_among_all: float
+    """The same at 0.05 ÷ K."""
+    mechanisms: list[inference.MechanismErrors]
+
+
+@ending_at_once()
+def _solve(target: Target, epsilon: float | None, users: int | None) -> Plan:
+    """Solves for whichever of ε, N and target was left out."""
+    if epsilon is not None:
+        check_epsilon(epsilon)
+    if users is not None and not 1 <= users <= MOST_USERS:
+        raise UsageError(f"--users must be at least 1 and at most {MOST_USERS:,}, got {_short(users)}")
+    if (epsilon is not None) + (users is not None) + target.given != 2:
+        raise UsageError(
+            "give two of --epsilon, --users and a target (--target-rmse or --target-width); the third is computed"
+        )
+    number, solved = float(users or 1), "target"
+    if epsilon is not None and users is None:
+        solved, number = "users", _users(target, epsilon)
+    elif epsilon is None:
+        solved, epsilon = "epsilon", _epsilon(target, number)
+    size = target.num_categories
+    return Plan(
+        target,
+        float(epsilon),
+        round(number),
+        solved,
+        target.of(inference.expected_rmse, number, epsilon),
+        target.width(number, epsilon, 0.0),
+        target.width(number, epsilon, target.share),
+        target.of(inference.detectable_share, number, epsilon),
+        target.of(inference.detectable_share, number, epsilon, level=0.05 / size),
+        inference.compare_mechanisms(size, max(round(number), 1), epsilon),
+    )
+
+
+def _users(target: Target, epsilon: float) -> float:
+    """How many users reach the target."""
+    if target.target_width is not None:
+        width = target.target_width
+        number = target.of(inference.users_for_width, epsilon, width, target.share, level=target.level)
+    else:
+        number = target.of(inference.users_for_error, epsilon, target.target_rmse)
+    if not max(number, 1.0) <= MOST_USERS:
+        raise UsageError(f"the target takes more than {MOST_USERS:,} users: widen it, or raise ε")
+    return max(number, 1.0)
+
+
+def _epsilon(target: Target, number: float) -> float:
+    """Which ε reaches the target."""
+    if target.target_width is not None:
+        epsilon = _epsilon_for_width(target, number, target.target_width)
+    else:
+        epsilon = target.of(inference.epsilon_for_error, number, target.target_rmse)
+    if epsilon > LARGEST_EPSILON:
+        raise UsageError(f"with {number:,.0f} users no ε reaches the target: it takes more of them, or a wider target")
+    if epsilon < SMALLEST_EPSILON:
+        raise UsageError(f"with {number:,.0f} users any ε down to {SMALLEST_EPSILON:g} reaches the target")
+    return epsilon
+
+
+def _epsilon_for_width(target: Target, number: float, width: float) -> float:
+    """The smallest ε with which an interval is so narrow; infinite where none is."""
+    low, high = SMALLEST_EPSILON, 2 * LARGEST_EPSILON
+    if not target.width(number, high, target.share) <= width:
+        return math.inf
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        narrow = target.width(number, middle, target.share) <= width
+        low, high = (low, middle) if narrow else (middle, high)
+    return high
+
+
+def _short(number: int) -> str:
+    return f"{number:,}" if abs(number) < 10**18 else "a number of more than 18 digits"
+
+
+def _draw(plot: Path, found: Plan) -> None:
+    size = found.target.num_categories
+    with show.drawing():
+        from rrjax.figures import plan_figure, save
+
+        figure = plan_figure(
+            size,
+            found.epsilon,
+            found.num_users,
+            target=found.target.target_rmse,
+            title=f"K = {size:,}, ε = {found.epsilon:.4g}, {found.num_users:,.0f} users",
+        )
+        save(figure, plot)
+
+
+def _show(found: Plan) -> None:
+    target = found.target
+    solved = {
+        "users": f"{found.num_users:,.0f} users are needed",
+        "epsilon": f"ε = {found.epsilon:.4g} nats is needed",
+        "target": "What the collection would know",
+    }[found.solved]
+    show.out.print(
+        f"[bold]{solved}[/bold]: K = {target.num_categories:,}, ε = {found.epsilon:.4g} nats, "
+        f"N = {found.num_users:,.0f}"
+    )
+    table = show.table(show_header=False)
+    table.add_column("")
+    table.add_column("", justify="right", no_wrap=True)
+    level = f"{100 * target.level:g} %"
+    for text, value in (
+        ("Root mean squared error of a share, unbiased inversion", found.rmse),
+        (f"Width of the exact {level} interval of a category that nobody holds", found.width),
+        (f"Width of the exact {level} interval of a share of {show.percent(target.share)}", found.share_width),
+        ("Smallest share found with 80 % power, one category, p ≤ 0.05", found.detectable),
+        ("Smallest share found with 80 % power, among all categories", found.detectable_among_all),
+    ):
+        table.add_row(text, show.percent(value) if value <= 1 else "more than 100 %")
+    show.out.print(table)
+    show.out.print()
+    table = show.table()
+    table.add_column("mechanism", no_wrap=True)
+    for title in ("error of a share", "bits a report"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("")
+    for row in found.mechanisms:
+        table.add_row(row.name, show.percent(row.expected_rmse), f"{row.bits:,.0f}", row.note)
+    show.out.print(table)
+    own_name = target.mechanism.replace("-", " ")
+    best, own = found.mechanisms[0], next(row for row in found.mechanisms if row.name == own_name)
+    more = (own.expected_rmse / best.expected_rmse) ** 2
+    if more > 1.05:
+        show.out.print(
+            f"For the same error {own_name} needs {more:.2g} times the users of {best.name} (unbiased estimates "
+            "compared). rrjax estimates from files of randomized response."
+        )

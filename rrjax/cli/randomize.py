@@ -1,0 +1,141 @@
+"""`rrjax randomize`."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import jax
+import numpy as np
+import typer
+
+import rrjax
+from rrjax import io
+from rrjax.cli import show
+from rrjax.cli.errors import UsageError
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.options import Json, flags
+from rrjax.cli.reading import Files, Reading, check_epsilon, check_outputs
+
+
+@flags(without=("counts",))
+def randomize(
+    values: Annotated[list[str], typer.Argument(metavar="VALUES...", help="Files of true values; globs work.")],
+    epsilon: Annotated[float, typer.Option(help="Privacy parameter, in nats.")],
+    out: Annotated[Path, typer.Option(help="The .parquet file of reports to write.")],
+    reading: Reading,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=2**63 - 1, help="Simulate, reproducibly. Without it the system's secure random numbers are used."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Randomize true values into a file of reports that carries its mechanism, ε, K and domain.
+
+    rrjax randomize values.csv --column city --epsilon 2 --domain cities.txt --out reports.parquet
+
+    ε holds for one row a user: who has several rows is protected by that many times ε. The reports keep the order of
+    the rows; rows without a value are left out.
+    """
+    files = Files(values, reading)
+    check_outputs([files], out)
+    with show.err.status("Randomizing …"):
+        made = make_reports(files, epsilon, out, seed)
+    show_made(made, out, json)
+
+
+@dataclasses.dataclass(frozen=True)
+class Randomized:
+    """What was written."""
+
+    metadata: io.Metadata
+    num_reports: int
+    num_missing: int
+    warnings: list[str]
+
+
+def make_reports(files: Files, epsilon: float, out: Path, seed: int | None) -> Randomized:
+    """Randomizes a file of true values and writes the reports with all that it takes to estimate from them."""
+    check_epsilon(epsilon)
+    if files.reading.items == "all":
+        raise UsageError(
+            "--items all would randomize every item of a user apart, and a user with m items would be protected by "
+            "m·ε, not ε; randomize one item a user (--items first)"
+        )
+    if files.source.metadata() is not None:
+        raise UsageError(
+            f"{files.paths[0]} holds randomized reports already; randomized again they would not be what their "
+            "metadata say. Start from the true values"
+        )
+    values = io.read_values(files.source, files.domain)
+    num_categories = values.domain.num_categories
+    warnings = []
+    if values.domain_from_data:
+        warnings.append(
+            f"The domain was taken from the values ({num_categories:,} categories), and it is written into the "
+            "file: which categories are there is disclosed without any privacy, and estimates will leave out those "
+            "that nobody holds. Give --domain."
+        )
+    if values.num_missing:
+        warnings.append(f"{show.number(values.num_missing, 'row', 'rows')} without a value are left out.")
+    try:
+        keep = rrjax.secure.keep_threshold(num_categories, epsilon)
+    except ValueError as error:
+        raise UsageError(f"--epsilon: {error}") from error
+    mechanism = rrjax.RandomizedResponse(num_categories, epsilon)
+    if seed is None:
+        reports = rrjax.secure.randomize(values.indices, num_categories, epsilon)
+        effective = rrjax.secure.effective_epsilon(num_categories, keep)
+    else:
+        with ending_at_once():
+            reports = np.asarray(mechanism.randomize(jax.random.key(seed), values.indices))
+            effective = float(mechanism.effective_epsilon)
+    metadata = io.Metadata(
+        mechanism=io.MechanismRecord(mechanism.name, {"num_categories": num_categories, "epsilon": epsilon}),
+        effective_epsilon=effective,
+        domain=values.domain,
+        column=values.column,
+        simulated=seed is not None,
+        version=rrjax.__version__,
+        domain_from_data=values.domain_from_data,
+    )
+    io.write_reports(out, reports, metadata)
+    return Randomized(metadata, len(reports), values.num_missing, warnings)
+
+
+def show_made(made: Randomized, out: Path, json: bool) -> None:
+    """Says what was written."""
+    metadata = made.metadata
+    delivered = rrjax.RandomizedResponse(metadata.num_categories, metadata.effective_epsilon)
+    if json:
+        show.record(
+            {
+                "command": "randomize",
+                "out": out,
+                "num_reports": made.num_reports,
+                "num_missing": made.num_missing,
+                "mechanism": metadata.mechanism.name,
+                "num_categories": metadata.num_categories,
+                "epsilon": metadata.epsilon,
+                "effective_epsilon": metadata.effective_epsilon,
+                "simulated": metadata.simulated,
+                "p": float(delivered.p),
+                "q": float(delivered.q),
+                "warnings": made.warnings,
+            }
+        )
+        return
+    show.warn(made.warnings)
+    how = "simulated from a seed" if metadata.simulated else "from the system's secure random numbers"
+    show.say(
+        f"{made.num_reports:,} reports {how}; domain: {metadata.domain.describe()}; "
+        f"ε = {metadata.epsilon:g} nats asked for, {metadata.effective_epsilon:.12g} delivered."
+    )
+    show.say(
+        f"A report is the truth with probability {show.percent(float(delivered.p))} and any one other category with "
+        f"{show.percent(float(delivered.q))}."
+    )
+    show.written("Reports", out)

@@ -1,0 +1,310 @@
+"""The one way in which commands read: flags to a source, a source to counts, counts to a collection."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import typer
+
+import rrjax
+from rrjax import io
+from rrjax.cli.errors import UsageError
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.mechanisms import MECHANISMS
+
+SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 36.0
+PANEL = "Reading"
+
+Format = Literal["csv", "tsv", "parquet", "jsonl", "transactions"]
+Items = Literal["first", "all"]
+Epsilon = Annotated[
+    float | None, typer.Option(help="Privacy parameter of the collection, in nats.", rich_help_panel=PANEL)
+]
+Reports = Annotated[list[str], typer.Argument(metavar="REPORTS...", help="Files of randomized reports; globs work.")]
+
+
+def _flag(*names: str, help: str) -> Any:  # noqa: A002
+    return typer.Option(*names, help=help, rich_help_panel=PANEL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """The flags that say how to read files, for `options.flags`."""
+
+    column: Annotated[
+        str | None, _flag(help="Column to read: its name, or its number (from 1) where there is no header.")
+    ] = None
+    domain: Annotated[
+        str | None,
+        _flag(help="All categories: a range such as 0:99, both ends included, or a file of labels, one a line."),
+    ] = None
+    counts: Annotated[str | None, _flag(help="The file holds counts already: the column they are in.")] = None
+    format: Annotated[Format | None, _flag(help="Format, where the file's name does not tell.")] = None
+    header: Annotated[bool | None, _flag("--header/--no-header", help="Whether a CSV starts with column names.")] = None
+    delimiter: Annotated[str | None, _flag(help="What separates the columns of a CSV (one character, or 'tab').")] = (
+        None
+    )
+    items: Annotated[Items, _flag(help="Which items of a transaction count.")] = "first"
+    missing: Annotated[
+        list[str] | None, _flag(help="A text that stands for a missing value, such as '?'. Repeatable.")
+    ] = None
+
+    def first_flag(self) -> str | None:
+        """The first of the flags that was given."""
+        given = (
+            field.name for field in dataclasses.fields(self) if getattr(self, field.name) not in (None, [], "first")
+        )
+        return next((f"--{name}" for name in given), None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Files:
+    """Files and how to read them."""
+
+    paths: list[str]
+    reading: Reading = Reading()
+
+    @property
+    def name(self) -> str:
+        """What to call them in a message: the first one."""
+        return Path(self.source.files()[0]).name
+
+    @cached_property
+    def source(self) -> io.Source:
+        """As `rrjax.io` wants them; it lists them and reads their metadata once."""
+        flags = self.reading
+        return io.Source(
+            self.paths,
+            format=flags.format,
+            column=flags.column,
+            header=flags.header,
+            delimiter={"\\t": "\t", "tab": "\t"}.get(flags.delimiter or "", flags.delimiter),
+            items=flags.items,
+            missing=tuple(flags.missing or ()),
+        )
+
+    @cached_property
+    def domain(self) -> io.Domain | None:
+        """That of the flag, if it was given."""
+        return parse_domain(self.reading.domain)
+
+    def count(self, domain: io.Domain | None, column: str | None = None) -> io.CountedReports:
+        """The counts over a domain, of a column that the flags do not name."""
+        source = self.source if column is None else dataclasses.replace(self.source, column=column)
+        if self.reading.counts is not None:
+            return io.read_counts(source, self.reading.counts, domain)
+        return io.count_reports(source, domain)
+
+
+@dataclasses.dataclass(frozen=True)
+class Collection:
+    """Counted reports and the ε they were randomized with."""
+
+    files: Files
+    counted: io.CountedReports
+    epsilon: float
+    warnings: list[str]
+
+    @property
+    def counts(self) -> np.ndarray:
+        """How many reports name each category, `[K]`."""
+        return self.counted.counts
+
+    @property
+    def num_reports(self) -> int:
+        """N, the reports that are there."""
+        return int(self.counted.counts.sum())
+
+    @property
+    def num_categories(self) -> int:
+        """K."""
+        return self.counted.domain.num_categories
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        """The names of the categories, `[K]`."""
+        return self.counted.domain.labels()
+
+    @property
+    def mechanism(self) -> rrjax.RandomizedResponse:
+        """How the reports were made."""
+        return rrjax.RandomizedResponse(self.num_categories, self.epsilon)
+
+    @cached_property
+    @ending_at_once()
+    def standard_error(self) -> float:
+        """Standard error of the unbiased estimate of a category that nobody holds, a share."""
+        return float(self.mechanism.standard_error(self.num_reports))
+
+    def facts(self) -> dict[str, Any]:
+        """As fields of a JSON object."""
+        return {
+            "reports": self.files.paths,
+            "column": self.counted.column,
+            "num_reports": self.num_reports,
+            "num_missing": self.counted.num_missing,
+            "num_categories": self.num_categories,
+            "domain": self.counted.domain.describe(),
+            "epsilon": self.epsilon,
+            "warnings": self.warnings,
+        }
+
+    def summary(self, name: str = "") -> str:
+        """What was counted, and in which file where there are several."""
+        return (
+            f"{name + ': ' if name else ''}{self.num_reports:,} reports in column {self.counted.column!r}; domain: "
+            f"{self.counted.domain.describe()}; ε = {self.epsilon:.6g} nats"
+        )
+
+
+def read_collection(files: Files, epsilon: float | None) -> Collection:
+    """Counts reports and settles their ε, from the flag or from the metadata that travel with the files."""
+    if epsilon is not None:
+        check_epsilon(epsilon)
+    metadata = files.source.metadata()
+    if metadata is not None:
+        _check_mechanism(files.name, metadata)
+        metadata.check(files.name, column=files.reading.column, epsilon=epsilon, domain=files.domain)
+        epsilon = metadata.effective_epsilon
+    if epsilon is None:
+        raise UsageError(
+            f"{files.name} does not say how it was randomized: give --epsilon, the privacy parameter of the collection "
+            "in nats (files written by `rrjax randomize` carry it)"
+        )
+    counted = files.count(files.domain, metadata.column if metadata else None)
+    if counted.counts.sum() < 2:
+        raise io.DataError(
+            f"{files.name} holds one report: a distribution cannot be estimated from it. "
+            "Were all files given, and is the column right?"
+        )
+    collection = Collection(files, counted, epsilon, [])
+    collection.warnings.extend(_warnings(collection))
+    return collection
+
+
+def _check_mechanism(name: str, metadata: io.Metadata) -> None:
+    made = metadata.mechanism.name
+    if made not in MECHANISMS:
+        raise UsageError(
+            f"{name} was made by the mechanism {made!r}, which rrjax {rrjax.__version__} does not know (the file was "
+            f"written by {metadata.version}); it knows {', '.join(MECHANISMS)}. A newer version may: "
+            "pip install -U rrjax"
+        )
+    if made != rrjax.RandomizedResponse.name:
+        raise UsageError(
+            f"{name} was made by the mechanism {made!r}, whose reports the command line does not read yet; in Python, "
+            f"rrjax.mechanisms has it. It reads {rrjax.RandomizedResponse.name!r}"
+        )
+
+
+@ending_at_once()
+def _warnings(collection: Collection) -> list[str]:
+    """What a person should know about a collection before believing its estimate."""
+    counted, num_reports = collection.counted, collection.num_reports
+    warnings = []
+    if counted.domain_from_data:
+        warnings.append(
+            f"The domain was taken from the data ({counted.domain.num_categories:,} categories). Categories that "
+            "nobody reported are unknown, K is too small, and the estimate is biased: give --domain."
+        )
+    if counted.num_missing:
+        kinds = ", ".join(
+            f"{number:,} {'empty' if token == '' else repr(token)}" for token, number in counted.missing.items()
+        )
+        warnings.append(
+            f"{counted.num_missing:,} of {counted.num_rows:,} rows hold no report ({kinds}); they are left out."
+        )
+    squared_error = float(collection.mechanism.expected_squared_error(num_reports))
+    if squared_error > 1:
+        needed = math.ceil(100 * num_reports * squared_error)
+        warnings.append(
+            f"These {num_reports:,} reports carry little information at this ε and K: summed over the categories, "
+            f"the squared error of the unbiased estimate is expected to be {squared_error:.3g}, and between two "
+            f"distributions it is never more than 2. To expect 0.01, collect {needed:,} reports."
+        )
+    if counted.metadata is not None and counted.metadata.simulated:
+        warnings.append("The reports are a simulation (made with --seed); they protect nobody.")
+    return warnings
+
+
+def read_truth(files: Files, collection: Collection, flag: str) -> np.ndarray:
+    """Shares of the true values, over the domain of the reports. `[K]`, float64."""
+    if files.source.metadata() is not None:
+        raise UsageError(f"{flag} {files.paths[0]} holds randomized reports, not true values")
+    domain = collection.counted.domain
+    try:
+        try:
+            counted = files.count(domain)
+        except io.DataError:
+            # Of several columns, the one that is called like the reports'.
+            if files.reading.column is not None:
+                raise
+            counted = files.count(domain, collection.counted.column)
+    except io.DataError as error:
+        hint = f"Its own flags are {flag}-column, {flag}-format and {flag}-counts"
+        if collection.counted.domain_from_data:
+            hint += "; the domain was taken from the reports, --domain sets it for both"
+        raise io.DataError(f"{error} ({hint}.)") from error
+    return counted.counts / counted.counts.sum()
+
+
+def other_files(
+    reading: Reading, paths: list[str] | None, column: str | None, form: Format | None, counts: str | None, flag: str
+) -> Files | None:
+    """A second set of files with a column, format and counts of its own, as of --truth; all else is read alike."""
+    if paths:
+        return Files(paths, dataclasses.replace(reading, column=column, domain=None, counts=counts, format=form))
+    if column or form or counts:
+        raise UsageError(f"{flag}-column, {flag}-format and {flag}-counts describe the file of {flag}")
+    return None
+
+
+def parse_domain(text: str | None) -> io.Domain | None:
+    """Reads the domain of a flag."""
+    try:
+        return None if text is None else io.read_domain(text)
+    except io.DataError as error:
+        raise UsageError(f"--domain: {error}") from error
+
+
+def check_epsilon(epsilon: float) -> float:
+    """Returns ε, or raises `UsageError` where it makes no sense for a collection."""
+    if not epsilon > 0:
+        raise UsageError(f"--epsilon must be a positive number of nats, got {epsilon:g}")
+    if epsilon < SMALLEST_EPSILON:
+        raise UsageError(
+            f"--epsilon {epsilon:g} is below {SMALLEST_EPSILON:g}: reports say nothing about the values then, not "
+            "even those of two billion users. Is it in nats?"
+        )
+    if epsilon > LARGEST_EPSILON:
+        raise UsageError(
+            f"--epsilon {epsilon:g} is above {LARGEST_EPSILON:g}: no report would differ from its value, and nothing "
+            "would be private. Is it in nats? (A common choice is 0.5 to 8.)"
+        )
+    return float(epsilon)
+
+
+def check_rate(flag: str, value: float, *, small: bool = False) -> None:
+    """Refuses a level or a rate that is no probability; a small one is the chance of an error."""
+    if not 0 < value < 1:
+        meant = 1 - value / 100 if small and value >= 50 else value / 100
+        hint = f"; did you mean {meant:g}?" if 1 < value < 100 else ""
+        raise UsageError(f"{flag} must lie between 0 and 1, got {value:g}{hint}")
+
+
+def check_outputs(inputs: list[Files], *outputs: Path | None) -> None:
+    """Refuses, before any work is done, files that cannot be written or that would replace what is read."""
+    taken = {os.path.realpath(file): "is read by this command" for files in inputs for file in files.source.files()}
+    for path in outputs:
+        if path is None:
+            continue
+        target = str(io.check_writable(path))
+        if target in taken:
+            raise UsageError(f"{path} {taken[target]}; write to another file")
+        taken[target] = "is written twice"

@@ -1,0 +1,400 @@
+"""`rrjax test`: fit, equal, trend, independent."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import typer
+from rich.text import Text
+
+from rrjax import inference, io
+from rrjax.cli import show
+from rrjax.cli.errors import UsageError
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.options import PANEL as RESULT
+from rrjax.cli.options import Json, flags
+from rrjax.cli.reading import (
+    PANEL,
+    Collection,
+    Epsilon,
+    Files,
+    Format,
+    Reading,
+    Reports,
+    check_rate,
+    other_files,
+    parse_domain,
+    read_collection,
+    read_truth,
+)
+
+MOST_DRAWS = 10_000_000
+
+tests = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Test hypotheses about the true distribution, from files of randomized reports. All tests are simulated, and "
+    "keep their level at the boundary too.",
+)
+
+Epsilons = Annotated[
+    list[float] | None,
+    typer.Option(
+        "--epsilon",
+        help="Privacy parameter, in nats: once for all collections, or once for each.",
+        rich_help_panel=PANEL,
+    ),
+]
+Collections = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="REPORTS...",
+        help="Files of randomized reports: each argument is a collection (a glob in quotes is one). The flags that say "
+        "how to read hold for all.",
+    ),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Draws:
+    """How a test is simulated, and what its p-value is compared with."""
+
+    draws: Annotated[int, typer.Option(help="Simulations of the null.", rich_help_panel=RESULT)] = 9999
+    significance: Annotated[
+        float, typer.Option(help="What the p-value is compared with: the chance to be wrong.", rich_help_panel=RESULT)
+    ] = 0.05
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the simulations.", rich_help_panel=RESULT)] = 0
+
+    def __post_init__(self) -> None:
+        """Refuses a level that is none, and too few draws for it."""
+        check_rate("--significance", self.significance, small=True)
+        if self.significance > 0.5:
+            raise UsageError(
+                f"--significance {self.significance:g} is the chance to be wrong where there is nothing, so it is "
+                f"small; did you mean {1 - self.significance:g}?"
+            )
+        if self.significance < 1 / MOST_DRAWS:
+            raise UsageError(f"--significance {self.significance:g} is below what {MOST_DRAWS:,} draws can tell")
+        if self.draws > MOST_DRAWS:
+            raise UsageError(f"--draws must be at most {MOST_DRAWS:,}, got {self.draws:,}")
+        least = math.ceil(1 / self.significance) - 1
+        if self.draws < least:
+            raise UsageError(
+                f"--draws {self.draws} is too few for --significance {self.significance:g}: the least p-value would be "
+                f"{1 / (max(self.draws, 0) + 1):.2g}; take at least {least}"
+            )
+
+    @property
+    def key(self) -> jax.Array:
+        """Of the random numbers."""
+        return jax.random.key(self.seed)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """For the functions of `rrjax.inference`."""
+        return {"num_draws": self.draws, "level": self.significance}
+
+    def verdict(self, question: str, result: inference.HypothesisTest, if_so: str, if_not: str) -> dict[str, Any]:
+        """What a test says: the question, the result, and the answer in words."""
+        p_value = float(result.p_value)
+        if math.isnan(p_value):
+            raise io.DataError("the test came out as NaN: these counts are beyond what it can compute")
+        rejected = p_value <= self.significance
+        answer = {"rejected": rejected, "answer": if_so if rejected else if_not}
+        return {"question": question} | vars(result) | answer
+
+
+@tests.command()
+@flags()
+def fit(
+    reports: Reports,
+    reading: Reading,
+    draws: Draws,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The distribution to test: a file of true values, or of how many hold each category. Repeatable. "
+            "Read with the flags --header, --delimiter, --items and --missing too."
+        ),
+    ] = None,
+    against_column: Annotated[
+        str | None, typer.Option(help="Column of the file of --against.", rich_help_panel=PANEL)
+    ] = None,
+    against_format: Annotated[
+        Format | None, typer.Option(help="Format of the file of --against.", rich_help_panel=PANEL)
+    ] = None,
+    against_counts: Annotated[
+        str | None,
+        typer.Option(
+            help="The file of --against holds counts, whole numbers: the column they are in.", rich_help_panel=PANEL
+        ),
+    ] = None,
+    epsilon: Epsilon = None,
+    json: Json = False,
+) -> None:
+    """Do the users come from a given distribution? Without one: can any have made these reports?
+
+    rrjax test fit reports.parquet
+
+    rrjax test fit reports.parquet --against census.csv --against-column city --against-counts people
+    """
+    other = other_files(reading, against, against_column, against_format, against_counts, "--against")
+    with show.err.status("Counting …") as status:
+        collection = read_collection(Files(reports, reading), epsilon)
+        _check_size(collection.num_reports)
+        theta = None if other is None else read_truth(other, collection, "--against")
+        status.update("Testing …")
+        verdicts = _fits_any(collection, draws) if theta is None else _fits(collection, theta, draws)
+    _say("fit", [collection], verdicts, draws, json)
+
+
+@tests.command()
+@flags()
+def equal(
+    reports: Collections,
+    reading: Reading,
+    draws: Draws,
+    epsilon: Epsilons = None,
+    json: Json = False,
+) -> None:
+    """Do two collections, or more, come from the same distribution? Their ε may differ.
+
+    rrjax test equal before.parquet after.parquet
+    """
+    with show.err.status("Counting …") as status:
+        collections = _read_collections(reports, reading, epsilon or [])
+        status.update("Testing …")
+        verdict = _equal(collections, draws)
+    _say("equal", collections, [verdict], draws, json)
+
+
+@tests.command()
+@flags()
+def trend(
+    reports: Collections,
+    reading: Reading,
+    draws: Draws,
+    category: Annotated[str | None, typer.Option(help="The label of one category; all by default.")] = None,
+    time: Annotated[
+        list[float] | None,
+        typer.Option(help="When each was collected, in their order; 0, 1, … by default. Repeatable."),
+    ] = None,
+    epsilon: Epsilons = None,
+    json: Json = False,
+) -> None:
+    """Do shares rise or fall over collections, given in their order?
+
+    rrjax test trend 2023.parquet 2024.parquet 2025.parquet --category Rome
+    """
+    with show.err.status("Counting …") as status:
+        collections = _read_collections(reports, reading, epsilon or [])
+        status.update("Testing …")
+        verdict = _trend(collections, time or [], category, draws)
+    _say("trend", collections, [verdict], draws, json, category=category, times=time)
+
+
+@tests.command()
+@flags(without=("column", "domain", "counts", "items"))
+def independent(
+    reports: Reports,
+    column: Annotated[list[str], typer.Option(help="The columns of the two attributes; give it twice.")],
+    reading: Reading,
+    draws: Draws,
+    domain: Annotated[
+        list[str] | None,
+        typer.Option(help="Their categories, as elsewhere; give it twice, or not at all.", rich_help_panel=PANEL),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Are two attributes of the same users independent, each reported through a randomization of its own?
+
+    rrjax test independent reports.csv --column smokes --column income
+
+    No ε is needed: independent values make independent reports, and only they do.
+    """
+    if len(column) != 2 or column[0] == column[1]:
+        raise UsageError(f"--column must be given twice, once for each attribute; got {', '.join(column)}")
+    if domain and len(domain) != 2:
+        raise UsageError("--domain must be given twice, in the order of the columns, or not at all")
+    domains = [parse_domain(text) for text in domain or [None, None]]
+    with show.err.status("Counting …") as status:
+        source = Files(reports, reading).source
+        pairs = io.count_pairs(source, (column[0], column[1]), (domains[0], domains[1]))
+        _check_size(int(pairs.counts.sum()))
+        status.update("Testing …")
+        verdict = _independent(pairs, draws)
+    shape = pairs.counts.shape
+    if not json:
+        for name, from_data in zip(pairs.columns, pairs.from_data, strict=True):
+            if from_data:
+                show.warn([f"The categories of {name!r} were taken from the data; --domain names them."])
+        show.say(
+            f"{pairs.counts.sum():,} users with reports in both {column[0]!r} ({shape[0]:,} categories) and "
+            f"{column[1]!r} ({shape[1]:,} categories); {show.number(pairs.num_missing, 'row', 'rows')} without are "
+            "left out"
+        )
+    more = {"columns": column, "num_reports": pairs.counts.sum(), "num_missing": pairs.num_missing}
+    _say("independent", [], [verdict], draws, json, **more, num_categories=list(shape))
+
+
+@ending_at_once()
+def _fits_any(collection: Collection, draws: Draws) -> list[dict[str, Any]]:
+    """Whether the reports can come from randomized response at this ε at all."""
+    result = inference.goodness_of_fit_test(draws.key, collection.counts, collection.epsilon, **draws.options)
+    verdict = draws.verdict(
+        "Can randomized response at this ε have made these reports, of any distribution?",
+        result,
+        "No: some categories are named less often than chance alone would name them. Is ε right, are reports missing, "
+        "was another mechanism used?",
+        "Nothing speaks against it.",
+    )
+    return [verdict]
+
+
+@ending_at_once()
+def _fits(collection: Collection, theta: np.ndarray, draws: Draws) -> list[dict[str, Any]]:
+    """Whether the users come from a given distribution."""
+    counts, epsilon = collection.counts, collection.epsilon
+    if_so, if_not = "No: the users come from another distribution.", "Nothing speaks against it."
+    ratio = inference.likelihood_ratio_test(draws.key, counts, epsilon, theta, **draws.options)
+    pearson = inference.goodness_of_fit_test(draws.key, counts, epsilon, theta, **draws.options)
+    return [
+        draws.verdict("Do the users come from the given distribution?", ratio, if_so, if_not),
+        draws.verdict("Do the reports look like it?", pearson, "No.", if_not),
+    ]
+
+
+@ending_at_once()
+def _equal(collections: Sequence[Collection], draws: Draws) -> dict[str, Any]:
+    """Whether collections come from one distribution."""
+    counts, epsilon = _stacked(collections)
+    result = inference.equality_test(draws.key, counts, epsilon, **draws.options)
+    return draws.verdict(
+        "Do the collections come from the same distribution?",
+        result,
+        "No: they differ.",
+        "Nothing speaks against it (which does not show that they are equal).",
+    )
+
+
+@ending_at_once()
+def _trend(
+    collections: Sequence[Collection], times: Sequence[float], category: str | None, draws: Draws
+) -> dict[str, Any]:
+    """Whether shares move in one direction over collections."""
+    if times and len(times) != len(collections):
+        raise UsageError(f"--time was given {len(times)} times for {len(collections)} collections")
+    if not all(math.isfinite(time) for time in times):
+        raise UsageError(f"--time must be finite numbers, got {', '.join(f'{time:g}' for time in times)}")
+    if times and len(set(times)) == 1:
+        raise UsageError("--time: all are the same, so there is nothing to go by")
+    number = None
+    if category is not None:
+        labels = [str(label) for label in collections[0].labels]
+        if category not in labels:
+            near = get_close_matches(category, labels, n=1, cutoff=0.4)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise UsageError(f"--category {category} is none of {collections[0].counted.domain.describe()}{hint}")
+        number = labels.index(category)
+    counts, epsilon = _stacked(collections)
+    result = inference.trend_test(
+        draws.key, counts, epsilon, np.array(times) if times else None, category=number, **draws.options
+    )
+    who = "any share" if category is None else f"the share of {category}"
+    way = "" if category is None else ", upwards" if float(result.statistic) > 0 else ", downwards"
+    return draws.verdict(f"Does {who} move with time?", result, f"Yes{way}.", "The reports do not show it.")
+
+
+@ending_at_once()
+def _independent(pairs: io.Pairs, draws: Draws) -> dict[str, Any]:
+    """Whether two attributes are independent."""
+    try:
+        result = inference.independence_test(draws.key, pairs.counts, **draws.options)
+    except ValueError as error:
+        raise UsageError(f"--column: {error}") from error
+    first, second = pairs.columns
+    question = f"Are {first} and {second} independent?"
+    return draws.verdict(question, result, "No: they go together.", "Nothing speaks against it.")
+
+
+def _stacked(collections: Sequence[Collection]) -> tuple[np.ndarray, Any]:
+    epsilons = np.array([collection.epsilon for collection in collections])
+    # One ε for all spares the further randomization, and its compilation.
+    epsilon = float(epsilons[0]) if (epsilons == epsilons[0]).all() else epsilons
+    return np.stack([collection.counts for collection in collections]), epsilon
+
+
+def _read_collections(paths: Sequence[str], reading: Reading, epsilons: Sequence[float]) -> list[Collection]:
+    """Counts several collections, which must be of one domain."""
+    if len(paths) < 2:
+        raise UsageError("give two files of reports or more, one for each collection")
+    if len(epsilons) not in (0, 1, len(paths)):
+        raise UsageError(
+            f"--epsilon was given {len(epsilons)} times for {len(paths)} collections; give it once, or once for each"
+        )
+    given = list(epsilons) * (len(paths) if len(epsilons) == 1 else 1) or [None] * len(paths)
+    collections = [read_collection(Files([path], reading), epsilon) for path, epsilon in zip(paths, given, strict=True)]
+    first = collections[0]
+    for collection in collections:
+        _check_size(collection.num_reports)
+        domain, other = first.counted.domain, collection.counted.domain
+        if other != domain:
+            difference = domain.difference(other, first.files.name, collection.files.name)
+            raise UsageError(
+                f"collections must be of the same categories: {difference}. Give --domain, which holds for all files, "
+                "or for Parquet of rrjax collect them with one domain"
+            )
+    _check_size(sum(collection.num_reports for collection in collections))
+    return collections
+
+
+def _check_size(number: int) -> None:
+    """Refuses more reports than tests can simulate."""
+    if number >= 2**31:
+        raise UsageError(f"tests are simulated, of at most 2,147,483,647 reports in all; these are {number:,}")
+
+
+def _repeated(collections: Sequence[Collection]) -> list[str]:
+    """Warnings of files that are given more than once."""
+    real = [os.path.realpath(file) for collection in collections for file in collection.files.source.files()]
+    twice = [file for place, file in enumerate(real) if file in real[:place]]
+    return [f"{Path(file).name} is given more than once: its reports are compared with themselves." for file in twice]
+
+
+def _say(
+    name: str, collections: list[Collection], verdicts: list[dict[str, Any]], draws: Draws, json: bool, **more: Any
+) -> None:
+    if json:
+        show.record(
+            {
+                "command": f"test {name}",
+                "significance": draws.significance,
+                "num_draws": draws.draws,
+                "seed": draws.seed,
+                "collections": [collection.facts() for collection in collections],
+                **more,
+                "tests": verdicts,
+            }
+        )
+        return
+    several = len(collections) > 1
+    for collection in collections:
+        file = show.printable(collection.files.name) if several else ""
+        show.say(collection.summary(file))
+        show.warn([f"{file}: {warning}" if several else warning for warning in collection.warnings])
+    show.warn(_repeated(collections))
+    for verdict in verdicts:
+        show.out.print()
+        show.out.print(Text(show.printable(verdict["question"]), style="bold"))
+        show.say(
+            f"{verdict['answer']} p = {verdict['p_value']:.2g} (± {verdict['standard_error']:.1g} from {draws.draws:,} "
+            f"draws), significance {draws.significance:g}; statistic {verdict['statistic']:.4g}: {verdict['method']}."
+        )

@@ -1,0 +1,39 @@
+"""Figures. Needs matplotlib (`pip install 'rrjax[plots]'`); returns figures, shows nothing.
+
+Those of a study (the paper's Figs. 1–10, and others) take its `xarray.Dataset`, with the dimensions estimator,
+num_categories, num_users, epsilon and zipf (or distribution, with names), in any order and of any length, and leave it
+as it is. Bands are ±2 standard errors of the mean over the seeds. What is NaN or infinite is left out.
+
+An estimator has one colour, dash and marker in all figures, told apart in grey as well: those of `rrjax.catalogue`, or,
+where it is not there, those of its place among the others.
+"""
+
+from rrjax.figures.curves import against_epsilon, against_users, by_categories, decomposition, overview, real_data
+from rrjax.figures.estimates import estimate_figure
+from rrjax.figures.files import save
+from rrjax.figures.iterations import convergence
+from rrjax.figures.likelihood import likelihood_figure, profile_figure
+from rrjax.figures.planning import plan_figure, two_category_figure
+from rrjax.figures.selection import measured
+from rrjax.figures.style import estimator_title, shortened
+from rrjax.figures.wins import cv_wins
+
+__all__ = [
+    "against_epsilon",
+    "against_users",
+    "by_categories",
+    "convergence",
+    "cv_wins",
+    "decomposition",
+    "estimate_figure",
+    "estimator_title",
+    "likelihood_figure",
+    "measured",
+    "overview",
+    "plan_figure",
+    "profile_figure",
+    "real_data",
+    "save",
+    "shortened",
+    "two_category_figure",
+]

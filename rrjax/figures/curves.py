@@ -1,0 +1,351 @@
+"""Metrics against users and ε: Figs. 1–3 and 5–10, bias and variance, and an overview."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rrjax.figures import style
+from rrjax.figures.axes import draw_histogram, new_figure, set_heading, set_limits
+from rrjax.figures.panels import Legend, draw_panel, draw_panels, magnify
+from rrjax.figures.selection import fix, measured, only_users, population_of, prepared, spread_over
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+
+def against_users(
+    dataset: xr.Dataset,
+    metrics: Sequence[str] = ("mse", "nll"),
+    *,
+    num_categories: int | None = None,
+    epsilon: float | None = None,
+) -> Figure:
+    """Draws metrics against the number of users (the paper's Fig. 1): a row each, a panel for every population.
+
+    Args:
+        dataset: Of a study.
+        metrics: Names of its variables.
+        num_categories: Which K; may be left out where there is only one.
+        epsilon: Which ε, nats; may be left out where there is only one.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: A metric or a value is not in the dataset; says which are.
+
+    Example:
+        >>> from rrjax.figures import against_users
+        >>> from rrjax.study import Study
+        >>> grid = {"num_categories": 20, "num_users": [100, 1000], "epsilon": [1.0, 2.0], "zipf": 1.3}
+        >>> result = Study(estimators=["mle_star", "inv_n"], **grid, num_seeds=2).run()
+        >>> len(against_users(result, epsilon=1.0).axes)
+        2
+    """
+    return _by_population(dataset, metrics, "num_users", num_categories=num_categories, epsilon=epsilon)
+
+
+def against_epsilon(
+    dataset: xr.Dataset,
+    metrics: Sequence[str] = ("mse", "nll"),
+    *,
+    num_categories: int | None = None,
+    num_users: int | None = None,
+) -> Figure:
+    """Draws metrics against ε (the paper's Fig. 2): a row each, a panel for every population.
+
+    Args:
+        dataset: Of a study.
+        metrics: Names of its variables.
+        num_categories: Which K; may be left out where there is only one.
+        num_users: Which N; may be left out where there is only one.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: A metric or a value is not in the dataset; says which are.
+
+    Example:
+        >>> from rrjax.figures import against_epsilon
+        >>> from rrjax.study import Study
+        >>> grid = {"num_categories": 20, "num_users": [100, 1000], "epsilon": [1.0, 2.0], "zipf": 1.3}
+        >>> result = Study(estimators=["mle_star", "inv_n"], **grid, num_seeds=2).run()
+        >>> len(against_epsilon(result, ["mse"], num_users=1000).axes)
+        1
+    """
+    return _by_population(dataset, metrics, "epsilon", num_categories=num_categories, num_users=num_users)
+
+
+def decomposition(
+    dataset: xr.Dataset,
+    *,
+    num_categories: int | None = None,
+    epsilon: float | None = None,
+    num_users: int | None = None,
+) -> Figure:
+    """Draws squared bias and variance, on one scale per population, against N (ε is given) or ε (N is given).
+
+    Squared biases that are not positive, as those corrected for the seeds can be, have no place on the logarithmic
+    axis and are left out.
+
+    Args:
+        dataset: Of a study, with the variables bias2 and variance.
+        num_categories: Which K; may be left out where there is only one.
+        epsilon: Which ε, nats: draws against the number of users.
+        num_users: Which N: draws against ε.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: Both or none of epsilon and num_users, or what is not in the dataset.
+
+    Example:
+        >>> from rrjax.figures import decomposition
+        >>> from rrjax.study import Study
+        >>> grid = {"num_categories": 20, "num_users": [100, 1000], "epsilon": 1.0, "zipf": 1.3}
+        >>> result = Study(estimators="inv_n", **grid, num_seeds=2, metrics=["bias2", "variance"]).run()
+        >>> [axes.get_ylabel().split(",")[0] for axes in decomposition(result, epsilon=1.0).axes]
+        ['squared bias', 'variance']
+    """
+    if (epsilon is None) == (num_users is None):
+        raise ValueError("either epsilon or num_users, please: the other one is what is drawn against")
+    x = "num_users" if num_users is None else "epsilon"
+    fixed = {"epsilon": epsilon} if num_users is None else {"num_users": num_users}
+    return _by_population(dataset, ("bias2", "variance"), x, one_scale=True, num_categories=num_categories, **fixed)
+
+
+def real_data(
+    dataset: xr.Dataset, histograms: Mapping[str, np.ndarray], metric: str = "mse", *, num_users: int | None = None
+) -> Figure:
+    """Draws a row for every data set (the paper's Fig. 3): its true histogram, and a metric against ε.
+
+    Args:
+        dataset: Of a study with the dimension distribution. Where num_categories is a dimension as well, each data set
+            has as many as its histogram.
+        histograms: Name → `[K]`, shares of the categories in their order; where one is missing, so is its panel.
+        metric: The name of a variable.
+        num_users: Which N; may be left out where a data set has only one.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: The dataset has no dimension distribution, or not the metric or num_users.
+
+    Example:
+        >>> import numpy as np
+        >>> from rrjax.figures import real_data
+        >>> from rrjax.study import Study
+        >>> counts = np.array([50, 30, 20])
+        >>> result = Study(estimators="inv_n", users={"visits": counts}, epsilon=[1.0, 2.0], num_seeds=2).run()
+        >>> len(real_data(result, {"visits": counts / counts.sum()}).axes)
+        2
+    """
+    dataset = prepared(dataset, [metric])
+    if "distribution" not in dataset.dims:
+        raise ValueError("data sets are along a dimension distribution, which this dataset lacks")
+    figure = new_figure(10.5, 2.7 * dataset.sizes["distribution"] + 0.9)
+    panels = figure.subplots(dataset.sizes["distribution"], 2, squeeze=False)
+    legend = Legend(dataset)
+    for (left, right), name in zip(panels, dataset["distribution"].values, strict=True):
+        here = dataset.sel(distribution=name)
+        shares = None if name not in histograms else np.asarray(histograms[name])
+        size = len(shares) if shares is not None and here.sizes.get("num_categories", 1) > 1 else None
+        here, at = fix(here, num_categories=size)
+        here, users = fix(here, num_users=num_users if num_users is not None else only_users(here, metric))
+        if shares is None:
+            left.set_axis_off()
+        else:
+            draw_histogram(left, shares)
+            left.set_xlabel("category")
+        if right is not panels[-1, 1]:
+            right.tick_params(labelbottom=False)
+        sizes = _listed({**at, **users})
+        left.set_title(f"{style.shortened(name)}: {sizes}" if sizes else style.shortened(name), fontsize=10)
+        draw_panel(right, here, metric, "epsilon", legend)
+        right.set_ylabel(style.metric_label(metric), fontsize=9)
+    panels[-1, 1].set_xlabel(style.AXES["epsilon"])
+    legend.draw(figure)
+    return figure
+
+
+def by_categories(
+    dataset: xr.Dataset,
+    metric: str = "mse",
+    *,
+    zipf: float | str | None = None,
+    epsilons: Sequence[float] | None = None,
+    histograms: Mapping[int, np.ndarray] | None = None,
+) -> Figure:
+    """Draws one metric of one population (the paper's Figs. 5–10): a row for every K, a column for every ε, against N.
+
+    Args:
+        dataset: Of a study.
+        metric: The name of a variable.
+        zipf: Which population: its exponent, or its name where the dimension is distribution; may be left out where
+            there is only one.
+        epsilons: Which ε, nats. None: the paper's 1, 2, 4 and 10 where the dataset has them, else four of its own.
+        histograms: K → `[K]`, the true shares, for the first column. None: computed where the population is Zipf.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: The metric or a value is not in the dataset; says which are.
+
+    Example:
+        >>> from rrjax.figures import by_categories
+        >>> from rrjax.study import Study
+        >>> grid = {"num_categories": 20, "num_users": [100, 1000], "epsilon": [1.0, 2.0], "zipf": 1.3}
+        >>> result = Study(estimators=["mle_star", "inv_n"], **grid, num_seeds=2).run()
+        >>> [axes.get_title() for axes in by_categories(result).axes]
+        ['true distribution', 'ε = 1', 'ε = 2']
+    """
+    dataset = prepared(dataset, [metric])
+    population = population_of(dataset)
+    here, at = fix(dataset, **{population: zipf})
+    which, is_zipf = at[population], population == "zipf"
+    if epsilons is None:
+        own = here["epsilon"].values
+        epsilons = [e for e in (1, 2, 4, 10) if np.isclose(own, e).any()]
+        epsilons = epsilons if len(epsilons) == 4 else spread_over(own, 4)
+    if "num_categories" not in here.dims:
+        raise ValueError("a row for every num_categories, which is no dimension of this dataset")
+    sizes = {int(size): f"{style.words_for('num_categories', size)}\n\n" for size in here["num_categories"].values}
+    if histograms is None:
+        histograms = {size: _zipf(size, float(which)) for size in sizes} if is_zipf else {}
+    first = int(bool(histograms))
+    columns = [(style.words_for("epsilon", epsilon), {"epsilon": epsilon}) for epsilon in epsilons]
+    rows = [
+        (("" if first else said) + style.short_label(metric), metric, {"num_categories": size})
+        for size, said in sizes.items()
+    ]
+    figure = new_figure(2.55 * (len(columns) + first) + 0.6, 1.75 * len(rows) + 1.2)
+    panels = figure.subplots(len(rows), len(columns) + first, squeeze=False)
+    legend = Legend(dataset)
+    for axes, (size, said) in zip(panels[:, 0], sizes.items() if first else (), strict=False):
+        if (shares := histograms.get(size)) is None:
+            axes.set_axis_off()
+            continue
+        draw_histogram(axes, np.asarray(shares), ranked=is_zipf)
+        axes.set_ylabel(f"{said}share", fontsize=9)
+        axes.tick_params(labelsize=8)
+    draw_panels(panels[:, first:], here, rows, columns, "num_users", legend)
+    for axes in panels[:-1, first:].flat:
+        axes.tick_params(which="minor", bottom=False)
+    if first:
+        panels[0, 0].set_title("true distribution", fontsize=10)
+        panels[-1, 0].set_xlabel("rank" if is_zipf else "category", fontsize=9)
+    _finish(figure, legend, dataset, f"{style.panel_title(dataset, population, which)}: {style.metric_title(metric)}")
+    return figure
+
+
+def overview(dataset: xr.Dataset, metric: str | None = None) -> Figure:
+    """Draws any study: against its longest dimension, in small multiples over the next two.
+
+    Where there is at most one next dimension, the rows are the metrics. At most four rows and columns are drawn,
+    evenly spread over their dimension, and the middle of what is left; a note says so.
+
+    Args:
+        dataset: Of a study.
+        metric: The name of a variable. None: all that there are, where they have room, else the first.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: The dataset is not one of a study, or has not the metric; says which there are.
+
+    Example:
+        >>> from rrjax.figures import overview
+        >>> from rrjax.study import Study
+        >>> grid = {"num_categories": 20, "num_users": [100, 1000], "epsilon": [1.0, 2.0], "zipf": 1.3}
+        >>> result = Study(estimators=["mle_star", "inv_n"], **grid, num_seeds=2).run()
+        >>> [axes.get_title() for axes in overview(result).axes[:2]]
+        ['ε = 1', 'ε = 2']
+    """
+    metrics = [metric] if metric is not None else measured(dataset)
+    if not metrics:
+        raise ValueError(f"there is no metric in the dataset, only: {style.listed_values(dataset.data_vars)}")
+    dataset = prepared(dataset, metrics)
+    population = population_of(dataset)
+    names = [name for name in ("num_users", "epsilon", "num_categories", population) if name in dataset.dims]
+    names.sort(key=lambda name: -dataset.sizes[name])
+    x = next(name for name in names if name != "distribution")
+    names.remove(x)
+    columns_by, *others = names
+    rows_by = next((name for name in others if dataset.sizes[name] > 1), None)
+    values = {name: dataset[name].values for name in names}
+    fixed = {name: values[name][len(values[name]) // 2] for name in others if name != rows_by}
+    chosen = {name: spread_over(values[name], 4) for name in (columns_by, rows_by) if name is not None}
+    notes = [
+        f"{style.words_for(name, value)} is one of {len(values[name])}"
+        for name, value in fixed.items()
+        if len(values[name]) > 1
+    ] + [
+        f"{len(some)} of {len(values[name])} values of {style.SYMBOLS.get(name, name)}"
+        for name, some in chosen.items()
+        if len(some) < len(values[name])
+    ]
+    columns = [(style.panel_title(dataset, columns_by, value), {columns_by: value}) for value in chosen[columns_by]]
+    if rows_by is None:
+        rows = [(style.metric_label(name), name, {}) for name in metrics[:4]]
+        notes += [f"4 of {len(metrics)} metrics"] if len(metrics) > 4 else []
+    else:
+        short = style.short_label(metrics[0])
+        rows = [(f"{style.words_for(rows_by, at)}\n\n{short}", metrics[0], {rows_by: at}) for at in chosen[rows_by]]
+        notes += [f"{short} alone of {len(metrics)} metrics"] if len(metrics) > 1 else []
+    figure = new_figure(max(2.75 * len(columns), 5.5) + 0.7, 2.2 * len(rows) + 1.4)
+    legend = Legend(dataset)
+    panels = figure.subplots(len(rows), len(columns), squeeze=False)
+    draw_panels(panels, fix(dataset, **fixed)[0], rows, columns, x, legend)
+    what = "" if rows_by is None else style.metric_title(metrics[0])
+    note = f"\n(drawn: {'; '.join(notes)})" if notes else ""
+    _finish(figure, legend, dataset, what, _listed(fixed), note=note)
+    return figure
+
+
+def _by_population(
+    dataset: xr.Dataset, metrics: Sequence[str], x: str, *, one_scale: bool = False, **fixed: Any
+) -> Figure:
+    """Rows of metrics, a panel for every population, against x; where asked, of one scale in a column."""
+    dataset = prepared(dataset, metrics)
+    population = population_of(dataset)
+    here, at = fix(dataset, **fixed)
+    values = spread_over(here[population].values, 6)
+    figure = new_figure(max(3.3 * len(values), 4.5) + 0.6, 2.5 * len(metrics) + 1.1)
+    panels = figure.subplots(len(metrics), len(values), squeeze=False, sharex=True)
+    legend = Legend(dataset)
+    rows = [(style.metric_label(metric), metric, {}) for metric in metrics]
+    columns = [(style.panel_title(dataset, population, value), {population: value}) for value in values]
+    seen = draw_panels(panels, here, rows, columns, x, legend, small=False)
+    for column, (_, cell) in enumerate(columns):
+        if "nll" in metrics:
+            magnify(panels[list(metrics).index("nll"), column], fix(here, **cell)[0], "nll", x, legend)
+        for axes in panels[:, column] if one_scale else ():
+            set_limits(axes, np.concatenate([line[column] for line in seen]), log=True)
+    number = dataset.sizes[population]
+    note = f"\n({len(values)} of {number} populations are drawn)" if len(values) < number else ""
+    _finish(figure, legend, dataset, _listed(at), note=note)
+    return figure
+
+
+def _finish(figure: Figure, legend: Legend, dataset: xr.Dataset, *said: str, note: str = "") -> None:
+    """Heading and legend."""
+    set_heading(figure, "; ".join(filter(None, [*said, style.seeds_note(dataset)])) + note)
+    legend.draw(figure)
+
+
+def _listed(at: Mapping[str, Any]) -> str:
+    return ", ".join(style.words_for(name, value) for name, value in at.items())
+
+
+def _zipf(num_categories: int, exponent: float) -> np.ndarray:
+    shares = np.arange(1, num_categories + 1) ** -exponent
+    return shares / shares.sum()

@@ -1,0 +1,112 @@
+"""What of a dataset is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from rrjax.catalogue import METRICS
+from rrjax.figures.style import listed_values, styles_of
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    Data = TypeVar("Data", xr.Dataset, xr.DataArray)
+
+
+def measured(dataset: xr.Dataset) -> list[str]:
+    """The metrics of a dataset, without bias2 and variance: those of the catalogue, then one's own, which have a `_se`.
+
+    Args:
+        dataset: Of a study.
+
+    Returns:
+        Names of variables.
+
+    Example:
+        >>> import xarray as xr
+        >>> from rrjax.figures import measured
+        >>> measured(xr.Dataset(dict.fromkeys(["mine", "mine_se", "bias2", "nll", "mse"], 0.1)))
+        ['mse', 'nll', 'mine']
+    """
+    known = [name for name, metric in METRICS.items() if name in dataset and metric.measure is not None]
+    own = [str(name) for name in dataset.data_vars if f"{name}_se" in dataset and not str(name).endswith("_difference")]
+    return known + [name for name in own if name not in METRICS]
+
+
+def population_of(dataset: xr.Dataset) -> str:
+    """The dimension that populations are along: zipf or distribution."""
+    for name in ("zipf", "distribution"):
+        if name in dataset.dims or name in dataset.coords:
+            return name
+    raise ValueError(f"there is no dimension zipf or distribution; there are: {listed_values(dataset.dims)}")
+
+
+def prepared(dataset: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
+    """The dataset, with dimensions that a selection had dropped, and estimators in drawing order."""
+    for metric in metrics:
+        if metric not in dataset:
+            there = [name for name in METRICS if name in dataset]
+            raise ValueError(f"{metric} is not in the dataset, which has: {listed_values(there or dataset.data_vars)}")
+    dataset = restored(dataset, "estimator", "num_categories", "num_users", "epsilon", population_of(dataset))
+    if "estimator" not in dataset.dims:
+        raise ValueError(f"there is no dimension estimator; there are: {listed_values(dataset.dims)}")
+    names = {str(name): index for index, name in enumerate(dataset["estimator"].values)}
+    return dataset.isel(estimator=[names[name] for name in styles_of(names)])
+
+
+def restored(data: Data, *names: str) -> Data:
+    """With the dimensions that a selection had dropped."""
+    for name in names:
+        if name not in data.dims and name in data.coords and data[name].ndim == 0:
+            data = data.expand_dims(name)
+    return data
+
+
+def fix(dataset: xr.Dataset, **values: Any) -> tuple[xr.Dataset, dict[str, Any]]:
+    """The dataset at given values, and the values; None stands for the only one."""
+    at: dict[str, Any] = {}
+    for name, value in values.items():
+        known = name in dataset.dims or (name in dataset.coords and dataset[name].ndim == 0)
+        if not known:
+            if value is not None:
+                raise ValueError(f"{name} is no dimension of this dataset; there are: {listed_values(dataset.dims)}")
+            continue
+        there = np.atleast_1d(dataset[name].values)
+        if value is None and len(there) != 1:
+            raise ValueError(f"which {name}? The dataset has: {listed_values(there)}")
+        place = 0 if value is None else _place_of(there, value)
+        if place is None:
+            raise ValueError(f"{name} {value} is not in the dataset, which has: {listed_values(there)}")
+        at[name] = there[place]
+        if name in dataset.dims:
+            dataset = dataset.isel({name: place})
+    return dataset, at
+
+
+def _place_of(there: np.ndarray, value: Any) -> int | None:
+    """Where the value asked for is."""
+    same = there.astype(str) == str(value)
+    if there.dtype.kind in "iuf":
+        try:
+            same = np.isclose(there.astype(float), float(value), rtol=1e-9, atol=0)
+        except ValueError:
+            return None
+    return int(np.argmax(same)) if same.any() else None
+
+
+def only_users(here: xr.Dataset, metric: str) -> Any:
+    """The number of users of a data set: the one that has values."""
+    if here.sizes.get("num_users", 1) == 1:
+        return None
+    others = [name for name in here[metric].dims if name != "num_users"]
+    held = here["num_users"].values[here[metric].notnull().any(others).values]
+    return held[0] if len(held) == 1 else None
+
+
+def spread_over(values: Any, most: int) -> list[Any]:
+    """At most so many of the values, evenly spread."""
+    places = np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).round().astype(int))
+    return [values[place] for place in places]

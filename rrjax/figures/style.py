@@ -1,0 +1,138 @@
+"""One look and one wording for all figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rrjax.catalogue import ESTIMATORS, METRICS, Style
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+BLUE, RED, PALE_BLUE = "#1b4f8a", "#c4572f", "#dde8f5"
+# For what has no style of its own, by its place.
+COLOURS = (BLUE, RED, "#4a8f5b", "#8a5a9e", "#7a6a2f", "#444444")
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
+SPARE_STYLES = (
+    Style("#000000", (0, (1, 1)), "*", 6),
+    Style("#c23b6e", (0, (3, 1, 1, 1)), "P", 5),
+    Style("#2a9aa8", (0, (6, 1, 2, 1)), "<", 5),
+    Style("#9c6b3c", (0, (4, 2)), ">", 5),
+)
+SYMBOLS = {"num_users": "N", "epsilon": "ε", "num_categories": "K", "zipf": "s"}
+AXES = {
+    "num_categories": "categories K",
+    "num_users": "users N",
+    "epsilon": "privacy ε (nats)",
+    "zipf": "Zipf exponent s",
+}
+
+
+def styles_of(names: Iterable[object]) -> dict[str, Style]:
+    """Name → style, in drawing order: the estimators of the catalogue, then others, styled by their place."""
+    given = [str(name) for name in names]
+    others = [name for name in given if name not in ESTIMATORS]
+    known = {name: entry.style for name, entry in ESTIMATORS.items() if name in given}
+    return known | {name: _spare_style(place) for place, name in enumerate(others)}
+
+
+def _spare_style(place: int) -> Style:
+    number = len(SPARE_STYLES)
+    return SPARE_STYLES[place % number]._replace(marker=SPARE_STYLES[(place + place // number) % number].marker)
+
+
+def line_of(style: Style) -> dict[str, Any]:
+    """A style as matplotlib's keywords."""
+    face = style.colour if style.filled else "none"
+    marker = {"marker": style.marker, "markersize": style.size, "markerfacecolor": face, "markeredgewidth": 1.2}
+    return {"color": style.colour, "linestyle": style.dash, "linewidth": 1.5, **marker}
+
+
+def line_at(place: int) -> dict[str, Any]:
+    """Colour and dash by place, all different up to the 36th."""
+    return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[(place + place // len(COLOURS)) % len(DASHES)]}
+
+
+def shortened(label: object, width: int = 24) -> str:
+    """Makes a label what a figure can show: printable, escaped, and not too long.
+
+    Args:
+        label: Anything with a text.
+        width: The most characters it may have.
+
+    Returns:
+        The text.
+
+    Example:
+        >>> from rrjax.figures import shortened
+        >>> shortened("a very long label", width=8)
+        'a very …'
+    """
+    text = "".join(c if c.isprintable() else "?" for c in str(label)).replace("$", r"\$")
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def estimator_title(name: object) -> str:
+    """How an estimator is called in figures and tables; one that is not in the catalogue keeps its name.
+
+    Args:
+        name: As in the coordinate `estimator`.
+
+    Returns:
+        The title, unescaped.
+
+    Example:
+        >>> from rrjax.figures import estimator_title
+        >>> estimator_title("inv_p"), estimator_title("mine")
+        ('InvP', 'mine')
+    """
+    known = ESTIMATORS.get(str(name))
+    return str(name) if known is None else known.title
+
+
+def metric_label(metric: str) -> str:
+    """What an axis calls a metric."""
+    return METRICS[metric].label if metric in METRICS else shortened(metric)
+
+
+def metric_title(metric: str) -> str:
+    """What an axis calls a metric, on one line."""
+    return metric_label(metric).replace("\n", " ")
+
+
+def short_label(metric: str) -> str:
+    """What a title calls a metric."""
+    return METRICS[metric].short if metric in METRICS else shortened(metric)
+
+
+def panel_title(dataset: xr.Dataset, name: str, value: Any) -> str:
+    """What a panel shows; a data set with its own K says so."""
+    title = words_for(name, value)
+    if name == "distribution" and "num_categories" in dataset.coords:
+        size = dataset["num_categories"]
+        title += f", K = {size.sel(distribution=value).item():,.0f}" if size.dims == ("distribution",) else ""
+    return title
+
+
+def words_for(name: str, value: Any) -> str:
+    """A coordinate and its value, in words."""
+    if name == "distribution":
+        return shortened(value)
+    if name in ("zipf", "epsilon"):
+        return f"{'Zipf exponent ' if name == 'zipf' else ''}{SYMBOLS[name]} = {value:g}".replace("inf", "∞")
+    return f"{SYMBOLS[name]} = {value:,.0f}"
+
+
+def seeds_note(dataset: xr.Dataset) -> str:
+    """How many seeds, in words."""
+    seeds = dataset.attrs.get("num_seeds")
+    return "" if seeds is None else f"{int(seeds):,} seed{'' if seeds == 1 else 's'}"
+
+
+def listed_values(values: Any) -> str:
+    """Values in a row, for a message."""
+    shown = [f"{value:g}" if isinstance(value, float | np.floating) else str(value) for value in values]
+    return ", ".join(shown[:20]) + (" …" if len(shown) > 20 else "") if shown else "none"

@@ -1,0 +1,122 @@
+"""Where an estimator wins: a map."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rrjax.figures import style
+from rrjax.figures.axes import as_power, new_figure, set_heading
+from rrjax.figures.selection import population_of, prepared, spread_over
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+
+def cv_wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str = "cv_threshold") -> Figure:
+    """Draws where one estimator wins or loses against the best of the others: a map for every population and K.
+
+    The colour is log₂ of the ratio of its metric to the smallest of the others'. A sign survives grey printing: − where
+    its metric is lower (it wins), + where it is higher; a cell has none where the two are within 2 standard errors of
+    their paired difference. The others' best is chosen after the fact, which is hard on the one compared.
+
+    Args:
+        dataset: Of a study.
+        metric: The name of a variable, with its paired differences if signs are to wait for significance.
+        estimator: The name of the one compared.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: The estimator or the metric is not in the dataset, or there is no other one.
+
+    Example:
+        >>> from rrjax.figures import cv_wins
+        >>> from rrjax.study import Study
+        >>> grid = {"num_categories": 20, "num_users": [100, 1000], "epsilon": [1.0, 2.0], "zipf": 1.3}
+        >>> result = Study(estimators=["mle_star", "inv_n"], **grid, num_seeds=2).run()
+        >>> cv_wins(result, estimator="mle_star").axes[0].get_title()
+        'Zipf exponent s = 1.3'
+    """
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
+
+    dataset = prepared(dataset, [metric])
+    population = population_of(dataset)
+    names = [str(name) for name in dataset["estimator"].values]
+    if estimator not in names:
+        raise ValueError(f"estimator {estimator} is not in the dataset, which has: {style.listed_values(names)}")
+    if len(names) < 2:
+        raise ValueError(f"{estimator} is the only estimator: there is no other one to compare it with")
+    layout = (population, "num_categories", "num_users", "epsilon")
+    kept = [name for name in layout if name in dataset.dims]
+    labels = [dataset[name].values if name in kept else np.array([np.nan]) for name in layout]
+    shape = [len(values) for values in labels]
+    ratio, sign, known, tested = _compared(dataset, metric, estimator, names, kept)
+    ratio, sign, known = ratio.reshape(shape), sign.reshape(shape), known.reshape(shape)
+
+    columns, rows = (spread_over(np.arange(size), 5) for size in shape[:2])
+    figure = new_figure(max(0.3 * shape[3] * len(columns) + 2.6, 6), max(0.27 * shape[2] + 0.45, 0.9) * len(rows) + 1.6)
+    panels = figure.subplots(len(rows), len(columns), squeeze=False)
+    largest = float(np.clip(np.abs(ratio[known]).max(initial=0), 0.1, 3))
+    colours = LinearSegmentedColormap.from_list("wins", [style.BLUE, "#ffffff", style.RED])
+    bold: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 9, "fontweight": "bold"}
+    image = None
+    for row, size in enumerate(rows):
+        for column, which in enumerate(columns):
+            axes = panels[row, column]
+            shown, marked = known[which, size], sign[which, size]
+            cell = np.ma.masked_array(ratio[which, size], ~shown)
+            axes.set_facecolor("0.85")
+            image = axes.imshow(cell, cmap=colours, norm=Normalize(-largest, largest), origin="lower", aspect="auto")
+            for down, across in np.argwhere(shown & (marked != 0)):
+                colour = "white" if abs(cell[down, across]) > 0.55 * largest else "black"
+                axes.text(across, down, "+" if marked[down, across] > 0 else "−", color=colour, **bold)
+            axes.set_xticks(range(shape[3]), [f"{value:g}" for value in labels[3]], fontsize=8)
+            axes.set_yticks(range(shape[2]), [as_power(value) for value in labels[2]], fontsize=8)
+            axes.tick_params(length=0, labelbottom=row == len(rows) - 1, labelleft=column == 0)
+            if row == 0:
+                axes.set_title(style.panel_title(dataset, population, labels[0][which]), fontsize=10)
+        said = f"{style.words_for('num_categories', labels[1][size])}\n" if "num_categories" in kept else ""
+        panels[row, 0].set_ylabel(f"{said}{style.AXES['num_users']}", fontsize=9)
+    for axes in panels[-1]:
+        axes.set_xlabel(style.AXES["epsilon"], fontsize=9)
+    title = style.shortened(style.estimator_title(estimator))
+    assert image is not None
+    clipped = known.any() and np.abs(ratio[known]).max() > largest
+    bar = figure.colorbar(image, ax=panels, extend="both" if clipped else "neither", fraction=0.04, pad=0.02)
+    what = f"{style.short_label(metric)} of {title}"
+    bar.set_label(f"log$_2$ of {what}\nover that of the best other estimator", fontsize=9)
+    signs = f"−: lower than the best other one, {title} wins; +: higher, loses"
+    signs += "; none: within 2 standard errors" if tested else ""
+    wins, losses = int((known & (sign < 0)).sum()), int((known & (sign > 0)).sum())
+    signs += f"\n{wins:,} wins and {losses:,} losses in {int(known.sum()):,} configurations"
+    left = len(columns) < shape[0] or len(rows) < shape[1]
+    set_heading(figure, signs + ("; up to five populations and K are drawn" if left else ""))
+    return figure
+
+
+def _compared(
+    dataset: xr.Dataset, metric: str, estimator: str, names: list[str], kept: list[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+    """log₂ of the ratio to the best of the others, its sign, where it is known, and whether signs were tested."""
+
+    def values(array: xr.DataArray, along: str) -> np.ndarray:
+        return np.asarray(array.transpose(along, *kept).values, float)
+
+    mean = values(dataset[metric], "estimator")
+    mine = mean[names.index(estimator)]
+    others = np.where(np.isfinite(mean), mean, np.inf)
+    others[names.index(estimator)] = np.inf
+    best, rival = others.argmin(axis=0), others.min(axis=0)
+    known = np.isfinite(rival) & np.isfinite(mine) & (rival > 0) & (mine > 0)
+    ratio = np.log2(np.where(known, mine, 1) / np.where(known, rival, 1))
+    pair = [f"{metric}_difference", f"{metric}_difference_se"]
+    if any(name not in dataset for name in pair):
+        return ratio, np.sign(ratio), known, False
+    against = (values(dataset[name].sel(estimator=estimator, versus=names), "versus") for name in pair)
+    difference, error = (np.take_along_axis(each, best[None], axis=0)[0] for each in against)
+    with np.errstate(invalid="ignore"):
+        return ratio, np.where(np.abs(difference) > 2 * error, np.sign(difference), 0), known, True

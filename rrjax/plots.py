@@ -1,0 +1,3 @@
+"""The names that figures had before `rrjax.figures`."""
+
+from rrjax.figures import *  # noqa: F403

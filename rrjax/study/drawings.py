@@ -1,0 +1,217 @@
+"""What is drawn of a study's dataset, and what a report says of each figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from rrjax import figures
+from rrjax.catalogue import METRICS
+from rrjax.study.paper import BY_CATEGORIES, CONVERGENCE, EPSILON, FIGURES, SHOWN_EPSILONS, K, N
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+_BANDS = "Means over the seeds; bands are two standard errors."
+
+
+class Drawing(NamedTuple):
+    """A figure to be drawn, and what a report says of it."""
+
+    name: str
+    """Of its file, without suffix."""
+    title: str
+    caption: str
+    draw: Callable[[], Figure]
+    number: float = float("inf")
+    """Of the paper's figure; infinite where it has none."""
+
+
+def of_paper(dataset: xr.Dataset, wanted: Iterable[int] = FIGURES) -> list[Drawing]:
+    """The paper's figures that are drawn from the grid, and bias and variance, as far as the dataset goes.
+
+    Args:
+        dataset: Of `rrjax.study.paper.study`.
+        wanted: Numbers from 1 to 10.
+
+    Returns:
+        In the paper's order; the figures are drawn when their `draw` is called.
+
+    Example:
+        >>> import xarray as xr
+        >>> from rrjax.study import drawings
+        >>> [drawing.name for drawing in drawings.of_paper(xr.Dataset(), [1, 9])]
+        ['figure-1', 'figure-9']
+    """
+    wanted = set(wanted)
+    against_users = f"against the number of users (K = {K:,}, ε = {EPSILON:g})"
+    against_epsilon = f"against ε (K = {K:,}, N = {N:,})"
+    both = f"Mean squared error and negative log-likelihood by Zipf exponent. {_BANDS}"
+    found = [
+        Drawing(
+            "figure-1",
+            f"Figure 1: {against_users}",
+            both,
+            lambda: figures.against_users(dataset, num_categories=K, epsilon=EPSILON),
+            1,
+        ),
+        Drawing(
+            "figure-2",
+            f"Figure 2: {against_epsilon}",
+            both,
+            lambda: figures.against_epsilon(dataset, num_categories=K, num_users=N),
+            2,
+        ),
+    ]
+    for number, (exponent, metric) in BY_CATEGORIES.items():
+
+        def draw(exponent: float = exponent, metric: str = metric) -> Figure:
+            return figures.by_categories(dataset, metric, zipf=exponent, epsilons=SHOWN_EPSILONS)
+
+        what = METRICS[metric].label.split("\n")[0].rstrip(",")
+        caption = f"The true histogram on the left, then the metric against the number of users for four ε. {_BANDS}"
+        title = f"Figure {number}: {what}, Zipf exponent {exponent:g}"
+        found.append(Drawing(f"figure-{number}", title, caption, draw, number))
+    found = [drawing for drawing in found if drawing.number in wanted]
+    cuts: list[tuple[str, str, dict[str, Any]]] = [
+        ("users", against_users, {"epsilon": EPSILON}),
+        ("epsilon", against_epsilon, {"num_users": N}),
+    ]
+    for name, words, at in cuts if wanted >= {1, 2} else ():
+        caption = (
+            "Their sum is the mean squared error. With n seeds, an unbiased estimator shows a squared bias of "
+            "about a share 1/n of its variance."
+        )
+        found.append(
+            Drawing(
+                f"decomposition-{name}",
+                f"Bias and variance {words}",
+                caption,
+                lambda at=at: figures.decomposition(dataset, num_categories=K, **at),
+            )
+        )
+    return found
+
+
+def of_study(dataset: xr.Dataset) -> list[Drawing]:
+    """An overview for every metric, and where the cross-validated threshold wins, if it is there and has a rival.
+
+    Args:
+        dataset: Of a study.
+
+    Returns:
+        In the order of the catalogue's metrics; the figures are drawn when their `draw` is called.
+
+    Example:
+        >>> from rrjax.study import Study, drawings
+        >>> grid = {"num_categories": 20, "num_users": [100, 1000], "epsilon": [1.0, 2.0], "zipf": 1.3}
+        >>> result = Study(estimators=["mle_star", "inv_n"], **grid, num_seeds=2).run()
+        >>> [drawing.title for drawing in drawings.of_study(result)]
+        ['Overview: MSE', 'Overview: NLL']
+    """
+    found = []
+    for metric in figures.measured(dataset):
+        short = METRICS[metric].short if metric in METRICS else metric
+        overview = Drawing(
+            f"overview-{metric}", f"Overview: {short}", _BANDS, lambda metric=metric: figures.overview(dataset, metric)
+        )
+        found.append(overview)
+    if "cv_threshold" in dataset["estimator"].values and dataset.sizes["estimator"] > 1 and "mse" in dataset:
+        found.append(
+            Drawing(
+                "cv-threshold",
+                "Where the cross-validated threshold wins",
+                "Its mean squared error relative to that of the best of the other estimators.",
+                lambda: figures.cv_wins(dataset),
+            )
+        )
+    return found
+
+
+def of_users(
+    dataset: xr.Dataset, label: str, counts: np.ndarray, name: str, number: int | None = None
+) -> list[Drawing]:
+    """A data set whose users are given: its histogram, and the mean squared error by ε (the paper's Figure 3).
+
+    Args:
+        dataset: Of a study with `users`.
+        label: Of these users in it.
+        counts: `[K]`, how many of them hold each category.
+        name: Part of the name of the file.
+        number: Of the figure in the paper, or None.
+
+    Returns:
+        One drawing.
+
+    Example:
+        >>> import numpy as np, xarray as xr
+        >>> from rrjax.study import drawings
+        >>> drawings.of_users(xr.Dataset(), "Page visits", np.array([50, 30, 20]), "visits")[0].title
+        'Page visits, N = 100, K = 3'
+    """
+    counts = np.asarray(counts)
+
+    def draw() -> Figure:
+        here = dataset.sel(distribution=[label], num_categories=len(counts))
+        return figures.real_data(here, {label: counts / counts.sum()})
+
+    return [
+        Drawing(
+            f"figure-{number}-{name}" if number else f"data-{name}",
+            f"{f'Figure {number}: ' if number else ''}{label}, N = {int(counts.sum()):,}, K = {len(counts):,}",
+            "The true histogram, and the mean squared error by ε; the users are given, and only their randomization "
+            "is random. Bands are two standard errors.",
+            draw,
+            number or float("inf"),
+        )
+    ]
+
+
+def of_em(dataset: xr.Dataset) -> list[Drawing]:
+    """EM on its way to the exact maximum (the paper's Figure 4).
+
+    Args:
+        dataset: From `rrjax.study.convergence.convergence`.
+
+    Returns:
+        One drawing.
+
+    Example:
+        >>> import xarray as xr
+        >>> from rrjax.study import drawings
+        >>> drawings.of_em(xr.Dataset(attrs={"num_categories": 500}))[0].title
+        'Figure 4: EM on its way to MLE* (K = 500)'
+    """
+    exact = figures.estimator_title("mle_star")
+    return [
+        Drawing(
+            f"figure-{CONVERGENCE}",
+            f"Figure {CONVERGENCE}: EM on its way to {exact} (K = {dataset.attrs['num_categories']})",
+            "Squared distance of the iterates to the exact maximum, one simulated collection a panel and ε. "
+            "The paper follows IBU alone; deflated EM and its acceleration are ours.",
+            lambda: figures.convergence(dataset),
+            CONVERGENCE,
+        )
+    ]
+
+
+def ordered(drawings: Iterable[Drawing]) -> list[Drawing]:
+    """The paper's figures by their numbers, then the others as they come.
+
+    Args:
+        drawings: From the functions above.
+
+    Returns:
+        The same.
+
+    Example:
+        >>> import xarray as xr
+        >>> from rrjax.study import drawings
+        >>> em = drawings.of_em(xr.Dataset(attrs={"num_categories": 500}))
+        >>> [drawing.name for drawing in drawings.ordered([*drawings.of_paper(xr.Dataset(), [1, 9]), *em])]
+        ['figure-1', 'figure-4', 'figure-9']
+    """
+    return sorted(drawings, key=lambda drawing: drawing.number)

@@ -1,0 +1,178 @@
+"""Which estimator is the best, how often, and by how much."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rrjax.catalogue import METRICS
+from rrjax.figures import estimator_title
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["ranking", "ranking_rows"]
+
+
+def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
+    r"""Ranks estimators over all configurations of a study.
+
+    In every configuration the best is the estimator with the smallest mean; ratios are to it. NaN is missing, infinity
+    is a value. Left out are configurations where fewer than two of several estimators have a value, or none a
+    finite one.
+
+    Args:
+        dataset: Of a study: the metric over (estimator, …), and, where there are, `<metric>_se`,
+            `<metric>_difference` and `<metric>_difference_se` over (estimator, versus, …).
+        metric: The name of a variable; smaller is better.
+
+    Returns:
+        A dataset over `estimator`:
+
+        * `configurations`: in how many it has a value;
+        * `best`, `worst`: in how many it has the smallest, the largest mean (ties count for each; where all are equal,
+          none is worst);
+        * `near`: in how many it is within 10 % of the best, the best included;
+        * `ratio`: geometric mean of its ratio to the best;
+        * `ratio_se`: its standard error by the delta method, ratio·√(Σ_c Var log r_c)/C, with
+          Var log r = (s_e/m_e)² + (s_b/m_b)² − 2 cov/(m_e m_b) and cov = (s_e² + s_b² − s_d²)/2 from the paired
+          differences (0 without them). Takes the configurations as independent and the best as given: where several
+          are about equal, the smallest is so by chance, and ratios are a little too large.
+        * `compared`, `beyond`: how many paired differences to a best other than itself have a standard error, and how
+          many of them are larger than three.
+
+    Raises:
+        ValueError: The metric is not in the dataset; says which are.
+
+    Example:
+        >>> import xarray as xr
+        >>> from rrjax.study.ranking import ranking
+        >>> dataset = xr.Dataset(
+        ...     {"mse": (("estimator", "num_users"), [[0.2, 0.1], [0.1, 0.4]])}, {"estimator": ["mle_star", "inv_n"]}
+        ... )
+        >>> ranking(dataset)["ratio"].round(3).values.tolist()
+        [1.414, 2.0]
+    """
+    import xarray as xr
+
+    if metric not in dataset:
+        there = [name for name in METRICS if name in dataset] or list(map(str, dataset.data_vars))
+        raise ValueError(f"{metric} is not in the dataset, which has: {', '.join(there)}")
+    if "estimator" not in dataset[metric].dims:
+        raise ValueError(f"{metric} is not over a dimension estimator")
+    others = [name for name in dataset[metric].dims if name != "estimator"]
+    count = dataset.sizes["estimator"]
+    mean = np.asarray(dataset[metric].transpose("estimator", *others).values, float).reshape(count, -1)
+    used = ((~np.isnan(mean)).sum(axis=0) >= min(2, count)) & np.isfinite(mean).any(axis=0)
+    mean = mean[:, used]
+    known = ~np.isnan(mean)
+    filled = np.where(known, mean, np.inf)
+    best = np.argmin(filled, axis=0)
+    smallest = filled.min(axis=0, initial=np.inf)
+    largest = np.where(known, mean, -np.inf).max(axis=0, initial=-np.inf)
+
+    def table(name: str, *dims: str) -> np.ndarray | None:
+        if name not in dataset:
+            return None
+        values = np.asarray(dataset[name].transpose(*dims, *others).values, float)
+        return values.reshape(*values.shape[: len(dims)], -1)[..., used]
+
+    error = table(f"{metric}_se", "estimator")
+    against_best: list[np.ndarray | None] = []
+    for name in (f"{metric}_difference", f"{metric}_difference_se"):
+        if name in dataset:
+            order = [list(dataset["versus"].values).index(label) for label in dataset["estimator"].values]
+            pairs = table(name, "estimator", "versus")
+            assert pairs is not None
+            against_best.append(np.take_along_axis(pairs[:, order], best[None, None], axis=1)[:, 0])
+        else:
+            against_best.append(None)
+    difference, difference_error = against_best
+
+    with np.errstate(all="ignore"):
+        log_ratio = np.where(mean == smallest, 0.0, np.log(mean) - np.log(smallest))
+        itself = np.arange(count)[:, None] == best
+        variance = np.full(mean.shape, np.nan)
+        if error is not None:
+            best_error = np.take_along_axis(error, best[None], axis=0)
+            covariance = 0.0 if difference_error is None else (error**2 + best_error**2 - difference_error**2) / 2
+            variance = (error / mean) ** 2 + (best_error / smallest) ** 2 - 2 * covariance / (mean * smallest)
+            variance = np.maximum(variance, 0)
+        variance = np.where(itself, 0, variance)
+        configurations = known.sum(axis=1)
+        ratio = np.exp(np.where(known, log_ratio, 0).sum(axis=1) / configurations)
+        ratio_error = ratio * np.sqrt(np.where(known, variance, 0).sum(axis=1)) / configurations
+        compared = np.zeros(mean.shape, bool)
+        beyond = np.zeros(mean.shape, bool)
+        if difference is not None and difference_error is not None:
+            compared = known & ~itself & np.isfinite(difference) & np.isfinite(difference_error)
+            beyond = compared & (np.abs(difference) > 3 * difference_error)
+    columns = {
+        "configurations": configurations,
+        "best": (known & (mean == smallest)).sum(axis=1),
+        "worst": (known & (mean == largest) & (largest > smallest)).sum(axis=1),
+        "near": (known & (log_ratio <= math.log(1.1))).sum(axis=1),
+        "ratio": ratio,
+        "ratio_se": np.where(np.isfinite(ratio), ratio_error, np.nan),
+        "compared": compared.sum(axis=1),
+        "beyond": beyond.sum(axis=1),
+    }
+    return xr.Dataset(
+        {name: ("estimator", values) for name, values in columns.items()},
+        {"estimator": dataset["estimator"].values},
+        {"metric": metric, "num_configurations": int(used.sum())},
+    )
+
+
+def ranking_rows(ranked: xr.Dataset) -> list[dict[str, str]]:
+    """A ranking in words and rounded numbers, for a terminal or a page; the smallest ratio comes first.
+
+    Args:
+        ranked: From `ranking`.
+
+    Returns:
+        A row for every estimator: column title → text.
+
+    Example:
+        >>> import xarray as xr
+        >>> from rrjax.study.ranking import ranking, ranking_rows
+        >>> dataset = xr.Dataset(
+        ...     {"mse": (("estimator", "num_users"), [[0.2, 0.1], [0.1, 0.4]])}, {"estimator": ["mle_star", "inv_n"]}
+        ... )
+        >>> [row["estimator"] + " " + row["ratio to the best"] for row in ranking_rows(ranking(dataset))]
+        ['MLE* 1.414', 'InvN 2.000']
+    """
+    ratios = np.where(np.isnan(ranked["ratio"].values), np.inf, ranked["ratio"].values)
+    rows = []
+    for index in np.argsort(ratios, kind="stable"):
+        row = ranked.isel(estimator=int(index))
+        many = int(row["configurations"])
+        compared = int(row["compared"])
+        rows.append(
+            {
+                "estimator": estimator_title(row["estimator"].item()),
+                "best": _of(int(row["best"]), many),
+                "within 10 %": _of(int(row["near"]), many),
+                "worst": _of(int(row["worst"]), many),
+                "ratio to the best": _with_error(float(row["ratio"]), float(row["ratio_se"])),
+                "behind by > 3 s.e.": _of(int(row["beyond"]), compared) if compared else "–",
+            }
+        )
+    return rows
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part:,} of {whole:,}"
+
+
+def _with_error(value: float, error: float) -> str:
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞"
+    if not math.isfinite(error) or error <= 0:
+        return f"{value:.3f}" if value < 100 else f"{value:,.4g}"
+    digits = min(max(1 - math.floor(math.log10(error)), 0), 12)
+    return f"{value:,.{digits}f} ± {error:,.{digits}f}"

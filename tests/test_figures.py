@@ -1,0 +1,127 @@
+"""Figures: what is drawn is what was given."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")
+
+from matplotlib.figure import Figure
+
+from rrjax.catalogue import ESTIMATORS, Estimator, Style
+from rrjax.figures import estimate_figure, save
+from rrjax.figures.style import line_at, styles_of
+
+ESTIMATES = {"MLE*": [0.6, 0.3, 0.1, 0.0], "InvN": [0.5, 0.2, 0.2, 0.1]}
+TRUTH = [0.55, 0.25, 0.15, 0.05]
+
+
+def test_the_largest_come_first_and_all_are_ranked(tmp_path):
+    figure = estimate_figure("abcd", ESTIMATES, standard_error=0.02, truth=TRUTH, top=3)
+    left, right = figure.axes
+    assert [text.get_text() for text in left.get_yticklabels()] == ["a", "b", "c"]
+    drawn = {line.get_label(): line.get_xdata() for line in left.get_lines()}
+    np.testing.assert_array_equal(drawn["MLE*"], [0.6, 0.3, 0.1])
+    np.testing.assert_array_equal(drawn["InvN"], [0.5, 0.2, 0.2])
+    np.testing.assert_array_equal([bar.get_width() for bar in left.patches if bar.get_height() == 0.75], TRUTH[:3])
+    ranked = {line.get_label(): line.get_ydata() for line in right.get_lines()}
+    np.testing.assert_array_equal(ranked["MLE*"], [0.6, 0.3, 0.1])  # zeros have no place on a logarithmic axis
+    np.testing.assert_array_equal(ranked["truth"], TRUTH)
+    assert {line.get_linestyle() for line in right.get_lines()} >= {"-", "--"}  # told apart without colour
+    figure.savefig(tmp_path / "figure.png")
+
+
+def test_a_million_categories_are_thinned_for_the_eye_alone():
+    theta = np.arange(1_000_000, 0, -1.0)
+    figure = estimate_figure(range(1_000_000), {"x": theta / theta.sum()}, standard_error=1e-6)
+    (line, _) = figure.axes[1].get_lines()
+    assert len(line.get_xdata()) <= 2000
+    np.testing.assert_array_equal(line.get_ydata(), (theta / theta.sum())[np.asarray(line.get_xdata()) - 1])
+
+
+def test_lengths_must_agree():
+    with pytest.raises(ValueError, match="4 categories in the first estimate, labels has 3"):
+        estimate_figure("abc", ESTIMATES, standard_error=0.1)
+    with pytest.raises(ValueError, match="truth has 2"):
+        estimate_figure("abcd", ESTIMATES, standard_error=0.1, truth=[0.5, 0.5])
+
+
+def test_labels_are_shown_not_obeyed():
+    labels = ["$x_1$", "a\x1b[31m", "l" * 100, "ok"]
+    figure = estimate_figure(labels, {"x": ESTIMATES["MLE*"]}, standard_error=0.1)
+    shown = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert shown[0] == r"\$x_1\$"
+    assert "\x1b" not in shown[1]
+    assert len(shown[2]) == 24
+
+
+def marks(figure):
+    """Label → colour, marker and the fill of the marker, of the left panel."""
+    return {
+        str(line.get_label()): (line.get_color(), line.get_marker(), line.get_markerfacecolor())
+        for line in figure.axes[0].get_lines()
+    }
+
+
+def test_an_estimator_of_the_catalogue_has_its_title_and_colour(monkeypatch):
+    style = Style("#123456", (0, (7, 1)), "h", 4)
+    monkeypatch.setitem(ESTIMATORS, "halfway", Estimator("halfway", lambda counts, epsilon: counts, "Half way", style))
+    theta = ESTIMATES["InvN"]
+    figure = estimate_figure("abcd", {"halfway": theta, "mle_star": theta, "inv_p": theta}, standard_error=0.1)
+    assert marks(figure) == {
+        "Half way": ("#123456", "h", "#123456"),
+        "MLE*": (ESTIMATORS["mle_star"].style.colour, "s", "white"),
+        "InvP": (ESTIMATORS["inv_p"].style.colour, "o", "white"),
+    }
+    drawn = {line.get_label(): line.get_color() for line in figure.axes[1].get_lines()}
+    assert drawn["Half way"] == "#123456"
+
+
+def test_any_other_name_is_drawn_as_it_is_and_apart_from_the_rest():
+    names = [*ESTIMATORS, "MLE*", *"abcdefg"]  # a title is no name
+    figure = estimate_figure("abcd", dict.fromkeys(names, ESTIMATES["InvN"]), standard_error=0.1)
+    labels = [line.get_label() for line in figure.axes[0].get_lines()]
+    assert labels == [*(entry.title for entry in ESTIMATORS.values()), "MLE*", *"abcdefg"]
+    styles = styles_of(names)
+    assert len({(style.colour, style.marker) for style in styles.values()}) == len(names)
+    assert len({(str(style.dash), style.marker) for style in styles.values()}) == len(names)  # and in grey
+    assert len({str(line_at(place)) for place in range(36)}) == 36
+
+
+@pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg", ".PNG"])
+def test_one_file_is_written_where_a_suffix_says_which(tmp_path, suffix):
+    path = tmp_path / f"figure{suffix}"
+
+    def write():
+        figure = estimate_figure("abcd", ESTIMATES, standard_error=0.1)
+        assert save(figure, path) == (path,)
+        assert figure.get_layout_engine() is not None
+        return path.read_bytes()
+
+    start = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}[suffix.lower()]
+    assert write().startswith(start)
+    assert write() == write()
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_script_that_the_font_lacks_does_not_stop_a_figure(tmp_path):
+    save(estimate_figure(["日本", "b", "c", "d"], ESTIMATES, standard_error=0.1), tmp_path / "figure.png", dpi=40)
+
+
+def test_dots_per_inch_are_those_asked_for(tmp_path):
+    for name, options, dots in (("a", {}, 150), ("b", {"dpi": 130}, 130)):
+        (png, _) = save(Figure(figsize=(2, 1)), tmp_path / name, **options)
+        assert int.from_bytes(png.read_bytes()[16:20], "big") == 2 * dots
+
+
+def test_matplotlib_is_loaded_by_drawing_alone():
+    code = (
+        "import sys, rrjax.figures, rrjax.plots, rrjax.study, rrjax.study.drawings, rrjax.study.report\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        "assert rrjax.plots.estimate_figure is rrjax.figures.estimate_figure\n"
+        "rrjax.figures.two_category_figure()\n"
+        "assert not [name for name in sys.modules if name.startswith(('matplotlib.pyplot', 'rrjax.cli'))]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,292 @@
+"""What files say of themselves: how it is written, read once, and held against what is asked for."""
+
+import dataclasses
+import json
+
+import duckdb
+import numpy as np
+import pytest
+
+from rrjax.io import (
+    Contradiction,
+    DataError,
+    Domain,
+    MechanismRecord,
+    Metadata,
+    Source,
+    count_pairs,
+    count_reports,
+    read_counts,
+    read_domain,
+    read_metadata,
+    read_values,
+    source,
+    write_reports,
+)
+
+MECHANISM = MechanismRecord("randomized-response", {"num_categories": 17034, "epsilon": 6.0})
+METADATA = Metadata(MECHANISM, 5.999999999, Domain.range(1, 17034), "page", False, "0.1.0")
+
+# As written before the mechanism was an object.
+OLD_RANGE = (
+    '{"mechanism": "randomized-response", "epsilon": 6.0, "effective_epsilon": 5.999999999, "domain": {"first": 1, '
+    '"last": 17034}, "column": "page", "simulated": false, "version": "0.1.0", "domain_from_data": false, '
+    '"num_categories": 17034}'
+)
+OLD_LABELS = (
+    '{"mechanism": "randomized-response", "epsilon": 1.5, "effective_epsilon": 1.4999, "domain": {"labels": ["no", '
+    '"été"]}, "column": "answer", "simulated": true, "version": "0.1.0", "domain_from_data": true, '
+    '"num_categories": 2}'
+)
+
+
+def written(path, text, query="SELECT unnest([1, 2, 2]) AS page"):
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet, KV_METADATA {{rrjax: '{text}'}})")
+    return path
+
+
+def changed(**changes):
+    """The JSON of the metadata, with changes."""
+    record = json.loads(METADATA.to_json())
+    record["mechanism"] |= changes.pop("parameters", {})
+    return json.dumps(record | changes)
+
+
+def test_the_record_is_frozen():
+    assert json.loads(METADATA.to_json()) == {
+        "mechanism": {"name": "randomized-response", "num_categories": 17034, "epsilon": 6.0},
+        "effective_epsilon": 5.999999999,
+        "domain": {"first": 1, "last": 17034},
+        "column": "page",
+        "simulated": False,
+        "version": "0.1.0",
+        "domain_from_data": False,
+    }
+    assert Metadata.from_json(METADATA.to_json()) == METADATA
+    assert (METADATA.epsilon, METADATA.num_categories) == (6.0, 17034)
+    assert hash(METADATA) == hash(Metadata.from_json(METADATA.to_json()))
+
+
+def test_older_records_are_read(tmp_path):
+    assert Metadata.from_json(OLD_RANGE) == METADATA
+    mechanism = MechanismRecord("randomized-response", {"num_categories": 2, "epsilon": 1.5})
+    labels = Metadata(mechanism, 1.4999, Domain.of(["no", "été"]), "answer", True, "0.1.0", True)
+    assert Metadata.from_json(OLD_LABELS) == labels
+    old, new = written(tmp_path / "old.parquet", OLD_RANGE), tmp_path / "new.parquet"
+    write_reports(new, np.arange(5), METADATA)
+    assert read_metadata([old, new]) == METADATA
+    counted = count_reports(Source([old, new]))
+    assert counted.metadata == METADATA
+    assert counted.counts[:5].tolist() == [2, 3, 1, 1, 1]
+
+
+@pytest.mark.parametrize("more", [{}, {"num_buckets": 8, "radius": 0.25, "hash": "xxh3", "interactive": True}])
+def test_a_mechanism_from_the_future_survives(tmp_path, more):
+    path = tmp_path / "r.parquet"
+    mechanism = MechanismRecord("of the future", {"num_categories": 5, "epsilon": 2, **more})
+    metadata = Metadata(mechanism, 2.0, Domain.range(0, 4), "r", False, "9.0.0")
+    write_reports(path, np.arange(5), metadata)
+    found = read_metadata(path)
+    assert found == metadata
+    assert found.mechanism.parameters == mechanism.parameters
+    assert [type(value) for value in found.mechanism.parameters.values()] == [
+        type(value) for value in mechanism.parameters.values()
+    ]
+    assert found.epsilon == 2.0
+    write_reports(path, np.arange(5), found)
+    assert read_metadata(path) == metadata
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (changed(mechanism=3), "'mechanism'"),
+        (changed(mechanism=["randomized-response"]), "'mechanism'"),
+        (changed(mechanism={"num_categories": 17034, "epsilon": 1.0}), "'mechanism'"),
+        (changed(parameters={"name": None}), "'mechanism'"),
+        (changed(mechanism={"name": "x", "epsilon": 1.0}), "'num_categories'"),
+        (changed(parameters={"num_categories": 17033}), "say 17033 categories and list 17034"),
+        (changed(parameters={"num_categories": 17034.0}), "'num_categories'"),
+        (changed(mechanism={"name": "x", "num_categories": 17034}), "'epsilon'"),
+        (changed(parameters={"epsilon": 0}), "'epsilon'"),
+        (changed(parameters={"epsilon": -1.0}), "'epsilon'"),
+        (changed(parameters={"epsilon": float("nan")}), "'epsilon'"),
+        (changed(parameters={"epsilon": True}), "'epsilon'"),
+        (changed(parameters={"epsilon": "1"}), "'epsilon'"),
+        (changed(effective_epsilon=0), "'effective_epsilon'"),
+        (changed(column=3), "'column'"),
+        (changed(simulated="no"), "'simulated'"),
+        (changed(version=None), "'version'"),
+        (changed(domain_from_data=None), "'domain_from_data'"),
+        (changed(domain={"first": 1}), "domain was expected"),
+        (OLD_RANGE.replace('categories": 17034', 'categories": 17033'), "say 17033 categories and list 17034"),
+        (OLD_RANGE.replace("6.0", "0"), "'epsilon'"),
+        (OLD_RANGE.replace('"mechanism": "randomized-response", ', ""), "'mechanism'"),
+    ],
+)
+def test_damaged_records(tmp_path, text, message):
+    path = written(tmp_path / "a.parquet", text)
+    for call in (lambda: read_metadata(path), lambda: count_reports(Source(path))):
+        with pytest.raises(DataError, match=message) as caught:
+            call()
+        assert str(caught.value).startswith(f"{path}: ")
+        assert str(caught.value).endswith("Write the file again with rrjax randomize.")
+
+
+def test_what_could_not_be_read_is_not_written():
+    for change in ({"domain": Domain.range(0, 4)}, {"effective_epsilon": float("nan")}, {"column": None}):
+        with pytest.raises(DataError):
+            dataclasses.replace(METADATA, **change)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"parameters": {"name": "other"}}, "mechanism is randomized-response in the first and other in the second"),
+        ({"parameters": {"epsilon": 5.0}, "effective_epsilon": 4.9}, "epsilon is 6.0 in the first and 5.0"),
+        ({"parameters": {"radius": 3}}, "radius is None in the first and 3 in the second"),
+        ({"effective_epsilon": 4.9}, "effective_epsilon is 5.999999999 in the first and 4.9"),
+        (
+            {"parameters": {"num_categories": 17035}, "domain": {"first": 0, "last": 17034}},
+            r"domain is 1:17034 \(17,034 integers\) in the first and 0:17034 \(17,035 integers\)",
+        ),
+    ],
+)
+def test_files_that_disagree(tmp_path, changes, words):
+    one, two = written(tmp_path / "1.parquet", METADATA.to_json()), written(tmp_path / "2.parquet", changed(**changes))
+    with pytest.raises(DataError, match=rf"1\.parquet and .*2\.parquet were not collected alike: {words}"):
+        read_metadata([one, two])
+
+
+def test_what_is_asked_for_is_held_against_the_file():
+    METADATA.check("r.parquet")
+    METADATA.check("r.parquet", column="page", epsilon=6 * (1 + 1e-12), domain=Domain.range(1, 17034))
+    for asked, message in (
+        ({"column": "town"}, "--column town contradicts r.parquet, whose reports are in 'page'; leave it out"),
+        ({"epsilon": 2}, "--epsilon 2 contradicts r.parquet, which was randomized with epsilon = 6; leave it out"),
+        (
+            {"domain": Domain.range(0, 9)},
+            "--domain contradicts r.parquet, which was collected with the domain 1:17034 (17,034 integers), not 0:9 "
+            "(10 integers); leave it out",
+        ),
+    ):
+        with pytest.raises(Contradiction) as caught:
+            METADATA.check("r.parquet", **asked)
+        (name,) = asked
+        assert str(caught.value) == f"{message} ({name}=, --{name})"
+    assert issubclass(Contradiction, DataError)
+
+
+def test_every_reader_holds_the_domain_against_the_file(tmp_path):
+    query = "SELECT unnest([1, 2, 2]) AS page, unnest([3, 4, 5]) AS other"
+    path = written(tmp_path / "a.parquet", METADATA.to_json(), query)
+    page, wrong = Source(path, column="page"), Domain.range(0, 20_000)
+    for call in (
+        lambda: count_reports(page, wrong),
+        lambda: read_values(page, wrong),
+        lambda: read_counts(page, "other", wrong),
+        lambda: count_pairs(page, ("page", "other"), (wrong, None)),
+        lambda: count_pairs(page, ("other", "page"), (None, wrong)),
+    ):
+        with pytest.raises(Contradiction, match=r"a\.parquet, which was collected with the domain 1:17034"):
+            call()
+    assert read_values(page).domain == METADATA.domain
+    assert read_counts(page, "other").counts[:2].tolist() == [3, 9]
+    # The metadata are about one column; of others they say nothing.
+    other = count_reports(dataclasses.replace(page, column="other"), wrong)
+    assert other.domain == wrong
+    assert other.metadata == METADATA
+    pairs = count_pairs(page, ("page", "other"), (None, None))
+    assert pairs.domains == (METADATA.domain, Domain.of("345"))
+    assert pairs.from_data == (False, True)
+
+
+@pytest.fixture
+def looked(monkeypatch):
+    """How often a file was looked for, and how often metadata were read."""
+    counts = {"_check_file": 0, "metadata_of": 0}
+
+    def count_calls(name):
+        own = getattr(source, name)
+
+        def counting(*arguments):
+            counts[name] += 1
+            return own(*arguments)
+
+        monkeypatch.setattr(source, name, counting)
+
+    for name in counts:
+        count_calls(name)
+    return counts
+
+
+def test_files_are_listed_and_metadata_read_once(tmp_path, looked):
+    query = "SELECT unnest([1, 2, 2]) AS page, unnest([3, 4, 5]) AS other"
+    for name in ("1", "2"):
+        written(tmp_path / f"{name}.parquet", METADATA.to_json(), query)
+    files = Source(tmp_path / "*.parquet")
+    assert looked == {"_check_file": 0, "metadata_of": 0}
+    assert files.files() == (str(tmp_path / "1.parquet"), str(tmp_path / "2.parquet"))
+    assert looked == {"_check_file": 2, "metadata_of": 0}
+    assert files.metadata() == METADATA
+    # The same files, whatever is read of them.
+    page = dataclasses.replace(files, column="page")
+    assert count_reports(page).counts[:2].tolist() == [2, 4]
+    assert read_values(page).indices.tolist() == [0, 1, 1] * 2
+    assert read_counts(page, "other").counts[:2].tolist() == [6, 18]
+    assert count_pairs(files, ("page", "other"), (None, "3:5")).counts.sum() == 6
+    assert looked == {"_check_file": 2, "metadata_of": 1}
+    # Other files are other files, and read_metadata looks anew.
+    one = dataclasses.replace(page, paths=tmp_path / "1.parquet")
+    assert count_reports(one).num_rows == 3
+    assert read_metadata(tmp_path / "*.parquet") == METADATA
+    assert looked == {"_check_file": 5, "metadata_of": 3}
+
+
+def test_one_call_looks_once(tmp_path, looked):
+    path = written(tmp_path / "a.parquet", METADATA.to_json(), "SELECT unnest([1, 2, 2]) AS page, 3 AS other")
+    for number, call in enumerate(
+        (
+            lambda files: count_reports(files),
+            lambda files: read_values(files),
+            lambda files: read_counts(files, "other"),
+            lambda files: count_pairs(files, ("page", "other"), (None, "2:3")),
+        ),
+        start=1,
+    ):
+        call(Source(path, column="page"))
+        assert looked == {"_check_file": number, "metadata_of": number}
+
+
+def test_a_source_without_metadata(tmp_path, looked):
+    path = tmp_path / "a.csv"
+    missing = Source(path)
+    with pytest.raises(DataError, match="no such file"):
+        missing.metadata()
+    path.write_text("a\n1\n2\n")
+    # What was not there is looked for again.
+    assert missing.metadata() is None
+    assert count_reports(missing).num_rows == 2
+    assert looked == {"_check_file": 2, "metadata_of": 0}
+    plain = written(tmp_path / "a.parquet", METADATA.to_json())
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT 1 AS page) TO '{plain}' (FORMAT parquet)")
+    assert Source(plain).metadata() is None
+
+
+def test_listings_do_not_tell_sources_apart(tmp_path):
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    one, two = Source(tmp_path / "a.csv"), Source([str(tmp_path / "a.csv")])
+    one.files()
+    assert one == two
+    assert hash(one) == hash(two)
+    assert repr(one) == repr(two)
+    assert "_listing=" not in repr(one)
+
+
+def test_labels_come_from_one_file(tmp_path):
+    for name in ("1", "2"):
+        (tmp_path / f"{name}.txt").write_text("a\nb\n")
+    with pytest.raises(DataError, match="one of 2 files"):
+        read_domain(str(tmp_path / "*.txt"))

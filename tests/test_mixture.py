@@ -1,0 +1,186 @@
+"""Mixtures: the likelihood of whole reports, against a convex solver, autodiff, and the closed form."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import FLOAT, ULP, X64, collect
+from jax.test_util import check_grads
+from scipy.optimize import minimize
+
+import rrjax
+from rrjax import Mixture, RandomizedResponse
+from rrjax.mixture import Dense, Scaling
+
+
+def solved(weights, base, matrix):
+    """The maximum of Σ w·log(a + Bθ) over the simplex, per report, by sequential quadratic programming."""
+    weights, matrix = np.asarray(weights, float) / np.sum(weights), np.asarray(matrix, float)
+    size = matrix.shape[1]
+    base = np.broadcast_to(base, weights.shape).astype(float)
+    best = -np.inf
+    for start in (np.full(size, 1 / size), np.linspace(1, 2, size) / np.linspace(1, 2, size).sum()):
+        found = minimize(
+            lambda t: -weights @ np.log(np.maximum(base + matrix @ t, 1e-300)),
+            start,
+            jac=lambda t: -matrix.T @ (weights / np.maximum(base + matrix @ t, 1e-300)),
+            bounds=[(0, 1)] * size,
+            constraints={"type": "eq", "fun": lambda t: t.sum() - 1, "jac": lambda t: np.ones(size)},
+            method="SLSQP",
+            options={"ftol": 1e-15, "maxiter": 2000},
+        )
+        theta = np.maximum(found.x, 0) / np.maximum(found.x, 0).sum()
+        best = max(best, weights @ np.log(base + matrix @ theta))
+    return best
+
+
+def random_mixture(seed, num_reports, num_categories):
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(0, 30, num_reports)
+    weights[0] = 5
+    matrix = rng.random((num_reports, num_categories)) ** 4
+    return weights, rng.random(num_reports) * 0.2 + 0.01, matrix
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("accelerate", ["anderson", "deflated"])
+def test_the_maximum_against_a_convex_solver(seed, accelerate):
+    weights, base, matrix = random_mixture(seed, 12 + seed, 3 + seed)
+    mixture = Mixture(weights, base, Dense(matrix))
+    result = rrjax.ibu(mixture, accelerate=accelerate, max_iters=100_000)
+    assert bool(result.converged)
+    best = solved(weights, base, matrix)
+    found = -float(rrjax.nll(result.theta, mixture))
+    assert abs(best - found) <= (1e-6 if X64 else 2e-5)
+    # The certificate bounds what is missing.
+    assert best - found <= float(result.gap) + 1e-9
+    assert float(result.gap) <= (1e-10 if X64 else 1e-4)
+    assert abs(float(result.theta.sum()) - 1) <= 10 * ULP
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_certificate_bounds_what_any_distribution_is_missing(seed):
+    weights, base, matrix = random_mixture(seed, 20, 5)
+    mixture, best = Mixture(weights, base, Dense(matrix)), solved(*random_mixture(seed, 20, 5))
+    for theta in np.random.default_rng(seed).dirichlet(np.ones(5), 20):
+        certificate = rrjax.certificate(theta.astype(FLOAT), mixture)
+        assert best + float(rrjax.nll(theta.astype(FLOAT), mixture)) <= float(certificate.gap)
+        assert np.isinf(certificate.l1_bound)
+
+
+def test_the_score_is_the_derivative():
+    weights, base, matrix = random_mixture(3, 15, 4)
+    mixture = Mixture(weights, base, Dense(matrix))
+    theta = jnp.asarray([0.4, 0.3, 0.2, 0.1], FLOAT)
+    slope = -jax.grad(rrjax.nll)(theta, mixture)
+    np.testing.assert_allclose(rrjax.score(theta, mixture), slope - theta @ slope, atol=30 * ULP)
+
+
+@pytest.mark.skipif(not X64, reason="finite differences of float32 show nothing")
+def test_the_likelihood_has_derivatives_of_every_order():
+    weights, base, matrix = random_mixture(3, 15, 4)
+    theta = jnp.asarray([0.4, 0.3, 0.2, 0.1])
+    check_grads(lambda t, b, m: rrjax.nll(t, Mixture(weights, b, Dense(m))), (theta, base, matrix), order=2)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+def test_randomized_response_is_the_mixture_with_a_closed_form(epsilon):
+    counts = collect(0, 30, 5000, epsilon)
+    mechanism = RandomizedResponse(30, epsilon)
+    mixture = mechanism.mixture(np.repeat(np.arange(30), counts))
+    np.testing.assert_array_equal(mixture.weights, counts)
+    best = rrjax.mle_star(counts, epsilon)
+    # The likelihoods differ by log q.
+    for theta in (best, rrjax.inv_n(counts, epsilon), np.full(30, 1 / 30, FLOAT)):
+        wanted = rrjax.nll(theta, counts, epsilon) + jnp.log(mechanism.q)
+        assert rrjax.nll(theta, mixture) == pytest.approx(float(wanted), abs=20 * ULP)
+        np.testing.assert_allclose(rrjax.score(theta, mixture), rrjax.score(theta, counts, epsilon), atol=100 * ULP)
+    assert float(rrjax.certificate(best, mixture).gap) <= 80 * ULP
+    result = rrjax.ibu(mixture)
+    assert bool(result.converged)
+    np.testing.assert_allclose(result.theta, best, atol=1e-4 if X64 else 2e-2)
+    # A lift is what it does, however it is written.
+    dense = Mixture(counts, 1.0, Dense(np.eye(30, dtype=bool), mechanism.rates.truth))
+    np.testing.assert_allclose(rrjax.score(best, dense), rrjax.score(best, mixture), atol=20 * ULP)
+
+
+def test_products_are_accurate_at_any_size():
+    rng = np.random.default_rng(0)
+    matrix, theta = rng.random((40, 5000)).astype(FLOAT), rng.dirichlet(np.ones(5000)).astype(FLOAT)
+    lift = Dense(jnp.asarray(matrix), 2.0)
+    np.testing.assert_allclose(lift(jnp.asarray(theta)), 2 * matrix.astype(float) @ theta, rtol=10 * ULP)
+    weights = rng.random(40).astype(FLOAT)
+    np.testing.assert_allclose(
+        lift.transpose(jnp.asarray(weights)), 2 * matrix.T.astype(float) @ weights, rtol=10 * ULP
+    )
+    assert lift.shape == (40, 5000)
+    assert Scaling(2.0, 7).shape == (7, 7)
+
+
+def test_paths_and_batches():
+    weights, base, matrix = random_mixture(1, 10, 4)
+    mixture = Mixture(jnp.asarray(weights), jnp.asarray(base, FLOAT), Dense(jnp.asarray(matrix, FLOAT)))
+    path = rrjax.ibu_path(mixture, num_iters=30, accelerate="none", observe=lambda t: rrjax.nll(t, mixture))
+    assert path.shape == (31,)
+    assert (np.diff(path) <= 10 * ULP).all()  # EM never descends
+    several = jnp.stack([jnp.asarray(weights), jnp.asarray(weights[::-1].copy())])
+    batch = jax.vmap(lambda w: rrjax.ibu(Mixture(w, mixture.base, mixture.lift)).theta)(several)
+    for row, found in zip(several, batch, strict=True):
+        one = rrjax.ibu(Mixture(row, mixture.base, mixture.lift)).theta
+        np.testing.assert_allclose(found, one, atol=1e-6 if X64 else 1e-2)
+
+
+def test_reports_that_say_nothing_leave_the_uniform():
+    mixture = Mixture([3, 0], 1.0, Dense([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
+    result = rrjax.ibu(mixture)
+    np.testing.assert_allclose(result.theta, 1 / 3, rtol=2 * ULP)
+    assert bool(result.converged)
+    assert np.isfinite(rrjax.ibu_path(mixture, num_iters=3)).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Mixture([1, 2], 0.0, Dense([[0, 0], [1, 1]])), "row 0 has 1 reports that no distribution"),
+        (lambda: Mixture([1, 2], 1.0, Dense([[0, 0, 0]])), r"weights must have shape \[1\] .* as the lift has 1 rows"),
+        (lambda: Mixture([1, 2], [1.0, 1, 1], Dense([[0, 1], [1, 0]])), r"base shape \[\] or \[2\]"),
+        (lambda: Mixture([1, -2], 1.0, Dense([[0, 1], [1, 0]])), "weights must be numbers of reports"),
+        (lambda: Mixture([0, 0], 1.0, Dense([[0, 1], [1, 0]])), "not all zero"),
+        (lambda: Mixture([1, np.nan], 1.0, Dense([[0, 1], [1, 0]])), "weights must be numbers of reports"),
+        (lambda: Mixture([1, 2], -1.0, Dense([[0, 1], [1, 0]])), "base must be finite and not negative"),
+        (lambda: Mixture([1, 2], 1.0, Dense([[0, -1], [1, 0]])), "the lift must hold finite numbers, none negative"),
+        (lambda: Mixture([1, 2], 1.0, Dense([[0, np.nan], [1, 0]])), "the lift must hold finite numbers"),
+        (lambda: Mixture([1, 2], 1.0, Dense([[1], [1]])), "K >= 2 columns"),
+        (lambda: Mixture(["a", "b"], 1.0, Dense([[1, 0], [1, 0]])), "must be real numbers"),
+        (lambda: rrjax.nll([0.5, 0.5], RandomizedResponse(2, 1.0).mixture([0, 1]), 1.0), "leave epsilon out"),
+        (lambda: rrjax.ibu(RandomizedResponse(2, 1.0).mixture([0, 1]), 1.0), "leave epsilon out"),
+        (
+            lambda: rrjax.score([0.5, 0.3, 0.2], RandomizedResponse(2, 1.0).mixture([0, 1])),
+            r"theta must have shape \[2\]",
+        ),
+        (lambda: rrjax.mle_star(RandomizedResponse(2, 1.0).mixture([0, 1]), 1.0), "not a Mixture"),
+        (lambda: rrjax.inv(RandomizedResponse(2, 1.0).mixture([0, 1]), 1.0), "not a Mixture"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_what_makes_no_sense_is_nan_under_tracing():
+    @jax.jit
+    def everything(weights, theta):
+        mixture = Mixture(weights, 1.0, Dense(jnp.eye(2, dtype=FLOAT)))
+        return rrjax.nll(theta, mixture), rrjax.certificate(theta, mixture).gap, rrjax.ibu(mixture).theta
+
+    half = jnp.asarray([0.5, 0.5], FLOAT)
+    assert np.isfinite(jnp.stack(everything(jnp.asarray([1.0, 2.0], FLOAT), half)[:2])).all()
+    for weights in ([-1.0, 2.0], [0.0, 0.0], [np.nan, 1.0]):
+        likelihood, gap, theta = everything(jnp.asarray(weights, FLOAT), half)
+        assert np.isnan(likelihood)
+        assert np.isnan(gap)
+        assert np.isnan(theta).all()
+    # A negative probability has no likelihood.
+    likelihood, gap, _ = everything(jnp.asarray([1.0, 2.0], FLOAT), jnp.asarray([-2.0, 3.0], FLOAT))
+    assert np.isnan(likelihood)
+    assert np.isnan(gap)
