@@ -1,8 +1,23 @@
 """Strict settings for the whole suite. JAX_ENABLE_X64 comes from outside; both values must pass."""
 
-import jax
-import pytest
-from hypothesis import settings
+import os
+import pathlib
+
+# Most of the time goes into compiling thousands of programs that run once. So they are compiled as they come, and kept for
+# the next run and for the processes that tests start. RRJAX_TEST_OPTIMIZED=1 compiles them as users do (`.ci/run`).
+if os.environ.get("RRJAX_TEST_OPTIMIZED", "0") == "0":
+    quick = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
+compiled = pathlib.Path(__file__).parents[1] / ".pytest_cache" / "compiled"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(compiled))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+# A terminal's width, which tests set for themselves; parallel workers are given one.
+os.environ.pop("COLUMNS", None)
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 settings.register_profile("rrjax", derandomize=True, deadline=None, max_examples=100, database=None)
 settings.load_profile("rrjax")

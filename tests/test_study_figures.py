@@ -18,7 +18,7 @@ from rrjax.catalogue import ESTIMATORS, METRICS, Estimator, Style
 from rrjax.io import DataError
 from rrjax.study import drawings, paper
 from rrjax.study.claims import check_claims, claims_table
-from rrjax.study.ranking import ranking, ranking_rows
+from rrjax.study.rankings import ranking, ranking_rows
 from rrjax.study.report import write_report
 
 DIMS = ("estimator", "num_categories", "num_users", "epsilon", "zipf")

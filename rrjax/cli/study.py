@@ -271,7 +271,7 @@ def _of_users(label: str, counts: np.ndarray, wish: Wish) -> Job:
 
 def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path, json: bool) -> None:
     from rrjax.study import paper
-    from rrjax.study.convergence import convergence
+    from rrjax.study.em_convergence import convergence
 
     begin = time.perf_counter()
     io.make_folder(folder)
@@ -369,7 +369,7 @@ def _write(what: str, jobs: list[Job], wish: Wish, folder: Path, em: xr.Dataset 
 
 
 def _summarize(jobs: list[Job], seconds: float) -> None:
-    from rrjax.study.ranking import ranking, ranking_rows
+    from rrjax.study.rankings import ranking, ranking_rows
 
     for job in jobs:
         number, attributes = len(job.study.configurations()), job.dataset.attrs

@@ -38,7 +38,7 @@ def convergence(dataset: xr.Dataset) -> Figure:
 
     Example:
         >>> from rrjax import figures
-        >>> from rrjax.study.convergence import convergence
+        >>> from rrjax.study.em_convergence import convergence
         >>> paths = convergence(num_users=[1000], epsilon=[1.0], zipf=[1.3], steps={"none": 10})
         >>> len(figures.convergence(paths).axes)
         1

@@ -174,7 +174,7 @@ def of_em(dataset: xr.Dataset) -> list[Drawing]:
     """EM on its way to the exact maximum (the paper's Figure 4).
 
     Args:
-        dataset: From `rrjax.study.convergence.convergence`.
+        dataset: From `rrjax.study.em_convergence.convergence`.
 
     Returns:
         One drawing.

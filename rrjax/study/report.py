@@ -17,7 +17,7 @@ from rrjax.catalogue import METRICS
 from rrjax.figures import estimator_title, measured
 from rrjax.figures.files import as_png
 from rrjax.figures.style import AXES
-from rrjax.study.ranking import ranking, ranking_rows
+from rrjax.study.rankings import ranking, ranking_rows
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -48,7 +48,7 @@ def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
 
     Example:
         >>> import xarray as xr
-        >>> from rrjax.study.ranking import ranking
+        >>> from rrjax.study.rankings import ranking
         >>> dataset = xr.Dataset(
         ...     {"mse": (("estimator", "num_users"), [[0.2, 0.1], [0.1, 0.4]])}, {"estimator": ["mle_star", "inv_n"]}
         ... )
@@ -137,7 +137,7 @@ def ranking_rows(ranked: xr.Dataset) -> list[dict[str, str]]:
 
     Example:
         >>> import xarray as xr
-        >>> from rrjax.study.ranking import ranking, ranking_rows
+        >>> from rrjax.study.rankings import ranking, ranking_rows
         >>> dataset = xr.Dataset(
         ...     {"mse": (("estimator", "num_users"), [[0.2, 0.1], [0.1, 0.4]])}, {"estimator": ["mle_star", "inv_n"]}
         ... )

@@ -45,7 +45,7 @@ def convergence(
         The variant "none" is called "ibu".
 
     Example:
-        >>> from rrjax.study.convergence import convergence
+        >>> from rrjax.study.em_convergence import convergence
         >>> short = convergence(num_users=[1000], epsilon=[1.0], zipf=[1.3], steps={"none": 10, "anderson": 10})
         >>> short.distance.dims
         ('variant', 'zipf', 'num_users', 'epsilon', 'iteration')
