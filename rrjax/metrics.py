@@ -13,12 +13,12 @@ from rrjax.arguments import as_distribution
 from rrjax.arithmetic import accurate_sum
 
 
-def squared_error(estimate: ArrayLike, theta: ArrayLike) -> Float[Array, ""]:
+def squared_error(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
     """Sum over the categories of the squared error: the paper's definition, whose mean over seeds is its MSE.
 
     Args:
         estimate: `[K]`.
-        theta: `[K]`, the truth.
+        truth: `[K]`, the true distribution.
 
     Returns:
         Scalar, squared probability; at most 2 between distributions.
@@ -31,16 +31,16 @@ def squared_error(estimate: ArrayLike, theta: ArrayLike) -> Float[Array, ""]:
         >>> rrjax.metrics.squared_error([0.75, 0.25], [0.5, 0.5])
         Array(0.125, dtype=float32)
     """
-    estimate, theta = _pair(estimate, theta)
-    return accurate_sum((estimate - theta) ** 2)
+    estimate, truth = _pair(estimate, truth)
+    return accurate_sum((estimate - truth) ** 2)
 
 
-def squared_error_per_category(estimate: ArrayLike, theta: ArrayLike) -> Float[Array, ""]:
+def squared_error_per_category(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
     """Mean over the categories of the squared error: what the paper's code computes, `squared_error` / K.
 
     Args:
         estimate: `[K]`.
-        theta: `[K]`, the truth.
+        truth: `[K]`, the true distribution.
 
     Returns:
         Scalar, squared probability.
@@ -53,15 +53,15 @@ def squared_error_per_category(estimate: ArrayLike, theta: ArrayLike) -> Float[A
         >>> rrjax.metrics.squared_error_per_category([0.75, 0.25], [0.5, 0.5])
         Array(0.0625, dtype=float32)
     """
-    return squared_error(estimate, theta) / np.shape(theta)[0]
+    return squared_error(estimate, truth) / np.shape(truth)[0]
 
 
-def total_variation(estimate: ArrayLike, theta: ArrayLike) -> Float[Array, ""]:
+def total_variation(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
     """Total variation, ½ Σ |error|: the most that the probability of any event is off.
 
     Args:
         estimate: `[K]`.
-        theta: `[K]`, the truth.
+        truth: `[K]`, the true distribution.
 
     Returns:
         Scalar, probability; at most 1 between distributions.
@@ -74,16 +74,16 @@ def total_variation(estimate: ArrayLike, theta: ArrayLike) -> Float[Array, ""]:
         >>> rrjax.metrics.total_variation([0.75, 0.25], [0.5, 0.5])
         Array(0.25, dtype=float32)
     """
-    estimate, theta = _pair(estimate, theta)
-    return accurate_sum(jnp.abs(estimate - theta)) / 2
+    estimate, truth = _pair(estimate, truth)
+    return accurate_sum(jnp.abs(estimate - truth)) / 2
 
 
-def max_error(estimate: ArrayLike, theta: ArrayLike) -> Float[Array, ""]:
+def max_error(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
     """Largest absolute error of a category.
 
     Args:
         estimate: `[K]`.
-        theta: `[K]`, the truth.
+        truth: `[K]`, the true distribution.
 
     Returns:
         Scalar, probability.
@@ -96,16 +96,16 @@ def max_error(estimate: ArrayLike, theta: ArrayLike) -> Float[Array, ""]:
         >>> rrjax.metrics.max_error([0.75, 0.25], [0.5, 0.5])
         Array(0.25, dtype=float32)
     """
-    estimate, theta = _pair(estimate, theta)
-    return jnp.max(jnp.abs(estimate - theta))
+    estimate, truth = _pair(estimate, truth)
+    return jnp.max(jnp.abs(estimate - truth))
 
 
-def kl_divergence(estimate: ArrayLike, theta: ArrayLike) -> Float[Array, ""]:
+def kl_divergence(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
     """Kullback–Leibler divergence of the estimate from the truth, Σ θ_i log(θ_i / estimate_i).
 
     Args:
         estimate: `[K]`.
-        theta: `[K]`, the truth.
+        truth: `[K]`, the true distribution.
 
     Returns:
         Scalar, nats. Infinite where the estimate gives nothing to a category that has some; NaN where it is
@@ -119,16 +119,16 @@ def kl_divergence(estimate: ArrayLike, theta: ArrayLike) -> Float[Array, ""]:
         >>> print(f"{rrjax.metrics.kl_divergence([0.75, 0.25], [0.5, 0.5]):.4f}")
         0.1438
     """
-    estimate, theta = _pair(estimate, theta)
-    present = theta > 0
+    estimate, truth = _pair(estimate, truth)
+    present = truth > 0
     # Both arguments are made harmless where θ vanishes, or its derivative there would be NaN.
-    log_ratio = jnp.log(jnp.where(present, theta, 1)) - jnp.log(jnp.where(present, estimate, 1))
-    divergence = accurate_sum(jnp.where(present, theta * log_ratio, 0))
-    return jnp.where(jnp.all(theta >= 0) & ~jnp.any(jnp.isnan(estimate)), divergence, jnp.nan)
+    log_ratio = jnp.log(jnp.where(present, truth, 1)) - jnp.log(jnp.where(present, estimate, 1))
+    divergence = accurate_sum(jnp.where(present, truth * log_ratio, 0))
+    return jnp.where(jnp.all(truth >= 0) & ~jnp.any(jnp.isnan(estimate)), divergence, jnp.nan)
 
 
-def _pair(estimate, theta):
-    theta = as_distribution(theta)
-    estimate = as_distribution(estimate, theta.shape[0], "estimate")
-    dtype = np.promote_types(estimate.dtype, theta.dtype)
-    return estimate.astype(dtype), theta.astype(dtype)
+def _pair(estimate, truth):
+    truth = as_distribution(truth)
+    estimate = as_distribution(estimate, truth.shape[0], "estimate")
+    dtype = np.promote_types(estimate.dtype, truth.dtype)
+    return estimate.astype(dtype), truth.astype(dtype)

@@ -20,6 +20,8 @@ from rrjax import io  # noqa: E402
 from rrjax.catalogue import ESTIMATORS  # noqa: E402
 from rrjax.cli import show  # noqa: E402
 
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
 DATA = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
@@ -84,6 +86,7 @@ def test_json_is_one_object_certified_in_float64(collection):
     assert any("simulation" in warning for warning in result["warnings"])
 
 
+@pytest.mark.long
 def test_compare_measures_all_estimators_against_the_truth(collection):
     done = run(
         *("compare", "reports.parquet", "--truth", "values.csv", "--truth-column", "city"),
@@ -155,6 +158,7 @@ def test_a_real_attribute_with_a_domain_of_a_million(tmp_path):
     assert result["certificate"]["gap"] < 1e-12
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not (DATA / "kosarak-head.dat.gz").exists(), reason="shared/data or RRJAX_DATA is not here")
 def test_the_head_of_kosarak_with_its_truth(tmp_path):
     sessions = DATA / "kosarak-head.dat.gz"
@@ -360,6 +364,7 @@ def test_a_pipe_is_refused_at_once(invoke):
     assert "save it to a file" in error
 
 
+@pytest.mark.long
 def test_a_terminal_without_greek(collection):
     done = subprocess.run(
         [sys.executable, "-m", "rrjax", "estimate", "reports.parquet"],
@@ -372,6 +377,7 @@ def test_a_terminal_without_greek(collection):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_a_full_terminal_is_a_sentence(collection):
     line = f"{sys.executable} -m rrjax estimate reports.parquet > /dev/full"
     done = subprocess.run(["bash", "-c", line], cwd=collection, capture_output=True, timeout=300, check=False)
@@ -393,6 +399,7 @@ def test_another_mechanism_is_refused(invoke):
             assert word in error
 
 
+@pytest.mark.long
 def test_ready_counts_beyond_two_to_the_31(tmp_path):
     (tmp_path / "n.csv").write_text("label,n\nx,3000000000\ny,2000000000\nz,1000000000\n")
     done = run("estimate", "n.csv", "--counts", "n", "--epsilon", "1", "--json", folder=tmp_path)
@@ -415,6 +422,7 @@ def test_a_full_disk_leaves_no_file(collection):
     assert {path: path.stat().st_size for path in collection.iterdir()} == before
 
 
+@pytest.mark.long
 def test_a_reader_that_leaves_is_no_error(collection):
     line = f"{sys.executable} -m rrjax estimate reports.parquet | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], cwd=collection, capture_output=True, timeout=300, check=False)
@@ -422,6 +430,7 @@ def test_a_reader_that_leaves_is_no_error(collection):
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("delay", [1.0, 1.4, 1.8])
 def test_ctrl_c_ends_it_cleanly_wherever_it_comes(collection, delay):
     before = {path.name for path in collection.iterdir()}
@@ -448,6 +457,7 @@ def test_every_command_has_help(invoke):
     assert out.strip() == f"rrjax {rrjax.__version__}"
 
 
+@pytest.mark.long
 def test_any_estimator_of_the_catalogue_by_either_spelling(invoke):
     write("a.csv", ABC)
     for name in (*ESTIMATORS, "mle-star", "cv-threshold"):

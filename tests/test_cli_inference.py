@@ -13,6 +13,8 @@ import rrjax
 from rrjax import io
 from rrjax.inference import discoveries, intervals
 
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
 COUNTS = np.array([5200, 2900, 1000, 900])
 DRAWS = ("--draws", "199")
 
@@ -57,6 +59,7 @@ def test_what_a_person_reads_of_an_estimate(invoke):
     assert "67.30 – 70.50" in out
 
 
+@pytest.mark.long
 def test_an_estimate_outside_its_interval_is_said(invoke):
     # 400 categories beside the one that all users hold.
     counts = np.array([60, *[2] * 200, *[0] * 200])
@@ -81,6 +84,7 @@ def test_levels_that_are_none(invoke, flags, message):
     assert message in error
 
 
+@pytest.mark.long
 def test_a_fit_to_any_distribution(invoke):
     write_counts("r.csv", [5200, 3900, 500, 400])
     code, out, error = invoke("test", "fit", "r.csv", *READ, *DRAWS)
@@ -90,6 +94,7 @@ def test_a_fit_to_any_distribution(invoke):
     assert "p = 0.005 (± 0.005 from 199 draws), significance 0.05" in out
 
 
+@pytest.mark.long
 def test_a_fit_to_a_given_distribution(invoke):
     write_counts("r.csv", COUNTS)
     write_counts("census.csv", [70, 30, 0, 0])
@@ -104,6 +109,7 @@ def test_a_fit_to_a_given_distribution(invoke):
     assert "describe the file of --against" in error
 
 
+@pytest.mark.long
 def test_equal_collections_and_different_ones(invoke):
     write_counts("a.csv", COUNTS)
     write_counts("b.csv", COUNTS[::-1])
@@ -115,6 +121,7 @@ def test_equal_collections_and_different_ones(invoke):
     assert json.loads(out)["tests"][0]["rejected"] is True
 
 
+@pytest.mark.long
 def test_a_trend_and_its_direction(invoke):
     for name, first in (("a", 5200), ("b", 4900), ("c", 4600)):
         write_counts(f"{name}.csv", [first, 8100 - first, 1900])
@@ -134,6 +141,7 @@ def test_a_trend_and_its_direction(invoke):
     assert "--time was given 1 times for 3 collections" in error
 
 
+@pytest.mark.long
 def test_markup_in_names_is_shown(invoke):
     io.write_table("r.csv", {"a[b]": np.arange(40) % 2, "c[/d]": np.arange(40) % 4 // 2})
     line = ("test", "independent", "r.csv", "--column", "a[b]", "--column", "c[/d]", *DRAWS)
@@ -153,6 +161,7 @@ def test_a_contradiction_is_warned_of(invoke):
     assert "See `rrjax test fit`" in error
 
 
+@pytest.mark.long
 def test_two_attributes(invoke, tmp_path):
     rng = np.random.default_rng(0)
     first = rng.integers(0, 3, 2000)

@@ -42,6 +42,7 @@ def candidates(counts, epsilon):
         yield np.asarray(estimator(counts, epsilon), float)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("counts", HISTOGRAMS.values(), ids=HISTOGRAMS)
 def test_it_is_one_of_the_family_and_on_the_simplex(counts):
     counts = np.array(counts, INT)

@@ -36,6 +36,14 @@ def test_all_converge_to_the_maximum(accelerate, epsilon):
         assert abs(np.asarray(result.theta).sum() - 1) <= 4 * ULP
 
 
+def test_acceleration_gives_up_no_category_for_good():
+    # An extrapolated step to zero would be final: EM multiplies. 63 of these 200 never converged in float32.
+    size, epsilon = 30, 2.0
+    counts = np.stack([collect(seed, size, 3000, epsilon) for seed in range(200)]).astype(np.int32)
+    results = jax.vmap(lambda c: rrjax.ibu(c, epsilon, accelerate="anderson"))(counts)
+    assert results.converged.all()
+
+
 @pytest.mark.skipif(not X64, reason="float32 cannot certify 1e-10")
 @pytest.mark.parametrize("seed", range(5))
 def test_a_hundred_steps_certify_where_plain_ibu_takes_half_a_million(seed):

@@ -334,6 +334,7 @@ def test_integer_counts_have_the_derivatives_of_weights_in_epsilon(name):
     np.testing.assert_allclose(by_integers, by_weights, rtol=0, atol=20 * ULP)
 
 
+@pytest.mark.long
 @every_estimator
 @pytest.mark.parametrize("kind", [INT, FLOAT], ids=["integers", "weights"])
 def test_at_a_kink_the_derivative_is_that_of_the_absent_category(row, kind):
@@ -384,6 +385,7 @@ OVERFLOWS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_cannot_be_checked_under_tracing_gives_nan(name):
     for case, (counts, epsilon) in UNUSABLE.items():

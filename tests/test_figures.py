@@ -14,6 +14,8 @@ from rrjax.catalogue import ESTIMATORS, Estimator, Style
 from rrjax.figures import estimate_figure, save
 from rrjax.figures.style import line_at, styles_of
 
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
 ESTIMATES = {"MLE*": [0.6, 0.3, 0.1, 0.0], "InvN": [0.5, 0.2, 0.2, 0.1]}
 TRUTH = [0.55, 0.25, 0.15, 0.05]
 
@@ -90,6 +92,7 @@ def test_any_other_name_is_drawn_as_it_is_and_apart_from_the_rest():
     assert len({str(line_at(place)) for place in range(36)}) == 36
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg", ".PNG"])
 def test_one_file_is_written_where_a_suffix_says_which(tmp_path, suffix):
     path = tmp_path / f"figure{suffix}"
@@ -116,6 +119,7 @@ def test_dots_per_inch_are_those_asked_for(tmp_path):
         assert int.from_bytes(png.read_bytes()[16:20], "big") == 2 * dots
 
 
+@pytest.mark.long
 def test_matplotlib_is_loaded_by_drawing_alone():
     code = (
         "import sys, rrjax.figures, rrjax.plots, rrjax.study, rrjax.study.drawings, rrjax.study.report\n"

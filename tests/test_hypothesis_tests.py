@@ -55,6 +55,7 @@ def exact_mle(counts, epsilon):
 # --- shuffles
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [0, 1, 7, 13, 20])
 def test_parts_of_a_multiset_have_the_hypergeometric_law(number):
     items = np.array([5, 3, 0, 2, 10], np.int32)
@@ -82,6 +83,7 @@ def test_large_parts_of_a_multiset():
         assert abs(drawn[:, 2].mean() - law.mean()) <= 5 * law.std() / math.sqrt(200) + 1e-9
 
 
+@pytest.mark.long
 def test_tables_have_their_margins_and_their_law():
     rows, columns = np.array([2, 3, 1], np.int32), np.array([4, 2], np.int32)
     keys = jax.random.split(KEY, 30_000)
@@ -130,6 +132,7 @@ def test_the_limit_is_the_law_of_many_users():
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_the_limit_keeps_its_level_at_the_boundary():
     theta = jnp.array([0.6, 0.4, 0, 0, 0], FLOAT)
 
@@ -152,6 +155,7 @@ def test_pearson_against_its_formula_and_chi_square():
     assert abs(result.p_value - reference.pvalue) <= 4 * result.standard_error
 
 
+@pytest.mark.long
 def test_lack_of_fit_against_its_formula():
     counts, epsilon = np.array([5_200, 3_900, 500, 400]), 2.0
     result = goodness_of_fit_test(KEY, counts, epsilon, num_draws=99)
@@ -166,6 +170,7 @@ def test_lack_of_fit_against_its_formula():
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize("theta", [[1, 0, 0, 0], [0.25, 0.25, 0.25, 0.25], [0.9, 0.1, 0, 0]])
 def test_lack_of_fit_keeps_its_level_at_every_distribution(theta):
     theta = jnp.array(theta, FLOAT)
@@ -180,6 +185,7 @@ def test_lack_of_fit_keeps_its_level_at_every_distribution(theta):
 # --- collections
 
 
+@pytest.mark.long
 def test_the_ratio_of_collections_against_its_formula():
     collections = np.array([[520, 290, 100, 90], [440, 350, 110, 100], [30, 10, 10, 0]])
     result = equality_test(KEY, collections, 2.0, num_draws=99)
@@ -189,6 +195,7 @@ def test_the_ratio_of_collections_against_its_formula():
     assert result.statistic == pytest.approx(expected, rel=1e-10 if X64 else 1e-4)
 
 
+@pytest.mark.long
 def test_two_small_collections_against_enumeration():
     # All ways to deal 12 reports to collections of 5 and 7.
     collections, epsilon = np.array([[4, 1, 0], [1, 3, 3]]), 1.0
@@ -209,6 +216,7 @@ def test_two_small_collections_against_enumeration():
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize("epsilons", [(1.0, 1.0), (0.7, 3.0)])
 @pytest.mark.parametrize("theta", [[1, 0, 0], [0.6, 0.3, 0.1]])
 def test_equal_collections_are_seldom_told_apart(epsilons, theta):
@@ -252,6 +260,7 @@ def test_different_collections_are_found():
     assert equality_test(KEY, [first, second], [2.0, 3.0], num_draws=199).p_value == pytest.approx(1 / 200)
 
 
+@pytest.mark.long
 def test_trends_against_their_formula():
     collections, times = np.array([[52, 29, 19], [50, 30, 20], [46, 33, 21]]), np.array([2015.0, 2016, 2020])
     number = collections.sum()
@@ -269,6 +278,7 @@ def test_trends_against_their_formula():
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize("category", [None, 0, 2])
 def test_no_trend_is_seldom_found(category):
     theta = jnp.array([0.7, 0.3, 0], FLOAT)
@@ -307,6 +317,7 @@ def test_independence_against_scipy():
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_independent_attributes_are_seldom_called_dependent():
     # Each randomized on its own: the reports' joint law is the product of both reports' laws.
     laws = [
@@ -340,6 +351,7 @@ TESTS = {
 QUICK = [pytest.param(name, marks=() if name in ("ratio", "independence") else pytest.mark.long) for name in TESTS]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", QUICK)
 def test_results_say_what_they_are(name):
     result = TESTS[name](num_draws=39)
@@ -358,6 +370,7 @@ def test_too_few_draws_and_levels_that_are_none(name):
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize("name", TESTS)
 def test_p_values_do_not_depend_on_how_draws_are_batched(name, monkeypatch):
     from rrjax.inference import monte_carlo
@@ -439,6 +452,7 @@ def test_more_reports_than_can_be_simulated_give_nan(name):
     assert np.isnan(given[name]().p_value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [30.0, 60.0, 800.0])
 def test_what_is_all_but_impossible_has_the_least_p_value(epsilon):
     for test in (likelihood_ratio_test, goodness_of_fit_test):

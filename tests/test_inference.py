@@ -134,6 +134,7 @@ def coverage(limits, counts, trials, probability, theta):
     return stats.binom.pmf(counts[inside], trials, probability).sum()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 @pytest.mark.parametrize("num_users", [5, 60])
 @pytest.mark.parametrize("num_categories", [2, 20])
@@ -195,6 +196,7 @@ def test_tails_of_a_sum_of_two_binomials(num_categories, epsilon, total):
         assert (found[exact >= 0.6] > math.log(0.5)).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("num_categories", "epsilon"), [(2, 0.5), (2, 4.0), (20, 1.0), (50, 6.0)])
 @pytest.mark.parametrize("total", [5, 60])
 def test_every_fixed_population_enumerated_is_covered(num_categories, epsilon, total):
@@ -302,6 +304,7 @@ def test_few_discoveries_are_false():
 FUNCTIONS = {"intervals": lambda c, e: intervals(c, e), "p_values": p_values, "discoveries": discoveries}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_batches_are_loops(name):
     counts = np.random.default_rng(0).integers(0, 50, (6, 30)).astype(INT)
@@ -463,6 +466,7 @@ def ratio(counts, epsilon, theta):
     return 2 * float(np.sum(counts * np.log(mu / mu_0)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("theta", [(0.3, 0.7), (0.0, 1.0)])
 @pytest.mark.parametrize("count", [5, 11, 19])
 def test_the_likelihood_ratio_of_two_categories_against_enumeration(theta, count):
@@ -479,6 +483,7 @@ def test_the_likelihood_ratio_of_two_categories_against_enumeration(theta, count
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_the_likelihood_ratio_keeps_its_level_at_the_boundary():
     theta = jnp.array([0.6, 0.4, 0, 0, 0], FLOAT)
 
@@ -512,6 +517,7 @@ def test_bad_hypotheses(arguments, message):
         likelihood_ratio_test(jax.random.key(0), **given)
 
 
+@pytest.mark.long
 def test_unusable_counts_have_no_ratio():
     result = likelihood_ratio_test(jax.random.key(0), [0, 0], 1.0, [0.5, 0.5])
     assert all(np.isnan(leaf) for leaf in jax.tree.leaves(result))

@@ -21,6 +21,8 @@ from rrjax.io import (
     write_reports,
 )
 
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
 
 def refused(call, *parts):
     with pytest.raises(DataError) as caught:

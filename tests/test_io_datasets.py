@@ -8,6 +8,8 @@ import pytest
 
 from rrjax.io import DataError, load_acs_income, load_kosarak
 
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
 DATA = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
 KOSARAK = DATA / "kosarak-head.dat.gz"
 

@@ -8,6 +8,8 @@ import pytest
 
 from rrjax.io import DataError, Domain, read_domain, write_table
 
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
 
 def test_range_includes_both_ends_and_is_never_expanded():
     domain = Domain.range(0, 1_484_705)

@@ -24,6 +24,8 @@ from rrjax.io import (
     write_reports,
 )
 
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
 MECHANISM = MechanismRecord("randomized-response", {"num_categories": 17034, "epsilon": 6.0})
 METADATA = Metadata(MECHANISM, 5.999999999, Domain.range(1, 17034), "page", False, "0.1.0")
 

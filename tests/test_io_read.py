@@ -24,6 +24,8 @@ from rrjax.io import (
     write_table,
 )
 
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
 DATA = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
 KOSARAK = DATA / "kosarak-head.dat.gz"
 ADULT = DATA / "adult.data.gz"

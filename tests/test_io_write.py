@@ -26,6 +26,8 @@ from rrjax.io import (
     write_table,
 )
 
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
 MECHANISM = MechanismRecord("randomized-response", {"num_categories": 5, "epsilon": 1.0})
 METADATA = Metadata(MECHANISM, 1.0, Domain.range(5, 9), "r", True, "0.1.0")
 TABLE = {"label": np.array(["a,b", 'q"', "é\n"]), "count": np.array([1, 2, 3]), "θ": np.ones(3) / 3}
@@ -209,6 +211,7 @@ except DataError as error:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "what"),
     [

@@ -42,6 +42,7 @@ def random_mixture(seed, num_reports, num_categories):
     return weights, rng.random(num_reports) * 0.2 + 0.01, matrix
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("accelerate", ["anderson", "deflated"])
 def test_the_maximum_against_a_convex_solver(seed, accelerate):

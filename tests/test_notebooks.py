@@ -8,6 +8,8 @@ from cases import X64
 
 nbformat = pytest.importorskip("nbformat", reason="notebooks need nbformat and nbclient (the group test)")
 nbclient = pytest.importorskip("nbclient", reason="notebooks need nbclient (the group test)")
+
+pytestmark = pytest.mark.once  # nothing here depends on the precision
 for _name in ("ipykernel", "matplotlib", "xarray", "h5netcdf", "duckdb", "typer"):
     pytest.importorskip(_name, reason=f"notebooks need {_name} (rrjax[cli] and the group test)")
 
@@ -45,6 +47,7 @@ def test_every_notebook_is_checked():
     assert [path.name[:2] for path in NOTEBOOKS] == sorted(CHECKS)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(X64, reason="the notebooks are run without x64, as they are written")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("default")  # those of Jupyter's own machinery; the kernel is a process of its own

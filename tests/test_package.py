@@ -11,6 +11,8 @@ import pytest
 
 import rrjax
 
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
 MODULES = [
     "counts",
     "cross_validation",
@@ -69,7 +71,7 @@ print(sorted(name for name in sys.modules if name.startswith("rrjax.")))
 def test_importing_touches_nothing(x64):
     loaded = run(IMPORT, JAX_ENABLE_X64=x64)
     assert "rrjax.estimators" in loaded
-    for edge in ("rrjax.cli", "rrjax.io", "rrjax.figures"):
+    for edge in ("rrjax.cli", "rrjax.io"):
         assert edge not in loaded
 
 

@@ -28,6 +28,7 @@ def moments(counts, epsilon, prior):
     return mean, math.sqrt(variance), lambda x: np.interp(x, grid, np.cumsum(density) / density.sum())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("counts", "epsilon", "prior"), [((62, 38), 1.0, (2.0, 3.0)), ((30, 0), 2.0, (1.0, 1.0))])
 def test_two_categories_against_quadrature(counts, epsilon, prior):
     mean, deviation, distribution = moments(counts, epsilon, prior)
@@ -63,6 +64,7 @@ def test_the_effective_size_of_an_autoregression(correlation):
     assert 0.999 < float(r_hat) < 1.03
 
 
+@pytest.mark.long
 def test_chains_apart_are_noticed():
     rng = np.random.default_rng(0)
     chains = rng.normal(size=(4, 1000))
@@ -107,6 +109,7 @@ def test_what_cannot_be_refused_gives_nan():
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_levels_that_are_none_under_tracing_give_nan():
     result = posterior(KEY, [30, 10], 1.0, num_draws=200)
     assert np.isnan(jax.jit(lambda level: credible_intervals(result, level))(1.5).lower).all()

@@ -40,6 +40,7 @@ def exact_profile(counts, epsilon, category, shares):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_categories", [2, 3, 30])
 @pytest.mark.parametrize("epsilon", [0.3, 2.0, 6.0])
 def test_profiles_against_maximization(num_categories, epsilon):

@@ -59,6 +59,7 @@ def delivered(num_categories, keep):
         return mpmath.log1p(mpmath.mpf(num_categories) * keep / (2**64 - keep))
 
 
+@pytest.mark.long
 @given(st.sampled_from([2, 3, 7, 256, 41_270, BIG]), st.floats(1e-4, 30))  # K is static
 @settings(max_examples=300)
 @example(BIG, 1.0)

@@ -136,6 +136,7 @@ def test_small_poissons_have_their_law_word_by_word(rate):
     check_tails(drawn, 0, np.append(poisson_masses(float(rate))[1], np.zeros(61)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rate", [1e-7, 1e-5, 1e-3])
 def test_small_poissons_are_drawn_by_that_law(rate):
     # The same of the sampler as a whole, with many draws.
@@ -196,6 +197,7 @@ BY_TABLE = [0.01, 0.5, 3.3, 15.99, 16, 16.01, 17.5, 31.99, 32, 100.7, 500.25, 10
 BY_REJECTION = [1024, 1024.5, 1500.99, 12_345.6, 1e5, 1e6]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rate", [*BY_TABLE, *BY_REJECTION])
 def test_poissons_by_chi_square(rate):
     rate = float(FLOAT.type(rate))
@@ -205,6 +207,7 @@ def test_poissons_by_chi_square(rate):
     check_moments(drawn, rate, rate)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rate", [2.0**24, 1e9, 2.0**31 - 2**19])
 def test_large_poissons_by_their_moments(rate):
     # Rates that float32 holds; the mean of 10⁶ draws would show an error of 10⁻⁷ of a rate.
@@ -239,6 +242,7 @@ def test_poissons_batch_and_compile_like_a_loop():
     np.testing.assert_array_equal(batch, np.stack([one(key, rate) for key, rate in zip(keys, rates, strict=True)]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("probability", [0.0, 1e-9, 1e-4, 0.0159, 0.3, 0.5, 0.7, 0.9999, 1.0])
 def test_binomials_by_chi_square(probability):
     probability = float(FLOAT.type(probability))
@@ -308,6 +312,7 @@ def test_deviance_and_the_stirling_error():
 # --- one by one
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [1, 2, 3, 50, 1000, 4097, 1_423_000])
 def test_cells_are_found_as_by_searching(size):
     random = np.random.default_rng(0)
@@ -368,6 +373,7 @@ def steps():
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trials", [0, 1, 2, 5])
 def test_few_trials_have_their_joint_law(trials):
     cells, following = vectors(0, np.int32(trials), FLOAT.type(trials))
@@ -382,6 +388,7 @@ def covariance_of_steps():
     return mean, (values * masses[:, None]).T @ values - np.outer(mean, mean)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("trials", "expected"),
     # As told; then what no binomial number would do, where rounds are dropped or too small, and the law is the same.

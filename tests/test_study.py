@@ -40,6 +40,7 @@ def same(a, b):
     )
 
 
+@pytest.mark.long
 def test_labels_and_dimensions():
     result = run(metrics=["mse", "nll", "tv", "max_error", "kl", "bias2", "variance"])
     assert result.mse.dims == ("estimator", "num_categories", "num_users", "epsilon", "zipf")
@@ -118,6 +119,7 @@ def test_means_agree_with_a_simulation_of_users(K, N, epsilon, exponent):
     assert (np.abs(ours.mse.values - mean) < 4 * np.hypot(error, ours.mse_se.values)).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("truth", ["users", "distribution", "given users"])
 def test_the_inversion_has_its_known_error(truth):
     K, N, epsilon = 20, 5000, 1.5
@@ -184,6 +186,7 @@ def test_a_configuration_does_not_depend_on_the_rest_of_the_grid():
 METRICS = ["mse", "nll", "bias2", "variance"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch_size", [1, 3, 7])
 def test_batches_do_not_change_a_bit(batch_size, monkeypatch):
     # Small tiles, so that seeds are spread over several and the last one is padded.
@@ -253,7 +256,8 @@ class StopError(Exception):
     pass
 
 
-@pytest.mark.parametrize("after", [1, pytest.param(2, marks=pytest.mark.long), 5])
+@pytest.mark.long
+@pytest.mark.parametrize("after", [1, 2, 5])
 def test_a_run_that_stopped_goes_on(tmp_path, after, monkeypatch):
     monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 160)
     seen = []
@@ -291,6 +295,7 @@ def test_a_killed_process_leaves_a_folder_that_goes_on(tmp_path):
     assert same(resumed, whole)
 
 
+@pytest.mark.long
 def test_a_damaged_checkpoint_is_computed_again(tmp_path, monkeypatch):
     monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 160)
     whole = run(metrics=METRICS, folder=tmp_path, batch_size=4)
@@ -308,6 +313,7 @@ def test_a_damaged_checkpoint_is_computed_again(tmp_path, monkeypatch):
         assert same(run(metrics=METRICS, folder=tmp_path), whole)
 
 
+@pytest.mark.long
 def test_a_folder_of_another_study_is_refused(tmp_path):
     run(folder=tmp_path)
     with pytest.raises(StudyError, match=r"holds another study: num_seeds is 31, there 30\."):
@@ -349,6 +355,7 @@ def _nan(counts, epsilon):
     return jnp.where(counts[0] == jnp.max(counts), theta, jnp.nan)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -408,6 +415,7 @@ def test_fixed_users_must_be_integers():
         Study(estimators="inv", epsilon=1.0, users={"a": [1, 2], "b": [2, 2]})
 
 
+@pytest.mark.long
 def test_what_was_finished_stays_when_an_estimator_fails(tmp_path):
     def sometimes(counts, epsilon):
         return jnp.where(counts.shape[0] == 20, jnp.nan, 1.0) * rrjax.inv_n(counts, epsilon)
@@ -417,6 +425,7 @@ def test_what_was_finished_stays_when_an_estimator_fails(tmp_path):
     assert list((tmp_path / "checkpoint").glob("k5-*.npz"))
 
 
+@pytest.mark.long
 def test_infinite_divergences_have_infinite_means():
     result = run(metrics=["kl"], num_users=[50])
     assert np.isinf(result.kl.sel(estimator="mle_star").values).any()
@@ -504,6 +513,7 @@ def test_functions_are_told_apart_by_what_they_hold(monkeypatch):
     assert identity_of(_uses_a_global) != before
 
 
+@pytest.mark.long
 def test_a_changed_estimator_is_computed_anew(tmp_path, monkeypatch):
     def small(estimator, **arguments):
         study = Study(estimators={"own": estimator}, num_categories=3, num_users=10, epsilon=1.0, zipf=1.0, num_seeds=2)
@@ -518,6 +528,7 @@ def test_a_changed_estimator_is_computed_anew(tmp_path, monkeypatch):
     assert small(_uses_a_global) != with_global
 
 
+@pytest.mark.long
 def test_a_folder_where_nothing_was_finished_can_be_used_again(tmp_path):
     def wrong(counts, epsilon):
         return rrjax.inv(counts, epsilon) * jnp.nan
@@ -527,6 +538,7 @@ def test_a_folder_where_nothing_was_finished_can_be_used_again(tmp_path):
     run(estimators={"own": rrjax.inv}, folder=tmp_path)
 
 
+@pytest.mark.long
 def test_a_part_of_another_shape_is_computed_again(tmp_path):
     whole = run(folder=tmp_path)
     part = next((tmp_path / "checkpoint").glob("k*.npz"))
@@ -580,6 +592,7 @@ def test_what_makes_no_sense_is_refused_at_once(change, message):
         Study(**(given | change))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -603,6 +616,7 @@ def test_one_quantile_is_enough():
     assert run(quantiles=0.5)["mse_quantile"].sizes["quantile"] == 1
 
 
+@pytest.mark.long
 def test_weights_whose_sum_overflows_are_a_distribution():
     result = run(zipf=None, distributions={"huge": lambda size: np.full(size, 1e308)}, metrics=["mse"])
     assert np.isfinite(result.mse).all()

@@ -21,6 +21,8 @@ from rrjax.study.claims import check_claims, claims_table
 from rrjax.study.rankings import ranking, ranking_rows
 from rrjax.study.report import write_report
 
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
 DIMS = ("estimator", "num_categories", "num_users", "epsilon", "zipf")
 COORDS = {
     "estimator": ["inv_n", "mle_star", "mine", "cv_threshold", "inv_p"],
@@ -358,6 +360,7 @@ def test_convergence_of_one_curve_to_zero():
     render(figures.convergence(dataset))
 
 
+@pytest.mark.long
 def test_by_categories_has_a_row_for_every_size():
     dataset = study()
     figure = render(figures.by_categories(dataset, zipf=2.5))
@@ -374,6 +377,7 @@ def test_by_categories_has_a_row_for_every_size():
     assert "Zipf exponent s = 2.5" in figure.get_suptitle()
 
 
+@pytest.mark.long
 def test_by_categories_of_named_distributions():
     dataset = study(distribution=["flat", "steep"], epsilon=[0.5, 1.0])
     figure = render(figures.by_categories(dataset, zipf="steep"))
@@ -399,6 +403,7 @@ def test_decomposition_has_one_scale_for_both():
     assert low < here["bias2"].min() < here["variance"].max() < high
 
 
+@pytest.mark.long
 def test_overview_spreads_over_what_is_long():
     figure = render(figures.overview(study(epsilon=np.arange(1.0, 10.0), num_users=[10**n for n in range(1, 7)])))
     assert figure.axes[-1].get_xlabel() == "privacy ε (nats)"
@@ -512,6 +517,7 @@ def test_the_dataset_is_left_as_it_was():
     xr.testing.assert_identical(dataset, before)
 
 
+@pytest.mark.long
 def test_saved_figures_are_whole_and_reproducible(tmp_path):
     figure = figures.against_users(study(), ["mse"], num_categories=50, epsilon=4)
     png, pdf = figures.save(figure, tmp_path / "fig.1")
@@ -601,6 +607,7 @@ def test_ranking_of_infinite_and_missing_values():
     assert [row["ratio to the best"] for row in rows] == ["1.000", "∞"]
 
 
+@pytest.mark.long
 def test_the_standard_error_is_that_of_repetitions():
     """Over many repetitions of a study, the ratio scatters by its standard error."""
     rng = np.random.default_rng(5)

@@ -38,6 +38,7 @@ def test_probabilities_and_the_epsilon_that_they_deliver(kind, epsilon):
     assert mechanism.bits == 7
 
 
+@pytest.mark.long
 @both
 def test_names_and_pytrees(kind):
     mechanism = kind(5, 1.5)
@@ -79,6 +80,7 @@ def test_the_inversion_is_unbiased_with_its_known_variance(kind):
     assert abs(total.mean() - wanted) <= 4 * total.std() / math.sqrt(turns)
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_the_variance_of_whole_collections(kind, epsilon):
@@ -95,6 +97,7 @@ def test_the_variance_of_whole_collections(kind, epsilon):
     assert ((found - shares) ** 2).mean(0).sum() == pytest.approx(variances.sum(), rel=0.03)
 
 
+@pytest.mark.long
 @both
 def test_collections_have_the_law_of_randomized_users(kind):
     """Both ways of drawing against the exact law, the convolution of two binomials, category by category."""
@@ -120,6 +123,7 @@ def test_collections_have_the_law_of_randomized_users(kind):
         assert np.abs(correlation).max() <= 5 / math.sqrt(len(keys))
 
 
+@pytest.mark.long
 @both
 def test_large_collections_have_their_moments(kind):
     mechanism = kind(4, 2.0)
@@ -138,6 +142,7 @@ def test_large_collections_have_their_moments(kind):
     assert (np.abs(spread - 1) <= 5 * math.sqrt(2 / 39)).all()
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_the_maximum_likelihood_of_whole_reports(kind, epsilon):
@@ -176,6 +181,7 @@ def test_the_likelihood_is_that_of_the_bits(kind):
     assert float(found) == pytest.approx(wanted, abs=10 * ULP)
 
 
+@pytest.mark.long
 @both
 def test_everything_of_a_tally_serves(kind):
     mechanism = kind(50, 2.0)
@@ -254,6 +260,7 @@ def test_reports_of_any_shape_and_many(kind, monkeypatch):
     assert not (many[:10] == many[10:20]).all()
 
 
+@pytest.mark.long
 @both
 def test_collections_that_make_no_sense_are_nan(kind):
     mechanism = kind(3, 1.0)

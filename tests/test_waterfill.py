@@ -39,6 +39,7 @@ def near_ties(draw):
     return counts, epsilon
 
 
+@pytest.mark.long
 @given(near_ties())
 @example(([1, 3], FLOAT.type(math.log(3))))
 @example(([3, 3, 2, 0, 0, 0, 0], FLOAT.type(math.log(2))))

@@ -43,17 +43,23 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
         StudyError: The file cannot be read, is not TOML, or says something that makes no sense.
 
     Example:
-        A file of this kind::
+        A function of one's own would be `mine = "my_module:my_estimator"` among the estimators.
 
-            num_categories = [100, 1000]
-            num_users = [10_000, 1_000_000]
-            epsilon = [1, 2, 4]
-            zipf = [0.01, 1.3]
-            num_seeds = 50
-
-            [estimators]
-            mle_star = "mle_star"
-            mine = "my_module:my_estimator"
+        >>> import pathlib, tempfile
+        >>> from rrjax.study import read_study
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "study.toml"
+        >>> _ = file.write_text('''
+        ... num_categories = [100, 1000]
+        ... num_users = [10_000, 1_000_000]
+        ... epsilon = [1, 2, 4]
+        ... zipf = [0.01, 1.3]
+        ... num_seeds = 50
+        ... [estimators]
+        ... mle_star = "mle_star"
+        ... ''')
+        >>> study, arguments = read_study(file)
+        >>> len(study.configurations()), arguments
+        (24, {})
     """
     path = Path(path)
     try:
