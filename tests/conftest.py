@@ -4,10 +4,10 @@ import os
 import pathlib
 from importlib.metadata import version
 
-# What was compiled is kept for the next run, and for the processes that tests start.
+# What took long to compile is kept for the next run, and for the processes that tests start.
 compiled = pathlib.Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(compiled))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 # A terminal's width, which tests set for themselves; parallel workers are given one.
 os.environ.pop("COLUMNS", None)
@@ -16,15 +16,16 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-settings.register_profile("rrjax", derandomize=True, deadline=None, max_examples=100, database=None)
-settings.load_profile("rrjax")
+settings.register_profile("all", derandomize=True, deadline=None, max_examples=100, database=None)
+settings.register_profile("quick", settings.get_profile("all"), max_examples=20)
 
 
 def pytest_configure(config):
     # Most of the time goes into compiling thousands of programs that run once: the quick tests compile them as they
-    # come. All others, and the quick ones too in `.ci/run`, compile as users do. (XLA ends a process over a flag that
-    # it does not know, hence the version.)
-    if config.option.markexpr == "not long" and version("jaxlib").startswith("0.10."):
+    # come. All others, and the quick ones too in `.ci/run`, compile as users do.
+    quickly = config.option.markexpr == "not long"
+    settings.load_profile("quick" if quickly else "all")
+    if quickly and version("jaxlib").startswith("0.10."):  # XLA ends a process over a flag that it does not know
         quick = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
     config.addinivalue_line("filterwarnings", "error")

@@ -74,6 +74,7 @@ def test_a_file_of_reports_is_enough(collection):
     assert (collection / "estimate.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.long
 def test_json_is_one_object_certified_in_float64(collection):
     done = run("estimate", "reports.parquet", "--json", "--top", "2", folder=collection)
     assert done.returncode == 0, done.stderr
@@ -125,6 +126,7 @@ def test_a_seed_repeats_and_its_absence_does_not(collection):
     assert 0.999999 < metadata.effective_epsilon <= 1
 
 
+@pytest.mark.long
 def test_demo_takes_the_same_path(tmp_path):
     done = run("demo", "--users", "5000", "--categories", "20", folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -248,6 +250,7 @@ def test_a_domain_from_the_data_is_warned_about(invoke):
     assert "disclosed without any privacy" in error
 
 
+@pytest.mark.long
 def test_missing_reports_are_named_and_counted(invoke):
     write("a.csv", "colour,id\n" + "red,1\n?,2\n,3\nblue,4\n" * 500)
     code, out, error = invoke("estimate", "a.csv", "--column", "colour", "--epsilon", "1", "--missing", "?")
@@ -323,6 +326,7 @@ def test_the_smallest_epsilon_makes_the_round_trip(invoke):
     assert invoke("estimate", "r.parquet")[0] == 0
 
 
+@pytest.mark.long
 def test_a_column_called_row_is_read(invoke):
     write("a.csv", "row\n" + "7\n7\n8\n" * 100)
     line = ("randomize", "a.csv", "--epsilon", "20", "--domain", "0:9", "--seed", "0", "--out", "r.parquet")
@@ -411,6 +415,7 @@ def test_ready_counts_beyond_two_to_the_31(tmp_path):
     assert result["top"][0]["estimate"] == pytest.approx(0.6 + 0.2 / math.expm1(1), abs=1e-12)
 
 
+@pytest.mark.long
 def test_a_full_disk_leaves_no_file(collection):
     before = {path: path.stat().st_size for path in collection.iterdir()}
     line = [sys.executable, "-m", "rrjax", "randomize", "values.csv", "--epsilon", "1", "--domain", "cities.txt"]

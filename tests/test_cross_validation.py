@@ -57,6 +57,7 @@ def test_it_is_one_of_the_family_and_on_the_simplex(counts):
         assert distance <= (1e-12 if X64 else 1e-4), epsilon
 
 
+@pytest.mark.long
 def test_what_cannot_be_checked_gives_nan():
     good = np.array([50, 30, 20, 0, 0, 0, 0], INT)
     for counts, epsilon in (
@@ -105,6 +106,7 @@ def with_keys(seed, counts, epsilon, number):
     )
 
 
+@pytest.mark.long
 def test_the_key_alone_is_random():
     counts = collect(6, 100, 10_000, 1.0).astype(INT)
     np.testing.assert_array_equal(rrjax.cv_threshold(KEY, counts, 1.0), rrjax.cv_threshold(KEY, counts, 1.0))
@@ -137,6 +139,7 @@ def test_the_risks_estimate_without_bias():
     assert (np.abs(difference.mean(0)) <= SIGMAS * error).all()
 
 
+@pytest.mark.long
 def test_the_order_of_the_categories_does_not_matter_in_distribution():
     counts = collect(6, 100, 10_000, 1.0).astype(INT)
     order = np.random.default_rng(0).permutation(100)

@@ -121,6 +121,7 @@ def test_tolerance_is_obeyed():
     assert 0 < loose.num_iters < tight.num_iters
 
 
+@pytest.mark.long
 @every_acceleration
 def test_vmap_changes_nothing_that_matters(accelerate):
     counts = np.stack([collect(seed, K, 1000, 1.0) for seed in range(3)])

@@ -132,6 +132,7 @@ def test_more_categories_than_an_overflow_check_covers_are_refused():
         jax.eval_shape(lambda c: rrjax.mle_star(c, 1.0), jax.ShapeDtypeStruct((2**24,), np.int32))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scale", [1e-30, 1e-300, 1e37, 1e300])
 def test_the_scale_of_weights_does_not_matter(scale):
     if not float(np.finfo(FLOAT).tiny) < scale < float(np.finfo(FLOAT).max):
@@ -218,6 +219,7 @@ def test_kkt_conditions_hold_through_autodiff_of_the_likelihood(solver):
         assert (slope - multiplier).max() <= tolerance
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["inv", *NAMES])
 @pytest.mark.parametrize("kind", [INT, FLOAT], ids=["integers", "weights"])
 def test_jit_and_vmap_change_nothing(name, kind):
@@ -303,6 +305,7 @@ def test_derivatives_match_their_closed_forms(name, jacobian):
             np.testing.assert_allclose(actual, exact, rtol=0, atol=20 * ULP * np.abs(exact).max())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["mle_star-newton", "mle_star-sort"])
 def test_second_derivative_in_epsilon_matches_its_closed_form(name):
     epsilon = FLOAT.type(1.3)

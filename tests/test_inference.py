@@ -215,6 +215,7 @@ def test_every_fixed_population_enumerated_is_covered(num_categories, epsilon, t
     assert (upper - lower).mean() < float((drawn.upper[:, 0] - drawn.lower[:, 0]).mean())
 
 
+@pytest.mark.long
 def test_a_fixed_population_at_the_ends():
     for epsilon in (1e-6, 1.0, 12.0, 25.0, 40.0, 800.0):
         lower, upper = intervals([100, 0], epsilon, estimand="users")

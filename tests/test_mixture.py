@@ -118,6 +118,7 @@ def test_products_are_accurate_at_any_size():
     assert Scaling(2.0, 7).shape == (7, 7)
 
 
+@pytest.mark.long
 def test_paths_and_batches():
     weights, base, matrix = random_mixture(1, 10, 4)
     mixture = Mixture(jnp.asarray(weights), jnp.asarray(base, FLOAT), Dense(jnp.asarray(matrix, FLOAT)))

@@ -225,6 +225,7 @@ def test_levels_and_powers_that_are_none_under_tracing():
     assert float(detectable_share(10, 100, 1.0, level=0.9, power=0.5)) >= 0
 
 
+@pytest.mark.long
 def test_the_power_of_a_test_that_is_nan():
     found = power(
         jax.random.key(0),

@@ -51,6 +51,7 @@ def test_a_strong_prior_is_what_comes_out():
     assert (np.abs(np.asarray(result.mean) - [0.6, 0.3, 0.1]) <= 5 * error + 1e-3).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.95])
 def test_the_effective_size_of_an_autoregression(correlation):
     rng = np.random.default_rng(0)

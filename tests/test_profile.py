@@ -75,6 +75,7 @@ def test_a_profile_is_a_maximum_over_the_others():
         assert likelihood(share) == pytest.approx(-result.fun - best, abs=1e-4)
 
 
+@pytest.mark.long
 def test_profiles_of_all_categories_in_one_batch():
     counts = np.array([60, 25, 10, 5, 0], INT)
     batch = jax.vmap(lambda i: profile(counts, 1.0, i)(0.2))(jnp.arange(5))
@@ -159,6 +160,7 @@ def test_bad_arguments(call, message):
         call()
 
 
+@pytest.mark.long
 def test_unusable_counts_give_nan():
     assert np.isnan(profile([0, 0], 1.0, 0)(0.5))
     assert np.isnan(profile([3, 4], -1.0, 0)(0.5))
@@ -166,6 +168,7 @@ def test_unusable_counts_give_nan():
     assert np.isnan(log_likelihood_surface([-1, 3], 1.0).log_likelihood).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1e-6, 40.0, 800.0])
 def test_extreme_epsilons_stay_finite(epsilon):
     value = np.asarray(profile([30, 4, 0], epsilon, 0)(np.linspace(0, 1, 11)))

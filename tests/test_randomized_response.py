@@ -115,6 +115,7 @@ def test_simulated_thresholds_at_tiny_epsilon_keep_nothing():
     assert (reports > 0).mean() > 0.99
 
 
+@pytest.mark.long
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=8, max_size=8))
 @settings(max_examples=50)
 def test_remainders_match_python_integers(words):

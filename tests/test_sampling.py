@@ -234,6 +234,7 @@ def test_poissons_of_all_sizes_side_by_side():
         check_covariance(drawn, rates[:8].astype(float), np.diag(rates[:8].astype(float)))
 
 
+@pytest.mark.long
 def test_poissons_batch_and_compile_like_a_loop():
     rates = np.array([[0.5, 0, 3, 20], [0.5, 2000, 3, 20], [0, 0, 0, 1e6], [0.2, 0.1, 0.01, 0.05]], FLOAT)
     one = jax.jit(lambda key, rate: poisson(Stream.of(key), 0, rate))

@@ -308,6 +308,7 @@ def check_same_law(one, other):
     assert square <= chi_square_bound(len(first) - 1)
 
 
+@pytest.mark.long
 def test_keys_are_independent():
     theta, num_users = THETAS[3], 10_000
     truth, reports = map(np.asarray, many_collect(11, theta, jnp.int32(num_users), 1.0))
@@ -340,6 +341,7 @@ def test_histograms_of_point_masses_and_scaled_populations():
         np.testing.assert_array_equal(counts(key, scaled, 10**6, 1.0), counts(key, theta, 10**6, 1.0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int32, np.uint8])
 def test_populations_of_other_dtypes(dtype):
     theta = np.array([1, 3, 4], dtype)
@@ -456,6 +458,7 @@ def test_batches_over_users_epsilon_and_populations():
         np.testing.assert_array_equal(again[i], randomized(key, truth[i], epsilons[i]))
 
 
+@pytest.mark.long
 def test_sweeps_compile_once(compilations):
     key, theta = jax.random.key(0), rrjax.simulate.zipf(3, 1.0)
     truth = np.array([5, 6, 7])

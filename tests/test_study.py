@@ -550,6 +550,7 @@ def test_a_part_of_another_shape_is_computed_again(tmp_path):
         assert same(run(folder=tmp_path), whole)
 
 
+@pytest.mark.long
 def test_a_part_of_another_study_is_not_taken(tmp_path):
     run(folder=tmp_path / "one")
     run(folder=tmp_path / "other", seed=1)

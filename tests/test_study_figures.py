@@ -256,6 +256,7 @@ def test_no_bands_without_standard_errors():
     assert not figure.axes[0].collections
 
 
+@pytest.mark.long
 def test_a_band_that_reaches_zero_ends_at_the_edge():
     dataset = study()
     dataset["mse_se"][...] = 0.9 * dataset["mse"]
@@ -266,6 +267,7 @@ def test_a_band_that_reaches_zero_ends_at_the_edge():
     assert np.asarray(vertices)[:, 1].min() == pytest.approx(axes.get_ylim()[0])
 
 
+@pytest.mark.long
 def test_small_differences_of_likelihoods_are_magnified():
     dataset = study()
     axes = render(figures.against_epsilon(dataset, num_categories=1000, num_users=100)).axes[3]

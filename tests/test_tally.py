@@ -304,6 +304,7 @@ def test_an_epsilon_sweep_compiles_once(compilations):
     assert len(compilations) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("q", [0.1, 0.4])
 def test_intervals_cover_whatever_the_share(q):
     """Every support count enumerated."""
