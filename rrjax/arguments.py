@@ -35,20 +35,21 @@ def int_dtype() -> np.dtype:
     return jnp.result_type(int)
 
 
-def as_counts(counts: Any, name: str = "counts", *, whole: bool = False) -> Shaped[Array, " K"]:
+def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed: bool = True) -> Shaped[Array, " K"]:
     """Checks what can be checked of a histogram without its values, and settles its dtype.
 
     Args:
         counts: `[K]`, integers (exact) or floats (weights).
         name: What to call the argument in an error.
         whole: Whether they must be integers, because there is a number of users behind them.
+        summed: Whether their total is the number of reports, which must be an integer too.
 
     Returns:
         `[K]`, in the default integer dtype, or in float32 or float64 and scaled to a largest weight near one.
 
     Raises:
-        ValueError: Not one-dimensional, K < 2, not real numbers, integers on the host that the default integer dtype
-            cannot hold, or a tally or mixture of another mechanism.
+        ValueError: Not one-dimensional, K < 2, not real numbers, integers on the host that, or whose total, the
+            default integer dtype cannot hold, or a tally or mixture of another mechanism.
     """
     if dataclasses.is_dataclass(counts):
         raise ValueError(
@@ -66,19 +67,27 @@ def as_counts(counts: Any, name: str = "counts", *, whole: bool = False) -> Shap
         raise ValueError(f"{name} must cover K >= 2 categories, got K = {counts.shape[0]}")
     if jnp.issubdtype(counts.dtype, jnp.integer):
         dtype = int_dtype()
-        # A negative one would wrap to a plausible count.
-        extreme = max(int(counts.min()), int(counts.max()), key=abs) if isinstance(counts, np.ndarray) else 0
-        if abs(extreme) > jnp.iinfo(dtype).max:
-            raise ValueError(
-                f"{name} hold {extreme}, more than {jnp.dtype(dtype).name} can ({jnp.iinfo(dtype).max}): "
-                f"enable 64-bit mode (JAX_ENABLE_X64=1){'' if whole else ' or pass floats'}"
-            )
+        if isinstance(counts, np.ndarray):
+            # A negative one would wrap to a plausible count.
+            extreme = max(int(counts.min()), int(counts.max()), key=abs)
+            total = _total(counts) if summed else 0
+            said = f"hold {extreme}" if abs(extreme) > jnp.iinfo(dtype).max else f"add up to {total}"
+            if max(abs(extreme), total) > jnp.iinfo(dtype).max:
+                raise ValueError(
+                    f"{name} {said}, more than {jnp.dtype(dtype).name} can ({jnp.iinfo(dtype).max}): "
+                    f"enable 64-bit mode (JAX_ENABLE_X64=1){'' if whole else ' or pass floats'}"
+                )
         return jnp.asarray(counts, dtype)
     if whole:
         raise ValueError(f"{name} must be integers, numbers of users, got dtype {counts.dtype}")
     if jnp.issubdtype(counts.dtype, jnp.floating):
         return _scaled(jnp.asarray(counts, _at_least_float32(counts.dtype)))
     raise ValueError(f"{name} must be integers or floats, got dtype {counts.dtype}")
+
+
+def _total(counts):
+    """The sum of integers on the host, which may be beyond their dtype."""
+    return int(counts.sum(dtype=np.int64)) if counts.sum(dtype=float) < 2**62 else sum(counts.tolist())
 
 
 def _scaled(weights):

@@ -226,7 +226,7 @@ def _judged(theta, direction, rounding, reach):
     return Certificate(
         gap=gap,
         l1_bound=jnp.where(on_simplex | jnp.isnan(gap), distance, jnp.inf),
-        stationarity=jnp.max(jnp.where(theta > 0, jnp.abs(direction), 0)),
+        stationarity=jnp.max(jnp.where(theta <= 0, 0, jnp.abs(direction))),  # NaN where theta is
         dual_infeasibility=steepest,
         simplex_violation=violation,
     )

@@ -244,7 +244,7 @@ def _as_weights(support):
         support = np.asarray(support)
     if support.ndim == 1 and jnp.issubdtype(support.dtype, jnp.floating) and support.shape[0] >= 2:
         return jnp.asarray(support, jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, support.dtype)))
-    return as_counts(support, "support")
+    return as_counts(support, "support", summed=False)
 
 
 def as_tally(tally: Tally, epsilon: ArrayLike | None, *, whole: bool = False) -> Tally:

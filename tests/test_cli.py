@@ -214,7 +214,11 @@ def test_an_impossible_epsilon(invoke, command, epsilon, words):
         (["a.csv", "--epsilon", "1", "--column", "color"], 3, ["did you mean 'colour'"]),
         (["a.csv", "--epsilon", "1", "--domain", "two.txt"], 3, ["'green'", "not in the domain"]),
         (["a.csv", "--epsilon", "1", "--domain", "5:5"], 2, ["at least 2"]),
-        (["a.csv", "--epsilon", "1", "--domain", "gone.txt"], 2, ["gone.txt"]),
+        (["a.csv", "--epsilon", "1", "--domain", "gone.txt"], 3, ["gone.txt"]),
+        (["a.csv", "--epsilon", "1", "--domain", "latin.txt"], 3, ["latin.txt", "UTF-8"]),
+        (["a.csv", "--epsilon", "1", "--delimiter", ";;"], 2, ["one character", "';;'"]),
+        (["a.csv", "--epsilon", "1", "--level", "95"], 2, ["did you mean 0.95?"]),
+        (["a.csv", "--epsilon", "1", "--fdr", "5"], 2, ["did you mean 0.05?"]),
         (["n.csv", "--epsilon", "1", "--counts", "n"], 3, ["n.csv", "row 2", "'-2'"]),
         (["a.csv", "--epsilon", "1", "--plot", "p.bmp"], 2, ["p.bmp", ".png"]),
         (["a.csv", "--epsilon", "1", "--out", "p.xls"], 2, ["p.xls", ".csv"]),
@@ -232,12 +236,27 @@ def test_bad_input_is_named_and_leaves_nothing(invoke, arguments, code, words):
     write("one.csv", "digit\n3\n")
     write("two.txt", "red\nblue\n")
     write("n.csv", "label,n\nx,3\ny,-2\n")
+    Path("latin.txt").write_bytes("Köln\nBonn\n".encode("latin-1"))
     before = set(Path().iterdir())
     found, _, error = invoke("estimate", *arguments)
     assert found == code, error
     for word in words:
         assert word in error
     assert set(Path().iterdir()) == before
+
+
+def test_what_is_no_percentage_is_not_taken_for_one(invoke):
+    write("a.csv", ABC)
+    code, _, error = invoke("estimate", "a.csv", "--epsilon", "1", "--level", "1.5")
+    assert code == 2
+    assert "did you mean" not in error
+
+
+def test_reports_are_written_where_their_metadata_have_a_place(invoke):
+    write("a.csv", ABC)
+    code, _, error = invoke("randomize", "a.csv", "--epsilon", "1", "--out", "o.csv")
+    assert code == 2
+    assert "--out o.csv: reports are written as .parquet" in error
 
 
 def test_a_domain_from_the_data_is_warned_about(invoke):
@@ -310,12 +329,15 @@ def test_a_file_is_not_replaced_by_what_is_made_of_it(invoke):
         assert Path("a.csv").read_text() == ABC
 
 
-def test_a_domain_from_the_values_is_remembered(invoke):
+def test_a_domain_from_the_values_is_warned_of_where_they_are_randomized(invoke):
     write("a.csv", ABC)
-    assert invoke("randomize", "a.csv", "--epsilon", "1", "--out", "r.parquet")[0] == 0
+    code, _, error = invoke("randomize", "a.csv", "--epsilon", "1", "--out", "r.parquet")
+    assert code == 0
+    assert "disclosed without any privacy" in error
+    # The file's K is the mechanism's own: nothing is missing from it, and --domain would contradict it.
     code, _, error = invoke("estimate", "r.parquet")
     assert code == 0
-    assert "taken from the data" in error
+    assert "domain" not in error
 
 
 def test_the_smallest_epsilon_makes_the_round_trip(invoke):

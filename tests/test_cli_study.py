@@ -158,7 +158,6 @@ def test_a_flag_comes_before_what_a_file_says(own, tmp_path, cache):
             "two estimators have one name: inv, inv; name each once",
         ),
         (["data"], "needs a file of true values"),
-        (["missing.toml"], "missing.toml: cannot be read: No such file"),
     ],
 )
 def test_wrong_flags_are_explained(arguments, message, tmp_path, settled):
@@ -166,6 +165,12 @@ def test_wrong_flags_are_explained(arguments, message, tmp_path, settled):
     assert code == 2
     assert message in " ".join(complaint.split())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_that_is_not_there(settled):
+    code, _, complaint = settled("study", "missing.toml")
+    assert code == 3
+    assert "missing.toml: cannot be read: No such file" in complaint
 
 
 @pytest.mark.parametrize(
@@ -182,7 +187,7 @@ def test_wrong_flags_are_explained(arguments, message, tmp_path, settled):
 def test_wrong_files_are_explained(own, change, message, settled):
     own.write_text(TOML.replace(*change))
     code, _, complaint = settled("study", own, "--out", "out")
-    assert code == 2
+    assert code == 3
     assert message in " ".join(complaint.split())
 
 

@@ -219,3 +219,8 @@ def test_the_certificate_is_finite_at_extreme_epsilon(epsilon):
     if epsilon > 1:
         assert certificate.l1_bound <= 2 * math.sqrt(2 * 24 * ULP)
     assert np.isfinite(rrjax.certificate([0.5, 0.5, 0, 0, 0], counts, epsilon).gap)
+
+
+def test_of_what_is_no_number_nothing_is_certified():
+    found = rrjax.certificate(np.full(3, np.nan, FLOAT), [3, 2, 1], 1.0)
+    assert all(np.isnan(value) for value in found)

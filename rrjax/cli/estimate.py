@@ -69,7 +69,7 @@ def estimate(
     rrjax estimate reports.csv --column answer --epsilon 1 --domain answers.txt --out estimate.csv
     """
     check_rate("--level", level)
-    check_rate("--fdr", fdr)
+    check_rate("--fdr", fdr, small=True)
     run(Files(reports, reading), epsilon, estimator, (level, at_once, fdr), (out, plot), top, json)
 
 

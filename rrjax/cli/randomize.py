@@ -40,6 +40,10 @@ def randomize(
     ε holds for one row a user: who has several rows is protected by that many times ε. The reports keep the order of
     the rows; rows without a value are left out.
     """
+    try:
+        io.check_reports_name(out)
+    except io.DataError as error:
+        raise UsageError(f"--out {error}") from error
     files = Files(values, reading)
     check_outputs([files], out)
     with show.err.status("Randomizing …"):

@@ -79,15 +79,18 @@ class Files:
     def source(self) -> io.Source:
         """As `rrjax.io` wants them; it lists them and reads their metadata once."""
         flags = self.reading
-        return io.Source(
-            self.paths,
-            format=flags.format,
-            column=flags.column,
-            header=flags.header,
-            delimiter={"\\t": "\t", "tab": "\t"}.get(flags.delimiter or "", flags.delimiter),
-            items=flags.items,
-            missing=tuple(flags.missing or ()),
-        )
+        try:
+            return io.Source(
+                self.paths,
+                format=flags.format,
+                column=flags.column,
+                header=flags.header,
+                delimiter={"\\t": "\t", "tab": "\t"}.get(flags.delimiter or "", flags.delimiter),
+                items=flags.items,
+                missing=tuple(flags.missing or ()),
+            )
+        except io.DataError as error:  # no file was looked at yet
+            raise UsageError(str(error)) from error
 
     @cached_property
     def domain(self) -> io.Domain | None:
@@ -208,7 +211,7 @@ def _warnings(collection: Collection) -> list[str]:
     """What a person should know about a collection before believing its estimate."""
     counted, num_reports = collection.counted, collection.num_reports
     warnings = []
-    if counted.domain_from_data:
+    if counted.domain_from_data and counted.metadata is None:  # with metadata, K is what the mechanism used
         warnings.append(
             f"The domain was taken from the data ({counted.domain.num_categories:,} categories). Categories that "
             "nobody reported are unknown, K is too small, and the estimate is biased: give --domain."
@@ -266,11 +269,12 @@ def other_files(
 
 
 def parse_domain(text: str | None) -> io.Domain | None:
-    """Reads the domain of a flag."""
+    """Reads the domain of a flag: wrong in itself where it is a range, else a file that is."""
     try:
         return None if text is None else io.read_domain(text)
     except io.DataError as error:
-        raise UsageError(f"--domain: {error}") from error
+        is_range = ":" in text and not os.path.lexists(text)
+        raise (UsageError if is_range else io.DataError)(f"--domain: {error}") from error
 
 
 def check_epsilon(epsilon: float) -> float:
@@ -294,7 +298,7 @@ def check_rate(flag: str, value: float, *, small: bool = False) -> None:
     """Refuses a level or a rate that is no probability; a small one is the chance of an error."""
     if not 0 < value < 1:
         meant = 1 - value / 100 if small and value >= 50 else value / 100
-        hint = f"; did you mean {meant:g}?" if 1 < value < 100 else ""
+        hint = f"; did you mean {meant:g}?" if (1 if small else 50) <= value < 100 else ""
         raise UsageError(f"{flag} must lie between 0 and 1, got {value:g}{hint}")
 
 

@@ -233,8 +233,7 @@ def _check(what: str, paths: list[str], wish: Wish, reading: Reading) -> None:
 
 def _jobs(what: str, files: Files, wish: Wish) -> list[Job]:
     """What is to be run."""
-    from rrjax.study import paper
-    from rrjax.study.config import read_study
+    from rrjax.study import StudyError, paper, read_study
 
     if what == "paper":
         found = paper.study(figures=wish.figure or paper.FIGURES, **wish.changes)
@@ -244,7 +243,10 @@ def _jobs(what: str, files: Files, wish: Wish) -> list[Job]:
         return [Job("study", dataclasses.replace(paper.quick(), **wish.changes), wish.seed or 0)]
     if what == "data":
         return [_of_users(Path(files.paths[0]).name.split(".")[0], files.count(files.domain).counts, wish)]
-    found, arguments = read_study(what)
+    try:
+        found, arguments = read_study(what)
+    except StudyError as error:
+        raise io.DataError(str(error)) from error
     kept = arguments.pop("seed", 0)
     found = dataclasses.replace(found, **wish.changes) if wish.changes else found
     return [Job("study", found, kept if wish.seed is None else wish.seed, arguments)]

@@ -10,7 +10,15 @@ from rrjax.io.labels import read_domain
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.read import CountedReports, Pairs, Values, count_pairs, count_reports, read_counts, read_values
 from rrjax.io.source import Source, read_metadata
-from rrjax.io.write import check_writable, make_folder, replacing, table_suffix, write_reports, write_table
+from rrjax.io.write import (
+    check_reports_name,
+    check_writable,
+    make_folder,
+    replacing,
+    table_suffix,
+    write_reports,
+    write_table,
+)
 
 __all__ = [
     "Contradiction",
@@ -22,6 +30,7 @@ __all__ = [
     "Pairs",
     "Source",
     "Values",
+    "check_reports_name",
     "check_writable",
     "count_pairs",
     "count_reports",

@@ -80,11 +80,7 @@ def write_reports(path: str | PathLike[str], indices: np.ndarray, metadata: Meta
     Raises:
         DataError: Another format, numbers outside the domain, or a file that cannot be written.
     """
-    if not os.fspath(path).lower().endswith(".parquet"):
-        raise DataError(
-            f"{os.fspath(path)}: reports are written as .parquet, because ε, the domain and the "
-            "mechanism must travel with the data and other formats have no place for them."
-        )
+    check_reports_name(path)
     indices = np.asarray(indices)
     if indices.ndim != 1 or indices.dtype.kind not in "iu":
         raise DataError(f"Reports must be a row of integers, not {indices.dtype} of shape {indices.shape}.")
@@ -141,6 +137,19 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
         )
         selected = ", ".join(f"c{index} AS {identifier(label)}" for index, label in enumerate(arrays))
         connection.execute(f"COPY (SELECT {selected} FROM columns) TO {literal(str(aside))} ({options})")
+
+
+def check_reports_name(path: str | PathLike[str]) -> None:
+    """Refuses a file of reports that would have no place for what must travel with them.
+
+    Raises:
+        DataError: The name does not end in .parquet.
+    """
+    if not os.fspath(path).lower().endswith(".parquet"):
+        raise DataError(
+            f"{os.fspath(path)}: reports are written as .parquet, because ε, the domain and the "
+            "mechanism must travel with the data and other formats have no place for them."
+        )
 
 
 def table_suffix(path: str | PathLike[str]) -> str:
