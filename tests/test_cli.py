@@ -491,3 +491,19 @@ def test_any_estimator_of_the_catalogue_by_either_spelling(invoke):
         code, out, error = invoke("estimate", "a.csv", "--epsilon", "1", "--estimator", name, "--json")
         assert code == 0, error
         assert json.loads(out)["estimator"] == name.replace("-", "_")
+
+
+@pytest.mark.parametrize("columns", [80, 60, 40])
+def test_numbers_are_whole_however_narrow_the_terminal(invoke, monkeypatch, columns):
+    names = [f"a town with quite a long name, number {index}" for index in range(4)]
+    write("t.csv", "town\n" + "\n".join(names[index] for index in [0] * 40 + [1] * 30 + [2] * 20 + [3] * 10))
+    assert invoke("randomize", "t.csv", "--epsilon", "2", "--seed", "1", "--out", "r.parquet")[0] == 0
+    wide = invoke("compare", "r.parquet", "--truth", "t.csv")[1]
+    monkeypatch.setenv("COLUMNS", str(columns))
+    _, narrow, _ = invoke("compare", "r.parquet", "--truth", "t.csv")
+    assert max(len(line) for line in narrow.splitlines()) <= columns
+    tables = wide[wide.index("> 0") : wide.index("> 0, <")] + wide[wide.index("category  ") :]
+    numbers = [word for word in tables.replace("\N{NO-BREAK SPACE}%", "%").split() if word[0].isdigit()]
+    assert len(numbers) > 70
+    for word in {*numbers, "squared", "truth", "InvN"}:
+        assert word in narrow.replace("\N{NO-BREAK SPACE}%", "%"), word

@@ -150,7 +150,7 @@ def _show_comparison(estimates: list[Estimate], errors: list[dict[str, float]] |
                 for value in errors[row].values()
             ]
         table.add_row(*cells)
-    show.out.print(table)
+    show.show_table(table)
     notes = "> 0, < 0: categories with a positive or negative share. NLL: negative log-likelihood, nats per report. "
     notes += "gap: at most this far above the smallest NLL of a distribution."
     if errors is not None:

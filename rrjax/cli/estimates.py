@@ -147,7 +147,7 @@ def show_largest(
     first = estimates[0].theta
     largest = order(first)[:top]
     table = show.table()
-    table.add_column("category", overflow="ellipsis", no_wrap=True, max_width=40)
+    table.add_column("category", no_wrap=True, max_width=40)
     titles = ["reports", "of all", *(estimate.title for estimate in estimates)]
     titles += [sure.title] if sure is not None else []
     for title in titles if truth is None else [*titles, "truth"]:
@@ -172,7 +172,7 @@ def show_largest(
         if bars:
             cells.append("█" * round(width * max(float(first[index]), 0) / widest))
         table.add_row(*cells)
-    show.out.print(table)
+    show.show_table(table, bars=bars)
     left = collection.num_categories - len(largest)
     if left:
         rest = show.percent(1 - float(first[largest].sum()))

@@ -241,7 +241,7 @@ def _show(found: Plan) -> None:
         ("Smallest share found with 80 % power, among all categories", found.detectable_among_all),
     ):
         table.add_row(text, show.percent(value) if value <= 1 else "more than 100 %")
-    show.out.print(table)
+    show.show_table(table)
     show.out.print()
     table = show.table()
     table.add_column("mechanism", no_wrap=True)
@@ -250,7 +250,7 @@ def _show(found: Plan) -> None:
     table.add_column("")
     for row in found.mechanisms:
         table.add_row(row.name, show.percent(row.expected_rmse), f"{row.bits:,.0f}", row.note)
-    show.out.print(table)
+    show.show_table(table)
     own_name = target.mechanism.replace("-", " ")
     best, own = found.mechanisms[0], next(row for row in found.mechanisms if row.name == own_name)
     more = (own.expected_rmse / best.expected_rmse) ** 2

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +23,8 @@ from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import INTERRUPTED, MESSAGE, unwinding
 
 USAGE, BAD_DATA = 2, 3
+_GAP = 2  # between columns
+_SHORTEST_NAME = 12
 
 
 class _Console(Console):
@@ -110,6 +113,34 @@ def _plain(value: Any) -> Any:
 def table(**options: Any) -> Table:
     """An empty table, as all of them look."""
     return Table(box=None, pad_edge=False, header_style="bold", **options)
+
+
+def show_table(table: Table, *, bars: bool = False) -> None:
+    """Prints a table in which every number is whole, however narrow the terminal.
+
+    Where room is short, the bars of the last column go first, then the ends of the names in a first column that has a
+    `max_width`, and then the columns that are left over follow below, beside the names again.
+    """
+    first, *others = table.columns
+    for column in others:
+        if column.no_wrap:
+            column.min_width = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
+    names = max(cell_len(str(cell)) for cell in (first.header, *first.cells))
+    names = min(names, first.max_width or names)
+    if bars and names + sum(_GAP + (column.min_width or 0) for column in others) > out.width:
+        others.pop()
+    if first.max_width is not None:
+        names = max(min(names, out.width - sum(_GAP + (column.min_width or 0) for column in others)), _SHORTEST_NAME)
+        first.max_width = names
+    while others:
+        room, block = out.width - names, []
+        while others and (not block or _GAP + (others[0].min_width or 0) <= room):
+            block.append(others.pop(0))
+            room -= _GAP + (block[-1].min_width or 0)
+        table.columns = [first, *block]
+        out.print(table)
+        if others:
+            out.print()
 
 
 def say(text: str) -> None:

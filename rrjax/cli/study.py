@@ -384,8 +384,8 @@ def _summarize(jobs: list[Job], seconds: float) -> None:
             rows = ranking_rows(ranking(job.dataset, "mse"))
             table = show.table(title="By mean squared error", title_justify="left")
             for name in rows[0]:
-                table.add_column(name, justify="left" if name == "estimator" else "right")
+                table.add_column(name, justify="left" if name == "estimator" else "right", no_wrap=True)
             for row in rows:
                 table.add_row(*row.values())
-            show.out.print(table)
+            show.show_table(table)
     show.say(f"{seconds:.1f} s of computing.")
