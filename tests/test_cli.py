@@ -495,7 +495,7 @@ def test_any_estimator_of_the_catalogue_by_either_spelling(invoke):
 
 @pytest.mark.parametrize("columns", [80, 60, 40])
 def test_numbers_are_whole_however_narrow_the_terminal(invoke, monkeypatch, columns):
-    names = [f"a town with quite a long name, number {index}" for index in range(4)]
+    names = [f"a town with quite a long name of number {index}" for index in range(4)]
     write("t.csv", "town\n" + "\n".join(names[index] for index in [0] * 40 + [1] * 30 + [2] * 20 + [3] * 10))
     assert invoke("randomize", "t.csv", "--epsilon", "2", "--seed", "1", "--out", "r.parquet")[0] == 0
     wide = invoke("compare", "r.parquet", "--truth", "t.csv")[1]
