@@ -103,7 +103,7 @@ def test_value_outside_the_domain(tmp_path, read, listed):
         lambda: read(Source(tmp_path / "?.csv", column="a"), domain),
         tmp_path / "2.csv",
         "column 'a', row 2: '?' is not in the domain",
-        "3 such reports, such as 'seven', '?'",
+        "3 such values, such as 'seven', '?'",
         "--domain",
         "--missing",
     )
@@ -116,10 +116,10 @@ def test_value_outside_the_domain_of_parquet_and_json(tmp_path):
         connection.execute(f"COPY (SELECT range AS a FROM range(100)) TO '{path}'")
     source = Source(path)
     domain = Domain.range(0, 98)
-    refused(lambda: count_reports(source, domain), path, "row 100: '99'", "; 1 such report.")
+    refused(lambda: count_reports(source, domain), path, "row 100: '99'", "; 1 such value.")
     with duckdb.connect() as connection:
         connection.execute(f"COPY (SELECT unnest([1.0, 2.5, 'nan'::DOUBLE, 'inf'::DOUBLE]) AS a) TO '{path}'")
-    refused(lambda: count_reports(source, Domain.range(0, 9)), "row 2: '2.5'", "2 such reports", "'inf'")
+    refused(lambda: count_reports(source, Domain.range(0, 9)), "row 2: '2.5'", "2 such values", "'inf'")
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n{"a": [1, 2]}\n')
     refused(lambda: count_reports(Source(path), Domain.range(0, 9)), path, "row 2: '[1")
@@ -152,7 +152,14 @@ def test_bad_counts(tmp_path, bad):
         path,
         "column 'n', row 2: " + (repr(bad) if bad else "an empty cell"),
         "is not a count",
+        "whole numbers from 0 to 9,223,372,036,854,775,807",
     )
+
+
+def test_counts_without_labels(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("3\n4\n")
+    refused(lambda: read_counts(Source(path, header=False), "1"), path, "one column, '1', the counts", "labels")
 
 
 @pytest.mark.parametrize("bad", ["-1", "2.5", "'nan'::DOUBLE", "NULL", "'inf'::DOUBLE"])

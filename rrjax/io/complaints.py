@@ -24,7 +24,7 @@ def outside(chosen: Scan, domain: Domain) -> DataError:
     several = f", such as {', '.join(_shown(label) for (label,) in examples)}"
     return DataError(
         f"{place} is not in the domain {domain.describe()}; {total:,} such "
-        f"report{'s' * (total != 1)}{several * (different > 1)}. "
+        f"value{'s' * (total != 1)}{several * (different > 1)}. "
         "Give a domain that holds every possible answer (domain=, --domain), correct the data, or "
         "name the values that mean no answer (missing=, --missing)."
     )
@@ -40,7 +40,7 @@ def no_count(chosen: Scan, counts_column: str, refused: int) -> DataError:
     place = _first_place(chosen, is_refused, lambda one: text(one.amount_kind, "amount"), counts_column)
     return DataError(
         f"{place} is not a count; {refused:,} such row{'s' * (refused != 1)}. "
-        "Counts are whole numbers, 0 or more: correct the table."
+        f"Counts are whole numbers from 0 to {2**63 - 1:,}: correct the table."
     )
 
 

@@ -141,6 +141,10 @@ def _only_column(relation: _Relation, counts_column: str | None) -> str:
     names = [name for name, _, _ in relation.columns if name != counts_column]
     if len(names) == 1:
         return names[0]
+    if not names:
+        raise DataError(
+            f"{relation.files[0]} has one column, {counts_column!r}, the counts; a column of labels must stand beside it."
+        )
     raise DataError(
         f"{relation.files[0]} has {len(names)} columns; say which one to read (column=, --column): {_listing(names)}."
     )
