@@ -143,7 +143,7 @@ def _only_column(relation: _Relation, counts_column: str | None) -> str:
         return names[0]
     if not names:
         raise DataError(
-            f"{relation.files[0]} has one column, {counts_column!r}, the counts; a column of labels must stand beside it."
+            f"{relation.files[0]} has one column, {counts_column!r}, the counts; labels must stand beside it."
         )
     raise DataError(
         f"{relation.files[0]} has {len(names)} columns; say which one to read (column=, --column): {_listing(names)}."
