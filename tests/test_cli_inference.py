@@ -59,6 +59,22 @@ def test_what_a_person_reads_of_an_estimate(invoke):
     assert "67.30 – 70.50" in out
 
 
+@pytest.mark.parametrize("command", ["estimate", "compare"])
+def test_figures_draw_intervals_that_hold_all_at_once_and_mark_by_them(invoke, monkeypatch, command):
+    drawn = {}
+    monkeypatch.setattr("rrjax.figures.estimate_figure", lambda *_, **given: drawn.update(given))
+    monkeypatch.setattr("rrjax.figures.save", lambda *_: None)
+    counts = [300, 240, 205, 60, 60, 60, 60]
+    write_counts("r.csv", counts)
+    code, _, error = invoke(command, "r.csv", *READ, "--plot", "r.png")
+    assert code == 0, error
+    lower, upper = intervals(counts, 2.0, 0.95, simultaneous="bonferroni")
+    np.testing.assert_allclose(drawn["limits"], (lower, upper), atol=1e-6)
+    assert drawn["found"].tolist() == (np.asarray(lower) > 0).tolist()
+    assert 0 < drawn["found"].sum() < len(counts)
+    assert drawn["limits_label"].endswith("all at once")
+
+
 @pytest.mark.long
 def test_an_estimate_outside_its_interval_is_said(invoke):
     # 400 categories beside the one that all users hold.

@@ -11,7 +11,7 @@ import typer
 
 from rrjax.catalogue import ESTIMATORS, METRICS, takes_key
 from rrjax.cli import show
-from rrjax.cli.estimates import FDR, Estimate, draw, estimated, known, largest_rows, show_largest, show_written, write
+from rrjax.cli.estimates import Estimate, draw, estimated, largest_rows, show_largest, show_written, write
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Json, Level, Out, Plot, Top, estimator_name, flags
 from rrjax.cli.reading import (
@@ -97,8 +97,7 @@ def run(
             write(out, collection, columns | ({} if truth is None else {"truth": truth}))
         if plot is not None:
             drawn = [found for found in estimates if found.estimator.name in DRAWN] or estimates[:3]
-            # The figure picks the largest categories, of which intervals for each one on its own would hold fewer.
-            draw(plot, collection, drawn, truth, known(collection, level, True, FDR))
+            draw(plot, collection, drawn, truth, level)
     if json:
         rows = [found.facts() for found in estimates]
         if errors is not None:

@@ -89,7 +89,11 @@ class Confidence:
     @property
     def title(self) -> str:
         """What the intervals are called."""
-        return f"{100 * self.level:.12g}\N{NO-BREAK SPACE}% interval"
+        return _interval(self.level)
+
+
+def _interval(level: float) -> str:
+    return f"{100 * level:.12g}\N{NO-BREAK SPACE}% interval"
 
 
 @ending_at_once()
@@ -186,21 +190,25 @@ def write(out: Path, collection: Collection, columns: dict[str, np.ndarray]) -> 
     io.write_table(out, {"label": collection.labels, "count": collection.counts} | columns)
 
 
-def draw(
-    plot: Path, collection: Collection, estimates: list[Estimate], truth: np.ndarray | None, sure: Confidence
-) -> None:
-    """Draws the figure of estimates."""
+def draw(plot: Path, collection: Collection, estimates: list[Estimate], truth: np.ndarray | None, level: float) -> None:
+    """Draws the figure of estimates, with intervals that hold all at once: it picks the largest categories.
+
+    Marked is what is there by those intervals, so that no mark says another thing than the bar beside it.
+    """
     with show.drawing():
         from rrjax.figures import estimate_figure, save
 
+        with ending_at_once():
+            limits = inference.intervals(collection.counts, collection.epsilon, level, simultaneous="bonferroni")
+        lower, upper = np.asarray(limits.lower), np.asarray(limits.upper)
         figure = estimate_figure(
             collection.labels,
             {estimate.estimator.name: estimate.theta for estimate in estimates},
             standard_error=collection.standard_error,
             truth=truth,
-            limits=(sure.lower, sure.upper),
-            limits_label=sure.title + (", all at once" if sure.at_once else ""),
-            found=sure.found,
+            limits=(lower, upper),
+            limits_label=f"{_interval(level)}, all at once",
+            found=lower > 0,
             title=f"{collection.num_reports:,} reports in column {collection.counted.column}, "
             f"K = {collection.num_categories:,}, ε = {collection.epsilon:.4g}",
         )

@@ -38,7 +38,8 @@ def estimate_figure(
         truth: `[K]`, the true shares, where they are known.
         limits: Two arrays `[K]`, such as `rrjax.inference.intervals` returns; drawn as error bars.
         limits_label: What to call them.
-        found: `[K]`, which categories are there (`rrjax.inference.discoveries`): their names are drawn bold.
+        found: `[K]`, which categories are there: their names are drawn bold. By the same reckoning as the limits, such
+            as a lower one above zero, or names and bars contradict each other.
         top: How many of the largest categories to draw.
         title: Above the figure.
 
