@@ -151,22 +151,7 @@ def _of_counts(key, counts, epsilon):
     fixed, fixed_epsilon, others = lax.stop_gradient((law, epsilon, (likely, projected)))
     scores = _scores(law.q.dtype)
     total = jnp.sum(counts)
-    stream = Stream.of(key)
-
-    def split(left, index):
-        # A report is in this fold, given that it is in none before, with probability 1, ½, ⅓, … from the last one on.
-        test = binomial(stream, index * _SITES, left, 1 / (NUM_FOLDS - index).astype(law.q.dtype))
-        train = counts - test.astype(counts.dtype)
-        train_total = jnp.sum(train)
-        estimates = [
-            # The only report may be the one to test on.
-            jnp.where(train_total > 0, estimator(train, fixed_epsilon), 1 / counts.shape[0])
-            for estimator in (mle_star, inv_p)
-        ]
-        # Over the expected number of reports, not over those that the fold got: unbiased, and never 0/0.
-        signal = 2 * (test.astype(law.q.dtype) * (NUM_FOLDS / total.astype(law.q.dtype)) - fixed.q)
-        part = _Part(_filler(train), fixed.threshold(scores, train_total), tuple(estimates))
-        return left - test, _Fold(part, signal)
+    split = _splitter(Stream.of(key), counts, fixed_epsilon, fixed, scores)
 
     def own_thresholds():
         """The τ of MLE* and of InvP from their supports, good enough to sort them in."""
@@ -179,6 +164,28 @@ def _of_counts(key, counts, epsilon):
     theta = _filler(counts)(law.threshold(scores[jnp.minimum(chosen, len(SCORES) - 1)], total))
     theta = _taken(theta, chosen, (likely, projected))
     return jnp.where(usable, theta, jnp.nan)
+
+
+def _splitter(stream, counts, epsilon, law, scores):
+    """How to take the next fold from the reports that are left, of counted reports."""
+    total = jnp.sum(counts)
+
+    def split(left, index):
+        # A report is in this fold, given that it is in none before, with probability 1, ½, ⅓, … from the last one on.
+        test = binomial(stream, index * _SITES, left, 1 / (NUM_FOLDS - index).astype(law.q.dtype))
+        train = counts - test.astype(counts.dtype)
+        train_total = jnp.sum(train)
+        estimates = [
+            # The only report may be the one to test on.
+            jnp.where(train_total > 0, estimator(train, epsilon), 1 / counts.shape[0])
+            for estimator in (mle_star, inv_p)
+        ]
+        # Over the expected number of reports, not over those that the fold got: unbiased, and never 0/0.
+        signal = 2 * (test.astype(law.q.dtype) * (NUM_FOLDS / total.astype(law.q.dtype)) - law.q)
+        part = _Part(_filler(train), law.threshold(scores, train_total), tuple(estimates))
+        return left - test, _Fold(part, signal)
+
+    return split
 
 
 @jax.jit

@@ -9,7 +9,7 @@ import pytest
 from cases import FLOAT, INT, LARGEST, ULP, X64, collect
 
 import rrjax
-from rrjax.cross_validation import NUM_FOLDS, SCORES, _filler, _Law, _risks
+from rrjax.cross_validation import NUM_FOLDS, SCORES, _filler, _Law, _risks, _splitter
 from rrjax.sampling import Stream
 
 KEY = jax.random.key(0)
@@ -119,13 +119,15 @@ def test_the_risks_estimate_without_bias():
     # the same thresholds have on ⅘ of the reports, up to ‖θ‖², which no choice depends on.
     num_categories, num_users, epsilon = 30, 2_000, FLOAT.type(1.5)
     theta = rrjax.simulate.zipf(num_categories, 1.0)
-    law = _Law.of(jnp.asarray(epsilon), num_categories)
+    mechanism = rrjax.RandomizedResponse(num_categories, epsilon)
+    law = _Law(mechanism.q, mechanism.d)
     scores = jnp.array([-3.0, 0.0, 1.5], FLOAT)
 
     def one(key):
         draw, fresh, deal = jax.random.split(key, 3)
         counts = rrjax.simulate.counts(draw, theta, num_users, epsilon).astype(INT)
-        risk = _risks(Stream.of(deal), counts, jnp.sum(counts), scores, law)[:3]
+        split = _splitter(Stream.of(deal), counts, epsilon, law, scores)
+        risk = _risks(split, counts.astype(jnp.int32), law.d)[:3]
         size = num_users * (NUM_FOLDS - 1) // NUM_FOLDS
         train = rrjax.simulate.counts(fresh, theta, size, epsilon).astype(INT)
         fits = jax.vmap(_filler(train))(law.threshold(scores, jnp.asarray(size, INT)))
