@@ -63,7 +63,7 @@ def test_what_cannot_be_checked_gives_nan():
     for counts, epsilon in (
         (np.array([50, -1, 20, 0, 0, 0, 0], INT), 1.0),
         (np.zeros(7, INT), 1.0),
-        (np.array([LARGEST, LARGEST, 1, 0, 0, 0, 0], INT), 1.0),
+        (jnp.array([LARGEST, LARGEST, 1, 0, 0, 0, 0], INT), 1.0),
         (good, 0.0),
         (good, -1.0),
         (good, np.nan),

@@ -443,7 +443,7 @@ def test_extreme_epsilons_stay_finite(epsilon):
 @pytest.mark.parametrize("name", ["ratio", "fit", "any fit"])
 def test_more_reports_than_can_be_simulated_give_nan(name):
     # Not a p-value among collections that could not be drawn.
-    counts = np.array([2**31 - 1, 2**31 - 1, 300])
+    counts = jnp.array([2**31 - 1, 2**31 - 1, 300])
     given = {
         "ratio": lambda: likelihood_ratio_test(KEY, counts, 1.0, [0.5, 0.5, 0.0], num_draws=39),
         "fit": lambda: goodness_of_fit_test(KEY, counts, 1.0, [0.5, 0.5, 0.0], num_draws=39),

@@ -376,7 +376,7 @@ def test_what_makes_no_sense_is_minus_one():
     assert int(jax.jit(_as_users)(np.uint32(2**31 + 5))) < 0
     assert int(jax.jit(_as_users)(np.int8(100))) == 100
     assert (np.asarray(many_randomized(0, np.array([2**30, 2**30, 2], np.int32), 1.0)) == -1).all()
-    wraps = np.array([2**31 - 1, 2**31 - 1, 10], np.int32)  # to 8
+    wraps = jnp.array([2**31 - 1, 2**31 - 1, 10], np.int32)  # to 8
     assert (np.asarray(many_randomized(0, wraps, 1.0)) == -1).all()
 
 
