@@ -270,8 +270,10 @@ def other_files(
 
 def parse_domain(text: str | None) -> io.Domain | None:
     """Reads the domain of a flag: wrong in itself where it is a range, else a file that is."""
+    if text is None:
+        return None
     try:
-        return None if text is None else io.read_domain(text)
+        return io.read_domain(text)
     except io.DataError as error:
         is_range = ":" in text and not os.path.lexists(text)
         raise (UsageError if is_range else io.DataError)(f"--domain: {error}") from error
