@@ -192,7 +192,8 @@ def _splitter(stream, counts, epsilon, law, scores):
 def _of_tally(key, tally):
     projected = inv_p(tally)
     number = tally.num_users.astype(jnp.int32)
-    usable = ~jnp.isnan(lax.stop_gradient(projected[0])) & (number >= NUM_FOLDS) & (number == tally.num_users)
+    usable = ~jnp.isnan(lax.stop_gradient(projected[0])) & (number >= NUM_FOLDS)
+    usable = usable & (number.astype(tally.num_users.dtype) == tally.num_users)
     tally = Tally(
         jnp.where(usable, tally.support, 1).astype(jnp.int32),
         jnp.where(usable, number, NUM_FOLDS),

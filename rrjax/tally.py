@@ -314,6 +314,9 @@ def of_tally(tally: Tally) -> Evidence:
     """Prepares a settled tally, of floats too."""
     support, number, rates = tally.support, tally.num_users, tally.rates
     dtype = rates.truth.dtype
+    if jnp.issubdtype(support.dtype, jnp.integer):  # at least as wide as the rates, for the exact product
+        word = np.promote_types(support.dtype, f"int{jnp.finfo(dtype).bits}")
+        support, number = support.astype(word), number.astype(word)
     usable = (jnp.min(support) >= 0) & (jnp.max(support) <= number) & (number > 0)
     usable = usable & (rates.always >= 0) & (rates.never >= 0) & (rates.truth > 0) & jnp.isfinite(rates.total)
     support, number = jnp.where(usable, support, 1), jnp.where(usable, number, 2)
