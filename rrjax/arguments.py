@@ -70,7 +70,10 @@ def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed:
         if isinstance(counts, np.ndarray):
             # A negative one would wrap to a plausible count.
             extreme = max(int(counts.min()), int(counts.max()), key=abs)
-            total = _total(counts) if summed else 0
+            total = 0
+            if summed:
+                bounded = abs(extreme) * counts.shape[0] < 2**63
+                total = int(counts.sum(dtype=np.int64)) if bounded else sum(counts.tolist())
             said = f"hold {extreme}" if abs(extreme) > jnp.iinfo(dtype).max else f"add up to {total}"
             if max(abs(extreme), total) > jnp.iinfo(dtype).max:
                 raise ValueError(
@@ -83,11 +86,6 @@ def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed:
     if jnp.issubdtype(counts.dtype, jnp.floating):
         return _scaled(jnp.asarray(counts, _at_least_float32(counts.dtype)))
     raise ValueError(f"{name} must be integers or floats, got dtype {counts.dtype}")
-
-
-def _total(counts):
-    """The sum of integers on the host, which may be beyond their dtype."""
-    return int(counts.sum(dtype=np.int64)) if counts.sum(dtype=float) < 2**62 else sum(counts.tolist())
 
 
 def _scaled(weights):

@@ -96,7 +96,7 @@ def run(
             columns = {"estimate": found.theta, "lower": sure.lower, "upper": sure.upper, "found": sure.found}
             write(out, collection, columns)
         if plot is not None:
-            draw(plot, collection, [found], None, rates[0])
+            draw(plot, collection, [found], None, sure.level)
     if json:
         show.record(
             {"command": "estimate"}
