@@ -12,6 +12,8 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
+from rrjax.placement import aligned
+
 Estimand: TypeAlias = Literal["distribution", "users"]
 """What shares are of: the distribution that the users are independent draws from, or these very users."""
 
@@ -136,6 +138,26 @@ def as_scalar(value: ArrayLike | None, dtype: jax.typing.DTypeLike, name: str = 
         raise ValueError(f"{name} must be a real number, got dtype {array.dtype}")
     # Through float64 on the host: a wide integer would wrap in JAX's narrower default.
     return array.astype(dtype) if isinstance(array, jax.Array) else jnp.asarray(array.astype(np.float64), dtype)
+
+
+def as_survey(
+    counts: Any, epsilon: ArrayLike | None, *, whole: bool = False
+) -> tuple[Shaped[Array, " K"], Float[Array, ""]]:
+    """Checks counts of k-ary randomized response and the ε they were collected with.
+
+    Args:
+        counts: `[K]`, integers or floats.
+        epsilon: Scalar, nats.
+        whole: As in `as_counts`.
+
+    Returns:
+        The counts, and ε in the floating dtype of results about them.
+
+    Raises:
+        ValueError: As `as_counts` and `as_scalar` do.
+    """
+    counts = as_counts(counts, whole=whole)
+    return aligned((counts, as_scalar(epsilon, float_of(counts))))
 
 
 def float_of(counts: Shaped[Array, "*s"]) -> np.dtype:

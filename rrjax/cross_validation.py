@@ -17,9 +17,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.arguments import as_counts, as_scalar, float_dtype
+from rrjax.arguments import as_survey
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.estimators import inv_p, mle_star
+from rrjax.placement import aligned, looked_up
 from rrjax.sampling import Stream, binomial, marked
 from rrjax.tally import Rates, Tally, as_tally, of_tally
 
@@ -89,8 +90,7 @@ def cv_threshold(key: Array, counts: ArrayLike | Tally, epsilon: ArrayLike | Non
     """
     if isinstance(counts, Tally):
         return _of_tally(key, as_tally(counts, epsilon, whole=True))
-    counts = as_counts(counts, whole=True)
-    return _of_counts(key, counts, as_scalar(epsilon, float_dtype()))
+    return _of_counts(key, *as_survey(counts, epsilon, whole=True))
 
 
 class _Law(NamedTuple):
@@ -151,7 +151,8 @@ def _of_counts(key, counts, epsilon):
     fixed, fixed_epsilon, others = lax.stop_gradient((law, epsilon, (likely, projected)))
     scores = _scores(law.q.dtype)
     total = jnp.sum(counts)
-    split = _splitter(Stream.of(key), counts, fixed_epsilon, fixed, scores)
+    stream = Stream.of(key)
+    split = _splitter(stream, counts, fixed_epsilon, fixed, scores)
 
     def own_thresholds():
         """The τ of MLE* and of InvP from their supports, good enough to sort them in."""
@@ -160,8 +161,10 @@ def _of_counts(key, counts, epsilon):
         return jnp.stack([sum_l / (lax.stop_gradient(e1) + number_l), (sum_p - kept) / number_p])
 
     whole = _Part(_filler(counts), fixed.threshold(scores, total), others)
-    chosen = _choose(whole, own_thresholds(), _risks(split, counts.astype(jnp.int32), fixed.d), fixed, total)
-    theta = _filler(counts)(law.threshold(scores[jnp.minimum(chosen, len(SCORES) - 1)], total))
+    chosen = _choose(
+        whole, own_thresholds(), _risks(split, aligned(counts.astype(jnp.int32), stream), fixed.d), fixed, total
+    )
+    theta = _filler(counts)(law.threshold(looked_up(scores, jnp.minimum(chosen, len(SCORES) - 1)), total))
     theta = _taken(theta, chosen, (likely, projected))
     return jnp.where(usable, theta, jnp.nan)
 
@@ -221,9 +224,9 @@ def _of_tally(key, tally):
     total, active = _active(tally.support, other)
     # τ − N·q of InvP, from its support.
     own = jnp.stack([(total - tally.num_users.astype(total.dtype) * (fixed.d + active * fixed.q)) / active])
-    risks = _risks(split, (tally.support, tally.num_users), fixed.d)
+    risks = _risks(split, aligned((tally.support, tally.num_users), stream, law), fixed.d)
     chosen = _choose(whole, own, risks, fixed, tally.num_users)
-    above = law.above(scores[jnp.minimum(chosen, len(SCORES) - 1)], tally.num_users)
+    above = law.above(looked_up(scores, jnp.minimum(chosen, len(SCORES) - 1)), tally.num_users)
     theta = _taken(_filler_of_excess(of_tally(tally).excess)(above), chosen, (projected,))
     return jnp.where(usable, theta, jnp.nan)
 

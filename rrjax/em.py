@@ -21,11 +21,12 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.arguments import as_counts, as_scalar, float_of
+from rrjax.arguments import as_survey
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.estimators import mle_on_support, mle_star
 from rrjax.likelihood import certificate, certificate_of, rounding_of_score, rounding_of_slopes, shares
 from rrjax.mixture import Mixture, Reports, as_mixture
+from rrjax.placement import aligned
 
 Acceleration: TypeAlias = Literal["anderson", "deflated", "none"]
 
@@ -105,7 +106,7 @@ def ibu(
         raise ValueError(f"max_iters must be a positive integer, got {max_iters}")
     if isinstance(counts, Mixture):
         return _solve(as_mixture(counts, epsilon), tol, max_iters, accelerate)
-    given = _settled(counts, epsilon)
+    given = as_survey(counts, epsilon)
     result = _solve(lax.stop_gradient(given), tol, max_iters, accelerate)
     return result._replace(theta=_at_maximum(result.theta, *given))
 
@@ -145,24 +146,19 @@ def ibu_path(
     if num_iters < 0:
         raise ValueError(f"num_iters must not be negative, got {num_iters}")
     observe = observe or (lambda theta: theta)
-    given = as_mixture(counts, epsilon) if isinstance(counts, Mixture) else _settled(counts, epsilon)
+    given = as_mixture(counts, epsilon) if isinstance(counts, Mixture) else as_survey(counts, epsilon)
     start, advance = _iteration(_problem(*given), accelerate)
 
     def body(state, _):
         return advance(state), observe(state[0])
 
-    last, path = lax.scan(body, start, length=num_iters)
+    last, path = lax.scan(body, aligned(start, given), length=num_iters)
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), path, observe(last[0]))
 
 
 def _check(accelerate):
     if accelerate not in get_args(Acceleration):
         raise ValueError(f"accelerate must be 'anderson', 'deflated' or 'none', got {accelerate!r}")
-
-
-def _settled(counts, epsilon):
-    counts = as_counts(counts)
-    return counts, as_scalar(epsilon, float_of(counts))
 
 
 class _Problem(NamedTuple):
@@ -210,7 +206,7 @@ def _of_counts(counts, epsilon):
     phi, usable = shares(counts, epsilon)
     e1 = odds(epsilon)
     num_categories = counts.shape[0]
-    uniform = jnp.where(usable, jnp.full(num_categories, 1 / num_categories, epsilon.dtype), jnp.nan)
+    uniform = jnp.where(usable, jnp.full_like(phi, 1 / num_categories), jnp.nan)
 
     kept, noise = e1 / (e1 + num_categories), 1 / (e1 + num_categories)
 
@@ -326,7 +322,8 @@ def _solve(given, tol, max_iters, accelerate):
         _, gap, converged, num_iters = carry
         return ~converged & (num_iters < max_iters) & ~jnp.isnan(gap)
 
-    carry = lax.while_loop(unfinished, body, (start, *judge(start[0]), jnp.int32(0)))
+    start = aligned((start, *judge(start[0]), jnp.int32(0)), given)
+    carry = lax.while_loop(unfinished, body, start)
     (theta, _), gap, converged, num_iters = carry
     return EMResult(theta, gap, num_iters, converged)
 

@@ -25,7 +25,7 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
 from rrjax import waterfill
-from rrjax.arguments import as_counts, as_scalar, float_of
+from rrjax.arguments import as_survey
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.counts import survey
 from rrjax.tally import Tally, as_tally, of_tally
@@ -59,8 +59,7 @@ def inv(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Ar
     """
     if isinstance(counts, Tally):
         return _inverted(as_tally(counts, epsilon))
-    counts = as_counts(counts)
-    return _inv(counts, as_scalar(epsilon, float_of(counts)))
+    return _inv(*as_survey(counts, epsilon))
 
 
 def inv_n(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
@@ -87,8 +86,7 @@ def inv_n(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[
     """
     if isinstance(counts, Tally):
         return _clipped_shares(_inverted(as_tally(counts, epsilon)))
-    counts = as_counts(counts)
-    return _clipped(counts, as_scalar(epsilon, float_of(counts)))
+    return _clipped(*as_survey(counts, epsilon))
 
 
 def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") -> Float[Array, " K"]:
@@ -125,8 +123,7 @@ def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") 
         Pinzón et al., "Estimating the True Distribution of Data Collected with Randomized Response", AAAI 2026,
         arXiv:2601.08603, Algorithm 1, here without its loop.
     """
-    counts = as_counts(counts)
-    return _mle[_pick(solver)](counts, as_scalar(epsilon, float_of(counts)))
+    return _mle[_pick(solver)](*as_survey(counts, epsilon))
 
 
 def inv_p(
@@ -159,8 +156,7 @@ def inv_p(
     """
     if isinstance(counts, Tally):
         return _projected_shares[_pick(solver)](_inverted(as_tally(counts, epsilon)))
-    counts = as_counts(counts)
-    return _projected[_pick(solver)](counts, as_scalar(epsilon, float_of(counts)))
+    return _projected[_pick(solver)](*as_survey(counts, epsilon))
 
 
 def _pick(solver: Solver) -> Solver:

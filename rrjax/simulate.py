@@ -20,6 +20,7 @@ from rrjax.arguments import as_counts, as_distribution, as_scalar, float_dtype
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.checks import check_num_categories
 from rrjax.counts import survey
+from rrjax.placement import aligned
 from rrjax.sampling import Stream, binomial, multinomial
 
 
@@ -108,8 +109,7 @@ def counts(key: Array, theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLik
         >>> int(rrjax.simulate.counts(jax.random.key(0), theta, 1_000_000, epsilon=2.0).sum())
         1000000
     """
-    theta, epsilon = _population(theta, epsilon)
-    return _counts(key, theta, _as_users(num_users), epsilon)
+    return _counts(key, *_population(theta, num_users, epsilon))
 
 
 def collect(
@@ -138,8 +138,7 @@ def collect(
         >>> int(true_counts.sum()), int(counts.sum())
         (10000, 10000)
     """
-    theta, epsilon = _population(theta, epsilon)
-    return _collect(key, theta, _as_users(num_users), epsilon)
+    return _collect(key, *_population(theta, num_users, epsilon))
 
 
 def randomized(key: Array, true_counts: ArrayLike, epsilon: ArrayLike) -> Int[Array, " K"]:
@@ -169,12 +168,12 @@ def randomized(key: Array, true_counts: ArrayLike, epsilon: ArrayLike) -> Int[Ar
         total = np.asarray(true_counts).sum(dtype=np.float64)  # exact up to 2⁵³, and never wraps
         if total >= 2**31:
             raise ValueError(f"true_counts must sum to at most 2147483647, got {total:.0f}")
-    return _randomized(key, true_counts, as_scalar(epsilon, float_dtype()))
+    return _randomized(key, *aligned((true_counts, as_scalar(epsilon, float_dtype()))))
 
 
-def _population(theta, epsilon):
+def _population(theta, num_users, epsilon):
     theta = as_distribution(theta)
-    return theta, as_scalar(epsilon, theta.dtype)
+    return aligned((theta, _as_users(num_users), as_scalar(epsilon, theta.dtype)))
 
 
 def _as_users(num_users):

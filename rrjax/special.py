@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from rrjax.placement import looked_up
+
 _NEAR = 0.4
 """Below it a series, else the difference itself, which then loses a digit at most."""
 
@@ -111,4 +113,4 @@ def stirling_error_of_whole(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
         `[*s]`, to 2e-16.
     """
     table = jnp.asarray(_SMALL, x.dtype)
-    return jnp.where(x < 32, table[jnp.clip(x, 0, 31).astype(jnp.int32)], stirling_error(x))
+    return jnp.where(x < 32, looked_up(table, jnp.clip(x, 0, 31).astype(jnp.int32)), stirling_error(x))

@@ -19,9 +19,10 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rrjax.arguments import as_counts, as_scalar, float_dtype
+from rrjax.arguments import as_counts, as_scalar, as_survey, float_dtype
 from rrjax.arithmetic import odds, split_product
 from rrjax.counts import survey
+from rrjax.placement import aligned
 
 
 class Rates(NamedTuple):
@@ -267,7 +268,8 @@ def as_tally(tally: Tally, epsilon: ArrayLike | None, *, whole: bool = False) ->
     dtype = support.dtype if jnp.issubdtype(support.dtype, jnp.floating) else float_dtype()
     if whole and jnp.issubdtype(support.dtype, jnp.floating):
         raise ValueError(f"support must be integers, numbers of reports, got dtype {support.dtype}")
-    return Tally(support, jnp.asarray(tally.num_users).astype(support.dtype), rates=tally.rates.astype(dtype))
+    number = jnp.asarray(tally.num_users).astype(support.dtype)
+    return aligned(Tally(support, number, rates=tally.rates.astype(dtype)))
 
 
 class Evidence(NamedTuple):
@@ -306,7 +308,7 @@ def evidence(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> Evidence:
     """
     if isinstance(counts, Tally):
         return of_tally(as_tally(counts, epsilon, whole=True))
-    return _of_counts(as_counts(counts, whole=True), as_scalar(epsilon, float_dtype()))
+    return _of_counts(*as_survey(counts, epsilon, whole=True))
 
 
 @jax.jit

@@ -29,6 +29,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from rrjax.arguments import float_of
 from rrjax.arithmetic import accurate_sum, split_product
+from rrjax.placement import aligned, looked_up
 
 Solver: TypeAlias = Literal["auto", "newton", "sort"]
 
@@ -227,7 +228,7 @@ def _newton_integers(counts, rule, start):
         return level.level, Threshold(jnp.maximum(after.level, level.level), after.rise), total, number
 
     level = Threshold(start, jnp.zeros((), float_of(counts)))
-    state = start - 1, level, jnp.zeros_like(start), jnp.zeros_like(start)
+    state = aligned((start - 1, level, jnp.zeros_like(start), jnp.zeros_like(start)), counts, rule)
     return lax.while_loop(lambda state: state[1].level > state[0], body, state)[1:]
 
 
@@ -238,7 +239,7 @@ def _sort_integers(counts, rule, start):
     number = jnp.arange(counts.shape[0], 0, -1, dtype=counts.dtype)
     dropped = jnp.sum(~rule.keeps(ordered, sums - number * ordered), dtype=jnp.int32)
     dropped = jnp.minimum(dropped, counts.shape[0] - 1)
-    total, number = sums[dropped], number[dropped]
+    total, number = looked_up(sums, dropped), looked_up(number, dropped)
     return rule.exact(total, number), total, number
 
 
@@ -259,7 +260,7 @@ def _newton_floats(counts, rule):
         level, number, _ = state
         return *step((counts - level.level) + level.rise > 0), number
 
-    state = *step(jnp.ones_like(counts, bool)), jnp.asarray(jnp.inf, counts.dtype)
+    state = aligned((*step(jnp.ones_like(counts, bool)), jnp.asarray(jnp.inf, counts.dtype)), counts, rule)
     return lax.while_loop(lambda state: state[1] < state[2], body, state)[0]
 
 
@@ -269,6 +270,6 @@ def _sort_floats(counts, rule):
     number = jnp.arange(counts.shape[0], 0, -1, dtype=counts.dtype)
     level = rule.weigh(sums, number, ordered[-1])
     dropped = jnp.sum((ordered - level.level) + level.rise <= 0, dtype=jnp.int32)
-    mask = counts >= ordered[jnp.minimum(dropped, counts.shape[0] - 1)]
+    mask = counts >= looked_up(ordered, jnp.minimum(dropped, counts.shape[0] - 1))
     total = accurate_sum(jnp.where(mask, counts, 0))
     return rule.weigh(total, jnp.sum(mask, dtype=counts.dtype), ordered[-1])

@@ -12,6 +12,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import as_probability
 from rrjax.inference.binomial import log_survival
+from rrjax.placement import aligned
 from rrjax.tally import Tally, evidence
 
 Dependence: TypeAlias = Literal["negative", "any"]
@@ -104,6 +105,6 @@ def _step_up(log_p_value, log_unit):
     def count(k):
         return jnp.sum(log_p_value <= log_unit + jnp.log(k.astype(log_unit.dtype)), dtype=jnp.int32)
 
-    start = jnp.int32(log_p_value.shape[0])
+    start = aligned(jnp.int32(log_p_value.shape[0]), log_p_value, log_unit)
     _, number = lax.while_loop(lambda s: s[1] < s[0], lambda s: (s[1], count(s[1])), (start + 1, start))
     return log_p_value <= log_unit + jnp.log(number.astype(log_unit.dtype))

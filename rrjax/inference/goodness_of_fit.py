@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_counts, as_scalar, float_dtype
+from rrjax.arguments import as_survey
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.estimators import mle_star
 from rrjax.inference.monte_carlo import (
@@ -72,8 +72,7 @@ def goodness_of_fit_test(
         the least favourable point of a cone.
     """
     check_draws(num_draws, level)
-    counts = as_counts(counts, whole=True)
-    epsilon = as_scalar(epsilon, float_dtype())
+    counts, epsilon = as_survey(counts, epsilon, whole=True)
     if theta is None:
         return _any_tested(key, counts, epsilon, num_draws)
     return _tested(key, counts, epsilon, as_hypothesis(theta, counts.shape[0]), num_draws)

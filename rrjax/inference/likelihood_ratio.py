@@ -11,10 +11,11 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
 from rrjax import simulate
-from rrjax.arguments import as_counts, as_scalar, float_dtype
+from rrjax.arguments import as_survey
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.estimators import mle_star
 from rrjax.inference.monte_carlo import HypothesisTest, as_hypothesis, check_draws, compared, on_simplex, simulable
+from rrjax.placement import aligned
 from rrjax.special import log1p_minus
 
 Null: TypeAlias = Literal["simulated", "chi-bar-square"]
@@ -82,9 +83,9 @@ def likelihood_ratio_test(
     if null not in ("simulated", "chi-bar-square"):
         raise ValueError(f"null must be 'simulated' or 'chi-bar-square', got {null!r}")
     check_draws(num_draws, level)
-    counts = as_counts(counts, whole=True)
+    counts, epsilon = as_survey(counts, epsilon, whole=True)
     theta = as_hypothesis(theta, counts.shape[0])
-    return _tested(key, counts, as_scalar(epsilon, float_dtype()), theta, null, num_draws)
+    return _tested(key, counts, epsilon, theta, null, num_draws)
 
 
 @partial(jax.jit, static_argnums=(4, 5))
@@ -161,6 +162,7 @@ def chi_bar_square(key: Array, epsilon: Float[Array, ""], theta: Float[Array, " 
 
     # With every direction kept λ is zero, which is not above the solution.
     zero = jnp.zeros((), theta.dtype)
-    level, *_ = lax.while_loop(lambda state: state[0] > state[1], step, (zero, zero - 1, jnp.int32(0)))
+    start = aligned((zero, zero - 1, jnp.int32(0)), standard)
+    level, *_ = lax.while_loop(lambda state: state[0] > state[1], step, start)
     length = standard - level * root
     return jnp.sum(jnp.where(free | (length > 0), length, 0) ** 2)

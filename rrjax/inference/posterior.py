@@ -18,10 +18,11 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import as_counts, as_probability, as_scalar, complement, float_dtype
+from rrjax.arguments import as_probability, as_survey, complement, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.counts import survey
 from rrjax.inference.intervals import Intervals
+from rrjax.placement import aligned
 from rrjax.sampling import Stream, binomial
 
 _MIXED = 1.05
@@ -102,12 +103,12 @@ def posterior(
     ):
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value}")
-    counts = as_counts(counts, whole=True)
+    counts, epsilon = as_survey(counts, epsilon, whole=True)
     prior = prior if isinstance(prior, jax.Array) else np.asarray(prior)
     if prior.shape not in ((), counts.shape):
         raise ValueError(f"prior must be a number or have shape [{counts.shape[0]}], got shape {prior.shape}")
     alpha = jnp.broadcast_to(jnp.asarray(prior).astype(float_dtype()), counts.shape)
-    epsilon = as_scalar(epsilon, float_dtype())
+    alpha = aligned(alpha, counts)
     result = _posterior(key, counts, epsilon, alpha, num_chains, num_draws, num_warmup, thin)
     if not isinstance(result.r_hat, Tracer):
         worst = float(jnp.max(result.r_hat))
@@ -177,7 +178,7 @@ def _posterior(key, counts, epsilon, alpha, num_chains, num_draws, num_warmup, t
         def steps(theta, key, number):
             return lax.fori_loop(0, number, lambda i, t: step(t, jax.random.fold_in(key, i)), theta)
 
-        theta = steps(dirichlet(start, alpha), warmup, num_warmup)
+        theta = steps(aligned(dirichlet(start, alpha), trials, e1), warmup, num_warmup)
 
         def keep(theta, key):
             theta = steps(theta, key, thin)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import Estimand, as_counts, as_distribution, as_scalar, check_estimand, float_dtype
+from rrjax.arguments import Estimand, as_distribution, as_scalar, as_survey, check_estimand
 from rrjax.arithmetic import odds
 from rrjax.estimators import mle_star
 from rrjax.mechanisms import Design, RandomizedResponse
@@ -115,8 +115,7 @@ def standard_errors(counts: ArrayLike, epsilon: ArrayLike) -> Float[Array, " K"]
         >>> [f"{error:.4f}" for error in errors.tolist()]
         ['0.0076', '0.0072', '0.0048', 'nan']
     """
-    counts = as_counts(counts, whole=True)
-    return _standard_errors(counts, as_scalar(epsilon, float_dtype()))
+    return _standard_errors(*as_survey(counts, epsilon, whole=True))
 
 
 @jax.jit

@@ -21,10 +21,11 @@ from jax.core import Tracer
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.arguments import as_counts, as_probability, as_scalar, complement, float_dtype, int_dtype
+from rrjax.arguments import as_probability, as_survey, complement, int_dtype
 from rrjax.arithmetic import odds
 from rrjax.estimators import mle_star
 from rrjax.inference.likelihood_ratio import ratio
+from rrjax.placement import aligned
 from rrjax.special import log1p_minus
 
 
@@ -108,13 +109,13 @@ def profile(counts: ArrayLike, epsilon: ArrayLike, category: ArrayLike) -> Profi
         >>> [f"{value:.2f}" for value in likelihood([0.27, likelihood.estimate, 0.33]).tolist()]
         ['-17.55', '0.00', '-3.17']
     """
-    counts = as_counts(counts, whole=True)
+    counts, epsilon = as_survey(counts, epsilon, whole=True)
     category = category if isinstance(category, jax.Array) else np.asarray(category)
     if category.ndim != 0 or not jnp.issubdtype(category.dtype, jnp.integer):
         raise ValueError(f"category must be one integer (use jax.vmap for several), got {category!r}")
     if not isinstance(category, Tracer) and not 0 <= int(category) < counts.shape[0]:
         raise ValueError(f"category must be from 0 to {counts.shape[0] - 1}, got {int(category)}")
-    return _profile(counts, as_scalar(epsilon, float_dtype()), jnp.asarray(category).astype(int_dtype()))
+    return _profile(counts, epsilon, aligned(jnp.asarray(category).astype(int_dtype()), counts))
 
 
 @jax.jit
@@ -153,7 +154,7 @@ def prepared(
         else (order[0].astype(category.dtype) == category) & (active == 1) & (falling[1] > 0)
     )
     start, base = jnp.where(alone, 2, active), jnp.where(alone, weights[1], threshold)
-    zero = jnp.zeros(1, e1.dtype)
+    zero = jnp.zeros_like(weights[:1])
     shared = Sorted(
         counts=falling,
         lacks=sums - number * falling,
@@ -180,7 +181,7 @@ def _bend(count, threshold):
 def _outward(terms, start):
     """`[K + 1]`, the sums of terms between a place and every other one, negative below it."""
     index = jnp.arange(terms.shape[0], dtype=jnp.int32)
-    zero = jnp.zeros(1, terms.dtype)
+    zero = jnp.zeros_like(terms[:1])
     above = jnp.cumsum(jnp.where(index >= start, terms, 0))
     below = jnp.cumsum(jnp.where(index < start, terms, 0)[::-1])[::-1]
     return jnp.concatenate([zero, above]) - jnp.concatenate([below, zero])
@@ -207,7 +208,7 @@ def _relative(shared, estimate, count, place, share):
         return jnp.where(up, middle + 1, low), jnp.where(up, high, middle)
 
     shape = jnp.broadcast_shapes(share.shape, place.shape)
-    span = jnp.zeros(shape, jnp.int32), jnp.full(shape, size, jnp.int32)
+    span = aligned((jnp.zeros(shape, jnp.int32), jnp.full(shape, size, jnp.int32)), shared, place, share)
     number, _ = lax.fori_loop(0, size.bit_length(), halve, span)
     inside = (place < number).astype(dtype)
     moved = inside - (place < shared.start).astype(dtype)
@@ -307,12 +308,12 @@ def log_likelihood_surface(
         Wilks, "The large-sample distribution of the likelihood ratio", 1938.
     """
     as_probability(level, "level", 0.95)
-    counts = as_counts(counts, whole=True)
+    counts, epsilon = as_survey(counts, epsilon, whole=True)
     if counts.shape[0] not in (2, 3):
         raise ValueError(f"a surface can be drawn of 2 or 3 categories, got K = {counts.shape[0]}; see `profile`")
     if num_points < 2:
         raise ValueError(f"num_points must be at least 2, got {num_points}")
-    return _surface(counts, as_scalar(epsilon, float_dtype()), complement(level), num_points)
+    return _surface(counts, epsilon, complement(level), num_points)
 
 
 @partial(jax.jit, static_argnums=3)

@@ -7,6 +7,7 @@ import math
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from rrjax.placement import aligned
 from rrjax.sampling.inversion import count_tails
 from rrjax.sampling.rejection import Hat, on_selected, reject
 from rrjax.sampling.words import Stream
@@ -33,6 +34,7 @@ def binomial(
     Returns:
         `[n]`, int32, at most `trials`.
     """
+    stream, site, trials, probability = aligned((stream, site, trials, probability))
     rare = jnp.minimum(probability, 1 - probability)
     large = trials.astype(rare.dtype) * rare >= LARGE
     words, _ = stream.pair(jnp.arange(trials.shape[0]), site)

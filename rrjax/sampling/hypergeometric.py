@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Int
 
+from rrjax.placement import aligned
 from rrjax.sampling.binomial import binomial
 from rrjax.sampling.words import Stream
 
@@ -54,7 +55,7 @@ def hypergeometric(
             jnp.abs(left - total),
         )
 
-    state = jnp.int32(0), jnp.zeros_like(items), items, jnp.int32(1), number
+    state = aligned((jnp.int32(0), jnp.zeros_like(items), items, jnp.int32(1), number), stream)
     return lax.while_loop(unfinished, draw_round, state)[1]
 
 
@@ -93,7 +94,8 @@ def marked(
         )
 
     pool = jnp.stack([marks, size - marks])
-    state = jnp.int32(0), jnp.zeros_like(marks), pool, jnp.ones_like(marks), jnp.full_like(marks, number)
+    nothing, one, left = jnp.zeros_like(marks), jnp.ones_like(marks), jnp.full_like(marks, number)
+    state = aligned((jnp.int32(0), nothing, pool, one, left), stream)
     return lax.while_loop(lambda state: jnp.any(state[-1] > 0), draw_round, state)[1]
 
 
@@ -114,5 +116,7 @@ def table(stream: Stream, rows: Int[Array, " m"], columns: Int[Array, " n"]) -> 
         drawn = hypergeometric(stream, index << (_SITE_BITS + _ROUND_BITS), left, number)
         return left - drawn, drawn
 
-    last, drawn = lax.scan(draw_row, columns, (jnp.arange(rows.shape[0] - 1, dtype=jnp.int32), rows[:-1]))
+    last, drawn = lax.scan(
+        draw_row, aligned(columns, stream, rows), (jnp.arange(rows.shape[0] - 1, dtype=jnp.int32), rows[:-1])
+    )
     return jnp.concatenate([drawn, last[None]])

@@ -40,7 +40,7 @@ def count_tails(
             mass = [at_zero]
             for k in range(1, terms + 1):
                 mass.append(mass[-1] * ratio(k))
-            drawn = jnp.zeros(bits.shape, jnp.int32)
+            drawn = jnp.zeros_like(bits, jnp.int32)
             tail = jnp.zeros_like(uniform)
             for k in range(terms, 0, -1):
                 tail = tail + mass[k]

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, UInt
 
+from rrjax.placement import aligned, looked_up, repeat
 from rrjax.sampling.poisson import poisson
 from rrjax.sampling.words import Stream
 
@@ -46,6 +47,7 @@ def multinomial(
         multiples of 2⁻³².
     """
     size, dtype = probabilities.shape[0], probabilities.dtype
+    stream, trials, probabilities, expected = aligned((stream, trials, probabilities, expected))
     base = trials.astype(dtype) if expected is None else expected
     # A binomial number of trials is as uncertain again as the Poisson total; so is the number that is followed.
     deviation = jnp.sqrt(base) * (1.0 if expected is None else 2.0**0.5)
@@ -82,8 +84,9 @@ def multinomial(
         again_following = (short > few) & (behind.astype(dtype) >= short)
         return (rounds > 0) & ((turn == 0) | again | again_following)
 
-    state = jnp.int32(0), trials, jnp.zeros(size, jnp.int32), jnp.int32(0), jnp.zeros(followers, jnp.int32)
-    _, *state = lax.while_loop(unfinished, lambda state: lax.fori_loop(0, rounds, draw_round, state), state)
+    nothing = jnp.zeros(size, jnp.int32), jnp.int32(0), jnp.zeros(followers, jnp.int32)
+    state = aligned((jnp.int32(0), trials, *nothing), probabilities)
+    _, *state = lax.while_loop(unfinished, lambda state: repeat(rounds, draw_round, state), state)
     # What the rounds are expected to leave, generously; it only decides how often the loops below look up.
     rest = jnp.where(later > 0, 1.5 * mean_of(rounds - 1), (_ROOM + 2) * deviation)
     rest = jnp.where(rounds > 0, rest, base)
@@ -119,7 +122,11 @@ def edges(probabilities: Float[Array, " n"]) -> Edges:
     scale = (2.0**32 - (2 * size + 2.0**14)) / (halves.astype(probabilities.dtype) * 2.0**-31)
     upper = jnp.cumsum(jnp.round(probabilities * scale).astype(jnp.uint32))
     shift = 32 - max(size - 1, 1).bit_length()
-    ends = jnp.zeros((1 << (32 - shift)) + 1, jnp.int32).at[(upper >> shift) + 1].add(1, mode="drop")
+    ends = (
+        aligned(jnp.zeros((1 << (32 - shift)) + 1, jnp.int32), probabilities)
+        .at[(upper >> shift) + 1]
+        .add(1, mode="drop")
+    )
     start = jnp.cumsum(ends)  # the cells that end before a bucket
     return Edges(upper, start, shift, 32 - lax.clz(jnp.max(ends)))
 
@@ -127,17 +134,17 @@ def edges(probabilities: Float[Array, " n"]) -> Edges:
 def find(edges: Edges, words: UInt[Array, " m"]) -> Int[Array, " m"]:
     """The cell of each word; the number of cells where a word is beyond all."""
     bucket = (words >> edges.shift).astype(jnp.int32)
-    low = edges.start.at[bucket].get(mode="promise_in_bounds")
-    high = edges.start.at[bucket + 1].get(mode="promise_in_bounds")
+    low = looked_up(edges.start, bucket)
+    high = looked_up(edges.start, bucket + 1)
     last = edges.upper.shape[0] - 1
 
     def halve(_, span):
         low, high = span
         middle = (low + high) >> 1
-        above = (low < high) & (words >= edges.upper.at[jnp.minimum(middle, last)].get(mode="promise_in_bounds"))
+        above = (low < high) & (words >= looked_up(edges.upper, jnp.minimum(middle, last)))
         return jnp.where(above, middle + 1, low), jnp.where(above, high, middle)
 
-    return lax.fori_loop(0, edges.halvings, halve, (low, high))[0]
+    return repeat(edges.halvings, halve, (low, high))[0]
 
 
 def _one_by_one(stream, state, edges, rest, rest_following):
@@ -168,10 +175,10 @@ def _one_by_one(stream, state, edges, rest, rest_following):
         return 1 + (number / (2 * half)).astype(jnp.int32)
 
     def body(state):
-        state = lax.fori_loop(0, turns(rest), draw, state)
-        return lax.fori_loop(0, turns(rest_following), follow, state) if followers else state
+        state = repeat(turns(rest), draw, state)
+        return repeat(turns(rest_following), follow, state) if followers else state
 
-    state = lax.while_loop(lambda state: (state[1] > 0) | (state[3] > 0), body, (jnp.int32(0), *state))
+    state = lax.while_loop(lambda state: (state[1] > 0) | (state[3] > 0), body, aligned((jnp.int32(0), *state)))
     return state[2], state[4]
 
 

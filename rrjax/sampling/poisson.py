@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from rrjax.placement import aligned, looked_up
 from rrjax.sampling.inversion import count_tails
 from rrjax.sampling.rejection import Hat, on_selected, reject
 from rrjax.sampling.words import Stream
@@ -37,13 +38,15 @@ def poisson(stream: Stream, site: int | Int[Array, ""], rate: Float[Array, " n"]
     Returns:
         `[n]`, int32.
     """
+    stream, site, rate = aligned((stream, site, rate))
     large = rate >= LARGE
     steps = jnp.where(large, 0, rate / STEP).astype(jnp.int32)
     rest = jnp.where(large, 0, rate - (STEP * steps).astype(rate.dtype))
     for_rest, for_table = stream.pair(jnp.arange(rate.shape[0]), site)
     drawn = count_tails(for_rest, jnp.max(rest), jnp.exp(-rest), lambda k: rest * (1 / k))
+    tables = aligned(tuple(map(jnp.asarray, _tables())), steps)
     drawn = drawn + lax.cond(
-        jnp.any(steps > 0), lambda: _by_table(for_table, steps), lambda: jnp.zeros_like(for_table, jnp.int32)
+        jnp.any(steps > 0), lambda: _by_table(for_table, steps, tables), lambda: jnp.zeros_like(for_table, jnp.int32)
     )
     return drawn + on_selected(large, lambda cells: _by_rejection(stream, site + 1, cells, rate[cells]))
 
@@ -80,14 +83,12 @@ def _alias(height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return height, other
 
 
-def _by_table(bits, steps):
-    thresholds, alias, first = (jnp.asarray(table) for table in _tables())
+def _by_table(bits, steps, tables):
+    thresholds, alias, first = tables
     cell = (bits >> _BITS).astype(jnp.int32)
     entry = steps * _CELLS + cell
-    own = (bits & jnp.uint32(2**_BITS - 1)) < thresholds.at[entry].get(mode="promise_in_bounds")
-    value = jnp.where(
-        own, first.at[steps].get(mode="promise_in_bounds") + cell, alias.at[entry].get(mode="promise_in_bounds")
-    )
+    own = (bits & jnp.uint32(2**_BITS - 1)) < looked_up(thresholds, entry)
+    value = jnp.where(own, looked_up(first, steps) + cell, looked_up(alias, entry))
     return jnp.where(steps > 0, value, 0)
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from rrjax.placement import aligned, repeat
 from rrjax.sampling.words import Stream, unit
 
 BLOCK = 128
@@ -84,8 +85,8 @@ def reject(
             found = jnp.where(first == row, place[row].astype(jnp.int32), found)
         return turn + 1, jnp.where(done, offset, found), done | jnp.any(accept, axis=0)
 
-    nothing = jnp.zeros(cells.shape, jnp.int32), ~wanted
-    return lax.while_loop(lambda state: ~jnp.all(state[2]), body, (jnp.int32(0), *nothing))[1]
+    state = aligned((jnp.int32(0), jnp.zeros_like(cells), ~wanted), stream, hat)
+    return lax.while_loop(lambda state: ~jnp.all(state[2]), body, state)[1]
 
 
 def on_selected(
@@ -98,17 +99,18 @@ def on_selected(
     size = selected.shape[0]
     block = min(size, BLOCK)
     padded = -(-size // block) * block
+    nothing = aligned(jnp.zeros(padded, jnp.int32), selected)
 
     def some():
         rank = jnp.cumsum(selected, dtype=jnp.int32) - 1
         place = jnp.where(selected, rank, padded)
-        cells = jnp.zeros(padded, jnp.int32).at[place].set(jnp.arange(size, dtype=jnp.int32), mode="drop")
+        cells = nothing.at[place].set(jnp.arange(size, dtype=jnp.int32), mode="drop")
 
         def body(index, packed):
             values = draw(lax.dynamic_slice(cells, (index * block,), (block,)))
             return lax.dynamic_update_slice(packed, values, (index * block,))
 
-        packed = lax.fori_loop(0, (rank[-1] + block) // block, body, jnp.zeros(padded, jnp.int32))
+        packed = repeat((rank[-1] + block) // block, body, nothing)
         return jnp.where(selected, packed.at[rank].get(mode="clip"), 0)
 
-    return lax.cond(jnp.any(selected), some, lambda: jnp.zeros(size, jnp.int32))
+    return lax.cond(jnp.any(selected), some, lambda: nothing[:size])

@@ -1,0 +1,183 @@
+"""Runs every public function on a mesh of four devices, in a process of its own: `python meshes.py <way>`.
+
+Prints a line of JSON for every function: what went wrong, or nothing.
+"""
+
+import json
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+import rrjax
+from rrjax import inference
+from rrjax.catalogue import METRICS
+from rrjax.mechanisms import OptimizedUnaryEncoding, RandomizedResponse
+
+K, EPSILON = 8, 1.5
+FEW = {"num_draws": 19}
+COUNTS = np.random.default_rng(0).multinomial(900, [0.3, 0.3, 0.1, 0.1, 0.1, 0.05, 0.05, 0], size=4).astype(np.int32)
+SHARES = np.random.default_rng(1).dirichlet(np.ones(K), size=4).astype(np.float32)
+UNARY = OptimizedUnaryEncoding(K, EPSILON)
+
+
+def gradients(estimator):
+    """Of a smooth function of an estimate, in ε and in weights."""
+
+    def of(key, counts, theta):
+        del key
+        weights = counts.astype(theta.dtype) + 0.25
+        # An ε of each problem: the derivative in a common one is the sum over the devices.
+        epsilon = EPSILON + theta[0]
+        return jax.grad(lambda c, e: jnp.sum(theta * estimator(c, e)), argnums=(0, 1))(weights, epsilon)
+
+    return of
+
+
+def reports(counts):
+    """Some reports of unary encoding, made of counts."""
+    return (counts[None, :] >> jnp.arange(6)[:, None]) % 2 == 1
+
+
+# Of a key, counts `[K]` and a distribution `[K]`.
+FUNCTIONS = {
+    "inv": lambda k, c, t: rrjax.inv(c, EPSILON),
+    "inv_n": lambda k, c, t: rrjax.inv_n(c, EPSILON),
+    "inv_p": lambda k, c, t: rrjax.inv_p(c, EPSILON),
+    "inv_p, sort": lambda k, c, t: rrjax.inv_p(c, EPSILON, solver="sort"),
+    "mle_star": lambda k, c, t: rrjax.mle_star(c, EPSILON),
+    "mle_star, sort": lambda k, c, t: rrjax.mle_star(c, EPSILON, solver="sort"),
+    "mle_star of weights": lambda k, c, t: rrjax.mle_star(t, EPSILON),
+    "ibu": lambda k, c, t: rrjax.nll(rrjax.ibu(c, EPSILON).theta, c, EPSILON),
+    "ibu, plain": lambda k, c, t: rrjax.ibu(c, EPSILON, accelerate="none", max_iters=9),
+    "ibu_path": lambda k, c, t: rrjax.ibu_path(c, EPSILON, 5),
+    "ibu of a mixture": lambda k, c, t: rrjax.ibu(UNARY.mixture(reports(c)), max_iters=9),
+    "nll": lambda k, c, t: rrjax.nll(t, c, EPSILON),
+    "score": lambda k, c, t: rrjax.score(t, c, EPSILON),
+    "certificate": lambda k, c, t: rrjax.certificate(t, c, EPSILON),
+    "cv_threshold": lambda k, c, t: rrjax.cv_threshold(k, c, EPSILON),
+    "gradient of inv_n": gradients(rrjax.inv_n),
+    "gradient of mle_star": gradients(rrjax.mle_star),
+    "gradient of inv_p": gradients(rrjax.inv_p),
+    "gradient of ibu": gradients(lambda c, e: rrjax.ibu(c, e).theta),
+    "derivative of mle_star": lambda k, c, t: jax.jacfwd(lambda e: rrjax.mle_star(c, e))(jnp.float32(EPSILON)),
+    "inv of a tally": lambda k, c, t: rrjax.inv(UNARY.tally(reports(c))),
+    "inv_n of a tally": lambda k, c, t: rrjax.inv_n(UNARY.tally(reports(c))),
+    "inv_p of a tally": lambda k, c, t: rrjax.inv_p(UNARY.tally(reports(c))),
+    "cv_threshold of a tally": lambda k, c, t: rrjax.cv_threshold(k, UNARY.tally(reports(c))),
+    "intervals": lambda k, c, t: inference.intervals(c, EPSILON),
+    "intervals, wilson": lambda k, c, t: inference.intervals(c, EPSILON, method="wilson"),
+    "intervals of users": lambda k, c, t: inference.intervals(c, EPSILON, estimand="users"),
+    "p_values": lambda k, c, t: inference.p_values(c, EPSILON),
+    "discoveries": lambda k, c, t: inference.discoveries(c, EPSILON),
+    "variances": lambda k, c, t: inference.variances(t, 900, EPSILON),
+    "covariance": lambda k, c, t: inference.covariance(t, 900, EPSILON),
+    "standard_errors": lambda k, c, t: inference.standard_errors(c, EPSILON),
+    "profile": lambda k, c, t: inference.profile(c, EPSILON, 1)(t[0]),
+    "goodness_of_fit_test": lambda k, c, t: inference.goodness_of_fit_test(k, c, EPSILON, t, **FEW),
+    "goodness_of_fit_test of any": lambda k, c, t: inference.goodness_of_fit_test(k, c, EPSILON, **FEW),
+    "likelihood_ratio_test": lambda k, c, t: inference.likelihood_ratio_test(k, c, EPSILON, t, **FEW),
+    "likelihood_ratio_test, limit": lambda k, c, t: inference.likelihood_ratio_test(
+        k, c, EPSILON, t, null="chi-bar-square", **FEW
+    ),
+    "equality_test": lambda k, c, t: inference.equality_test(k, jnp.stack([c, c[::-1]]), EPSILON, **FEW),
+    "trend_test": lambda k, c, t: inference.trend_test(k, jnp.stack([c, c[::-1]]), EPSILON, **FEW),
+    "independence_test": lambda k, c, t: inference.independence_test(k, c.reshape(2, 4), **FEW),
+    "posterior": lambda k, c, t: inference.posterior(k, c, EPSILON, num_draws=8, num_warmup=2),
+    "simulate.counts": lambda k, c, t: rrjax.simulate.counts(k, t, 900, EPSILON),
+    "simulate.collect": lambda k, c, t: rrjax.simulate.collect(k, t, 900, EPSILON),
+    "simulate.randomized": lambda k, c, t: rrjax.simulate.randomized(k, c, EPSILON),
+    "randomize": lambda k, c, t: RandomizedResponse(K, EPSILON).randomize(k, c % K),
+    "randomize, unary": lambda k, c, t: UNARY.randomize(k, c % K),
+    "collect, unary": lambda k, c, t: UNARY.collect(k, c),
+    "count": lambda k, c, t: rrjax.count(c % K, K),
+    "metrics": lambda k, c, t: [m.measure(t, t[::-1], c, EPSILON) for m in METRICS.values() if m.measure],
+}
+
+REFUSED = {("vmap, explicit", "posterior")}  # `jax.random.gamma` itself is, in jax 0.10
+
+
+def data():
+    """Keys, counts and distributions of four problems."""
+    return jax.random.split(jax.random.key(3), 4), jnp.asarray(COUNTS), jnp.asarray(SHARES)
+
+
+def mesh_of(kind):
+    return jax.make_mesh((4,), ("x",), axis_types=(kind,))
+
+
+def placed(values, mesh):
+    return jax.device_put(values, NamedSharding(mesh, PartitionSpec("x")))
+
+
+def expanded(function):
+    """Of a batch of one, as every device has it."""
+    return lambda *given: jax.tree.map(lambda leaf: leaf[None], function(*(value[0] for value in given)))
+
+
+def in_shard_map(kind):
+    def way(function):
+        every, mesh = PartitionSpec("x"), mesh_of(kind)
+        run = jax.shard_map(expanded(function), mesh=mesh, in_specs=every, out_specs=every, check_vma=True)
+        return run, placed(data(), mesh), jax.vmap(function), data()
+
+    return way
+
+
+def of_common_law(function):
+    """Keys differ from device to device; counts and distributions are everywhere the same, and so is their type."""
+    every, nowhere, mesh = PartitionSpec("x"), PartitionSpec(), mesh_of(AxisType.Auto)
+
+    def run(keys, counts, theta):
+        return jax.tree.map(lambda leaf: jnp.expand_dims(leaf, 0), function(keys[0], counts, theta))
+
+    keys, counts, theta = data()
+    split = jax.shard_map(run, mesh=mesh, in_specs=(every, nowhere, nowhere), out_specs=every, check_vma=True)
+    alone = jax.vmap(function, in_axes=(0, None, None))
+    return split, (placed(keys, mesh), counts[0], theta[0]), alone, (keys, counts[0], theta[0])
+
+
+def in_vmap(function):
+    return jax.vmap(function), placed(data(), mesh_of(AxisType.Explicit)), jax.vmap(function), data()
+
+
+def over_categories(function):
+    key, *rest = (value[0] for value in data())
+    return function, (key, *placed(tuple(rest), mesh_of(AxisType.Auto))), function, (key, *rest)
+
+
+# A function, what it is given, and both as they are on one device.
+WAYS = {
+    "shard_map, explicit": in_shard_map(AxisType.Explicit),
+    "shard_map, automatic": in_shard_map(AxisType.Auto),
+    "shard_map, common law": of_common_law,
+    "vmap, explicit": in_vmap,
+    "categories, automatic": over_categories,
+}
+# Types are checked as a program is built; compiling and running all of them would take minutes. These few are.
+RUN = {"inv_n", "mle_star", "gradient of mle_star", "certificate", "cv_threshold", "intervals", "simulate.counts"}
+
+
+def difference(way, name):
+    """What is wrong with a result on a mesh; it is compared with that of one device."""
+    run, given, alone, plain = WAYS[way](FUNCTIONS[name])
+    if name not in RUN:
+        # Not every type that `vmap` makes is looked at before it is lowered.
+        _ = jax.jit(run).lower(*given) if way == "vmap, explicit" else jax.jit(run).trace(*given)
+        return ""
+    found, expected = jax.jit(run)(*given), jax.jit(alone)(*plain)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)  # sums are rounded in another order
+    return ""
+
+
+if __name__ == "__main__":
+    way = sys.argv[1]
+    for name in FUNCTIONS:
+        try:
+            problem = difference(way, name)
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"[:500]
+        print(json.dumps([name, problem]), flush=True)

@@ -1,0 +1,56 @@
+"""Many devices: `shard_map`, meshes with explicit axes, and categories spread over devices."""
+
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import meshes
+import pytest
+
+from rrjax.placement import aligned, looked_up, repeat
+
+FLAGS = "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
+# Each way starts a process that traces every public function for four devices, and compiles some: half a minute.
+pytestmark = pytest.mark.once
+
+
+@functools.cache
+def problems(way):
+    """What `meshes.py` found wrong, per function."""
+    environment = os.environ | {"XLA_FLAGS": FLAGS, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "0"}
+    script = pathlib.Path(meshes.__file__)
+    found = subprocess.run(
+        [sys.executable, str(script), way], env=environment, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    return dict(json.loads(line) for line in found.stdout.splitlines())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", meshes.WAYS)
+def test_every_public_function_works_on_a_mesh(way):
+    found = problems(way)
+    assert set(found) == set(meshes.FUNCTIONS)
+    wrong = {name: problem for name, problem in found.items() if problem}
+    refused = {name for among, name in meshes.REFUSED if among == way}
+    assert set(wrong) == refused, wrong
+
+
+def test_alone_nothing_happens():
+    state = (jnp.int32(0), jnp.arange(3), 2.0)
+    assert aligned(state) is state
+    assert aligned(state, jnp.ones(2)) is state
+    # … nor is anything added to the program.
+    assert not jax.make_jaxpr(lambda x: aligned((x, x), x))(1.0).eqns
+
+
+def test_looking_up_and_repeating():
+    table = jnp.arange(5) ** 2
+    assert looked_up(table, jnp.array([[4, 0], [1, 2]])).tolist() == [[16, 0], [1, 4]]
+    assert int(looked_up(table, jnp.int32(3))) == 9
+    assert int(repeat(jnp.int32(4), lambda i, s: s + i, jnp.int32(1))) == 7
