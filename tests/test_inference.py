@@ -167,6 +167,19 @@ def sums_of_two(total, probabilities):
     )
 
 
+def two_kinds(counts, total, high, low, not_high):
+    """The law as it is passed, c − N·b in integers and a fraction."""
+    mean = Fraction(float(FLOAT.type(low))) * total
+    whole = np.array([int(count) - math.floor(mean) for count in counts], INT)
+    part = math.floor(mean) - mean
+    return TwoKinds(
+        whole,
+        *(jnp.asarray(x, FLOAT) for x in (float(part),)),
+        INT.type(total),
+        *(jnp.asarray(x, FLOAT) for x in (high, low, not_high, 1 - low, high - low)),
+    )
+
+
 @pytest.mark.parametrize(
     ("num_categories", "epsilon"),
     [(2, 0.5), (2, 4.0), (20, 1.0), (200, 2.0), (1000, 6.0), (2, 8.0), (50, 8.0), (2, 10.0), (50, 12.0), (2, 25.0)],
@@ -179,21 +192,78 @@ def test_tails_of_a_sum_of_two_binomials(num_categories, epsilon, total):
     masses = sums_of_two(total, (high, low))
     tails = np.cumsum(masses[:, ::-1], axis=1)[:, ::-1]
     counts = np.arange(total + 1)
-    law = TwoKinds(
-        *(jnp.asarray(x, FLOAT) for x in (counts - total * low, total, high, low, rest, 1 - low, high - low))
-    )
+    law = two_kinds(counts, total, high, low, rest)
     for level in (0.4, 0.025, 1e-4):
         # The fewest holders with a tail above the level, by looking at all.
         wanted = [int(np.argmax(column > level)) if (column > level).any() else total for column in tails.T]
-        np.testing.assert_array_equal(FEWEST(counts.astype(FLOAT), law, FLOAT.type(math.log(level))), wanted)
+        np.testing.assert_array_equal(FEWEST(counts.astype(INT), law, FLOAT.type(math.log(level))), wanted)
     for holders in range(0, total + 1, max(1, total // 5)):
         inner = counts[1:-1]
         exact = tails[holders, 1:-1]
         known = (exact < 0.6) & (exact > (1e-30 if X64 else 1e-8))
-        part = law._replace(excess=law.excess[1:-1])
-        found = np.asarray(UPPER(inner.astype(FLOAT), np.full(len(inner), holders, FLOAT), part), float)
+        part = law._replace(whole=law.whole[1:-1])
+        found = np.asarray(UPPER(inner.astype(INT), np.full(len(inner), holders, INT), part), float)
         np.testing.assert_allclose(np.exp(found)[known], exact[known], rtol=1e-8 if X64 else 5e-3)
         assert (found[exact >= 0.6] > math.log(0.5)).all()
+
+
+def tail_of_many(count, holders, total, high, low):
+    """P(X ≥ count), by summing over those who hold it, nine standard deviations to either side."""
+    if holders == 0:
+        return stats.binom.sf(count - 1, total, low)
+    mean, reach = holders * high, 9 * math.sqrt(holders * high * (1 - high))
+    first = np.arange(max(0, int(mean - reach)), min(holders, int(mean + reach)) + 1)
+    masses = stats.binom.pmf(first, holders, high) * stats.binom.sf(count - 1 - first, total - holders, low)
+    return float(masses.sum())
+
+
+@pytest.mark.parametrize("total", [10**7, 10**9, 2**31 - 1])
+@pytest.mark.parametrize(("high", "low"), [(0.3, 0.15), (0.501, 0.5), (0.9, 1e-4)])
+def test_tails_of_very_many_users(total, high, low):
+    low, step = float(FLOAT.type(low)), float(FLOAT.type(high - low))
+    high = low + step
+    for holders in (0, total // 1000, total // 3):
+        mean = holders * high + (total - holders) * low
+        deviation = math.sqrt(holders * high * (1 - high) + (total - holders) * low * (1 - low))
+        counts = np.array([int(mean + z * deviation) for z in (0.01, 0.7, 1.7, 2.5, 4.0, 5.2)], INT)
+        exact = [tail_of_many(int(count), holders, total, high, low) for count in counts]
+        law = two_kinds(counts, total, high, low, 1 - high)._replace(step=jnp.asarray(step, FLOAT))
+        found = np.exp(np.asarray(UPPER(counts, np.full(len(counts), holders, INT), law), float))
+        np.testing.assert_allclose(found, exact, rtol=1e-8 if X64 else 5e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 2.0])
+def test_limits_of_very_many_users(epsilon):
+    # Near the mean too, where next to everybody or nobody may hold a category.
+    for total in (10**7, 2**31 - 1):
+        e1 = float(np.expm1(FLOAT.type(epsilon)))
+        low, step = 1 / (e1 + 3), e1 / (e1 + 3)
+        for share in (0.0, 0.4, 1.0):
+            mean = total * (low + step * share)
+            count = int(mean + 0.3 * math.sqrt(total * low * (1 - low)))
+            rest = (total - count) // 2
+            lower, upper = intervals([count, rest, total - count - rest], epsilon, estimand="users")
+            level = math.log(0.025)
+            for limit, kinds, reached in (
+                (float(lower[0]), (low + step, low), count),
+                (1 - float(upper[0]), (1 - low, 1 - low - step), total - count),
+            ):
+                if 0 < limit < 1:
+                    # Where it should be, to a part of a standard deviation and to the rounding of q + d·θ.
+                    near = (2e-3 * math.sqrt(total * low * (1 - low)) + total * ULP) / step
+                    around = [round(limit * total + side * near) for side in (-1, 1)]
+                    tails = [math.log(tail_of_many(reached, holders, total, *kinds)) for holders in around]
+                    assert tails[0] < level < tails[1]
+                else:
+                    holders = 0 if limit == 0 else total - 1
+                    assert (tail_of_many(reached, holders, total, *kinds) > 0.024) == (limit == 0)
+
+
+def test_next_to_everybody_may_hold_it():
+    # In float32 the upper limit was 0.99593: the mean of so many was known to a fifth of a standard deviation.
+    lower, upper = intervals([3_556_416, 3_221_792, 3_221_792], 0.1, estimand="users")
+    assert upper[0] == 1
+    np.testing.assert_allclose(lower[0], 0.9832249, atol=2e-6)
 
 
 @pytest.mark.long
@@ -288,6 +358,7 @@ def test_discoveries_are_those_of_the_sorted_list(seed, exponent):
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_few_discoveries_are_false():
     num_categories, epsilon, number = 100, 2.0, 2000
     theta = jnp.where(jnp.arange(num_categories) < 20, 0.05, 0).astype(FLOAT)
@@ -406,6 +477,7 @@ def test_the_total_variance_of_the_inversion():
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_standard_errors_are_the_spread_of_the_estimates():
     theta, epsilon, num_users = jnp.array([0.5, 0.3, 0.15, 0.05], FLOAT), 2.0, 20_000
     keys = jax.random.split(jax.random.key(1), 4000)

@@ -7,14 +7,23 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import Estimand, as_counts, as_probability, as_scalar, check_estimand, complement, float_dtype
+from rrjax.arguments import (
+    Estimand,
+    as_counts,
+    as_probability,
+    as_survey,
+    check_estimand,
+    complement,
+)
+from rrjax.arithmetic import split_product
 from rrjax.inference.binomial import odds_of_tail
 from rrjax.inference.profile import profile_limits
 from rrjax.inference.two_binomials import TwoKinds, fewest_holders
-from rrjax.tally import Evidence, Tally, evidence
+from rrjax.tally import Evidence, Tally, as_tally, evidence
 
 Method: TypeAlias = Literal["clopper-pearson", "wilson", "profile"]
 Simultaneous: TypeAlias = Literal["bonferroni", "sidak"]
@@ -82,7 +91,8 @@ def intervals(
     Returns:
         `Intervals`, each `[K]`. Limits are accurate to 1e-5 of their distance from the estimate, or to the rounding of
         q + d·θ, whichever is more, for N up to the largest integer; for the users' own shares they are whole numbers of
-        users ÷ N, the right ones but where a tail is within 2e-4 (float32; 1e-8 in float64) of its level: then wider.
+        users ÷ N, the right ones, to the rounding of q + d·θ, but where a tail is within 2e-4 (float32; 1e-8 in
+        float64) of its level: then wider.
         Where even the upper limit lies below zero, both are zero. All NaN for unusable counts or ε, or (under tracing)
         a level outside (0, 1).
 
@@ -109,9 +119,9 @@ def intervals(
     data = evidence(counts, epsilon)
     tail = log_tail(miss, simultaneous, data.support.shape[0])
     if method == "profile":
-        lower, upper = profile_limits(as_counts(counts), as_scalar(epsilon, float_dtype()), tail)
+        lower, upper = profile_limits(*as_survey(counts, epsilon), tail)
     elif estimand == "users":
-        lower, upper = _of_users(data, tail)
+        lower, upper = _of_users(data, *_whole(counts, epsilon), tail)
     else:
         find = _clopper_pearson if method == "clopper-pearson" else _wilson
         lower, upper = (data.rates.share(p) for p in find(data.support, data.others, tail))
@@ -166,16 +176,30 @@ def _clopper_pearson(count, other, log_tail):
     return low / (1 + low), 1 / (1 + high)
 
 
+def _whole(counts, epsilon):
+    """The integers behind the evidence: support counts, and users."""
+    if isinstance(counts, Tally):
+        tally = as_tally(counts, epsilon, whole=True)
+        return tally.support, tally.num_users
+    counts = as_counts(counts, whole=True)
+    return counts, jnp.sum(counts)
+
+
 @jax.jit
-def _of_users(data: Evidence, log_tail):
-    p, q, d, not_q, total = data.rates.p, data.q, data.rates.d, data.rates.not_q, data.num_users
-    not_p = jnp.maximum(data.rates.not_p, jnp.finfo(d.dtype).tiny)
-    held = fewest_holders(data.support, TwoKinds(data.excess, total, p, q, not_p, not_q, d), log_tail)
-    # Those who do not hold it are the ones whose reports name another category.
-    turned = TwoKinds(total * d - data.excess, total, not_q, not_p, q, p, d)
-    not_held = fewest_holders(data.others, turned, log_tail)
+def _of_users(data: Evidence, support, total, log_tail):
+    p, q, d = data.rates.p, data.q, data.rates.d
+    not_q, not_p = data.rates.not_q, jnp.maximum(data.rates.not_p, jnp.finfo(d.dtype).tiny)
+    word = np.promote_types(support.dtype, f"int{jnp.finfo(d.dtype).bits}")  # as wide as the rates, for exact products
+    support, total = jnp.where(data.usable, support, 1).astype(word), jnp.where(data.usable, total, 2).astype(word)
+    (noise, rest, _), (signal, more, _) = split_product(total, q), split_product(total, d)
+    noise, signal = noise.astype(word), signal.astype(word)
+    # c − N·q, and for those who do not hold it, the ones whose reports name another category: N·p − c.
+    held = fewest_holders(support, TwoKinds(support - noise, -rest, total, p, q, not_p, not_q, d), log_tail)
+    turned = TwoKinds(noise - support + signal, rest + more, total, not_q, not_p, q, p, d)
+    not_held = fewest_holders(total - support, turned, log_tail)
     # Where no number of holders explains so few reports, or so many, the nearest one is both limits.
-    return held / total, jnp.maximum(total - not_held, held) / total
+    size = total.astype(d.dtype)
+    return held.astype(d.dtype) / size, jnp.maximum(total - not_held, held).astype(d.dtype) / size
 
 
 @jax.jit
