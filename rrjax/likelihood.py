@@ -27,6 +27,7 @@ from rrjax.arguments import as_counts, as_distribution, as_scalar
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.counts import survey
 from rrjax.mixture import Mixture, Reports, as_mixture
+from rrjax.placement import aligned
 
 
 class Certificate(NamedTuple):
@@ -147,7 +148,7 @@ def _checked(theta, counts, epsilon):
     dtype = theta.dtype
     if jnp.issubdtype(counts.dtype, jnp.floating):
         dtype = np.promote_types(dtype, counts.dtype)
-    return theta.astype(dtype), counts, as_scalar(epsilon, dtype)
+    return aligned((theta.astype(dtype), counts, as_scalar(epsilon, dtype)))
 
 
 @jax.jit
@@ -219,7 +220,8 @@ def _certificate(theta, counts, epsilon):
 def _judged(theta, direction, rounding, reach):
     """The certificate of θ with this score; `reach` is 1/d, by which a gap in μ may be larger in θ."""
     steepest = jnp.maximum(jnp.max(direction), 0)
-    gap = jnp.log1p(steepest + rounding)
+    # Rounded up: vectorized by XLA, a logarithm is off by up to a hundred units in its last place.
+    gap = jnp.log1p(steepest + rounding) * (1 + 128 * jnp.finfo(theta.dtype).eps)
     violation = jnp.maximum(jnp.abs(accurate_sum(theta) - 1), jnp.max(-theta))
     distance = 2 * jnp.sqrt(2 * gap) * reach + 2 * violation
     on_simplex = violation <= jnp.sqrt(jnp.finfo(theta.dtype).eps)

@@ -5,7 +5,7 @@ import math
 import jax
 import numpy as np
 import pytest
-from cases import FLOAT, ULP, X64, collect, true_odds
+from cases import FLOAT, INT, ULP, X64, collect, true_odds
 from jax.test_util import check_grads
 from reference import big_mle
 
@@ -194,6 +194,20 @@ def test_the_gap_bounds_what_is_missing(num_categories, epsilon):
             assert certificate.simplex_violation <= 4 * ULP
         elif epsilon < 10 and not name.startswith("near"):
             assert certificate.gap <= math.log1p(1 + num_categories * math.expm1(epsilon))
+
+
+@pytest.mark.parametrize("num_categories", [2, 5, 20])
+def test_the_gap_is_rounded_up(num_categories):
+    # At large ε it is tens of nats, of which a unit in the last place is more than the rounding of the score.
+    rng, number = np.random.default_rng(5), 3000
+    theta = rng.dirichlet(np.full(num_categories, 0.3), size=number).astype(FLOAT)
+    theta[rng.random(theta.shape) < 0.2] = 0
+    counts = rng.integers(0, 1000, size=theta.shape).astype(INT)
+    counts[:, 0] += 1
+    epsilon = rng.uniform(1, 88, size=number).astype(FLOAT)
+    found = jax.jit(jax.vmap(lambda t, c, e: rrjax.certificate(t, c, e).gap))(theta, counts, epsilon)
+    scores = [exact_score(*problem)[0].max() for problem in zip(theta, counts, epsilon, strict=True)]
+    assert (np.asarray(found).astype(LD) >= np.log1p(np.maximum(np.array(scores), 0))).all()
 
 
 def test_the_parts_of_the_certificate_say_what_is_wrong():
