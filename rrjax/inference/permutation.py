@@ -17,11 +17,13 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_counts, float_dtype
+from rrjax.arguments import as_counts, as_scalar, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.estimators import mle_star
 from rrjax.inference.likelihood_ratio import ratio
 from rrjax.inference.monte_carlo import HypothesisTest, check_draws, compared, rounding_of_pearson, simulable
+from rrjax.inference.pairs import pairs_tested
+from rrjax.placement import aligned
 from rrjax.sampling import Stream, table
 
 _MOST = 1024
@@ -134,23 +136,30 @@ def trend_test(
     return _trend(key, counts, epsilons, times, one, category is None, num_draws)
 
 
-def independence_test(key: Array, counts: ArrayLike, *, num_draws: int = 9999, level: float = 0.05) -> HypothesisTest:
-    r"""Tests whether two attributes of the same users are independent, each reported through its own randomization.
+def independence_test(
+    key: Array, counts: ArrayLike, epsilon: ArrayLike | None = None, *, num_draws: int = 9999, level: float = 0.05
+) -> HypothesisTest:
+    r"""Tests whether two attributes of the same users are independent.
 
-    No ε is asked for. The joint law of the reports is A·θ·Bᵀ with the channels A and B, which can be inverted: it is a
-    product if and only if θ is one. So independence of the values is independence of the reports, and a shuffle of the
-    one attribute among the users is an exact null. (Two attributes that were randomized as one, a category for every
-    pair, are another matter: there independent values make dependent reports.)
+    Each reported through a randomization of its own, no ε is needed. The joint law of the reports is A·θ·Bᵀ with the
+    channels A and B, which can be inverted: it is a product if and only if θ is one. So independence of the values is
+    independence of the reports, and a shuffle of the one attribute among the users is an exact null.
+
+    Pairs that were randomized as one, by k-ary randomized response with a category for each pair, need their ε: there
+    independent values make dependent reports, so the null is simulated at the margins that are estimated. Of Pearson's
+    statistic what other margins could explain is taken away, so that it does not depend on them in large collections.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
         counts: `[K, L]`, integers: how many users reported i for the first attribute and j for the second.
+        epsilon: Scalar, nats, of pairs that were randomized as one; None for two randomizations.
         num_draws: Shuffles. Static.
         level: The level that the p-value will be compared with, in (0, 1). Static.
 
     Returns:
-        `HypothesisTest` with Pearson's statistic of the table. The size is at most the level, whatever the margins.
-        NaN for negative counts, or no reports.
+        `HypothesisTest` with Pearson's statistic of the table. The size is at most the level, whatever the margins; of
+        pairs that were randomized as one it is near the level, 0.02 to 0.08 at 0.05 in sixteen settings, and 0.09 in
+        one of next to no information (N·d² below 1). NaN for negative counts, or no reports.
 
     Raises:
         ValueError: A wrong shape or dtype, K or L < 2, both above 1024, a level outside (0, 1), or too few draws for
@@ -177,6 +186,9 @@ def independence_test(key: Array, counts: ArrayLike, *, num_draws: int = 9999, l
         raise ValueError(f"one of the attributes must have at most {_MOST} categories, got {counts.shape}")
     shape = counts.shape
     counts = as_counts(counts.ravel(), whole=True).reshape(shape)
+    if epsilon is not None:
+        counts, epsilon = aligned((counts, as_scalar(epsilon, float_dtype())))
+        return pairs_tested(key, counts if shape[0] >= shape[1] else counts.T, epsilon, num_draws)
     # Row by row is how tables are drawn.
     return _independence(key, counts if shape[0] <= shape[1] else counts.T, num_draws)
 
