@@ -20,14 +20,21 @@ settings.register_profile("all", derandomize=True, deadline=None, max_examples=1
 settings.register_profile("quick", settings.get_profile("all"), max_examples=20)
 
 
+def compiling_quickly():
+    """The value of XLA_FLAGS with which programs are not optimized."""
+    given = os.environ.get("XLA_FLAGS", "")
+    if not version("jaxlib").startswith("0.10."):  # XLA ends a process over a flag that it does not know
+        return given
+    return f"{given} --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false".strip()
+
+
 def pytest_configure(config):
     # Most of the time goes into compiling thousands of programs that run once: the quick tests compile them as they
-    # come. All others, and the quick ones too in `.ci/run`, compile as users do.
-    quickly = config.option.markexpr == "not long"
-    settings.load_profile("quick" if quickly else "all")
-    if quickly and version("jaxlib").startswith("0.10."):  # XLA ends a process over a flag that it does not know
-        quick = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
+    # come. All others, and the quick ones too in `.ci/run` (those with x64 excepted), compile as users do.
+    quickly = "not long" in config.option.markexpr.split(" and ")
+    settings.load_profile("quick" if config.option.markexpr == "not long" else "all")
+    if quickly:
+        os.environ["XLA_FLAGS"] = compiling_quickly()
     config.addinivalue_line("filterwarnings", "error")
     jax.config.update("jax_numpy_dtype_promotion", "strict")
 
@@ -39,6 +46,12 @@ def few_programs():
     maps = pathlib.Path("/proc/self/maps")
     if maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
         jax.clear_caches()
+
+
+@pytest.fixture
+def quick_processes(monkeypatch):
+    """Processes that the test starts compile quickly: for whole runs whose programs other tests compile as users do."""
+    monkeypatch.setenv("XLA_FLAGS", compiling_quickly())
 
 
 @pytest.fixture

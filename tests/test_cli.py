@@ -112,15 +112,15 @@ def test_compare_measures_all_estimators_against_the_truth(collection):
 
 
 @pytest.mark.long
-def test_a_seed_repeats_and_its_absence_does_not(collection):
-    line = ("randomize", "values.csv", "--epsilon", "1", "--domain", "cities.txt", "--out")
+def test_a_seed_repeats_and_its_absence_does_not(collection, invoke):
+    line = ("randomize", collection / "values.csv", "--epsilon", "1", "--domain", collection / "cities.txt", "--out")
     for name, seed in (("a", ["--seed", "5"]), ("b", ["--seed", "5"]), ("c", []), ("d", [])):
-        done = run(*line, f"{name}.parquet", *seed, folder=collection)
-        assert done.returncode == 0, done.stderr
-    reports = {name: io.read_values(io.Source(collection / f"{name}.parquet")).indices for name in "abcd"}
+        code, _, error = invoke(*line, f"{name}.parquet", *seed)
+        assert code == 0, error
+    reports = {name: io.read_values(io.Source(f"{name}.parquet")).indices for name in "abcd"}
     assert (reports["a"] == reports["b"]).all()
     assert (reports["c"] != reports["d"]).any()
-    metadata = io.read_metadata(collection / "c.parquet")
+    metadata = io.read_metadata("c.parquet")
     assert metadata is not None
     assert not metadata.simulated
     assert 0.999999 < metadata.effective_epsilon <= 1

@@ -66,6 +66,7 @@ def own(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("quick_processes")
 def test_a_study_of_ones_own(own, tmp_path, cache):
     out = tmp_path / "out"
     said = rrjax(own, "--out", out, cache=cache)
@@ -101,6 +102,7 @@ def test_a_study_of_ones_own(own, tmp_path, cache):
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("quick_processes")
 def test_a_file_of_true_values(tmp_path, cache):
     values = np.repeat(np.arange(20), np.arange(20, 0, -1))
     (tmp_path / "values.csv").write_text("\n".join(["page", *map(str, values)]))
@@ -127,6 +129,7 @@ def test_a_file_of_true_values(tmp_path, cache):
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("quick_processes")
 def test_a_flag_comes_before_what_a_file_says(own, tmp_path, cache):
     record = rrjax(own, "--seed", 9, "--seeds", 2, "--json", cache=cache, cwd=tmp_path)
     assert json.loads(record)["what"].endswith("own.toml")
@@ -192,6 +195,7 @@ def test_wrong_files_are_explained(own, change, message, settled):
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("quick_processes")
 def test_figures_of_the_paper(tmp_path, cache):
     said = rrjax("paper", "--figure", 1, "--seeds", 4, "--out", tmp_path, cache=cache)
     assert "study: 15 configurations × 4 seeds" in said
@@ -200,6 +204,7 @@ def test_figures_of_the_paper(tmp_path, cache):
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("quick_processes")
 def test_quick(tmp_path):
     said = rrjax("quick", "--seeds", 4, "--out", tmp_path)
     assert "CV threshold" in said

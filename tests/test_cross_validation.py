@@ -107,6 +107,7 @@ def with_keys(seed, counts, epsilon, number):
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_the_key_alone_is_random():
     counts = collect(6, 100, 10_000, 1.0).astype(INT)
     np.testing.assert_array_equal(rrjax.cv_threshold(KEY, counts, 1.0), rrjax.cv_threshold(KEY, counts, 1.0))
@@ -114,6 +115,7 @@ def test_the_key_alone_is_random():
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_the_risks_estimate_without_bias():
     # For thresholds fixed beforehand: the mean over collections and folds of what is minimized, against the error that
     # the same thresholds have on ⅘ of the reports, up to ‖θ‖², which no choice depends on.
@@ -142,6 +144,7 @@ def test_the_risks_estimate_without_bias():
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_the_order_of_the_categories_does_not_matter_in_distribution():
     counts = collect(6, 100, 10_000, 1.0).astype(INT)
     order = np.random.default_rng(0).permutation(100)
@@ -178,6 +181,7 @@ def above(difference):
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_many_empty_categories():
     inv_n, mle, inv_p, chosen = squared_errors(10_000, 1_000_000, 4.0, 2.5)
     np.testing.assert_allclose([inv_n.mean(), mle.mean(), inv_p.mean()], [0.448, 0.0164, 4.6e-4], rtol=0.5)
@@ -188,6 +192,7 @@ def test_many_empty_categories():
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_a_dense_population():
     *three, chosen = squared_errors(100, 100_000, 3.0, 0.5)
     best = min(three, key=np.mean)
@@ -195,6 +200,7 @@ def test_a_dense_population():
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_a_point_mass_is_mostly_found():
     inv_n, _, _, chosen = squared_errors(100, 20_000, 3.0, np.inf)
     assert np.median(chosen) < 1e-12

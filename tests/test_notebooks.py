@@ -49,6 +49,7 @@ def test_every_notebook_is_checked():
 
 @pytest.mark.long
 @pytest.mark.skipif(X64, reason="the notebooks are run without x64, as they are written")
+@pytest.mark.usefixtures("quick_processes")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("default")  # those of Jupyter's own machinery; the kernel is a process of its own
 def test_notebook_runs(path, tmp_path, monkeypatch):

@@ -142,19 +142,3 @@ def test_modules_are_documented_and_free_of_module_level_arrays(module):
     assert loaded.__doc__
     arrays = [name for name, value in vars(loaded).items() if isinstance(value, jax.Array)]
     assert not arrays
-
-
-@pytest.mark.long
-def test_the_docstring_examples_run():
-    # In float32, which is what they print.
-    code = """
-import doctest, importlib, sys
-flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-attempted = 0
-for name in sys.argv[1:] or %r:
-    result = doctest.testmod(importlib.import_module("rrjax." + name), optionflags=flags)
-    assert not result.failed, name
-    attempted += result.attempted
-print(attempted)
-"""
-    assert int(run(code % (MODULES,), JAX_ENABLE_X64="0")) > 20

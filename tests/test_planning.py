@@ -38,6 +38,7 @@ def test_errors_users_and_epsilon_are_each_others_inverse(num_categories, epsilo
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_the_expected_error_is_that_of_simulated_collections():
     theta, users, epsilon = jnp.array([0.6, 0.3, 0.1, 0], FLOAT), 2000, 1.0
 
@@ -96,6 +97,7 @@ def test_a_share_beyond_reach():
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_power_counts_rejections():
     # The test of a point null with two categories is binomial: its power can be computed.
     epsilon, users = 1.0, 60

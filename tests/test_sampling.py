@@ -137,6 +137,7 @@ def test_small_poissons_have_their_law_word_by_word(rate):
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize("rate", [1e-7, 1e-5, 1e-3])
 def test_small_poissons_are_drawn_by_that_law(rate):
     # The same of the sampler as a whole, with many draws.
@@ -198,6 +199,7 @@ BY_REJECTION = [1024, 1024.5, 1500.99, 12_345.6, 1e5, 1e6]
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize("rate", [*BY_TABLE, *BY_REJECTION])
 def test_poissons_by_chi_square(rate):
     rate = float(FLOAT.type(rate))
@@ -235,6 +237,7 @@ def test_poissons_of_all_sizes_side_by_side():
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_poissons_batch_and_compile_like_a_loop():
     rates = np.array([[0.5, 0, 3, 20], [0.5, 2000, 3, 20], [0, 0, 0, 1e6], [0.2, 0.1, 0.01, 0.05]], FLOAT)
     one = jax.jit(lambda key, rate: poisson(Stream.of(key), 0, rate))
@@ -244,6 +247,7 @@ def test_poissons_batch_and_compile_like_a_loop():
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize("probability", [0.0, 1e-9, 1e-4, 0.0159, 0.3, 0.5, 0.7, 0.9999, 1.0])
 def test_binomials_by_chi_square(probability):
     probability = float(FLOAT.type(probability))
@@ -274,6 +278,7 @@ def test_binomials_of_all_sizes_side_by_side():
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize("mean", [16, 16.5, 40.3, 1024, 1030.7])
 def test_rejection_by_many_draws(mean):
     draws = 1 << 22
@@ -375,6 +380,7 @@ def steps():
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize("trials", [0, 1, 2, 5])
 def test_few_trials_have_their_joint_law(trials):
     cells, following = vectors(0, np.int32(trials), FLOAT.type(trials))
@@ -390,6 +396,7 @@ def covariance_of_steps():
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("trials", "expected"),
     # As told; then what no binomial number would do, where rounds are dropped or too small, and the law is the same.

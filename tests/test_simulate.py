@@ -144,12 +144,14 @@ def test_totals_are_exact():
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize("num_categories", [2, 50, 1000, 10_000])
 def test_totals_are_exact_for_more_sizes(num_categories):
     check_totals(num_categories)
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_totals_are_exact_for_very_many_categories():
     check_totals(BIG, [1000, 10**6, 2**31 - 1], [1.0, np.inf])
 
@@ -188,6 +190,7 @@ def pair_steps(theta, epsilon):
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize("num_categories", [2, 3])
 def test_histograms_have_their_joint_law(num_categories):
     theta = THETAS[num_categories]
@@ -199,6 +202,7 @@ def test_histograms_have_their_joint_law(num_categories):
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_counts_have_their_joint_law():
     theta = THETAS[3]
     for num_users, epsilon in ((3, 1.0), (6, 3.0), (40, 0.5), (100, 2.0)):
@@ -208,6 +212,7 @@ def test_counts_have_their_joint_law():
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_randomized_populations_have_their_joint_law():
     for truth, epsilon in (([3, 0, 1], 1.0), ([0, 0, 5], 3.0), ([40, 30, 1], 0.7), ([1, 60, 20], 4.0)):
         channel = report_law(np.ones(3), epsilon)
@@ -224,6 +229,7 @@ def moments_of_a_user(theta, epsilon):
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("num_users", "epsilon"),
     [(200, 1e-6), (200, 6.0), (10_000, 1.0), (10**6, 1e-6), (10**6, 6.0), (10**9, 3.0), (2**31 - 1, 1.0)],
@@ -236,6 +242,7 @@ def test_truth_and_reports_vary_together_as_they_should(num_users, epsilon):
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize("num_users", [10_000, 10**6])
 def test_single_categories_are_binomial(num_users):
     theta, epsilon = THETAS[3].astype(float), 1.5
@@ -263,6 +270,7 @@ def test_randomized_populations_vary_as_they_should(truth, epsilon):
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize("num_users", [12, 1000, 10**6])
 def test_many_categories_vary_as_they_should(num_users):
     # Unbatched, as most calls are: what a batch makes of the same programs is other code.
@@ -281,6 +289,7 @@ def test_many_categories_vary_as_they_should(num_users):
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_they_agree_with_users_one_by_one():
     # Not with a formula, but with the other way through the library: every user simulated.
     theta, num_users, epsilon = THETAS[3], 60, 1.2
@@ -309,6 +318,7 @@ def check_same_law(one, other):
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_keys_are_independent():
     theta, num_users = THETAS[3], 10_000
     truth, reports = map(np.asarray, many_collect(11, theta, jnp.int32(num_users), 1.0))
@@ -459,6 +469,7 @@ def test_batches_over_users_epsilon_and_populations():
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_sweeps_compile_once(compilations):
     key, theta = jax.random.key(0), rrjax.simulate.zipf(3, 1.0)
     truth = np.array([5, 6, 7])

@@ -41,6 +41,7 @@ def same(a, b):
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_labels_and_dimensions():
     result = run(metrics=["mse", "nll", "tv", "max_error", "kl", "bias2", "variance"])
     assert result.mse.dims == ("estimator", "num_categories", "num_users", "epsilon", "zipf")
@@ -109,6 +110,7 @@ def numpy_study(K, N, epsilon, exponent, num_seeds, seed):
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("K", "N", "epsilon", "exponent"),
     [(5, 50, 1.0, 1.3), (50, 1000, 3.0, 0.01), (100, 20_000, 2.0, 2.5), (400, 100, 4.0, 1.0)],
@@ -120,6 +122,7 @@ def test_means_agree_with_a_simulation_of_users(K, N, epsilon, exponent):
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize("truth", ["users", "distribution", "given users"])
 def test_the_inversion_has_its_known_error(truth):
     K, N, epsilon = 20, 5000, 1.5
@@ -175,6 +178,7 @@ def test_own_estimators_metrics_and_distributions():
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_a_configuration_does_not_depend_on_the_rest_of_the_grid():
     whole = run()
     alone = run(num_categories=[20], num_users=[3000], epsilon=[3.0], zipf=[1.3])
@@ -186,12 +190,20 @@ def test_a_configuration_does_not_depend_on_the_rest_of_the_grid():
 METRICS = ["mse", "nll", "bias2", "variance"]
 
 
+@pytest.fixture(scope="module")
+def uninterrupted():
+    """The study of METRICS in one go, with small tiles: seeds are spread over several, and the last one is padded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(rrjax.study.tile._CELLS, "cpu", 160)
+        yield run(metrics=METRICS)
+
+
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize("batch_size", [1, 3, 7])
-def test_batches_do_not_change_a_bit(batch_size, monkeypatch):
-    # Small tiles, so that seeds are spread over several and the last one is padded.
+def test_batches_do_not_change_a_bit(batch_size, monkeypatch, uninterrupted):
     monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 160)
-    assert same(run(metrics=METRICS), run(metrics=METRICS, batch_size=batch_size))
+    assert same(uninterrupted, run(metrics=METRICS, batch_size=batch_size))
 
 
 SCRIPT = """
@@ -232,6 +244,7 @@ def finished(started):
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_devices_and_processes_do_not_change_a_bit(tmp_path):
     pytest.importorskip("h5netcdf")
     with socket.socket() as probe:
@@ -257,8 +270,9 @@ class StopError(Exception):
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize("after", [1, 2, 5])
-def test_a_run_that_stopped_goes_on(tmp_path, after, monkeypatch):
+def test_a_run_that_stopped_goes_on(tmp_path, after, monkeypatch, uninterrupted):
     monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 160)
     seen = []
 
@@ -274,7 +288,7 @@ def test_a_run_that_stopped_goes_on(tmp_path, after, monkeypatch):
     result = run(metrics=METRICS, folder=tmp_path, batch_size=5, progress=again.append)
     assert again[0].done == again[0].resumed == seen[-1].done
     assert again[-1].done == again[-1].total
-    assert same(result, run(metrics=METRICS))
+    assert same(result, uninterrupted)
     # A third time there is nothing left to do.
     last = []
     assert same(result, run(metrics=METRICS, folder=tmp_path, progress=last.append))
@@ -283,6 +297,7 @@ def test_a_run_that_stopped_goes_on(tmp_path, after, monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_a_killed_process_leaves_a_folder_that_goes_on(tmp_path):
     pytest.importorskip("h5netcdf")
     folder = tmp_path / "kept"
@@ -296,6 +311,7 @@ def test_a_killed_process_leaves_a_folder_that_goes_on(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_a_damaged_checkpoint_is_computed_again(tmp_path, monkeypatch):
     monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 160)
     whole = run(metrics=METRICS, folder=tmp_path, batch_size=4)
@@ -314,6 +330,7 @@ def test_a_damaged_checkpoint_is_computed_again(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_a_folder_of_another_study_is_refused(tmp_path):
     run(folder=tmp_path)
     with pytest.raises(StudyError, match=r"holds another study: num_seeds is 31, there 30\."):
@@ -356,6 +373,7 @@ def _nan(counts, epsilon):
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -416,6 +434,7 @@ def test_fixed_users_must_be_integers():
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_what_was_finished_stays_when_an_estimator_fails(tmp_path):
     def sometimes(counts, epsilon):
         return jnp.where(counts.shape[0] == 20, jnp.nan, 1.0) * rrjax.inv_n(counts, epsilon)
@@ -426,6 +445,7 @@ def test_what_was_finished_stays_when_an_estimator_fails(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_infinite_divergences_have_infinite_means():
     result = run(metrics=["kl"], num_users=[50])
     assert np.isinf(result.kl.sel(estimator="mle_star").values).any()
@@ -514,6 +534,7 @@ def test_functions_are_told_apart_by_what_they_hold(monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_a_changed_estimator_is_computed_anew(tmp_path, monkeypatch):
     def small(estimator, **arguments):
         study = Study(estimators={"own": estimator}, num_categories=3, num_users=10, epsilon=1.0, zipf=1.0, num_seeds=2)
@@ -529,6 +550,7 @@ def test_a_changed_estimator_is_computed_anew(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_a_folder_where_nothing_was_finished_can_be_used_again(tmp_path):
     def wrong(counts, epsilon):
         return rrjax.inv(counts, epsilon) * jnp.nan
@@ -539,6 +561,7 @@ def test_a_folder_where_nothing_was_finished_can_be_used_again(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_a_part_of_another_shape_is_computed_again(tmp_path):
     whole = run(folder=tmp_path)
     part = next((tmp_path / "checkpoint").glob("k*.npz"))
@@ -551,6 +574,7 @@ def test_a_part_of_another_shape_is_computed_again(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.once
 def test_a_part_of_another_study_is_not_taken(tmp_path):
     run(folder=tmp_path / "one")
     run(folder=tmp_path / "other", seed=1)
@@ -594,6 +618,7 @@ def test_what_makes_no_sense_is_refused_at_once(change, message):
 
 
 @pytest.mark.long
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("change", "message"),
     [

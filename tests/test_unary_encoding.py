@@ -48,10 +48,10 @@ def test_names_and_pytrees(kind):
     assert jax.tree.unflatten(structure, leaves) == mechanism
     swept = jax.vmap(lambda e: kind(5, e).rates.q)(jnp.array([1.0, 2.0]))
     assert swept[0] > swept[1]
+    traced = jax.jit(lambda e: rrjax.inv_p(kind(3, e).collect(jax.random.key(0), [5, 3, 2])))
     for epsilon in (-1.0, 0.0, np.nan):
         with pytest.raises(ValueError, match="epsilon must be a positive number"):
             kind(5, epsilon)
-        traced = jax.jit(lambda e, k=kind: rrjax.inv_p(k(3, e).collect(jax.random.key(0), [5, 3, 2])))
         assert np.isnan(traced(epsilon)).all()
     with pytest.raises(ValueError, match="num_categories must be"):
         kind(1, 1.0)
@@ -81,6 +81,7 @@ def test_the_inversion_is_unbiased_with_its_known_variance(kind):
 
 
 @pytest.mark.long
+@pytest.mark.once
 @both
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_the_variance_of_whole_collections(kind, epsilon):
@@ -98,6 +99,7 @@ def test_the_variance_of_whole_collections(kind, epsilon):
 
 
 @pytest.mark.long
+@pytest.mark.once
 @both
 def test_collections_have_the_law_of_randomized_users(kind):
     """Both ways of drawing against the exact law, the convolution of two binomials, category by category."""
@@ -182,6 +184,7 @@ def test_the_likelihood_is_that_of_the_bits(kind):
 
 
 @pytest.mark.long
+@pytest.mark.once
 @both
 def test_everything_of_a_tally_serves(kind):
     mechanism = kind(50, 2.0)
