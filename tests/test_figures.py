@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -110,7 +111,9 @@ def test_one_file_is_written_where_a_suffix_says_which(tmp_path, suffix):
 
 
 def test_a_script_that_the_font_lacks_does_not_stop_a_figure(tmp_path):
-    save(estimate_figure(["日本", "b", "c", "d"], ESTIMATES, standard_error=0.1), tmp_path / "figure.png", dpi=40)
+    with warnings.catch_warnings():  # tests/test_figures_labels.py is about them
+        warnings.simplefilter("ignore")
+        save(estimate_figure(["日本", "b", "c", "d"], ESTIMATES, standard_error=0.1), tmp_path / "figure.png", dpi=40)
 
 
 def test_dots_per_inch_are_those_asked_for(tmp_path):

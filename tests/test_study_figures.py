@@ -162,7 +162,7 @@ def test_what_is_added_to_the_catalogue_is_known_everywhere(monkeypatch, tmp_pat
     )
     assert "SE of My own" in figures.cv_wins(dataset, estimator="mine").axes[-1].get_ylabel()
     assert "My own" in {row["estimator"] for row in ranking_rows(ranking(dataset))}
-    assert drawings.of_study(dataset)[0].title == "Overview: SE"
+    assert drawings.of_study(dataset)[0].title == "Overview: SE, K = 50"
     page = write_report(tmp_path / "report.html", title="x", summary={}, datasets=dataset).read_text("utf-8")
     assert "My own" in page
     assert "Ranking by error, squared" in page
@@ -452,9 +452,12 @@ def test_drawings_come_in_the_order_of_the_paper():
 
 def test_drawings_of_any_study():
     names = [drawing.name for drawing in drawings.of_study(study())]
-    assert names == ["overview-mse", "overview-nll", "cv-threshold"]
-    assert len(drawings.of_study(study(estimator=["inv_n", "mine"]))) == 2
-    assert drawings.of_study(study(("kolmogorov",)))[-1].title == "Overview: kolmogorov"
+    assert names == [
+        *(f"overview-{metric}-K-{size}" for metric in ("mse", "nll") for size in (50, 1000)),
+        "cv-threshold",
+    ]
+    assert len(drawings.of_study(study(estimator=["inv_n", "mine"], zipf=[1.3]))) == 2
+    assert drawings.of_study(study(("kolmogorov",), zipf=[1.3]))[-1].title == "Overview: kolmogorov"
 
 
 def test_claims_are_tabled_where_they_can_be_tested():
@@ -501,7 +504,7 @@ def test_cv_wins_where_its_error_is_smaller():
     axes = figure.axes[0]
     np.testing.assert_array_equal(axes.images[0].get_array().filled(99), [[-1, 2], [1, 99]])
     assert {tuple(map(int, text.get_position())): text.get_text() for text in axes.texts} == {(0, 0): "−", (1, 0): "+"}
-    assert "1 wins and 1 losses in 3 configurations" in figure.get_suptitle()
+    assert "1 win and 1 loss in 3 configurations" in figure.get_suptitle()
     whole = figure.get_tightbbox()
     assert whole.x0 >= 0
     assert whole.x1 <= figure.get_figwidth()
@@ -569,10 +572,11 @@ def by_hand():
 
 def test_ranking_by_hand():
     ranked = ranking(by_hand())
-    assert ranked.attrs == {"metric": "mse", "num_configurations": 3}
+    assert ranked.attrs == {"metric": "mse", "precision": "float64", "num_configurations": 3, "num_shared": 1}
     for name, expected in {
         "configurations": [3, 3, 2],
         "best": [1, 2, 1],
+        "shared": [0, 1, 1],
         "worst": [2, 1, 0],
         "near": [1, 2, 2],
         "compared": [2, 1, 2],  # c and b are equally good in the third; b is the first of them
@@ -718,6 +722,7 @@ def test_rows_of_a_ranking_round_to_their_error():
             }.items()
         },
         {"estimator": ["mle_star", "cv_threshold", "inv"]},
+        {"num_shared": 0},
     )
     rows = ranking_rows(ranked)
     assert rows[0] == {

@@ -7,23 +7,24 @@ import os
 import shlex
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import jax
-import numpy as np
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Json, flags
+from rrjax.cli.progress import Bar, progress_bar
 from rrjax.cli.reading import Files, Reading
 
 if TYPE_CHECKING:
     import xarray as xr
+    from rich.progress import Progress
 
     from rrjax.study import Study
     from rrjax.study.drawings import Drawing
@@ -198,8 +199,8 @@ class Job:
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     dataset: Any = None
     """What came of it, an xarray.Dataset."""
-    users: tuple[str, np.ndarray] | None = None
-    """Label and counts, where the users are given."""
+    users: tuple[str, io.CountedReports] | None = None
+    """Label and users, where they are given."""
 
 
 def _check(what: str, paths: list[str], wish: Wish, reading: Reading) -> None:
@@ -238,11 +239,11 @@ def _jobs(what: str, files: Files, wish: Wish) -> list[Job]:
     if what == "paper":
         found = paper.study(figures=wish.figure or paper.FIGURES, **wish.changes)
         jobs = [] if found is None else [Job("study", found, wish.seed or 0)]
-        return jobs + [_of_users(label, counts, wish) for label, counts in _paper_data(wish)]
+        return jobs + [_of_users(label, users, wish) for label, users in _paper_data(wish)]
     if what == "quick":
         return [Job("study", dataclasses.replace(paper.quick(), **wish.changes), wish.seed or 0)]
     if what == "data":
-        return [_of_users(Path(files.paths[0]).name.split(".")[0], files.count(files.domain).counts, wish)]
+        return [_of_users(Path(files.paths[0]).name.split(".")[0], files.count(files.domain), wish)]
     try:
         found, arguments = read_study(what)
     except StudyError as error:
@@ -252,87 +253,65 @@ def _jobs(what: str, files: Files, wish: Wish) -> list[Job]:
     return [Job("study", found, kept if wish.seed is None else wish.seed, arguments)]
 
 
-def _paper_data(wish: Wish) -> list[tuple[str, np.ndarray]]:
+def _paper_data(wish: Wish) -> list[tuple[str, io.CountedReports]]:
     """The paper's data sets, as far as they were given."""
-    found = [] if wish.kosarak is None else [("Kosarak", io.load_kosarak(wish.kosarak).counts)]
+    found = [] if wish.kosarak is None else [("Kosarak", io.load_kosarak(wish.kosarak))]
     if wish.acs_income is not None:
-        found += [
-            (f"ACSIncome {column}", io.load_acs_income(wish.acs_income, column).counts) for column in ("PUMA", "PINCP")
-        ]
+        found += [(f"ACSIncome {column}", io.load_acs_income(wish.acs_income, column)) for column in ("PUMA", "PINCP")]
     return found
 
 
-def _of_users(label: str, counts: np.ndarray, wish: Wish) -> Job:
+def _of_users(label: str, users: io.CountedReports, wish: Wish) -> Job:
     """Figure 3 on one data set: its users are given, only their randomization is random."""
     from rrjax.study import Study, paper
 
     given: dict[str, Any] = {"estimators": list(paper.ESTIMATORS), "metrics": paper.METRICS} | wish.changes
-    found = Study(users={label: counts}, epsilon=list(wish.epsilon or paper.EPSILONS), **given)
-    return Job(label.lower().replace(" ", "-"), found, wish.seed or 0, users=(label, counts))
+    found = Study(users={label: users.counts}, epsilon=list(wish.epsilon or paper.EPSILONS), **given)
+    return Job(label.lower().replace(" ", "-"), found, wish.seed or 0, users=(label, users))
 
 
 def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path, json: bool) -> None:
     from rrjax.study import paper
     from rrjax.study.em_convergence import convergence
 
-    begin = time.perf_counter()
     io.make_folder(folder)
-    em = None
-    with _progress() as bar:
+    em, more = None, 0.0
+    with progress_bar() as bar:
         for job in jobs:
             _run_job(job, len(jobs), folder, machine, bar)
         if what == "paper" and paper.CONVERGENCE in (wish.figure or paper.FIGURES):
             bar.add_task("Figure 4: EM", total=None, rate="")
+            begin = time.perf_counter()
             with ending_at_once(RESUME):
                 em = convergence(seed=wish.seed or 0)
-    seconds = time.perf_counter() - begin
+            more = time.perf_counter() - begin
     if jax.process_index() > 0:
         return
-    with show.err.status("Drawing …"):
-        written = _write(what, jobs, wish, folder, em, seconds)
+    with show.err.status("Drawing …"), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        written = _write(what, jobs, wish, folder, em, more)
+    show.warn(list(dict.fromkeys(str(warning.message) for warning in caught)))
     if json:
+        seconds = more + sum(job.dataset.attrs["seconds"] for job in jobs)
         show.record({"command": "study", "what": what, "seconds": round(seconds, 3), "files": written})
         return
-    _summarize(jobs, seconds)
+    _summarize(jobs, more)
     if what == "paper" and not (wish.figure or wish.kosarak or wish.acs_income):
         show.say("Figure 3 (real data) was left out: give --kosarak and --acs-income, or use `rrjax study data`.")
     show.written("Results", folder)
     show.written("Report", written[-1])
 
 
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=show.err,
-        disable=jax.process_index() > 0,
-        transient=True,
-    )
-
-
 def _run_job(job: Job, number: int, folder: Path, machine: Machine, bar: Progress) -> None:
     """Runs one study; what was finished before is taken from the folder."""
-    task = bar.add_task(f"{job.name}: compiling", total=None, rate="")
-    doing = f"{job.name}: {number} studies" if number > 1 else job.name
-
-    def show_progress(progress: Any) -> None:
-        fresh = progress.done - progress.resumed
-        rate = f"{fresh / max(progress.seconds, 1e-9) / 1e6:,.1f} million categories/s" if fresh else ""
-        description = doing if fresh else f"{job.name}: compiling"
-        bar.update(task, description=description, total=progress.total, completed=progress.done, rate=rate)
-
+    line = Bar(bar, job.name, f"{job.name}: {number} studies" if number > 1 else job.name)
     with ending_at_once(RESUME):
         # A flag of the command line comes before what a file says.
         arguments: dict[str, Any] = {"seed": job.seed} | job.arguments | machine.arguments()
-        job.dataset = job.study.run(folder=folder / job.name, progress=show_progress, **arguments)
+        job.dataset = job.study.run(folder=folder / job.name, progress=line, **arguments)
 
 
-def _write(what: str, jobs: list[Job], wish: Wish, folder: Path, em: xr.Dataset | None, seconds: float) -> list[Path]:
+def _write(what: str, jobs: list[Job], wish: Wish, folder: Path, em: xr.Dataset | None, more: float) -> list[Path]:
     """Writes datasets, tables, figures and the report."""
     from rrjax.study import drawings, output, paper
     from rrjax.study.claims import claims_table
@@ -346,7 +325,9 @@ def _write(what: str, jobs: list[Job], wish: Wish, folder: Path, em: xr.Dataset 
     for job in jobs:
         if job.users is not None:
             number = paper.REAL_DATA if what == "paper" else None
-            listed += drawings.of_users(job.dataset, *job.users, job.name, number=number)
+            label, users = job.users
+            labels = users.domain.labels()
+            listed += drawings.of_users(job.dataset, label, users.counts, job.name, number=number, labels=labels)
         elif what == "paper":
             listed += drawings.of_paper(job.dataset, wish.figure or paper.FIGURES)
         else:
@@ -356,8 +337,7 @@ def _write(what: str, jobs: list[Job], wish: Wish, folder: Path, em: xr.Dataset 
     if what == "data":
         title = f"Study of {', '.join(job.users[0] for job in jobs if job.users)}"
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    summary: dict[str, Any] = {"command": command, "computing": f"{seconds:.1f} s"} | output.provenance()
-    summary |= output.facts(jobs[0].dataset) if jobs else {}
+    summary: dict[str, Any] = {"command": command, "computing time": _computing(jobs, more)} | output.provenance()
     report = folder / "report.html"
     write_report(
         report,
@@ -370,22 +350,32 @@ def _write(what: str, jobs: list[Job], wish: Wish, folder: Path, em: xr.Dataset 
     return [*files, folder / "figures", report]
 
 
-def _summarize(jobs: list[Job], seconds: float) -> None:
-    from rrjax.study.rankings import ranking, ranking_rows
+def _computing(jobs: list[Job], more: float = 0.0) -> str:
+    from rrjax.study.checkpoint import computing_time
+
+    return computing_time([job.dataset.attrs for job in jobs], more)
+
+
+def _summarize(jobs: list[Job], more: float) -> None:
+    from rrjax.study.rankings import ranking, ranking_note, ranking_rows
 
     for job in jobs:
         number, attributes = len(job.study.configurations()), job.dataset.attrs
         show.say(
             f"{job.name}: {number:,} configurations × {job.study.num_seeds:,} seeds, "
-            f"{', '.join(job.study.estimators)}; {attributes['seconds']:.1f} s on {attributes['devices']}, "
-            f"{attributes['precision']}"
+            f"{', '.join(job.study.estimators)}; on {attributes['devices']}, {attributes['precision']}: "
+            f"{_computing([job])}"
         )
         if "mse" in job.dataset and job.dataset.sizes["estimator"] > 1:
-            rows = ranking_rows(ranking(job.dataset, "mse"))
+            ranked = ranking(job.dataset, "mse")
+            # How many of them shared a win the report tells; here a sentence has to do.
+            rows = [{name: text for name, text in row.items() if name != "shared"} for row in ranking_rows(ranked)]
             table = show.table(title="By mean squared error", title_justify="left")
             for name in rows[0]:
                 table.add_column(name, justify="left" if name == "estimator" else "right", no_wrap=True)
             for row in rows:
                 table.add_row(*row.values())
             show.show_table(table)
-    show.say(f"{seconds:.1f} s of computing.")
+            if note := ranking_note(ranked):
+                show.say(note)
+    show.say(f"Computing: {_computing(jobs, more)}.")

@@ -8,11 +8,12 @@ An estimator has one colour, dash and marker in all figures, told apart in grey 
 where it is not there, those of its place among the others.
 """
 
-from rrjax.figures.curves import against_epsilon, against_users, by_categories, decomposition, overview, real_data
+from rrjax.figures.curves import against_epsilon, against_users, by_categories, decomposition, real_data
 from rrjax.figures.estimates import estimate_figure
 from rrjax.figures.files import save
 from rrjax.figures.iterations import convergence
 from rrjax.figures.likelihood import likelihood_figure, profile_figure
+from rrjax.figures.overview import left_over, overview
 from rrjax.figures.planning import plan_figure, two_category_figure
 from rrjax.figures.selection import measured
 from rrjax.figures.style import estimator_title, shortened
@@ -27,6 +28,7 @@ __all__ = [
     "decomposition",
     "estimate_figure",
     "estimator_title",
+    "left_over",
     "likelihood_figure",
     "measured",
     "overview",

@@ -1,12 +1,14 @@
-"""Empty figures, scales, ticks and histograms."""
+"""Empty figures, scales and ticks."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+
+from rrjax.figures.style import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def new_figure(width: float, height: float, title: str = "") -> Figure:
-    """An empty figure of this size, inches."""
+    """An empty figure of this size, inches; its title is shown, not obeyed, whatever it holds."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
     if title:
-        figure.suptitle(title, fontsize=11)
+        figure.suptitle("\n".join(shortened(line, 300) for line in title.split("\n")), fontsize=11)
     return figure
 
 
@@ -45,34 +47,34 @@ def set_ticks(axis: Axis, text: Callable[[float], str]) -> None:
 
 
 def set_share_ticks(axis: Axis) -> None:
-    """Shares as per cent, on a linear axis."""
-    from matplotlib.ticker import PercentFormatter
-
-    axis.set_major_formatter(PercentFormatter(1, decimals=None))
+    """Shares as per cent; those of an axis that reaches where zeros would have to be counted, as powers of ten."""
+    low = axis.get_view_interval()[0]
+    set_ticks(axis, as_power if axis.get_scale() == "log" and low < 1e-9 else per_cent)
 
 
 def per_cent(share: float) -> str:
     """A share, however small."""
-    return f"{100 * share:g}%"
+    digits = np.format_float_positional(float(f"{100 * share:.6g}"), trim="-")
+    return f"{digits.replace('-', '−')}\N{NO-BREAK SPACE}%"
 
 
-def in_words(value: float) -> str:
-    """A number, from a million on in words."""
+def in_words(value: float, gap: str = "\n") -> str:
+    """What is counted (users, categories, steps) or ε, written out; from a million on in words."""
+    if not np.isfinite(value):
+        return "∞"
     for size, name in ((1e9, "billion"), (1e6, "million")):
         if value >= size:
-            return f"{value / size:g}\n{name}"
+            return f"{value / size:g}{gap}{name}"
     return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
 
 
 def as_power(value: float) -> str:
-    """A number as a power of ten, times something if need be."""
+    """A number as a power of ten, times something if need be: all of an axis alike."""
     if not value > 0:
-        return f"{value:g}"
+        return f"{value:g}".replace("-", "−")
     power = int(np.floor(np.log10(value) + 1e-9))
     factor = value / 10.0**power
-    if abs(factor - 1) < 1e-6:
-        return f"$10^{{{power}}}$"
-    return f"{value:g}" if -2 <= power <= 2 else f"${factor:.4g}{{\\times}}10^{{{power}}}$"
+    return f"$10^{{{power}}}$" if abs(factor - 1) < 1e-6 else f"${factor:.4g}{{\\times}}10^{{{power}}}$"
 
 
 def span_of(values: np.ndarray, log: bool) -> float:
@@ -113,7 +115,7 @@ def set_x(axes: Axes, along: np.ndarray, name: str) -> None:
         pad = max((high / low) ** 0.05, 1.15)
         axes.set_xscale("log")
         axes.set_xlim(low / pad, high * pad)
-        set_log_ticks(axes.xaxis, low / pad, high * pad)
+        set_log_ticks(axes.xaxis, low / pad, high * pad, in_words if low > 1e-4 else as_power)
     else:
         pad = 0.05 * (high - low) or 0.5
         axes.set_xlim(low - pad, high + pad)
@@ -123,51 +125,51 @@ def set_x(axes: Axes, along: np.ndarray, name: str) -> None:
             axes.xaxis.set_major_locator(MaxNLocator(6))
 
 
-def set_log_ticks(axis: Axis, low: float, high: float) -> None:
-    """Ticks for a logarithmic axis that spans little or much."""
+def set_log_ticks(axis: Axis, low: float, high: float, text: Callable[[float], str] = as_power) -> None:
+    """Ticks for a logarithmic axis that spans little or much; with labels as wide as they are, where it is horizontal.
+
+    What `in_words` writes is counted, or an ε, and never zero.
+    """
+    from matplotlib.axis import XAxis
     from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
 
     decades = np.log10(high / low)
     first, last = int(np.ceil(np.log10(low))), int(np.floor(np.log10(high)))
-    minor = NullLocator()
+    powers = [10.0**power for power in range(first, last + 1)]
+    axis.set_minor_locator(NullLocator())
     if last - first >= 1 and decades >= 1.5:
-        step = -(-(last - first + 1) // 7)
-        axis.set_major_locator(FixedLocator([10.0**power for power in range(first, last + 1, step)]))
-        minor = LogLocator(subs=range(2, 10)) if decades <= 8 and step == 1 else minor
-    elif decades >= 0.6:
+        step = -(-len(powers) // 7)
+        ticks = named = powers[::step]
+        if isinstance(axis, XAxis) and text is in_words:
+            while len(named) > 2 and _width(map(text, named)) > _room(axis):
+                step += 1
+                named = powers[::step]
+        axis.set_major_locator(FixedLocator(ticks))
+        set_ticks(axis, lambda value: text(value) if value in named else "")
+        if decades <= 8:
+            between = [digit * power for power in [powers[0] / 10, *powers] for digit in range(1, 10)]
+            axis.set_minor_locator(FixedLocator([value for value in between if low <= value <= high]))
+        return
+    if decades >= 0.6:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     else:
-        axis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-    axis.set_minor_locator(minor)
-    set_ticks(axis, as_power)
+        axis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10], integer=text is in_words and low > 0.5))
+    set_ticks(axis, text)
+
+
+def _width(texts: Iterable[str]) -> float:
+    """Inches that tick labels take in a row, at the size that small panels have."""
+    return sum(max(map(len, text.split("\n"))) * 0.65 * 8 / 72 + 0.1 for text in texts)
+
+
+def _room(axis: Axis) -> float:
+    """About the inches that a horizontal axis will have."""
+    place = axis.axes.get_subplotspec()
+    figure = axis.axes.get_figure(root=True)
+    assert figure is not None
+    return 0.75 * figure.get_figwidth() / (1 if place is None else place.get_gridspec().ncols)
 
 
 def ranks_to_draw(size: int, most: int) -> np.ndarray:
     """Ranks from 1 to `size`, log-spaced: a million points look like a few hundred, and weigh as much less."""
     return np.unique(np.geomspace(1, max(size, 1), most).astype(int))
-
-
-def draw_histogram(axes: Axes, shares: np.ndarray, *, ranked: bool = False) -> None:
-    """Bars of all categories; of many, the tallest of each bin, so that none is lost to the eye."""
-    size = len(shares)
-    if ranked:
-        rank = ranks_to_draw(size, 500)
-        rank = rank[shares[rank - 1] > 0]
-        single = {"marker": "o", "markersize": 4} if len(rank) == 1 else {}
-        axes.plot(rank, shares[rank - 1], color="0.35", linewidth=1.5, **single)
-        axes.set(xscale="log", yscale="log", xlim=(0.9, size * 1.1))
-        set_limits(axes, shares[shares > 0], log=True, least=0.3)
-        set_log_ticks(axes.xaxis, 0.9, size * 1.1)
-        set_grid(axes)
-        return
-    from matplotlib.ticker import MaxNLocator
-
-    edges = np.linspace(0, size, min(size, 1000) + 1).astype(int)
-    axes.stairs(np.maximum.reduceat(shares, edges[:-1]), edges, fill=True, color="0.35", edgecolor="0.35")
-    axes.set(xlim=(-0.01 * size, 1.01 * size), ylim=(0, 1.06 * float(shares.max())))
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-    set_ticks(axes.xaxis, "{:,.0f}".format)
-    axes.yaxis.set_major_locator(MaxNLocator(5))
-    set_share_ticks(axes.yaxis)
-    many = f"\n(the largest in each of {len(edges) - 1:,} bins)" if len(edges) - 1 < size else ""
-    axes.set_ylabel(f"true share of users{many}", fontsize=9)

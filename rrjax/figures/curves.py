@@ -1,4 +1,4 @@
-"""Metrics against users and ε: Figs. 1–3 and 5–10, bias and variance, and an overview."""
+"""Metrics against users and ε: Figs. 1–3 and 5–10, and bias and variance."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rrjax.figures import style
-from rrjax.figures.axes import draw_histogram, new_figure, set_heading, set_limits
-from rrjax.figures.panels import Legend, draw_panel, draw_panels, magnify
-from rrjax.figures.selection import fix, measured, only_users, population_of, prepared, spread_over
+from rrjax.figures.axes import new_figure, set_limits
+from rrjax.figures.histogram import draw_histogram, draw_ranked
+from rrjax.figures.panels import Legend, draw_panel, draw_panels, finish, listed, magnify
+from rrjax.figures.selection import fix, only_users, population_of, prepared, spread_over
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -121,7 +122,12 @@ def decomposition(
 
 
 def real_data(
-    dataset: xr.Dataset, histograms: Mapping[str, np.ndarray], metric: str = "mse", *, num_users: int | None = None
+    dataset: xr.Dataset,
+    histograms: Mapping[str, np.ndarray],
+    metric: str = "mse",
+    *,
+    num_users: int | None = None,
+    labels: Mapping[str, np.ndarray] | None = None,
 ) -> Figure:
     """Draws a row for every data set (the paper's Fig. 3): its true histogram, and a metric against ε.
 
@@ -131,6 +137,7 @@ def real_data(
         histograms: Name → `[K]`, shares of the categories in their order; where one is missing, so is its panel.
         metric: The name of a variable.
         num_users: Which N; may be left out where a data set has only one.
+        labels: Name → `[K]`, what its categories are called; without them, by their numbers from 0.
 
     Returns:
         The figure.
@@ -162,11 +169,11 @@ def real_data(
         if shares is None:
             left.set_axis_off()
         else:
-            draw_histogram(left, shares)
-            left.set_xlabel("category")
+            below = draw_histogram(left, shares, (labels or {}).get(str(name)))
+            figure.set_figheight(figure.get_figheight() + below)
         if right is not panels[-1, 1]:
             right.tick_params(labelbottom=False)
-        sizes = _listed({**at, **users})
+        sizes = listed({**at, **users})
         left.set_title(f"{style.shortened(name)}: {sizes}" if sizes else style.shortened(name), fontsize=10)
         draw_panel(right, here, metric, "epsilon", legend)
         right.set_ylabel(style.metric_label(metric), fontsize=9)
@@ -233,7 +240,8 @@ def by_categories(
         if (shares := histograms.get(size)) is None:
             axes.set_axis_off()
             continue
-        draw_histogram(axes, np.asarray(shares), ranked=is_zipf)
+        (draw_ranked if is_zipf else draw_histogram)(axes, np.asarray(shares))
+        axes.set_xlabel("")
         axes.set_ylabel(f"{said}share", fontsize=9)
         axes.tick_params(labelsize=8)
     draw_panels(panels[:, first:], here, rows, columns, "num_users", legend)
@@ -242,72 +250,16 @@ def by_categories(
     if first:
         panels[0, 0].set_title("true distribution", fontsize=10)
         panels[-1, 0].set_xlabel("rank" if is_zipf else "category", fontsize=9)
-    _finish(figure, legend, dataset, f"{style.panel_title(dataset, population, which)}: {style.metric_title(metric)}")
-    return figure
-
-
-def overview(dataset: xr.Dataset, metric: str | None = None) -> Figure:
-    """Draws any study: against its longest dimension, in small multiples over the next two.
-
-    Where there is at most one next dimension, the rows are the metrics. At most four rows and columns are drawn,
-    evenly spread over their dimension, and the middle of what is left; a note says so.
-
-    Args:
-        dataset: Of a study.
-        metric: The name of a variable. None: all that there are, where they have room, else the first.
-
-    Returns:
-        The figure.
-
-    Raises:
-        ValueError: The dataset is not one of a study, or has not the metric; says which there are.
-
-    Example:
-        >>> from rrjax.figures import overview
-        >>> from rrjax.study import Study
-        >>> grid = {"num_categories": 20, "num_users": [100, 1000], "epsilon": [1.0, 2.0], "zipf": 1.3}
-        >>> result = Study(estimators=["mle_star", "inv_n"], **grid, num_seeds=2).run()
-        >>> [axes.get_title() for axes in overview(result).axes[:2]]
-        ['ε = 1', 'ε = 2']
-    """
-    metrics = [metric] if metric is not None else measured(dataset)
-    if not metrics:
-        raise ValueError(f"there is no metric in the dataset, only: {style.listed_values(dataset.data_vars)}")
-    dataset = prepared(dataset, metrics)
-    population = population_of(dataset)
-    names = [name for name in ("num_users", "epsilon", "num_categories", population) if name in dataset.dims]
-    names.sort(key=lambda name: -dataset.sizes[name])
-    x = next(name for name in names if name != "distribution")
-    names.remove(x)
-    columns_by, *others = names
-    rows_by = next((name for name in others if dataset.sizes[name] > 1), None)
-    values = {name: dataset[name].values for name in names}
-    fixed = {name: values[name][len(values[name]) // 2] for name in others if name != rows_by}
-    chosen = {name: spread_over(values[name], 4) for name in (columns_by, rows_by) if name is not None}
+    heading = f"{style.panel_title(dataset, population, which)}: {style.metric_title(metric)}"
     notes = [
-        f"{style.words_for(name, value)} is one of {len(values[name])}"
-        for name, value in fixed.items()
-        if len(values[name]) > 1
-    ] + [
-        f"{len(some)} of {len(values[name])} values of {style.SYMBOLS.get(name, name)}"
-        for name, some in chosen.items()
-        if len(some) < len(values[name])
+        f"{some} of {number} {what}"
+        for some, number, what in (
+            (len(epsilons), here["epsilon"].size, "values of ε"),
+            (1, dataset.sizes[population], "populations"),
+        )
+        if some < number
     ]
-    columns = [(style.panel_title(dataset, columns_by, value), {columns_by: value}) for value in chosen[columns_by]]
-    if rows_by is None:
-        rows = [(style.metric_label(name), name, {}) for name in metrics[:4]]
-        notes += [f"4 of {len(metrics)} metrics"] if len(metrics) > 4 else []
-    else:
-        short = style.short_label(metrics[0])
-        rows = [(f"{style.words_for(rows_by, at)}\n\n{short}", metrics[0], {rows_by: at}) for at in chosen[rows_by]]
-        notes += [f"{short} alone of {len(metrics)} metrics"] if len(metrics) > 1 else []
-    figure = new_figure(max(2.75 * len(columns), 5.5) + 0.7, 2.2 * len(rows) + 1.4)
-    legend = Legend(dataset)
-    panels = figure.subplots(len(rows), len(columns), squeeze=False)
-    draw_panels(panels, fix(dataset, **fixed)[0], rows, columns, x, legend)
-    what = "" if rows_by is None else style.metric_title(metrics[0])
-    note = f"\n(drawn: {'; '.join(notes)})" if notes else ""
-    _finish(figure, legend, dataset, what, _listed(fixed), note=note)
+    finish(figure, legend, dataset, heading, drawn=notes)
     return figure
 
 
@@ -331,19 +283,9 @@ def _by_population(
         for axes in panels[:, column] if one_scale else ():
             set_limits(axes, np.concatenate([line[column] for line in seen]), log=True)
     number = dataset.sizes[population]
-    note = f"\n({len(values)} of {number} populations are drawn)" if len(values) < number else ""
-    _finish(figure, legend, dataset, _listed(at), note=note)
+    drawn = [f"{len(values)} of {number} populations"] if len(values) < number else []
+    finish(figure, legend, dataset, listed(at), drawn=drawn)
     return figure
-
-
-def _finish(figure: Figure, legend: Legend, dataset: xr.Dataset, *said: str, note: str = "") -> None:
-    """Heading and legend."""
-    set_heading(figure, "; ".join(filter(None, [*said, style.seeds_note(dataset)])) + note)
-    legend.draw(figure)
-
-
-def _listed(at: Mapping[str, Any]) -> str:
-    return ", ".join(style.words_for(name, value) for name, value in at.items())
 
 
 def _zipf(num_categories: int, exponent: float) -> np.ndarray:

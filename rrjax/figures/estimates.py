@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rrjax.figures.axes import new_figure, per_cent, ranks_to_draw, set_grid, set_share_ticks, set_ticks
+from rrjax.figures.axes import in_words, new_figure, ranks_to_draw, set_grid, set_log_ticks, set_share_ticks
 from rrjax.figures.style import PALE_BLUE, estimator_title, shortened, styles_of
 
 if TYPE_CHECKING:
@@ -111,9 +111,12 @@ def estimate_figure(
         _ranked(right, theta, color=style.colour, linestyle=style.dash, linewidth=1.6, label=named[name])
     right.axhline(2 * standard_error, color="0.4", linewidth=0.8, linestyle=":", label="2 standard errors")
     right.set(xscale="log", yscale="log", xlabel="rank (every curve by its own order)", ylabel="share of users")
-    right.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    set_ticks(right.xaxis, "{:,.0f}".format)
-    set_ticks(right.yaxis, per_cent)
+    low, high = right.get_ylim()
+    right.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1e5 else (1,)))
+    set_share_ticks(right.yaxis)
+    ranks = max(2, *(int((theta > 0).sum()) for theta in (*estimates.values(), *(() if truth is None else (truth,)))))
+    right.set_xlim(0.9, 1.1 * ranks)
+    set_log_ticks(right.xaxis, 0.9, 1.1 * ranks, in_words)
     right.set_title("All categories, by rank", fontsize=10)
     set_grid(right)
     right.legend(fontsize=8, loc="upper right")

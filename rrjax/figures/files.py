@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from rrjax.figures.fonts import choose_fonts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +63,14 @@ def as_png(figure: Figure, dpi: float = 150) -> bytes:
 def _write(figure: Figure, target: Any, suffix: str, dpi: float) -> None:
     from matplotlib import rc_context
 
+    choose_fonts(figure)
+    log = logging.getLogger("matplotlib.font_manager")
+    level = log.level
     with warnings.catch_warnings(), rc_context({"pdf.fonttype": 42, "svg.hashsalt": "rrjax"}):
-        # A name in a script that the font lacks is drawn as boxes; the tables have it whole.
+        # Said already, and by name; and that a font for a label is not bold matters to nobody.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
-        figure.savefig(target, format=suffix, metadata=_UNDATED[suffix], dpi=dpi if suffix == "png" else "figure")
+        log.setLevel(logging.ERROR)
+        try:
+            figure.savefig(target, format=suffix, metadata=_UNDATED[suffix], dpi=dpi if suffix == "png" else "figure")
+        finally:
+            log.setLevel(level)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rrjax.figures.axes import new_figure, set_grid, set_heading, set_limits
+from rrjax.figures.axes import in_words, new_figure, set_grid, set_heading, set_limits, set_ticks
 from rrjax.figures.panels import legend_below
 from rrjax.figures.selection import population_of, restored
 from rrjax.figures.style import estimator_title, listed_values, panel_title, shortened, words_for
@@ -45,6 +45,7 @@ def convergence(dataset: xr.Dataset) -> Figure:
     """
     from matplotlib import colormaps
     from matplotlib.lines import Line2D
+    from matplotlib.ticker import FixedLocator
 
     if "distance" not in dataset:
         raise ValueError(f"there is no variable distance; there are: {listed_values(dataset.data_vars)}")
@@ -78,7 +79,11 @@ def convergence(dataset: xr.Dataset) -> Figure:
         values = np.concatenate(seen)
         values = values[values >= 1e-20 * values.max(initial=0)]
         set_limits(axes, values, log=True)
-        axes.set_xlim(-0.15 if iteration.min() == 0 else 0.9 * iteration.min(), 1.6 * max(iteration.max(), 1))
+        last = max(int(iteration.max()), 1)
+        ticks = [0, *(10**power for power in range(len(str(last))))]
+        axes.xaxis.set_major_locator(FixedLocator(ticks[:: -(-len(ticks) // 8)]))
+        set_ticks(axes.xaxis, in_words)
+        axes.set_xlim(-0.15 if iteration.min() == 0 else 0.9 * iteration.min(), 1.6 * last)
         axes.set_title(f"{panel_title(dataset, population, which)}, {words_for('num_users', many)}", fontsize=10)
         set_grid(axes)
     for axes in panels[-1]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rrjax.figures.axes import new_figure, set_grid, set_share_ticks
-from rrjax.figures.style import BLUE, COLOURS, PALE_BLUE, RED, estimator_title
+from rrjax.figures.style import BLUE, COLOURS, PALE_BLUE, RED, estimator_title, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +46,7 @@ def likelihood_figure(
         >>> figure = likelihood_figure(surface, ["yes", "no"])
     """
     theta = np.asarray(surface.theta, float)
-    names = [str(label) for label in labels] or [str(number) for number in range(theta.shape[1])]
+    names = [shortened(label) for label in labels] or [str(number) for number in range(theta.shape[1])]
     if len(names) != theta.shape[1]:
         raise ValueError(f"there are {theta.shape[1]} categories and {len(names)} labels")
     draw, height, pad, kind = (_curve, 4.2, 6, "band") if len(names) == 2 else (_triangle, 5.4, 22, "region")
@@ -54,7 +54,7 @@ def likelihood_figure(
     axes = figure.subplots()
     draw(axes, theta, surface, names, f"{100 * level:g} % likelihood-ratio {kind}")
     if title:
-        axes.set_title(title, fontsize=10, pad=pad)
+        axes.set_title(shortened(title, 300), fontsize=10, pad=pad)
     return figure
 
 
@@ -129,7 +129,13 @@ def profile_figure(
     for number, (name, profile) in enumerate(profiles.items()):
         colour = COLOURS[number % len(COLOURS)]
         share = _where_it_matters(profile)
-        axes.plot(share, np.asarray(profile(share), float), color=colour, label=name, linestyle=("-", "--")[number % 2])
+        axes.plot(
+            share,
+            np.asarray(profile(share), float),
+            color=colour,
+            label=shortened(name, 60),
+            linestyle=("-", "--")[number % 2],
+        )
         if limits is not None and name in limits:
             height = -_SHOWN * 0.9 - 0.3 * number
             axes.plot(limits[name], [height, height], color=colour, linewidth=2.5, solid_capstyle="butt")
@@ -141,7 +147,7 @@ def profile_figure(
     set_grid(axes)
     figure.legend(fontsize=8, loc="outside right upper")
     if title:
-        axes.set_title(title, fontsize=10)
+        axes.set_title(shortened(title, 300), fontsize=10)
     return figure
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from rrjax.catalogue import METRICS
 from rrjax.figures import style
-from rrjax.figures.axes import set_grid, set_limits, set_ticks, set_x, span_of
+from rrjax.figures.axes import set_grid, set_heading, set_limits, set_ticks, set_x, span_of
 from rrjax.figures.selection import fix
 
 if TYPE_CHECKING:
@@ -49,6 +49,18 @@ def legend_below(figure: Figure, handles: list[Any], title: str | None = None) -
     """Draws one legend below all panels."""
     columns, long = min(len(handles), 7), {"handlelength": 3.2, "frameon": False, "fontsize": 9, "title_fontsize": 8}
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, title=title, **long)
+
+
+def finish(figure: Figure, legend: Legend, dataset: xr.Dataset, *said: str, drawn: Sequence[str] = ()) -> None:
+    """Heading and legend; where not all is drawn, what is, and where the rest is to be found."""
+    note = f"\n(drawn: {'; '.join(drawn)}; the dataset has them all)" if drawn else ""
+    set_heading(figure, "; ".join(filter(None, [*said, style.seeds_note(dataset)])) + note)
+    legend.draw(figure)
+
+
+def listed(at: Mapping[str, Any]) -> str:
+    """Coordinates and their values, in words."""
+    return ", ".join(style.words_for(name, value) for name, value in at.items())
 
 
 def draw_panels(

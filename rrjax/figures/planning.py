@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rrjax.figures.axes import in_words, new_figure, per_cent, set_grid, set_ticks
+from rrjax.figures.axes import as_power, in_words, new_figure, set_grid, set_share_ticks, set_ticks
 from rrjax.figures.style import COLOURS, RED, line_at
 
 if TYPE_CHECKING:
@@ -103,6 +103,6 @@ def _set_scales(axes: Axes) -> None:
     axes.set(xscale="log", yscale="log")
     low, high = axes.get_xlim()
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1e3 else (1,)))
-    set_ticks(axes.xaxis, in_words)
-    set_ticks(axes.yaxis, per_cent)
+    set_ticks(axes.xaxis, in_words if low > 1e-4 else as_power)
+    set_share_ticks(axes.yaxis)
     set_grid(axes)

@@ -71,8 +71,10 @@ def shortened(label: object, width: int = 24) -> str:
         >>> shortened("a very long label", width=8)
         'a very …'
     """
-    text = "".join(c if c.isprintable() else "?" for c in str(label)).replace("$", r"\$")
-    return text if len(text) <= width else text[: width - 1] + "…"
+    # A variation selector chooses between two looks of the character before it, and has none itself.
+    plain = (c for c in str(label) if not "\ufe00" <= c <= "\ufe0f")
+    text = "".join(c if c.isprintable() else "?" for c in plain)
+    return (text if len(text) <= width else text[: width - 1] + "…").replace("$", r"\$")
 
 
 def estimator_title(name: object) -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rrjax.figures import style
-from rrjax.figures.axes import as_power, new_figure, set_heading
-from rrjax.figures.selection import population_of, prepared, spread_over
+from rrjax.figures.axes import in_words, new_figure, set_heading
+from rrjax.figures.selection import population_of, prepared, rounding, spread_over
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,7 +20,8 @@ def cv_wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str = "cv_th
 
     The colour is log₂ of the ratio of its metric to the smallest of the others'. A sign survives grey printing: − where
     its metric is lower (it wins), + where it is higher; a cell has none where the two are within 2 standard errors of
-    their paired difference. The others' best is chosen after the fact, which is hard on the one compared.
+    their paired difference, or no further apart than the study's floats round. The others' best is chosen after the
+    fact, which is hard on the one compared.
 
     Args:
         dataset: Of a study.
@@ -58,7 +59,8 @@ def cv_wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str = "cv_th
     ratio, sign, known = ratio.reshape(shape), sign.reshape(shape), known.reshape(shape)
 
     columns, rows = (spread_over(np.arange(size), 5) for size in shape[:2])
-    figure = new_figure(max(0.3 * shape[3] * len(columns) + 2.6, 6), max(0.27 * shape[2] + 0.45, 0.9) * len(rows) + 1.6)
+    width = max(0.3 * shape[3], 1.8)  # that of the ticks, or of a title
+    figure = new_figure(max(width * len(columns) + 2.6, 6), max(0.27 * shape[2] + 0.45, 0.9) * len(rows) + 1.6)
     panels = figure.subplots(len(rows), len(columns), squeeze=False)
     largest = float(np.clip(np.abs(ratio[known]).max(initial=0), 0.1, 3))
     colours = LinearSegmentedColormap.from_list("wins", [style.BLUE, "#ffffff", style.RED])
@@ -74,8 +76,8 @@ def cv_wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str = "cv_th
             for down, across in np.argwhere(shown & (marked != 0)):
                 colour = "white" if abs(cell[down, across]) > 0.55 * largest else "black"
                 axes.text(across, down, "+" if marked[down, across] > 0 else "−", color=colour, **bold)
-            axes.set_xticks(range(shape[3]), [f"{value:g}" for value in labels[3]], fontsize=8)
-            axes.set_yticks(range(shape[2]), [as_power(value) for value in labels[2]], fontsize=8)
+            axes.set_xticks(range(shape[3]), [in_words(value) for value in labels[3]], fontsize=8)
+            axes.set_yticks(range(shape[2]), [in_words(value, " ") for value in labels[2]], fontsize=8)
             axes.tick_params(length=0, labelbottom=row == len(rows) - 1, labelleft=column == 0)
             if row == 0:
                 axes.set_title(style.panel_title(dataset, population, labels[0][which]), fontsize=10)
@@ -90,12 +92,22 @@ def cv_wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str = "cv_th
     what = f"{style.short_label(metric)} of {title}"
     bar.set_label(f"log$_2$ of {what}\nover that of the best other estimator", fontsize=9)
     signs = f"−: lower than the best other one, {title} wins; +: higher, loses"
-    signs += "; none: within 2 standard errors" if tested else ""
+    signs += "; none: within 2 standard errors, or equal up to rounding" if tested else "; none: equal up to rounding"
     wins, losses = int((known & (sign < 0)).sum()), int((known & (sign > 0)).sum())
-    signs += f"\n{wins:,} wins and {losses:,} losses in {int(known.sum()):,} configurations"
-    left = len(columns) < shape[0] or len(rows) < shape[1]
-    set_heading(figure, signs + ("; up to five populations and K are drawn" if left else ""))
+    said = (_number(wins, "win", "wins"), _number(losses, "loss", "losses"))
+    signs += f"\n{said[0]} and {said[1]} in {_number(int(known.sum()), 'configuration', 'configurations')}"
+    left = [
+        f"{len(some)} of {len(labels[place])} {what}"
+        for place, (some, what) in enumerate(((columns, "populations"), (rows, "K")))
+        if len(some) < len(labels[place])
+    ]
+    signs += f"\n(drawn: {' and '.join(left)}; counted are all, and the dataset has them all)" if left else ""
+    set_heading(figure, signs)
     return figure
+
+
+def _number(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
 
 
 def _compared(
@@ -114,9 +126,11 @@ def _compared(
     known = np.isfinite(rival) & np.isfinite(mine) & (rival > 0) & (mine > 0)
     ratio = np.log2(np.where(known, mine, 1) / np.where(known, rival, 1))
     pair = [f"{metric}_difference", f"{metric}_difference_se"]
+    # Elsewhere infinity less infinity would be no number.
+    apart = known & (np.abs(np.where(known, mine, 0) - np.where(known, rival, 0)) > rounding(dataset, metric, rival))
     if any(name not in dataset for name in pair):
-        return ratio, np.sign(ratio), known, False
+        return ratio, np.where(apart, np.sign(ratio), 0), known, False
     against = (values(dataset[name].sel(estimator=estimator, versus=names), "versus") for name in pair)
     difference, error = (np.take_along_axis(each, best[None], axis=0)[0] for each in against)
     with np.errstate(invalid="ignore"):
-        return ratio, np.where(np.abs(difference) > 2 * error, np.sign(difference), 0), known, True
+        return ratio, np.where(apart & (np.abs(difference) > 2 * error), np.sign(difference), 0), known, True

@@ -10,7 +10,7 @@ import time
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from rrjax.study.errors import StudyError
 
 _STALE = 600.0
 """Seconds after which a file that is being written has been given up."""
+_RUNS = "runs.json"
 _NAME = re.compile(r"k(\d+)-(\d+)-(\d+)\.npz")
 
 
@@ -36,11 +37,45 @@ class Part(NamedTuple):
     """Sums of the errors of those that it did not complete, `[configurations, estimators, K]`."""
 
 
+class Timing(NamedTuple):
+    """What all runs of a study took together."""
+
+    seconds: float
+    runs: int
+    untimed: bool
+    """Whether there were others before, of which it is not known."""
+
+
+def computing_time(attributes: Iterable[Mapping[str, Any]], more: float = 0.0) -> str:
+    """What studies took together, over all the runs that it needed, in words.
+
+    Args:
+        attributes: Of their datasets.
+        more: Seconds of what else was computed.
+
+    Returns:
+        The words.
+
+    Example:
+        >>> from rrjax.study.checkpoint import computing_time
+        >>> computing_time([{"seconds": 12.5, "runs": 2}, {"seconds": 3.0, "runs": 1}])
+        '15.5 s, in 2 runs'
+    """
+    attributes = list(attributes)
+    seconds = sum(float(one.get("seconds", 0)) for one in attributes) + more
+    runs = max((int(one.get("runs", 1)) for one in attributes), default=1)
+    untimed = any(one.get("untimed") for one in attributes)
+    text = f"{seconds:,.1f} s" + (f", in {runs:,} runs" if runs > 1 else "")
+    if not untimed:
+        return text
+    return f"{text}; earlier runs were not timed" if seconds else "not known: earlier runs were not timed"
+
+
 class Checkpoint:
     """The folder of one study."""
 
-    def __init__(self, folder: Path, description: dict[str, Any]) -> None:
-        """Opens the folder, or makes it.
+    def __init__(self, folder: Path, description: dict[str, Any], begin: float | None = None) -> None:
+        """Opens the folder, or makes it; the run began at `begin` of `time.perf_counter`, or now.
 
         Raises:
             StudyError: It holds another study.
@@ -48,12 +83,15 @@ class Checkpoint:
         """
         from rrjax.io import make_folder
 
+        self.begin = time.perf_counter() if begin is None else begin
+        self.computed = False
         self.folder = folder / "checkpoint"
         self.study = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
         make_folder(self.folder)
         self._sweep()
         file = self.folder / "study.json"
         kept = any(_NAME.fullmatch(part.name) for part in self.folder.iterdir())
+        self.before = _seconds_of_runs(self.folder / _RUNS) if kept else []
         if file.exists() and kept:
             _compare(folder, file, description)
             return
@@ -82,6 +120,16 @@ class Checkpoint:
                 np.savez(stream, measures=part.measures, squares=part.squares, pending=part.pending, study=self.study)
 
         _write(file, write)
+        self.computed = True
+        self.timing()
+
+    def timing(self) -> Timing:
+        """How long this run took so far and those before it; a run that computes nothing takes no part."""
+        runs = [*self.before, *([round(time.perf_counter() - self.begin, 3)] if self.computed else [])]
+        if self.computed:
+            _write(self.folder / _RUNS, lambda path: path.write_text(json.dumps({"seconds": runs})))
+        known = [seconds for seconds in runs if seconds is not None]
+        return Timing(round(sum(known), 3), len(known), len(known) < len(runs))
 
     def load(self, num_categories: int, shapes: Callable[[int, int], tuple[tuple[int, ...], ...]]) -> dict[int, Part]:
         """The batches that are there, by their first tile. A damaged one is set aside, with a warning.
@@ -132,6 +180,15 @@ def _write(file: Path, write: Callable[[Path], object]) -> None:
 
     with replacing(file) as path:
         write(path)
+
+
+def _seconds_of_runs(file: Path) -> list[float | None]:
+    """What the runs so far took; None stands for those that nothing is known of, as in folders made before."""
+    try:
+        seconds = json.loads(file.read_text())["seconds"]
+        return [None if one is None else float(one) for one in seconds]
+    except (OSError, ValueError, KeyError, TypeError):
+        return [None]
 
 
 def _compare(folder: Path, file: Path, description: dict[str, Any]) -> None:

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rrjax import figures
 from rrjax.catalogue import METRICS
+from rrjax.figures.selection import spread_over
+from rrjax.figures.style import SYMBOLS, words_for
 from rrjax.study.paper import BY_CATEGORIES, CONVERGENCE, EPSILON, FIGURES, SHOWN_EPSILONS, K, N
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
+_MOST = 6
+"""Figures of one metric."""
+_PLURALS = {
+    "num_categories": "numbers of categories",
+    "num_users": "numbers of users",
+    "epsilon": "values of ε",
+    "zipf": "Zipf exponents",
+    "distribution": "populations",
+}
 _BANDS = "Means over the seeds; bands are two standard errors."
 
 
@@ -99,6 +112,8 @@ def of_paper(dataset: xr.Dataset, wanted: Iterable[int] = FIGURES) -> list[Drawi
 def of_study(dataset: xr.Dataset) -> list[Drawing]:
     """An overview for every metric, and where the cross-validated threshold wins, if it is there and has a rival.
 
+    Where a figure has no room for a dimension, there is one for each of its values (of many, for six).
+
     Args:
         dataset: Of a study.
 
@@ -114,11 +129,7 @@ def of_study(dataset: xr.Dataset) -> list[Drawing]:
     """
     found = []
     for metric in figures.measured(dataset):
-        short = METRICS[metric].short if metric in METRICS else metric
-        overview = Drawing(
-            f"overview-{metric}", f"Overview: {short}", _BANDS, lambda metric=metric: figures.overview(dataset, metric)
-        )
-        found.append(overview)
+        found += _overviews(dataset, metric, METRICS[metric].short if metric in METRICS else metric)
     if "cv_threshold" in dataset["estimator"].values and dataset.sizes["estimator"] > 1 and "mse" in dataset:
         found.append(
             Drawing(
@@ -131,8 +142,45 @@ def of_study(dataset: xr.Dataset) -> list[Drawing]:
     return found
 
 
+def _overviews(dataset: xr.Dataset, metric: str, short: str) -> list[Drawing]:
+    """One for every value of what has no room in a figure."""
+    name, title = f"overview-{metric}", f"Overview: {short}"
+    left = figures.left_over(dataset)
+    if left is None:
+        return [Drawing(name, title, _BANDS, lambda: figures.overview(dataset, metric))]
+    values = dataset[left].values
+    drawn = spread_over(values, _MOST)
+    each = f"One figure for each of {len(values):,} {_PLURALS[left]}"
+    if len(drawn) < len(values):
+        each = f"One figure for each of {len(drawn)} of {len(values):,} {_PLURALS[left]}; the dataset has all"
+
+    def draw(value: Any) -> Figure:
+        return figures.overview(dataset, metric, **{left: value})
+
+    return [
+        Drawing(f"{name}-{slug}", f"{title}, {words_for(left, value)}", f"{_BANDS} {each}.", partial(draw, value))
+        for value, slug in zip(drawn, _slugs(left, drawn), strict=True)
+    ]
+
+
+def _slugs(dimension: str, values: Iterable[Any]) -> list[str]:
+    """What tells the files of values apart. In a label there may be anything; a dot would begin a suffix."""
+    if dimension != "distribution":
+        symbol = "epsilon" if dimension == "epsilon" else SYMBOLS[dimension]
+        return [f"{symbol}-{value:.15g}" for value in values]
+    return [
+        f"{place}-{re.sub(r'[^a-zA-Z0-9]+', '-', str(value))[:40]}".strip("-") for place, value in enumerate(values, 1)
+    ]
+
+
 def of_users(
-    dataset: xr.Dataset, label: str, counts: np.ndarray, name: str, number: int | None = None
+    dataset: xr.Dataset,
+    label: str,
+    counts: np.ndarray,
+    name: str,
+    number: int | None = None,
+    *,
+    labels: np.ndarray | None = None,
 ) -> list[Drawing]:
     """A data set whose users are given: its histogram, and the mean squared error by ε (the paper's Figure 3).
 
@@ -142,6 +190,7 @@ def of_users(
         counts: `[K]`, how many of them hold each category.
         name: Part of the name of the file.
         number: Of the figure in the paper, or None.
+        labels: `[K]`, what the categories are called; by default their numbers from 0.
 
     Returns:
         One drawing.
@@ -156,7 +205,8 @@ def of_users(
 
     def draw() -> Figure:
         here = dataset.sel(distribution=[label], num_categories=len(counts))
-        return figures.real_data(here, {label: counts / counts.sum()})
+        named = None if labels is None else {label: labels}
+        return figures.real_data(here, {label: counts / counts.sum()}, labels=named)
 
     return [
         Drawing(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -77,9 +77,3 @@ def _processor() -> str:
     return next(
         (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor"
     )
-
-
-def facts(dataset: xr.Dataset) -> Mapping[str, Any]:
-    """What a report says of how a dataset came about."""
-    keys = ("estimand", "num_seeds", "seed", "precision", "devices", "seconds")
-    return {key.replace("_", " "): dataset.attrs[key] for key in keys if key in dataset.attrs}

@@ -9,19 +9,23 @@ import numpy as np
 
 from rrjax.catalogue import METRICS
 from rrjax.figures import estimator_title
+from rrjax.figures.selection import rounding
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["ranking", "ranking_rows"]
+__all__ = ["ranking", "ranking_note", "ranking_rows"]
 
 
 def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
     r"""Ranks estimators over all configurations of a study.
 
-    In every configuration the best is the estimator with the smallest mean; ratios are to it. NaN is missing, infinity
-    is a value. Left out are configurations where fewer than two of several estimators have a value, or none a
-    finite one.
+    In every configuration the best is the estimator with the smallest mean; ratios are to it. A difference that the
+    rounding of the study's floats can make is none: eight units in the last place of the mean (`precision` says of
+    which floats), and for squared errors m up to eps·√m more, for distances of shares up to eps, because the shares
+    themselves are rounded. Means that close are ties, and the win is shared; whether a larger difference is more than
+    chance, `beyond` tells. NaN is missing, infinity is a value. Left out are configurations where fewer than two of
+    several estimators have a value, or none a finite one.
 
     Args:
         dataset: Of a study: the metric over (estimator, …), and, where there are, `<metric>_se`,
@@ -32,8 +36,9 @@ def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
         A dataset over `estimator`:
 
         * `configurations`: in how many it has a value;
-        * `best`, `worst`: in how many it has the smallest, the largest mean (ties count for each; where all are equal,
-          none is worst);
+        * `best`, `worst`: in how many it has the smallest, the largest mean (ties count for each, so that wins may sum
+          to more than there are configurations; where all are equal, none is worst);
+        * `shared`: how many of its wins are ties with others;
         * `near`: in how many it is within 10 % of the best, the best included;
         * `ratio`: geometric mean of its ratio to the best;
         * `ratio_se`: its standard error by the delta method, ratio·√(Σ_c Var log r_c)/C, with
@@ -41,7 +46,10 @@ def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
           differences (0 without them). Takes the configurations as independent and the best as given: where several
           are about equal, the smallest is so by chance, and ratios are a little too large.
         * `compared`, `beyond`: how many paired differences to a best other than itself have a standard error, and how
-          many of them are larger than three.
+          many of them are larger than three, and than rounding.
+
+        Its attributes: the metric, its floats (`precision`), `num_configurations`, and in how many of them the win is
+        shared (`num_shared`).
 
     Raises:
         ValueError: The metric is not in the dataset; says which are.
@@ -72,6 +80,8 @@ def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
     best = np.argmin(filled, axis=0)
     smallest = filled.min(axis=0, initial=np.inf)
     largest = np.where(known, mean, -np.inf).max(axis=0, initial=-np.inf)
+    wins = known & (mean <= smallest + rounding(dataset, metric, smallest))
+    tied = wins.sum(axis=0) > 1
 
     def table(name: str, *dims: str) -> np.ndarray | None:
         if name not in dataset:
@@ -108,11 +118,14 @@ def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
         beyond = np.zeros(mean.shape, bool)
         if difference is not None and difference_error is not None:
             compared = known & ~itself & np.isfinite(difference) & np.isfinite(difference_error)
-            beyond = compared & (np.abs(difference) > 3 * difference_error)
+            beyond = compared & ~wins & (np.abs(difference) > 3 * difference_error)
+        # Infinity less infinity is no number, and equal to itself.
+        loses = known & ~wins & ((mean == largest) | (mean >= largest - rounding(dataset, metric, largest)))
     columns = {
         "configurations": configurations,
-        "best": (known & (mean == smallest)).sum(axis=1),
-        "worst": (known & (mean == largest) & (largest > smallest)).sum(axis=1),
+        "best": wins.sum(axis=1),
+        "shared": (wins & tied).sum(axis=1),
+        "worst": loses.sum(axis=1),
         "near": (known & (log_ratio <= math.log(1.1))).sum(axis=1),
         "ratio": ratio,
         "ratio_se": np.where(np.isfinite(ratio), ratio_error, np.nan),
@@ -122,7 +135,12 @@ def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
     return xr.Dataset(
         {name: ("estimator", values) for name, values in columns.items()},
         {"estimator": dataset["estimator"].values},
-        {"metric": metric, "num_configurations": int(used.sum())},
+        {
+            "metric": metric,
+            "precision": str(dataset.attrs.get("precision", "float64")),
+            "num_configurations": int(used.sum()),
+            "num_shared": int(tied.sum()),
+        },
     )
 
 
@@ -133,7 +151,7 @@ def ranking_rows(ranked: xr.Dataset) -> list[dict[str, str]]:
         ranked: From `ranking`.
 
     Returns:
-        A row for every estimator: column title → text.
+        A row for every estimator: column title → text. How many wins are shared is a column where any is.
 
     Example:
         >>> import xarray as xr
@@ -150,10 +168,12 @@ def ranking_rows(ranked: xr.Dataset) -> list[dict[str, str]]:
         row = ranked.isel(estimator=int(index))
         many = int(row["configurations"])
         compared = int(row["compared"])
+        shared = {"shared": f"{int(row['shared']):,}"} if ranked.attrs.get("num_shared") else {}
         rows.append(
             {
                 "estimator": estimator_title(row["estimator"].item()),
                 "best": _of(int(row["best"]), many),
+                **shared,
                 "within 10 %": _of(int(row["near"]), many),
                 "worst": _of(int(row["worst"]), many),
                 "ratio to the best": _with_error(float(row["ratio"]), float(row["ratio_se"])),
@@ -161,6 +181,33 @@ def ranking_rows(ranked: xr.Dataset) -> list[dict[str, str]]:
             }
         )
     return rows
+
+
+def ranking_note(ranked: xr.Dataset) -> str:
+    """What a ranking's reader should know of ties: a sentence, or nothing where there are none.
+
+    Args:
+        ranked: From `ranking`.
+
+    Returns:
+        The sentence.
+
+    Example:
+        >>> import xarray as xr
+        >>> from rrjax.study.rankings import ranking, ranking_note
+        >>> dataset = xr.Dataset(
+        ...     {"mse": (("estimator", "num_users"), [[0.2, 0.1], [0.2, 0.4]])}, {"estimator": ["mle_star", "inv_n"]}
+        ... )
+        >>> ranking_note(ranking(dataset))
+        'In 1 of 2 configurations the best share the win: no further apart than float64 rounds.'
+    """
+    shared, many = ranked.attrs["num_shared"], ranked.attrs["num_configurations"]
+    if not shared:
+        return ""
+    return (
+        f"In {_of(shared, many)} configuration{'s' * (many != 1)} the best share the win: no further apart than "
+        f"{ranked.attrs['precision']} rounds."
+    )
 
 
 def _of(part: int, whole: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 import os
 import re
@@ -13,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rrjax.catalogue import METRICS
+from rrjax.catalogue import ESTIMATORS, METRICS
 from rrjax.figures import estimator_title, measured
 from rrjax.figures.files import as_png
 from rrjax.figures.style import AXES
-from rrjax.study.rankings import ranking, ranking_rows
+from rrjax.study.checkpoint import Timing, computing_time
+from rrjax.study.rankings import ranking, ranking_note, ranking_rows
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,11 +27,18 @@ if TYPE_CHECKING:
 
 __all__ = ["write_report"]
 
-_DIMENSIONS = {"estimator": "estimators", **AXES, "distribution": "populations"}
+_DIMENSIONS = {"estimator": "estimators", **AXES, "distribution": "populations", "quantile": "quantiles over the seeds"}
+_ATTRIBUTES = {
+    "num_seeds": "seeds per configuration",
+    "seed": "random seed",
+    "users": "digests of the users given",
+    "distributions": "digests of the distributions",
+}
 _RANKING = (
     "Rankings: in how many configurations an estimator is the best, is within 10 % of the best, and is the worst; the "
     "geometric mean over the configurations of its ratio to the best, ± the standard error; how many of its paired "
-    "differences to the best, where that is another, are beyond three standard errors. The smallest ratio comes first."
+    "differences to the best, where that is another, are beyond three standard errors. Estimators that are no further "
+    "apart than rounding share a win, and each has it counted. The smallest ratio comes first."
 )
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 72rem; margin: 2rem auto;
@@ -138,12 +147,15 @@ def write_report(
 def _ranking_table(ranked: xr.Dataset) -> str:
     rows = ranking_rows(ranked)
     name = str(ranked.attrs["metric"])
-    what = METRICS[name].label.replace("\n", " ") if name in METRICS else name
+    what = _metric(name)
     caption = f"Ranking by {what}, over {ranked.attrs['num_configurations']:,} configurations"
+    caption = f"{caption}. {note}" if (note := ranking_note(ranked)) else caption
     return _table(list(rows[0]) if rows else [], rows, caption)
 
 
 def _described(dataset: xr.Dataset) -> dict[str, str]:
+    """The settings of a study: what was compared, over which grid, and how it was computed."""
+    attributes = dict(dataset.attrs)
     described = {}
     for name, title in _DIMENSIONS.items():
         if name in dataset.coords:
@@ -152,14 +164,69 @@ def _described(dataset: xr.Dataset) -> dict[str, str]:
             more = f" … ({len(texts)} in all)" if len(texts) > 30 else ""
             # Thousands are set off by commas, so values are not.
             described[title] = ("; " if name != "estimator" else ", ").join(texts[:30]) + more
-    attributes = {"num_seeds": "seeds per configuration"}
-    attributes |= {"users": "digests of the users given", "distributions": "digests of the distributions"}
-    for name, value in dataset.attrs.items():
-        if name in dataset.coords and name != "seed":
-            continue
-        text = _cell(value)
-        described[attributes.get(str(name), str(name))] = text if len(text) <= 400 else text[:400] + " …"
+            attributes.pop(name, None)
+    own = {
+        label: function
+        for kind, known in (("estimators", ESTIMATORS), ("metrics", METRICS))
+        for label, function in _unpacked(attributes.pop(kind, {})).items()
+        if label not in known
+    }
+    if own:
+        described["names of one's own"] = "; ".join(f"{label} ({where})" for label, where in own.items())
+    shown = [*measured(dataset), *(name for name in ("bias2", "variance") if name in dataset)]
+    if shown:
+        described["metrics"] = "; ".join(map(_metric, shown))
+    estimand = attributes.pop("estimand", None)
+    given = "users" in attributes
+    if estimand is not None:
+        drawn = "the users given" if given else "the users drawn, who vary from seed to seed"
+        described["estimates are compared with"] = (
+            f"the histogram of {drawn}" if estimand == "users" else "the distribution that users are drawn from"
+        )
+    if {"jax", "rrjax"} <= set(attributes):
+        attributes["computed with"] = ", ".join(
+            f"{name} {attributes.pop(name)}" for name in ("rrjax", "jax", "jaxlib") if name in attributes
+        )
+    if "devices" in attributes:
+        attributes.pop("platform", None)
+    if "seconds" in attributes:
+        attributes["computing time"] = computing_time([attributes])
+        for name in Timing._fields:
+            attributes.pop(name, None)
+    for name, value in attributes.items():
+        text = _words(value)
+        if text:
+            text = text if len(text) <= 400 else text[:400] + " …"
+            described[_ATTRIBUTES.get(str(name), str(name).replace("_", " "))] = text
     return described
+
+
+def _metric(name: str) -> str:
+    return METRICS[name].label.replace("\n", " ") if name in METRICS else name
+
+
+def _unpacked(value: Any) -> dict[str, Any]:
+    """What JSON holds, where an attribute is such a text (NetCDF knows nothing deeper); else nothing."""
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def _words(value: Any) -> str:
+    """An attribute for a person: what JSON holds as a list, without brackets and without what is empty."""
+    if isinstance(value, str) and value[:1] in ("[", "{"):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return value
+    if isinstance(value, dict):
+        pairs = ((name, _words(one)) for name, one in value.items())
+        return "; ".join(f"{name}: {text}" if text else str(name) for name, text in pairs)
+    if isinstance(value, list | tuple):
+        return ", ".join(filter(None, map(_words, value)))
+    return "" if value is None else _cell(value)
 
 
 def _pairs(pairs: Mapping[str, object]) -> str:

@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import rrjax
 from rrjax.study import tile
 from rrjax.study.arguments import integer, several, share
-from rrjax.study.checkpoint import Checkpoint, Part
+from rrjax.study.checkpoint import Checkpoint, Part, Timing
 from rrjax.study.errors import StudyError
 from rrjax.study.grid import Grid
 from rrjax.study.processes import check_agreement, on_first, shared
@@ -85,7 +85,7 @@ def run(
     description = _description(study, int(seed), platform)
     check_agreement(description | {"batch_size": batch_size})
     # The other processes need no folder, and no shared disk.
-    checkpoint = on_first(lambda: None if folder is None else Checkpoint(folder, description))
+    checkpoint = on_first(lambda: None if folder is None else Checkpoint(folder, description, begin))
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         groups = [
@@ -112,9 +112,13 @@ def run(
                     report()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+    alone = Timing(round(time.perf_counter() - begin, 3), 1, False)
+    timing = shared(on_first(lambda: alone if checkpoint is None else checkpoint.timing()))
+    assert timing is not None
     attributes = description | {
         "devices": f"{mesh.size} × {mesh.devices.flat[0].device_kind}",
-        "seconds": round(time.perf_counter() - begin, 3),
+        **timing._asdict(),
+        "untimed": int(timing.untimed),  # NetCDF knows no truth
     }
     return dataset(study, [group.result() for group in groups], quantiles, keep_seeds, attributes)
 

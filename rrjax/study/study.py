@@ -97,7 +97,8 @@ class Study(Grid):
             standard error (`mse_difference`, `mse_difference_se`, with a dimension `versus`). Where asked,
             `mse_quantile` and `mse_seeds`. `bias2` and `variance` sum over the categories to the mean squared error:
             Σ (mean error)², and Σ of the variances over the seeds; both divide by num_seeds, so that an unbiased
-            estimator shows a `bias2` of about `variance` / num_seeds.
+            estimator shows a `bias2` of about `variance` / num_seeds. Of its attributes, `seconds` is what all `runs`
+            in the folder took together; `untimed` is 1 where there were others, of which that is not known.
 
         Raises:
             StudyError: An estimator that returns a wrong shape or NaN, or fails; a batch beyond the memory; a folder of

@@ -1,0 +1,124 @@
+"""Any study in small multiples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rrjax.figures import style
+from rrjax.figures.axes import new_figure
+from rrjax.figures.panels import Legend, draw_panels, finish, listed
+from rrjax.figures.selection import fix, measured, population_of, prepared, spread_over
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+
+def overview(dataset: xr.Dataset, metric: str | None = None, **fixed: Any) -> Figure:
+    """Draws any study: against its longest dimension, in small multiples over the next two.
+
+    Where there is at most one next dimension, the rows are the metrics. At most four rows and columns are drawn,
+    evenly spread over their dimension, and of a fourth dimension (`left_over`) one value; a note says so.
+
+    Args:
+        dataset: Of a study.
+        metric: The name of a variable. None: all that there are, where they have room, else the first.
+        fixed: Which value of the dimension that is left over, such as `zipf=1.3`; by default its middle one.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: The dataset is not one of a study, or has not the metric; says which there are.
+
+    Example:
+        >>> from rrjax.figures import overview
+        >>> from rrjax.study import Study
+        >>> grid = {"num_categories": 20, "num_users": [100, 1000], "epsilon": [1.0, 2.0], "zipf": 1.3}
+        >>> result = Study(estimators=["mle_star", "inv_n"], **grid, num_seeds=2).run()
+        >>> [axes.get_title() for axes in overview(result).axes[:2]]
+        ['ε = 1', 'ε = 2']
+    """
+    metrics = [metric] if metric is not None else measured(dataset)
+    if not metrics:
+        raise ValueError(f"there is no metric in the dataset, only: {style.listed_values(dataset.data_vars)}")
+    dataset = prepared(dataset, metrics)
+    population = population_of(dataset)
+    x, columns_by, rows_by, *others = _layout(dataset, population)
+    wrong = [name for name in fixed if name not in others]
+    if wrong:
+        raise ValueError(f"{wrong[0]} is drawn, and not held fixed; what is: {style.listed_values(others)}")
+    values = {name: dataset[name].values for name in (columns_by, rows_by, *others) if name is not None}
+    middle = {name: values[name][len(values[name]) // 2] for name in others}
+    dataset, fixed = fix(dataset, **(middle | fixed))
+    chosen = {name: spread_over(values[name], 4) for name in (columns_by, rows_by) if name is not None}
+    notes = [
+        f"{style.words_for(name, value)} is one of {_some(name, values[name])}"
+        for name, value in fixed.items()
+        if len(values[name]) > 1
+    ] + [
+        f"{len(some)} of {len(values[name])} values of {style.SYMBOLS.get(name, name)}"
+        for name, some in chosen.items()
+        if len(some) < len(values[name])
+    ]
+    columns = [(style.panel_title(dataset, columns_by, value), {columns_by: value}) for value in chosen[columns_by]]
+    if rows_by is None:
+        rows = [(style.metric_label(name), name, {}) for name in metrics[:4]]
+        notes += [f"4 of {len(metrics)} metrics"] if len(metrics) > 4 else []
+    else:
+        short = style.short_label(metrics[0])
+        rows = [(f"{style.words_for(rows_by, at)}\n\n{short}", metrics[0], {rows_by: at}) for at in chosen[rows_by]]
+        notes += [f"{short} alone of {len(metrics)} metrics"] if len(metrics) > 1 else []
+    figure = new_figure(max(2.75 * len(columns), 5.5) + 0.7, 2.2 * len(rows) + 1.4)
+    legend = Legend(dataset)
+    panels = figure.subplots(len(rows), len(columns), squeeze=False)
+    draw_panels(panels, dataset, rows, columns, x, legend)
+    what = "" if rows_by is None else style.metric_title(metrics[0])
+    finish(figure, legend, dataset, what, listed(fixed), drawn=notes)
+    return figure
+
+
+def left_over(dataset: xr.Dataset) -> str | None:
+    """The dimension that `overview` holds fixed though it has several values; None where there is none.
+
+    Args:
+        dataset: Of a study.
+
+    Returns:
+        Its name.
+
+    Example:
+        >>> import xarray as xr
+        >>> from rrjax.figures import left_over
+        >>> grid = {
+        ...     "num_categories": [2, 3],
+        ...     "num_users": [1, 2, 3],
+        ...     "epsilon": [1.0, 2.0, 3.0],
+        ...     "zipf": [0.0, 1.0, 2.0],
+        ... }
+        >>> left_over(xr.Dataset(coords={"estimator": ["inv"], **grid}))
+        'num_categories'
+    """
+    _, _, _, *others = _layout(dataset, population_of(dataset))
+    return next((name for name in others if dataset.sizes[name] > 1), None)
+
+
+def _layout(dataset: xr.Dataset, population: str) -> tuple[Any, ...]:
+    """The dimensions against which, over whose columns, and over whose rows (or None) is drawn; then the others."""
+    names = [name for name in ("num_users", "epsilon", "num_categories", population) if name in dataset.dims]
+    names.sort(key=lambda name: -dataset.sizes[name])
+    x = next(name for name in names if name != "distribution")
+    names.remove(x)
+    columns_by, *others = names
+    rows_by = next((name for name in others if dataset.sizes[name] > 1), None)
+    return x, columns_by, rows_by, *(name for name in others if name != rows_by)
+
+
+def _some(name: str, values: np.ndarray) -> str:
+    """How many values a dimension has, and, where they are few numbers, which."""
+    if len(values) > 6 or name == "distribution":
+        return f"{len(values):,}"
+    texts = (f"{value:,}" if name.startswith("num") else f"{value:g}".replace("inf", "∞") for value in values)
+    return f"{len(values)} ({', '.join(texts)})"
