@@ -16,6 +16,7 @@ from rrjax.io import (
     Source,
     count_reports,
     read_counts,
+    read_domain,
     read_metadata,
     read_values,
     write_reports,
@@ -143,7 +144,7 @@ def test_fewer_than_two_categories(tmp_path):
     refused(lambda: Domain.range(0, 0), "at least 2")
 
 
-@pytest.mark.parametrize("bad", ["-1", "2.5", "nan", "many", "", "1e3", "99999999999999999999"])
+@pytest.mark.parametrize("bad", ["-1", "2.5", "nan", "many", "", "1e3"])
 def test_bad_counts(tmp_path, bad):
     path = tmp_path / "a.csv"
     path.write_text(f"label,n\nx,3\ny,{bad}\nz,4\n")
@@ -154,6 +155,49 @@ def test_bad_counts(tmp_path, bad):
         "is not a count",
         "whole numbers from 0 to 9,223,372,036,854,775,807",
     )
+
+
+@pytest.mark.parametrize("large", ["99999999999999999999", "9223372036854775808", "+99999999999999999999.0"])
+def test_counts_that_are_too_large(tmp_path, large):
+    path = tmp_path / "a.csv"
+    path.write_text(f"label,n\nx,3\ny,{large}\n")
+    message = refused(lambda: read_counts(Source(path), "n"), path, f"row 2: '{large}' is too large; 1 such row.")
+    assert "is not a count" not in message
+    path = tmp_path / "a.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT unnest(['x', 'y']) l, unnest([3::DOUBLE, 1e300]) n) TO '{path}'")
+    refused(lambda: read_counts(Source(path), "n"), "row 2: '1e+300' is too large")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.dat", "a.jsonl", "a.jsonl.gz"])
+def test_utf_16_is_named(tmp_path, name, encoding):
+    path = tmp_path / name
+    text = {"jsonl": '{"a": 1}\n{"a": 2}\n'}.get(name.split(".")[1], "a\n1\n2\n").encode(encoding)
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    name = encoding.upper().replace("-LE", "LE").replace("-BE", "BE")
+    message = refused(lambda: count_reports(Source(path)), path, f"the text is {name}", f"iconv -f {name} -t utf-8")
+    assert "latin1" not in message
+    if path.suffix == ".csv":
+        refused(lambda: read_domain(path), f"the text is {name}")
+
+
+def test_standard_input_is_refused_with_what_to_do():
+    refused(lambda: count_reports(Source("-", format="csv")), "standard input", "save it to a file first")
+
+
+def test_equal_names_of_columns(tmp_path):
+    # Whichever is asked for, the labels or the counts, or none: nothing is guessed.
+    path = tmp_path / "a.csv"
+    path.write_text("a,n, a,n\n1,2,3,4\n")
+    for source, counts, name in (
+        (Source(path), None, "'a'"),
+        (Source(path, column="a"), None, "'a'"),
+        (Source(path, column="a"), "n", "'n'"),
+        (Source(path), "n", "'n'"),
+    ):
+        read = (lambda: count_reports(source)) if counts is None else (lambda: read_counts(source, counts))  # noqa: B023
+        refused(read, path, f"have the same name, {name}", "Rename")
 
 
 def test_counts_without_labels(tmp_path):
@@ -217,7 +261,8 @@ def test_truncated_and_damaged_parquet(tmp_path):
         (b"a,b\n1,2\n1,\xff\xfe\n", "UTF-8"),
         (b"\xff,b\n1,2\n", "UTF-8"),
         ("\na,b\n1,2\n", "blank"),
-        ("a,a\n1,2\n", "2 columns are called 'a'"),
+        ("a,a\n1,2\n", "columns 1 and 2 have the same name, 'a'"),
+        ("b,a,c,a,a\n1,2,3,4,5\n", "columns 2, 4 and 5 have the same name, 'a'"),
         ("a;b\n1;2\n", "Is the delimiter ';'"),
         ("a,b\r\n1,2\n3,4\r\n", "line ends"),
         ("a,\n1,2\n", "is the first line a header"),
@@ -235,11 +280,34 @@ def test_a_short_row_far_down_is_not_dropped(tmp_path):
     refused(lambda: count_reports(Source(path, column="a"), Domain.range(0, 9)), path, "line 100002")
 
 
-@pytest.mark.parametrize("text", ['{"a": 1}\n{"a": 2\n{"a": 3}\n', "a,b\n1,2\n", '{"a": 1'])
-def test_malformed_json(tmp_path, text):
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('{"a": 1}\n{"a": 2\n{"a": 3}\n', 2),
+        ('{"a": 1}\n\n{"a": 2}\n{"a" 3}\n{"a": 4}\n', 4),
+        ('{"a": 1}\n{"a": 2}\n{"a": ]\n', 3),
+        ('{"a": 1}\n' * 50_000 + "oops\n" + '{"a": 1}\n' * 50_000, "50,001"),
+        ('{"a": 1}\n[1, 2]\n', 2),
+        ('{"a": 1}\n3\n', 2),
+        ('[\n{"a": 1},\n{"a" 2}]', 3),
+        ('{\n"a": 1\n}\n{\n"a" 2\n}\n', 5),
+        ("a,b\n1,2\n", 1),
+        ('{"a": 1', 1),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_malformed_json(tmp_path, text, line, suffix):
+    path = tmp_path / f"a.jsonl{suffix}"
+    path.write_bytes(gzip.compress(text.encode()) if suffix else text.encode())
+    for column in ("a", None):
+        source = Source(path, column=column)
+        refused(lambda: count_reports(source, Domain.range(0, 9)), f"{path}, line {line}: not valid JSON")  # noqa: B023
+
+
+def test_a_key_that_is_there_twice(tmp_path):
     path = tmp_path / "a.jsonl"
-    path.write_text(text)
-    refused(lambda: count_reports(Source(path, column="a"), Domain.range(0, 9)), path, "JSON")
+    path.write_text('{"a": 1}\n{"a": 2, "a": 3}\n')
+    refused(lambda: count_reports(Source(path), Domain.range(0, 9)), path, "line 2", "the key 'a' more than once")
 
 
 def test_bad_value_among_files_of_different_types(tmp_path):

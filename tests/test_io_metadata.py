@@ -292,3 +292,22 @@ def test_labels_come_from_one_file(tmp_path):
         (tmp_path / f"{name}.txt").write_text("a\nb\n")
     with pytest.raises(DataError, match="one of 2 files"):
         read_domain(str(tmp_path / "*.txt"))
+
+
+def test_the_record_of_pairs(tmp_path):
+    domain = Domain.product(Domain.of(["no", "yes"]), Domain.range(1, 3))
+    mechanism = MechanismRecord("randomized-response", {"num_categories": 6, "epsilon": 2.0})
+    metadata = Metadata(mechanism, 2.0, domain, "a × b", False, "0.1.0", columns=("a", "b"))
+    record = json.loads(metadata.to_json())
+    assert record["columns"] == ["a", "b"]
+    assert record["domain"] == {"factors": [{"labels": ["no", "yes"]}, {"first": 1, "last": 3}]}
+    assert Metadata.from_json(metadata.to_json()) == metadata
+    write_reports(tmp_path / "p.parquet", np.array([0, 5]), metadata)
+    found = read_metadata(tmp_path / "p.parquet")
+    assert found is not None
+    assert found.domain.factors == domain.factors
+    for changes in ({"columns": ["a"]}, {"columns": [1, 2]}, {"columns": None}, {"domain": {"first": 1, "last": 6}}):
+        with pytest.raises(DataError, match="lack a valid 'columns'"):
+            Metadata.from_json(json.dumps(record | changes))
+    with pytest.raises(DataError, match="A domain was expected"):
+        Metadata.from_json(json.dumps(record | {"domain": {"factors": [record["domain"], record["domain"]]}}))

@@ -1,6 +1,7 @@
 """Reports, counts and values from every format."""
 
 import gzip
+import json
 import os
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from rrjax.io import (
     read_counts,
     read_domain,
     read_metadata,
+    read_pairs,
     read_values,
     write_reports,
     write_table,
@@ -229,6 +231,45 @@ def test_one_quoted_column(write):
     with pytest.raises(DataError, match="Is the delimiter ';'"):
         count_reports(Source(path))
     assert count_reports(Source(path, delimiter=",")).domain.listed == ("x, y", "z")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet"])
+def test_blanks_around_a_value_are_no_part_of_it_in_any_format(tmp_path, suffix):
+    path = tmp_path / f"a{suffix}"
+    values = np.array([" yes", "yes ", "yes", "no", " New  York\t", " ? ", "  "])
+    write_table(path, {"a": values, "label": values})
+    for missing in ("?", " ?"):
+        counted = count_reports(Source(path, column="a", missing=(missing,)))
+        assert by_label(counted) == {"New  York": 1, "no": 1, "yes": 3}
+        assert counted.missing == {"": 1, "?": 1}
+    domain = Domain.of([" yes", "no ", "New  York"])
+    assert domain.listed == ("yes", "no", "New  York")
+    assert read_values(Source(path, column="a", missing=("?",)), domain).indices.tolist() == [0, 0, 0, 1, 2]
+    labels = tmp_path / f"labels{suffix}"
+    write_table(labels, {"label": values[2:5]})
+    assert read_domain(labels).listed == ("yes", "no", "New  York")
+
+
+def test_a_table_in_json_has_no_infinity(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write_table(path, {"x": np.array([1.5, np.inf, -np.inf, np.nan]), "n": np.arange(4)})
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in path.read_text().splitlines()]
+    assert [row["x"] for row in rows] == [1.5, None, None, None]
+
+
+def test_pairs_as_one_column(write):
+    path = write("a.csv", "a,b\nx,2\ny,1\nx,\ny,2\n")
+    values = read_pairs(Source(path), ("a", "b"), (None, "1:3"))
+    assert values.column == "a × b"
+    assert values.domain.listed == ("x × 1", "x × 2", "x × 3", "y × 1", "y × 2", "y × 3")
+    assert values.indices.tolist() == [1, 3, 4]
+    assert (values.num_missing, values.domain_from_data) == (1, True)
+    assert Domain.from_metadata(values.domain.to_metadata()) == values.domain
+    assert values.domain.describe() == "6 pairs ('x × 1', 'x × 2', 'x × 3', …)"
+    with pytest.raises(DataError, match="'x × y' holds ' × '"):
+        Domain.product(Domain.of(["x × y", "z"]), Domain.range(1, 3))
+    with pytest.raises(DataError, match=r"5,000 × 5,000 pairs .* coarser"):
+        Domain.product(Domain.range(1, 5000), Domain.range(1, 5000))
 
 
 def test_transactions(write):

@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 import rrjax
+import rrjax.cli.independent
 from rrjax.cli.compare import compare
 from rrjax.cli.demo import demo
 from rrjax.cli.estimate import estimate
+from rrjax.cli.options import Command
 from rrjax.cli.plan import plan
 from rrjax.cli.randomize import randomize
 from rrjax.cli.study import study
@@ -43,5 +45,5 @@ def _root(
 
 
 for command in (randomize, estimate, compare, demo, study, plan):
-    app.command()(command)
+    app.command(cls=Command)(command)
 app.add_typer(tests, name="test")

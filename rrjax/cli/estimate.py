@@ -108,6 +108,7 @@ def run(
                 "at_once": sure.at_once,
                 "fdr": sure.fdr,
                 "num_found": int(sure.found.sum()),
+                "num_contradicted": int(sure.contradicted.sum()),
                 "num_outside_interval": int(sure.misses(found.theta).sum()),
                 "top": largest_rows(collection, [found], top, sure=sure),
             }
@@ -139,6 +140,15 @@ def _show_sureness(collection: Collection, found: Estimate, sure: Confidence) ->
             f"Intervals are exact, at zero too, and hold each one with {level}; of those that are picked because they "
             "came out largest, fewer hold: --at-once is for them."
         )
+    contradicted = int(sure.contradicted.sum())
+    if contradicted:
+        alone = (1 - sure.level) / 2 / (size if sure.at_once else 1)
+        show.out.print(
+            f"! {show.number(contradicted, 'interval is', 'intervals are')} a single end, 0 or "
+            "100\N{NO-BREAK SPACE}%: no share explains so few reports, or so many. By chance at most "
+            f"{show.percent(alone)} of the categories are like that; where more are, or one by far, is ε right? See "
+            "rrjax test fit."
+        )
     outside = sure.misses(found.theta)
     if outside.any():
         show.out.print(
@@ -152,7 +162,8 @@ def _show_sureness(collection: Collection, found: Estimate, sure: Confidence) ->
 def _show_verdict(collection: Collection, found: Estimate) -> None:
     """The certificate in words, and how noisy the collection is."""
     show.out.print(
-        f"{found.title}: {found.num_positive:,} of {collection.num_categories:,} categories have a positive share; "
+        f"{found.title}: {found.num_positive:,} of {collection.num_categories:,} categories "
+        f"{'has' if found.num_positive == 1 else 'have'} a positive share; "
         f"negative log-likelihood {found.nll:.6f} nats per report."
     )
     if found.proper:

@@ -87,6 +87,11 @@ class Confidence:
         return (theta < self.lower - slack) | (theta > self.upper + slack)
 
     @property
+    def contradicted(self) -> np.ndarray:
+        """Whose intervals are a single end, as no share explains so few reports, or so many."""
+        return self.lower == self.upper
+
+    @property
     def title(self) -> str:
         """What the intervals are called."""
         return _interval(self.level)
@@ -106,8 +111,9 @@ def known(collection: Collection, level: float, at_once: bool, fdr: float) -> Co
     missed = np.asarray(inference.intervals(counts, epsilon, 0.98, simultaneous="bonferroni").upper) == 0
     if missed.any():
         collection.warnings.append(
-            f"{int(missed.sum()):,} categories are named less often than chance alone names them at this ε, whatever "
-            "the users hold. Is ε right, are reports missing, was it another mechanism? See `rrjax test fit`."
+            f"{show.number(int(missed.sum()), 'category is', 'categories are')} named less often than chance alone "
+            "allows at this ε, whatever the users hold. Is ε right, are reports missing, was it another mechanism? "
+            "See `rrjax test fit`."
         )
     return Confidence(level, at_once, np.asarray(limits.lower), np.asarray(limits.upper), np.asarray(found), fdr)
 
@@ -134,6 +140,7 @@ def largest_rows(
             row |= {estimate.estimator.name: estimate.theta[index] for estimate in estimates}
         if sure is not None:
             row |= {"lower": sure.lower[index], "upper": sure.upper[index], "found": bool(sure.found[index])}
+            row["contradicted"] = bool(sure.contradicted[index])
         if truth is not None:
             row["truth"] = truth[index]
         rows.append(row)
@@ -170,7 +177,8 @@ def show_largest(
             *(show.percent(estimate.theta[index]) for estimate in estimates),
         ]
         if sure is not None:
-            cells += [show.between(sure.lower[index], sure.upper[index]), "●" if sure.found[index] else ""]
+            marks = "●" * bool(sure.found[index]) + "!" * bool(sure.contradicted[index])
+            cells += [show.between(sure.lower[index], sure.upper[index]), marks]
         if truth is not None:
             cells.append(show.percent(truth[index]))
         if bars:

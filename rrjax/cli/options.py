@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections import Counter
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperCommand
+
+from rrjax.cli.errors import UsageError
 
 PANEL = "Results"
 
@@ -20,7 +24,14 @@ Out = Annotated[
 Plot = Annotated[Path | None, typer.Option(help="Draw a figure: .png, .pdf or .svg.", rich_help_panel=PANEL)]
 Top = Annotated[int, typer.Option(min=1, help="How many of the largest categories to show.", rich_help_panel=PANEL)]
 Level = Annotated[float, typer.Option(help="Confidence level of the intervals, in (0, 1).", rich_help_panel=PANEL)]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=PANEL)]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print one JSON object instead of tables; null stands for what is infinite or undefined.",
+        rich_help_panel=PANEL,
+    ),
+]
 
 
 def estimator_name(text: str) -> str:
@@ -35,6 +46,25 @@ def estimator_name(text: str) -> str:
     if name not in ESTIMATORS:
         raise typer.BadParameter(f"{text!r} is none of {', '.join(ESTIMATORS)}")
     return name
+
+
+class Command(TyperCommand):
+    """A command that refuses an option given more than once, unless it is one that takes several.
+
+    The parser would keep the last and drop the others without a word.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parses as any command does, after a look at what is there more than once."""
+        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+        for parameter, times in Counter(given).items():
+            single = parameter.param_type_name == "option" and not parameter.multiple and not parameter.is_eager
+            if times > 1 and single:
+                from rrjax.cli import show
+
+                with show.reporting():
+                    raise UsageError(f"{parameter.opts[0]} was given {times} times, and takes one value: give it once")
+        return super().parse_args(ctx, args)
 
 
 def flags(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:

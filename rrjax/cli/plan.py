@@ -62,7 +62,8 @@ def plan(
             if plot is not None:
                 _draw(plot, found)
         if json:
-            mechanisms = [row._asdict() for row in found.mechanisms]
+            # As flags and files spell them.
+            mechanisms = [row._asdict() | {"name": row.name.replace(" ", "-")} for row in found.mechanisms]
             facts = dataclasses.asdict(found)
             facts = facts.pop("target") | facts | {"mechanisms": mechanisms, "plot": plot}
             show.record({"command": "plan"} | facts)
@@ -181,9 +182,14 @@ def _epsilon(target: Target, number: float) -> float:
     else:
         epsilon = target.of(inference.epsilon_for_error, number, target.target_rmse)
     if epsilon > LARGEST_EPSILON:
-        raise UsageError(f"with {number:,.0f} users no ε reaches the target: it takes more of them, or a wider target")
+        raise UsageError(
+            f"with {show.number(round(number), 'user', 'users')} no ε reaches the target: it takes more of them, or a "
+            "wider target"
+        )
     if epsilon < SMALLEST_EPSILON:
-        raise UsageError(f"with {number:,.0f} users any ε down to {SMALLEST_EPSILON:g} reaches the target")
+        raise UsageError(
+            f"with {show.number(round(number), 'user', 'users')} any ε down to {SMALLEST_EPSILON:g} reaches the target"
+        )
     return epsilon
 
 
@@ -213,7 +219,7 @@ def _draw(plot: Path, found: Plan) -> None:
             found.epsilon,
             found.num_users,
             target=found.target.target_rmse,
-            title=f"K = {size:,}, ε = {found.epsilon:.4g}, {found.num_users:,.0f} users",
+            title=f"K = {size:,}, ε = {found.epsilon:.4g}, {show.number(found.num_users, 'user', 'users')}",
         )
         save(figure, plot)
 
@@ -221,7 +227,7 @@ def _draw(plot: Path, found: Plan) -> None:
 def _show(found: Plan) -> None:
     target = found.target
     solved = {
-        "users": f"{found.num_users:,.0f} users are needed",
+        "users": f"{show.number(found.num_users, 'user is', 'users are')} needed",
         "epsilon": f"ε = {found.epsilon:.4g} nats is needed",
         "target": "What the collection would know",
     }[found.solved]

@@ -16,15 +16,31 @@ from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Json, flags
-from rrjax.cli.reading import Files, Reading, check_epsilon, check_outputs
+from rrjax.cli.reading import PANEL, Files, Reading, check_epsilon, check_outputs, parse_domain
 
 
-@flags(without=("counts",))
+@flags(without=("column", "domain", "counts"))
 def randomize(
     values: Annotated[list[str], typer.Argument(metavar="VALUES...", help="Files of true values; globs work.")],
     epsilon: Annotated[float, typer.Option(help="Privacy parameter, in nats.")],
     out: Annotated[Path, typer.Option(help="The .parquet file of reports to write.")],
     reading: Reading,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column to read: its name, or its number (from 1) where there is no header. Twice: the pairs of the "
+            "two columns are randomized as one, with ε for the pair.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
+    domain: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="All categories: a range such as 0:99, both ends included, or a file of labels, one a line. Of two "
+            "columns once for each, in their order.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -37,6 +53,8 @@ def randomize(
 
     rrjax randomize values.csv --column city --epsilon 2 --domain cities.txt --out reports.parquet
 
+    rrjax randomize values.csv --column smokes --column income --epsilon 2 --out pairs.parquet
+
     ε holds for one row a user: who has several rows is protected by that many times ε. The reports keep the order of
     the rows; rows without a value are left out.
     """
@@ -44,11 +62,43 @@ def randomize(
         io.check_reports_name(out)
     except io.DataError as error:
         raise UsageError(f"--out {error}") from error
+    columns, domains = column or [], domain or []
+    pair = _pair(columns, domains)
+    if pair is None:
+        given = {"column": next(iter(columns), None), "domain": next(iter(domains), None)}
+        reading = dataclasses.replace(reading, **given)
     files = Files(values, reading)
     check_outputs([files], out)
     with show.err.status("Randomizing …"):
-        made = make_reports(files, epsilon, out, seed)
+        made = make_reports(files, epsilon, out, seed, pair)
     show_made(made, out, json)
+
+
+Pair = tuple[tuple[str, str], tuple[str | None, str | None]]
+"""Two columns, and the domains of the flags."""
+
+
+def _pair(columns: list[str], domains: list[str]) -> Pair | None:
+    """What is randomized as one where two columns are named; None where one is, or none."""
+    if len(columns) < 2:
+        if len(domains) > 1:
+            raise UsageError(f"--domain was given {len(domains)} times for one column; give it once")
+        return None
+    if len(columns) > 2:
+        raise UsageError(
+            f"--column was given {len(columns)} times ({', '.join(columns)}): one column is randomized, or the pairs "
+            "of two. For more make one column of them first, or randomize each apart: who is in m files is protected "
+            "by the sum of their ε"
+        )
+    if columns[0] == columns[1]:
+        raise UsageError(f"--column {columns[0]} was given twice; name two different columns, or one")
+    if len(domains) not in (0, 2):
+        raise UsageError(
+            f"--domain was given {show.number(len(domains), 'time', 'times')} for two columns; give it once for each, "
+            "in their order, or not at all"
+        )
+    first, second = domains or (None, None)
+    return (columns[0], columns[1]), (first, second)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,8 +111,11 @@ class Randomized:
     warnings: list[str]
 
 
-def make_reports(files: Files, epsilon: float, out: Path, seed: int | None) -> Randomized:
-    """Randomizes a file of true values and writes the reports with all that it takes to estimate from them."""
+def make_reports(files: Files, epsilon: float, out: Path, seed: int | None, pair: Pair | None = None) -> Randomized:
+    """Randomizes a file of true values and writes the reports with all that it takes to estimate from them.
+
+    Of two columns each row's pair is one value, a category of the product of their domains: ε protects the pair.
+    """
     check_epsilon(epsilon)
     if files.reading.items == "all":
         raise UsageError(
@@ -74,17 +127,23 @@ def make_reports(files: Files, epsilon: float, out: Path, seed: int | None) -> R
             f"{files.paths[0]} holds randomized reports already; randomized again they would not be what their "
             "metadata say. Start from the true values"
         )
-    values = io.read_values(files.source, files.domain)
+    if pair is None:
+        columns, values = None, io.read_values(files.source, files.domain)
+    else:
+        columns, (first, second) = pair
+        values = io.read_pairs(files.source, columns, (parse_domain(first), parse_domain(second)))
     num_categories = values.domain.num_categories
     warnings = []
     if values.domain_from_data:
         warnings.append(
             f"The domain was taken from the values ({num_categories:,} categories), and it is written into the "
             "file: which categories are there is disclosed without any privacy, and estimates will leave out those "
-            "that nobody holds. Give --domain."
+            f"that nobody holds. Give --domain{'' if pair is None else ', once for each column'}."
         )
     if values.num_missing:
-        warnings.append(f"{show.number(values.num_missing, 'row', 'rows')} without a value are left out.")
+        warnings.append(
+            f"{show.number(values.num_missing, 'row without a value is', 'rows without a value are')} left out."
+        )
     try:
         keep = rrjax.secure.keep_threshold(num_categories, epsilon)
     except ValueError as error:
@@ -105,6 +164,7 @@ def make_reports(files: Files, epsilon: float, out: Path, seed: int | None) -> R
         simulated=seed is not None,
         version=rrjax.__version__,
         domain_from_data=values.domain_from_data,
+        columns=columns,
     )
     io.write_reports(out, reports, metadata)
     return Randomized(metadata, len(reports), values.num_missing, warnings)
@@ -121,6 +181,8 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
                 "out": out,
                 "num_reports": made.num_reports,
                 "num_missing": made.num_missing,
+                "column": metadata.column,
+                "columns": metadata.columns,
                 "mechanism": metadata.mechanism.name,
                 "num_categories": metadata.num_categories,
                 "epsilon": metadata.epsilon,
@@ -135,11 +197,11 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
     show.warn(made.warnings)
     how = "simulated from a seed" if metadata.simulated else "from the system's secure random numbers"
     show.say(
-        f"{made.num_reports:,} reports {how}; domain: {metadata.domain.describe()}; "
+        f"{show.number(made.num_reports, 'report', 'reports')} {how}; domain: {metadata.domain.describe()}; "
         f"ε = {metadata.epsilon:g} nats asked for, {metadata.effective_epsilon:.12g} delivered."
     )
     show.say(
-        f"A report is the truth with probability {show.percent(float(delivered.p))} and any one other category with "
-        f"{show.percent(float(delivered.q))}."
+        f"A report is the truth with probability {show.percent(float(delivered.p))} and any one other "
+        f"{'category' if metadata.columns is None else 'pair'} with {show.percent(float(delivered.q))}."
     )
     show.written("Reports", out)

@@ -221,7 +221,8 @@ def _warnings(collection: Collection) -> list[str]:
             f"{number:,} {'empty' if token == '' else repr(token)}" for token, number in counted.missing.items()
         )
         warnings.append(
-            f"{counted.num_missing:,} of {counted.num_rows:,} rows hold no report ({kinds}); they are left out."
+            f"{counted.num_missing:,} of {counted.num_rows:,} rows hold{'s' * (counted.num_missing == 1)} no report "
+            f"({kinds}), and {'is' if counted.num_missing == 1 else 'are'} left out."
         )
     squared_error = float(collection.mechanism.expected_squared_error(num_reports))
     if squared_error > 1:
@@ -240,8 +241,16 @@ def read_truth(files: Files, collection: Collection, flag: str) -> np.ndarray:
     """Shares of the true values, over the domain of the reports. `[K]`, float64."""
     if files.source.metadata() is not None:
         raise UsageError(f"{flag} {files.paths[0]} holds randomized reports, not true values")
-    domain = collection.counted.domain
+    domain, metadata = collection.counted.domain, collection.counted.metadata
     try:
+        if (
+            metadata is not None
+            and metadata.columns
+            and domain.factors
+            and (files.reading.column or files.reading.counts) is None
+        ):
+            pairs = io.count_pairs(files.source, metadata.columns, domain.factors)
+            return pairs.counts.ravel() / pairs.counts.sum()
         try:
             counted = files.count(domain)
         except io.DataError:

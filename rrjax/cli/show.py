@@ -7,6 +7,7 @@ import json
 import math
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from rich.text import Text
 from rrjax import io
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import INTERRUPTED, MESSAGE, unwinding
+from rrjax.io.errors import number as number
 
 USAGE, BAD_DATA = 2, 3
 _GAP = 2  # between columns
@@ -60,9 +62,11 @@ def reporting() -> Iterator[None]:
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Says what to install where figures cannot be drawn."""
+    """Says what to install where figures cannot be drawn, or not in full."""
     try:
-        yield
+        with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
+            yield
+        warn([str(warning.message) for warning in caught])
     except ImportError as error:
         raise UsageError(f"--plot needs {error.name}: pip install 'rrjax[plots]'") from error
 
@@ -83,14 +87,14 @@ def check_formats(table: Path | None, figure: Path | None) -> None:
             raise UsageError(f"--out {error}") from error
 
 
-def warn(warnings: list[str]) -> None:
+def warn(messages: list[str]) -> None:
     """Prints warnings on the standard error."""
-    for warning in warnings:
-        err.print(Text("Warning: ", style="bold yellow").append(warning, style="not bold default"))
+    for message in messages:
+        err.print(Text("Warning: ", style="bold yellow").append(message, style="not bold default"))
 
 
 def record(result: Mapping[str, Any]) -> None:
-    """Prints one JSON object. Infinity is a text there, and what is undefined null."""
+    """Prints one JSON object. What is infinite or undefined is null there: JSON has no other word for it."""
     print(json.dumps(_plain(result), ensure_ascii=False, indent=2, allow_nan=False), flush=True)
 
 
@@ -103,9 +107,7 @@ def _plain(value: Any) -> Any:
         return str(value)
     if hasattr(value, "item"):  # of NumPy or JAX
         value = value.item()
-    if isinstance(value, float) and math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, float) and math.isnan(value):
+    if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
@@ -130,7 +132,8 @@ def show_table(table: Table, *, bars: bool = False) -> None:
     if bars and names + sum(_GAP + (column.min_width or 0) for column in others) > out.width:
         others.pop()
     if first.max_width is not None:
-        names = max(min(names, out.width - sum(_GAP + (column.min_width or 0) for column in others)), _SHORTEST_NAME)
+        room = out.width - sum(_GAP + (column.min_width or 0) for column in others)
+        names = min(names, max(room, _SHORTEST_NAME))
         first.max_width = names
     while others:
         room, block = out.width - names, []
@@ -168,11 +171,6 @@ def at_most(bound: float, digits: int = 1) -> str:
     """A bound for a person, rounded up so that it stays one: 3e-16."""
     rounded = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING).create_decimal(decimal.Decimal(bound))
     return f"{rounded:.{digits - 1}e}"
-
-
-def number(count: int, one: str, many: str) -> str:
-    """How many of what, in words: 1 category, 12 categories."""
-    return f"{count:,} {one if count == 1 else many}"
 
 
 def command(line: str) -> None:

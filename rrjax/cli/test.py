@@ -1,4 +1,4 @@
-"""`rrjax test`: fit, equal, trend, independent."""
+"""`rrjax test`: fit, equal, trend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import PANEL as RESULT
-from rrjax.cli.options import Json, flags
+from rrjax.cli.options import Command, Json, flags
 from rrjax.cli.reading import (
     PANEL,
     Collection,
@@ -31,7 +31,6 @@ from rrjax.cli.reading import (
     Reports,
     check_rate,
     other_files,
-    parse_domain,
     read_collection,
     read_truth,
 )
@@ -112,7 +111,7 @@ class Draws:
         return {"question": question} | vars(result) | answer
 
 
-@tests.command()
+@tests.command(cls=Command)
 @flags()
 def fit(
     reports: Reports,
@@ -149,14 +148,14 @@ def fit(
     other = other_files(reading, against, against_column, against_format, against_counts, "--against")
     with show.err.status("Counting …") as status:
         collection = read_collection(Files(reports, reading), epsilon)
-        _check_size(collection.num_reports)
+        check_size(collection.num_reports)
         theta = None if other is None else read_truth(other, collection, "--against")
         status.update("Testing …")
         verdicts = _fits_any(collection, draws) if theta is None else _fits(collection, theta, draws)
-    _say("fit", [collection], verdicts, draws, json)
+    say("fit", [collection], verdicts, draws, json)
 
 
-@tests.command()
+@tests.command(cls=Command)
 @flags()
 def equal(
     reports: Collections,
@@ -173,10 +172,10 @@ def equal(
         collections = _read_collections(reports, reading, epsilon or [])
         status.update("Testing …")
         verdict = _equal(collections, draws)
-    _say("equal", collections, [verdict], draws, json)
+    say("equal", collections, [verdict], draws, json)
 
 
-@tests.command()
+@tests.command(cls=Command)
 @flags()
 def trend(
     reports: Collections,
@@ -198,51 +197,7 @@ def trend(
         collections = _read_collections(reports, reading, epsilon or [])
         status.update("Testing …")
         verdict = _trend(collections, time or [], category, draws)
-    _say("trend", collections, [verdict], draws, json, category=category, times=time)
-
-
-@tests.command()
-@flags(without=("column", "domain", "counts", "items"))
-def independent(
-    reports: Reports,
-    column: Annotated[list[str], typer.Option(help="The columns of the two attributes; give it twice.")],
-    reading: Reading,
-    draws: Draws,
-    domain: Annotated[
-        list[str] | None,
-        typer.Option(help="Their categories, as elsewhere; give it twice, or not at all.", rich_help_panel=PANEL),
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Are two attributes of the same users independent, each reported through a randomization of its own?
-
-    rrjax test independent reports.csv --column smokes --column income
-
-    No ε is needed: independent values make independent reports, and only they do.
-    """
-    if len(column) != 2 or column[0] == column[1]:
-        raise UsageError(f"--column must be given twice, once for each attribute; got {', '.join(column)}")
-    if domain and len(domain) != 2:
-        raise UsageError("--domain must be given twice, in the order of the columns, or not at all")
-    domains = [parse_domain(text) for text in domain or [None, None]]
-    with show.err.status("Counting …") as status:
-        source = Files(reports, reading).source
-        pairs = io.count_pairs(source, (column[0], column[1]), (domains[0], domains[1]))
-        _check_size(int(pairs.counts.sum()))
-        status.update("Testing …")
-        verdict = _independent(pairs, draws)
-    shape = pairs.counts.shape
-    if not json:
-        for name, from_data in zip(pairs.columns, pairs.from_data, strict=True):
-            if from_data:
-                show.warn([f"The categories of {name!r} were taken from the data; --domain names them."])
-        show.say(
-            f"{pairs.counts.sum():,} users with reports in both {column[0]!r} ({shape[0]:,} categories) and "
-            f"{column[1]!r} ({shape[1]:,} categories); {show.number(pairs.num_missing, 'row', 'rows')} without are "
-            "left out"
-        )
-    more = {"columns": column, "num_reports": pairs.counts.sum(), "num_missing": pairs.num_missing}
-    _say("independent", [], [verdict], draws, json, **more, num_categories=list(shape))
+    say("trend", collections, [verdict], draws, json, category=category, times=time)
 
 
 @ending_at_once()
@@ -291,7 +246,10 @@ def _trend(
 ) -> dict[str, Any]:
     """Whether shares move in one direction over collections."""
     if times and len(times) != len(collections):
-        raise UsageError(f"--time was given {len(times)} times for {len(collections)} collections")
+        raise UsageError(
+            f"--time was given {show.number(len(times), 'time', 'times')} for {len(collections)} collections; give it "
+            "once for each"
+        )
     if not all(math.isfinite(time) for time in times):
         raise UsageError(f"--time must be finite numbers, got {', '.join(f'{time:g}' for time in times)}")
     if times and len(set(times)) == 1:
@@ -313,18 +271,6 @@ def _trend(
     return draws.verdict(f"Does {who} move with time?", result, f"Yes{way}.", "The reports do not show it.")
 
 
-@ending_at_once()
-def _independent(pairs: io.Pairs, draws: Draws) -> dict[str, Any]:
-    """Whether two attributes are independent."""
-    try:
-        result = inference.independence_test(draws.key, pairs.counts, **draws.options)
-    except ValueError as error:
-        raise UsageError(f"--column: {error}") from error
-    first, second = pairs.columns
-    question = f"Are {first} and {second} independent?"
-    return draws.verdict(question, result, "No: they go together.", "Nothing speaks against it.")
-
-
 def _stacked(collections: Sequence[Collection]) -> tuple[np.ndarray, Any]:
     epsilons = np.array([collection.epsilon for collection in collections])
     # One ε for all spares the further randomization, and its compilation.
@@ -344,19 +290,19 @@ def _read_collections(paths: Sequence[str], reading: Reading, epsilons: Sequence
     collections = [read_collection(Files([path], reading), epsilon) for path, epsilon in zip(paths, given, strict=True)]
     first = collections[0]
     for collection in collections:
-        _check_size(collection.num_reports)
+        check_size(collection.num_reports)
         domain, other = first.counted.domain, collection.counted.domain
         if other != domain:
             difference = domain.difference(other, first.files.name, collection.files.name)
             raise UsageError(
-                f"collections must be of the same categories: {difference}. Give --domain, which holds for all files, "
-                "or for Parquet of rrjax collect them with one domain"
+                f"collections must be of the same categories: {difference}. Give --domain, which holds for all files; "
+                "those of `rrjax randomize` carry their own: randomize all with the same --domain"
             )
-    _check_size(sum(collection.num_reports for collection in collections))
+    check_size(sum(collection.num_reports for collection in collections))
     return collections
 
 
-def _check_size(number: int) -> None:
+def check_size(number: int) -> None:
     """Refuses more reports than tests can simulate."""
     if number >= 2**31:
         raise UsageError(f"tests are simulated, of at most 2,147,483,647 reports in all; these are {number:,}")
@@ -369,9 +315,10 @@ def _repeated(collections: Sequence[Collection]) -> list[str]:
     return [f"{Path(file).name} is given more than once: its reports are compared with themselves." for file in twice]
 
 
-def _say(
+def say(
     name: str, collections: list[Collection], verdicts: list[dict[str, Any]], draws: Draws, json: bool, **more: Any
 ) -> None:
+    """Says what was tested, and the answers; in JSON also whatever else is given."""
     if json:
         show.record(
             {

@@ -8,7 +8,16 @@ from rrjax.io.domain import Domain
 from rrjax.io.errors import Contradiction, DataError
 from rrjax.io.labels import read_domain
 from rrjax.io.metadata import MechanismRecord, Metadata
-from rrjax.io.read import CountedReports, Pairs, Values, count_pairs, count_reports, read_counts, read_values
+from rrjax.io.read import (
+    CountedReports,
+    Pairs,
+    Values,
+    count_pairs,
+    count_reports,
+    read_counts,
+    read_pairs,
+    read_values,
+)
 from rrjax.io.source import Source, read_metadata
 from rrjax.io.write import (
     check_reports_name,
@@ -40,6 +49,7 @@ __all__ = [
     "read_counts",
     "read_domain",
     "read_metadata",
+    "read_pairs",
     "read_values",
     "replacing",
     "table_suffix",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 from rrjax.io.domain import Domain
-from rrjax.io.errors import DataError
+from rrjax.io.errors import DataError, number
 from rrjax.io.expressions import integer, is_missing, position, text
 from rrjax.io.scan import Scan, scan
 
 
 def outside(chosen: Scan, domain: Domain) -> DataError:
     """Values outside the domain, which the table `placed` (position, label, amount) holds."""
-    place = _first_place(
+    place, _ = _first_place(
         chosen,
         lambda one: f"NOT {is_missing(one.kind, one.source.missing)} AND ({position(one.kind, domain)}) IS NULL",
         lambda one: text(one.kind),
@@ -23,8 +24,8 @@ def outside(chosen: Scan, domain: Domain) -> DataError:
     examples = chosen.query(f"SELECT label {bad} ORDER BY amount DESC, label LIMIT 4")
     several = f", such as {', '.join(_shown(label) for (label,) in examples)}"
     return DataError(
-        f"{place} is not in the domain {domain.describe()}; {total:,} such "
-        f"value{'s' * (total != 1)}{several * (different > 1)}. "
+        f"{place} is not in the domain {domain.describe()}; "
+        f"{number(total, 'such value', 'such values')}{several * (different > 1)}. "
         "Give a domain that holds every possible answer (domain=, --domain), correct the data, or "
         "name the values that mean no answer (missing=, --missing)."
     )
@@ -34,26 +35,32 @@ def no_count(chosen: Scan, counts_column: str, refused: int) -> DataError:
     """Counts that are negative, fractional, missing or no numbers."""
 
     def is_refused(one: Scan) -> str:
-        number = integer(one.amount_kind, "amount")
-        return f"({number}) IS NULL OR ({number}) < 0"
+        amount = integer(one.amount_kind, "amount")
+        return f"({amount}) IS NULL OR ({amount}) < 0"
 
-    place = _first_place(chosen, is_refused, lambda one: text(one.amount_kind, "amount"), counts_column)
+    place, shown = _first_place(chosen, is_refused, lambda one: text(one.amount_kind, "amount"), counts_column)
+    what = "is too large" if _is_whole(shown) else "is not a count"
     return DataError(
-        f"{place} is not a count; {refused:,} such row{'s' * (refused != 1)}. "
+        f"{place} {what}; {number(refused, 'such row', 'such rows')}. "
         f"Counts are whole numbers from 0 to {2**63 - 1:,}: correct the table."
     )
 
 
+def _is_whole(shown: str | None) -> bool:
+    """Whether a text is a whole number, in digits or as DuckDB writes large ones."""
+    return shown is not None and re.fullmatch(r"\+?[0-9]+(\.0*)?|[0-9.]+e\+[0-9]+", shown) is not None
+
+
 def nothing(chosen: Scan, num_missing: int) -> DataError:
     """No report at all."""
-    what = f"all {num_missing:,} values are missing" if num_missing else "there are no rows"
-    return DataError(f"{chosen.where()}: {what}.")
+    what = f"all {num_missing:,} values are missing" if num_missing > 1 else "the one value is missing"
+    return DataError(f"{chosen.where()}: {what if num_missing else 'there are no rows'}.")
 
 
 def _first_place(
     chosen: Scan, condition: Callable[[Scan], str], shown: Callable[[Scan], str], counts_column: str | None = None
-) -> str:
-    """File, column, row and value of the first row that fulfils a condition."""
+) -> tuple[str, str | None]:
+    """File, column, row and value of the first row that fulfils a condition, as words; and the value as it is."""
     chosen.query("SET preserve_insertion_order = true")
     source, column = chosen.source, None if chosen.transactions else chosen.column
     # Row numbers count within a file, so the files are read again, one by one.
@@ -63,8 +70,9 @@ def _first_place(
         found = one.query(f"SELECT row, {shown(one)} FROM ({one.sql}) WHERE {condition(one)} ORDER BY row LIMIT 1")
         if found:
             named = f", column {counts_column or column!r}, row" if column else ", line"
-            return f"{file}{named} {found[0][0]:,}: {_shown(found[0][1])}"
-    return f"{chosen.where()}: a value"
+            row, value = found[0]
+            return f"{file}{named} {row:,}: {_shown(value)}", value
+    return f"{chosen.where()}: a value", None
 
 
 def _shown(value: str | None) -> str:

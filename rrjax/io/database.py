@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rrjax.io.errors import DataError
+from rrjax.io.plaintext import BAD_GZIP, NOT_UTF8, broken_json_line
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Connection
 else:
     Connection = Any  # naming the type must not load DuckDB
 
-BAD_GZIP = "the gzip data are damaged or cut short. Download or copy the file again."
-NOT_UTF8 = "the text is not UTF-8. Convert it first, for example with: iconv -f latin1 -t utf-8"
+_NO_OBJECT = "not valid JSON. Every line must be one JSON object."
 _EXPLANATIONS = (
     (r"GZIP|zlib|decompress", BAD_GZIP),
     (
@@ -26,12 +26,17 @@ _EXPLANATIONS = (
     ),
     (r"not utf-?8|invalid unicode|invalid utf|byte sequence", NOT_UTF8),
     (
+        r"Expected Number of Columns: (\d+) Found: 1\b",
+        "one column where the first line has {0}. Correct the row.",
+    ),
+    (
         r"Expected Number of Columns: (\d+) Found: (\d+)",
         "{1} columns where the first line has {0}. Correct the row, "
         "or put values that hold the delimiter in double quotes.",
     ),
     (r"unterminated quote", "a double quote is opened and never closed, or not doubled."),
-    (r"Malformed JSON|JSON transform|Expected.*object", "not valid JSON. Every line must be one JSON object."),
+    (r"has duplicate key \"(.*)\"", "an object has the key {0!r} more than once. Keep one of them."),
+    (r"Malformed JSON|JSON transform|Expected.*object|non-record JSON", _NO_OBJECT),
     (
         r"invalid state",
         "its structure changes along the way, as with line ends of different kinds. Save it again with one program.",
@@ -86,14 +91,19 @@ def explaining(files: Sequence[str]) -> Iterator[None]:
 
 def _explained(text: str, files: Sequence[str]) -> DataError:
     named = [file for file in files if file in text]
-    where = max(named, key=len) if named else some(files)
+    file = max(named, key=len) if named else files[0] if len(files) == 1 else None
+    where = file or some(files)
     line = re.search(r"(?:CSV Error on Line: |in line |at line )(\d+)", text)
-    if line:
-        where += f", line {line[1]}"
     for pattern, message in _EXPLANATIONS:
         found = re.search(pattern, text, re.IGNORECASE)
+        if found and message is _NO_OBJECT:
+            # DuckDB names the line where it noticed, and does not count blank ones.
+            number = broken_json_line(file) if file else None
+            return DataError(f"{where}{'' if number is None else f', line {number:,}'}: {message}")
         if found:
-            return DataError(f"{where}: " + message.format(*found.groups()))
+            at = f", line {line[1]}" if line else ""
+            return DataError(f"{where}{at}: " + message.format(*found.groups()))
+    where += f", line {line[1]}" if line else ""
     first_line = text.split("\n", 1)[0]
     return DataError(f"{where}: {first_line.split(': ', 1)[-1].strip()}")
 

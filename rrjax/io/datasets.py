@@ -10,10 +10,11 @@ from os import PathLike
 from typing import Literal
 
 from rrjax.io.domain import Domain
-from rrjax.io.errors import DataError
+from rrjax.io.errors import DataError, number
+from rrjax.io.plaintext import opened
 from rrjax.io.read import CountedReports, count_filtered, count_reports
 from rrjax.io.scan import Filter, scanning
-from rrjax.io.source import Source, only_file, opened
+from rrjax.io.source import Source, only_file
 
 _KOSARAK_SESSIONS = 990_002
 _KOSARAK_PAGES = 41_270
@@ -106,7 +107,8 @@ def load_acs_income(
     counted = count_filtered(Source(_state_files(folder), format="csv", column=column), domain, _ADULTS)
     if verify and counted.num_rows != _ACS_INCOME_ROWS:
         raise DataError(
-            f"{folder}: {counted.num_rows:,} rows pass the filter of ACSIncome, {_ACS_INCOME_ROWS:,} were published "
+            f"{folder}: {number(counted.num_rows, 'row passes', 'rows pass')} the filter of ACSIncome, "
+            f"{_ACS_INCOME_ROWS:,} were published "
             "for 2018, all states. Is a state missing, or another year among the files? Download again, or take what "
             "is there (verify=False)."
         )
@@ -133,7 +135,8 @@ def _verify_sessions(source: Source) -> None:
         pages = every.scalar(f"SELECT count(DISTINCT value) FROM ({every.sql})")
     if (sessions, pages) != (_KOSARAK_SESSIONS, _KOSARAK_PAGES):
         raise DataError(
-            f"{source.files()[0]}: {sessions:,} sessions and {pages:,} pages; Kosarak has {_KOSARAK_SESSIONS:,} and "
+            f"{source.files()[0]}: {number(sessions, 'session', 'sessions')} and {number(pages, 'page', 'pages')}; "
+            f"Kosarak has {_KOSARAK_SESSIONS:,} and "
             f"{_KOSARAK_PAGES:,}. Download it again, or take this file for what it is (verify=False)."
         )
 
@@ -149,7 +152,7 @@ def _verify_derived(source: Source, name: str) -> None:
             return
         came, published = f"the SHA-256 {found_digest[:16]}…", f"{digest[:16]}…"
     else:
-        came, published = f"{found:,} bytes", f"{size:,}"
+        came, published = number(found, "byte", "bytes"), f"{size:,}"
     raise DataError(
         f"{file} is not the published {name}: it has {came}, not {published}. Download it again (a repository with "
         "large-file storage hands out a small pointer at first), or take this file for what it is (verify=False)."

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import index
 from typing import Any, Self
 
 import numpy as np
 
-from rrjax.io.errors import DataError
+from rrjax.io.errors import DataError, number
 
+BLANKS = " \t\r\n"
+"""Around a value or a label they are no part of it, whatever the format of the file."""
+PAIR = " × "
+"""Between the two labels, or the two names of columns, of a pair."""
+_MAX_PAIRS = 2**22
 _MAX_CATEGORIES = 2**31 - 1
 """Category numbers are int32 throughout the library."""
 _INT64 = 2**63
@@ -21,12 +26,13 @@ class Domain:
     """The K categories in order, and a label for each.
 
     Either a range of integers, kept as its two ends however large it is, or a list of labels. Make one with
-    `Domain.range`, `Domain.of` or `read_domain`.
+    `Domain.range`, `Domain.of`, `Domain.product` or `read_domain`.
 
     Attributes:
         first: First integer of a range, None for listed labels.
         last: Last integer of a range (included), None for listed labels.
         listed: The labels of a listed domain, None for a range.
+        factors: The two domains whose pairs these are, None where they are no pairs.
 
     Example:
         >>> Domain.range(0, 99).num_categories
@@ -38,6 +44,7 @@ class Domain:
     first: int | None = None
     last: int | None = None
     listed: tuple[str, ...] | None = None
+    factors: tuple[Domain, Domain] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Refuses what is not a domain of at least two different categories."""
@@ -59,12 +66,37 @@ class Domain:
 
     @classmethod
     def of(cls, labels: Iterable[str]) -> Self:
-        """The given labels, different and not empty, in the given order.
+        """The given labels, different and not empty, in the given order; blanks around one are no part of it.
 
         Raises:
             DataError: Fewer than 2 labels, an empty one, a duplicate, or one that is no text.
         """
-        return cls(listed=tuple(labels))
+        return cls(listed=tuple(label.strip(BLANKS) if isinstance(label, str) else label for label in labels))
+
+    @classmethod
+    def product(cls, first: Domain, second: Domain) -> Self:
+        """All pairs of a category of the first domain and one of the second, the second changing fastest.
+
+        Raises:
+            DataError: More than 2**22 pairs, or labels that hold what stands between the two labels of a pair.
+
+        Example:
+            >>> Domain.product(Domain.of(["no", "yes"]), Domain.range(1, 2)).listed
+            ('no × 1', 'no × 2', 'yes × 1', 'yes × 2')
+        """
+        sizes = first.num_categories, second.num_categories
+        if sizes[0] * sizes[1] > _MAX_PAIRS:
+            raise DataError(
+                f"{sizes[0]:,} × {sizes[1]:,} pairs of categories are more than {_MAX_PAIRS:,}: coarser categories are "
+                "needed."
+            )
+        labels = [[str(label) for label in domain.labels()] for domain in (first, second)]
+        odd = next((label for side in labels for label in side if PAIR in label), None)
+        if odd is not None:
+            raise DataError(f"The label {odd!r} holds {PAIR!r}, which stands between the labels of a pair: rename it.")
+        return cls(
+            listed=tuple(f"{one}{PAIR}{other}" for one in labels[0] for other in labels[1]), factors=(first, second)
+        )
 
     @property
     def num_categories(self) -> int:
@@ -108,7 +140,7 @@ class Domain:
             return f"{self.first}:{self.last} ({self.num_categories:,} integers)"
         shown = ", ".join(repr(label) for label in self.listed[:3])
         more = ", …" if len(self.listed) > 3 else ""
-        return f"{len(self.listed):,} labels ({shown}{more})"
+        return f"{len(self.listed):,} {'labels' if self.factors is None else 'pairs'} ({shown}{more})"
 
     def difference(self, other: Domain, name: str, other_name: str) -> str:
         """Where two domains that are not equal differ, for a message.
@@ -135,7 +167,9 @@ class Domain:
         )
 
     def to_metadata(self) -> dict[str, Any]:
-        """The domain as a JSON-able dictionary; a range stays two numbers."""
+        """The domain as a JSON-able dictionary; a range stays two numbers, pairs stay their two domains."""
+        if self.factors is not None:
+            return {"factors": [factor.to_metadata() for factor in self.factors]}
         if self.listed is None:
             return {"first": self.first, "last": self.last}
         return {"labels": list(self.listed)}
@@ -147,6 +181,14 @@ class Domain:
         Raises:
             DataError: The dictionary does not describe a domain.
         """
+        factors = metadata.get("factors")
+        if (
+            set(metadata) == {"factors"}
+            and isinstance(factors, list)
+            and len(factors) == 2
+            and all(isinstance(factor, dict) and "factors" not in factor for factor in factors)
+        ):
+            return cls.product(*(cls.from_metadata(factor) for factor in factors))
         if set(metadata) not in ({"first", "last"}, {"labels"}):
             raise DataError(f"A domain was expected, not {str(metadata)[:80]}.")
         if "labels" not in metadata:
@@ -163,7 +205,7 @@ def _check_range(first: object, last: object) -> None:
     if num_categories < 2:
         hint = f" Did you mean {last}:{first}?" if last < first else ""
         raise DataError(
-            f"The range {first}:{last} has {max(num_categories, 0)} categories; "
+            f"The range {first}:{last} has {number(max(num_categories, 0), 'category', 'categories')}; "
             f"randomized response needs at least 2.{hint}"
         )
     if num_categories > _MAX_CATEGORIES or first < -_INT64 or last >= _INT64:
@@ -184,6 +226,6 @@ def _check_labels(labels: tuple[str, ...]) -> None:
         seen.add(label)
     if len(labels) < 2:
         raise DataError(
-            f"The domain has {len(labels)} label{'s' * (len(labels) != 1)}; randomized response "
+            f"The domain has {number(len(labels), 'label', 'labels')}; randomized response "
             "needs at least 2: list every answer that was possible."
         )

@@ -8,5 +8,10 @@ class DataError(ValueError):
     """
 
 
+def number(count: int, one: str, many: str) -> str:
+    """How many of what, in words: 1 category, 12 categories."""
+    return f"{count:,} {one if count == 1 else many}"
+
+
 class Contradiction(DataError):  # noqa: N818
     """What was asked for is not what a file says of itself."""

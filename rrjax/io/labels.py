@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from os import PathLike, fspath
 
 from rrjax.io.database import connect, explaining
-from rrjax.io.domain import Domain
+from rrjax.io.domain import BLANKS, Domain
 from rrjax.io.errors import DataError
 from rrjax.io.expressions import text as text_of
+from rrjax.io.plaintext import opened
 from rrjax.io.scan import scan
-from rrjax.io.source import Source, only_file, opened
+from rrjax.io.source import Source, only_file
 
 _RANGE = re.compile(r"\s*([+-]?[0-9]+)\s*:\s*([+-]?[0-9]+)\s*")
 _TABLES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".json")
@@ -42,6 +44,8 @@ def read_domain(text: str | PathLike[str]) -> Domain:
     try:
         file = only_file(source)
     except DataError as error:
+        if os.path.isfile(text):
+            raise
         raise DataError(
             f"The domain {text!r} is neither a range of integers such as 0:99 nor a file of "
             f"labels that can be read: {error}"
@@ -56,7 +60,7 @@ def read_domain(text: str | PathLike[str]) -> Domain:
 
 def _labels_of_text(file: str) -> list[str]:
     with opened(file) as stream:
-        labels = [line.strip() for line in stream]
+        labels = [line.strip(BLANKS) for line in stream]
     while labels and not labels[-1]:
         labels.pop()
     if "" in labels:

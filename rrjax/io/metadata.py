@@ -53,10 +53,11 @@ class Metadata:
         simulated: Whether the randomness came from a seed, which protects nobody.
         version: Version of rrjax that wrote the file.
         domain_from_data: Whether the domain is only what happened to be among the true values.
+        columns: Of pairs that were randomized as one, the names of the two columns of true values; None otherwise.
 
     Raises:
-        DataError: A field or parameter is missing or has the wrong type, ε is not positive, or K does not fit the
-            domain.
+        DataError: A field or parameter is missing or has the wrong type, ε is not positive, K does not fit the domain,
+            or only one of columns and domain is of pairs.
     """
 
     mechanism: MechanismRecord
@@ -66,6 +67,7 @@ class Metadata:
     simulated: bool
     version: str
     domain_from_data: bool = False
+    columns: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         """Refuses what no collection can have been, so that all that is written can be read."""
@@ -78,6 +80,11 @@ class Metadata:
             number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
             if not (number if expected is float else type(value) is expected):
                 raise _lacking(name)
+        names = self.columns
+        if (names is None) != (self.domain.factors is None) or (
+            names is not None and [type(name) for name in names] != [str, str]
+        ):
+            raise _lacking("columns")
 
     @property
     def num_categories(self) -> int:
@@ -123,6 +130,8 @@ class Metadata:
         """The metadata as JSON text."""
         mechanism = {"name": self.mechanism.name, **self.mechanism.parameters}
         record = {**vars(self), "mechanism": mechanism, "domain": self.domain.to_metadata()}
+        if self.columns is None:
+            del record["columns"]
         return json.dumps(record, ensure_ascii=False)
 
     @classmethod
@@ -147,6 +156,8 @@ class Metadata:
         known: dict[str, Any] = {item.name: record.get(item.name) for item in fields(cls)}
         known["mechanism"] = MechanismRecord(cast(str, parameters.pop("name", None)), cast(dict, parameters))
         known["domain"] = Domain.from_metadata(record["domain"])
+        if isinstance(known["columns"], list):
+            known["columns"] = tuple(known["columns"])
         return cls(**known)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rrjax.io.complaints import no_count, nothing, outside
-from rrjax.io.domain import Domain
+from rrjax.io.domain import PAIR, Domain
 from rrjax.io.errors import DataError
 from rrjax.io.expressions import integer, is_integer_label, is_missing, position, text
 from rrjax.io.labels import read_domain
@@ -186,22 +186,13 @@ def count_pairs(
     Raises:
         DataError: As `count_reports`, for either column; a column that is named twice; no row with both answers.
     """
-    source = _as_source(source)
-    if columns[0] == columns[1]:
-        raise DataError(f"two columns are wanted, and {columns[0]!r} was named twice.")
-    first, second = (
-        _read_rows(replace(source, column=column), domain)
-        for column, domain in zip(columns, [_as_domain(domain) for domain in domains], strict=True)
-    )
+    first, second, both = _read_both(_as_source(source), columns, domains)
     shape = first.domain.num_categories, second.domain.num_categories
     if shape[0] * shape[1] > _MAX_CELLS:
         raise DataError(
             f"{columns[0]!r} and {columns[1]!r} have {shape[0]:,} × {shape[1]:,} pairs of categories, more than "
             f"{_MAX_CELLS:,}; coarser categories are needed."
         )
-    both = (first.indices >= 0) & (second.indices >= 0)
-    if not both.any():
-        raise DataError(f"{source.files()[0]}: no row has an answer in both {columns[0]!r} and {columns[1]!r}.")
     cells = first.indices[both].astype(np.int64) * shape[1] + second.indices[both]
     counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
     return Pairs(
@@ -212,6 +203,45 @@ def count_pairs(
         int((~both).sum()),
         (first.domain_from_data, second.domain_from_data),
     )
+
+
+def read_pairs(
+    source: Source | str, columns: tuple[str, str], domains: tuple[Domain | str | None, Domain | str | None]
+) -> Values:
+    """Reads two columns as one, whose categories are their pairs (`Domain.product`).
+
+    Args:
+        source: The files and how to read them; its own column is not looked at.
+        columns: Names of the two columns.
+        domains: Their categories; None as in `count_reports`.
+
+    Returns:
+        The pairs of the rows that have both answers.
+
+    Raises:
+        DataError: As `count_pairs`, and `Domain.product`.
+    """
+    first, second, both = _read_both(_as_source(source), columns, domains)
+    domain = Domain.product(first.domain, second.domain)
+    indices = first.indices[both] * np.int32(second.domain.num_categories) + second.indices[both]
+    from_data = first.domain_from_data or second.domain_from_data
+    return Values(indices, domain, PAIR.join(columns), int((~both).sum()), from_data)
+
+
+def _read_both(
+    source: Source, columns: tuple[str, str], domains: tuple[Domain | str | None, Domain | str | None]
+) -> tuple[Values, Values, np.ndarray]:
+    """Two columns, row by row, and which rows have both answers."""
+    if columns[0] == columns[1]:
+        raise DataError(f"two columns are wanted, and {columns[0]!r} was named twice.")
+    first, second = (
+        _read_rows(replace(source, column=column), domain)
+        for column, domain in zip(columns, [_as_domain(domain) for domain in domains], strict=True)
+    )
+    both = (first.indices >= 0) & (second.indices >= 0)
+    if not both.any():
+        raise DataError(f"{source.files()[0]}: no row has an answer in both {columns[0]!r} and {columns[1]!r}.")
+    return first, second, both
 
 
 def _as_source(source: Source | str) -> Source:

@@ -13,11 +13,13 @@ from typing import Any
 from rrjax.io.database import Connection, connect, explaining, file_list, identifier, literal, some
 from rrjax.io.errors import DataError
 from rrjax.io.expressions import Kind, text
-from rrjax.io.source import Format, Source, opened
+from rrjax.io.plaintext import opened
+from rrjax.io.source import Format, Source
 
 Filter = tuple[str, str, float]
 """A column, a comparison, and the number to compare with."""
 _BLANKS = r"E' \t\r\n'"
+"""As in `domain.BLANKS`."""
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _FLOATS = ("FLOAT", "DOUBLE")
 
@@ -126,9 +128,9 @@ class _Relation:
         found = [column[1:] for column in self.columns if column[0] == name]
         if len(found) == 1:
             return found[0]
-        if found:
-            raise DataError(f"{self.files[0]}: {len(found)} columns are called {name!r}.")
         names = [label for label, _, _ in self.columns]
+        if found:
+            raise _equal_names(self.files[0], names, name)
         near = get_close_matches(name, names, n=1)
         message = f"{self.files[0]}: there is no column {name!r}" + (f"; did you mean {near[0]!r}?" if near else ".")
         message += f" Its columns: {_listing(names)}."
@@ -138,15 +140,27 @@ class _Relation:
 
 
 def _only_column(relation: _Relation, counts_column: str | None) -> str:
-    names = [name for name, _, _ in relation.columns if name != counts_column]
+    every = [name for name, _, _ in relation.columns]
+    names = [name for name in every if name != counts_column]
     if len(names) == 1:
         return names[0]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise _equal_names(relation.files[0], every, twice)
     if not names:
         raise DataError(
             f"{relation.files[0]} has one column, {counts_column!r}, the counts; labels must stand beside it."
         )
     raise DataError(
         f"{relation.files[0]} has {len(names)} columns; say which one to read (column=, --column): {_listing(names)}."
+    )
+
+
+def _equal_names(file: str, names: Sequence[str], name: str) -> DataError:
+    *places, last = (str(place) for place, other in enumerate(names, start=1) if other == name)
+    return DataError(
+        f"{file}: columns {', '.join(places)} and {last} have the same name, {name!r}, so that it cannot be told which "
+        "one is meant. Rename them in the file."
     )
 
 
@@ -182,7 +196,12 @@ def _delimited(files: tuple[str, ...], names: tuple[str, ...], delimiter: str, h
         f"columns={{{types}}}, auto_detect=false, header={str(header).lower()}, "
         f"delim={literal(delimiter)}, quote='\"', escape='\"', strict_mode=true)"
     )
-    return _Relation(files, sql, [(name, f"trim(c{index}, {_BLANKS})", "text") for index, name in enumerate(names)])
+    return _Relation(files, sql, [(name, _trimmed(f"c{index}"), "text") for index, name in enumerate(names)])
+
+
+def _trimmed(value: str) -> str:
+    """Without the blanks around it: common after the commas of a CSV, and DuckDB does not tell what was quoted."""
+    return f"trim({value}, {_BLANKS})"
 
 
 def _column_names(file: str, delimiter: str, source: Source) -> tuple[str, ...]:
@@ -239,7 +258,7 @@ def _parquet(files: tuple[str, ...], schema: list[tuple[str, str]]) -> _Relation
         elif type_name in _FLOATS or type_name.startswith("DECIMAL"):
             columns.append((name, f"c{index}", "number"))
         else:
-            columns.append((name, f"CAST(c{index} AS VARCHAR)", "text"))
+            columns.append((name, _trimmed(f"CAST(c{index} AS VARCHAR)"), "text"))
     read = f"read_parquet({file_list(files)}, binary_as_string=true)"
     return _Relation(files, _renamed((name for name, _ in schema), read), columns)
 
@@ -252,7 +271,7 @@ def _renamed(names: Iterable[str], read: str) -> str:
 
 def _json_lines(connection: Connection, files: tuple[str, ...], column: str | None) -> _Relation:
     def names_in(sample: str) -> list[str]:
-        options = f"format='auto', maximum_depth=1, union_by_name=true{sample}"
+        options = f"format='auto', records=true, maximum_depth=1, union_by_name=true{sample}"
         found = connection.execute(f"DESCRIBE SELECT * FROM read_json({file_list(files)}, {options})").fetchall()
         return [row[0] for row in found]
 
@@ -260,8 +279,9 @@ def _json_lines(connection: Connection, files: tuple[str, ...], column: str | No
     if column is not None and column not in names:
         names = names_in(", sample_size=-1")
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
-    read = f"read_json({file_list(files)}, format='auto', columns={{{types}}})"
-    return _Relation(files, _renamed(names, read), [(name, f"c{index}", "text") for index, name in enumerate(names)])
+    read = f"read_json({file_list(files)}, format='auto', records=true, columns={{{types}}})"
+    columns: list[tuple[str, str, Kind]] = [(name, _trimmed(f"c{index}"), "text") for index, name in enumerate(names)]
+    return _Relation(files, _renamed(names, read), columns)
 
 
 def _transactions(files: tuple[str, ...], source: Source) -> _Relation:

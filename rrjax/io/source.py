@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from glob import glob, has_magic
-from typing import IO, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from rrjax.io.database import BAD_GZIP, NOT_UTF8, connect, explaining
+from rrjax.io.database import connect, explaining
+from rrjax.io.domain import BLANKS
 from rrjax.io.errors import DataError
 from rrjax.io.metadata import Metadata, metadata_of
+from rrjax.io.plaintext import GZIP_MAGIC, check_encoding
 
 Format = Literal["csv", "tsv", "parquet", "jsonl", "transactions"]
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -29,7 +28,6 @@ _FORMAT_OF_SUFFIX: dict[str, Format] = {
     ".dat": "transactions",
 }
 _FORMATS = tuple(dict.fromkeys(_FORMAT_OF_SUFFIX.values()))
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,9 @@ class Source:
     What is found on disk is remembered, by what `dataclasses.replace` makes of a source too: files that came or changed
     since take a new one.
 
+    Blanks around a value (spaces, tabs, line ends) are no part of it, in any format, quoted or not: " yes" in a Parquet
+    file, in quotes in a CSV, and after a comma and a space all are "yes".
+
     Attributes:
         paths: One file name or several; each may be a glob such as `"reports/*.parquet"`.
         format: "csv", "tsv", "parquet", "jsonl" or "transactions" (a session a line, its items separated by spaces, as
@@ -103,7 +104,7 @@ class Source:
         if self._listing != listing:
             object.__setattr__(self, "_listing", listing)
         missing = (self.missing,) if isinstance(self.missing, str) else self.missing
-        object.__setattr__(self, "missing", tuple(missing))
+        object.__setattr__(self, "missing", tuple(token.strip(BLANKS) for token in missing))
         if not self.paths:
             raise DataError("No file was given.")
         if self.format is not None and self.format not in _FORMATS:
@@ -169,21 +170,6 @@ def only_file(source: Source) -> str:
     return first
 
 
-@contextmanager
-def opened(file: str) -> Iterator[IO[str]]:
-    """Opens a file of text, compressed or not; what is wrong with it becomes a `DataError`."""
-    opener = gzip.open if file.lower().endswith(".gz") else open
-    try:
-        with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
-            yield stream
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{file}: {BAD_GZIP}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file}: {NOT_UTF8}") from error
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}.") from error
-
-
 def _format_of_name(file: str) -> Format:
     root, suffix = os.path.splitext(file.lower())
     if suffix == ".gz":
@@ -201,15 +187,18 @@ def _check_file(file: str) -> None:
     if os.path.isdir(file):
         raise DataError(f"{file} is a folder: name its files, for example {file.rstrip('/')}/*.csv")
     if not os.path.exists(file):
+        if file == "-":
+            raise DataError("-: standard input cannot be read twice, which counting takes: save it to a file first.")
         raise DataError(f"{file}: there is no such file.")
     if not os.path.isfile(file):
         raise DataError(f"{file} is a pipe or a device, which cannot be read twice: save it to a file first.")
     try:
         with open(file, "rb") as stream:
-            magic = stream.read(2)
+            start = stream.read(4)
     except OSError as error:
         raise DataError(f"{file}: cannot be read: {error.strerror}.") from error
-    if not magic:
+    if not start:
         raise DataError(f"{file} is empty (0 bytes).")
-    if magic == _GZIP_MAGIC and not file.lower().endswith(".gz"):
+    if start[:2] == GZIP_MAGIC and not file.lower().endswith(".gz"):
         raise DataError(f"{file} is compressed with gzip: give it a name that ends in .gz.")
+    check_encoding(file, start)

@@ -110,7 +110,7 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
     """Writes columns of equal length as a table.
 
     Args:
-        path: .csv, .tsv, .jsonl, .ndjson (each also .gz) or .parquet.
+        path: .csv, .tsv, .jsonl, .ndjson (each also .gz) or .parquet. In JSON an infinite or undefined number is null.
         columns: Name to array `[N]` of numbers or text.
 
     Raises:
@@ -135,7 +135,12 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
                 for index, array in enumerate(arrays.values())
             },
         )
-        selected = ", ".join(f"c{index} AS {identifier(label)}" for index, label in enumerate(arrays))
+        # JSON has no infinity and no NaN.
+        finite = "CASE WHEN isfinite({0}) THEN {0} END" if suffix in (".jsonl", ".ndjson") else "{0}"
+        selected = ", ".join(
+            f"{(finite if array.dtype.kind == 'f' else '{0}').format(f'c{index}')} AS {identifier(label)}"
+            for index, (label, array) in enumerate(arrays.items())
+        )
         connection.execute(f"COPY (SELECT {selected} FROM columns) TO {literal(str(aside))} ({options})")
 
 

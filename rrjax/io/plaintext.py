@@ -1,0 +1,95 @@
+"""Text files, compressed or not: opened, and looked at where something is wrong with them."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, cast
+
+from rrjax.io.errors import DataError
+
+BAD_GZIP = "the gzip data are damaged or cut short. Download or copy the file again."
+NOT_UTF8 = "the text is not UTF-8. Convert it first, for example with: iconv -f latin1 -t utf-8"
+GZIP_MAGIC = b"\x1f\x8b"
+_LARGEST_JSON = 2**26
+"""A JSON text that is not a line a record is looked through up to here, in characters."""
+_MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+
+
+@contextmanager
+def opened(file: str) -> Iterator[IO[str]]:
+    """Opens a file of text, compressed or not; what is wrong with it becomes a `DataError`."""
+    opener = gzip.open if file.lower().endswith(".gz") else open
+    try:
+        with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
+            yield stream
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{file}: {BAD_GZIP}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: {NOT_UTF8}") from error
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read: {error.strerror}.") from error
+
+
+def check_encoding(file: str, start: bytes) -> None:
+    """Refuses UTF-16 and UTF-32, which spreadsheets and Windows write, by the first bytes of a file.
+
+    Raises:
+        DataError: The file is one of these.
+    """
+    if start[:2] == GZIP_MAGIC:
+        # What is wrong with the compression itself is said where all of it is read.
+        with contextlib.suppress(OSError, EOFError, zlib.error), gzip.open(file) as stream:
+            start = stream.read(4)
+    encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
+    if encoding is None and len(start) == 4:
+        # Without a mark Latin letters tell: every other byte of theirs is zero.
+        zero = [byte == 0 for byte in start]
+        encoding = {(False, True): "UTF-16LE", (True, False): "UTF-16BE"}.get((zero[0], zero[1]))
+        encoding = encoding if zero[:2] == zero[2:] else None
+    if encoding is not None:
+        raise DataError(
+            f"{file}: the text is {encoding}, and must be UTF-8. Save it as UTF-8, or convert it, for example with: "
+            f"iconv -f {encoding} -t utf-8"
+        )
+
+
+def broken_json_line(file: str) -> int | None:
+    """The number of the first line, from 1, that is no JSON object; None where it cannot be told."""
+    try:
+        with opened(file) as stream:
+            for number, line in enumerate(stream, start=1):
+                if line.strip() and not _is_object(line):
+                    if number > 1 or line.lstrip()[0] not in "[{":
+                        return number
+                    break
+            else:
+                return None
+        # An array of objects, or objects over several lines.
+        with opened(file) as stream:
+            return _broken_record(stream.read(_LARGEST_JSON))
+    except DataError:
+        return None
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def _broken_record(text: str) -> int | None:
+    """The line of the first thing that is no JSON, in a text of objects or of one array of them."""
+    decoder, blanks, place = json.JSONDecoder(), re.compile(r"\s*"), 0
+    while (place := cast(re.Match, blanks.match(text, place)).end()) < len(text):
+        try:
+            _, place = decoder.raw_decode(text, place)
+        except json.JSONDecodeError as error:
+            return None if len(text) == _LARGEST_JSON else error.lineno
+    return None

@@ -1,0 +1,245 @@
+"""What the command line says, and refuses: repeated flags, pairs, contradicted intervals, plurals, strict JSON."""
+
+import json
+
+import numpy as np
+import pytest
+
+duckdb = pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
+pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
+
+from rrjax import io  # noqa: E402
+
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
+
+def write_counts(name, counts, labels="abcdefgh"):
+    io.write_table(name, {"label": np.array(list(labels[: len(counts)])), "n": np.asarray(counts)})
+
+
+READ = ("--column", "label", "--counts", "n")
+
+
+def strict(text):
+    """JSON as the standard has it."""
+    return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+
+
+def write_values(name="v.csv", number=4000):
+    """Attribute b goes with a, c is independent of both."""
+    generator = np.random.default_rng(3)
+    a = generator.choice(3, number, p=[0.6, 0.3, 0.1])
+    b = np.where(generator.random(number) < 0.5, a == 0, generator.random(number) < 0.5)
+    c = generator.choice(4, number, p=[0.85, 0.05, 0.05, 0.05])
+    io.write_table(name, {"a": np.array(list("xyz"))[a], "b": np.where(b, "no", "yes"), "c": c})
+    return a, b, c
+
+
+PAIR = ("randomize", "v.csv", "--column", "a", "--column", "b", "--epsilon", "2", "--out", "p.parquet")
+
+
+def test_two_columns_are_randomized_as_a_pair_and_tested(invoke):
+    a, b, _ = write_values()
+    code, out, error = invoke(*PAIR, "--seed", "1")
+    assert code == 0, error
+    assert "--domain, once for each column" in error
+    assert "6 pairs ('x × no', 'x × yes', 'y × no', …); ε = 2 nats asked for" in out
+    metadata = io.read_metadata("p.parquet")
+    assert metadata is not None
+    assert (metadata.columns, metadata.column, metadata.num_categories) == (("a", "b"), "a × b", 6)
+    # The category of the product is kept with the probability of K = 6.
+    kept = np.mean(io.read_values(io.Source("p.parquet")).indices == 2 * a + ~b)
+    p = np.exp(2) / (np.exp(2) + 5)
+    assert abs(kept - p) < 5 * np.sqrt(p * (1 - p) / len(a))
+    code, out, error = invoke("test", "independent", "p.parquet")
+    assert code == 0, error
+    assert "Are a and b independent?" in out
+    assert "No: they go together. p = 0.0001 " in out
+    code, out, error = invoke("test", "independent", "p.parquet", "--column", "a", "--column", "b", "--json")
+    result = strict(out)
+    assert (result["columns"], result["num_categories"], result["tests"][0]["rejected"]) == (["a", "b"], [3, 2], True)
+
+
+def test_independent_values_make_dependent_pairs_that_are_not_called_dependent(invoke):
+    write_values(number=40_000)
+    line = ("randomize", "v.csv", "--column", "a", "--column", "c", "--epsilon", "1", "--seed", "2")
+    code, _, error = invoke(*line, "--domain", "labels.txt", "--domain", "0:3", "--out", "p.parquet")
+    assert code == 3
+    with open("labels.txt", "w") as file:
+        file.write("x\ny\nz\n")
+    code, out, error = invoke(*line, "--domain", "labels.txt", "--domain", "0:3", "--out", "p.parquet")
+    assert code == 0, error
+    assert "The domain was taken" not in error
+    code, out, error = invoke("test", "independent", "p.parquet", "--draws", "999")
+    assert code == 0, error
+    assert "Nothing speaks against it." in out
+    # What a test that takes the reports for those of two randomizations says.
+    reported = io.read_values(io.Source("p.parquet")).indices
+    io.write_table("apart.csv", {"a": reported // 4, "c": reported % 4})
+    code, out, _ = invoke("test", "independent", "apart.csv", "--column", "a", "--column", "c", "--draws", "999")
+    assert "No: they go together." in out
+
+
+def test_a_file_of_pairs_is_estimated_and_compared(invoke):
+    write_values()
+    assert invoke(*PAIR, "--seed", "1")[0] == 0
+    code, out, error = invoke("compare", "p.parquet", "--truth", "v.csv", "--estimator", "mle-star", "--json")
+    assert code == 0, error
+    result = strict(out)
+    assert result["top"][0]["label"] == "x × no"
+    assert result["estimators"][0]["errors"]["tv"] < 0.1
+    for flags, words in (
+        (("--column", "a"), "leave it out"),
+        (("--epsilon", "3"), "contradicts"),
+    ):
+        code, _, error = invoke("estimate", "p.parquet", *flags)
+        assert (code, words in error) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--column", "c"), "--column was given 3 times (a, b, c)"),
+        (("--domain", "labels.txt"), "--domain was given 1 time for two columns; give it once for each"),
+    ],
+)
+def test_pairs_that_are_refused(invoke, flags, words):
+    write_values()
+    code, _, error = invoke(*PAIR, *flags)
+    assert code == 2
+    assert words in error
+    assert io.read_values(io.Source("v.csv", column="a")).indices.size == 4000
+
+
+def test_contradictions_of_columns(invoke):
+    write_values()
+    one = ("randomize", "v.csv", "--epsilon", "2", "--out", "p.parquet", "--column", "a")
+    assert "name two different columns" in invoke(*one, "--column", "a")[2]
+    code, _, error = invoke(*one, "--domain", "0:3", "--domain", "0:3")
+    assert (code, "--domain was given 2 times for one column" in error) == (2, True)
+    assert invoke(*PAIR)[0] == 0
+    for flags, words in (
+        (("--column", "b", "--column", "a"), "contradicts p.parquet, which holds pairs of 'a' and 'b'"),
+        (("--domain", "0:3", "--domain", "0:1"), "--domain contradicts p.parquet"),
+    ):
+        code, _, error = invoke("test", "independent", "p.parquet", *flags)
+        assert (code, words in error) == (2, True), error
+    code, _, error = invoke("test", "independent", "v.csv")
+    assert (code, "v.csv is no file of pairs" in error) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag"),
+    [
+        (("randomize", "v.csv", "--epsilon", "1", "--epsilon", "2", "--out", "p.parquet"), "--epsilon"),
+        (("estimate", "v.csv", "--column", "a", "--column", "b", "--epsilon", "1"), "--column"),
+        (("estimate", "v.csv", "--header", "--no-header", "--epsilon", "1"), "--header"),
+        (("compare", "v.csv", "--level", "0.9", "--level", "0.8"), "--level"),
+        (("demo", "--users", "10", "--users", "20"), "--users"),
+        (("plan", "--categories", "10", "--categories", "20"), "--categories"),
+        (("study", "quick", "--out", "a", "--out", "b"), "--out"),
+        (("test", "fit", "v.csv", "--domain", "0:1", "--domain", "0:2"), "--domain"),
+        (("test", "equal", "v.csv", "v.csv", "--seed", "1", "--seed", "2"), "--seed"),
+        (("test", "trend", "v.csv", "v.csv", "--category", "a", "--category", "b"), "--category"),
+        (("test", "independent", "v.csv", "--draws", "99", "--draws", "999"), "--draws"),
+    ],
+)
+def test_an_option_that_takes_one_value_is_refused_twice(invoke, arguments, flag):
+    code, out, error = invoke(*arguments)
+    assert (code, out) == (2, "")
+    assert f"{flag} was given 2 times, and takes one value" in error
+
+
+def test_options_that_take_several_values_may_be_repeated(invoke):
+    io.write_table("r.csv", {"a": np.array(["x", "y", "?", "-"] * 10)})
+    code, out, error = invoke("estimate", "r.csv", "--epsilon", "1", "--missing", "?", "--missing", "-", "--json")
+    assert code == 0, error
+    assert strict(out)["num_missing"] == 20
+
+
+def test_an_interval_that_is_one_point_is_said_to_contradict_the_model(invoke, monkeypatch):
+    write_counts("r.csv", [9000, 900, 10, 950])
+    code, out, error = invoke("estimate", "r.csv", *READ, "--epsilon", "1")
+    assert code == 0, error
+    rows = {line.split()[0]: line for line in out.splitlines() if line.startswith(("a ", "b ", "c ", "d "))}
+    assert "100.00 – 100.00\N{NO-BREAK SPACE}%  ●!" in rows["a"]
+    assert "0 – 0\N{NO-BREAK SPACE}%  !" in rows["b"]
+    assert "! 4 intervals are a single end, 0 or 100\N{NO-BREAK SPACE}%: no share explains so few reports" in out
+    result = strict(invoke("estimate", "r.csv", *READ, "--epsilon", "1", "--json")[1])
+    assert result["num_contradicted"] == 4
+    assert all(row["contradicted"] for row in result["top"])
+    # At 80 columns there is room for all of it in one table, the bars too.
+    monkeypatch.setenv("COLUMNS", "80")
+    out = invoke("estimate", "r.csv", *READ, "--epsilon", "1")[1]
+    assert sum(line.startswith("category") for line in out.splitlines()) == 1
+    assert "●!  ████" in out
+
+
+def test_intervals_that_contradict_nothing_carry_no_mark(invoke):
+    write_counts("r.csv", [5200, 2850, 1000, 950])
+    _, out, _ = invoke("estimate", "r.csv", *READ, "--epsilon", "2")
+    assert "!" not in out
+
+
+def test_json_is_strict_and_what_is_infinite_is_null(invoke):
+    write_counts("r.csv", [50, 40, 0])
+    write_counts("t.csv", [50, 40, 30])
+    read = ("--truth", "t.csv", "--truth-column", "label", "--truth-counts", "n")
+    code, out, error = invoke("compare", "r.csv", *READ, "--epsilon", "8", *read, "--json")
+    assert code == 0, error
+    result = strict(out)
+    assert "Infinity" not in out
+    assert result["estimators"][0]["errors"]["kl"] is None
+    code, out, error = invoke("plan", "--categories", "10", "--epsilon", "1", "--users", "1", "--json")
+    assert strict(out)["detectable"] is None
+    assert "Infinity" not in out
+
+
+def test_one_spelling_of_names_in_what_machines_read(invoke):
+    write_counts("r.csv", [50, 40, 30])
+    code, out, error = invoke("compare", "r.csv", *READ, "--epsilon", "2", "--estimator", "mle-star", "--json")
+    assert code == 0, error
+    result = strict(out)
+    assert [row["estimator"] for row in result["estimators"]] == ["mle_star"]
+    two = ("--estimator", "mle-star", "--estimator", "inv-n", "--json", "--out", "e.jsonl")
+    result = strict(invoke("compare", "r.csv", *READ, "--epsilon", "2", *two)[1])
+    with open("e.jsonl") as file:
+        names = set(strict(file.readline()))
+    assert set(result["top"][0]) == names == {"label", "count", "mle_star", "inv_n"}
+    assert strict(invoke("estimate", "r.csv", *READ, "--epsilon", "2", "--json")[1])["estimator"] == "mle_star"
+    result = strict(invoke("plan", "--categories", "10", "--epsilon", "1", "--users", "100", "--json")[1])
+    assert result["mechanism"] in [row["name"] for row in result["mechanisms"]]
+
+
+def test_one_of_anything_is_singular(invoke):
+    io.write_table("one.csv", {"a": np.array(["x"])})
+    with open("labels.txt", "w") as file:
+        file.write("x\ny\n")
+    read = ("--epsilon", "1", "--domain", "labels.txt")
+    _, out, _ = invoke("randomize", "one.csv", *read, "--out", "p.parquet")
+    assert out.startswith("1 report from")
+    io.write_table("r.csv", {"a": np.array(["x"] * 30 + ["y"] * 40 + [""])})
+    _, out, error = invoke("randomize", "r.csv", *read, "--out", "p.parquet")
+    assert "1 row without a value is left out." in error
+    _, out, error = invoke("estimate", "r.csv", *read)
+    assert "1 of 71 rows holds no report (1 empty), and is left out." in error
+    write_counts("r.csv", [900, 90, 10])
+    _, out, error = invoke("estimate", "r.csv", *READ, "--epsilon", "2")
+    assert "1 category is named less often than chance alone allows" in error
+    assert "! 2 intervals are" in out or "! 1 interval is" in out
+    assert "1 of 3 categories has a positive share" in out
+    _, _, error = invoke("estimate", "r.csv", *READ, "--epsilon", "1", "--domain", "3:3")
+    assert "The range 3:3 has 1 category;" in error
+    io.write_table("two.csv", {"a": np.array(["x"]), "b": np.array(["y"])})
+    columns = ("--column", "a", "--column", "b", "--domain", "labels.txt", "--domain", "labels.txt")
+    _, out, error = invoke("test", "independent", "two.csv", *columns)
+    assert "1 user with reports in both 'a' (2 categories)" in out, error
+    _, out, _ = invoke("plan", "--categories", "2", "--epsilon", "20", "--target-rmse", "0.9")
+    assert "1 user is needed" in out
+
+
+def test_standard_input_is_refused_with_what_to_do(invoke):
+    code, _, error = invoke("estimate", "-", "--format", "csv", "--epsilon", "1")
+    assert code == 3
+    assert "standard input cannot be read twice" in error
+    assert "save it to a file first" in error
