@@ -154,7 +154,7 @@ def test_a_trend_and_its_direction(invoke):
     assert "--time must be finite numbers, got 1, nan, 2" in error
     code, _, error = invoke(*line, "--time", "1")
     assert code == 2
-    assert "--time was given 1 times for 3 collections" in error
+    assert "--time was given 1 time for 3 collections" in error
 
 
 @pytest.mark.long
