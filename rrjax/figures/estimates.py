@@ -102,7 +102,6 @@ def estimate_figure(
     shown = f"The {top} largest of {len(first):,} categories" if top < len(first) else "All categories"
     left.set_title(shown, fontsize=10)
     set_grid(left, "x")
-    left.legend(fontsize=8, loc="best")
 
     if truth is not None:
         _ranked(right, truth, color="0.72", linewidth=4, label="truth")
@@ -119,7 +118,11 @@ def estimate_figure(
     set_log_ticks(right.xaxis, 0.9, 1.1 * ranks, in_words)
     right.set_title("All categories, by rank", fontsize=10)
     set_grid(right)
-    right.legend(fontsize=8, loc="upper right")
+    # Below both, because within them it would hide what it explains.
+    known = {
+        label: handle for axes in (right, left) for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(known.values(), known.keys(), fontsize=8, loc="outside lower center", ncols=6)
     return figure
 
 
