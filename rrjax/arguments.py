@@ -190,4 +190,6 @@ def complement(value: ArrayLike) -> Float[Array, ""]:
     """1 − value; of what the host knows in double precision, because a float32 near one has few digits."""
     if isinstance(value, jax.Array):
         return 1 - value.astype(float_dtype())
-    return jnp.asarray(1 - np.asarray(value, np.float64), float_dtype())
+    dtype = float_dtype()
+    # What is below one stays so: a level of 1e-12 is one, if an odd one.
+    return jnp.asarray(np.minimum(1 - np.asarray(value, np.float64), 1 - jnp.finfo(dtype).epsneg), dtype)

@@ -525,3 +525,8 @@ def test_dependent_values_randomized_as_pairs_are_found_and_nonsense_is_nan():
     assert np.isnan(independence_test(key, table, -1.0, num_draws=199).p_value)
     with pytest.raises(ValueError, match="epsilon must be a scalar"):
         independence_test(key, table, [1.0, 2.0])
+
+
+@pytest.mark.parametrize("table", [[[30, 0], [20, 0]], [[30, 10], [20, 40]], [[9, 0], [0, 0]]])
+def test_pairs_that_are_all_true(table):
+    assert 0 < independence_test(KEY, table, math.inf, num_draws=39).p_value <= 1

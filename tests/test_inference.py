@@ -259,6 +259,31 @@ def test_limits_of_very_many_users(epsilon):
                     assert (tail_of_many(reached, holders, total, *kinds) > 0.024) == (limit == 0)
 
 
+@pytest.mark.skipif(not X64, reason="a float32 cannot tell such limits apart")
+@pytest.mark.parametrize(
+    ("total", "num_categories", "epsilon", "level", "count", "expected"),
+    [
+        (2**31 - 1, 2, 24.0, 0.999999, 715_827_882, (-3, 3)),
+        (10**8, 10, 22.9, 0.99, 10_000_000, (-1, 1)),
+        (2**31 - 1, 2, 24.0, 0.95, 1_475_937_385, (0, 1)),
+        (2**31 - 1, 10, 24.1, 0.999999, 214_748_364, (-4, 4)),
+    ],
+)
+def test_limits_where_few_reports_are_no_truth(total, num_categories, epsilon, level, count, expected):
+    # Few in billions slip: the tail is one of Poisson's, far from normal. Limits are those of an exact convolution.
+    counts = np.full(num_categories, (total - count) // (num_categories - 1), INT)
+    counts[0] = count
+    counts[-1] += total - counts.sum()
+    lower, upper = intervals(counts, epsilon, level, estimand="users")
+    assert tuple(round(float(limit[0]) * total) - count for limit in (lower, upper)) == expected
+
+
+@pytest.mark.parametrize("estimand", ["users", "distribution"])
+def test_a_level_next_to_zero_is_one(estimand):
+    lower, upper = intervals([267, 733], 1.0, 1e-12, estimand=estimand)
+    assert ((lower >= 0) & (lower <= upper) & (upper <= 1)).all()
+
+
 def test_next_to_everybody_may_hold_it():
     # In float32 the upper limit was 0.99593: the mean of so many was known to a fifth of a standard deviation.
     lower, upper = intervals([3_556_416, 3_221_792, 3_221_792], 0.1, estimand="users")

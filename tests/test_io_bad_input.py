@@ -169,7 +169,7 @@ def test_counts_that_are_too_large(tmp_path, large):
     refused(lambda: read_counts(Source(path), "n"), "row 2: '1e+300' is too large")
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.dat", "a.jsonl", "a.jsonl.gz"])
 def test_utf_16_is_named(tmp_path, name, encoding):
     path = tmp_path / name
@@ -180,6 +180,15 @@ def test_utf_16_is_named(tmp_path, name, encoding):
     assert "latin1" not in message
     if path.suffix == ".csv":
         refused(lambda: read_domain(path), f"the text is {name}")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-32-be"])
+def test_zero_bytes_are_no_text(tmp_path, encoding):
+    # Without a mark, and in letters whose bytes show no pattern.
+    path = tmp_path / "a.csv"
+    path.write_bytes("ж\nя\nд\n".encode(encoding))
+    refused(lambda: count_reports(Source(path)), path, "there are zero bytes in it" if "16" in encoding else "UTF-")
+    refused(lambda: read_domain(path), path)
 
 
 def test_standard_input_is_refused_with_what_to_do():

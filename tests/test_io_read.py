@@ -268,6 +268,10 @@ def test_pairs_as_one_column(write):
     assert values.domain.describe() == "6 pairs ('x × 1', 'x × 2', 'x × 3', …)"
     with pytest.raises(DataError, match="'x × y' holds ' × '"):
         Domain.product(Domain.of(["x × y", "z"]), Domain.range(1, 3))
+    for label in ("x ×", "× x"):
+        # Not even at an end: 'x ×' and '× y' would make one label of two pairs.
+        with pytest.raises(DataError, match="or an end of it"):
+            Domain.product(Domain.of([label, "z"]), Domain.range(1, 3))
     with pytest.raises(DataError, match=r"5,000 × 5,000 pairs .* coarser"):
         Domain.product(Domain.range(1, 5000), Domain.range(1, 5000))
 

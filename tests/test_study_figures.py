@@ -579,7 +579,7 @@ def test_ranking_by_hand():
         "shared": [0, 1, 1],
         "worst": [2, 1, 0],
         "near": [1, 2, 2],
-        "compared": [2, 1, 2],  # c and b are equally good in the third; b is the first of them
+        "compared": [2, 1, 1],  # c shares the third with b: nothing is to be compared there
         "beyond": [1, 1, 0],
     }.items():
         assert ranked[name].values.tolist() == expected, name

@@ -362,7 +362,7 @@ def _summarize(jobs: list[Job], more: float) -> None:
     for job in jobs:
         number, attributes = len(job.study.configurations()), job.dataset.attrs
         show.say(
-            f"{job.name}: {number:,} configurations × {job.study.num_seeds:,} seeds, "
+            f"{job.name}: {show.number(number, 'configuration', 'configurations')} × {job.study.num_seeds:,} seeds, "
             f"{', '.join(job.study.estimators)}; on {attributes['devices']}, {attributes['precision']}: "
             f"{_computing([job])}"
         )

@@ -33,7 +33,8 @@ def pairs_tested(key: Array, counts: Int[Array, "K L"], epsilon: Float[Array, ""
     seen, e1 = survey(counts.ravel()), odds(epsilon)
     usable = seen.simulable & (e1 > 0)
     counts = jnp.where(usable, counts, 1)
-    e1 = jnp.where(usable, e1, 1)
+    # Beyond, a pair that nobody holds is reported less often than any float: its weight would be infinite.
+    e1 = jnp.where(usable, jnp.minimum(e1, jnp.finfo(e1.dtype).max ** 0.5), 1)
     number = jnp.where(usable, seen.total, counts.size).astype(jnp.int32)
     statistic, law = _pearson(counts, number, e1)
     law = (law / accurate_sum(law.ravel())).ravel()

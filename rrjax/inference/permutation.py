@@ -158,8 +158,9 @@ def independence_test(
 
     Returns:
         `HypothesisTest` with Pearson's statistic of the table. The size is at most the level, whatever the margins; of
-        pairs that were randomized as one it is near the level, 0.02 to 0.08 at 0.05 in sixteen settings, and 0.09 in
-        one of next to no information (N·d² below 1). NaN for negative counts, or no reports.
+        pairs that were randomized as one it is near the level, 0.02 to 0.08 at 0.05 in sixteen settings, and up to 0.09
+        in three where cells are expected to hold next to nothing, or the reports tell next to nothing. NaN for negative
+        counts, or no reports.
 
     Raises:
         ValueError: A wrong shape or dtype, K or L < 2, both above 1024, a level outside (0, 1), or too few draws for

@@ -32,7 +32,7 @@ _REACH = {"float32": 5.5, "float64": 8.6}
 """Standard deviations of φ beyond which nothing is left."""
 _LEAST = 1e-30
 """Of λ."""
-_NEWTON = 14
+_NEWTON = 32
 _SLACK = {"float32": 2e-4, "float64": 1e-8}
 """By so much of itself a tail may be below its level and count as above, because of rounding."""
 
@@ -105,9 +105,10 @@ def log_upper_tail(count: Int[Array, " K"], holders: Int[Array, " K"], law: TwoK
         return drift(level) - pole, spread, spread + pole * (1 + pole)
 
     variance = holders * law.high * law.not_high + others * law.low * law.not_low
-    # Where the normal approximation has it: λ·variance − above − 1/λ = 0.
+    # Where a Poisson law of this variance has it, the normal one where λ is small: with x = e^λ − 1, the root of
+    # variance·x − above − 1/x = 0. From there Newton comes down the exponential by one a step at worst.
     start = (above + jnp.sqrt(above**2 + 4 * variance)) / (2 * variance)
-    start = jnp.where(above < 0, 2 / (jnp.sqrt(above**2 + 4 * variance) - above), start)
+    start = jnp.log1p(jnp.where(above < 0, 2 / (jnp.sqrt(above**2 + 4 * variance) - above), start))
     # At most by what would take users of the rarer kind alone to the count.
     most = jnp.maximum(jnp.log(count / rest) + jnp.log(law.not_low / law.low), 0) + 2
     start = jnp.clip(start, _LEAST, most)

@@ -91,9 +91,13 @@ class Domain:
                 "needed."
             )
         labels = [[str(label) for label in domain.labels()] for domain in (first, second)]
-        odd = next((label for side in labels for label in side if PAIR in label), None)
+        # At an end too: what is cut at its first PAIR must be the two again.
+        odd = next((label for side in labels for label in side if PAIR in f" {label} "), None)
         if odd is not None:
-            raise DataError(f"The label {odd!r} holds {PAIR!r}, which stands between the labels of a pair: rename it.")
+            raise DataError(
+                f"The label {odd!r} holds {PAIR!r}, or an end of it, which stands between the labels of a pair: rename "
+                "it."
+            )
         return cls(
             listed=tuple(f"{one}{PAIR}{other}" for one in labels[0] for other in labels[1]), factors=(first, second)
         )

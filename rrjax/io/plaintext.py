@@ -18,6 +18,10 @@ NOT_UTF8 = "the text is not UTF-8. Convert it first, for example with: iconv -f 
 GZIP_MAGIC = b"\x1f\x8b"
 _LARGEST_JSON = 2**26
 """A JSON text that is not a line a record is looked through up to here, in characters."""
+_ZEROS = {"x0x0": "UTF-16LE", "0x0x": "UTF-16BE", "x000": "UTF-32LE", "000x": "UTF-32BE"}
+_PARQUET = b"PAR1"
+START = 256
+"""So many bytes of a file show its encoding."""
 _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
@@ -45,17 +49,20 @@ def check_encoding(file: str, start: bytes) -> None:
     if start[:2] == GZIP_MAGIC:
         # What is wrong with the compression itself is said where all of it is read.
         with contextlib.suppress(OSError, EOFError, zlib.error), gzip.open(file) as stream:
-            start = stream.read(4)
+            start = stream.read(START)
     encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
-    if encoding is None and len(start) == 4:
-        # Without a mark Latin letters tell: every other byte of theirs is zero.
-        zero = [byte == 0 for byte in start]
-        encoding = {(False, True): "UTF-16LE", (True, False): "UTF-16BE"}.get((zero[0], zero[1]))
-        encoding = encoding if zero[:2] == zero[2:] else None
+    if encoding is None:
+        # Without a mark Latin letters tell, by which of their bytes are zero.
+        encoding = _ZEROS.get("".join("0" if byte == 0 else "x" for byte in start[:4]))
     if encoding is not None:
         raise DataError(
             f"{file}: the text is {encoding}, and must be UTF-8. Save it as UTF-8, or convert it, for example with: "
             f"iconv -f {encoding} -t utf-8"
+        )
+    if b"\0" in start and not start.startswith(_PARQUET):
+        raise DataError(
+            f"{file}: there are zero bytes in it, so it is UTF-16, UTF-32 or no text at all, and must be UTF-8. "
+            "Save it as that, or convert it, for example with: iconv -f utf-16le -t utf-8"
         )
 
 

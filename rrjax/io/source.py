@@ -13,7 +13,7 @@ from rrjax.io.database import connect, explaining
 from rrjax.io.domain import BLANKS
 from rrjax.io.errors import DataError
 from rrjax.io.metadata import Metadata, metadata_of
-from rrjax.io.plaintext import GZIP_MAGIC, check_encoding
+from rrjax.io.plaintext import GZIP_MAGIC, START, check_encoding
 
 Format = Literal["csv", "tsv", "parquet", "jsonl", "transactions"]
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -194,7 +194,7 @@ def _check_file(file: str) -> None:
         raise DataError(f"{file} is a pipe or a device, which cannot be read twice: save it to a file first.")
     try:
         with open(file, "rb") as stream:
-            start = stream.read(4)
+            start = stream.read(START)
     except OSError as error:
         raise DataError(f"{file}: cannot be read: {error.strerror}.") from error
     if not start:

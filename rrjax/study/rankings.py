@@ -45,8 +45,8 @@ def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
           Var log r = (s_e/m_e)² + (s_b/m_b)² − 2 cov/(m_e m_b) and cov = (s_e² + s_b² − s_d²)/2 from the paired
           differences (0 without them). Takes the configurations as independent and the best as given: where several
           are about equal, the smallest is so by chance, and ratios are a little too large.
-        * `compared`, `beyond`: how many paired differences to a best other than itself have a standard error, and how
-          many of them are larger than three, and than rounding.
+        * `compared`, `beyond`: where it does not win, how many paired differences to the best have a standard error,
+          and how many of them are larger than three.
 
         Its attributes: the metric, its floats (`precision`), `num_configurations`, and in how many of them the win is
         shared (`num_shared`).
@@ -102,7 +102,7 @@ def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
     difference, difference_error = against_best
 
     with np.errstate(all="ignore"):
-        log_ratio = np.where(mean == smallest, 0.0, np.log(mean) - np.log(smallest))
+        log_ratio = np.where(wins, 0.0, np.log(mean) - np.log(smallest))
         itself = np.arange(count)[:, None] == best
         variance = np.full(mean.shape, np.nan)
         if error is not None:
@@ -117,8 +117,8 @@ def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
         compared = np.zeros(mean.shape, bool)
         beyond = np.zeros(mean.shape, bool)
         if difference is not None and difference_error is not None:
-            compared = known & ~itself & np.isfinite(difference) & np.isfinite(difference_error)
-            beyond = compared & ~wins & (np.abs(difference) > 3 * difference_error)
+            compared = known & ~wins & np.isfinite(difference) & np.isfinite(difference_error)
+            beyond = compared & (np.abs(difference) > 3 * difference_error)
         # Infinity less infinity is no number, and equal to itself.
         loses = known & ~wins & ((mean == largest) | (mean >= largest - rounding(dataset, metric, largest)))
     columns = {
