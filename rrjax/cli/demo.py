@@ -42,10 +42,10 @@ def demo(
         show.command(f"rrjax randomize {values} --epsilon {epsilon:g} --domain {domain} --seed {seed} --out {reports}")
         files = Files([str(values)], Reading(domain=domain))
         randomize.show_made(randomize.make_reports(files, epsilon, reports, seed), reports, False)
-        show.command(f"rrjax estimate {reports} --out {table}")
+        show.command(f"rrjax estimate {reports} --top 10 --out {table}")
         files = Files([str(reports)])
         estimate.run(files, None, estimate.DEFAULT, (0.95, False, FDR), (table, None), 10, False)
-        show.command(f"rrjax compare {reports} --truth {values} --plot {figure}")
+        show.command(f"rrjax compare {reports} --truth {values} --top 5 --plot {figure}")
         compare.run(files, None, Files([str(values)]), compare.ALL, 0.95, (None, figure), 5, False)
 
 

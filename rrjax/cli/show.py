@@ -56,8 +56,8 @@ def reporting() -> Iterator[None]:
         _fail("there is not enough memory; is the domain really that large?", BAD_DATA)
     except OSError as error:
         _fail(f"cannot write: {error.strerror}", BAD_DATA)
-    except KeyboardInterrupt:
-        _fail(MESSAGE, INTERRUPTED)
+    except KeyboardInterrupt as error:
+        _fail(str(error) or MESSAGE, INTERRUPTED)
 
 
 @contextmanager

@@ -287,9 +287,12 @@ def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path,
             more = time.perf_counter() - begin
     if jax.process_index() > 0:
         return
-    with show.err.status("Drawing …"), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        written = _write(what, jobs, wish, folder, em, more)
+    try:
+        with show.err.status("Drawing …"), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            written = _write(what, jobs, wish, folder, em, more)
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(RESUME) from error
     show.warn(list(dict.fromkeys(str(warning.message) for warning in caught)))
     if json:
         seconds = more + sum(job.dataset.attrs["seconds"] for job in jobs)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rrjax.figures.axes import in_words, new_figure, ranks_to_draw, set_grid, set_log_ticks, set_share_ticks
+from rrjax.figures.panels import legend_below
 from rrjax.figures.style import PALE_BLUE, estimator_title, shortened, styles_of
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def estimate_figure(
     set_share_ticks(left.xaxis)
     # The marks of a table may go by another reckoning, and must not seem to contradict these.
     above = found is not None and limits is not None and np.array_equal(found, np.asarray(limits[0]) > 0)
-    bold = "" if found is None else "; bold: its interval is above zero" if above else "; bold: it is there"
+    bold = "" if found is None else ";\nbold: its interval is above zero" if above else ";\nbold: it is there"
     left.set_xlabel(f"share of users\n(blue band: ±2 standard errors of an absent category{bold})")
     shown = f"The {top} largest of {len(first):,} categories" if top < len(first) else "All categories"
     left.set_title(shown, fontsize=10)
@@ -124,7 +125,7 @@ def estimate_figure(
     known = {
         label: handle for axes in (right, left) for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(known.values(), known.keys(), fontsize=8, loc="outside lower center", ncols=6)
+    legend_below(figure, list(known.values()))
     return figure
 
 

@@ -46,8 +46,12 @@ class Legend:
 
 
 def legend_below(figure: Figure, handles: list[Any], title: str | None = None) -> None:
-    """Draws one legend below all panels."""
-    columns, long = min(len(handles), 7), {"handlelength": 3.2, "frameon": False, "fontsize": 9, "title_fontsize": 8}
+    """Draws one legend below all panels, in as many rows as it takes."""
+    # A column is as wide as its longest name, its line, and the space around them.
+    widths = [len(str(handle.get_label())) * 0.6 * 9 / 72 + 0.75 for handle in handles]
+    room = figure.get_figwidth()
+    columns = len(handles) if sum(widths) <= room else max(1, int(room / max(widths)))
+    long = {"handlelength": 3.2, "frameon": False, "fontsize": 9, "title_fontsize": 8}
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, title=title, **long)
 
 
