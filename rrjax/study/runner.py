@@ -142,10 +142,14 @@ def _memory(mesh: Mesh) -> int:
     return sum(limits) // 2
 
 
+def _size_of_results(study: Grid) -> int:
+    """In bytes."""
+    return 8 * len(study.configurations()) * study.num_seeds * len(study.estimators) * len(tile.measured(study))
+
+
 def _check_results(study: Grid, memory: int) -> None:
     """Refuses a grid whose results alone exceed the memory."""
-    number = len(study.configurations())
-    needed = 8 * number * study.num_seeds * len(study.estimators) * len(tile.measured(study))
+    number, needed = len(study.configurations()), _size_of_results(study)
     if needed > memory:
         raise StudyError(
             f"the metrics of {number:,} configurations × {study.num_seeds:,} seeds take {_bytes(needed)}, and "
@@ -238,15 +242,17 @@ class _Group:
             if len(_programs) >= _MOST_PROGRAMS:
                 _programs.pop(next(iter(_programs)), None)
             _programs[known] = compiled, study  # whose functions must live as long as their ids are known
-        analysis = compiled.memory_analysis()
-        if analysis is not None:
-            needed = (analysis.temp_size_in_bytes + analysis.output_size_in_bytes) * len(self.mesh.local_devices)
-            if needed > self.memory:
-                raise StudyError(
-                    f"K = {shape.num_categories:,}: a batch of {self.batch} tiles on each of {self.mesh.size} devices "
-                    f"takes {_bytes(needed)}, and the memory budget is {_bytes(self.memory)}: raise "
-                    "`memory`, use fewer devices, or leave this K out"
-                )
+        analysis = compiled.memory_analysis()  # None where XLA does not tell
+        on_each = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(compiled.out_info)) // self.mesh.size
+        on_each += analysis.temp_size_in_bytes if analysis is not None else 0
+        needed = on_each * len(self.mesh.local_devices)
+        results = _size_of_results(study)
+        if results + needed > self.memory:
+            raise StudyError(
+                f"K = {shape.num_categories:,}: a batch of {self.batch} tiles on each of {self.mesh.size} devices "
+                f"takes {_bytes(needed)} beside the results' {_bytes(results)}, and the memory budget is "
+                f"{_bytes(self.memory)}: raise `memory`, use fewer devices, or leave this K out"
+            )
         return compiled
 
     def _put(self, array, sharding):
