@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rrjax.likelihood import Certificate, certificate, nll, score
     from rrjax.mechanisms import RandomizedResponse
     from rrjax.mixture import Mixture
+    from rrjax.shrinkage import EmpiricalBayes, empirical_bayes
     from rrjax.tally import Tally
 
 __version__ = "0.1.0"
@@ -23,6 +24,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Certificate",
     "EMResult",
+    "EmpiricalBayes",
     "Mixture",
     "RandomizedResponse",
     "Tally",
@@ -30,6 +32,7 @@ __all__ = [
     "certificate",
     "count",
     "cv_threshold",
+    "empirical_bayes",
     "figures",
     "ibu",
     "ibu_path",
@@ -57,6 +60,8 @@ _HOME = {
     "certificate": "likelihood",
     "count": "counts",
     "cv_threshold": "cross_validation",
+    "EmpiricalBayes": "shrinkage",
+    "empirical_bayes": "shrinkage",
     "ibu": "em",
     "ibu_path": "em",
     "inv": "estimators",

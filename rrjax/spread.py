@@ -1,0 +1,232 @@
+"""How shares are spread over the categories: what the histogram of all counts says about each of them.
+
+Support counts are Binomial(N, q + d·θ). On the scale x = 2·√N·arcsin √μ each has a standard deviation of about one;
+so counts are gathered in cells, and the spread has its atoms, at distances of a part of that where counts are dense:
+around those of categories that nobody holds, and of equal shares. Farther out they lie farther apart; but the largest
+counts keep cells and atoms of their own, so that nothing pulls at a category that stands alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from rrjax.arguments import Estimand
+from rrjax.placement import aligned
+from rrjax.special import deviance
+from rrjax.tally import Evidence
+
+_OWN = 64
+"""Largest counts with cells and atoms of their own."""
+_BEND = 8.0
+"""Standard deviations around the two centres within which the scale is nearly even."""
+_FINEST = 0.25
+_REACH = 3.0
+"""Standard deviations beyond the counts, as far as atoms go."""
+
+
+class Cells(NamedTuple):
+    """A histogram of the support counts.
+
+    Attributes:
+        low: `[B]`, the smallest count in a cell, less N·q.
+        high: `[B]`, the largest.
+        weight: `[B]`, how many there are.
+        place: `[K]`, the cell of each category.
+    """
+
+    low: Float[Array, " B"]
+    high: Float[Array, " B"]
+    weight: Float[Array, " B"]
+    place: Int[Array, " K"]
+
+    @property
+    def middle(self) -> Float[Array, " B"]:
+        """What stands for the counts in a cell."""
+        return self.low + (self.high - self.low) / 2
+
+
+class Atoms(NamedTuple):
+    """Where the spread may have mass. The last two stand for categories that nobody holds, and for equal shares.
+
+    Attributes:
+        share: `[M]`, θ.
+        place: `[M]`, x.
+        smear: `[M]`, the variance of x around an atom that stands for shares that lie farther apart than counts do.
+        alone: `[M]`, the same for an atom at a count of its own: it blurs what is known, not what is likely.
+    """
+
+    share: Float[Array, " M"]
+    place: Float[Array, " M"]
+    smear: Float[Array, " M"]
+    alone: Float[Array, " M"]
+
+
+class Largest(NamedTuple):
+    """The largest counts, which stay by themselves.
+
+    Attributes:
+        excess: `[L]`, falling.
+        who: `[L]`, their categories.
+    """
+
+    excess: Float[Array, " L"]
+    who: Int[Array, " L"]
+
+
+def largest_of(data: Evidence) -> Largest:
+    """Picks them."""
+    # Together with what becomes of its results, XLA would sort all categories for them.
+    return Largest(*lax.optimization_barrier(lax.top_k(data.excess, min(_OWN, data.support.shape[0]))))
+
+
+def _place(data: Evidence, excess):
+    """X of counts."""
+    number = data.num_users
+    share = (excess + number * data.q) / number
+    tiny = jnp.finfo(share.dtype).tiny  # a root has no slope at zero
+    roots = jnp.sqrt(jnp.clip(share, tiny, 1)), jnp.sqrt(jnp.clip(1 - share, tiny, 1))
+    return 2 * jnp.sqrt(number) * jnp.arctan2(*roots)
+
+
+def _place_of_share(data: Evidence, share):
+    chance, rest = data.q + data.rates.d * share, data.rates.not_p + data.rates.d * (1 - share)
+    return 2 * jnp.sqrt(data.num_users) * jnp.arctan2(jnp.sqrt(chance), jnp.sqrt(rest))
+
+
+def _share(data: Evidence, place):
+    chance = jnp.sin(place / (2 * jnp.sqrt(data.num_users))) ** 2
+    return jnp.clip((chance - data.q) / data.rates.d, 0, 1)
+
+
+def _warped(data: Evidence, place):
+    """The even scale of cells and atoms: dense around what an empty category and an equal share get."""
+    low, middle = _place_of_share(data, 0.0), _place_of_share(data, 1 / data.support.shape[0])
+    return _BEND * (jnp.arcsinh((place - low) / _BEND) + jnp.arcsinh((place - middle) / _BEND))
+
+
+def cells_of(data: Evidence, largest: Largest, number: int) -> Cells:
+    """Gathers the counts in cells: each in one of its own where there are so many; else the largest ones."""
+    size = data.support.shape[0]
+    dtype = data.excess.dtype
+    if size <= number:
+        return Cells(data.excess, data.excess, jnp.ones_like(data.excess), jnp.arange(size, dtype=jnp.int32))
+    shared = number - largest.who.shape[0]
+    scale = _warped(data, _place(data, data.excess))
+    start, end = jnp.min(scale), _warped(data, _place(data, largest.excess[-1]))
+    width = jnp.maximum(_FINEST, (end - start) / (shared - 1) * (1 + 1e-5))
+    place = jnp.clip(((scale - start) / width).astype(jnp.int32), 0, shared - 1)
+    place = place.at[largest.who].set(jnp.arange(shared, number, dtype=jnp.int32))
+    empty = jnp.full(number, jnp.inf, dtype)
+    low = empty.at[place].min(data.excess)
+    high = (-empty).at[place].max(data.excess)
+    weight = jnp.zeros(number, dtype).at[place].add(1)
+    return Cells(jnp.where(weight > 0, low, 0), jnp.where(weight > 0, high, 0), weight, place)
+
+
+def atoms_of(data: Evidence, largest: Largest, number: int) -> Atoms:
+    """An even grid on the warped scale, the largest counts themselves, no share at all, and equal shares."""
+    size = data.support.shape[0]
+    dtype = data.excess.dtype
+    own = largest.who.shape[0]
+    least, most, middle = (_place_of_share(data, share) for share in (0.0, 1.0, 1 / size))
+    # The grid ends where counts have atoms of their own.
+    low = jnp.clip(_place(data, jnp.min(data.excess)) - _REACH, least, middle)
+    high = _place(data, largest.excess[min(own, size // 2) - 1]) + _REACH
+    high = jnp.clip(high, jnp.minimum(middle + _REACH, most), most)
+    grid = number - own - 2
+    steps = jnp.asarray(np.linspace(0, 1, grid), dtype)
+    ends = _warped(data, low), _warped(data, high)
+    wanted = ends[0] + (ends[1] - ends[0]) * steps
+
+    def halve(_, span):
+        below, above = span
+        half = (below + above) / 2
+        up = _warped(data, half) < wanted
+        return jnp.where(up, half, below), jnp.where(up, above, half)
+
+    span = aligned((low + 0 * steps, high + 0 * steps), wanted)
+    below, above = lax.fori_loop(0, jnp.finfo(dtype).nmant + 1, halve, span)
+    even = below + (above - below) / 2
+    step = jnp.diff(even)
+    gap = (jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2
+    sized = _place(data, largest.excess)
+    # To the nearest atom on either side, half of the way each.
+    beside = jnp.concatenate([sized[:1] + 2 * _REACH, sized, even[-1:]])
+    apart = jnp.abs(beside[:-2] - beside[2:]) / 2
+    nothing, special = jnp.zeros(2, dtype), jnp.asarray([0, 1 / size], dtype)
+    return Atoms(
+        jnp.concatenate(
+            [_share(data, even), jnp.clip(largest.excess / (data.num_users * data.rates.d), 0, 1), special]
+        ),
+        jnp.concatenate([even, jnp.clip(sized, least, most), jnp.stack([least, middle])]),
+        jnp.concatenate([jnp.where(gap > 1, gap**2 / 12, 0), jnp.zeros(own + 2, dtype)]),
+        jnp.concatenate([jnp.zeros(grid, dtype), jnp.where(apart > 1, apart**2 / 12, 0), nothing]),
+    )
+
+
+def log_likelihoods(data: Evidence, excess: Float[Array, " B"], atoms: Atoms) -> Float[Array, "B M"]:
+    """Log-likelihood of a count at an atom, less the largest that any share gives it: never a difference of large ones.
+
+    With θ̂ that likeliest share, N·q + N·d·θ̂ is the count unless θ̂ is 0 or 1. The rest is a deviance, of what θ̂ expects
+    from what θ does, and what the count is beyond that, times a difference of logits.
+    """
+    number, d = data.num_users, data.rates.d
+    excess = excess[:, None]
+    tiny = jnp.finfo(d.dtype).tiny
+    likeliest = jnp.clip(excess / (number * d), 0, 1)
+    beyond = excess - number * d * likeliest
+
+    def expected(share):
+        return data.q + d * share, jnp.maximum(data.rates.not_p + d * (1 - share), tiny)
+
+    (named, other), (named_best, other_best) = expected(atoms.share), expected(likeliest)
+    apart = d * (likeliest - atoms.share)
+    least = -1 + jnp.finfo(d.dtype).eps  # not −1, which rounding may miss on either side
+
+    def lost(mean, difference):
+        return mean * deviance(jnp.maximum(difference / mean, least))
+
+    logits = jnp.log1p(jnp.maximum(-apart / named_best, least)) - jnp.log1p(jnp.maximum(apart / other_best, least))
+    exact = beyond * logits - number * (lost(named, apart) + lost(other, -apart))
+    place = _place(data, excess)
+    inside = jnp.clip(place, *(_place_of_share(data, share) for share in (0.0, 1.0)))
+    far = (place - inside) ** 2 - (place - atoms.place) ** 2
+    wide = far / (2 * (1 + atoms.smear)) - jnp.log1p(atoms.smear) / 2
+    return jnp.where(atoms.smear > 0, wide, exact)
+
+
+def posterior_of(
+    data: Evidence, excess: Float[Array, " B"], atoms: Atoms, weights: Float[Array, " M"], estimand: Estimand
+) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+    """Mean and variance of the share of a category with such a count."""
+    number, d = data.num_users, data.rates.d
+    likely = log_likelihoods(data, excess, atoms) + jnp.log(jnp.maximum(weights, jnp.finfo(d.dtype).tiny))
+    known = jnp.exp(likely - lax.stop_gradient(jnp.max(likely, axis=1, keepdims=True)))
+    known = known / jnp.sum(known, axis=1, keepdims=True)
+    # Around an atom that stands for a stretch of shares, the count itself says which.
+    kept = atoms.smear / (1 + atoms.smear)
+    near = atoms.place + kept * (_place(data, excess)[:, None] - atoms.place)
+    share = jnp.where(atoms.smear > 0, _share(data, near), atoms.share)
+    chance = data.q + d * share
+    rest = jnp.maximum(data.rates.not_p + d * (1 - share), jnp.finfo(d.dtype).tiny)
+    blur = atoms.smear + atoms.alone
+    # Of θ around an atom; of nothing in [0, 1] more than a quarter.
+    spread = jnp.minimum(blur / (1 + blur) * (chance / d) * (rest / d) / number, 0.25)
+    value = share
+    if estimand == "users":
+        # Of the reports that support the category, so many are of users who hold it; of the others, so many.
+        with_it = ((excess + number * data.q) / number)[:, None]
+        of_these = jnp.minimum(share * (data.rates.p / chance), 1)
+        of_others = jnp.minimum(share * (data.rates.not_p / rest), 1)
+        value = with_it * of_these + (1 - with_it) * of_others
+        slope = with_it * (data.q / chance) * (data.rates.p / chance)
+        slope = slope + (1 - with_it) * (data.rates.not_p / rest) * (data.rates.not_q / rest)
+        drawn = with_it * of_these * (1 - of_these) + (1 - with_it) * of_others * (1 - of_others)
+        spread = slope**2 * spread + drawn / number
+    mean = jnp.sum(known * value, axis=1)
+    return mean, jnp.sum(known * (spread + (value - mean[:, None]) ** 2), axis=1)
