@@ -16,6 +16,7 @@ from rrjax import em, metrics
 from rrjax.cross_validation import cv_threshold
 from rrjax.estimators import inv, inv_n, inv_p, mle_star
 from rrjax.likelihood import nll
+from rrjax.shrinkage import empirical_bayes
 
 
 class Style(NamedTuple):
@@ -95,6 +96,10 @@ def _ibu(counts, epsilon):
     return em.ibu(counts, epsilon).theta
 
 
+def _empirical_bayes(counts, epsilon):
+    return empirical_bayes(counts, epsilon).theta
+
+
 def _of(measure):
     return lambda estimate, truth, counts, epsilon: measure(estimate, truth)
 
@@ -108,6 +113,13 @@ ESTIMATORS: dict[str, Estimator] = {
         Estimator("inv_n", inv_n, "InvN", Style("#3d8b57", "-.", "D", 3.2, filled=True)),
         Estimator("inv", inv, "Inv", Style("#808080", ":", "x", 5)),
         Estimator("cv_threshold", cv_threshold, "CV threshold", Style("#8a3f8f", (0, (5, 1, 1, 1, 1, 1)), "^", 5)),
+        Estimator(
+            "empirical_bayes",
+            _empirical_bayes,
+            "Emp. Bayes",
+            Style("#b3353f", (0, (3, 1)), "p", 4.5, filled=True),
+            "Empirical Bayes is made to be close, not likely: its certificate says how much likelihood that costs.",
+        ),
         Estimator(
             "ibu",
             _ibu,

@@ -18,8 +18,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from rrjax.arguments import Estimand, check_estimand
 from rrjax.arithmetic import accurate_sum
 from rrjax.mixing import mixing
-from rrjax.placement import aligned, looked_up
-from rrjax.spread import atoms_of, cells_of, largest_of, log_likelihoods, posterior_of
+from rrjax.placement import aligned
+from rrjax.spread import atoms_of, cells_of, largest_of, log_likelihoods, posterior_of, read_cells
 from rrjax.tally import Evidence, Tally, evidence
 
 NUM_CELLS = 256
@@ -135,25 +135,10 @@ def _estimated(data: Evidence, estimand, num_cells, num_atoms, max_iters):
     equal = (jnp.arange(num_atoms) == num_atoms - 1).astype(gain.dtype)
     weights = jnp.where(uniform, equal, fit.weights)
 
-    theta, variances = _read(data, cells, lambda excess: posterior_of(data, excess, atoms, weights, estimand))
+    theta, variances = read_cells(data, cells, lambda excess: posterior_of(data, excess, atoms, weights, estimand))
     theta = _on_simplex(theta, variances)
     found = EmpiricalBayes(theta, variances, atoms.share, weights, fit.gap, gain, uniform & data.usable)
     return jax.tree.map(lambda leaf: leaf if leaf.dtype == bool else jnp.where(data.usable, leaf, jnp.nan), found)
-
-
-def _read(data, cells, posterior):
-    """Posterior means and variances of all categories, from those at both ends of their cells."""
-    if cells.low.shape == data.excess.shape:  # each has its own
-        return posterior(data.excess)
-    number = cells.low.shape[0]
-    mean, variance = posterior(jnp.concatenate([cells.low, cells.high]))
-    low, high = looked_up(cells.low, cells.place), looked_up(cells.high, cells.place)
-    part = jnp.where(high > low, (data.excess - low) / jnp.where(high > low, high - low, 1), 0)
-
-    def between(values):
-        return looked_up(values[:number], cells.place) * (1 - part) + looked_up(values[number:], cells.place) * part
-
-    return between(mean), between(variance)
 
 
 def _least_gain(num_categories: int) -> float:

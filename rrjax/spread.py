@@ -8,15 +8,17 @@ counts keep cells and atoms of their own, so that nothing pulls at a category th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.arguments import Estimand
-from rrjax.placement import aligned
+from rrjax.placement import aligned, looked_up
 from rrjax.special import deviance
 from rrjax.tally import Evidence
 
@@ -80,8 +82,10 @@ class Largest(NamedTuple):
 
 def largest_of(data: Evidence) -> Largest:
     """Picks them."""
-    # Together with what becomes of its results, XLA would sort all categories for them.
-    return Largest(*lax.optimization_barrier(lax.top_k(data.excess, min(_OWN, data.support.shape[0]))))
+    excess, who = lax.top_k(data.excess, min(_OWN, data.support.shape[0]))
+    # Together with what becomes of its results, XLA would sort all categories for them. One barrier each: over both
+    # together it does not compile for many devices.
+    return Largest(lax.optimization_barrier(excess), lax.optimization_barrier(who))
 
 
 def _place(data: Evidence, excess):
@@ -93,7 +97,8 @@ def _place(data: Evidence, excess):
     return 2 * jnp.sqrt(number) * jnp.arctan2(*roots)
 
 
-def _place_of_share(data: Evidence, share):
+def place_of_share(data: Evidence, share: ArrayLike) -> Float[Array, "*s"]:
+    """X of what a share is expected to get."""
     chance, rest = data.q + data.rates.d * share, data.rates.not_p + data.rates.d * (1 - share)
     return 2 * jnp.sqrt(data.num_users) * jnp.arctan2(jnp.sqrt(chance), jnp.sqrt(rest))
 
@@ -105,7 +110,7 @@ def _share(data: Evidence, place):
 
 def _warped(data: Evidence, place):
     """The even scale of cells and atoms: dense around what an empty category and an equal share get."""
-    low, middle = _place_of_share(data, 0.0), _place_of_share(data, 1 / data.support.shape[0])
+    low, middle = place_of_share(data, 0.0), place_of_share(data, 1 / data.support.shape[0])
     return _BEND * (jnp.arcsinh((place - low) / _BEND) + jnp.arcsinh((place - middle) / _BEND))
 
 
@@ -131,17 +136,36 @@ def cells_of(data: Evidence, largest: Largest, number: int) -> Cells:
 def atoms_of(data: Evidence, largest: Largest, number: int) -> Atoms:
     """An even grid on the warped scale, the largest counts themselves, no share at all, and equal shares."""
     size = data.support.shape[0]
-    dtype = data.excess.dtype
     own = largest.who.shape[0]
-    least, most, middle = (_place_of_share(data, share) for share in (0.0, 1.0, 1 / size))
+    least, most, middle = (place_of_share(data, share) for share in (0.0, 1.0, 1 / size))
     # The grid ends where counts have atoms of their own.
     low = jnp.clip(_place(data, jnp.min(data.excess)) - _REACH, least, middle)
     high = _place(data, largest.excess[min(own, size // 2) - 1]) + _REACH
     high = jnp.clip(high, jnp.minimum(middle + _REACH, most), most)
-    grid = number - own - 2
-    steps = jnp.asarray(np.linspace(0, 1, grid), dtype)
+    even = _grid(data, low, high, number - own - 2)
+    step = jnp.diff(even)
+    gap = (jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2
+    grid = Atoms(_share(data, even), even, _blur(gap), jnp.zeros_like(even))
+    sized = _place(data, largest.excess)
+    # To the nearest atom on either side, half of the way each.
+    beside = jnp.concatenate([sized[:1] + 2 * _REACH, sized, even[-1:]])
+    apart = jnp.abs(beside[:-2] - beside[2:]) / 2
+    share = jnp.clip(largest.excess / (data.num_users * data.rates.d), 0, 1)
+    alone = Atoms(share, jnp.clip(sized, least, most), jnp.zeros_like(sized), _blur(apart))
+    place = jnp.stack([least, middle])
+    special = Atoms(jnp.asarray([0, 1 / size], place.dtype), place, jnp.zeros_like(place), jnp.zeros_like(place))
+    return jax.tree.map(lambda *parts: jnp.concatenate(aligned(parts)), grid, alone, special)
+
+
+def _blur(apart):
+    """The variance within a stretch of shares, where atoms lie farther apart than counts scatter."""
+    return jnp.where(apart > 1, apart**2 / 12, 0)
+
+
+def _grid(data: Evidence, low, high, number: int):
+    """Places that are even on the warped scale, by bisection."""
     ends = _warped(data, low), _warped(data, high)
-    wanted = ends[0] + (ends[1] - ends[0]) * steps
+    wanted = ends[0] + (ends[1] - ends[0]) * jnp.asarray(np.linspace(0, 1, number), low.dtype)
 
     def halve(_, span):
         below, above = span
@@ -149,24 +173,9 @@ def atoms_of(data: Evidence, largest: Largest, number: int) -> Atoms:
         up = _warped(data, half) < wanted
         return jnp.where(up, half, below), jnp.where(up, above, half)
 
-    span = aligned((low + 0 * steps, high + 0 * steps), wanted)
-    below, above = lax.fori_loop(0, jnp.finfo(dtype).nmant + 1, halve, span)
-    even = below + (above - below) / 2
-    step = jnp.diff(even)
-    gap = (jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2
-    sized = _place(data, largest.excess)
-    # To the nearest atom on either side, half of the way each.
-    beside = jnp.concatenate([sized[:1] + 2 * _REACH, sized, even[-1:]])
-    apart = jnp.abs(beside[:-2] - beside[2:]) / 2
-    nothing, special = jnp.zeros(2, dtype), jnp.asarray([0, 1 / size], dtype)
-    return Atoms(
-        jnp.concatenate(
-            [_share(data, even), jnp.clip(largest.excess / (data.num_users * data.rates.d), 0, 1), special]
-        ),
-        jnp.concatenate([even, jnp.clip(sized, least, most), jnp.stack([least, middle])]),
-        jnp.concatenate([jnp.where(gap > 1, gap**2 / 12, 0), jnp.zeros(own + 2, dtype)]),
-        jnp.concatenate([jnp.zeros(grid, dtype), jnp.where(apart > 1, apart**2 / 12, 0), nothing]),
-    )
+    span = aligned((jnp.full_like(wanted, low), jnp.full_like(wanted, high)), wanted)
+    below, above = lax.fori_loop(0, jnp.finfo(low.dtype).nmant + 1, halve, span)
+    return below + (above - below) / 2
 
 
 def log_likelihoods(data: Evidence, excess: Float[Array, " B"], atoms: Atoms) -> Float[Array, "B M"]:
@@ -194,7 +203,7 @@ def log_likelihoods(data: Evidence, excess: Float[Array, " B"], atoms: Atoms) ->
     logits = jnp.log1p(jnp.maximum(-apart / named_best, least)) - jnp.log1p(jnp.maximum(apart / other_best, least))
     exact = beyond * logits - number * (lost(named, apart) + lost(other, -apart))
     place = _place(data, excess)
-    inside = jnp.clip(place, *(_place_of_share(data, share) for share in (0.0, 1.0)))
+    inside = jnp.clip(place, *(place_of_share(data, share) for share in (0.0, 1.0)))
     far = (place - inside) ** 2 - (place - atoms.place) ** 2
     wide = far / (2 * (1 + atoms.smear)) - jnp.log1p(atoms.smear) / 2
     return jnp.where(atoms.smear > 0, wide, exact)
@@ -230,3 +239,22 @@ def posterior_of(
         spread = slope**2 * spread + drawn / number
     mean = jnp.sum(known * value, axis=1)
     return mean, jnp.sum(known * (spread + (value - mean[:, None]) ** 2), axis=1)
+
+
+def read_cells(
+    data: Evidence,
+    cells: Cells,
+    posterior: Callable[[Float[Array, " n"]], tuple[Float[Array, " n"], Float[Array, " n"]]],
+) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
+    """Posterior means and variances of all categories, from those at both ends of their cells."""
+    if cells.low.shape == data.excess.shape:  # each has its own
+        return posterior(data.excess)
+    number = cells.low.shape[0]
+    mean, variance = posterior(jnp.concatenate([cells.low, cells.high]))
+    low, high = looked_up(cells.low, cells.place), looked_up(cells.high, cells.place)
+    part = jnp.where(high > low, (data.excess - low) / jnp.where(high > low, high - low, 1), 0)
+
+    def between(values):
+        return looked_up(values[:number], cells.place) * (1 - part) + looked_up(values[number:], cells.place) * part
+
+    return between(mean), between(variance)

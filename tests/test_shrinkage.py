@@ -11,7 +11,7 @@ import rrjax
 from rrjax import Tally, empirical_bayes
 from rrjax.mechanisms import OptimizedUnaryEncoding
 from rrjax.shrinkage import NUM_ATOMS, NUM_CELLS, _least_gain
-from rrjax.spread import Atoms, _place_of_share, atoms_of, cells_of, largest_of, posterior_of
+from rrjax.spread import Atoms, atoms_of, cells_of, largest_of, place_of_share, posterior_of
 from rrjax.tally import evidence
 
 HISTOGRAMS = {
@@ -98,7 +98,7 @@ def test_posterior_means_against_sums_over_all_users(epsilon):
     data = evidence(counts, epsilon)
     share, weights = np.array([0.0, 0.1, 0.35, 0.9]), np.array([0.4, 0.3, 0.2, 0.1])
     nothing = jnp.zeros(4, FLOAT)
-    atoms = Atoms(jnp.asarray(share, FLOAT), _place_of_share(data, jnp.asarray(share, FLOAT)), nothing, nothing)
+    atoms = Atoms(jnp.asarray(share, FLOAT), place_of_share(data, jnp.asarray(share, FLOAT)), nothing, nothing)
     e = np.exp(epsilon)
     p, q = e / (e + size - 1), 1 / (e + size - 1)
     holders = np.arange(number + 1)

@@ -30,7 +30,7 @@ from rrjax.cli.reading import (
 
 ALL = [name for name, entry in ESTIMATORS.items() if not takes_key(entry.function)]
 """Those that are the same whenever they are run."""
-DRAWN = ("mle_star", "inv_n", "inv_p")
+DRAWN = ("mle_star", "inv_p", "empirical_bayes")
 ERRORS = {"mse": "squared", "tv": "TV", "kl": "KL", "max_error": "max"}
 """Metrics of a single estimate, and what the table calls them."""
 

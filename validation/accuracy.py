@@ -1,0 +1,277 @@
+"""How close every estimator comes: squared error and total variation over two grids of settings, beside an oracle.
+
+The first grid is the paper's (Zipf with three exponents); the second has populations of other kinds, and two real ones
+where the data are there. Every seed draws the users and their reports exactly. An error is that of the mean over the
+seeds, against the shares of the users who reported or the population they were drawn from, and is related to the best
+of InvN, MLE* and InvP in the setting, which nobody knows who holds one collection. The oracle is told the shares, but
+not who holds which: no estimate of one category from its own count alone does better.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import rrjax
+from benchmarks import report
+from benchmarks.report import Table
+from rrjax import io
+from rrjax.spread import Atoms, cells_of, largest_of, place_of_share, posterior_of, read_cells
+from rrjax.study import paper
+from rrjax.tally import evidence
+
+NAMES = ("InvN", "MLE*", "InvP", "CV threshold", "Emp. Bayes", "oracle")
+OTHERS = 3
+"""So many are what the best is taken of."""
+TARGETS = ("users", "distribution")
+WORDS = {"users": "the shares of the users who reported", "distribution": "the population they were drawn from"}
+METRICS = {
+    "squared error": rrjax.metrics.squared_error,
+    "total variation": rrjax.metrics.total_variation,
+    "KL divergence": rrjax.metrics.kl_divergence,
+}
+LEAST = 0.01
+"""Smaller ratios count as this much in the mean: a point mass can be found exactly, with an error of zero."""
+LISTED = 10
+FEW, MANY = 20, 1000
+KNOWN = 512
+"""Shares that the oracle is told; of more categories, as many means of neighbours."""
+
+
+def zipf(exponent: float) -> Callable[[int], np.ndarray]:
+    return lambda size: np.asarray(rrjax.simulate.zipf(size, exponent), float)
+
+
+def dirichlet(concentration: float) -> Callable[[int], np.ndarray]:
+    return lambda size: np.random.default_rng(size).dirichlet(np.full(size, concentration))
+
+
+def levels(size: int) -> np.ndarray:
+    """A tenth of the categories have ten times the share of the others."""
+    shares = np.where(np.arange(size) < max(1, size // 10), 10.0, 1.0)
+    return shares / shares.sum()
+
+
+def spikes(size: int) -> np.ndarray:
+    """√K / 2 categories share all."""
+    number = max(1, math.isqrt(size) // 2)
+    return np.where(np.arange(size) < number, 1 / number, 0.0)
+
+
+def geometric(size: int) -> np.ndarray:
+    shares = 0.8 ** np.arange(size, dtype=float)
+    return shares / shares.sum()
+
+
+def real(folder: Path) -> dict[str, np.ndarray]:
+    """Shares of real attributes, where the files are there."""
+    found = {}
+    if (folder / "kosarak-head.dat.gz").exists():
+        found["Kosarak's head"] = io.load_kosarak(folder / "kosarak-head.dat.gz", verify=False).counts
+    if (folder / "adult.data.gz").exists():
+        for name, column, domain in (("age", "1", "17:90"), ("hours per week", "13", "1:99")):
+            source = io.Source(folder / "adult.data.gz", format="csv", header=False, column=column)
+            found[f"Adult's {name}"] = io.count_reports(source, io.read_domain(domain)).counts
+    return {name: np.asarray(counts, float) / np.sum(counts) for name, counts in found.items()}
+
+
+POPULATIONS = {
+    "Dirichlet 0.1": dirichlet(0.1),
+    "Dirichlet 1": dirichlet(1.0),
+    "two levels": levels,
+    "spikes": spikes,
+    "geometric": geometric,
+    "uniform": zipf(0.0),
+}
+PAPER = {f"Zipf {exponent:g}": zipf(exponent) for exponent in paper.EXPONENTS}
+
+
+def grids(folder: Path, quick: bool) -> dict[str, list[tuple[str, np.ndarray, list[tuple[int, float]]]]]:
+    """Per grid: populations, and the N and ε of their settings."""
+    categories = paper.CATEGORIES[:2] if quick else paper.CATEGORIES
+    users, epsilons = ((1000, 100_000), (1.0, 4.0)) if quick else (paper.USERS, paper.EPSILONS)
+    settings = list(itertools.product(users, epsilons))
+    first = [(name, make(size), settings) for size in categories for name, make in PAPER.items()]
+    sizes = (5, 100) if quick else (5, 10, 20, 100, 1000, 10_000)
+    users, epsilons = ((1000,), (1.0, 4.0)) if quick else ((1000, 30_000, 1_000_000), (0.5, 1.0, 2.0, 4.0, 6.0))
+    settings = list(itertools.product(users, epsilons))
+    second = [(name, make(size), settings) for size in sizes for name, make in POPULATIONS.items()]
+    if not quick:
+        second += [(name, shares, settings) for name, shares in real(folder).items()]
+    return {"the paper's grid": first, "other populations": second}
+
+
+@jax.jit
+def errors(keys: jax.Array, shares: jax.Array, num_users: jax.Array, epsilon: jax.Array) -> jax.Array:
+    """`[seeds, targets, metrics, estimators]`."""
+
+    def one(key: jax.Array) -> jax.Array:
+        draw, deal = jax.random.split(key)
+        true, counts = rrjax.simulate.collect(draw, shares, num_users, epsilon)
+        plain = [estimator(counts, epsilon) for estimator in (rrjax.inv_n, rrjax.mle_star, rrjax.inv_p)]
+        plain.append(rrjax.cv_threshold(deal, counts, epsilon))
+        rows = []
+        for target, truth in zip(TARGETS, (true / num_users, shares), strict=True):
+            closest = rrjax.empirical_bayes(counts, epsilon, estimand=target).theta
+            estimates = [*plain, closest, oracle(counts, epsilon, shares, target)]
+            rows.append(jnp.stack([jnp.stack([f(x, truth) for x in estimates]) for f in METRICS.values()]))
+        return jnp.stack(rows)
+
+    # In chunks of one: under vmap the samplers' branches are all taken, which is slower on a CPU.
+    return jax.lax.map(one, keys)
+
+
+def oracle(counts: jax.Array, epsilon: jax.Array, shares: jax.Array, target: Any) -> jax.Array:
+    """Posterior means for whoever knows the shares, but not whose they are."""
+    size = shares.shape[0]
+    data = evidence(counts, epsilon)
+    groups = jnp.sort(shares)
+    known, weights = groups, jnp.full(size, 1 / size)
+    if size > KNOWN:
+        # The largest as they are, the others in groups of about one size.
+        group = jnp.maximum(jnp.arange(size) * (KNOWN // 2) // (size - KNOWN // 2), 0)
+        group = jnp.where(jnp.arange(size) < size - KNOWN // 2, group, jnp.arange(size) - size + KNOWN)
+        number = jax.ops.segment_sum(jnp.ones(size), group, KNOWN)
+        known, weights = jax.ops.segment_sum(groups, group, KNOWN) / number, number / size
+    nothing = jnp.zeros_like(known)
+    atoms = Atoms(known, place_of_share(data, known), nothing, nothing)
+    cells = cells_of(data, largest_of(data), 1024)
+    return read_cells(data, cells, lambda excess: posterior_of(data, excess, atoms, weights, target))[0]
+
+
+def measure(grid: list[tuple[str, np.ndarray, list[tuple[int, float]]]], num_seeds: int) -> list[dict[str, Any]]:
+    """A row for each setting, with its `errors`."""
+    rows, begin, last = [], time.perf_counter(), 0
+    for name, shares, settings in grid:
+        if len(shares) != last:
+            print(f"K = {len(shares):,}: at {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+        last = len(shares)
+        keys = jax.random.split(jax.random.key(len(shares)), num_seeds)
+        for num_users, epsilon in settings:
+            found = errors(keys, jnp.asarray(shares, jnp.float32), jnp.int32(num_users), jnp.float32(epsilon))
+            setting = {"K": len(shares), "N": num_users, "epsilon": epsilon, "population": name}
+            rows.append(setting | {"errors": np.asarray(found, float)})
+    return rows
+
+
+def relate(row: dict[str, Any], target: int, metric: int) -> dict[str, Any]:
+    """Means, and the ratios to the best of the three with their standard errors, paired over the seeds."""
+    error = row["errors"][:, target, metric].T
+    mean = error.mean(1)
+    best = int(mean[:OTHERS].argmin())
+    scale = max(mean[best], 1e-13)  # what is exact up to rounding is no better than what is exact
+    ratio = np.maximum(mean, 1e-13) / scale
+    with np.errstate(invalid="ignore"):
+        rest = error - ratio[:, None] * error[best]
+        deviation = rest.std(1, ddof=1) / math.sqrt(error.shape[1]) / scale
+    return {"mean": mean, "best": best, "ratio": ratio, "standard_error": deviation}
+
+
+def over(ratios: np.ndarray) -> float:
+    return math.exp(np.log(np.maximum(ratios, LEAST)).mean())
+
+
+def summary(rows: list[dict[str, Any]], where: str, target: int, metric: int) -> Table:
+    ratios = np.array([relate(row, target, metric)["ratio"] for row in rows])
+    worst = [relate(rows[int(ratios[:, index].argmax())], target, metric) for index in range(len(NAMES))]
+    few, many = np.array([row["K"] <= FEW for row in rows]), np.array([row["K"] >= MANY for row in rows])
+    lines = []
+    for index, name in enumerate(NAMES):
+        one = ratios[:, index]
+        lines.append(
+            [
+                name,
+                f"{over(one):.3f}",
+                f"{np.median(one):.2f}",
+                f"{np.quantile(one, 0.9):.2f}",
+                f"{one.max():.3g} ± {worst[index]['standard_error'][index]:.1g}",
+                f"{(one <= 1.05).mean():.0%}",
+                f"{over(one[few]):.2f}, {one[few].max():.3g}" if few.any() else "–",
+                f"{over(np.maximum(one, LEAST)[many] / np.maximum(ratios[many, -1], LEAST)):.2f}"
+                if many.any()
+                else "–",
+            ]
+        )
+    title = ["", "geometric mean", "median", "90 % quantile", "max ± standard error", "within 5 % of the best"]
+    return Table(
+        f"{where}: {list(METRICS)[metric]} relative to the best of the three, against {WORDS[TARGETS[target]]}",
+        [*title, f"K ≤ {FEW}: mean, max", f"K ≥ {MANY}: over the oracle's"],
+        lines,
+        f"Over {len(rows)} settings; means over the seeds, then ratios. Ratios below {LEAST} enter geometric means as "
+        f"{LEAST}.",
+    )
+
+
+def divergences(parts: dict[str, list[dict[str, Any]]]) -> Table:
+    lines = []
+    for where, rows in parts.items():
+        mean = np.array([row["errors"][:, 0, 2].mean(0) for row in rows])
+        finite = np.isfinite(mean).mean(0)
+        less = (mean[:, 4] <= mean[:, 3] * (1 + 1e-6)).mean()
+        lines.append([where, *(f"{share:.0%}" for share in finite), f"{less:.0%}"])
+    return Table(
+        "KL divergence of the users' shares from the estimate",
+        ["finite in all seeds", *NAMES, "Emp. Bayes at most that of the CV threshold"],
+        lines,
+        "In so many of the settings.",
+    )
+
+
+def extremes(rows: list[dict[str, Any]], where: str, target: int) -> Table:
+    related = [relate(row, target, 0) for row in rows]
+    order = np.argsort([-found["ratio"][4] for found in related])[:LISTED]
+    lines = []
+    for index in order:
+        row, found = rows[index], related[index]
+        lines.append(
+            [
+                f"{row['K']:,}, {row['N']:,}, {row['epsilon']:g}, {row['population']}",
+                *(f"{x:.2g}" for x in found["mean"]),
+                NAMES[found["best"]],
+                f"{found['ratio'][4]:.3g} ± {found['standard_error'][4]:.2g}",
+            ]
+        )
+    return Table(
+        f"{where}: where empirical Bayes loses most, against {WORDS[TARGETS[target]]}",
+        ["K, N, ε, population", *NAMES, "best of three", "ratio ± standard error"],
+        lines,
+        "Mean squared errors, summed over the categories.",
+    )
+
+
+def main() -> None:
+    parser = report.parser(__doc__)
+    parser.add_argument("--seeds", type=int, default=20, help="collections drawn in each setting")
+    options = parser.parse_args()
+    folder = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    seeds = min(options.seeds, 4) if options.quick else options.seeds
+    parts = {where: measure(grid, seeds) for where, grid in grids(folder, options.quick).items()}
+    tables = []
+    for metric, target in ((0, 0), (0, 1), (1, 0)):
+        tables.extend(summary(rows, where, target, metric) for where, rows in parts.items())
+    tables.append(divergences(parts))
+    tables.extend(extremes(rows, where, target) for target in range(2) for where, rows in parts.items())
+    record = {
+        where: [
+            {key: row[key] for key in ("K", "N", "epsilon", "population")}
+            | {"mean": np.where(np.isfinite(mean := row["errors"].mean(0)), mean, -1).round(12).tolist()}
+            for row in rows
+        ]
+        for where, rows in parts.items()
+    }
+    data = {"seeds": seeds, "estimators": NAMES, "targets": TARGETS, "metrics": list(METRICS), "rows": record}
+    report.publish(options, "accuracy", "How close every estimator comes", tables, data)
+
+
+if __name__ == "__main__":
+    main()
