@@ -77,10 +77,10 @@ def cv_threshold(key: Array, counts: ArrayLike | Tally, epsilon: ArrayLike | Non
         (in the geometric mean; at most 1.64 times it in nine settings of ten), and nobody knows beforehand which is
         best (`validation/results/accuracy-cpu.md`); that of `empirical_bayes` was 0.57 times. It wins most where the
         truth is near-uniform, which it shrinks to what the reports support. It loses where they carry almost no signal:
-        there InvN happens to be close to uniform, and an unlucky high threshold, for one key in some twenty, makes the
-        mean error a hundred times as large. The choice looks at the data, so intervals and tests that take τ as given
-        are not valid after it. What it minimizes is the expected squared error from the population that the users were
-        drawn from, not from the users' own shares.
+        there InvN happens to be close to uniform, and an unlucky high threshold makes the error of a few keys large (in
+        the worst setting the mean is 93 ± 70 times that of the best). The choice looks at the data, so intervals and
+        tests that take τ as given are not valid after it. What it minimizes is the expected squared error from the
+        population that the users were drawn from, not from the users' own shares.
 
     References:
         Pinzón et al., "Estimating the True Distribution of Data Collected with Randomized Response", AAAI 2026,

@@ -81,7 +81,7 @@ class Largest(NamedTuple):
 
 
 def largest_of(data: Evidence) -> Largest:
-    """Picks them."""
+    """Picks the 64 largest counts, or all where there are fewer."""
     excess, who = lax.top_k(data.excess, min(_OWN, data.support.shape[0]))
     # Together with what becomes of its results, XLA would sort all categories for them. One barrier each: over both
     # together it does not compile for many devices.
@@ -89,7 +89,7 @@ def largest_of(data: Evidence) -> Largest:
 
 
 def _place(data: Evidence, excess):
-    """X of counts."""
+    """X of counts, from what they exceed N·q by."""
     number = data.num_users
     share = (excess + number * data.q) / number
     tiny = jnp.finfo(share.dtype).tiny  # a root has no slope at zero
@@ -98,7 +98,7 @@ def _place(data: Evidence, excess):
 
 
 def place_of_share(data: Evidence, share: ArrayLike) -> Float[Array, "*s"]:
-    """X of what a share is expected to get."""
+    """X of the count that users with this share of all are expected to get."""
     chance, rest = data.q + data.rates.d * share, data.rates.not_p + data.rates.d * (1 - share)
     return 2 * jnp.sqrt(data.num_users) * jnp.arctan2(jnp.sqrt(chance), jnp.sqrt(rest))
 
@@ -212,7 +212,7 @@ def log_likelihoods(data: Evidence, excess: Float[Array, " B"], atoms: Atoms) ->
 def posterior_of(
     data: Evidence, excess: Float[Array, " B"], atoms: Atoms, weights: Float[Array, " M"], estimand: Estimand
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """Mean and variance of the share of a category with such a count."""
+    """Mean `[B]` and variance `[B]` of the share of a category with such a count, under a prior."""
     number, d = data.num_users, data.rates.d
     likely = log_likelihoods(data, excess, atoms) + jnp.log(jnp.maximum(weights, jnp.finfo(d.dtype).tiny))
     known = jnp.exp(likely - lax.stop_gradient(jnp.max(likely, axis=1, keepdims=True)))

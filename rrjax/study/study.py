@@ -82,8 +82,8 @@ class Study(Grid):
             folder: Where to keep what is finished (made if missing). A run that was killed goes on from there.
             batch_size: Tiles that a device computes before the results are fetched and kept; by default about a
                 second of work.
-            memory: Bytes that the arrays of a batch may take on all devices together; by default 4 GiB on a CPU, half
-                of the memory of a GPU.
+            memory: Bytes that the results and the arrays of a batch may take on all devices together; by default 4 GiB
+                on a CPU, half of the memory of a GPU.
             devices: Those to use; by default all of `jax.devices()`, of every process that `jax.distributed` joined
                 (then all of them call this function, and all get the result).
             quantiles: Quantiles over the seeds to report with every metric, in [0, 1].
