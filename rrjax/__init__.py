@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rrjax.likelihood import Certificate, certificate, nll, score
     from rrjax.mechanisms import RandomizedResponse
     from rrjax.mixture import Mixture
+    from rrjax.ordered import OrderedBayes, ordered_bayes
     from rrjax.shrinkage import EmpiricalBayes, empirical_bayes
     from rrjax.tally import Tally
 
@@ -26,6 +27,7 @@ __all__ = [
     "EMResult",
     "EmpiricalBayes",
     "Mixture",
+    "OrderedBayes",
     "RandomizedResponse",
     "Tally",
     "catalogue",
@@ -45,6 +47,7 @@ __all__ = [
     "metrics",
     "mle_star",
     "nll",
+    "ordered_bayes",
     "score",
     "secure",
     "simulate",
@@ -67,8 +70,10 @@ _HOME = {
     "inv": "estimators",
     "inv_n": "estimators",
     "inv_p": "estimators",
+    "OrderedBayes": "ordered",
     "mle_star": "estimators",
     "nll": "likelihood",
+    "ordered_bayes": "ordered",
     "score": "likelihood",
 }
 

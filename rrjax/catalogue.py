@@ -16,6 +16,7 @@ from rrjax import em, metrics
 from rrjax.cross_validation import cv_threshold
 from rrjax.estimators import inv, inv_n, inv_p, mle_star
 from rrjax.likelihood import nll
+from rrjax.ordered import ordered_bayes
 from rrjax.shrinkage import empirical_bayes
 
 
@@ -38,6 +39,7 @@ class Estimator(NamedTuple):
         title: In tables and figures.
         style: In figures.
         note: What a person should know of its estimates, a sentence.
+        ordered: Whether it is for categories in order, whose neighbours are alike.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Estimator(NamedTuple):
     title: str
     style: Style
     note: str = ""
+    ordered: bool = False
 
     def __call__(self, counts: Any, epsilon: Any, *, key: Array | None = None) -> Array:
         """Runs it, with the key 0 where it needs one and none is given."""
@@ -100,6 +103,10 @@ def _empirical_bayes(counts, epsilon):
     return empirical_bayes(counts, epsilon).theta
 
 
+def _ordered_bayes(counts, epsilon):
+    return ordered_bayes(counts, epsilon).theta
+
+
 def _of(measure):
     return lambda estimate, truth, counts, epsilon: measure(estimate, truth)
 
@@ -118,7 +125,15 @@ ESTIMATORS: dict[str, Estimator] = {
             _empirical_bayes,
             "Emp. Bayes",
             Style("#b3353f", (0, (3, 1)), "p", 4.5, filled=True),
-            "Empirical Bayes is made to be close, not likely: its certificate says how much likelihood that costs.",
+            "Empirical Bayes is the estimate with the least squared error to be expected, not the likeliest.",
+        ),
+        Estimator(
+            "ordered_bayes",
+            _ordered_bayes,
+            "Ordered Bayes",
+            Style("#c08a1e", (0, (3, 1, 1, 1)), "h", 4, filled=True),
+            "Ordered Bayes takes neighbours to be alike as far as the reports bear it out.",
+            ordered=True,
         ),
         Estimator(
             "ibu",
@@ -129,7 +144,10 @@ ESTIMATORS: dict[str, Estimator] = {
         ),
     )
 }
-"""By name; the first one is the default."""
+"""By name."""
+
+LIKELIEST, CLOSEST, CLOSEST_IN_ORDER = "mle_star", "empirical_bayes", "ordered_bayes"
+"""What an estimate leads with, by what is asked for."""
 
 METRICS: dict[str, Metric] = {
     entry.name: entry

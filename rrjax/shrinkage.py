@@ -27,6 +27,8 @@ NUM_ATOMS = 160
 MAX_ITERS = 40
 """Of the interior point, which needs some ten."""
 _PASSES = 50
+_LEAST = 1e-6
+"""The smallest share, in those of equal shares: above what rounding and the last step leave of a tiny posterior mean."""
 
 
 class EmpiricalBayes(NamedTuple):
@@ -121,11 +123,18 @@ def empirical_bayes(
     ):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ValueError(f"{name} must be an integer from {least}, got {value!r}")
-    return _estimated(evidence(counts, epsilon), estimand, num_cells, num_atoms, max_iters)
+    return of_evidence(evidence(counts, epsilon), estimand, num_cells, num_atoms, max_iters)
 
 
 @partial(jax.jit, static_argnums=(1, 2, 3, 4))
-def _estimated(data: Evidence, estimand, num_cells, num_atoms, max_iters):
+def of_evidence(
+    data: Evidence,
+    estimand: Estimand,
+    num_cells: int = NUM_CELLS,
+    num_atoms: int = NUM_ATOMS,
+    max_iters: int = MAX_ITERS,
+) -> EmpiricalBayes:
+    """`empirical_bayes`, of what is checked."""
     size = data.support.shape[0]
     fixed = lax.stop_gradient(data)  # loops that run as long as they must have no derivative in reverse
     largest = largest_of(fixed)
@@ -139,7 +148,7 @@ def _estimated(data: Evidence, estimand, num_cells, num_atoms, max_iters):
     weights = jnp.where(uniform, equal, fit.weights)
 
     theta, variances = read_cells(data, cells, lambda excess: posterior_of(data, excess, atoms, weights, estimand))
-    theta = _on_simplex(theta, variances)
+    theta = on_simplex(theta, variances)
     found = EmpiricalBayes(theta, variances, atoms.share, weights, fit.gap, gain, uniform & data.usable)
     return jax.tree.map(lambda leaf: leaf if leaf.dtype == bool else jnp.where(data.usable, leaf, jnp.nan), found)
 
@@ -154,22 +163,28 @@ def _least_gain(num_categories: int) -> float:
     return 0.75 * math.log(num_categories / 8)
 
 
-def _on_simplex(theta, variances):
-    """Moves shares, each in proportion to its variance, until those that are left positive sum to one."""
+def on_simplex(theta: Float[Array, " K"], variances: Float[Array, " K"]) -> Float[Array, " K"]:
+    """Moves shares, each in proportion to its variance, until they sum to one and none is below the least.
+
+    The mean of a posterior with mass above zero is never zero, nor its divergence from the truth infinite.
+    """
+    least = _LEAST / theta.shape[0]
     # A little for all, so that something can move where nothing is uncertain.
     ease = variances + jnp.mean(variances) / 100 + jnp.finfo(theta.dtype).eps / theta.shape[0]
     fixed, ease = lax.stop_gradient((theta, ease))
     ease = ease / jnp.sum(ease)
 
-    # Σ max(θ + level·ease, 0) − 1 is convex and grows with the level: from above, Newton never overshoots.
+    # Σ max(θ + level·ease, least) − 1 is convex and grows with the level: from above, Newton never overshoots.
     def improve(state):
         level, _, number = state
         moved = fixed + level * ease
-        over = accurate_sum(jnp.maximum(moved, 0)) - 1
-        step = over / jnp.sum(jnp.where(moved > 0, ease, 0))
+        over = accurate_sum(jnp.maximum(moved, least)) - 1
+        # What is at the least moves too, if only upwards; where all are below it, all do.
+        free = moved >= jnp.minimum(least, jnp.max(moved))
+        step = over / jnp.sum(jnp.where(free, ease, 0))
         return level - step, jnp.abs(over) > 8 * jnp.finfo(fixed.dtype).eps, number + 1
 
     state = aligned((jnp.zeros((), fixed.dtype), jnp.asarray(True), jnp.int32(0)), fixed)
     level, _, _ = lax.while_loop(lambda state: state[1] & (state[2] < _PASSES), improve, state)
-    theta = jnp.maximum(theta + level * ease, 0)
+    theta = jnp.maximum(theta + level * ease, least)
     return theta / accurate_sum(theta)

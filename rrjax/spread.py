@@ -88,7 +88,7 @@ def largest_of(data: Evidence) -> Largest:
     return Largest(lax.optimization_barrier(excess), lax.optimization_barrier(who))
 
 
-def _place(data: Evidence, excess):
+def place_of_excess(data: Evidence, excess: Float[Array, "*s"]) -> Float[Array, "*s"]:
     """X of counts, from what they exceed N·q by."""
     number = data.num_users
     share = (excess + number * data.q) / number
@@ -103,7 +103,8 @@ def place_of_share(data: Evidence, share: ArrayLike) -> Float[Array, "*s"]:
     return 2 * jnp.sqrt(data.num_users) * jnp.arctan2(jnp.sqrt(chance), jnp.sqrt(rest))
 
 
-def _share(data: Evidence, place):
+def share_at(data: Evidence, place: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """The share whose users are expected to give a count at x, within [0, 1]."""
     chance = jnp.sin(place / (2 * jnp.sqrt(data.num_users))) ** 2
     return jnp.clip((chance - data.q) / data.rates.d, 0, 1)
 
@@ -121,8 +122,8 @@ def cells_of(data: Evidence, largest: Largest, number: int) -> Cells:
     if size <= number:
         return Cells(data.excess, data.excess, jnp.ones_like(data.excess), jnp.arange(size, dtype=jnp.int32))
     shared = number - largest.who.shape[0]
-    scale = _warped(data, _place(data, data.excess))
-    start, end = jnp.min(scale), _warped(data, _place(data, largest.excess[-1]))
+    scale = _warped(data, place_of_excess(data, data.excess))
+    start, end = jnp.min(scale), _warped(data, place_of_excess(data, largest.excess[-1]))
     width = jnp.maximum(_FINEST, (end - start) / (shared - 1) * (1 + 1e-5))
     place = jnp.clip(((scale - start) / width).astype(jnp.int32), 0, shared - 1)
     place = place.at[largest.who].set(jnp.arange(shared, number, dtype=jnp.int32))
@@ -139,14 +140,14 @@ def atoms_of(data: Evidence, largest: Largest, number: int) -> Atoms:
     own = largest.who.shape[0]
     least, most, middle = (place_of_share(data, share) for share in (0.0, 1.0, 1 / size))
     # The grid ends where counts have atoms of their own.
-    low = jnp.clip(_place(data, jnp.min(data.excess)) - _REACH, least, middle)
-    high = _place(data, largest.excess[min(own, size // 2) - 1]) + _REACH
+    low = jnp.clip(place_of_excess(data, jnp.min(data.excess)) - _REACH, least, middle)
+    high = place_of_excess(data, largest.excess[min(own, size // 2) - 1]) + _REACH
     high = jnp.clip(high, jnp.minimum(middle + _REACH, most), most)
     even = _grid(data, low, high, number - own - 2)
     step = jnp.diff(even)
     gap = (jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2
-    grid = Atoms(_share(data, even), even, _blur(gap), jnp.zeros_like(even))
-    sized = _place(data, largest.excess)
+    grid = Atoms(share_at(data, even), even, _blur(gap), jnp.zeros_like(even))
+    sized = place_of_excess(data, largest.excess)
     # To the nearest atom on either side, half of the way each.
     beside = jnp.concatenate([sized[:1] + 2 * _REACH, sized, even[-1:]])
     apart = jnp.abs(beside[:-2] - beside[2:]) / 2
@@ -202,11 +203,30 @@ def log_likelihoods(data: Evidence, excess: Float[Array, " B"], atoms: Atoms) ->
 
     logits = jnp.log1p(jnp.maximum(-apart / named_best, least)) - jnp.log1p(jnp.maximum(apart / other_best, least))
     exact = beyond * logits - number * (lost(named, apart) + lost(other, -apart))
-    place = _place(data, excess)
+    place = place_of_excess(data, excess)
     inside = jnp.clip(place, *(place_of_share(data, share) for share in (0.0, 1.0)))
     far = (place - inside) ** 2 - (place - atoms.place) ** 2
     wide = far / (2 * (1 + atoms.smear)) - jnp.log1p(atoms.smear) / 2
     return jnp.where(atoms.smear > 0, wide, exact)
+
+
+def among_users(
+    data: Evidence, excess: Float[Array, "*#s"], share: Float[Array, "*#s"], variance: Float[Array, "*#s"]
+) -> tuple[Float[Array, "*s"], Float[Array, "*s"]]:
+    """Mean and variance of the share of these very users, where that of their distribution has those, given a count.
+
+    Of the reports that support a category, so many are of users who hold it; of the others, so many.
+    """
+    number, d = data.num_users, data.rates.d
+    chance = data.q + d * share
+    rest = jnp.maximum(data.rates.not_p + d * (1 - share), jnp.finfo(d.dtype).tiny)
+    with_it = (excess + number * data.q) / number
+    of_these = jnp.minimum(share * (data.rates.p / chance), 1)
+    of_others = jnp.minimum(share * (data.rates.not_p / rest), 1)
+    slope = with_it * (data.q / chance) * (data.rates.p / chance)
+    slope = slope + (1 - with_it) * (data.rates.not_p / rest) * (data.rates.not_q / rest)
+    drawn = with_it * of_these * (1 - of_these) + (1 - with_it) * of_others * (1 - of_others)
+    return with_it * of_these + (1 - with_it) * of_others, slope**2 * variance + drawn / number
 
 
 def posterior_of(
@@ -219,8 +239,8 @@ def posterior_of(
     known = known / jnp.sum(known, axis=1, keepdims=True)
     # Around an atom that stands for a stretch of shares, the count itself says which.
     kept = atoms.smear / (1 + atoms.smear)
-    near = atoms.place + kept * (_place(data, excess)[:, None] - atoms.place)
-    share = jnp.where(atoms.smear > 0, _share(data, near), atoms.share)
+    near = atoms.place + kept * (place_of_excess(data, excess)[:, None] - atoms.place)
+    share = jnp.where(atoms.smear > 0, share_at(data, near), atoms.share)
     chance = data.q + d * share
     rest = jnp.maximum(data.rates.not_p + d * (1 - share), jnp.finfo(d.dtype).tiny)
     blur = atoms.smear + atoms.alone
@@ -228,15 +248,7 @@ def posterior_of(
     spread = jnp.minimum(blur / (1 + blur) * (chance / d) * (rest / d) / number, 0.25)
     value = share
     if estimand == "users":
-        # Of the reports that support the category, so many are of users who hold it; of the others, so many.
-        with_it = ((excess + number * data.q) / number)[:, None]
-        of_these = jnp.minimum(share * (data.rates.p / chance), 1)
-        of_others = jnp.minimum(share * (data.rates.not_p / rest), 1)
-        value = with_it * of_these + (1 - with_it) * of_others
-        slope = with_it * (data.q / chance) * (data.rates.p / chance)
-        slope = slope + (1 - with_it) * (data.rates.not_p / rest) * (data.rates.not_q / rest)
-        drawn = with_it * of_these * (1 - of_these) + (1 - with_it) * of_others * (1 - of_others)
-        spread = slope**2 * spread + drawn / number
+        value, spread = among_users(data, excess[:, None], share, spread)
     mean = jnp.sum(known * value, axis=1)
     return mean, jnp.sum(known * (spread + (value - mean[:, None]) ** 2), axis=1)
 

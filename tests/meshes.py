@@ -59,6 +59,7 @@ FUNCTIONS = {
     "certificate": lambda k, c, t: rrjax.certificate(t, c, EPSILON),
     "cv_threshold": lambda k, c, t: rrjax.cv_threshold(k, c, EPSILON),
     "empirical_bayes": lambda k, c, t: rrjax.empirical_bayes(c, EPSILON),
+    "ordered_bayes": lambda k, c, t: rrjax.ordered_bayes(c, EPSILON),
     "gradient of inv_n": gradients(rrjax.inv_n),
     "gradient of mle_star": gradients(rrjax.mle_star),
     "gradient of inv_p": gradients(rrjax.inv_p),

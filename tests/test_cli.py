@@ -61,12 +61,14 @@ def test_a_file_of_reports_is_enough(collection):
     assert "log-likelihood within" in done.stdout
     assert "Zürich" in done.stdout
     table = duckdb.connect().execute(f"FROM read_csv('{collection / 'estimate.csv'}')").fetchnumpy()
-    assert list(table) == ["label", "count", "estimate", "lower", "upper", "found"]
+    assert list(table) == ["label", "count", "estimate", "mle_star", "lower", "upper", "found"]
     assert ((table["lower"] <= table["upper"]) & (table["upper"] <= 1)).all()
     assert list(table["label"]) == ["Zürich", "New York", 'Quote "d"', "a,b", "Oslo"]
     assert table["count"].sum() == 40_000
-    # What the file says is the maximum likelihood estimate of its own counts at the file's ε.
-    np.testing.assert_allclose(table["estimate"], np.asarray(rrjax.mle_star(table["count"], 2.0)), atol=1e-6)
+    # What the file says are the estimates of its own counts at the file's ε.
+    np.testing.assert_allclose(table["mle_star"], np.asarray(rrjax.mle_star(table["count"], 2.0)), atol=1e-6)
+    closest = rrjax.empirical_bayes(table["count"], 2.0)
+    np.testing.assert_allclose(table["estimate"], closest.theta, atol=0.05 * float(closest.variances.max() ** 0.5))
     # Five standard errors of the unbiased estimate of one category.
     mechanism = rrjax.RandomizedResponse(5, 2.0)
     bound = 5 * math.sqrt(float(mechanism.p) * (1 - float(mechanism.p)) / 40_000) / float(mechanism.d)
@@ -79,7 +81,8 @@ def test_json_is_one_object_certified_in_float64(collection):
     done = run("estimate", "reports.parquet", "--json", "--top", "2", folder=collection)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert result["certificate"]["gap"] < 1e-13
+    assert result["estimator"] == "empirical_bayes"
+    assert result["mle_star"]["certificate"]["gap"] < 1e-13
     assert result["num_reports"] == 40_000
     assert result["num_categories"] == 5
     assert result["epsilon"] == pytest.approx(2, rel=1e-6)
@@ -97,10 +100,10 @@ def test_compare_measures_all_estimators_against_the_truth(collection):
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     rows = {row["estimator"]: row for row in result["estimators"]}
-    names = ["mle_star", "inv_p", "inv_n", "inv", "empirical_bayes", "ibu"]
+    names = ["mle_star", "inv_p", "inv_n", "inv", "cv_threshold", "empirical_bayes", "ibu"]
     assert list(rows) == names
     best = rows["mle_star"]["nll"]
-    for name in ("inv_p", "inv_n", "empirical_bayes", "ibu"):
+    for name in ("inv_p", "inv_n", "cv_threshold", "empirical_bayes", "ibu"):
         assert rows[name]["nll"] >= best - 1e-12
         # The certificate holds against the maximum itself.
         assert rows[name]["certificate"]["gap"] >= rows[name]["nll"] - best - 1e-12
@@ -491,7 +494,33 @@ def test_any_estimator_of_the_catalogue_by_either_spelling(invoke):
     for name in (*ESTIMATORS, "mle-star", "cv-threshold"):
         code, out, error = invoke("estimate", "a.csv", "--epsilon", "1", "--estimator", name, "--json")
         assert code == 0, error
-        assert json.loads(out)["estimator"] == name.replace("-", "_")
+        result = json.loads(out)
+        assert result["estimator"] == name.replace("-", "_")
+        assert set(result["top"][0]) == {"label", "count", "estimate", "lower", "upper", "found", "contradicted"}
+
+
+def test_an_order_that_means_something(invoke):
+    write("a.csv", "age\n" + "\n".join(str(20 + index % 9 * (index % 2)) for index in range(500)))
+    asked = ("a.csv", "--domain", "18:30", "--epsilon", "1")
+    code, out, error = invoke("estimate", *asked, "--ordered", "--json", "--out", "e.csv")
+    assert code == 0, error
+    result = json.loads(out)
+    assert result["estimator"] == "ordered_bayes"
+    assert result["mle_star"]["certificate"]["gap"] < 1e-5
+    assert Path("e.csv").read_text().startswith("label,count,estimate,mle_star,lower,upper,found")
+    assert "Ordered Bayes" in invoke("compare", *asked, "--ordered")[1]
+    assert "Ordered Bayes" not in invoke("compare", *asked)[1]
+    code, _, error = invoke("estimate", *asked, "--ordered", "--estimator", "inv-p")
+    assert code == 2
+    assert "--ordered leads with ordered_bayes, --estimator with inv_p: give one of the two" in error
+
+
+def test_equal_shares_for_want_of_knowledge_are_said_to_be(invoke):
+    write_equal = "\n".join(str(index % 40) for index in range(400))
+    write("a.csv", "age\n" + write_equal)
+    assert "hardly tell the categories apart" in invoke("estimate", "a.csv", "--domain", "0:39", "--epsilon", "1")[1]
+    write("b.csv", "age\n" + "\n".join(["3"] * 300) + "\n" + write_equal)
+    assert "hardly tell" not in invoke("estimate", "b.csv", "--domain", "0:39", "--epsilon", "1")[1]
 
 
 @pytest.mark.parametrize("columns", [80, 60, 40])

@@ -258,7 +258,7 @@ def test_float32_is_as_close(size, number, bound):
             tally = rrjax.RandomizedResponse(size, jnp.asarray(2.0, dtype)).tally(np.repeat(np.arange(size), counts))
             data = evidence(tally, None)
             data = jax.tree.map(lambda leaf: leaf if leaf.dtype == bool else leaf.astype(dtype), data)
-            theta = rrjax.shrinkage._estimated(data, "users", NUM_CELLS, NUM_ATOMS, 40).theta
+            theta = rrjax.shrinkage.of_evidence(data, "users", NUM_CELLS, NUM_ATOMS, 40).theta
             total += float(((np.asarray(theta, float) - np.asarray(true) / number) ** 2).sum())
         return total
 

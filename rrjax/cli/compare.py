@@ -9,11 +9,11 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from rrjax.catalogue import ESTIMATORS, METRICS, takes_key
+from rrjax.catalogue import ESTIMATORS, METRICS
 from rrjax.cli import show
 from rrjax.cli.estimates import Estimate, draw, estimated, largest_rows, show_largest, show_written, write
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Json, Level, Out, Plot, Top, estimator_name, flags
+from rrjax.cli.options import Json, Level, Ordered, Out, Plot, Top, estimator_name, flags
 from rrjax.cli.reading import (
     PANEL,
     Epsilon,
@@ -28,11 +28,14 @@ from rrjax.cli.reading import (
     read_truth,
 )
 
-ALL = [name for name, entry in ESTIMATORS.items() if not takes_key(entry.function)]
-"""Those that are the same whenever they are run."""
-DRAWN = ("mle_star", "inv_p", "empirical_bayes")
+DRAWN = ("mle_star", "inv_p", "empirical_bayes", "ordered_bayes")
 ERRORS = {"mse": "squared", "tv": "TV", "kl": "KL", "max_error": "max"}
 """Metrics of a single estimate, and what the table calls them."""
+
+
+def everything(ordered: bool = False) -> list[str]:
+    """The names of all estimators; those that go by the order of the categories where it means something."""
+    return [name for name, entry in ESTIMATORS.items() if ordered or not entry.ordered]
 
 
 @flags()
@@ -52,6 +55,7 @@ def compare(
             parser=estimator_name, metavar="NAME", help=f"In place of all: {', '.join(ESTIMATORS)}. Repeatable."
         ),
     ] = None,
+    ordered: Ordered = False,
     level: Level = 0.95,
     out: Out = None,
     plot: Plot = None,
@@ -66,7 +70,8 @@ def compare(
     """
     true = other_files(reading, truth, truth_column, truth_format, truth_counts, "--truth")
     check_rate("--level", level)
-    run(Files(reports, reading), epsilon, true, list(dict.fromkeys(estimator or ALL)), level, (out, plot), top, json)
+    names = list(dict.fromkeys(estimator or everything(ordered)))
+    run(Files(reports, reading), epsilon, true, names, level, (out, plot), top, json)
 
 
 def run(
@@ -92,8 +97,8 @@ def run(
             estimates.append(estimated(collection, name))
         errors = None if truth is None else [_errors(found, truth) for found in estimates]
         status.update("Writing …")
+        columns = {found.estimator.name: found.theta for found in estimates}
         if out is not None:
-            columns = {found.estimator.name: found.theta for found in estimates}
             write(out, collection, columns | ({} if truth is None else {"truth": truth}))
         if plot is not None:
             drawn = [found for found in estimates if found.estimator.name in DRAWN] or estimates[:3]
@@ -106,7 +111,7 @@ def run(
             {"command": "compare"}
             | collection.facts()
             | {"standard_error": collection.standard_error, "out": out, "plot": plot}
-            | {"estimators": rows, "top": largest_rows(collection, estimates, top, truth)}
+            | {"estimators": rows, "top": largest_rows(collection, columns, top, truth)}
         )
         return
     show.say(collection.summary())

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from rrjax.catalogue import ESTIMATORS
+from rrjax.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST
 from rrjax.cli import show
+from rrjax.cli.errors import UsageError
 from rrjax.cli.estimates import (
     FDR,
     Confidence,
@@ -21,7 +22,7 @@ from rrjax.cli.estimates import (
     show_written,
     write,
 )
-from rrjax.cli.options import PANEL, Json, Level, Out, Plot, Top, estimator_name, flags
+from rrjax.cli.options import PANEL, Json, Level, Ordered, Out, Plot, Top, estimator_name, flags
 from rrjax.cli.reading import (
     Collection,
     Epsilon,
@@ -33,7 +34,10 @@ from rrjax.cli.reading import (
     read_collection,
 )
 
-DEFAULT = next(iter(ESTIMATORS))
+
+def leading(ordered: bool = False) -> list[str]:
+    """The closest estimate, and the likeliest one beside it."""
+    return [CLOSEST_IN_ORDER if ordered else CLOSEST, LIKELIEST]
 
 
 @flags()
@@ -42,13 +46,15 @@ def estimate(
     reading: Reading,
     epsilon: Epsilon = None,
     estimator: Annotated[
-        str,
+        str | None,
         typer.Option(
             parser=estimator_name,
             metavar="NAME",
-            help=f"Which estimator: {', '.join(ESTIMATORS)}; mle_star is the exact maximum likelihood.",
+            help=f"One estimator in place of {CLOSEST} (the closest) with {LIKELIEST} (the likeliest) beside it: "
+            f"{', '.join(ESTIMATORS)}.",
         ),
-    ] = DEFAULT,
+    ] = None,
+    ordered: Ordered = False,
     level: Level = 0.95,
     at_once: Annotated[
         bool,
@@ -62,7 +68,7 @@ def estimate(
     top: Top = 20,
     json: Json = False,
 ) -> None:
-    """Estimate the true distribution from randomized reports, with intervals and a certificate.
+    """Estimate the true distribution from randomized reports: the closest estimate, the likeliest, and intervals.
 
     rrjax estimate reports.parquet
 
@@ -70,13 +76,16 @@ def estimate(
     """
     check_rate("--level", level)
     check_rate("--fdr", fdr, small=True)
-    run(Files(reports, reading), epsilon, estimator, (level, at_once, fdr), (out, plot), top, json)
+    if estimator is not None and ordered:
+        raise UsageError(f"--ordered leads with {CLOSEST_IN_ORDER}, --estimator with {estimator}: give one of the two")
+    names = leading(ordered) if estimator is None else [estimator]
+    run(Files(reports, reading), epsilon, names, (level, at_once, fdr), (out, plot), top, json)
 
 
 def run(
     files: Files,
     epsilon: float | None,
-    estimator: str,
+    names: list[str],
     rates: tuple[float, bool, float],
     outputs: tuple[Path | None, Path | None],
     top: int,
@@ -89,20 +98,22 @@ def run(
     with show.err.status("Counting …") as status:
         collection = read_collection(files, epsilon)
         status.update("Estimating …")
-        found = estimated(collection, estimator)
+        estimates = [estimated(collection, name) for name in names]
+        found, *beside = estimates
+        columns = {"estimate": found.theta} | {other.estimator.name: other.theta for other in beside}
         sure = known(collection, *rates)
         status.update("Writing …")
         if out is not None:
-            columns = {"estimate": found.theta, "lower": sure.lower, "upper": sure.upper, "found": sure.found}
-            write(out, collection, columns)
+            write(out, collection, columns | {"lower": sure.lower, "upper": sure.upper, "found": sure.found})
         if plot is not None:
-            draw(plot, collection, [found], None, sure.level)
+            draw(plot, collection, estimates, None, sure.level)
     if json:
         show.record(
             {"command": "estimate"}
             | collection.facts()
             | {"standard_error": collection.standard_error, "out": out, "plot": plot}
             | found.facts()
+            | {other.estimator.name: other.facts() for other in beside}
             | {
                 "level": sure.level,
                 "at_once": sure.at_once,
@@ -110,17 +121,17 @@ def run(
                 "num_found": int(sure.found.sum()),
                 "num_contradicted": int(sure.contradicted.sum()),
                 "num_outside_interval": int(sure.misses(found.theta).sum()),
-                "top": largest_rows(collection, [found], top, sure=sure),
+                "top": largest_rows(collection, columns, top, sure=sure),
             }
         )
         return
     show.say(collection.summary())
     show.warn(collection.warnings)
     show.out.print()
-    show_largest(collection, [found], top, sure=sure)
+    show_largest(collection, estimates, top, sure=sure)
     show.out.print()
     _show_sureness(collection, found, sure)
-    _show_verdict(collection, found)
+    _show_verdict(collection, estimates)
     show_written(out, plot)
 
 
@@ -137,8 +148,8 @@ def _show_sureness(collection: Collection, found: Estimate, sure: Confidence) ->
         show.out.print(f"Intervals are exact, at zero too, and hold all at once with {level}.")
     else:
         show.out.print(
-            f"Intervals are exact, at zero too, and hold each one with {level}; of those that are picked because they "
-            "came out largest, fewer hold: --at-once is for them."
+            f"Intervals are exact, at zero too, and hold each one with {level}; of those picked because they came out "
+            "largest, fewer hold: --at-once is for them."
         )
     contradicted = int(sure.contradicted.sum())
     if contradicted:
@@ -149,35 +160,37 @@ def _show_sureness(collection: Collection, found: Estimate, sure: Confidence) ->
             f"{show.percent(alone)} of the categories are like that; where more are, or one by far, is ε right? See "
             "rrjax test fit."
         )
-    outside = sure.misses(found.theta)
-    if outside.any():
+    outside = int((sure.misses(found.theta) & sure.found).sum())
+    if outside:
+        of = "its interval" if number == 1 else f"the interval{'s' * (outside > 1)} of {outside:,} of them"
         show.out.print(
-            f"{found.title} lies outside the interval of {int(outside.sum()):,} of {size:,} categories, "
-            f"{int((outside & sure.found).sum()):,} of those that are there: an interval is about one category, an "
-            "estimate makes all of them fit together, and with many categories that costs bias. For a share that was "
-            "named beforehand believe the interval."
+            f"{found.title} lies outside {of}: an estimate makes all shares fit together, an interval is about one. For "
+            "a share that was named beforehand believe the interval."
         )
 
 
-def _show_verdict(collection: Collection, found: Estimate) -> None:
-    """The certificate in words, and how noisy the collection is."""
-    show.out.print(
-        f"{found.title}: {found.num_positive:,} of {collection.num_categories:,} categories "
-        f"{'has' if found.num_positive == 1 else 'have'} a positive share; "
-        f"negative log-likelihood {found.nll:.6f} nats per report."
-    )
-    if found.proper:
-        certificate = found.certificate
+def _show_verdict(collection: Collection, estimates: list[Estimate]) -> None:
+    """What each estimate is, with its certificate in words, and how noisy the collection is."""
+    for found in estimates:
+        if found.note:
+            show.out.print(found.note)
+        if found is estimates[0] and len(estimates) > 1:
+            continue  # the likeliest one beside it says how likely
         show.out.print(
-            f"Certificate: log-likelihood within {show.at_most(certificate['gap'])} of the maximum (nats per report); "
-            f"total variation at most {show.at_most(min(certificate['l1_bound'] / 2, 1))} from the maximum likelihood "
-            "estimate."
+            f"{found.title}: {found.num_positive:,} of {collection.num_categories:,} categories "
+            f"{'has' if found.num_positive == 1 else 'have'} a positive share; "
+            f"negative log-likelihood {found.nll:.6f} nats per report."
         )
-    else:
-        show.out.print("No certificate: this estimate is not a distribution (it has negative shares).")
+        if found.proper:
+            certificate = found.certificate
+            show.out.print(
+                f"Certificate: log-likelihood within {show.at_most(certificate['gap'])} of the maximum (nats per "
+                f"report); total variation at most {show.at_most(min(certificate['l1_bound'] / 2, 1))} from the "
+                "maximum likelihood estimate."
+            )
+        else:
+            show.out.print("No certificate: this estimate is not a distribution (it has negative shares).")
     show.out.print(
         f"Noise: a category that nobody holds is estimated with a standard error of "
         f"{show.percent(collection.standard_error)} (unbiased inversion)."
     )
-    if found.note:
-        show.out.print(found.note)

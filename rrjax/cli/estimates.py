@@ -12,7 +12,7 @@ from rich.text import Text
 
 import rrjax
 from rrjax import inference, io
-from rrjax.catalogue import ESTIMATORS, Estimator
+from rrjax.catalogue import CLOSEST, ESTIMATORS, Estimator
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
@@ -66,6 +66,11 @@ def estimated(collection: Collection, name: str) -> Estimate:
     note = entry.note
     if name == "ibu" and not certificate["gap"] <= _TOLERANCE:
         note = f"IBU stopped before its certificate reached {_TOLERANCE:g}."
+    if name == CLOSEST and rrjax.empirical_bayes(counts, epsilon).uniform:
+        note = (
+            "The reports hardly tell the categories apart: empirical Bayes takes all shares to be about equal, until "
+            "there are more reports or a larger ε."
+        )
     return Estimate(entry, np.asarray(theta), float(rrjax.nll(theta, counts, epsilon)), certificate, note)
 
 
@@ -125,19 +130,16 @@ def order(theta: np.ndarray) -> np.ndarray:
 
 def largest_rows(
     collection: Collection,
-    estimates: list[Estimate],
+    columns: dict[str, np.ndarray],
     top: int,
     truth: np.ndarray | None = None,
     sure: Confidence | None = None,
 ) -> list[dict[str, Any]]:
-    """The largest categories by the first estimate, a JSON object each."""
+    """The largest categories by the first of the estimates, a JSON object each."""
     rows = []
-    for index in order(estimates[0].theta)[:top]:
+    for index in order(next(iter(columns.values())))[:top]:
         row = {"label": collection.labels[index], "count": collection.counts[index]}
-        if len(estimates) == 1:
-            row["estimate"] = estimates[0].theta[index]
-        else:
-            row |= {estimate.estimator.name: estimate.theta[index] for estimate in estimates}
+        row |= {column: theta[index] for column, theta in columns.items()}
         if sure is not None:
             row |= {"lower": sure.lower[index], "upper": sure.upper[index], "found": bool(sure.found[index])}
             row["contradicted"] = bool(sure.contradicted[index])
@@ -163,10 +165,10 @@ def show_largest(
     titles += [sure.title] if sure is not None else []
     for title in titles if truth is None else [*titles, "truth"]:
         table.add_column(title, justify="right", no_wrap=True)
-    bars = len(estimates) == 1
-    for _ in range((sure is not None) + bars):
+    bars = sure is not None
+    for _ in range(2 * bars):  # marks and bars
         table.add_column("", no_wrap=True)
-    width = 24 if sure is None else 16
+    width = 16
     widest = max(float(first[largest[0]]), 1e-300)
     for index in largest:
         count = collection.counts[index]

@@ -24,6 +24,14 @@ Out = Annotated[
 Plot = Annotated[Path | None, typer.Option(help="Draw a figure: .png, .pdf or .svg.", rich_help_panel=PANEL)]
 Top = Annotated[int, typer.Option(min=1, help="How many of the largest categories to show.", rich_help_panel=PANEL)]
 Level = Annotated[float, typer.Option(help="Confidence level of the intervals, in (0, 1).", rich_help_panel=PANEL)]
+Ordered = Annotated[
+    bool,
+    typer.Option(
+        "--ordered",
+        help="The order of the domain means something (ages, hours): neighbours are taken to be alike, as far as the "
+        "reports bear it out.",
+    ),
+]
 Json = Annotated[
     bool,
     typer.Option(
