@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from rrjax.placement import aligned
+from rrjax.placement import aligned, one_by_one
 
 _MISSING = 0.5
 """Nats of the whole sample that may be missing."""
@@ -147,7 +147,7 @@ class _Steps(NamedTuple):
 
     @classmethod
     def of(cls, n, matrix, g, t):
-        factor = jnp.linalg.cholesky(matrix, symmetrize_input=False)
+        factor = _factor(matrix)
         sides = jnp.stack([g, g * t], axis=1)
         found = _solved(factor, jnp.concatenate([n[:, None], sides], axis=1))
         lack = jnp.stack([1 - jnp.sum(g), -(g @ t)])
@@ -162,6 +162,12 @@ class _Steps(NamedTuple):
         return change - self.answers @ jnp.stack([level, tilt]), tilt
 
 
+@one_by_one
+def _factor(matrix):
+    return jnp.linalg.cholesky(matrix, symmetrize_input=False)
+
+
+@one_by_one
 def _solved(factor, right):
     half = lax.linalg.triangular_solve(factor, right, left_side=True, lower=True)
     return lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)

@@ -18,7 +18,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.arguments import Estimand, check_estimand
 from rrjax.mixing import mixing
-from rrjax.shrinkage import of_evidence, on_simplex
+from rrjax.shrinkage import least_gain, of_evidence, on_simplex
 from rrjax.smoothing import smoothed
 from rrjax.spread import among_users, place_of_excess, place_of_share, share_at
 from rrjax.tally import Evidence, Tally, evidence
@@ -34,9 +34,10 @@ _UNBIASED = 0.25
 """What a count needs so that the mean of its root is the root of its mean: a curve is a mean of many."""
 _BLOCK = 4096
 """Categories that are read at once."""
-_BELIEF = (0.0, 1.0, -1.0)
-"""Log odds beforehand: of the spread of all shares, of the curve, of both. The first and the last have a distribution
-of their own to fit, which predicts better than it should."""
+_OWN = 64
+"""Largest departures with atoms of their own."""
+_BELIEF = (0.0, 0.0, -1.0)
+"""Log odds beforehand: of the spread of all shares, of the curve, of both."""
 
 
 class OrderedBayes(NamedTuple):
@@ -113,13 +114,9 @@ def _estimated(data: Evidence, estimand: Estimand) -> OrderedBayes:
     departing = _departures(data, x, around)
     by_both = _by_departures(data, x, around, departing, estimand)
 
-    evidences = jnp.stack(
-        [
-            jnp.where(alone.uniform, unordered.of_none, unordered.log_likelihood),
-            curve.log_likelihood,
-            departing.log_likelihood,
-        ]
-    )
+    # A spread that is fitted predicts better than it should, by what chance can gain.
+    fitted = jnp.where(alone.uniform, unordered.of_none, unordered.log_likelihood - least_gain(size))
+    evidences = jnp.stack([fitted, curve.log_likelihood, departing.log_likelihood - least_gain(size)])
     beliefs = lax.stop_gradient(jax.nn.softmax(evidences + jnp.asarray(_BELIEF, x.dtype)))
     each = [(alone.theta, alone.variances)] + [(on_simplex(*found), found[1]) for found in (by_curve, by_both)]
     thetas, variances = (jnp.stack(parts) for parts in zip(*each, strict=True))
@@ -159,15 +156,18 @@ def _departures(data: Evidence, x, around) -> _Departures:
     """The likeliest spread of departures with which all shares are expected to sum to one."""
     data, x, around = lax.stop_gradient((data, x, around))
     rest = x - around
-    low, high = jnp.minimum(jnp.min(rest), -1) - _REACH, jnp.maximum(jnp.max(rest), 1) + _REACH
+    largest = lax.top_k(rest, min(_OWN, x.shape[0]))[0]
+    own = largest.shape[0]
+    low = jnp.minimum(jnp.min(rest), -1) - _REACH
+    high = jnp.maximum(largest[min(own, x.shape[0] // 2) - 1], 1) + _REACH
     ends = _warped(low), _warped(high)
-    even = ends[0] + (ends[1] - ends[0]) * jnp.asarray(np.linspace(0, 1, _NUM_ATOMS - 1), x.dtype)
+    even = ends[0] + (ends[1] - ends[0]) * jnp.asarray(np.linspace(0, 1, _NUM_ATOMS - own - 1), x.dtype)
     even = _BEND * jnp.sinh(even / _BEND)
     step = jnp.diff(even)
     apart = (jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2
     none = jnp.zeros_like(even[:1])
-    atoms = jnp.concatenate([even, none])
-    smear = jnp.concatenate([jnp.where(apart > 1, apart**2 / 12, 0), none])
+    atoms = jnp.concatenate([even, largest, none])
+    smear = jnp.concatenate([jnp.where(apart > 1, apart**2 / 12, 0), jnp.zeros_like(largest), none])
 
     cells, weight = _gathered(rest)
     likelihoods = _log_likelihoods(cells, atoms, smear)

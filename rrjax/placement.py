@@ -72,3 +72,35 @@ def looked_up(table: Shaped[Array, " n"], places: Int[Array, "*s"]) -> Shaped[Ar
     if places.ndim == 0:  # for which JAX has another way, that knows no sharding
         return looked_up(table, places[None])[0]
     return aligned(table, places).at[places].get(mode="promise_in_bounds", out_sharding=sharding)
+
+
+def one_by_one(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Makes a function of arrays run for one example after the other under `vmap`, on CPUs.
+
+    For calls into LAPACK: jaxlib spreads a batch of them over the threads that run programs, and waits. Where several
+    devices compute at once, every thread waits for another, for ever.
+
+    Args:
+        function: Of arrays, to an array. It is given no derivative here.
+
+    Returns:
+        The same function; elsewhere than on CPUs it is batched as ever.
+    """
+    alone = jax.custom_batching.custom_vmap(function)
+
+    def batched(size, given, *arguments):
+        together = jax.vmap(function, in_axes=tuple(0 if each else None for each in given))
+
+        def in_turn(*arguments):
+            whole = [
+                argument if each else jnp.broadcast_to(argument, (size, *argument.shape))
+                for argument, each in zip(arguments, given, strict=True)
+            ]
+            return lax.map(lambda one: alone(*one), whole)
+
+        if any(AxisType.Explicit in jax.typeof(each).sharding.mesh.axis_types for each in arguments):
+            return together(*arguments), True  # a loop over what several devices hold cannot be
+        return lax.platform_dependent(*arguments, cpu=in_turn, default=together), True
+
+    alone.def_vmap(batched)
+    return alone

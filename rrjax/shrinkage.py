@@ -28,7 +28,7 @@ MAX_ITERS = 40
 """Of the interior point, which needs some ten."""
 _PASSES = 50
 _LEAST = 1e-6
-"""The smallest share, in those of equal shares: above what rounding and the last step leave of a tiny posterior mean."""
+"""The smallest share, in those of equal shares: more than rounding leaves of a tiny posterior mean."""
 
 
 class EmpiricalBayes(NamedTuple):
@@ -143,7 +143,7 @@ def of_evidence(
     likelihoods = log_likelihoods(fixed, cells.middle, atoms)
     fit = mixing(likelihoods, cells.weight, atoms.share * size - 1, max_iters)
     gain = fit.log_likelihood - cells.weight @ likelihoods[:, -1]
-    uniform = gain < _least_gain(size)
+    uniform = gain < least_gain(size)
     equal = (jnp.arange(num_atoms) == num_atoms - 1).astype(gain.dtype)
     weights = jnp.where(uniform, equal, fit.weights)
 
@@ -153,7 +153,7 @@ def of_evidence(
     return jax.tree.map(lambda leaf: leaf if leaf.dtype == bool else jnp.where(data.usable, leaf, jnp.nan), found)
 
 
-def _least_gain(num_categories: int) -> float:
+def least_gain(num_categories: int) -> float:
     """Nats above equal shares below which the spread is not believed.
 
     The largest of K counts stands out by chance, and its likelihood with it, by an amount that grows like log K; and

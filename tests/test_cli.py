@@ -499,6 +499,7 @@ def test_any_estimator_of_the_catalogue_by_either_spelling(invoke):
         assert set(result["top"][0]) == {"label", "count", "estimate", "lower", "upper", "found", "contradicted"}
 
 
+@pytest.mark.long
 def test_an_order_that_means_something(invoke):
     write("a.csv", "age\n" + "\n".join(str(20 + index % 9 * (index % 2)) for index in range(500)))
     asked = ("a.csv", "--domain", "18:30", "--epsilon", "1")

@@ -142,7 +142,7 @@ def test_what_is_chosen_of_many_is_said():
     assert "6 of 8 populations; the dataset has them all" in figures.against_users(
         many, num_categories=50, epsilon=1
     ).get_suptitle().replace("\n", " ")
-    assert "5 of 8 populations" in figures.cv_wins(many).get_suptitle().replace("\n", " ")
+    assert "5 of 8 populations" in figures.wins(many, estimator="cv_threshold").get_suptitle().replace("\n", " ")
 
 
 def every_figure():
@@ -153,7 +153,7 @@ def every_figure():
     yield figures.against_users(dataset, ["mse"], epsilon=4)
     yield figures.against_users(narrow, num_categories=50, epsilon=4)
     yield figures.by_categories(dataset, zipf=2.5, epsilons=[1, 1, 4, 4])  # as narrow as it gets
-    yield figures.cv_wins(dataset)
+    yield figures.wins(dataset, estimator="cv_threshold")
     yield figures.convergence(iterates())
     yield figures.estimate_figure(range(2000), {"x": shares / shares.sum()}, standard_error=1e-3)
 

@@ -12,8 +12,13 @@ from rrjax import Tally, empirical_bayes, ordered_bayes
 from rrjax.mechanisms import OptimizedUnaryEncoding
 from rrjax.ordered import _BLOCK, _mapped
 
+QUICK = ("two", "one report", "one category", "collected")
+MANY = [
+    pytest.param(each, id=name, marks=() if name in QUICK else pytest.mark.long) for name, each in HISTOGRAMS.items()
+]
 
-@pytest.mark.parametrize("counts", HISTOGRAMS.values(), ids=HISTOGRAMS)
+
+@pytest.mark.parametrize("counts", MANY)
 def test_it_is_on_the_simplex_whatever_the_reports(counts):
     counts = np.array(counts, INT)
     for epsilon in (1e-6, 0.01, 1.0, 6.0, 36.0):
@@ -91,6 +96,7 @@ def test_a_spike_on_a_smooth_curve_is_kept():
     assert found.beliefs[2] > 0.9
 
 
+@pytest.mark.long
 def test_batches_and_reflections_and_tallies_change_nothing():
     counts = rrjax.simulate.counts(jax.random.key(0), bell(60), 20_000, 1.5)
     whole = ordered_bayes(counts, 1.5)

@@ -1,5 +1,9 @@
 """Empirical Bayes: its contract, its posterior against sums over all that may have happened, and how close it comes."""
 
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +14,7 @@ from scipy import stats
 import rrjax
 from rrjax import Tally, empirical_bayes
 from rrjax.mechanisms import OptimizedUnaryEncoding
-from rrjax.shrinkage import NUM_ATOMS, NUM_CELLS, _least_gain
+from rrjax.shrinkage import NUM_ATOMS, NUM_CELLS, least_gain
 from rrjax.spread import Atoms, atoms_of, cells_of, largest_of, place_of_share, posterior_of
 from rrjax.tally import evidence
 
@@ -156,7 +160,7 @@ def test_no_signal_is_told():
     for seed in range(5):
         _, counts = rrjax.simulate.collect(jax.random.key(seed), equal, 10_000, 0.5)
         found = empirical_bayes(counts, 0.5)
-        assert bool(found.uniform) == (float(found.gain) < _least_gain(1000))
+        assert bool(found.uniform) == (float(found.gain) < least_gain(1000))
         assert found.uniform
         assert float(rrjax.metrics.squared_error(found.theta, equal)) < 1e-5
     found = empirical_bayes(collect(0, 1000, 1_000_000, 3.0, 1.3), 3.0)
@@ -263,3 +267,21 @@ def test_float32_is_as_close(size, number, bound):
         return total
 
     assert squared(jnp.float32) == pytest.approx(squared(jnp.float64), rel=bound)
+
+
+@pytest.mark.once
+@pytest.mark.long
+def test_several_devices_at_once_do_not_wait_for_each_other():
+    """Batches of factorizations did, for ever: each takes the threads that the others need."""
+    script = """
+import jax
+jax.config.update("jax_num_cpu_devices", 2)
+import rrjax, numpy as np
+run = jax.jit(jax.vmap(lambda c: rrjax.empirical_bayes(c, 1.0).theta[0]))
+counts = np.random.default_rng(0).multinomial(5000, np.full(300, 1 / 300), size=(2, 8))
+given = [jax.device_put(c, device) for c, device in zip(counts, jax.devices())]
+for _ in range(10):
+    jax.block_until_ready([run(c) for c in given])
+"""
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=200)

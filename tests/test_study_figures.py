@@ -160,7 +160,7 @@ def test_what_is_added_to_the_catalogue_is_known_everywhere(monkeypatch, tmp_pat
     np.testing.assert_array_equal(
         curves(figure.axes[0])["#123456"], dataset["mse"].sel(estimator="mine", num_categories=50, epsilon=4, zipf=0.01)
     )
-    assert "SE of My own" in figures.cv_wins(dataset, estimator="mine").axes[-1].get_ylabel()
+    assert "SE of My own" in figures.wins(dataset, estimator="mine").axes[-1].get_ylabel()
     assert "My own" in {row["estimator"] for row in ranking_rows(ranking(dataset))}
     assert drawings.of_study(dataset)[0].title == "Overview: SE, K = 50"
     page = write_report(tmp_path / "report.html", title="x", summary={}, datasets=dataset).read_text("utf-8")
@@ -189,11 +189,11 @@ def test_what_is_not_in_the_dataset_is_named():
     with pytest.raises(ValueError, match=r"zipf 9 is not in the dataset, which has: 0.01, 1.3, 2.5"):
         figures.by_categories(dataset, zipf=9)
     with pytest.raises(ValueError, match="estimator inv is not in the dataset"):
-        figures.cv_wins(dataset, estimator="inv")
+        figures.wins(dataset, estimator="inv")
     with pytest.raises(ValueError, match="num_users 7 is not in the dataset, which has: 100"):
         figures.against_epsilon(dataset.sel(num_users=100), num_categories=50, num_users=7)
     with pytest.raises(ValueError, match="only estimator"):
-        figures.cv_wins(dataset.sel(estimator=["cv_threshold"]))
+        figures.wins(dataset.sel(estimator=["cv_threshold"]), estimator="cv_threshold")
     with pytest.raises(ValueError, match="either epsilon or num_users"):
         figures.decomposition(dataset, num_categories=50)
     with pytest.raises(ValueError, match="dimension distribution, which this dataset lacks"):
@@ -216,7 +216,8 @@ def every_figure(dataset):
     yield figures.by_categories(dataset, "nll", zipf=dataset["zipf"].values[0], epsilons=[4])
     yield figures.decomposition(dataset, num_categories=50, epsilon=4)
     yield figures.overview(dataset)
-    yield figures.cv_wins(dataset)
+    yield figures.wins(dataset, estimator="cv_threshold")
+    yield figures.closest(dataset)
 
 
 @pytest.mark.long
@@ -454,9 +455,10 @@ def test_drawings_of_any_study():
     names = [drawing.name for drawing in drawings.of_study(study())]
     assert names == [
         *(f"overview-{metric}-K-{size}" for metric in ("mse", "nll") for size in (50, 1000)),
+        "closest",
         "cv-threshold",
     ]
-    assert len(drawings.of_study(study(estimator=["inv_n", "mine"], zipf=[1.3]))) == 2
+    assert len(drawings.of_study(study(estimator=["inv_n", "mine"], zipf=[1.3]))) == 3
     assert drawings.of_study(study(("kolmogorov",), zipf=[1.3]))[-1].title == "Overview: kolmogorov"
 
 
@@ -486,11 +488,11 @@ def test_own_metrics_and_extremes():
     figure = render(figures.by_categories(dataset, zipf=np.inf))
     assert [axes.get_title() for axes in figure.axes[1:3]] == ["ε = 1", "ε = ∞"]
     np.testing.assert_array_equal(figure.axes[0].get_lines()[0].get_ydata(), [1.0])
-    render(figures.cv_wins(dataset))
+    render(figures.wins(dataset, estimator="cv_threshold"))
     render(figures.overview(dataset))
 
 
-def test_cv_wins_where_its_error_is_smaller():
+def test_wins_where_its_error_is_smaller():
     dataset = study(num_categories=[50], zipf=[1.3], num_users=[100, 1000], epsilon=[1.0, 2.0])
     ours = {"estimator": 3}
     dataset["mse"][...] = 4.0
@@ -500,7 +502,7 @@ def test_cv_wins_where_its_error_is_smaller():
     dataset["mse_difference"] = difference.transpose(*dataset["mse_difference"].dims)
     dataset["mse_difference_se"] = dataset["mse_difference_se"] * 0 + 0.4
     dataset["mse_difference_se"][{"num_users": 1, "epsilon": 0}] = 1.1  # twice that is more than 4 − 2
-    figure = render(figures.cv_wins(dataset))
+    figure = render(figures.wins(dataset, estimator="cv_threshold"))
     axes = figure.axes[0]
     np.testing.assert_array_equal(axes.images[0].get_array().filled(99), [[-1, 2], [1, 99]])
     assert {tuple(map(int, text.get_position())): text.get_text() for text in axes.texts} == {(0, 0): "−", (1, 0): "+"}
@@ -508,9 +510,34 @@ def test_cv_wins_where_its_error_is_smaller():
     whole = figure.get_tightbbox()
     assert whole.x0 >= 0
     assert whole.x1 <= figure.get_figwidth()
-    untested = figures.cv_wins(dataset.drop_vars("mse_difference"))
+    untested = figures.wins(dataset.drop_vars("mse_difference"), estimator="cv_threshold")
     assert len(untested.axes[0].texts) == 3
     assert "standard errors" not in untested.get_suptitle()
+
+
+def test_closest_has_the_colour_of_the_best_and_is_pale_where_another_may_be():
+    names = ["mle_star", "inv_p", "empirical_bayes"]
+    dataset = study(estimator=names, num_categories=[50], zipf=[1.3], num_users=[100, 1000], epsilon=[1.0, 2.0])
+    dataset["mse"][...] = 4.0
+    dataset["mse"][{"estimator": 1}] = 2.0
+    dataset["mse"][{"estimator": 2, "num_users": 1, "epsilon": 1}] = 1.0
+    dataset["mse"][{"num_users": 0, "epsilon": 1}] = np.nan
+    difference = dataset["mse"] - dataset["mse"].rename(estimator="versus")
+    dataset["mse_difference"] = difference.transpose(*dataset["mse_difference"].dims)
+    dataset["mse_difference_se"] = dataset["mse_difference_se"] * 0 + 0.4
+    dataset["mse_difference_se"][{"num_users": 1, "epsilon": 0}] = 1.1  # twice that is more than 4 − 2
+    figure = render(figures.closest(dataset))
+    cells = figure.axes[0].images[0].get_array()
+    colour = {name: np.array(to_rgb(ESTIMATORS[name].style.colour)) for name in names}
+    np.testing.assert_allclose(cells[0, 0], colour[names[1]])
+    np.testing.assert_allclose(cells[1, 0], 0.35 * colour[names[1]] + 0.65)
+    np.testing.assert_allclose(cells[1, 1], colour[names[2]])
+    np.testing.assert_allclose(cells[0, 1], 0.85)
+    titles = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert sorted(int(title.split(": ")[1]) for title in titles)[-2:] == [1, 2]
+    assert "of 3 configurations" in figure.get_suptitle()
+    with pytest.raises(ValueError, match="is the only estimator"):
+        figures.closest(dataset.sel(estimator=names[:1]))
 
 
 def test_the_dataset_is_left_as_it_was():

@@ -86,7 +86,7 @@ def test_a_map_of_wins_has_no_sign_for_rounding():
         {"precision": "float32"},
     )
     for given in (dataset, dataset[["mse"]]):
-        figure = figures.cv_wins(given, estimator="mle_star")
+        figure = figures.wins(given, estimator="mle_star")
         assert [text.get_text() for text in figure.axes[0].texts] == ["−"]
         said = " ".join(figure.get_suptitle().split())
         assert "equal up to rounding" in said

@@ -35,7 +35,7 @@ WIDTHS = (1.0, 1.5, 2.0, 3.0, 4.5, 7.0, 10.0, 15.0, 25.0, 40.0, 70.0)
 def bell(size: int, *parts: tuple[float, float, float]) -> np.ndarray:
     """Normal curves: weight, middle and width in parts of the domain."""
     place = (np.arange(size) + 0.5) / size
-    return sum(weight * np.exp(-(((place - middle) / width) ** 2) / 2) for weight, middle, width in parts)
+    return np.sum([weight * np.exp(-(((place - middle) / width) ** 2) / 2) for weight, middle, width in parts], axis=0)
 
 
 def heaped(size: int) -> np.ndarray:
@@ -70,7 +70,7 @@ def populations(folder: Path) -> dict[str, tuple[int, np.ndarray, bool]]:
             name = f"Zipf {exponent:g} shuffled, K = {size:,}"
             found[name] = number, shuffled(accuracy.zipf(exponent)(size)), False
     found["uniform"] = 100_000, np.ones(100), False
-    found["one in three is 50"] = 100_000, np.where(np.arange(100) == 50, 50.0, 1.0), False
+    found["one in three holds one"] = 100_000, np.where(np.arange(100) == 50, 50.0, 1.0), False
     found["Dirichlet 1"] = 100_000, accuracy.dirichlet(1.0)(100), False
     return {name: (number, shares / shares.sum(), means) for name, (number, shares, means) in found.items()}
 
@@ -142,7 +142,7 @@ def table(rows: list[dict[str, Any]], title: str) -> Table:
         ["population", "ε", *NAMES, "Ordered / Emp. Bayes", "beliefs"],
         lines,
         f"Mean squared errors, summed over the categories. Ratio: geometric mean {mean:.2f}, 90 % quantile "
-        f"{quantile:.2f}, largest {max(ratios):.2f}. Beliefs: no order, a curve, a curve with categories that stand out.",
+        f"{quantile:.2f}, largest {max(ratios):.2f}. Beliefs: no order, a curve, a curve that some stand out from.",
     )
 
 

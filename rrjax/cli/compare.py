@@ -28,7 +28,8 @@ from rrjax.cli.reading import (
     read_truth,
 )
 
-DRAWN = ("mle_star", "inv_p", "empirical_bayes", "ordered_bayes")
+SHOWN = ("empirical_bayes", "ordered_bayes", "mle_star", "inv_p")
+"""Category by category, where there are more: the others are in the file."""
 ERRORS = {"mse": "squared", "tv": "TV", "kl": "KL", "max_error": "max"}
 """Metrics of a single estimate, and what the table calls them."""
 
@@ -95,14 +96,15 @@ def run(
         for name in names:
             status.update(f"Estimating: {ESTIMATORS[name].title} …")
             estimates.append(estimated(collection, name))
+        shown = [found for name in SHOWN for found in estimates if found.estimator.name == name]
+        shown = shown if len(estimates) > len(SHOWN) else estimates
         errors = None if truth is None else [_errors(found, truth) for found in estimates]
         status.update("Writing …")
         columns = {found.estimator.name: found.theta for found in estimates}
         if out is not None:
             write(out, collection, columns | ({} if truth is None else {"truth": truth}))
         if plot is not None:
-            drawn = [found for found in estimates if found.estimator.name in DRAWN] or estimates[:3]
-            draw(plot, collection, drawn, truth, level)
+            draw(plot, collection, shown, truth, level)
     if json:
         rows = [found.facts() for found in estimates]
         if errors is not None:
@@ -111,7 +113,10 @@ def run(
             {"command": "compare"}
             | collection.facts()
             | {"standard_error": collection.standard_error, "out": out, "plot": plot}
-            | {"estimators": rows, "top": largest_rows(collection, columns, top, truth)}
+            | {
+                "estimators": rows,
+                "top": largest_rows(collection, {shown[0].estimator.name: shown[0].theta} | columns, top, truth),
+            }
         )
         return
     show.say(collection.summary())
@@ -119,7 +124,7 @@ def run(
     show.out.print()
     _show_comparison(estimates, errors)
     show.out.print()
-    show_largest(collection, estimates, top, truth)
+    show_largest(collection, shown, top, truth)
     show_written(out, plot)
 
 

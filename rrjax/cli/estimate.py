@@ -164,8 +164,8 @@ def _show_sureness(collection: Collection, found: Estimate, sure: Confidence) ->
     if outside:
         of = "its interval" if number == 1 else f"the interval{'s' * (outside > 1)} of {outside:,} of them"
         show.out.print(
-            f"{found.title} lies outside {of}: an estimate makes all shares fit together, an interval is about one. For "
-            "a share that was named beforehand believe the interval."
+            f"{found.title} lies outside {of}: an estimate makes all shares fit together, an interval is about one. "
+            "For a share that was named beforehand believe the interval."
         )
 
 

@@ -8,6 +8,7 @@ import shlex
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -239,11 +240,12 @@ def _jobs(what: str, files: Files, wish: Wish) -> list[Job]:
     if what == "paper":
         found = paper.study(figures=wish.figure or paper.FIGURES, **wish.changes)
         jobs = [] if found is None else [Job("study", found, wish.seed or 0)]
-        return jobs + [_of_users(label, users, wish) for label, users in _paper_data(wish)]
+        return jobs + [_of_users(label, users, wish, paper.ESTIMATORS) for label, users in _paper_data(wish)]
     if what == "quick":
         return [Job("study", dataclasses.replace(paper.quick(), **wish.changes), wish.seed or 0)]
     if what == "data":
-        return [_of_users(Path(files.paths[0]).name.split(".")[0], files.count(files.domain), wish)]
+        label = Path(files.paths[0]).name.split(".")[0]
+        return [_of_users(label, files.count(files.domain), wish, (*paper.ESTIMATORS, *paper.ADAPTING))]
     try:
         found, arguments = read_study(what)
     except StudyError as error:
@@ -261,11 +263,11 @@ def _paper_data(wish: Wish) -> list[tuple[str, io.CountedReports]]:
     return found
 
 
-def _of_users(label: str, users: io.CountedReports, wish: Wish) -> Job:
+def _of_users(label: str, users: io.CountedReports, wish: Wish, estimators: Sequence[str]) -> Job:
     """Figure 3 on one data set: its users are given, only their randomization is random."""
     from rrjax.study import Study, paper
 
-    given: dict[str, Any] = {"estimators": list(paper.ESTIMATORS), "metrics": paper.METRICS} | wish.changes
+    given: dict[str, Any] = {"estimators": list(estimators), "metrics": paper.METRICS} | wish.changes
     found = Study(users={label: users.counts}, epsilon=list(wish.epsilon or paper.EPSILONS), **given)
     return Job(label.lower().replace(" ", "-"), found, wish.seed or 0, users=(label, users))
 
@@ -348,7 +350,7 @@ def _write(what: str, jobs: list[Job], wish: Wish, folder: Path, em: xr.Dataset 
         summary=summary,
         datasets=datasets,
         figures=output.write_figures(folder / "figures", drawings.ordered(listed)),
-        extra_tables=claims_table(datasets["study"]) if what == "paper" and "study" in datasets else (),
+        extra_tables=claims_table(datasets["study"]) if what in ("paper", "quick") and "study" in datasets else (),
     )
     return [*files, folder / "figures", report]
 

@@ -17,14 +17,14 @@ from rrjax.figures.overview import left_over, overview
 from rrjax.figures.planning import plan_figure, two_category_figure
 from rrjax.figures.selection import measured
 from rrjax.figures.style import estimator_title, shortened
-from rrjax.figures.wins import cv_wins
+from rrjax.figures.wins import closest, wins
 
 __all__ = [
     "against_epsilon",
     "against_users",
     "by_categories",
+    "closest",
     "convergence",
-    "cv_wins",
     "decomposition",
     "estimate_figure",
     "estimator_title",
@@ -38,4 +38,5 @@ __all__ = [
     "save",
     "shortened",
     "two_category_figure",
+    "wins",
 ]

@@ -1,8 +1,9 @@
-"""Where an estimator wins: a map."""
+"""Where an estimator wins, and which is the closest: maps."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,10 +13,11 @@ from rrjax.figures.selection import population_of, prepared, rounding, spread_ov
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-def cv_wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str = "cv_threshold") -> Figure:
+def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
     """Draws where one estimator wins or loses against the best of the others: a map for every population and K.
 
     The colour is log₂ of the ratio of its metric to the smallest of the others'. A sign survives grey printing: − where
@@ -35,75 +37,174 @@ def cv_wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str = "cv_th
         ValueError: The estimator or the metric is not in the dataset, or there is no other one.
 
     Example:
-        >>> from rrjax.figures import cv_wins
+        >>> from rrjax.figures import wins
         >>> from rrjax.study import Study
         >>> grid = {"num_categories": 20, "num_users": [100, 1000], "epsilon": [1.0, 2.0], "zipf": 1.3}
         >>> result = Study(estimators=["mle_star", "inv_n"], **grid, num_seeds=2).run()
-        >>> cv_wins(result, estimator="mle_star").axes[0].get_title()
+        >>> wins(result, estimator="mle_star").axes[0].get_title()
         'Zipf exponent s = 1.3'
     """
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
     dataset = prepared(dataset, [metric])
-    population = population_of(dataset)
     names = [str(name) for name in dataset["estimator"].values]
     if estimator not in names:
         raise ValueError(f"estimator {estimator} is not in the dataset, which has: {style.listed_values(names)}")
     if len(names) < 2:
         raise ValueError(f"{estimator} is the only estimator: there is no other one to compare it with")
-    layout = (population, "num_categories", "num_users", "epsilon")
-    kept = [name for name in layout if name in dataset.dims]
-    labels = [dataset[name].values if name in kept else np.array([np.nan]) for name in layout]
-    shape = [len(values) for values in labels]
-    ratio, sign, known, tested = _compared(dataset, metric, estimator, names, kept)
-    ratio, sign, known = ratio.reshape(shape), sign.reshape(shape), known.reshape(shape)
-
-    columns, rows = (spread_over(np.arange(size), 5) for size in shape[:2])
-    width = max(0.3 * shape[3], 1.8)  # that of the ticks, or of a title
-    figure = new_figure(max(width * len(columns) + 2.6, 6), max(0.27 * shape[2] + 0.45, 0.9) * len(rows) + 1.6)
-    panels = figure.subplots(len(rows), len(columns), squeeze=False)
+    maps = _Maps.of(dataset)
+    ratio, sign, known, tested = _compared(dataset, metric, estimator, names, maps.kept)
+    ratio, sign, known = (values.reshape(maps.shape) for values in (ratio, sign, known))
     largest = float(np.clip(np.abs(ratio[known]).max(initial=0), 0.1, 3))
     colours = LinearSegmentedColormap.from_list("wins", [style.BLUE, "#ffffff", style.RED])
     bold: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 9, "fontweight": "bold"}
     image = None
-    for row, size in enumerate(rows):
-        for column, which in enumerate(columns):
-            axes = panels[row, column]
-            shown, marked = known[which, size], sign[which, size]
-            cell = np.ma.masked_array(ratio[which, size], ~shown)
-            axes.set_facecolor("0.85")
-            image = axes.imshow(cell, cmap=colours, norm=Normalize(-largest, largest), origin="lower", aspect="auto")
-            for down, across in np.argwhere(shown & (marked != 0)):
-                colour = "white" if abs(cell[down, across]) > 0.55 * largest else "black"
-                axes.text(across, down, "+" if marked[down, across] > 0 else "−", color=colour, **bold)
-            axes.set_xticks(range(shape[3]), [in_words(value) for value in labels[3]], fontsize=8)
-            axes.set_yticks(range(shape[2]), [in_words(value, " ") for value in labels[2]], fontsize=8)
-            axes.tick_params(length=0, labelbottom=row == len(rows) - 1, labelleft=column == 0)
-            if row == 0:
-                axes.set_title(style.panel_title(dataset, population, labels[0][which]), fontsize=10)
-        said = f"{style.words_for('num_categories', labels[1][size])}\n" if "num_categories" in kept else ""
-        panels[row, 0].set_ylabel(f"{said}{style.AXES['num_users']}", fontsize=9)
-    for axes in panels[-1]:
-        axes.set_xlabel(style.AXES["epsilon"], fontsize=9)
+    for axes, place in maps.panels():
+        shown, marked = known[place], sign[place]
+        cell = np.ma.masked_array(ratio[place], ~shown)
+        image = axes.imshow(cell, cmap=colours, norm=Normalize(-largest, largest), origin="lower", aspect="auto")
+        for down, across in np.argwhere(shown & (marked != 0)):
+            colour = "white" if abs(cell[down, across]) > 0.55 * largest else "black"
+            axes.text(across, down, "+" if marked[down, across] > 0 else "−", color=colour, **bold)
     title = style.shortened(style.estimator_title(estimator))
     assert image is not None
     clipped = known.any() and np.abs(ratio[known]).max() > largest
-    bar = figure.colorbar(image, ax=panels, extend="both" if clipped else "neither", fraction=0.04, pad=0.02)
+    bar = maps.figure.colorbar(image, ax=maps.axes, extend="both" if clipped else "neither", fraction=0.04, pad=0.02)
     what = f"{style.short_label(metric)} of {title}"
     bar.set_label(f"log$_2$ of {what}\nover that of the best other estimator", fontsize=9)
     signs = f"−: lower than the best other one, {title} wins; +: higher, loses"
     signs += "; none: within 2 standard errors, or equal up to rounding" if tested else "; none: equal up to rounding"
-    wins, losses = int((known & (sign < 0)).sum()), int((known & (sign > 0)).sum())
-    said = (_number(wins, "win", "wins"), _number(losses, "loss", "losses"))
+    won, lost = int((known & (sign < 0)).sum()), int((known & (sign > 0)).sum())
+    said = (_number(won, "win", "wins"), _number(lost, "loss", "losses"))
     signs += f"\n{said[0]} and {said[1]} in {_number(int(known.sum()), 'configuration', 'configurations')}"
-    left = [
-        f"{len(some)} of {len(labels[place])} {what}"
-        for place, (some, what) in enumerate(((columns, "populations"), (rows, "K")))
-        if len(some) < len(labels[place])
-    ]
-    signs += f"\n(drawn: {' and '.join(left)}; counted are all, and the dataset has them all)" if left else ""
-    set_heading(figure, signs)
-    return figure
+    set_heading(maps.figure, signs + maps.left_out)
+    return maps.figure
+
+
+def closest(dataset: xr.Dataset, metric: str = "mse") -> Figure:
+    """Draws which estimator has the smallest error where: a map for every population and K.
+
+    A cell has the colour and the marker of the best one. It is pale where another one is within 2 standard errors of
+    their paired difference, or no further apart than the study's floats round: there the best may be another.
+
+    Args:
+        dataset: Of a study.
+        metric: The name of a variable, with its paired differences if cells are to wait for significance.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: The metric is not in the dataset, or there are not two estimators.
+
+    Example:
+        >>> from rrjax.figures import closest
+        >>> from rrjax.study import Study
+        >>> grid = {"num_categories": 20, "num_users": [100, 1000], "epsilon": [1.0, 2.0], "zipf": 1.3}
+        >>> result = Study(estimators=["mle_star", "empirical_bayes"], **grid, num_seeds=2).run()
+        >>> [text.get_text() for text in closest(result).legends[0].get_texts()]
+        ['MLE*: 0', 'Emp. Bayes: 4']
+    """
+    from matplotlib.colors import to_rgb
+
+    dataset = prepared(dataset, [metric])
+    names = [str(name) for name in dataset["estimator"].values]
+    if len(names) < 2:
+        raise ValueError(f"{names[0]} is the only estimator: there is no other one to compare it with")
+    maps = _Maps.of(dataset)
+    mean = _values(dataset[metric], "estimator", maps.kept)
+    best = np.where(np.isfinite(mean), mean, np.inf).argmin(axis=0).reshape(maps.shape)
+    known = np.asarray(np.isfinite(mean).any(axis=0)).reshape(maps.shape)
+    signs = [_compared(dataset, metric, name, names, maps.kept)[1].reshape(maps.shape) for name in names]
+    clear = np.take_along_axis(np.stack(signs), best[None], axis=0)[0] < 0
+    styles = style.styles_of(names)
+    for axes, place in maps.panels():
+        cells = np.full((*known[place].shape, 3), 0.85)
+        for number, name in enumerate(names):
+            colour = np.array(to_rgb(styles[name].colour))
+            here = known[place] & (best[place] == number)
+            cells[here & clear[place]] = colour
+            cells[here & ~clear[place]] = 0.35 * colour + 0.65
+            down, across = np.nonzero(here)
+            ink = np.where(clear[place][here], 1.0, 0.0)[:, None].repeat(3, axis=1)
+            axes.scatter(across, down, marker=styles[name].marker, s=14, c=ink, linewidths=1)
+        axes.imshow(cells, origin="lower", aspect="auto")
+    won = {name: int((known & (best == names.index(name))).sum()) for name in styles}
+    titles = [f"{style.shortened(style.estimator_title(name))}: {number}" for name, number in won.items()]
+    handles = [_handle(entry) for entry in styles.values()]
+    columns = min(len(handles), 4)
+    maps.figure.legend(handles, titles, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+    heading = f"smallest {style.short_label(metric)}, and how often of "
+    heading += _number(int(known.sum()), "configuration", "configurations")
+    heading += "\npale: another one is within 2 standard errors, or equal up to rounding"
+    set_heading(maps.figure, heading + maps.left_out)
+    return maps.figure
+
+
+def _handle(entry: style.Style) -> Any:
+    from matplotlib.lines import Line2D
+
+    cell: dict[str, Any] = {"marker": "s", "markersize": 11, "color": entry.colour, "linestyle": ""}
+    marker: dict[str, Any] = {"marker": entry.marker, "markersize": 4, "color": "white", "linestyle": ""}
+    return Line2D([], [], **cell), Line2D([], [], **marker)
+
+
+class _Maps(NamedTuple):
+    """A figure of maps, N over ε: a column for each population, a row for each K.
+
+    Attributes:
+        figure: It.
+        axes: The panels, `[rows, columns]`.
+        kept: The dimensions of a map's array that the dataset has.
+        shape: Of an array over population, K, N and ε.
+        places: Of each panel, the population and the K that it shows.
+        left_out: What the figure has no room for, in words.
+    """
+
+    figure: Figure
+    axes: np.ndarray
+    kept: list[str]
+    shape: list[int]
+    places: list[tuple[int, int]]
+    left_out: str
+
+    @classmethod
+    def of(cls, dataset: xr.Dataset) -> _Maps:
+        """Lays the figure out, with all words around the panels."""
+        population = population_of(dataset)
+        layout = (population, "num_categories", "num_users", "epsilon")
+        kept = [name for name in layout if name in dataset.dims]
+        labels = [dataset[name].values if name in kept else np.array([np.nan]) for name in layout]
+        shape = [len(values) for values in labels]
+        columns, rows = (spread_over(np.arange(size), 5) for size in shape[:2])
+        width = max(0.3 * shape[3], 1.8)  # that of the ticks, or of a title
+        figure = new_figure(max(width * len(columns) + 2.6, 6), max(0.27 * shape[2] + 0.45, 0.9) * len(rows) + 1.6)
+        panels = figure.subplots(len(rows), len(columns), squeeze=False)
+        for row, size in enumerate(rows):
+            for column, which in enumerate(columns):
+                axes = panels[row, column]
+                axes.set_facecolor("0.85")
+                axes.set_xticks(range(shape[3]), [in_words(value) for value in labels[3]], fontsize=8)
+                axes.set_yticks(range(shape[2]), [in_words(value, " ") for value in labels[2]], fontsize=8)
+                axes.tick_params(length=0, labelbottom=row == len(rows) - 1, labelleft=column == 0)
+                if row == 0:
+                    axes.set_title(style.panel_title(dataset, population, labels[0][which]), fontsize=10)
+            said = f"{style.words_for('num_categories', labels[1][size])}\n" if "num_categories" in kept else ""
+            panels[row, 0].set_ylabel(f"{said}{style.AXES['num_users']}", fontsize=9)
+        for axes in panels[-1]:
+            axes.set_xlabel(style.AXES["epsilon"], fontsize=9)
+        left = [
+            f"{len(some)} of {len(labels[place])} {what}"
+            for place, (some, what) in enumerate(((columns, "populations"), (rows, "K")))
+            if len(some) < len(labels[place])
+        ]
+        said = f"\n(drawn: {' and '.join(left)}; counted are all, and the dataset has them all)" if left else ""
+        places = [(int(which), int(size)) for size in rows for which in columns]
+        return cls(figure, panels, kept, shape, places, said)
+
+    def panels(self) -> Iterator[tuple[Axes, tuple[int, int]]]:
+        """Each panel, and where its map is in an array."""
+        return zip(self.axes.flat, self.places, strict=True)
 
 
 def _number(count: int, one: str, many: str) -> str:
@@ -114,11 +215,7 @@ def _compared(
     dataset: xr.Dataset, metric: str, estimator: str, names: list[str], kept: list[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
     """log₂ of the ratio to the best of the others, its sign, where it is known, and whether signs were tested."""
-
-    def values(array: xr.DataArray, along: str) -> np.ndarray:
-        return np.asarray(array.transpose(along, *kept).values, float)
-
-    mean = values(dataset[metric], "estimator")
+    mean = _values(dataset[metric], "estimator", kept)
     mine = mean[names.index(estimator)]
     others = np.where(np.isfinite(mean), mean, np.inf)
     others[names.index(estimator)] = np.inf
@@ -130,7 +227,11 @@ def _compared(
     apart = known & (np.abs(np.where(known, mine, 0) - np.where(known, rival, 0)) > rounding(dataset, metric, rival))
     if any(name not in dataset for name in pair):
         return ratio, np.where(apart, np.sign(ratio), 0), known, False
-    against = (values(dataset[name].sel(estimator=estimator, versus=names), "versus") for name in pair)
+    against = (_values(dataset[name].sel(estimator=estimator, versus=names), "versus", kept) for name in pair)
     difference, error = (np.take_along_axis(each, best[None], axis=0)[0] for each in against)
     with np.errstate(invalid="ignore"):
         return ratio, np.where(apart & (np.abs(difference) > 2 * error), np.sign(difference), 0), known, True
+
+
+def _values(array: xr.DataArray, along: str, kept: list[str]) -> np.ndarray:
+    return np.asarray(array.transpose(along, *kept).values, float)

@@ -36,11 +36,11 @@ class Claim(NamedTuple):
 
 
 def check_claims(dataset: xr.Dataset) -> list[Claim]:
-    """Tests what the paper and its repository say of MLE* among InvP and InvN.
+    """Tests what the paper and its repository say of MLE* among InvP and InvN, and what we say of empirical Bayes.
 
     Args:
         dataset: Of a study of (at least) "mle_star", "inv_p" and "inv_n" with the metrics "mse" and "nll"; with "bias2"
-            and "variance", the claim on the bias is tested too.
+            and "variance", the claim on the bias is tested too, with "empirical_bayes" that it is the closest.
 
     Returns:
         The claims that can be tested.
@@ -75,13 +75,13 @@ def check_claims(dataset: xr.Dataset) -> list[Claim]:
         mean, margin = difference(metric, first, second)
         return mean > margin
 
-    def above_times(limit, other):
-        """Whether the MSE of MLE* is above so many times another one, by the paired variance of mle − limit·other."""
-        ours, theirs = (dataset["mse_se"].sel(estimator=name, drop=True) for name in ("mle_star", other))
-        apart = dataset["mse_difference_se"].sel({"estimator": "mle_star", "versus": other}, drop=True)
+    def above_times(limit, other, name="mle_star"):
+        """Whether the MSE of one is above limit times that of another, by the paired variance of one − limit·other."""
+        ours, theirs = (dataset["mse_se"].sel(estimator=each, drop=True) for each in (name, other))
+        apart = dataset["mse_difference_se"].sel({"estimator": name, "versus": other}, drop=True)
         common = (ours**2 + theirs**2 - apart**2) / 2
         error = np.sqrt(np.maximum(ours**2 + limit**2 * theirs**2 - 2 * limit * common, 0))
-        first, second = (dataset["mse"].sel(estimator=name, drop=True) for name in ("mle_star", other))
+        first, second = (dataset["mse"].sel(estimator=each, drop=True) for each in (name, other))
         return first - limit * second > SIGMAS * error + resolution * first
 
     def report(claim, source, violated, ratio):
@@ -122,6 +122,15 @@ def check_claims(dataset: xr.Dataset) -> list[Claim]:
         clear = above_times(limit, "inv_p") | above_times(limit, "inv_n")
         text = f"MLE* is close to the best everywhere: its MSE is at most {limit:g} times the least of the three"
         claims.append(report(text, "reported of the paper; what 'close' means is our reading", clear, mle / best))
+    if "empirical_bayes" in dataset["estimator"].values:
+        ratio = mse.sel(estimator="empirical_bayes", drop=True) / best
+        for limit in (1.0, 1.5):
+            clear = above_times(limit, "mle_star", "empirical_bayes")
+            for other in ("inv_p", "inv_n"):
+                clear = clear | above_times(limit, other, "empirical_bayes")
+            most = "at most" if limit == 1 else f"at most {limit:g} times"
+            text = f"The MSE of empirical Bayes is {most} the least of MLE*, InvP and InvN"
+            claims.append(report(text, "ours: it is the closest", clear, ratio))
     if {"bias2", "variance"} <= set(dataset.data_vars):
         number = int(dataset.attrs["num_seeds"])
         # The plug-in bias holds a share 1/n of the variance.

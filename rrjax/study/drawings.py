@@ -28,6 +28,7 @@ _PLURALS = {
     "zipf": "Zipf exponents",
     "distribution": "populations",
 }
+_ADAPTING = {"cv_threshold": "the cross-validated threshold", "empirical_bayes": "empirical Bayes"}
 _BANDS = "Means over the seeds; bands are two standard errors."
 
 
@@ -110,7 +111,7 @@ def of_paper(dataset: xr.Dataset, wanted: Iterable[int] = FIGURES) -> list[Drawi
 
 
 def of_study(dataset: xr.Dataset) -> list[Drawing]:
-    """An overview for every metric, and where the cross-validated threshold wins, if it is there and has a rival.
+    """An overview for every metric, which estimator is closest where, and where those that adapt win.
 
     Where a figure has no room for a dimension, there is one for each of its values (of many, for six).
 
@@ -125,21 +126,36 @@ def of_study(dataset: xr.Dataset) -> list[Drawing]:
         >>> grid = {"num_categories": 20, "num_users": [100, 1000], "epsilon": [1.0, 2.0], "zipf": 1.3}
         >>> result = Study(estimators=["mle_star", "inv_n"], **grid, num_seeds=2).run()
         >>> [drawing.title for drawing in drawings.of_study(result)]
-        ['Overview: MSE', 'Overview: NLL']
+        ['Overview: MSE', 'Overview: NLL', 'Which estimator is closest where']
     """
     found = []
     for metric in figures.measured(dataset):
         found += _overviews(dataset, metric, METRICS[metric].short if metric in METRICS else metric)
-    if "cv_threshold" in dataset["estimator"].values and dataset.sizes["estimator"] > 1 and "mse" in dataset:
-        found.append(
-            Drawing(
-                "cv-threshold",
-                "Where the cross-validated threshold wins",
-                "Its mean squared error relative to that of the best of the other estimators.",
-                lambda: figures.cv_wins(dataset),
-            )
+    return found + _maps(dataset)
+
+
+def _maps(dataset: xr.Dataset) -> list[Drawing]:
+    """Which estimator is closest where, and where those that adapt win."""
+    if dataset.sizes["estimator"] < 2 or "mse" not in dataset:
+        return []
+    found = [
+        Drawing(
+            "closest",
+            "Which estimator is closest where",
+            "The one with the smallest mean squared error.",
+            lambda: figures.closest(dataset),
         )
-    return found
+    ]
+    return found + [
+        Drawing(
+            name.replace("_", "-"),
+            f"Where {_ADAPTING[name]} wins",
+            "Its mean squared error relative to that of the best of the other estimators.",
+            partial(figures.wins, dataset, estimator=name),
+        )
+        for name in _ADAPTING
+        if name in dataset["estimator"].values
+    ]
 
 
 def _overviews(dataset: xr.Dataset, metric: str, short: str) -> list[Drawing]:
