@@ -38,8 +38,7 @@ def compare_mechanisms(num_categories: int, num_users: int, epsilon: float) -> l
         epsilon: Nats, positive.
 
     Returns:
-        A list of `MechanismErrors`: those of `rrjax.mechanisms`, and of optimized local hashing, subset selection and
-        Hadamard response.
+        A list of `MechanismErrors`: those of `rrjax.mechanisms`, and of optimized local hashing and subset selection.
 
     Raises:
         ValueError: One of them is out of range.
@@ -51,8 +50,7 @@ def compare_mechanisms(num_categories: int, num_users: int, epsilon: float) -> l
 
     References:
         Wang, Blocki, Li and Jha, "Locally differentially private protocols for frequency estimation", 2017; Ye and
-        Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", 2018; Acharya,
-        Sun and Zhang, "Hadamard response", 2019.
+        Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", 2018.
     """
     check_num_categories(num_categories)
     if not num_users >= 1:
@@ -78,7 +76,6 @@ def _others(size: int, e1: float) -> list[tuple[str, Rates, float, str]]:
     """Name, rates, bits and parameter of those that rrjax knows by their rates alone."""
     values = max(2, min(round(e1 + 1) + 1, 2**62))  # of a hash
     subset = max(1, min(round(size / (e1 + 2)), size - 1))
-    order = 1 << size.bit_length()  # the smallest power of two above K
     choices = math.lgamma(size + 1) - math.lgamma(subset + 1) - math.lgamma(size - subset + 1)
     # Of a subset of ω that holds the value with p = ωe^ε/(ωe^ε + K − ω), another category is in it with (ω − p)/(K −
     # 1).
@@ -95,5 +92,4 @@ def _others(size: int, e1: float) -> list[tuple[str, Rates, float, str]]:
             f"{values:,} hash values, a 64-bit seed",
         ),
         ("subset selection", others, choices / math.log(2), f"subsets of {subset:,}"),
-        ("Hadamard response", Rates(e1 + 2, 2, e1), math.log2(order), f"order {order:,}"),
     ]

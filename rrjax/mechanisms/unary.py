@@ -138,7 +138,7 @@ def _collect(key, true_counts, rates):
 
 
 @jax.jit
-def _threshold(probability, margin):
+def threshold(probability, margin):
     """`probability`·2⁶⁴ in two words, moved by `margin` of itself; the largest where it is one."""
     scaled = probability * (1 + margin) * 2.0**32
     high = jnp.floor(scaled)
@@ -150,7 +150,7 @@ def _threshold(probability, margin):
 
 def _randomize(key, values, rates, num_categories):
     eps = jnp.finfo(rates.truth.dtype).eps
-    own, other = _threshold(rates.p, -2 * eps), _threshold(rates.q, 2 * eps)
+    own, other = threshold(rates.p, -2 * eps), threshold(rates.q, 2 * eps)
     usable = rates.truth > 0
     size = max(1, _WORDS // num_categories)
     flat = values.ravel()
