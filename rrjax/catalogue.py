@@ -125,7 +125,7 @@ ESTIMATORS: dict[str, Estimator] = {
             _empirical_bayes,
             "Emp. Bayes",
             Style("#b3353f", (0, (3, 1)), "p", 4.5, filled=True),
-            "Empirical Bayes is the estimate with the least squared error to be expected, not the likeliest.",
+            "Empirical Bayes is made for a small squared error, MLE* for the largest likelihood.",
         ),
         Estimator(
             "ordered_bayes",

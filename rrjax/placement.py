@@ -84,7 +84,7 @@ def one_by_one(function: Callable[..., Array]) -> Callable[..., Array]:
         function: Of arrays, to an array. It is given no derivative here.
 
     Returns:
-        The same function; elsewhere than on CPUs it is batched as ever.
+        The same function; elsewhere than on CPUs, and on a mesh with explicit axes, it is batched as ever.
     """
     alone = jax.custom_batching.custom_vmap(function)
 

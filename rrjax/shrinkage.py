@@ -179,7 +179,7 @@ def on_simplex(theta: Float[Array, " K"], variances: Float[Array, " K"]) -> Floa
         level, _, number = state
         moved = fixed + level * ease
         over = accurate_sum(jnp.maximum(moved, least)) - 1
-        # What is at the least moves too, if only upwards; where all are below it, all do.
+        # What is at the least moves too, if only upwards; where all are below it, the largest does.
         free = moved >= jnp.minimum(least, jnp.max(moved))
         step = over / jnp.sum(jnp.where(free, ease, 0))
         return level - step, jnp.abs(over) > 8 * jnp.finfo(fixed.dtype).eps, number + 1

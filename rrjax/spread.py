@@ -105,7 +105,8 @@ def place_of_share(data: Evidence, share: ArrayLike) -> Float[Array, "*s"]:
 
 def share_at(data: Evidence, place: Float[Array, "*s"]) -> Float[Array, "*s"]:
     """The share whose users are expected to give a count at x, within [0, 1]."""
-    chance = jnp.sin(place / (2 * jnp.sqrt(data.num_users))) ** 2
+    angle = jnp.clip(place / (2 * jnp.sqrt(data.num_users)), 0, jnp.pi / 2)  # beyond, no count is
+    chance = jnp.sin(angle) ** 2
     return jnp.clip((chance - data.q) / data.rates.d, 0, 1)
 
 
@@ -146,19 +147,19 @@ def atoms_of(data: Evidence, largest: Largest, number: int) -> Atoms:
     even = _grid(data, low, high, number - own - 2)
     step = jnp.diff(even)
     gap = (jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2
-    grid = Atoms(share_at(data, even), even, _blur(gap), jnp.zeros_like(even))
+    grid = Atoms(share_at(data, even), even, blur(gap), jnp.zeros_like(even))
     sized = place_of_excess(data, largest.excess)
     # To the nearest atom on either side, half of the way each.
     beside = jnp.concatenate([sized[:1] + 2 * _REACH, sized, even[-1:]])
     apart = jnp.abs(beside[:-2] - beside[2:]) / 2
     share = jnp.clip(largest.excess / (data.num_users * data.rates.d), 0, 1)
-    alone = Atoms(share, jnp.clip(sized, least, most), jnp.zeros_like(sized), _blur(apart))
+    alone = Atoms(share, jnp.clip(sized, least, most), jnp.zeros_like(sized), blur(apart))
     place = jnp.stack([least, middle])
     special = Atoms(jnp.asarray([0, 1 / size], place.dtype), place, jnp.zeros_like(place), jnp.zeros_like(place))
     return jax.tree.map(lambda *parts: jnp.concatenate(aligned(parts)), grid, alone, special)
 
 
-def _blur(apart):
+def blur(apart: Float[Array, "*s"]) -> Float[Array, "*s"]:
     """The variance within a stretch of shares, where atoms lie farther apart than counts scatter."""
     return jnp.where(apart > 1, apart**2 / 12, 0)
 
@@ -243,9 +244,9 @@ def posterior_of(
     share = jnp.where(atoms.smear > 0, share_at(data, near), atoms.share)
     chance = data.q + d * share
     rest = jnp.maximum(data.rates.not_p + d * (1 - share), jnp.finfo(d.dtype).tiny)
-    blur = atoms.smear + atoms.alone
+    blurred = atoms.smear + atoms.alone
     # Of θ around an atom; of nothing in [0, 1] more than a quarter.
-    spread = jnp.minimum(blur / (1 + blur) * (chance / d) * (rest / d) / number, 0.25)
+    spread = jnp.minimum(blurred / (1 + blurred) * (chance / d) * (rest / d) / number, 0.25)
     value = share
     if estimand == "users":
         value, spread = among_users(data, excess[:, None], share, spread)

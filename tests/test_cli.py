@@ -161,7 +161,7 @@ def test_a_real_attribute_with_a_domain_of_a_million(tmp_path):
     result = json.loads(done.stdout)
     assert result["num_reports"] == 32_561
     assert result["num_categories"] == 1_484_706
-    assert result["certificate"]["gap"] < 1e-12
+    assert result["mle_star"]["certificate"]["gap"] < 1e-12
 
 
 @pytest.mark.long
@@ -438,7 +438,7 @@ def test_ready_counts_beyond_two_to_the_31(tmp_path):
     assert result["num_reports"] == 6_000_000_000
     # z, a sixth of the reports, lies below q = 0.21 and is dropped; of the two left x has f = 3/5, and MLE* is
     # f + (m·f − 1)/(e − 1).
-    assert result["top"][0]["estimate"] == pytest.approx(0.6 + 0.2 / math.expm1(1), abs=1e-12)
+    assert result["top"][0]["mle_star"] == pytest.approx(0.6 + 0.2 / math.expm1(1), abs=1e-12)
 
 
 @pytest.mark.long
@@ -509,11 +509,15 @@ def test_an_order_that_means_something(invoke):
     assert result["estimator"] == "ordered_bayes"
     assert result["mle_star"]["certificate"]["gap"] < 1e-5
     assert Path("e.csv").read_text().startswith("label,count,estimate,mle_star,lower,upper,found")
+    assert "Here it believes that they are at" in " ".join(invoke("estimate", *asked, "--ordered")[1].split())
     assert "Ordered Bayes" in invoke("compare", *asked, "--ordered")[1]
     assert "Ordered Bayes" not in invoke("compare", *asked)[1]
     code, _, error = invoke("estimate", *asked, "--ordered", "--estimator", "inv-p")
     assert code == 2
     assert "--ordered leads with ordered_bayes, --estimator with inv_p: give one of the two" in error
+    code, _, error = invoke("compare", *asked, "--ordered", "--estimator", "inv-p")
+    assert code == 2
+    assert "--ordered adds ordered_bayes to all estimators" in error
 
 
 def test_equal_shares_for_want_of_knowledge_are_said_to_be(invoke):

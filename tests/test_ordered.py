@@ -93,6 +93,10 @@ def test_a_spike_on_a_smooth_curve_is_kept():
     found = ordered_bayes(counts, 2.0)
     assert float(found.theta[30]) == pytest.approx(true[30] / 100_000, abs=0.02)
     assert abs(float(found.theta[31]) - true[31] / 100_000) < 0.01
+    # As unsure as its count is.
+    rates = rrjax.RandomizedResponse(100, 2.0).rates
+    noise = float(jnp.sqrt(rates.p * (1 - rates.p) * 0.3 / 100_000) / rates.d)
+    assert noise / 2 < float(found.variances[30]) ** 0.5 < 2 * noise
     assert found.beliefs[2] > 0.9
 
 

@@ -10,9 +10,10 @@ import sys
 import jax
 import jax.numpy as jnp
 import meshes
+import numpy as np
 import pytest
 
-from rrjax.placement import aligned, looked_up, repeat
+from rrjax.placement import aligned, looked_up, one_by_one, repeat
 
 FLAGS = "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
 # Each way starts a process that traces every public function for four devices, and compiles some: half a minute.
@@ -54,3 +55,17 @@ def test_looking_up_and_repeating():
     assert looked_up(table, jnp.array([[4, 0], [1, 2]])).tolist() == [[16, 0], [1, 4]]
     assert int(looked_up(table, jnp.int32(3))) == 9
     assert int(repeat(jnp.int32(4), lambda i, s: s + i, jnp.int32(1))) == 7
+
+
+def test_one_by_one_is_the_function_itself():
+    solve = one_by_one(lambda matrix, right: jnp.linalg.solve(matrix, right))
+    matrices = jnp.eye(3) * jnp.arange(1.0, 9).reshape(2, 4, 1, 1)
+    right = jnp.arange(3.0)
+    expected = right / jnp.arange(1.0, 9).reshape(2, 4, 1)
+    np.testing.assert_allclose(solve(matrices[0, 0], right), expected[0, 0])
+    # Over some arguments, within another, and with the order turned.
+    np.testing.assert_allclose(jax.vmap(jax.vmap(solve, (0, None)), (0, None))(matrices, right), expected)
+    turned = jax.vmap(jax.vmap(lambda m, r: solve(m, r), (0, None)), (1, None))(matrices, right)
+    np.testing.assert_allclose(turned, expected.swapaxes(0, 1))
+    text = jax.jit(jax.vmap(solve, (0, None))).lower(matrices[0], right).as_text()
+    assert "while" in text

@@ -462,6 +462,21 @@ def test_drawings_of_any_study():
     assert drawings.of_study(study(("kolmogorov",), zipf=[1.3]))[-1].title == "Overview: kolmogorov"
 
 
+def test_claims_on_empirical_bayes():
+    names = ["mle_star", "inv_p", "inv_n", "empirical_bayes"]
+    dataset = study(estimator=names, num_categories=[50], zipf=[1.3])
+    dataset["mse"][...] = 2.0
+    dataset["mse"][{"estimator": 3}] = 1.0
+    dataset["mse"][{"estimator": 3, "num_users": 0, "epsilon": 0}] = 5.0
+    dataset["mse_se"] = dataset["mse_se"] * 0 + 0.01
+    dataset["mse_difference_se"] = dataset["mse_difference_se"] * 0 + 0.01
+    found = [claim for claim in check_claims(dataset) if "empirical Bayes" in claim.claim]
+    assert [claim.violated for claim in found] == [1, 1]
+    assert found[0].worst.startswith("2.5 times")
+    dataset["mse"][{"estimator": 3}] = 2.0
+    assert all(claim.holds for claim in check_claims(dataset) if "empirical Bayes" in claim.claim)
+
+
 def test_claims_are_tabled_where_they_can_be_tested():
     dataset = study(estimator=["mle_star", "inv_p", "inv_n"])
     ((heading, caption, columns),) = claims_table(dataset)

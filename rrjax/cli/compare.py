@@ -11,6 +11,7 @@ import typer
 
 from rrjax.catalogue import ESTIMATORS, METRICS
 from rrjax.cli import show
+from rrjax.cli.errors import UsageError
 from rrjax.cli.estimates import Estimate, draw, estimated, largest_rows, show_largest, show_written, write
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Json, Level, Ordered, Out, Plot, Top, estimator_name, flags
@@ -71,6 +72,8 @@ def compare(
     """
     true = other_files(reading, truth, truth_column, truth_format, truth_counts, "--truth")
     check_rate("--level", level)
+    if estimator and ordered:
+        raise UsageError("--ordered adds ordered_bayes to all estimators, --estimator picks some: give one of the two")
     names = list(dict.fromkeys(estimator or everything(ordered)))
     run(Files(reports, reading), epsilon, true, names, level, (out, plot), top, json)
 

@@ -121,6 +121,7 @@ def run(
                 "num_found": int(sure.found.sum()),
                 "num_contradicted": int(sure.contradicted.sum()),
                 "num_outside_interval": int(sure.misses(found.theta).sum()),
+                "num_found_outside_interval": int((sure.misses(found.theta) & sure.found).sum()),
                 "top": largest_rows(collection, columns, top, sure=sure),
             }
         )
@@ -162,10 +163,10 @@ def _show_sureness(collection: Collection, found: Estimate, sure: Confidence) ->
         )
     outside = int((sure.misses(found.theta) & sure.found).sum())
     if outside:
-        of = "its interval" if number == 1 else f"the interval{'s' * (outside > 1)} of {outside:,} of them"
+        of = "of the category that is" if number == 1 else f"for {outside:,} of the {number:,} that are"
         show.out.print(
-            f"{found.title} lies outside {of}: an estimate makes all shares fit together, an interval is about one. "
-            "For a share that was named beforehand believe the interval."
+            f"{found.title} lies outside the interval {of} there: an estimate makes all shares fit together, an "
+            "interval is about one. For a share that was named beforehand believe the interval."
         )
 
 
@@ -175,7 +176,7 @@ def _show_verdict(collection: Collection, estimates: list[Estimate]) -> None:
         if found.note:
             show.out.print(found.note)
         if found is estimates[0] and len(estimates) > 1:
-            continue  # the likeliest one beside it says how likely
+            continue  # it is not made to be likely; its figures are in the JSON object
         show.out.print(
             f"{found.title}: {found.num_positive:,} of {collection.num_categories:,} categories "
             f"{'has' if found.num_positive == 1 else 'have'} a positive share; "

@@ -12,7 +12,7 @@ from rich.text import Text
 
 import rrjax
 from rrjax import inference, io
-from rrjax.catalogue import CLOSEST, ESTIMATORS, Estimator
+from rrjax.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, Estimator
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
@@ -68,9 +68,12 @@ def estimated(collection: Collection, name: str) -> Estimate:
         note = f"IBU stopped before its certificate reached {_TOLERANCE:g}."
     if name == CLOSEST and rrjax.empirical_bayes(counts, epsilon).uniform:
         note = (
-            "The reports hardly tell the categories apart: empirical Bayes takes all shares to be about equal, until "
-            "there are more reports or a larger ε."
+            "The reports hardly tell the categories apart: empirical Bayes takes all shares to be about equal. Either "
+            "they are, or it takes more reports, or a larger ε, to see that they are not."
         )
+    if name == CLOSEST_IN_ORDER:
+        alike = 1 - float(rrjax.ordered_bayes(counts, epsilon).beliefs[0])
+        note = f"{entry.note} Here it believes that they are at {100 * alike:.0f}\N{NO-BREAK SPACE}%."
     return Estimate(entry, np.asarray(theta), float(rrjax.nll(theta, counts, epsilon)), certificate, note)
 
 

@@ -115,8 +115,14 @@ def closest(dataset: xr.Dataset, metric: str = "mse") -> Figure:
     mean = _values(dataset[metric], "estimator", maps.kept)
     best = np.where(np.isfinite(mean), mean, np.inf).argmin(axis=0).reshape(maps.shape)
     known = np.asarray(np.isfinite(mean).any(axis=0)).reshape(maps.shape)
-    signs = [_compared(dataset, metric, name, names, maps.kept)[1].reshape(maps.shape) for name in names]
-    clear = np.take_along_axis(np.stack(signs), best[None], axis=0)[0] < 0
+    # Clear of each of the others, not of the next one alone: that may be the surer one.
+    pairs = [[name, other] for name in names for other in names if name != other]
+    signs = {tuple(pair): _compared(dataset.sel(estimator=pair), metric, pair[0], pair, maps.kept) for pair in pairs}
+    tested = all(compared[3] for compared in signs.values())
+    clear = np.zeros(maps.shape, bool)
+    for number, name in enumerate(names):
+        beaten = [(compared[1] < 0) | ~compared[2] for (one, _), compared in signs.items() if one == name]
+        clear |= (best == number) & np.all(beaten, axis=0).reshape(maps.shape)
     styles = style.styles_of(names)
     for axes, place in maps.panels():
         cells = np.full((*known[place].shape, 3), 0.85)
@@ -136,7 +142,8 @@ def closest(dataset: xr.Dataset, metric: str = "mse") -> Figure:
     maps.figure.legend(handles, titles, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
     heading = f"smallest {style.short_label(metric)}, and how often of "
     heading += _number(int(known.sum()), "configuration", "configurations")
-    heading += "\npale: another one is within 2 standard errors, or equal up to rounding"
+    heading += "\npale: another one is "
+    heading += "within 2 standard errors, or equal up to rounding" if tested else "equal up to rounding"
     set_heading(maps.figure, heading + maps.left_out)
     return maps.figure
 
