@@ -37,7 +37,7 @@ _BLOCK = 4096
 """Categories that are read at once."""
 _OWN = 64
 """Largest departures with atoms of their own."""
-_BELIEF = (0.0, 0.0, -1.0)
+_BELIEF = (0.0, 0.0, -2.5)
 """Log odds beforehand: of the spread of all shares, of the curve, of both."""
 
 
