@@ -88,7 +88,7 @@ def ordered_bayes(
         >>> import rrjax
         >>> found = rrjax.ordered_bayes([150, 172, 190, 215, 221, 208, 195, 170, 155, 148], epsilon=1.0)
         >>> [round(share, 2) for share in found.theta.tolist()]
-        [0.02, 0.07, 0.12, 0.19, 0.21, 0.18, 0.12, 0.06, 0.02, 0.01]
+        [0.01, 0.05, 0.13, 0.19, 0.22, 0.19, 0.13, 0.06, 0.01, 0.0]
 
     Note:
         How close it comes is measured in `validation/results/ordered-cpu.md`.
