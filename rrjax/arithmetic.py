@@ -102,6 +102,61 @@ def _accurate_sum_jvp(primals, tangents):
     return accurate_sum(x), jnp.sum(tangent)
 
 
+_RUNS = range(512, 31, -1)
+"""How many terms are added up plainly, at the most and at the least."""
+
+
+def _run(size):
+    """One that divides the size, if any does: then the blocks are there in memory, and nothing is copied."""
+    return next((run for run in _RUNS if size % run == 0), 256)
+
+
+def short_sum(x: Float[Array, "*s n"]) -> Float[Array, "*s"]:
+    """Sums along the last axis in short runs: some digits better than `jnp.sum` on a CPU, and as fast.
+
+    For batches of rows, where `accurate_sum` would cost too much; float32 keeps six digits of 10⁵ terms.
+
+    Args:
+        x: `[*s, n]`.
+
+    Returns:
+        `[*s]`, in the dtype of `x`.
+    """
+    return _added_up(x, lambda part: part)
+
+
+@jax.custom_jvp
+def log_sum(x: Float[Array, "*s n"]) -> Float[Array, "*s"]:
+    """Log Σ exp(x) along the last axis, summed as in `short_sum`; −∞ where all of x is, with derivatives of zero.
+
+    Args:
+        x: `[*s, n]`, floats, −∞ among them or not.
+
+    Returns:
+        `[*s]`, in the dtype of `x`.
+    """
+    peak = jnp.max(x, axis=-1)
+    peak = jnp.where(peak > -jnp.inf, peak, 0)
+    return jnp.log(_added_up(x, lambda part: jnp.exp(part - jnp.expand_dims(peak, range(peak.ndim, part.ndim))))) + peak
+
+
+def _added_up(x, function):
+    """The sum of a function of x: of each part within its own sum, so that what it makes is never written to memory."""
+    run = _run(x.shape[-1])
+    whole = x.shape[-1] // run * run
+    blocks = jnp.sum(function(x[..., :whole].reshape(*x.shape[:-1], whole // run, run)), axis=-1)
+    total = jnp.sum(blocks, axis=-1)
+    return total if whole == x.shape[-1] else total + jnp.sum(function(x[..., whole:]), axis=-1)
+
+
+@log_sum.defjvp
+def _log_sum_jvp(primals, tangents):
+    (x,), (tangent,) = primals, tangents
+    result = log_sum(x)
+    level = jnp.where(result > -jnp.inf, result, 0)
+    return result, jnp.sum(jnp.exp(x - level[..., None]) * tangent, axis=-1)
+
+
 def split_product(
     integer: Int[Array, "*s"], factor: Float[Array, ""]
 ) -> tuple[UInt[Array, "*s"], Float[Array, "*s"], Bool[Array, "*s"]]:

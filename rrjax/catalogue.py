@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 from jaxtyping import Array
 
-from rrjax import em, metrics
+from rrjax import em, metrics, postprocessing
 from rrjax.cross_validation import cv_threshold
 from rrjax.estimators import inv, inv_n, inv_p, mle_star
 from rrjax.likelihood import nll
 from rrjax.ordered import ordered_bayes
 from rrjax.shrinkage import empirical_bayes
+from rrjax.tally import Tally
+
+IBU_GAP = 1e-10
+"""Nats per report, where IBU's certificate is to end in double precision."""
 
 
 class Style(NamedTuple):
@@ -38,22 +42,32 @@ class Estimator(NamedTuple):
         function: `f(counts, epsilon) -> theta`, or `f(key, counts, epsilon) -> theta`.
         title: In tables and figures.
         style: In figures.
-        note: What a person should know of its estimates, a sentence.
+        note: What a person should know of its estimates, a sentence or two; or a function of counts, ε and the gap of
+            the estimate's certificate (nats per report) that makes them.
         ordered: Whether it is for categories in order, whose neighbours are alike.
+        by_name: Whether it runs where its name is given, and is left out where all estimators run.
+        needs: What it takes of reports of other mechanisms than k-ary randomized response: their tally, their mixture,
+            or "counts", which only that one has.
     """
 
     name: str
     function: Callable[..., Array]
     title: str
     style: Style
-    note: str = ""
+    note: str | Callable[[Any, Any, float], str] = ""
     ordered: bool = False
+    by_name: bool = False
+    needs: Literal["tally", "mixture", "counts"] = "tally"
 
     def __call__(self, counts: Any, epsilon: Any, *, key: Array | None = None) -> Array:
         """Runs it, with the key 0 where it needs one and none is given."""
         if not takes_key(self.function):
             return self.function(counts, epsilon)
         return self.function(jax.random.key(0) if key is None else key, counts, epsilon)
+
+    def said(self, counts: Any, epsilon: Any, gap: float) -> str:
+        """The note on an estimate with this gap; empty where there is none."""
+        return self.note if isinstance(self.note, str) else self.note(counts, epsilon, gap)
 
 
 class Metric(NamedTuple):
@@ -65,6 +79,7 @@ class Metric(NamedTuple):
         label: On axes; its mean over collections.
         short: In titles and tables.
         unit: In words.
+        whole_reports: Whether it needs the likelihood of whole reports, which a `Tally` has not.
     """
 
     name: str
@@ -72,6 +87,7 @@ class Metric(NamedTuple):
     label: str
     short: str
     unit: str
+    whole_reports: bool = False
 
 
 def takes_key(estimator: Callable[..., Any]) -> bool:
@@ -107,6 +123,37 @@ def _ordered_bayes(counts, epsilon):
     return ordered_bayes(counts, epsilon).theta
 
 
+def _on_ibu(counts, epsilon, gap):
+    if gap <= IBU_GAP:
+        return "IBU has no exact zeros: small shares are what its last step left."
+    return f"IBU stopped before its certificate reached {IBU_GAP:g}."
+
+
+def _on_empirical_bayes(counts, epsilon, gap):
+    if empirical_bayes(counts, epsilon).uniform:
+        return (
+            "The reports hardly tell the categories apart: empirical Bayes takes all shares to be about equal. Either "
+            "they are, or it takes more reports, or a larger ε, to see that they are not."
+        )
+    likeliest = "IBU" if isinstance(counts, Tally) else "MLE*"
+    return f"Empirical Bayes is made for a small squared error, {likeliest} for the largest likelihood."
+
+
+def _on_ordered_bayes(counts, epsilon, gap):
+    alike = 1 - float(ordered_bayes(counts, epsilon).beliefs[0])
+    return (
+        "Ordered Bayes takes neighbours to be alike as far as the reports bear it out. Here it believes that they are "
+        f"at {100 * alike:.0f}\N{NO-BREAK SPACE}%."
+    )
+
+
+_NOT_ONE = "{} leaves the sum of the shares as it comes, and it is not one."
+
+
+def _named(name, function, title, style, note=""):
+    return Estimator(name, function, title, style, note.format(title), by_name=True)
+
+
 def _of(measure):
     return lambda estimate, truth, counts, epsilon: measure(estimate, truth)
 
@@ -115,7 +162,7 @@ def _of(measure):
 ESTIMATORS: dict[str, Estimator] = {
     entry.name: entry
     for entry in (
-        Estimator("mle_star", mle_star, "MLE*", Style("#1b4f8a", "-", "s", 7.5)),
+        Estimator("mle_star", mle_star, "MLE*", Style("#1b4f8a", "-", "s", 7.5), needs="counts"),
         Estimator("inv_p", inv_p, "InvP", Style("#d9702b", "--", "o", 5)),
         Estimator("inv_n", inv_n, "InvN", Style("#3d8b57", "-.", "D", 3.2, filled=True)),
         Estimator("inv", inv, "Inv", Style("#808080", ":", "x", 5)),
@@ -125,14 +172,14 @@ ESTIMATORS: dict[str, Estimator] = {
             _empirical_bayes,
             "Emp. Bayes",
             Style("#b3353f", (0, (3, 1)), "p", 4.5, filled=True),
-            "Empirical Bayes is made for a small squared error, MLE* for the largest likelihood.",
+            _on_empirical_bayes,
         ),
         Estimator(
             "ordered_bayes",
             _ordered_bayes,
             "Ordered Bayes",
             Style("#c08a1e", (0, (3, 1, 1, 1)), "h", 4, filled=True),
-            "Ordered Bayes takes neighbours to be alike as far as the reports bear it out.",
+            _on_ordered_bayes,
             ordered=True,
         ),
         Estimator(
@@ -140,7 +187,27 @@ ESTIMATORS: dict[str, Estimator] = {
             _ibu,
             "IBU",
             Style("#7a6a2f", (0, (8, 2)), "v", 5),
-            "IBU has no exact zeros: small shares are what its last step left.",
+            _on_ibu,
+            needs="mixture",
+        ),
+        # The list of Wang et al., NDSS 2020, under the names that it has there; and what Ye et al., NDSS 2025, add.
+        _named("base_pos", postprocessing.base_pos, "Base-Pos", Style("#5b7fa6", "-", "+", 6), _NOT_ONE),
+        _named("post_pos", postprocessing.base_pos, "Post-Pos", Style("#2f6f8f", "--", "x", 4), _NOT_ONE),
+        _named("base_cut", postprocessing.base_cut, "Base-Cut", Style("#3a5a7d", "-.", "1", 6), _NOT_ONE),
+        _named("norm", postprocessing.norm, "Norm", Style("#77773a", ":", "2", 6)),
+        _named("norm_mul", inv_n, "Norm-Mul", Style("#5fa36f", "-.", "d", 4)),
+        _named("norm_sub", inv_p, "Norm-Sub", Style("#e08f52", "--", "8", 4)),
+        _named("norm_cut", postprocessing.norm_cut, "Norm-Cut", Style("#a65a2e", (0, (4, 1, 1, 1)), "3", 6), _NOT_ONE),
+        _named("power", postprocessing.power, "Power", Style("#6b4f9e", (0, (6, 2)), "X", 5, filled=True), _NOT_ONE),
+        _named("power_ns", postprocessing.power_ns, "PowerNS", Style("#9b6fc2", (0, (6, 2, 1, 2)), "H", 5)),
+        Estimator(
+            "mixture_reduction",
+            postprocessing.mixture_reduction,
+            "MR",
+            Style("#2f8f83", (0, (2, 1)), "4", 6),
+            "MR has given the categories that it merged equal shares.",
+            by_name=True,
+            needs="counts",
         ),
     )
 }
@@ -148,6 +215,9 @@ ESTIMATORS: dict[str, Estimator] = {
 
 LIKELIEST, CLOSEST, CLOSEST_IN_ORDER = "mle_star", "empirical_bayes", "ordered_bayes"
 """What an estimate leads with, by what is asked for."""
+
+MAXIMIZER = "ibu"
+"""What finds the likeliest where it has no closed form."""
 
 METRICS: dict[str, Metric] = {
     entry.name: entry
@@ -165,6 +235,7 @@ METRICS: dict[str, Metric] = {
             "negative log-likelihood\n(nats per report)",
             "NLL",
             "nats per report",
+            whole_reports=True,
         ),
         Metric("tv", _of(metrics.total_variation), "total variation", "total variation", "probability"),
         Metric("max_error", _of(metrics.max_error), "largest error of a category", "largest error", "probability"),

@@ -94,6 +94,11 @@ class Survey(NamedTuple):
         """Whether collections of as many reports can be drawn."""
         return self.usable & (self.total <= jnp.iinfo(jnp.int32).max)
 
+    @property
+    def drawable(self) -> Bool[Array, ""]:
+        """Whether what as many users report can be drawn: of no users, nothing."""
+        return self.simulable | (self.valid & (self.total == 0))
+
 
 def survey(counts: Shaped[Array, " K"]) -> Survey:
     """Looks through counts once: the one check of values that tracing hides.

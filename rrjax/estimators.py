@@ -17,6 +17,7 @@ All of them have the signature `f(counts, epsilon, **options) -> theta` and solv
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -155,7 +156,7 @@ def inv_p(
         Duchi et al., "Efficient projections onto the l1-ball for learning in high dimensions", 2008, Fig. 1.
     """
     if isinstance(counts, Tally):
-        return _projected_shares[_pick(solver)](_inverted(as_tally(counts, epsilon)))
+        return projected_shares[_pick(solver)](_inverted(as_tally(counts, epsilon)))
     return _projected[_pick(solver)](*as_survey(counts, epsilon))
 
 
@@ -172,11 +173,18 @@ def _surveyed(counts, epsilon):
     return seen.total, seen.bound, jnp.where(usable, e1, 1), usable
 
 
-def _differentiable(solve, closed_form):
+def differentiable(solve: Callable[..., Array], closed_form: Callable[..., Array]) -> Callable[..., Array]:
     """Gives `solve(*given)` the derivatives of `closed_form(*given, active)`.
 
     The active set is piecewise constant, so on it the closed form has all derivatives, of every order and in
     both modes; the value stays the carefully rounded one.
+
+    Args:
+        solve: Of arrays, to an estimate `[K]` that is positive on its support.
+        closed_form: Of the same and the support, to the same up to rounding.
+
+    Returns:
+        `solve`, compiled.
     """
     estimator = jax.custom_jvp(jax.jit(solve))
 
@@ -288,13 +296,14 @@ def _projected_shares_form(shares, active):
     return jnp.where(active, shares + (1 - accurate_sum(kept)) / number, 0)
 
 
-_clipped = _differentiable(_solve_clipped, _clipped_form)
-_mle = {solver: _differentiable(partial(_solve_mle, solver=solver), mle_on_support) for solver in ("newton", "sort")}
+_clipped = differentiable(_solve_clipped, _clipped_form)
+_mle = {solver: differentiable(partial(_solve_mle, solver=solver), mle_on_support) for solver in ("newton", "sort")}
 _projected = {
-    solver: _differentiable(partial(_solve_projected, solver=solver), _projected_form) for solver in ("newton", "sort")
+    solver: differentiable(partial(_solve_projected, solver=solver), _projected_form) for solver in ("newton", "sort")
 }
-_clipped_shares = _differentiable(_solve_clipped_shares, _clipped_shares_form)
-_projected_shares = {
-    solver: _differentiable(partial(_solve_projected_shares, solver=solver), _projected_shares_form)
+_clipped_shares = differentiable(_solve_clipped_shares, _clipped_shares_form)
+projected_shares = {
+    solver: differentiable(partial(_solve_projected_shares, solver=solver), _projected_shares_form)
     for solver in ("newton", "sort")
 }
+"""By solver: the Euclidean projection of any `[K]` on the simplex."""

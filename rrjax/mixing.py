@@ -8,7 +8,6 @@ the whole sample misses half a nat: there the weights are unique, and rounding h
 References:
     Koenker and Mizera, "Convex Optimization, Shape Constraints, Compound Decisions, and Empirical Bayes Rules", JASA
     109, 2014: the mixture as a program for interior points.
-    Mehrotra, "On the Implementation of a Primal–Dual Interior Point Method", SIAM J. Optimization 2, 1992.
 """
 
 from __future__ import annotations
@@ -20,12 +19,11 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from rrjax.placement import aligned, one_by_one
+from rrjax.interior import factored, interior_step, solved
+from rrjax.placement import aligned
 
 _MISSING = 0.5
 """Nats of the whole sample that may be missing."""
-_NEARLY = 0.99
-"""Of the way to where a weight would vanish."""
 
 
 class Mixing(NamedTuple):
@@ -94,16 +92,7 @@ def mixing(
         known = table * g
         known = known / jnp.sum(known, axis=1, keepdims=True)
         steps = _Steps.of(w @ known, known.T @ (known * w[:, None]) + jnp.diag(slack + 8 * rounding), g, t)
-        y, _ = steps.towards(jnp.zeros_like(g))
-        change = -slack - slack * y
-        far, near = _length(y), _length(change / slack)
-        now = jnp.mean(slack)
-        then = jnp.mean((1 + far * y) * (slack + near * change))
-        bend = jnp.maximum((then / now) ** 3 * now, goal) - y * change
-        y, tilt = steps.towards(bend)
-        change = bend - slack - slack * y
-        far, near = (jnp.minimum(1, _NEARLY * length) for length in (_length(y), _length(change / slack)))
-        g, slack = g * (1 + far * y), (slack + near * change) * (1 + far * y)
+        g, slack, tilt, near = interior_step(g, slack, steps.towards, goal)
         tilt = state.tilt + near * (tilt - state.tilt)
         gap = missing(g, tilt)
         done = (gap < enough) & (jnp.mean(slack) < 1.1 * goal)
@@ -131,11 +120,6 @@ def _start(t):
     return (high * below - low * above) / (high - low)
 
 
-def _length(change):
-    """How far a relative change can go before anything vanishes, at most all the way."""
-    return jnp.minimum(1, 1 / jnp.maximum(jnp.max(-change), 1))
-
-
 class _Steps(NamedTuple):
     """Newton's system, factored, with its two constraints eliminated."""
 
@@ -147,27 +131,16 @@ class _Steps(NamedTuple):
 
     @classmethod
     def of(cls, n, matrix, g, t):
-        factor = _factor(matrix)
+        factor = factored(matrix)
         sides = jnp.stack([g, g * t], axis=1)
-        found = _solved(factor, jnp.concatenate([n[:, None], sides], axis=1))
+        found = solved(factor, jnp.concatenate([n[:, None], sides], axis=1))
         lack = jnp.stack([1 - jnp.sum(g), -(g @ t)])
         return cls(factor, found[:, 0], sides, found[:, 1:], lack)
 
     def towards(self, bend):
         """The relative change of the weights, and the multiplier of the mean."""
-        change = self.plain + _solved(self.factor, bend[:, None])[:, 0]
+        change = self.plain + solved(self.factor, bend[:, None])[:, 0]
         (a, b), (_, c) = self.sides.T @ self.answers
         r, s = self.sides.T @ change - self.lack
         level, tilt = jnp.stack([c * r - b * s, a * s - b * r]) / (a * c - b * b)
         return change - self.answers @ jnp.stack([level, tilt]), tilt
-
-
-@one_by_one
-def _factor(matrix):
-    return jnp.linalg.cholesky(matrix, symmetrize_input=False)
-
-
-@one_by_one
-def _solved(factor, right):
-    half = lax.linalg.triangular_solve(factor, right, left_side=True, lower=True)
-    return lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)

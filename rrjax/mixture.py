@@ -9,108 +9,22 @@ function with its transpose, a *lift*: what it takes is not U×K numbers but the
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import as_distribution, float_dtype
 from rrjax.arithmetic import accurate_sum
-
-_BLOCK = 16
-"""Products that are added up plainly before the sums are compensated."""
-
-
-class Lift(Protocol):
-    """A matrix B `[U, K]` of numbers that are not negative, known by what it does. A pytree."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """U and K."""
-        ...
-
-    def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
-        """B·θ."""
-        ...
-
-    def transpose(self, weights: Float[Array, " U"]) -> Float[Array, " K"]:
-        """Bᵀ·w."""
-        ...
+from rrjax.lifts import Lift
+from rrjax.placement import aligned
+from rrjax.pytrees import register
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["scale"], meta_fields=["num_categories"])
-@dataclasses.dataclass(frozen=True)
-class Scaling:
-    """The lift `scale`·I of reports that name one category each.
-
-    Attributes:
-        scale: Scalar, not negative.
-        num_categories: K. Static.
-    """
-
-    scale: ArrayLike
-    num_categories: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """K and K."""
-        return self.num_categories, self.num_categories
-
-    def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " K"]:
-        """B·θ."""
-        return jnp.asarray(self.scale, theta.dtype) * theta
-
-    def transpose(self, weights: Float[Array, " K"]) -> Float[Array, " K"]:
-        """Bᵀ·w."""
-        return jnp.asarray(self.scale, weights.dtype) * weights
-
-
-@partial(jax.tree_util.register_dataclass, data_fields=["matrix", "scale"], meta_fields=[])
-@dataclasses.dataclass(frozen=True)
-class Dense:
-    """The lift `scale`·matrix. Its products are accurate to some ten machine epsilons at any size.
-
-    Attributes:
-        matrix: `[U, K]`, booleans, or numbers that are not negative.
-        scale: Scalar, not negative.
-    """
-
-    matrix: Shaped[Array, "U K"]
-    scale: ArrayLike = 1.0
-
-    def __post_init__(self) -> None:
-        """Takes lists too."""
-        if isinstance(self.matrix, list | tuple):
-            object.__setattr__(self, "matrix", np.asarray(self.matrix))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """U and K."""
-        return self.matrix.shape[0], self.matrix.shape[1]
-
-    def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
-        """B·θ."""
-        return jnp.asarray(self.scale, theta.dtype) * _product(self.matrix, theta)
-
-    def transpose(self, weights: Float[Array, " U"]) -> Float[Array, " K"]:
-        """Bᵀ·w."""
-        return jnp.asarray(self.scale, weights.dtype) * _product(self.matrix.T, weights)
-
-
-def _product(matrix, vector):
-    """Matrix times vector, in short blocks whose sums are compensated."""
-    rows, size = matrix.shape
-    short = -size % _BLOCK
-    matrix = jnp.pad(matrix.astype(vector.dtype), ((0, 0), (0, short))).reshape(rows, -1, _BLOCK)
-    blocks = jnp.einsum("ubk,bk->ub", matrix, jnp.pad(vector, (0, short)).reshape(-1, _BLOCK), precision="highest")
-    return jax.vmap(accurate_sum)(blocks)
-
-
-@partial(jax.tree_util.register_dataclass, data_fields=["weights", "base", "lift"], meta_fields=[])
+@register(data_fields=["weights", "base", "lift"])
 @dataclasses.dataclass(frozen=True)
 class Mixture:
     """The likelihood of a collection: Σ_u w_u·log(a_u + (Bθ)_u). A pytree; a mechanism makes it of its reports.
@@ -118,7 +32,7 @@ class Mixture:
     Args:
         weights: `[U]`, w: how many reports of each kind there are, integers or floats.
         base: Scalar or `[U]`, a, not negative: what the probability of a report holds whatever the value.
-        lift: B, such as `Scaling` or `Dense`.
+        lift: B, such as `Scaling`, `Dense` or `Sparse` of `rrjax.lifts`.
 
     Raises:
         ValueError: Shapes that do not fit, or (not under tracing) numbers that are negative or NaN, no reports at all,
@@ -126,8 +40,10 @@ class Mixture:
 
     Example:
         >>> import rrjax
-        >>> from rrjax.mixture import Dense, Mixture
-        >>> mixture = Mixture([50, 30, 20], base=0.1, lift=Dense([[0.7, 0.1, 0.1], [0.1, 0.7, 0.1], [0.1, 0.1, 0.7]]))
+        >>> from rrjax.lifts import Dense
+        >>> mixture = rrjax.Mixture(
+        ...     [50, 30, 20], base=0.1, lift=Dense([[0.7, 0.1, 0.1], [0.1, 0.7, 0.1], [0.1, 0.1, 0.7]])
+        ... )
         >>> [round(t, 2) for t in rrjax.ibu(mixture).theta.tolist()]
         [0.67, 0.27, 0.07]
     """
@@ -240,4 +156,5 @@ def as_mixture(mixture: Mixture, epsilon: ArrayLike | None, theta: ArrayLike | N
     weights = weights.astype(dtype)
     total = accurate_sum(weights)
     usable = (jnp.min(weights) >= 0) & (total > 0) & jnp.isfinite(total)
-    return theta, Reports(weights / jnp.where(total > 0, total, 1), base, mixture.lift, usable)
+    lift = jax.tree.map(jnp.asarray, mixture.lift)
+    return aligned((theta, Reports(weights / jnp.where(total > 0, total, 1), base, lift, usable)))

@@ -19,24 +19,26 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.arguments import Estimand, check_estimand
 from rrjax.mixing import mixing
 from rrjax.placement import looked_up
-from rrjax.shrinkage import least_gain, of_evidence, on_simplex
+from rrjax.shrinkage import MAX_ITERS, NUM_ATOMS, NUM_CELLS, least_gain, of_evidence, on_simplex
 from rrjax.smoothing import smoothed
-from rrjax.spread import among_users, blur, place_of_excess, place_of_share, share_at
+from rrjax.spread import (
+    BEND,
+    FINEST,
+    OWN,
+    REACH,
+    alone_of,
+    among_users,
+    place_of_excess,
+    place_of_share,
+    share_at,
+    smear_of,
+)
 from rrjax.tally import Evidence, Tally, evidence
 
-_NUM_CELLS = 256
-_NUM_ATOMS = 160
-_MAX_ITERS = 40
-_BEND = 8.0
-"""Standard deviations from the curve within which cells and atoms are nearly even."""
-_FINEST = 0.25
-_REACH = 3.0
 _UNBIASED = 0.25
 """What a count needs so that the mean of its root is the root of its mean: a curve is a mean of many."""
 _BLOCK = 4096
 """Categories that are read at once."""
-_OWN = 64
-"""Largest departures with atoms of their own."""
 _BELIEF = (0.0, 0.0, -2.5)
 """Log odds beforehand: of the spread of all shares, of the curve, of both."""
 
@@ -161,45 +163,41 @@ def _departures(data: Evidence, x, around) -> _Departures:
     """The likeliest spread of departures with which all shares are expected to sum to one."""
     data, x, around = lax.stop_gradient((data, x, around))
     rest = x - around
-    largest = lax.top_k(rest, min(_OWN, x.shape[0]))[0]
+    largest = lax.top_k(rest, min(OWN, x.shape[0]))[0]
     own = largest.shape[0]
-    low = jnp.minimum(jnp.min(rest), -1) - _REACH
-    high = jnp.maximum(largest[min(own, x.shape[0] // 2) - 1], 1) + _REACH
+    low = jnp.minimum(jnp.min(rest), -1) - REACH
+    high = jnp.maximum(largest[min(own, x.shape[0] // 2) - 1], 1) + REACH
     ends = _warped(low), _warped(high)
-    even = ends[0] + (ends[1] - ends[0]) * jnp.asarray(np.linspace(0, 1, _NUM_ATOMS - own - 1), x.dtype)
-    even = _BEND * jnp.sinh(even / _BEND)
-    step = jnp.diff(even)
-    apart = (jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2
+    even = ends[0] + (ends[1] - ends[0]) * jnp.asarray(np.linspace(0, 1, NUM_ATOMS - own - 1), x.dtype)
+    even = BEND * jnp.sinh(even / BEND)
     none = jnp.zeros_like(even[:1])
     atoms = jnp.concatenate([even, largest, none])
-    smear = jnp.concatenate([blur(apart), jnp.zeros_like(largest), none])
-    # To the nearest departure on either side, half of the way each.
-    beside = jnp.concatenate([largest[:1] + 2 * _REACH, largest, even[-1:]])
-    alone = jnp.concatenate([jnp.zeros_like(even), blur(jnp.abs(beside[:-2] - beside[2:]) / 2), none])
+    smear = jnp.concatenate([smear_of(even), jnp.zeros_like(largest), none])
+    alone = jnp.concatenate([jnp.zeros_like(even), alone_of(largest, even[-1:]), none])
 
     cells, weight, lost = _gathered(rest)
     likelihoods = _log_likelihoods(cells, atoms, smear)
     excess = _total(lambda place: share_at(data, place + atoms), around) - 1
     # Where the curve is so far off that no departures make its shares sum to one, it says nothing.
     possible = (jnp.min(excess) < 0) & (jnp.max(excess) > 0)
-    fit = mixing(likelihoods, weight, jnp.where(possible, excess, atoms), _MAX_ITERS)
+    fit = mixing(likelihoods, weight, jnp.where(possible, excess, atoms), MAX_ITERS)
     likelihood = jnp.where(possible, fit.log_likelihood - lost, -jnp.inf)
     return _Departures(atoms, smear, alone, fit.weights, likelihood, -jnp.sum(rest**2) / 2)
 
 
 def _warped(rest):
-    return _BEND * jnp.arcsinh(rest / _BEND)
+    return BEND * jnp.arcsinh(rest / BEND)
 
 
 def _gathered(rest):
     """What stands for departures that are alike, how many they are, and what log-likelihood that leaves out."""
-    if rest.shape[0] <= _NUM_CELLS:
+    if rest.shape[0] <= NUM_CELLS:
         return rest, jnp.ones_like(rest), 0.0
     scale = _warped(rest)
     start, end = jnp.min(scale), jnp.max(scale)
-    width = jnp.maximum(_FINEST, (end - start) / (_NUM_CELLS - 1) * (1 + 1e-5))
-    place = jnp.clip(((scale - start) / width).astype(jnp.int32), 0, _NUM_CELLS - 1)
-    empty = jnp.zeros(_NUM_CELLS, rest.dtype)
+    width = jnp.maximum(FINEST, (end - start) / (NUM_CELLS - 1) * (1 + 1e-5))
+    place = jnp.clip(((scale - start) / width).astype(jnp.int32), 0, NUM_CELLS - 1)
+    empty = jnp.zeros(NUM_CELLS, rest.dtype)
     weight = empty.at[place].add(1)
     mean = empty.at[place].add(rest) / jnp.maximum(weight, 1)
     return mean, weight, jnp.sum((rest - looked_up(mean, place)) ** 2) / 2

@@ -1,9 +1,9 @@
 """Populations, and exact draws of what a collection from them brings, without a user ever being simulated.
 
-`counts`, `collect` and `randomized` take O(K) time and memory (and √N for what is left over), for any N below 2³¹, and
-batch through `jax.vmap` over keys. Their laws are those of N users who each draw a value and randomize it, up to the
-rounding of probabilities to the dtype and of random words to 2⁻³². As everywhere in JAX, the same key gives other
-draws in float64 than in float32.
+`true_counts`, `counts`, `collect` and `randomized` take O(K) time and memory (and √N for what is left over), for any N
+below 2³¹, and batch through `jax.vmap` over keys. Their laws are those of N users who each draw a value and randomize
+it, up to the rounding of probabilities to the dtype and of random words to 2⁻³². As everywhere in JAX, the same key
+gives other draws in float64 than in float32.
 """
 
 from __future__ import annotations
@@ -83,6 +83,33 @@ def values(key: Array, theta: ArrayLike, num_users: int) -> Int[Array, " N"]:
     drawn = jnp.minimum(jnp.searchsorted(edges, uniform, side="right"), theta.shape[0] - 1)
     usable = (jnp.min(theta) >= 0) & (edges[-1] > 0) & jnp.isfinite(edges[-1])
     return jnp.where(usable, drawn, -1).astype(jnp.int32)
+
+
+def true_counts(key: Array, theta: ArrayLike, num_users: ArrayLike) -> Int[Array, " K"]:
+    """Draws how many of N users hold each category, whose values are independent draws from θ.
+
+    n ~ Multinomial(N, θ): what the `collect` of a mechanism takes.
+
+    Args:
+        key: A typed key, `jax.random.key(seed)`.
+        theta: `[K]`, the distribution of the true values; scaled to sum to one.
+        num_users: Scalar N, an integer from 0 to 2³¹ − 1; traced.
+
+    Returns:
+        `[K]`, int32, with the sum N exactly. All −1 where `counts` would be.
+
+    Raises:
+        ValueError: As `counts`.
+
+    Example:
+        >>> import jax, rrjax
+        >>> users = rrjax.simulate.true_counts(jax.random.key(0), [0.5, 0.3, 0.2], 10_000)
+        >>> mechanism = rrjax.mechanisms.OptimizedUnaryEncoding(3, epsilon=1.0)
+        >>> int(users.sum()), int(mechanism.collect(jax.random.key(1), users).num_users)
+        (10000, 10000)
+    """
+    theta, num_users, _ = _population(theta, num_users, 1.0)
+    return _true_counts(key, theta, num_users)
 
 
 def counts(key: Array, theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLike) -> Int[Array, " K"]:
@@ -209,6 +236,12 @@ def _usable(theta, num_users, epsilon):
 
 
 @jax.jit
+def _true_counts(key, theta, num_users):
+    theta, num_users, _, usable = _usable(theta, num_users, jnp.ones_like(theta[0]))
+    return jnp.where(usable, multinomial(Stream.of(key), num_users, theta)[0], -1)
+
+
+@jax.jit
 def _counts(key, theta, num_users, epsilon):
     theta, num_users, e1, usable = _usable(theta, num_users, epsilon)
     # Not (1 + e1·θ)/(e1 + K): XLA multiplies a vector by the reciprocal, which is flushed to zero at the largest ε.
@@ -231,7 +264,7 @@ def _collect(key, theta, num_users, epsilon):
 def _randomized(key, true_counts, epsilon):
     e1 = odds(epsilon)
     seen = survey(true_counts)
-    usable = (seen.simulable | (seen.valid & (seen.total == 0))) & (e1 > 0)
+    usable = seen.drawable & (e1 > 0)
     true_counts = jnp.where(usable, true_counts, 0).astype(jnp.int32)
     num_users, e1 = jnp.where(usable, seen.total, 0).astype(jnp.int32), jnp.where(usable, e1, 1)
     num_categories = true_counts.shape[0]

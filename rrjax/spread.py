@@ -22,12 +22,12 @@ from rrjax.placement import aligned, looked_up
 from rrjax.special import deviance
 from rrjax.tally import Evidence
 
-_OWN = 64
+OWN = 64
 """Largest counts with cells and atoms of their own."""
-_BEND = 8.0
+BEND = 8.0
 """Standard deviations around the two centres within which the scale is nearly even."""
-_FINEST = 0.25
-_REACH = 3.0
+FINEST = 0.25
+REACH = 3.0
 """Standard deviations beyond the counts, as far as atoms go."""
 
 
@@ -82,7 +82,7 @@ class Largest(NamedTuple):
 
 def largest_of(data: Evidence) -> Largest:
     """Picks the 64 largest counts, or all where there are fewer."""
-    excess, who = lax.top_k(data.excess, min(_OWN, data.support.shape[0]))
+    excess, who = lax.top_k(data.excess, min(OWN, data.support.shape[0]))
     # Together with what becomes of its results, XLA would sort all categories for them. One barrier each: over both
     # together it does not compile for many devices.
     return Largest(lax.optimization_barrier(excess), lax.optimization_barrier(who))
@@ -113,7 +113,7 @@ def share_at(data: Evidence, place: Float[Array, "*s"]) -> Float[Array, "*s"]:
 def _warped(data: Evidence, place):
     """The even scale of cells and atoms: dense around what an empty category and an equal share get."""
     low, middle = place_of_share(data, 0.0), place_of_share(data, 1 / data.support.shape[0])
-    return _BEND * (jnp.arcsinh((place - low) / _BEND) + jnp.arcsinh((place - middle) / _BEND))
+    return BEND * (jnp.arcsinh((place - low) / BEND) + jnp.arcsinh((place - middle) / BEND))
 
 
 def cells_of(data: Evidence, largest: Largest, number: int) -> Cells:
@@ -125,7 +125,7 @@ def cells_of(data: Evidence, largest: Largest, number: int) -> Cells:
     shared = number - largest.who.shape[0]
     scale = _warped(data, place_of_excess(data, data.excess))
     start, end = jnp.min(scale), _warped(data, place_of_excess(data, largest.excess[-1]))
-    width = jnp.maximum(_FINEST, (end - start) / (shared - 1) * (1 + 1e-5))
+    width = jnp.maximum(FINEST, (end - start) / (shared - 1) * (1 + 1e-5))
     place = jnp.clip(((scale - start) / width).astype(jnp.int32), 0, shared - 1)
     place = place.at[largest.who].set(jnp.arange(shared, number, dtype=jnp.int32))
     empty = jnp.full(number, jnp.inf, dtype)
@@ -141,26 +141,35 @@ def atoms_of(data: Evidence, largest: Largest, number: int) -> Atoms:
     own = largest.who.shape[0]
     least, most, middle = (place_of_share(data, share) for share in (0.0, 1.0, 1 / size))
     # The grid ends where counts have atoms of their own.
-    low = jnp.clip(place_of_excess(data, jnp.min(data.excess)) - _REACH, least, middle)
-    high = place_of_excess(data, largest.excess[min(own, size // 2) - 1]) + _REACH
-    high = jnp.clip(high, jnp.minimum(middle + _REACH, most), most)
+    low = jnp.clip(place_of_excess(data, jnp.min(data.excess)) - REACH, least, middle)
+    high = place_of_excess(data, largest.excess[min(own, size // 2) - 1]) + REACH
+    high = jnp.clip(high, jnp.minimum(middle + REACH, most), most)
     even = _grid(data, low, high, number - own - 2)
-    step = jnp.diff(even)
-    gap = (jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2
-    grid = Atoms(share_at(data, even), even, blur(gap), jnp.zeros_like(even))
+    grid = Atoms(share_at(data, even), even, smear_of(even), jnp.zeros_like(even))
     sized = place_of_excess(data, largest.excess)
-    # To the nearest atom on either side, half of the way each.
-    beside = jnp.concatenate([sized[:1] + 2 * _REACH, sized, even[-1:]])
-    apart = jnp.abs(beside[:-2] - beside[2:]) / 2
     share = jnp.clip(largest.excess / (data.num_users * data.rates.d), 0, 1)
-    alone = Atoms(share, jnp.clip(sized, least, most), jnp.zeros_like(sized), blur(apart))
+    alone = Atoms(share, jnp.clip(sized, least, most), jnp.zeros_like(sized), alone_of(sized, even[-1:]))
     place = jnp.stack([least, middle])
     special = Atoms(jnp.asarray([0, 1 / size], place.dtype), place, jnp.zeros_like(place), jnp.zeros_like(place))
     return jax.tree.map(lambda *parts: jnp.concatenate(aligned(parts)), grid, alone, special)
 
 
-def blur(apart: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """The variance within a stretch of shares, where atoms lie farther apart than counts scatter."""
+def smear_of(grid: Float[Array, " m"]) -> Float[Array, " m"]:
+    """The variance `[m]` around each place of a rising grid, which stands for those half of the way to its neighbours.
+
+    Zero where places are closer than counts scatter.
+    """
+    step = jnp.diff(grid)
+    return _blur((jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2)
+
+
+def alone_of(places: Float[Array, " L"], below: Float[Array, 1]) -> Float[Array, " L"]:
+    """The same `[L]` around falling places of single counts, the last of which has `below` as its neighbour."""
+    beside = jnp.concatenate([places[:1] + 2 * REACH, places, below])
+    return _blur(jnp.abs(beside[:-2] - beside[2:]) / 2)
+
+
+def _blur(apart):
     return jnp.where(apart > 1, apart**2 / 12, 0)
 
 

@@ -47,7 +47,7 @@ def test_odds_have_the_derivative_of_the_exponential(epsilon):
         assert derivative(epsilon) == pytest.approx(np.exp(float(epsilon)), rel=3 * ULP)
 
 
-@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 257, 100_000])
+@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 257, pytest.param(100_000, marks=pytest.mark.long)])
 def test_sums_are_accurate_at_any_length(size):
     rng = np.random.default_rng(size)
     for x in (rng.random(size), rng.standard_normal(size), 10 ** rng.uniform(-8, 3, size)):

@@ -290,7 +290,9 @@ def closed_form(name, c, epsilon, active):
 
 
 @pytest.mark.parametrize("name", ["inv", *NAMES])
-@pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev], ids=["forward", "reverse"])
+@pytest.mark.parametrize(
+    "jacobian", [pytest.param(jax.jacfwd, marks=pytest.mark.long), jax.jacrev], ids=["forward", "reverse"]
+)
 def test_derivatives_match_their_closed_forms(name, jacobian):
     function = FUNCTIONS[name]
     for epsilon in (1.3, 2.0):

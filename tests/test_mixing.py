@@ -41,7 +41,7 @@ def value(likelihoods, weight, g):
 CASES = [(0, 200, 40, 0.9), (1, 5000, 60, 0.7), (2, 30, 25, 1.5), (3, 2000, 80, 0.0), (4, 3, 30, 0.5)]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [CASES[0], *(pytest.param(case, marks=pytest.mark.long) for case in CASES[1:])])
 def test_the_maximum_and_its_certificate(case):
     likelihoods, weight, t = problem(*case)
     found = mixing(likelihoods, weight, t, 40)
@@ -59,6 +59,7 @@ def test_the_maximum_and_its_certificate(case):
     assert best - reached <= float(found.gap) + 1e-3
 
 
+@pytest.mark.long
 def test_the_certificate_holds_before_the_end():
     likelihoods, weight, t = problem(1, 5000, 60, 0.7)
     best = value(likelihoods, weight, climbed(likelihoods, weight, t, 4000))
@@ -77,6 +78,7 @@ def test_both_precisions_agree():
     np.testing.assert_allclose(table @ np.asarray(single.weights), table @ np.asarray(double.weights), atol=3e-4)
 
 
+@pytest.mark.long
 def test_batches_are_loops():
     problems = [problem(seed, 300, 30, 0.8) for seed in range(3)]
     size = min(len(weight) for _, weight, _ in problems)

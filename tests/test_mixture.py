@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 import rrjax
 from rrjax import Mixture, RandomizedResponse
-from rrjax.mixture import Dense, Scaling
+from rrjax.lifts import Dense, Scaling
 
 
 def solved(weights, base, matrix):
@@ -85,7 +85,7 @@ def test_the_likelihood_has_derivatives_of_every_order():
     check_grads(lambda t, b, m: rrjax.nll(t, Mixture(weights, b, Dense(m))), (theta, base, matrix), order=2)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("epsilon", [1.0, *(pytest.param(each, marks=pytest.mark.long) for each in (0.1, 5.0))])
 def test_randomized_response_is_the_mixture_with_a_closed_form(epsilon):
     counts = collect(0, 30, 5000, epsilon)
     mechanism = RandomizedResponse(30, epsilon)

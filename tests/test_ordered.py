@@ -5,17 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import FLOAT, INT, ULP, X64, collect
-from test_shrinkage import HISTOGRAMS
+from test_shrinkage import MANY
 
 import rrjax
 from rrjax import Tally, empirical_bayes, ordered_bayes
 from rrjax.mechanisms import OptimizedUnaryEncoding
 from rrjax.ordered import _BLOCK, _mapped
-
-QUICK = ("two", "one report", "one category", "collected")
-MANY = [
-    pytest.param(each, id=name, marks=() if name in QUICK else pytest.mark.long) for name, each in HISTOGRAMS.items()
-]
 
 
 @pytest.mark.parametrize("counts", MANY)
@@ -35,6 +30,7 @@ def test_it_is_on_the_simplex_whatever_the_reports(counts):
             assert float(found.beliefs.sum()) == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.long
 def test_what_cannot_be_refused_gives_nan():
     estimate = jax.jit(lambda counts, epsilon: ordered_bayes(counts, epsilon))
     for counts, epsilon in (([0, 0, 0], 1.0), ([-1, 5, 5], 1.0), ([1, 2, 3], -1.0), ([1, 2, 3], np.nan)):
@@ -71,13 +67,17 @@ def errors(shares, number, epsilon):
     return np.asarray(_errors(jax.random.split(jax.random.key(0), 10), true, jnp.asarray(epsilon, FLOAT)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1.0, 2.0])
 def test_where_neighbours_are_alike_it_is_three_times_as_close(epsilon):
     found = errors(bell(100), 100_000, epsilon)
     assert found[:, 0].mean() < found[:, 1].mean() / 3
 
 
-@pytest.mark.parametrize(("s", "epsilon"), [(0.5, 1.0), (1.0, 1.0), (1.0, 3.0), (2.0, 2.0)])
+@pytest.mark.parametrize(
+    ("s", "epsilon"),
+    [(1.0, 3.0), *(pytest.param(*each, marks=pytest.mark.long) for each in ((0.5, 1.0), (1.0, 1.0), (2.0, 2.0)))],
+)
 def test_an_order_that_means_nothing_costs_little(s, epsilon):
     shuffled = np.random.default_rng(4).permutation(np.asarray(rrjax.simulate.zipf(100, s), float))
     found = errors(shuffled / shuffled.sum(), 100_000, epsilon)
@@ -85,6 +85,7 @@ def test_an_order_that_means_nothing_costs_little(s, epsilon):
     assert found[:, 0].mean() <= 1.1 * found[:, 1].mean() + 3 * slack
 
 
+@pytest.mark.long  # a program of its own
 def test_a_spike_on_a_smooth_curve_is_kept():
     shares = 0.7 * bell(100)
     shares[30] += 0.3

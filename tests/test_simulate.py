@@ -94,6 +94,7 @@ def test_bad_populations_are_refused():
             rrjax.simulate.values(jax.random.key(0), theta, 10)
 
 
+@pytest.mark.long
 def test_randomized_and_estimated_a_population_comes_back():
     # The whole way: draw, randomize, count, estimate. Expected error by the variance of the inversion.
     K, num_users, epsilon = 20, 200_000, 2.0
@@ -150,6 +151,7 @@ def test_totals_are_exact_for_more_sizes(num_categories):
     check_totals(num_categories)
 
 
+@pytest.mark.work
 @pytest.mark.long
 @pytest.mark.once
 def test_totals_are_exact_for_very_many_categories():
@@ -228,6 +230,7 @@ def moments_of_a_user(theta, epsilon):
     return mean, second - np.outer(mean, mean)
 
 
+@pytest.mark.work
 @pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize(

@@ -91,7 +91,10 @@ def test_where_no_category_is_above_the_noise_inv_n_keeps_the_largest():
 # The last one is `long` because unoptimized programs take minutes for its intervals of these very users.
 @pytest.mark.parametrize(
     ("size", "number", "epsilon"),
-    [(2, 100, 0.3), (20, 10_000, 1.0), pytest.param(500, 1_000_000, 4.0, marks=pytest.mark.long)],
+    [
+        (2, 100, 0.3),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in ((20, 10_000, 1.0), (500, 1_000_000, 4.0))),
+    ],
 )
 def test_the_tally_of_randomized_response_is_counts_and_epsilon(size, number, epsilon):
     counts = collect(size, size, number, epsilon).astype(INT)
@@ -107,6 +110,7 @@ def test_the_tally_of_randomized_response_is_counts_and_epsilon(size, number, ep
             np.testing.assert_allclose(ours[side], theirs[side], atol=3e-4 if not X64 else 1e-9)
 
 
+@pytest.mark.long
 def test_counted_reports_are_a_tally():
     mechanism = RandomizedResponse(4, 1.0)
     tally = mechanism.tally([0, 1, 1, 3, 3, 3])

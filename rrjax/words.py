@@ -1,0 +1,73 @@
+"""Words of 32 bits: what JAX's simulations and the clients for real collection do with them alike.
+
+Nothing but operators, so that the same lines serve arrays of NumPy and of JAX; JAX is not imported.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+def threefry(first: Any, second: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """Threefry-2x32 with 20 rounds: two words of a key and two of a counter make two words.
+
+    Args:
+        first: Of the key, an array of uint32, as all are.
+        second: Of the key.
+        x: Of the counter.
+        y: Of the counter.
+
+    Returns:
+        Two words each, of the shape that the arguments broadcast to.
+
+    References:
+        Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
+    """
+    schedule = (first, second, first ^ second ^ np.uint32(0x1BD11BDA))
+    x, y = x + schedule[0], y + schedule[1]
+    for group in range(5):
+        for rotation in _ROTATIONS[group % 2]:
+            x = x + y
+            y = ((y << rotation) | (y >> (32 - rotation))) ^ x
+        x = x + schedule[(group + 1) % 3]
+        y = y + schedule[(group + 2) % 3] + np.uint32(group + 1)
+    return x, y
+
+
+def product(one: Any, other: Any) -> tuple[Any, Any]:
+    """The product of two words, in two words: the high one and the low one."""
+    mask = np.uint32(0xFFFF)
+    low, first, second, high = (a * b for a in (one & mask, one >> 16) for b in (other & mask, other >> 16))
+    first = first + (low >> 16)  # no carry: (2¹⁶ − 1)² + 2¹⁶ − 1 < 2³²
+    second = second + (first & mask)
+    return high + (first >> 16) + (second >> 16), one * other
+
+
+def scaled_word(word: Any, bound: Any) -> Any:
+    """The integer part of w·bound/2³², for one word w: uniform to bound/2³²."""
+    return product(word, bound)[0]
+
+
+def buckets_of(seeds: Any, categories: Any, num_buckets: Any, xp: ModuleType) -> Any:
+    """The hash of local hashing: the bucket of each category under each seed, of arrays that broadcast.
+
+    The key of Threefry is the seed, its counter i stands for the pair of categories 2i and 2i + 1, its two words are
+    theirs; a word w becomes the bucket ⌊w·g/2³²⌋.
+
+    Args:
+        seeds: Any words, uint32.
+        categories: Category numbers, uint32.
+        num_buckets: g, uint32.
+        xp: `numpy` or `jax.numpy`, whose arrays they are.
+
+    Returns:
+        Numbers from 0 to g − 1, uint32.
+    """
+    zeros = xp.zeros_like(seeds)
+    one, other = threefry(seeds, zeros, categories >> 1, zeros)
+    return scaled_word(xp.where(categories & 1 == 0, one, other), num_buckets)

@@ -1,0 +1,123 @@
+"""Lifts: their products against NumPy in double precision, whatever the sizes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import FLOAT, ULP, X64
+
+import rrjax
+from rrjax import Mixture
+from rrjax.lifts import Decay, Dense, Sparse, incidence
+from rrjax.mechanisms import LocalHashing, SubsetSelection
+
+
+def table_of(supports, size):
+    table = np.zeros((len(supports), size))
+    for row, support in zip(table, supports, strict=True):
+        row[list(support)] = 1
+    return table
+
+
+products = jax.jit(lambda lift, theta, weights: (lift(theta), lift.transpose(weights)))
+
+
+def check_products(lift, table, seed=0, factor=30):
+    """Both products, each entry to a few machine epsilons of itself."""
+    rng = np.random.default_rng(seed)
+    assert lift.shape == table.shape
+    theta, weights = (rng.random(n).astype(FLOAT) ** 8 for n in (table.shape[1], table.shape[0]))
+    forth, back = products(lift, theta, weights)
+    np.testing.assert_allclose(forth, table @ theta.astype(float), rtol=factor * ULP)
+    np.testing.assert_allclose(back, table.T @ weights.astype(float), rtol=factor * ULP)
+
+
+@pytest.mark.parametrize("size", [5, 700])
+def test_lists_of_any_length(size):
+    rng = np.random.default_rng(size)
+    lengths = [0, 1, 7, 8, 9, 64, 65, size]
+    supports = [rng.permutation(size)[: min(n, size)].tolist() for n in lengths]
+    check_products(Sparse.of(supports, size, 2.5), 2.5 * table_of(supports, size))
+
+
+def test_long_lists_are_added_up_accurately():
+    # One category that all of 40,000 reports support: plain float32 sums would be off by some 1e-4.
+    number = 40_000
+    lift = Sparse.of(np.stack([np.zeros(number, int), np.arange(number) % 9 + 1], axis=1), 10)
+    weights = np.random.default_rng(0).random(number).astype(FLOAT)
+    _, back = products(lift, np.ones(10, FLOAT), weights)
+    np.testing.assert_allclose(back[0], weights.astype(float).sum(), rtol=15 * ULP)
+
+
+def test_what_is_smaller_is_taken():
+    rng = np.random.default_rng(0)
+    for share, kind in ((0.02, Sparse), (0.5, Dense)):
+        table = rng.random((40, 200)) < share
+        lift = incidence(table, 1.5)
+        assert isinstance(lift, kind)
+        check_products(lift, 1.5 * table)
+
+
+@pytest.mark.parametrize(
+    ("supports", "message"),
+    [
+        ([[0, 1], [2, 5]], "report 1 supports category 5; categories go from 0 to 3"),
+        ([[0, -1]], "report 0 supports category -1"),
+        ([[0, 1], [1, 3, 1]], "report 1 names category 1 twice"),
+    ],
+)
+@pytest.mark.once
+def test_bad_lists_are_named(supports, message):
+    with pytest.raises(ValueError, match=message):
+        Sparse.of(supports, 4)
+
+
+@pytest.mark.parametrize(("size", "rate"), [(2, 0.5), (37, 0.3), (37, 0.0), (1000, 1e-3), (1000, 50.0)])
+def test_decay_against_its_matrix(size, rate):
+    places = np.arange(size)
+    table = np.exp(-float(FLOAT.type(rate)) * np.abs(places[:, None] - places))
+    lift = Decay(rate, size)
+    assert lift.shape == (size, size)
+    theta = np.random.default_rng(0).random(size).astype(FLOAT) ** 8
+    # exp(−rate·distance) is the product of up to log2 K rounded powers.
+    forth, back = products(lift, theta, theta)
+    np.testing.assert_allclose(forth, table @ theta.astype(float), rtol=200 * ULP, atol=1e-30)
+    np.testing.assert_array_equal(forth, back)
+
+
+def test_a_lift_is_what_it_does():
+    rng = np.random.default_rng(1)
+    supports = [rng.permutation(40)[:2] for _ in range(60)]
+    weights = rng.integers(1, 30, 60)
+    results = [
+        rrjax.ibu(Mixture(weights, 1.0, lift), accelerate="newton")
+        for lift in (Sparse.of(supports, 40, 3.0), Dense(table_of(supports, 40).astype(FLOAT), 3.0))
+    ]
+    assert all(bool(result.converged) for result in results)
+    mixture = Mixture(weights, 1.0, Sparse.of(supports, 40, 3.0))
+    losses = [float(rrjax.nll(result.theta, mixture)) for result in results]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-10 if X64 else 2e-5)
+
+
+@pytest.mark.long
+def test_few_members_make_a_sparse_mixture():
+    mechanism = SubsetSelection(60, 3.0)
+    reports = np.array(mechanism.randomize(jax.random.key(0), np.arange(300) % 60))
+    lists = mechanism.mixture(reports[:, ::-1])  # in whatever order members come
+    assert isinstance(lists.lift, Sparse)
+    dense = super(SubsetSelection, mechanism).mixture(reports)
+    wanted = Mixture(np.ones(300, int), 1.0, Dense(mechanism.supports(reports), mechanism.odds))
+    theta = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(60)), FLOAT)
+    for mixture in (lists, dense):
+        assert int(np.sum(mixture.weights)) == 300
+        assert rrjax.nll(theta, mixture) == pytest.approx(float(rrjax.nll(theta, wanted)), abs=20 * ULP)
+    hashing = LocalHashing(40, 4.0)
+    reports = hashing.randomize(jax.random.key(1), np.arange(100) % 40)
+    mixture = hashing.mixture(reports)
+    assert isinstance(mixture.lift, Sparse)
+    wanted = Mixture(np.ones(100, int), 1.0, Dense(hashing.supports(reports), hashing.odds))
+    theta = theta[:40] / theta[:40].sum()
+    assert rrjax.nll(theta, mixture) == pytest.approx(float(rrjax.nll(theta, wanted)), abs=20 * ULP)
+    # Under tracing, where reports cannot be looked at, there is a row for each.
+    traced = jax.jit(lambda r: rrjax.nll(theta, hashing.mixture(r)))(reports)
+    assert traced == pytest.approx(float(rrjax.nll(theta, wanted)), abs=20 * ULP)
