@@ -134,7 +134,7 @@ def simulated(values, num_categories, epsilon):
 
 def collected(values, num_categories, epsilon, monkeypatch):
     rng = np.random.default_rng(1)
-    monkeypatch.setattr(secure.os, "urandom", rng.bytes)
+    monkeypatch.setattr("os.urandom", rng.bytes)
     return secure.randomize(values, num_categories, epsilon)
 
 
@@ -239,7 +239,7 @@ def test_exact_boundaries_of_the_secure_decision(num_categories, monkeypatch):
     if num_categories > 2:
         draws[keep + 2] = 2
     bits = np.array(list(draws), np.uint64)
-    monkeypatch.setattr(secure.os, "urandom", lambda size: bits.tobytes()[:size])
+    monkeypatch.setattr("os.urandom", lambda size: bits.tobytes()[:size])
     reports = secure.randomize(np.ones(len(draws), int), num_categories, 1.0)
     assert reports.tolist() == list(draws.values())
 
@@ -247,7 +247,7 @@ def test_exact_boundaries_of_the_secure_decision(num_categories, monkeypatch):
 def test_secure_draws_are_chunked_without_a_seam(monkeypatch):
     values = np.random.default_rng(0).integers(0, 5, (10, 33))
     whole = collected(values, 5, 1.0, monkeypatch)
-    monkeypatch.setattr(secure, "CHUNK", 32)
+    monkeypatch.setattr("rrjax.secure.base.CHUNK", 32)
     np.testing.assert_array_equal(collected(values, 5, 1.0, monkeypatch), whole)
     assert whole.shape == (10, 33)
 

@@ -277,6 +277,7 @@ def test_binomials_of_all_sizes_side_by_side():
         check_covariance(drawn, size * probability, np.diag(size * probability * (1 - probability)))
 
 
+@pytest.mark.work
 @pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize("mean", [16, 16.5, 40.3, 1024, 1030.7])
@@ -395,6 +396,7 @@ def covariance_of_steps():
     return mean, (values * masses[:, None]).T @ values - np.outer(mean, mean)
 
 
+@pytest.mark.work
 @pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize(

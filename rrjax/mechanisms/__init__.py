@@ -1,22 +1,62 @@
 """Mechanisms of local differential privacy: how reports are made, counted, and what they say."""
 
+from rrjax.mechanisms.channel import Channel
+from rrjax.mechanisms.geometric import Geometric
 from rrjax.mechanisms.hadamard_response import HadamardResponse
+from rrjax.mechanisms.local_hashing import BinaryLocalHashing, LocalHashing
+from rrjax.mechanisms.mechanism import Design, Mechanism
 from rrjax.mechanisms.optimized_unary_encoding import OptimizedUnaryEncoding
-from rrjax.mechanisms.protocol import Design, Mechanism
+from rrjax.mechanisms.projective_geometry_response import ProjectiveGeometry
 from rrjax.mechanisms.randomized_response import RandomizedResponse
+from rrjax.mechanisms.square_wave import SquareWave
+from rrjax.mechanisms.subset_selection import SubsetSelection
 from rrjax.mechanisms.symmetric_unary_encoding import SymmetricUnaryEncoding
+from rrjax.mechanisms.warner import Warner
 
-MECHANISMS: dict[str, Design] = {
-    kind.name: kind for kind in (RandomizedResponse, SymmetricUnaryEncoding, OptimizedUnaryEncoding, HadamardResponse)
+MECHANISMS: dict[str, type[Mechanism]] = {
+    kind.name: kind
+    for kind in (
+        RandomizedResponse,
+        SymmetricUnaryEncoding,
+        OptimizedUnaryEncoding,
+        BinaryLocalHashing,
+        LocalHashing,
+        SubsetSelection,
+        HadamardResponse,
+        ProjectiveGeometry,
+    )
 }
-"""All of them, by the names that files and the command line use."""
+"""All pure ones, by the names that files and the command line use."""
+
+ABBREVIATIONS: dict[str, str] = {
+    "rr": RandomizedResponse.name,
+    "krr": RandomizedResponse.name,
+    "grr": RandomizedResponse.name,
+    "sue": SymmetricUnaryEncoding.name,
+    "oue": OptimizedUnaryEncoding.name,
+    "blh": BinaryLocalHashing.name,
+    "olh": LocalHashing.name,
+    "ss": SubsetSelection.name,
+    "hr": HadamardResponse.name,
+    "pgr": ProjectiveGeometry.name,
+}
+"""What papers call them, as the command line takes it too."""
 
 __all__ = [
+    "ABBREVIATIONS",
     "MECHANISMS",
+    "BinaryLocalHashing",
+    "Channel",
     "Design",
+    "Geometric",
     "HadamardResponse",
+    "LocalHashing",
     "Mechanism",
     "OptimizedUnaryEncoding",
+    "ProjectiveGeometry",
     "RandomizedResponse",
+    "SquareWave",
+    "SubsetSelection",
     "SymmetricUnaryEncoding",
+    "Warner",
 ]

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar
 
 import jax
-from jaxtyping import ArrayLike
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from rrjax.checks import check_num_categories
-from rrjax.mechanisms import unary
-from rrjax.mechanisms.protocol import check_epsilon, rates_of
+from rrjax.arguments import as_scalar, float_dtype
+from rrjax.mechanisms.unary import UnaryEncoding
+from rrjax.pytrees import register
 from rrjax.tally import Rates
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["epsilon"], meta_fields=["num_categories"])
+@register(data_fields=["epsilon"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
-class OptimizedUnaryEncoding:
+class OptimizedUnaryEncoding(UnaryEncoding):
     """Optimized unary encoding (OUE): p = ½, q = 1/(e^ε+1). A pytree; `num_categories` is static.
 
     Args:
@@ -45,13 +46,6 @@ class OptimizedUnaryEncoding:
     """
 
     name: ClassVar[str] = "optimized-unary-encoding"
-    num_categories: int
-    epsilon: ArrayLike
-
-    def __post_init__(self):
-        """Checks what can be checked of K and ε."""
-        check_num_categories(self.num_categories)
-        check_epsilon(self.epsilon)
 
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
         """The rates 2, e^ε + 1 and e^ε − 1, by the given expm1: `math.expm1` makes plain numbers."""
@@ -59,13 +53,8 @@ class OptimizedUnaryEncoding:
         return Rates(2, e1 + 2, e1)
 
     @property
-    def rates(self) -> Rates:
-        """How often a report supports a category, without cancellation."""
-        return rates_of(self)
-
-    @property
-    def bits(self) -> float:
-        """Of a report."""
-        return self.num_categories
-
-    randomize, tally, mixture, collect = unary.randomize, unary.tally, unary.mixture, unary.collect
+    def log_rates(self) -> tuple[Float[Array, ""], ...]:
+        """As `UnaryEncoding`; finite at every ε."""
+        epsilon = as_scalar(self.epsilon, float_dtype())
+        half = jnp.full_like(epsilon, -math.log(2))
+        return half, half, jax.nn.log_sigmoid(-epsilon), jax.nn.log_sigmoid(epsilon)

@@ -15,22 +15,22 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_scalar, float_dtype
-from rrjax.arithmetic import odds
-from rrjax.checks import check_num_categories
 from rrjax.counts import as_values, count
-from rrjax.mechanisms.protocol import as_true_counts, check_epsilon, rates_of
-from rrjax.mixture import Mixture, Scaling
+from rrjax.lifts import Scaling
+from rrjax.mechanisms.mechanism import Mechanism, as_true_counts
+from rrjax.mechanisms.rows import log_probability_of_block
+from rrjax.mixture import Mixture
+from rrjax.pytrees import register
 from rrjax.tally import Rates, Tally
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["epsilon"], meta_fields=["num_categories"])
+@register(data_fields=["epsilon"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
-class RandomizedResponse:
-    """K-ary randomized response with privacy parameter ε. A pytree; `num_categories` is static.
+class RandomizedResponse(Mechanism):
+    """K-ary randomized response: p = e^ε/(e^ε+K−1), q = 1/(e^ε+K−1). A pytree; `num_categories` is static.
 
     Args:
         num_categories: K, an integer, at least 2.
@@ -53,27 +53,19 @@ class RandomizedResponse:
     """
 
     name: ClassVar[str] = "randomized-response"
-    num_categories: int
-    epsilon: ArrayLike
-
-    def __post_init__(self):
-        """Checks what can be checked of K and ε."""
-        check_num_categories(self.num_categories)
-        check_epsilon(self.epsilon)
 
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
         """The rates 1, K − 1 and e^ε − 1, by the given expm1: `math.expm1` makes plain numbers."""
         return Rates(1, self.num_categories - 1, expm1(self.epsilon))
 
     @property
-    def rates(self) -> Rates:
-        """How often a report supports a category, without cancellation."""
-        return rates_of(self)
-
-    @property
     def bits(self) -> float:
         """Of a report, at the least."""
         return math.log2(self.num_categories)
+
+    def server_operations(self, num_users: float) -> float:
+        """As `Mechanism`; N + K."""
+        return num_users + self.num_categories
 
     @property
     def p(self) -> Float[Array, ""]:
@@ -99,7 +91,7 @@ class RandomizedResponse:
         """
         high, low = self._keep()
         rest_high, rest_low = _negate(high, low)
-        dtype = self._odds().dtype
+        dtype = self.odds.dtype
 
         def number(high, low):
             return high.astype(dtype) * dtype.type(2.0**32) + low.astype(dtype)
@@ -107,43 +99,7 @@ class RandomizedResponse:
         keeps = (high > 0) | (low > 0)  # else 2⁶⁴ − T is no pair of words
         ratio = jnp.where(keeps, number(high, low) / number(rest_high, rest_low), 0)
         delivered = jnp.log1p(ratio * self.num_categories)
-        return jnp.where(self._odds() > 0, delivered, jnp.nan)
-
-    def standard_error(self, num_users: ArrayLike) -> Float[Array, ""]:
-        """Standard error of the unbiased estimate (`inv`) of a category that nobody holds: sqrt(q(1−q)/N)/d.
-
-        Args:
-            num_users: Scalar, N.
-
-        Returns:
-            Scalar, probability.
-
-        Example:
-            >>> import rrjax
-            >>> print(f"{rrjax.RandomizedResponse(10, 1.0).standard_error(10_000):.4f}")
-            0.0191
-        """
-        num_users = as_scalar(num_users, float_dtype(), "num_users")
-        return jnp.sqrt(self.q * (1 - self.q) / num_users) / self.d
-
-    def expected_squared_error(self, num_users: ArrayLike) -> Float[Array, ""]:
-        """Expected squared error of the unbiased estimate (`inv`), summed over the categories.
-
-        (K−1)(K−2+2e^ε)/(N(e^ε−1)²), whatever the distribution of the users, whose own one it is measured against.
-
-        Args:
-            num_users: Scalar, N.
-
-        Returns:
-            Scalar, squared probability.
-
-        Example:
-            >>> import rrjax
-            >>> print(f"{rrjax.RandomizedResponse(10, 1.0).expected_squared_error(10_000):.4f}")
-            0.0041
-        """
-        num_users = as_scalar(num_users, float_dtype(), "num_users")
-        return self.rates.total_variance(self.num_categories) / num_users
+        return jnp.where(self.odds > 0, delivered, jnp.nan)
 
     def channel(self) -> Float[Array, "K K"]:
         """The matrix of report probabilities, for small K and for checks; nothing in rrjax needs it.
@@ -178,7 +134,27 @@ class RandomizedResponse:
         """
         values = as_values(values, self.num_categories, "values")
         reports = _randomize(key, values, self._keep(), self.num_categories)
-        return jnp.where(self._odds() > 0, reports, -1)
+        return jnp.where(self.odds > 0, reports, -1)
+
+    def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
+        """Which categories each report supports: the one that it names.
+
+        Args:
+            reports: Integers in 0 … K − 1, any shape.
+
+        Returns:
+            Booleans, the shape of `reports` and a last axis of K.
+
+        Raises:
+            ValueError: As `rrjax.count`.
+        """
+        reports = as_values(reports, self.num_categories, "reports")
+        return reports[..., None] == jnp.arange(self.num_categories, dtype=reports.dtype)
+
+    def log_probability(self, reports: Array) -> Float[Array, ""]:
+        """As `Mechanism`; log p for all."""
+        del reports
+        return log_probability_of_block(self.epsilon, self.num_categories, 0)
 
     def tally(self, reports: ArrayLike) -> Tally:
         """Counts reports: each supports the category that it names.
@@ -207,7 +183,7 @@ class RandomizedResponse:
         Raises:
             ValueError: As `rrjax.count`.
         """
-        return Mixture(count(reports, self.num_categories), 1.0, Scaling(self._odds(), self.num_categories))
+        return Mixture(count(reports, self.num_categories), 1.0, Scaling(self.odds, self.num_categories))
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
         """Draws what a collection from given users brings, by its exact law, in O(K).
@@ -225,11 +201,8 @@ class RandomizedResponse:
         counts = simulate.randomized(key, as_true_counts(true_counts, self.num_categories), self.epsilon)
         return Tally(counts, jnp.sum(counts), rates=self.rates)
 
-    def _odds(self):
-        return odds(as_scalar(self.epsilon, float_dtype()))
-
     def _keep(self):
-        return _keep_threshold(self._odds(), self.num_categories)
+        return _keep_threshold(self.odds, self.num_categories)
 
 
 def _negate(high, low):

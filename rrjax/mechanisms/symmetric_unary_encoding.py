@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar
 
 import jax
-from jaxtyping import ArrayLike
+from jaxtyping import Array, Float
 
-from rrjax.checks import check_num_categories
-from rrjax.mechanisms import unary
-from rrjax.mechanisms.protocol import check_epsilon, rates_of
+from rrjax.arguments import as_scalar, float_dtype
+from rrjax.mechanisms.unary import UnaryEncoding
+from rrjax.pytrees import register
 from rrjax.tally import Rates
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["epsilon"], meta_fields=["num_categories"])
+@register(data_fields=["epsilon"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
-class SymmetricUnaryEncoding:
+class SymmetricUnaryEncoding(UnaryEncoding):
     """Symmetric unary encoding (SUE): p = e^{ε/2}/(e^{ε/2}+1), q = 1 − p. A pytree; `num_categories` is static.
 
     Args:
@@ -46,26 +45,14 @@ class SymmetricUnaryEncoding:
     """
 
     name: ClassVar[str] = "symmetric-unary-encoding"
-    num_categories: int
-    epsilon: ArrayLike
-
-    def __post_init__(self):
-        """Checks what can be checked of K and ε."""
-        check_num_categories(self.num_categories)
-        check_epsilon(self.epsilon)
 
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
         """The rates 1, 1 and e^{ε/2} − 1, by the given expm1: `math.expm1` makes plain numbers."""
         return Rates(1, 1, expm1(self.epsilon / 2))  # pyright: ignore[reportOperatorIssue]
 
     @property
-    def rates(self) -> Rates:
-        """How often a report supports a category, without cancellation."""
-        return rates_of(self)
-
-    @property
-    def bits(self) -> float:
-        """Of a report."""
-        return self.num_categories
-
-    randomize, tally, mixture, collect = unary.randomize, unary.tally, unary.mixture, unary.collect
+    def log_rates(self) -> tuple[Float[Array, ""], ...]:
+        """As `UnaryEncoding`; finite at every ε."""
+        half = as_scalar(self.epsilon, float_dtype()) / 2
+        often, seldom = jax.nn.log_sigmoid(half), jax.nn.log_sigmoid(-half)
+        return often, seldom, seldom, often

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, UInt
 
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+from rrjax.words import threefry
 
 
 class Stream(NamedTuple):
@@ -30,21 +30,9 @@ class Stream(NamedTuple):
         return cls(words[0], words[1])
 
     def pair(self, place: ArrayLike, site: ArrayLike) -> tuple[UInt[Array, "*s"], UInt[Array, "*s"]]:
-        """Two independent words for every place, at one site.
-
-        References:
-            Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
-        """
-        schedule = (self.first, self.second, self.first ^ self.second ^ jnp.uint32(0x1BD11BDA))
-        x = jnp.asarray(place).astype(jnp.uint32) + schedule[0]
-        y = jnp.asarray(site).astype(jnp.uint32) + schedule[1]
-        for group in range(5):
-            for rotation in _ROTATIONS[group % 2]:
-                x = x + y
-                y = ((y << rotation) | (y >> (32 - rotation))) ^ x
-            x = x + schedule[(group + 1) % 3]
-            y = y + schedule[(group + 2) % 3] + jnp.uint32(group + 1)
-        return x, y
+        """Two independent words for every place, at one site."""
+        x, y = (jnp.asarray(each).astype(jnp.uint32) for each in (place, site))
+        return threefry(self.first, self.second, x, y)
 
 
 def unit(words: UInt[Array, "*s"], dtype) -> Array:

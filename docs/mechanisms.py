@@ -1,0 +1,184 @@
+"""Writes `mechanisms.md`: what every mechanism is and costs, taken from the code. `python docs/mechanisms.py`."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+
+import rrjax
+from rrjax import longitudinal, mechanisms, surveys
+from rrjax.io import CODINGS
+from rrjax.longitudinal import Protocol
+from rrjax.mechanisms import ABBREVIATIONS, MECHANISMS, Mechanism
+
+PAGE = Path(__file__).with_suffix(".md")
+SIZE, EPSILONS = 1000, (0.5, 1.0, 2.0, 4.0)
+USERS = 1_000_000
+REPORTS = {
+    "labels": "a category",
+    "numbers": "the number of a column",
+    "bits": "a set of categories",
+    "hashes": "a seed and a bucket",
+}
+HEAD = """# Mechanisms
+
+Every report *supports* some categories: its user's own one with probability p, any other one with q. That is all that
+`inv`, `inv_n`, `inv_p`, `cv_threshold`, `empirical_bayes`, `rrjax.postprocessing`, intervals, p-values, discoveries and
+plans need (`mechanism.tally(reports)`); the likelihood of whole reports (`mechanism.mixture(reports)`) is maximized,
+and certified, by `ibu`, for k-ary randomized response in closed form by `mle_star`. `rrjax randomize --mechanism NAME`
+and `rrjax estimate` know them all. This page is written by `python docs/mechanisms.py`; a test holds it to the code.
+
+Each report of a user costs ε again: who reports the same value m times is protected by m·ε, unless the first answer is
+kept, by a protocol of `rrjax.longitudinal` ([below](#users-who-report-again)). All are held to their laws, which
+`tests/channels.py` writes out from their definitions, by `tests/test_mechanisms.py`, their clients for real collection
+by `tests/test_secure.py`, what their reports prove of ε by `tests/test_audit.py`.
+"""
+FOREVER, FIRST, FEW = 2.0, 1.0, 100
+"""ε∞, ε₁ and K of the protocols."""
+AGAIN = (1, 2, 5, 100)
+"""Reports of one value."""
+
+
+def main() -> None:
+    """Writes the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+def page() -> str:
+    """The page as it should be."""
+    return "\n".join([HEAD, *_laws(), "", *_costs(), "", *_protocols(), "", *_others(), ""])
+
+
+def _laws() -> list[str]:
+    rows = [
+        "| mechanism | also called | law | a report is | its parameter | likeliest estimate | reports again |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, kind in MECHANISMS.items():
+        short = ", ".join(f"`{abbreviation}`" for abbreviation, full in ABBREVIATIONS.items() if full == name)
+        note = kind(SIZE, 1.0).note or "–"
+        maximum = "`mle_star`" if kind is rrjax.RandomizedResponse else "`ibu`"
+        again = ", ".join(f"`{other.__name__}`" for other in PROTOCOLS if _first(other) is kind) or "–"
+        rows.append(f"| `{name}` | {short} | {_law(kind)} | {REPORTS[CODINGS[name]]} | {note} | {maximum} | {again} |")
+    rows += ["", f"Parameters as ε = 1 chooses them at K = {SIZE:,}."]
+    return rows
+
+
+def _costs() -> list[str]:
+    columns = " | ".join(f"ε = {epsilon:g}" for epsilon in EPSILONS)
+    rows = [
+        f"| K = {SIZE:,} | bits, ε = 1 | server operations, N = {USERS:,} | {columns} | collections are drawn in |",
+        f"|---|---:|---:|{'---:|' * len(EPSILONS)}---|",
+    ]
+    for name, kind in MECHANISMS.items():
+        errors = " | ".join(f"{_error(kind(SIZE, epsilon), epsilon):.3g}" for epsilon in EPSILONS)
+        drawn = "O(N·K)" if kind.collect is Mechanism.collect else "O(N)" if CODINGS[name] == "numbers" else "O(K)"
+        own = kind(SIZE, 1.0)
+        counted = f"{own.server_operations(USERS):.2g}"
+        rows.append(f"| `{name}` | {own.bits:,.0f} | {counted} | {errors} | {drawn} |")
+    rows += [
+        "",
+        "Errors are the expected squared error of the unbiased estimate, summed over the categories, over "
+        "4e^ε·K/(N(e^ε−1)²), which the best reach for large K. Server operations are additions and hashes to count all "
+        "reports at ε = 1, roughly; they are no times. "
+        f"`rrjax plan --categories {SIZE} --users 100000 --epsilon 1` ranks them for your own numbers.",
+    ]
+    return rows
+
+
+def _law(kind: type) -> str:
+    """What the first line of its documentation says."""
+    return " ".join((kind.__doc__ or "").split("\n\n")[0].split()).removesuffix(".").split(". A pytree")[0]
+
+
+def _protocol(kind: type[Protocol]) -> Protocol:
+    if kind is longitudinal.LongitudinalBitFlipping:
+        return longitudinal.LongitudinalBitFlipping(FEW, FOREVER, num_bits=16)
+    return kind(FEW, FOREVER, FIRST)  # pyright: ignore[reportCallIssue]
+
+
+PROTOCOLS = [
+    kind
+    for name in longitudinal.__all__
+    if isinstance(kind := getattr(longitudinal, name), type) and issubclass(kind, Protocol) and kind is not Protocol
+]
+
+
+def _first(kind: type[Protocol]) -> type[Mechanism]:
+    """The mechanism that makes what is kept."""
+    return getattr(kind, "first_stage", None) or type(_protocol(kind).single_round)
+
+
+def _protocols() -> list[str]:
+    columns = " | ".join(f"ε, T = {number:,}" for number in AGAIN)
+    rows = [
+        "## Users who report again",
+        "",
+        f"What is said is randomized once for ever, at ε∞ = {FOREVER:g}, and once a report, so that a single one has "
+        f"ε₁ = {FIRST:g}; d-bit flipping, with 16 bits a user, repeats its memo. `mixture(reports)` is the likelihood "
+        "of all reports of each user together, `single_round` the mechanism that one round is. Tests: "
+        "`tests/test_longitudinal.py`, by enumeration of all histories; `tests/test_rappor.py`.",
+        "",
+        f"| K = {FEW} | law | error of a round | {columns} | answers kept |",
+        f"|---|---|---:|{'---:|' * len(AGAIN)}---:|",
+    ]
+    for kind in PROTOCOLS:
+        protocol = _protocol(kind)
+        once = protocol.single_round
+        error = float(once.expected_squared_error(1)) / _bound(float(np.asarray(once.epsilon)), FEW)
+        spent = " | ".join(f"{float(protocol.epsilon_after(number)):.3g}" for number in AGAIN)
+        rows.append(f"| `{kind.__name__}` | {_law(kind)} | {error:.3g} | {spent} | {protocol.num_memos} |")
+    words = [str(number) for number in range(FEW)]
+    rappor = longitudinal.Rappor(longitudinal.bloom_filters(words, 16, 2, num_cohorts=8), 2)
+    spent = " | ".join(f"{float(rappor.epsilon_after(number)):.3g}" for number in AGAIN)
+    rows += [
+        f"| `Rappor` | {_law(longitudinal.Rappor)}; f = ½, p = ½, q = ¾, 16 bits, 2 hashes, 8 cohorts | – | {spent} "
+        f"| {FEW} |",
+        "",
+        "ε of T reports of one value. Errors as above, at the ε of a round.",
+    ]
+    return rows
+
+
+def _others() -> list[str]:
+    coin = rrjax.RandomizedResponse(2, 1.0)
+    examples = (
+        surveys.Warner(0.7),
+        surveys.ForcedResponse(0.7, [0.5, 0.5]),
+        surveys.UnrelatedQuestion(0.7, [0.5, 0.5]),
+        surveys.NegativeQuestion(4, 0.1),
+        surveys.NonCompliance(coin, 0.1, [0.5, 0.5]),
+        mechanisms.Geometric(10, 1.0),
+        mechanisms.SquareWave(10, 1.0),
+        mechanisms.Channel([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.2, 0.7]]),
+    )
+    rows = [
+        "## Surveys, ordered values, any channel",
+        "",
+        "| design | law | ε of the example | likeliest estimate | tests |",
+        "|---|---|---:|---|---|",
+    ]
+    for example in examples:
+        kind = type(example)
+        survey = hasattr(surveys, kind.__name__)
+        maximum = "`surveys.mle`, in closed form" if survey else '`ibu(…, accelerate="newton")`'
+        file = "surveys" if survey else re.sub("(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+        epsilon = f"{float(np.asarray(example.epsilon)):.3g}"
+        law = _law(kind).replace("|", "\\|")
+        rows.append(f"| `{kind.__name__}` | {law} | {epsilon} | {maximum} | `tests/test_{file}.py` |")
+    return rows
+
+
+def _error(mechanism: Mechanism, epsilon: float) -> float:
+    return mechanism.weights(math.expm1).total_variance(SIZE) / _bound(epsilon, SIZE)
+
+
+def _bound(epsilon: float, size: int) -> float:
+    return 4 * math.exp(epsilon) * size / math.expm1(epsilon) ** 2
+
+
+if __name__ == "__main__":
+    main()

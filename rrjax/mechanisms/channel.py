@@ -1,0 +1,316 @@
+"""Any channel: a table of how likely each report is for each value."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, ArrayLike, Float, Int, Shaped
+
+from rrjax.arguments import as_counts, float_dtype
+from rrjax.arithmetic import accurate_sum
+from rrjax.counts import as_values, count
+from rrjax.lifts import Dense
+from rrjax.mechanisms.draws import below, threshold
+from rrjax.mechanisms.rows import LogRows
+from rrjax.mixture import Mixture
+from rrjax.placement import looked_up
+
+_SUM = 1e-6
+"""How far a row may be from adding up to one: what rounding to float32 may leave."""
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclasses.dataclass(frozen=True)
+class Channel:
+    """A mechanism given by its probabilities: C_ij that a user who holds value i reports j. A pytree, C its leaf.
+
+    Nothing is asked of it but rows that add up to one: it need not treat values alike, nor have as many reports as
+    values, nor be private. What is known of the distribution behind its reports is their likelihood, `mixture`; `inv`
+    is unbiased where the reports tell all values apart.
+
+    Args:
+        matrix: `[K, M]`, row = value, column = report, probabilities; K ≥ 2.
+
+    Raises:
+        ValueError: Another shape, (not under tracing) what is no probability, a row that does not add up to one, or a
+            report that no value brings about.
+
+    Example:
+        >>> import rrjax
+        >>> channel = rrjax.mechanisms.Channel([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.2, 0.7]])
+        >>> print(f"{channel.epsilon:.2f} {channel.condition:.1f}")
+        1.95 2.5
+        >>> result = rrjax.ibu(channel.mixture_of_counts([50, 30, 20]), accelerate="newton")
+        >>> [round(t, 3) for t in result.theta.tolist()]
+        [0.625, 0.25, 0.125]
+
+    References:
+        Agrawal and Aggarwal, "On the design and quantification of privacy preserving data mining algorithms", 2001.
+    """
+
+    matrix: Shaped[Array, "K M"]
+
+    def __post_init__(self) -> None:
+        """Checks what a person gives."""
+        if not isinstance(self.matrix, jax.Array):
+            object.__setattr__(self, "matrix", np.asarray(self.matrix))
+        _check(self.matrix)
+
+    def tree_flatten(self) -> tuple[tuple[Any], None]:
+        """For JAX."""
+        return (self.matrix,), None
+
+    @classmethod
+    def tree_unflatten(cls, structure: None, leaves: tuple[Any]) -> Channel:
+        """For JAX, which may put in what is no channel, such as a derivative by one."""
+        del structure
+        channel = object.__new__(cls)
+        object.__setattr__(channel, "matrix", leaves[0])
+        return channel
+
+    @property
+    def num_categories(self) -> int:
+        """K."""
+        return self.matrix.shape[-2]
+
+    @property
+    def num_reports(self) -> int:
+        """M, how many kinds of reports there are."""
+        return self.matrix.shape[-1]
+
+    @property
+    def epsilon(self) -> Float[Array, ""]:
+        """What it delivers: the largest log-ratio of two probabilities of one report, nats; infinite beside a zero."""
+        matrix = jnp.asarray(self.matrix, float_dtype())
+        return jnp.max(jnp.log(jnp.max(matrix, axis=0)) - jnp.log(jnp.min(matrix, axis=0)))
+
+    @property
+    def condition(self) -> float:
+        """By how much it blurs one distribution more than another: the ratio of its extreme singular values.
+
+        Infinite where reports do not tell all values apart, such as M < K, or two rows that are equal: then different
+        distributions have the same likelihood, whatever the number of reports. `confused` says of which values.
+        """
+        sizes = np.linalg.svd(self._known(), compute_uv=False)
+        return float(sizes[0] / sizes[-1]) if self._rank(sizes) == self.num_categories else float("inf")
+
+    @property
+    def confused(self) -> tuple[int, ...]:
+        """The values whose shares no number of reports would settle; none where `condition` is finite."""
+        # All K left singular vectors are wanted, and of the M right ones no more than need be.
+        left, sizes, _ = np.linalg.svd(self._known(), full_matrices=self.num_reports < self.num_categories)
+        lost = np.linalg.norm(left[:, self._rank(sizes) :], axis=1)
+        return tuple(np.flatnonzero(lost > 1e-6).tolist())
+
+    def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
+        """Randomizes values for a simulation: one 64-bit draw each, among the sums of the row in the dtype.
+
+        Args:
+            key: A typed key, `jax.random.key(seed)`.
+            values: Integers in 0 … K − 1, any shape.
+
+        Returns:
+            Reports, int32 in 0 … M − 1, the shape of `values`. Under tracing, −1 for a value outside the domain.
+
+        Raises:
+            ValueError: Values that are not integers, or (not under tracing) outside the domain.
+        """
+        return _randomize(self, key, as_values(values, self.num_categories, "values"))
+
+    def count(self, reports: ArrayLike) -> Int[Array, " M"]:
+        """Counts how many reports there are of each kind.
+
+        Args:
+            reports: Integers in 0 … M − 1, any shape.
+
+        Returns:
+            `[M]`, as `rrjax.count`.
+
+        Raises:
+            ValueError: As `rrjax.count`.
+        """
+        return count(reports, self.num_reports)
+
+    def mixture(self, reports: ArrayLike) -> Mixture:
+        """The likelihood of reports.
+
+        Args:
+            reports: Integers in 0 … M − 1, any shape.
+
+        Returns:
+            `Mixture`, a row for every kind of report.
+
+        Raises:
+            ValueError: As `count`, or no reports.
+        """
+        return self.mixture_of_counts(self.count(reports))
+
+    def mixture_of_counts(self, counts: ArrayLike) -> Mixture:
+        """The likelihood of reports that were counted: a_j = min_i C_ij, and B what is beyond.
+
+        Args:
+            counts: `[M]`, integers or floats, how many reports there are of each kind.
+
+        Returns:
+            `Mixture`, a row for every kind of report.
+
+        Raises:
+            ValueError: Another shape, or (not under tracing) numbers that are negative, or no reports.
+        """
+        matrix = self.matrix if isinstance(self.matrix, jax.Array) else np.asarray(self.matrix, np.float64)
+        base = matrix.min(axis=0)
+        lift = Dense(jnp.asarray((matrix - base).T, float_dtype()))
+        return Mixture(_as_counts(counts, self.num_reports), jnp.asarray(base, float_dtype()), lift)
+
+    def log_rows(self, reports: ArrayLike) -> LogRows:
+        """The likelihood of each report on its own, in logarithms; `mixture` merges them.
+
+        Args:
+            reports: Integers in 0 … M − 1, any shape.
+
+        Returns:
+            `LogRows`. Under tracing, NaN for a report outside the domain.
+
+        Raises:
+            ValueError: As `count`.
+        """
+        reports = as_values(reports, self.num_reports, "reports")
+        inside = (reports >= 0) & (reports < self.num_reports)
+        columns = jnp.asarray(self.matrix, float_dtype()).T[jnp.where(inside, reports, 0)]
+        most, least = jnp.max(columns, axis=-1), jnp.min(columns, axis=-1)
+        lift = jnp.log((columns - least[..., None]) / most[..., None])
+        return LogRows(jnp.where(inside, jnp.log(most), jnp.nan), jnp.log(least / most), lift)
+
+    def inv(self, counts: ArrayLike) -> Float[Array, " K"]:
+        """The unbiased estimate of the shares: the least squares that are best where all values are as frequent.
+
+        θ = (C D Cᵀ)⁻¹ C D φ, D the inverse of the mean report probabilities; the inverse of the channel where M = K. It
+        sums to one, and may be negative.
+
+        Args:
+            counts: `[M]`, integers or floats, how many reports there are of each kind.
+
+        Returns:
+            `[K]`; linear in the counts' shares. NaN for counts that make no sense.
+
+        Raises:
+            ValueError: Another shape, or values that cannot be told apart. The channel itself may not be traced.
+        """
+        counts = _as_counts(counts, self.num_reports)
+        return _inverted(jnp.asarray(self._inverse(), float_dtype()), counts)
+
+    def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
+        """Turns single reports into unbiased vectors; their mean over a collection is `inv` of its counts.
+
+        Args:
+            reports: Integers in 0 … M − 1, any shape.
+
+        Returns:
+            A vector for each report, its entries not probabilities: they may be negative or above one. Under tracing,
+            NaN for a report outside the domain.
+
+        Raises:
+            ValueError: As `count` and `inv`.
+        """
+        reports = as_values(reports, self.num_reports, "reports")
+        inside = (reports >= 0) & (reports < self.num_reports)
+        vectors = jnp.asarray(self._inverse().T, float_dtype())[jnp.where(inside, reports, 0)]
+        return jnp.where(inside[..., None], vectors, jnp.nan)
+
+    def _known(self):
+        if isinstance(self.matrix, Tracer):
+            raise ValueError("the channel is traced, and its inverse and rank are found on the host: close over it")
+        return np.asarray(self.matrix, np.float64)
+
+    def _rank(self, sizes):
+        dtype = np.asarray(self.matrix).dtype
+        rounding = np.finfo(dtype if dtype.kind == "f" else np.float64).eps
+        # Entries that are each off by an ulp or two move no singular value by more than the root of their squares, and
+        # the decomposition, in double precision, by no more than is usual.
+        of_entries, of_sizes = 2 * rounding * np.linalg.norm(sizes), np.finfo(np.float64).eps * sizes[0]
+        return int((sizes > max(of_entries, max(self.matrix.shape) * of_sizes)).sum())
+
+    def _inverse(self):
+        matrix, confused = self._known(), self.confused
+        if confused:
+            raise ValueError(
+                f"reports of this channel do not tell values {_listed(confused)} apart ({_why(matrix, confused)}): "
+                "merge values, or look at the likelihood, whose maximum is one of many"
+            )
+        weights = np.sqrt(matrix.mean(axis=0))
+        return np.linalg.pinv((matrix / weights).T) / weights
+
+
+def _why(matrix, confused):
+    for i, j in itertools.combinations(confused, 2):
+        if np.allclose(matrix[i], matrix[j], rtol=_SUM, atol=0):
+            return f"rows {i} and {j} are equal"
+    kinds = matrix.shape[1]
+    few = f"{kinds} kinds of reports for {len(matrix)} values"
+    return few if kinds < len(matrix) else "a mixture of some of their rows is also one of the others"
+
+
+def _listed(numbers):
+    return ", ".join(map(str, numbers[:5])) + (", …" if len(numbers) > 5 else "")
+
+
+def _check(matrix):
+    if matrix.ndim != 2 or matrix.shape[0] < 2 or matrix.shape[1] < 1:
+        raise ValueError(f"matrix must have shape [K, M], a row a value, K >= 2; got {tuple(matrix.shape)}")
+    if matrix.dtype.kind not in "iuf":
+        raise ValueError(f"matrix must hold probabilities, got dtype {matrix.dtype}")
+    if isinstance(matrix, Tracer):
+        return
+    known = np.asarray(matrix, np.float64)
+    wrong = np.argwhere(~((known >= 0) & (known <= 1 + _SUM)))
+    if wrong.size:
+        row, column = wrong[0]
+        raise ValueError(f"row {row}, column {column} of matrix is {known[row, column]:g}, which is no probability")
+    sums = known.sum(axis=1)
+    off = np.flatnonzero(np.abs(sums - 1) > _SUM)
+    if off.size:
+        raise ValueError(
+            f"row {off[0]} of matrix adds up to {sums[off[0]]:.8g}, not to one: rows are values, columns are reports"
+            + (" (its columns do add up: give its transpose)" if np.allclose(known.sum(axis=0), 1) else "")
+        )
+    never = np.flatnonzero(~known.any(axis=0))
+    if never.size:
+        raise ValueError(f"column {never[0]} of matrix is zero: no value brings that report about; leave it out")
+
+
+def _as_counts(counts, number):
+    counts = as_counts(counts)
+    if counts.shape != (number,):
+        raise ValueError(f"counts must have shape [{number}], one a kind of report; got {tuple(counts.shape)}")
+    return counts
+
+
+@jax.jit
+def _inverted(inverse, counts):
+    weights = counts.astype(inverse.dtype)
+    total = accurate_sum(weights)
+    usable = (jnp.min(weights) >= 0) & (total > 0) & jnp.isfinite(total)
+    return jnp.where(usable, Dense(inverse)(weights / jnp.where(total > 0, total, 1)), jnp.nan)
+
+
+@jax.jit
+def _randomize(channel, key, values):
+    flat = values.ravel()
+    number = channel.num_reports
+    sums = jnp.cumsum(jnp.asarray(channel.matrix, float_dtype()), axis=1)
+    highs, lows = (word.ravel() for word in threshold(sums / sums[:, -1:], 0.0))
+    inside = (flat >= 0) & (flat < channel.num_categories)
+    row = jnp.where(inside, flat, 0).astype(jnp.int32) * number
+    words = jax.random.bits(key, (2, flat.shape[0]), jnp.uint32)
+    least, most = jnp.zeros_like(row), jnp.full_like(row, number - 1)
+    for _ in range((number - 1).bit_length()):  # which sum is the first above the draw
+        middle = (least + most) // 2
+        left = below((words[0], words[1]), (looked_up(highs, row + middle), looked_up(lows, row + middle)))
+        least, most = jnp.where(left, least, jnp.minimum(middle + 1, most)), jnp.where(left, middle, most)
+    return jnp.where(inside, least, -1).reshape(values.shape)

@@ -1,0 +1,217 @@
+"""What mechanisms share whose report names one of M columns, each of which supports a set of categories."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
+
+from rrjax.arguments import int_dtype
+from rrjax.counts import as_values, count
+from rrjax.mechanisms.draws import rounded_down
+from rrjax.mechanisms.mechanism import Dependence, Mechanism, as_true_counts, gathered
+from rrjax.mechanisms.rows import log_probability_of_block
+from rrjax.mixture import Mixture
+from rrjax.pytrees import register
+from rrjax.tally import Tally
+
+_CHUNK = 1 << 12
+"""Users that are simulated at a time."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ColumnResponse(Mechanism):
+    """A mechanism whose report is a column: with p from those that support the user's category, else from the others.
+
+    A subclass says which columns those are, by `drawn`, `supports` and the two sums, which a transform makes fast.
+    """
+
+    dependence: ClassVar[Dependence] = "any"
+
+    @property
+    @abc.abstractmethod
+    def num_columns(self) -> int:
+        """M."""
+
+    @property
+    def bits(self) -> float:
+        """Of a report."""
+        return float(np.log2(self.num_columns))
+
+    @property
+    @abc.abstractmethod
+    def num_holding(self) -> int:
+        """How many of the columns support a category, the same for each."""
+
+    @abc.abstractmethod
+    def drawn(self, key: Array, values: Int[Array, " N"], bound: tuple[Array, Array]) -> Int[Array, " N"]:
+        """A column for each value: uniformly of those that support it where a 64-bit draw is below the bound."""
+
+    @abc.abstractmethod
+    def sums_of_columns(self, columns: Shaped[Array, " M"]) -> Shaped[Array, " K"]:
+        """For each category, the sum over the columns that support it; nothing is subtracted."""
+
+    @abc.abstractmethod
+    def sums_of_categories(self, values: Shaped[Array, " K"]) -> Shaped[Array, " M"]:
+        """For each column, the sum over the categories that it supports; nothing is subtracted."""
+
+    def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
+        """Randomizes values for a simulation.
+
+        A column is drawn uniformly from those that support the value where one 64-bit draw is below p·2⁶⁴ rounded down,
+        else from the others: rounding never weakens ε by more than that of the dtype.
+
+        Args:
+            key: A typed key, `jax.random.key(seed)`.
+            values: Integers in 0 … K − 1, any shape.
+
+        Returns:
+            Reports, int32 in 0 … M − 1, the shape of `values`. Under tracing, −1 for a value outside the domain and for
+            any value at an impossible ε, which `tally` refuses or makes unusable.
+
+        Raises:
+            ValueError: Values that are not integers, or (not under tracing) outside the domain.
+        """
+        return _randomize(self, key, as_values(values, self.num_categories, "values"))
+
+    def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
+        """Which categories each report supports: those that are there in its column.
+
+        Args:
+            reports: Integers in 0 … M − 1, any shape.
+
+        Returns:
+            Booleans, the shape of `reports` and a last axis of K.
+
+        Raises:
+            ValueError: As `rrjax.count`, of M columns.
+        """
+        reports = as_values(reports, self.num_columns, "reports").astype(jnp.int32)
+        return self.incident(reports[..., None], jnp.arange(self.num_categories, dtype=jnp.int32))
+
+    @abc.abstractmethod
+    def incident(self, columns: Int[Array, "*s"], values: Int[Array, "*s"]) -> Bool[Array, "*s"]:
+        """Whether the category is there in the column, of arrays that broadcast."""
+
+    def log_probability(self, reports: Array) -> Float[Array, ""]:
+        """As `Mechanism`; for all alike."""
+        del reports
+        holding = self.num_holding
+        return log_probability_of_block(self.epsilon, self.num_columns / holding, math.log(holding))
+
+    def tally(self, reports: ArrayLike) -> Tally:
+        """Counts reports: each supports the categories that are there in its column. By a transform of the counts.
+
+        Args:
+            reports: Integers in 0 … M − 1, any shape.
+
+        Returns:
+            `Tally`. Tallies of parts add up.
+
+        Raises:
+            ValueError: As `rrjax.count`, of M columns.
+        """
+        return self.tally_of_counts(count(reports, self.num_columns))
+
+    def tally_of_counts(self, columns: Int[Array, " M"]) -> Tally:
+        """The tally of reports of which there are so many of each column; unusable where a count is negative."""
+        return _tally(self, columns)
+
+    def mixture(self, reports: ArrayLike) -> Mixture:
+        """The likelihood of reports: a = 1, and B = e^ε − 1 where a category is there. A row a column.
+
+        Args:
+            reports: Integers in 0 … M − 1, any shape.
+
+        Returns:
+            `Mixture`, up to a factor that θ does not change; its products are made by the transform.
+
+        Raises:
+            ValueError: As `tally`, or no reports.
+        """
+        return self.mixture_of_counts(count(reports, self.num_columns))
+
+    def mixture_of_counts(self, columns: Int[ArrayLike, " M"]) -> Mixture:
+        """The likelihood of reports of which there are so many of each column."""
+        return Mixture(columns if isinstance(columns, Tracer) else np.asarray(columns), 1.0, Columns(self))
+
+    def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
+        """Draws what a collection from given users brings, by its exact law, in O(N) and a transform.
+
+        Support counts depend on each other through the columns: the users are drawn one by one.
+
+        Args:
+            key: A typed key, `jax.random.key(seed)`.
+            true_counts: `[K]`, integers, how many users hold each category; below 2³¹ in all.
+
+        Returns:
+            `Tally`; NaN comes of it for counts or an ε that make no sense.
+
+        Raises:
+            ValueError: Other than K categories, or counts that are not integers.
+        """
+        true_counts = as_true_counts(true_counts, self.num_categories)
+        return _collect(self, key, true_counts)
+
+
+@register(data_fields=["mechanism"])
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """The lift (e^ε − 1)·[category is there in column], with products by the mechanism's own transform.
+
+    Attributes:
+        mechanism: A `ColumnResponse`.
+    """
+
+    mechanism: ColumnResponse
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """M and K."""
+        return self.mechanism.num_columns, self.mechanism.num_categories
+
+    def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " M"]:
+        """B·θ."""
+        return self.mechanism.odds.astype(theta.dtype) * self.mechanism.sums_of_categories(theta)
+
+    def transpose(self, weights: Float[Array, " M"]) -> Float[Array, " K"]:
+        """Bᵀ·w."""
+        return self.mechanism.odds.astype(weights.dtype) * self.mechanism.sums_of_columns(weights)
+
+
+@jax.jit
+def _tally(mechanism, columns):
+    support = mechanism.sums_of_columns(columns)
+    # A histogram of −1 says that it is none.
+    broken = (jnp.min(columns) < 0) | ~(mechanism.rates.truth > 0)
+    return Tally(jnp.where(broken, -1, support), jnp.where(broken, -1, jnp.sum(columns)), rates=mechanism.rates)
+
+
+@jax.jit
+def _randomize(mechanism, key, values):
+    flat = values.ravel()
+    inside = (flat >= 0) & (flat < mechanism.num_categories)
+    rates = mechanism.rates
+    column = mechanism.drawn(key, jnp.where(inside, flat, 0).astype(jnp.int32), rounded_down(rates.p))
+    return jnp.where(inside & (rates.truth > 0), column, -1).reshape(values.shape)
+
+
+@jax.jit
+def _collect(mechanism, key, true_counts):
+    bound = rounded_down(mechanism.rates.p)
+
+    def add(columns, key, values, here):
+        return columns.at[mechanism.drawn(key, values, bound)].add(here.astype(columns.dtype))
+
+    zeros = jnp.zeros(mechanism.num_columns, int_dtype())
+    columns, _, usable = gathered(add, key, true_counts, _CHUNK, zeros)
+    tally = _tally(mechanism, columns)
+    support, number = (jnp.where(usable, x, -1).astype(true_counts.dtype) for x in (tally.support, tally.num_users))
+    return Tally(support, number, rates=tally.rates)

@@ -1,0 +1,285 @@
+"""Local hashing: a user draws a hash function, and reports what it makes of the own value, randomized.
+
+The hash is Threefry-2x32 with 20 rounds, the function of JAX's own random numbers: published with test vectors, the
+same on every platform and for ever. Its key is the seed of the report, its counter i for the pair of categories 2i and
+2i + 1, its two words theirs; a word w becomes the bucket ⌊w·g/2³²⌋.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, ArrayLike, Bool, Float, UInt
+
+from rrjax.arguments import int_dtype
+from rrjax.counts import as_values
+from rrjax.mechanisms.draws import below, number_below, rounded_down
+from rrjax.mechanisms.mechanism import Mechanism, as_true_counts, known_epsilon, settled
+from rrjax.mechanisms.rows import log_probability_of_block
+from rrjax.mechanisms.unary import independent
+from rrjax.parameters import best_num_buckets, num_buckets_of, two_buckets
+from rrjax.placement import aligned, repeat
+from rrjax.pytrees import register
+from rrjax.sampling import Stream
+from rrjax.tally import Rates, Tally
+from rrjax.words import buckets_of, scaled_word
+
+
+@dataclasses.dataclass(frozen=True)
+class Hashing(Mechanism):
+    """A mechanism whose reports are a seed and a bucket, which supports all categories that the seed puts there."""
+
+    num_buckets: int | None = None
+
+    def __post_init__(self) -> None:
+        """Checks what can be checked, and chooses g where ε is known."""
+        super().__post_init__()
+        object.__setattr__(self, "num_buckets", self.settled_number())
+
+    @abc.abstractmethod
+    def settled_number(self) -> int | None:
+        """How many buckets there are, checked; None where ε is to choose and is not known."""
+
+    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+        """Those of g blocks of which each holds a g-th of the categories."""
+        e1 = expm1(self.epsilon)
+        number = self.num_buckets
+        if number is None:
+            number = best_num_buckets(e1, jnp.minimum if isinstance(e1, jax.Array) else min)
+        return Rates.of_design(e1, number, 1 / number)
+
+    @property
+    def bits(self) -> float:
+        """Of a report: its bucket, and a seed of 32."""
+        return 32 + math.log2(settled(self.num_buckets, "num_buckets"))
+
+    @property
+    def note(self) -> str:
+        """How many buckets there are."""
+        return f"{settled(self.num_buckets, 'num_buckets'):,} buckets"
+
+    def randomize(self, key: Array, values: ArrayLike) -> UInt[Array, "*s 2"]:
+        """Randomizes values for a simulation.
+
+        A seed is drawn, and the bucket of the value reported by randomized response over g: one 64-bit draw is compared
+        with p·2⁶⁴ rounded down, so rounding never weakens ε by more than that of the dtype.
+
+        Args:
+            key: A typed key, `jax.random.key(seed)`.
+            values: Integers in 0 … K − 1, any shape.
+
+        Returns:
+            Reports, uint32, the shape of `values` and a last axis of two: a seed and a bucket. Under tracing, the
+            bucket of a value outside the domain, and of any value at an impossible ε, is 2³² − 1, which is none.
+
+        Raises:
+            ValueError: Values that are not integers, or (not under tracing) outside the domain; ε traced without g.
+        """
+        values = as_values(values, self.num_categories, "values")
+        return _randomize(self, key, values, settled(self.num_buckets, "num_buckets"))
+
+    def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
+        """Which categories each report supports: those that its seed puts into its bucket.
+
+        Args:
+            reports: `[*s, 2]`, integers: a seed of 32 bits and a bucket in 0 … g − 1 each.
+
+        Returns:
+            Booleans `[*s, K]`.
+
+        Raises:
+            ValueError: Another shape or dtype, or (not under tracing) numbers out of range.
+        """
+        reports = self._checked(reports)
+        return _supports(reports, settled(self.num_buckets, "num_buckets"), self.num_categories)
+
+    def log_probability(self, reports: Array) -> Float[Array, ""]:
+        """As `Mechanism`; given the seed, of the bucket."""
+        del reports
+        return log_probability_of_block(self.epsilon, settled(self.num_buckets, "num_buckets"), 0)
+
+    def tally(self, reports: ArrayLike) -> Tally:
+        """Counts reports, by hashing all categories for each: O(N·K).
+
+        Args:
+            reports: `[*s, 2]`, integers: a seed of 32 bits and a bucket in 0 … g − 1 each.
+
+        Returns:
+            `Tally`. Tallies of parts add up.
+
+        Raises:
+            ValueError: As `supports`.
+        """
+        reports = self._checked(reports).reshape(-1, 2)
+        number = settled(self.num_buckets, "num_buckets")
+        valid = jnp.all(reports[:, 1] < number)
+        support = _counted(reports, number, self.num_categories)
+        users = jnp.asarray(reports.shape[0], int_dtype())
+        return Tally(jnp.where(valid, support, -1), jnp.where(valid, users, -1), rates=self.rates)
+
+    def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
+        """Draws what a collection from given users brings, by its law under ideal hashing, in O(K).
+
+        Over all functions from categories to buckets, support counts are independent: Binomial(n_i, p) +
+        Binomial(N − n_i, 1/g).
+
+        Args:
+            key: A typed key, `jax.random.key(seed)`.
+            true_counts: `[K]`, integers, how many users hold each category; below 2³¹ in all.
+
+        Returns:
+            `Tally`; NaN comes of it for counts or an ε that make no sense.
+
+        Raises:
+            ValueError: Other than K categories, or counts that are not integers.
+        """
+        return independent(key, as_true_counts(true_counts, self.num_categories), self.rates)
+
+    def _checked(self, reports) -> UInt[Array, "*s 2"]:
+        number = settled(self.num_buckets, "num_buckets")
+        reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
+        if reports.ndim == 0 or reports.shape[-1] != 2 or reports.dtype.kind not in "iu":
+            raise ValueError(
+                "reports must be integers of shape [N, 2], a seed and a bucket each; got "
+                f"{reports.dtype.name} of shape {tuple(reports.shape)}"
+            )
+        if not isinstance(reports, Tracer) and reports.size:
+            known = np.asarray(reports)
+            for name, part, end in (("seeds", known[..., 0], 1 << 32), ("buckets", known[..., 1], number)):
+                if int(part.min()) < 0 or int(part.max()) >= end:
+                    raise ValueError(f"{name} must be from 0 to {end - 1}, got {part.min()} to {part.max()}")
+        return jnp.asarray(reports.astype(np.uint32))
+
+
+@register(data_fields=["epsilon"], meta_fields=["num_categories", "num_buckets"])
+@dataclasses.dataclass(frozen=True)
+class LocalHashing(Hashing):
+    """Optimized local hashing (OLH): p = e^ε/(e^ε+g−1), q = 1/g, with g = round(e^ε) + 1 buckets. A pytree, ε its leaf.
+
+    As close as optimized unary encoding, with reports of some forty bits whatever K; counting takes a pass over users
+    and categories.
+
+    Args:
+        num_categories: K, an integer, at least 2.
+        epsilon: Scalar, nats; a float or a traced array.
+        num_buckets: g, from 2 to 2³⁰. None chooses by ε; where that is traced, reports need it given.
+
+    Raises:
+        ValueError: K < 2, ε a number that is not positive, or g out of range.
+
+    Example:
+        >>> import jax, rrjax
+        >>> mechanism = rrjax.mechanisms.LocalHashing(num_categories=3, epsilon=2.0)
+        >>> mechanism.num_buckets, f"{mechanism.rates.p:.3f} {mechanism.rates.q:.3f}"
+        (8, '0.514 0.125')
+        >>> reports = mechanism.randomize(jax.random.key(0), [0, 0, 1, 2])
+        >>> reports.shape, int(mechanism.tally(reports).num_users)
+        ((4, 2), 4)
+        >>> tally = mechanism.collect(jax.random.key(0), [60_000, 30_000, 10_000])
+        >>> [round(t, 1) for t in rrjax.inv_p(tally).tolist()]
+        [0.6, 0.3, 0.1]
+
+    References:
+        Wang, Blocki, Li and Jha, "Locally differentially private protocols for frequency estimation", 2017, §4.4.
+    """
+
+    name: ClassVar[str] = "optimized-local-hashing"
+
+    def settled_number(self) -> int | None:
+        """The given one, or round(e^ε) + 1."""
+        return num_buckets_of(self.num_buckets, known_epsilon(self.epsilon))
+
+
+@register(data_fields=["epsilon"], meta_fields=["num_categories", "num_buckets"])
+@dataclasses.dataclass(frozen=True)
+class BinaryLocalHashing(Hashing):
+    """Binary local hashing (BLH): p = e^ε/(e^ε+1), q = ½, of two buckets. A pytree, ε its leaf.
+
+    A report is a seed and a bit. At small ε as close as any; from ε = 1 on optimized local hashing is closer.
+
+    Args:
+        num_categories: K, an integer, at least 2.
+        epsilon: Scalar, nats; a float or a traced array.
+        num_buckets: 2.
+
+    Raises:
+        ValueError: K < 2, ε a number that is not positive, or other than two buckets.
+
+    Example:
+        >>> import jax, rrjax
+        >>> mechanism = rrjax.mechanisms.BinaryLocalHashing(num_categories=3, epsilon=2.0)
+        >>> print(f"{mechanism.rates.p:.3f} {mechanism.rates.q:.3f}")
+        0.881 0.500
+        >>> reports = mechanism.randomize(jax.random.key(0), [0, 0, 1, 2])
+        >>> reports.shape, int(mechanism.tally(reports).num_users)
+        ((4, 2), 4)
+
+    References:
+        Bassily and Smith, "Local, private, efficient protocols for succinct histograms", 2015; Wang, Blocki, Li and
+        Jha, "Locally differentially private protocols for frequency estimation", 2017, §4.4.
+    """
+
+    name: ClassVar[str] = "binary-local-hashing"
+    num_buckets: int | None = 2
+
+    def settled_number(self) -> int:
+        """Two."""
+        return two_buckets(self.num_buckets)
+
+
+@partial(jax.jit, static_argnums=3)
+def _randomize(mechanism, key, values, number):
+    flat = values.ravel()
+    inside = (flat >= 0) & (flat < mechanism.num_categories)
+    seeds, high, low, other_high, other_low = jax.random.bits(key, (5, flat.shape[0]), jnp.uint32)
+    own = buckets_of(seeds, flat.astype(jnp.uint32), jnp.uint32(number), jnp)
+    kept = below((high, low), rounded_down(mechanism.rates.p))
+    other = number_below((other_high, other_low), jnp.uint32(number - 1))
+    bucket = jnp.where(kept, own, other + (other >= own).astype(jnp.uint32))
+    usable = inside & (mechanism.rates.truth > 0)
+    return jnp.stack([seeds, jnp.where(usable, bucket, jnp.uint32(2**32 - 1))], axis=-1).reshape(*values.shape, 2)
+
+
+def _there(reports, number, size):
+    """Which even and which odd categories each report supports: both words of a hash are wanted."""
+    seeds, bucket = reports[..., 0, None], reports[..., 1, None]
+    pairs = jnp.arange((size + 1) // 2, dtype=jnp.uint32)
+    words = Stream(seeds, jnp.zeros_like(seeds)).pair(pairs, jnp.uint32(0))
+    return [scaled_word(word, jnp.uint32(number)) == bucket for word in words]
+
+
+def _interleaved(even, odd, size):
+    return jnp.stack([even, odd], axis=-1).reshape(*even.shape[:-1], 2 * even.shape[-1])[..., :size]
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def _supports(reports, number, size):
+    even, odd = _there(reports, number, size)
+    return _interleaved(even, odd, size)
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def _counted(reports, number, size):
+    users = reports.shape[0]
+    part = max(1, min(users, 1 << 6))
+    # Those that fill up are in a bucket that there is not. A part takes its users from all over, because on a mesh with
+    # explicit axes those of different devices cannot be gone through in turn.
+    padded = jnp.pad(reports, ((0, -users % part), (0, 0)), constant_values=np.uint32(2**32 - 1)).reshape(part, -1, 2)
+
+    def add(turn, counts):
+        # Added up before they are brought into order, or the hashes would be written to memory.
+        even, odd = _there(padded[:, turn], number, size)
+        return counts[0] + jnp.sum(even, axis=0, dtype=int_dtype()), counts[1] + jnp.sum(odd, axis=0, dtype=int_dtype())
+
+    zeros = jnp.zeros((size + 1) // 2, int_dtype())
+    even, odd = repeat(jnp.int32(padded.shape[1]), add, aligned((zeros, zeros), reports))
+    return _interleaved(even, odd, size)

@@ -1,0 +1,54 @@
+"""The likelihood of single reports in logarithms, for losses: nothing is left out, and nothing overflows at any ε."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from rrjax.arguments import float_dtype
+from rrjax.arithmetic import log_sum
+
+
+class LogRows(NamedTuple):
+    """What each report says: P(report | θ) = exp(scale)·(exp(base) + Σ_i exp(lift_i)·θ_i).
+
+    The part `base` has whatever the value, as in `Mixture`. The scale is apart because it may be a sum of 10⁵ terms,
+    beside which the rest would be rounded away.
+
+    Attributes:
+        scale: `[*s]`, nats.
+        base: `[*s]`, nats, at most about zero.
+        lift: `[*s, K]`, nats, −∞ for values that add nothing to the base.
+    """
+
+    scale: Float[Array, "*s"]
+    base: Float[Array, "*s"]
+    lift: Float[Array, "*s K"]
+
+    def log_probability(self, log_theta: Float[Array, "*s K"]) -> Float[Array, "*s"]:
+        """Log P(report | θ) of each report, nats, under a distribution of its own each, given in logarithms."""
+        dtype = log_theta.dtype
+        lifted = log_sum(self.lift.astype(dtype) + log_theta)
+        return self.scale.astype(dtype) + jnp.logaddexp(self.base.astype(dtype), lifted)
+
+
+def log_gain(epsilon: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """Log(1 − e^−ε), by which a supported category is above another one, relative to itself."""
+    return jnp.log(-jnp.expm1(-epsilon))
+
+
+def log_probability_of_block(epsilon: ArrayLike, ratio: float, log_holding: float) -> Float[Array, ""]:
+    """Log-probability of a report that is a block of a design, for a user whose category it holds.
+
+    Args:
+        epsilon: Scalar, nats.
+        ratio: How many blocks there are for each one that holds a given category, b/r.
+        log_holding: Log r, of how many blocks hold a category.
+
+    Returns:
+        Scalar, −log(r + (b − r)·e^−ε): finite at every ε.
+    """
+    epsilon = jnp.asarray(epsilon).astype(float_dtype())
+    return -log_holding - jnp.log1p((ratio - 1) * jnp.exp(-epsilon))

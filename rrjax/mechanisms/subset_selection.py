@@ -1,0 +1,256 @@
+"""Subset selection: a report names ω categories, the user's own one among them more often than not."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
+
+from rrjax.arguments import int_dtype
+from rrjax.checks import check_domain, check_integers
+from rrjax.counts import as_values
+from rrjax.lifts import FEW, Sparse
+from rrjax.mechanisms.draws import below, number_below, rounded_down
+from rrjax.mechanisms.mechanism import Mechanism, known_epsilon, settled
+from rrjax.mechanisms.rows import log_probability_of_block
+from rrjax.mixture import Mixture
+from rrjax.parameters import best_subset_size, subset_rates, subset_size_of
+from rrjax.placement import aligned
+from rrjax.pytrees import register
+from rrjax.sampling import Stream
+from rrjax.tally import Rates, Tally
+
+
+@register(data_fields=["epsilon"], meta_fields=["num_categories", "subset_size"])
+@dataclasses.dataclass(frozen=True)
+class SubsetSelection(Mechanism):
+    """Subset selection: ω of the K categories, the own one among them with p = ωe^ε/(ωe^ε+K−ω). A pytree, ε its leaf.
+
+    The other members are drawn uniformly, so another category is there with q = (ω − p)/(K − 1). Of all mechanisms that
+    treat categories alike none has a smaller squared error; a report takes log₂ C(K, ω) bits. A single one (ω = 1) is
+    randomized response itself.
+
+    Args:
+        num_categories: K, an integer, at least 2.
+        epsilon: Scalar, nats; a float or a traced array.
+        subset_size: ω, from 1 to K − 1. None chooses that of least error, near K/(e^ε+1); where ε is traced, that
+            is enough for the rates and `collect`, but reports need their size given.
+
+    Raises:
+        ValueError: K < 2, ε a number that is not positive, or ω out of range.
+
+    Example:
+        >>> import jax, rrjax
+        >>> mechanism = rrjax.mechanisms.SubsetSelection(num_categories=8, epsilon=1.0)
+        >>> mechanism.subset_size, f"{mechanism.rates.p:.3f} {mechanism.rates.q:.3f}"
+        (2, '0.475 0.218')
+        >>> reports = mechanism.randomize(jax.random.key(0), [0, 0, 5, 7])
+        >>> reports.shape, int(mechanism.tally(reports).num_users)
+        ((4, 2), 4)
+        >>> tally = mechanism.collect(jax.random.key(0), [6_000, 3_000, 1_000, 0, 0, 0, 0, 0])
+        >>> [round(t, 1) for t in rrjax.empirical_bayes(tally).theta[:3].tolist()]
+        [0.6, 0.3, 0.1]
+
+    References:
+        Ye and Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", 2018:
+        arXiv:1702.00610; Wang et al., "Mutual information optimally local private discrete distribution estimation",
+        2016: arXiv:1607.08025.
+    """
+
+    name: ClassVar[str] = "subset-selection"
+    subset_size: int | None = None
+
+    def __post_init__(self) -> None:
+        """Checks what can be checked, and chooses ω where ε is known."""
+        super().__post_init__()
+        size = subset_size_of(self.subset_size, self.num_categories, known_epsilon(self.epsilon))
+        object.__setattr__(self, "subset_size", size)
+
+    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+        """Those of the design of all sets of ω."""
+        e1 = expm1(self.epsilon)
+        size = self._size(e1)
+        return subset_rates(self.num_categories, size, e1)
+
+    @property
+    def bits(self) -> float:
+        """Of a report, at the least: log₂ C(K, ω)."""
+        number, size = self.num_categories, settled(self.subset_size, "subset_size")
+        return (math.lgamma(number + 1) - math.lgamma(size + 1) - math.lgamma(number - size + 1)) / math.log(2)
+
+    @property
+    def note(self) -> str:
+        """How large the subsets are."""
+        return f"subsets of {settled(self.subset_size, 'subset_size'):,}"
+
+    def server_operations(self, num_users: float) -> float:
+        """As `Mechanism`; N·ω + K."""
+        return num_users * settled(self.subset_size, "subset_size") + self.num_categories
+
+    def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s w"]:
+        """Randomizes values for a simulation, in O(K) a value.
+
+        One 64-bit draw decides on the own category, p·2⁶⁴ rounded down; then the others are gone through one by one,
+        each a member with the share of those still wanted among those still there.
+
+        Args:
+            key: A typed key, `jax.random.key(seed)`.
+            values: Integers in 0 … K − 1, any shape.
+
+        Returns:
+            Reports, int32, the shape of `values` and a last axis of ω categories in increasing order. Under tracing,
+            −1 for a value outside the domain and for any value at an impossible ε.
+
+        Raises:
+            ValueError: Values that are not integers, or (not under tracing) outside the domain; ε traced without ω.
+        """
+        values = as_values(values, self.num_categories, "values")
+        return _randomize(self, key, values, settled(self.subset_size, "subset_size"))
+
+    def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
+        """Which categories each report supports: its members.
+
+        Args:
+            reports: `[*s, ω]`, integers in 0 … K − 1, different ones in each report.
+
+        Returns:
+            Booleans `[*s, K]`.
+
+        Raises:
+            ValueError: Another size, what are no categories, or (not under tracing) one of them twice.
+        """
+        return _members(self._checked(reports), self.num_categories)
+
+    def log_probability(self, reports: Array) -> Float[Array, ""]:
+        """As `Mechanism`; for all alike."""
+        del reports
+        number, size = self.num_categories, settled(self.subset_size, "subset_size")
+        holding = math.lgamma(number) - math.lgamma(size) - math.lgamma(number - size + 1)
+        return log_probability_of_block(self.epsilon, number / size, holding)
+
+    def tally(self, reports: ArrayLike) -> Tally:
+        """Counts reports: each supports its members. O(N·ω).
+
+        Args:
+            reports: `[*s, ω]`, integers in 0 … K − 1, different ones in each report.
+
+        Returns:
+            `Tally`. Tallies of parts add up.
+
+        Raises:
+            ValueError: As `supports`.
+        """
+        reports = self._checked(reports)
+        inside = (reports >= 0) & (reports < self.num_categories)
+        counts = jnp.bincount(jnp.where(inside, reports, 0).ravel(), length=self.num_categories).astype(int_dtype())
+        number = jnp.asarray(reports.size // reports.shape[-1], int_dtype())
+        valid = jnp.all(inside)
+        return Tally(jnp.where(valid, counts, -1), jnp.where(valid, number, -1), rates=self.rates)
+
+    def mixture(self, reports: ArrayLike) -> Mixture:
+        """The likelihood of reports: a = 1, and B = e^ε − 1 where a category is a member.
+
+        Args:
+            reports: `[*s, ω]`, integers in 0 … K − 1, different ones in each report.
+
+        Returns:
+            `Mixture`, a row for every subset that is different (under tracing, for every report), by the lists of the
+            members where they are few; up to a factor that θ does not change.
+
+        Raises:
+            ValueError: As `supports`, or no reports.
+        """
+        reports = self._checked(reports)
+        if isinstance(reports, Tracer) or not FEW * reports.shape[-1] <= self.num_categories:
+            return super().mixture(reports)
+        members = np.sort(np.asarray(reports).reshape(-1, reports.shape[-1]), axis=1)
+        different, weights = np.unique(members, axis=0, return_counts=True)
+        lift = Sparse.of(different, self.num_categories, self.odds)
+        return Mixture(jnp.asarray(weights, int_dtype()), 1.0, lift)
+
+    def simulated(self, key: Array, values: Int[Array, " N"]) -> Bool[Array, "N K"]:
+        """Which categories the reports of users support who are made up; ω may be chosen by a traced ε."""
+        wanted, member = _steps(self, key, values, self._size(self.odds))
+        categories = jnp.arange(self.num_categories, dtype=jnp.int32)
+        _, there = lax.scan(member, wanted, categories)
+        return there.T
+
+    def _size(self, e1):
+        """What is known of ω, or chosen by e^ε − 1, a plain number or a traced one."""
+        if self.subset_size is not None:
+            return self.subset_size
+        return best_subset_size(self.num_categories, e1, jnp if isinstance(e1, jax.Array) else np)
+
+    def _checked(self, reports):
+        size = settled(self.subset_size, "subset_size")
+        reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
+        reports = check_integers(reports, self.num_categories, "reports")
+        if reports.ndim == 0 or reports.shape[-1] != size:
+            raise ValueError(
+                f"reports must have shape [N, {size}], the members of a subset each; got {tuple(reports.shape)}"
+            )
+        if not isinstance(reports, Tracer) and reports.size:
+            with jax.ensure_compile_time_eval():
+                check_domain(reports, self.num_categories, "reports")
+                ordered = np.sort(np.asarray(reports).reshape(-1, size), axis=1)
+            twice = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+            if twice.size:
+                raise ValueError(
+                    f"report {twice[0]} names a category twice: {ordered[twice[0]].tolist()}; a subset has {size} "
+                    "different members"
+                )
+        return jnp.asarray(reports)
+
+
+def _members(reports, number):
+    flat = reports.reshape(-1, reports.shape[-1])
+    rows = jnp.arange(flat.shape[0], dtype=jnp.int32)[:, None]
+    there = jnp.zeros((flat.shape[0], number), bool).at[rows, flat].set(True, mode="drop", wrap_negative_indices=False)
+    return there.reshape(*reports.shape[:-1], number)
+
+
+def _steps(mechanism, key, values, size):
+    """A scan over the categories: how many members are wanted, and the step that says who is one."""
+    number = mechanism.num_categories
+    first, others = jax.random.split(key)
+    high, low = jax.random.bits(first, (2, values.shape[0]), jnp.uint32)
+    own = below((high, low), rounded_down(mechanism.rates.p))
+    wanted = jnp.asarray(size).astype(jnp.uint32) - own.astype(jnp.uint32)
+    stream, place = Stream.of(others), jnp.arange(values.shape[0], dtype=jnp.uint32)
+    values = values.astype(jnp.int32)  # what is outside the domain is marked by the caller
+
+    def member(wanted, category):
+        holds = values == category
+        left = jnp.uint32(number - 1) - category.astype(jnp.uint32) + (values < category).astype(jnp.uint32)
+        there = jnp.where(holds, own, number_below(stream.pair(place, category), left) < wanted)
+        return wanted - (there & ~holds).astype(jnp.uint32), there
+
+    return wanted, member
+
+
+@partial(jax.jit, static_argnums=3)
+def _randomize(mechanism, key, values, size):
+    flat = values.ravel()
+    wanted, member = _steps(mechanism, key, flat.astype(jnp.int32), size)
+    place = jnp.arange(flat.shape[0], dtype=jnp.int32)
+
+    def step(state, category):
+        wanted, taken, reports = state
+        wanted, there = member(wanted, category)
+        slot = jnp.where(there, taken, size)  # beyond the end, where it is dropped
+        return (wanted, taken + there.astype(jnp.int32), reports.at[place, slot].set(category, mode="drop")), None
+
+    start = wanted, jnp.zeros_like(place), jnp.full((flat.shape[0], size), -1, jnp.int32)
+    categories = jnp.arange(mechanism.num_categories, dtype=jnp.int32)
+    (_, _, reports), _ = lax.scan(step, aligned(start, flat, key), categories)
+    usable = (flat >= 0) & (flat < mechanism.num_categories) & (mechanism.rates.truth > 0)
+    return jnp.where(usable[:, None], reports, -1).reshape(*values.shape, size)
