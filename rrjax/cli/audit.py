@@ -1,0 +1,68 @@
+"""`rrjax audit`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import rrjax
+from rrjax.audit import Audit, audit_mechanism
+from rrjax.cli import show
+from rrjax.cli.errors import UsageError
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.options import Json, flags, mechanism_name
+from rrjax.cli.reading import check_epsilon, check_rate
+from rrjax.mechanisms import MECHANISMS
+
+
+@flags()
+def audit(
+    categories: Annotated[int, typer.Option(help="K, how many categories there are.")],
+    epsilon: Annotated[float, typer.Option(help="Privacy parameter that is claimed, in nats.")],
+    mechanism: Annotated[
+        str, typer.Option(parser=mechanism_name, metavar="NAME", help=f"One of {', '.join(MECHANISMS)}.")
+    ] = rrjax.RandomizedResponse.name,
+    draws: Annotated[int, typer.Option(min=4, help="Reports of each of two values.")] = 1_000_000,
+    level: Annotated[float, typer.Option(help="Confidence level of the bound, in (0, 1).")] = 0.999,
+    json: Json = False,
+) -> None:
+    """Bound the ε of the clients that `rrjax randomize` uses from below, by nothing but their reports.
+
+    rrjax audit --mechanism subset-selection --categories 100 --epsilon 1
+
+    A bound above the ε that is claimed proves a client wrong. In Python, rrjax.audit takes any client.
+    """
+    check_epsilon(epsilon)
+    check_rate("--level", level)
+    try:
+        client = rrjax.secure.client(mechanism, categories, epsilon)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    with show.err.status("Drawing reports …"), ending_at_once():
+        found = audit_mechanism(client, draws, level=level)
+    if json:
+        show.record({"command": "audit", "mechanism": client.name, "parameters": client.parameters} | facts(found))
+        return
+    # By the numbers of events: which of the first and the last value their reports support.
+    names = ("neither of them", f"{categories - 1} alone", "0 alone", "both")
+    event = " or ".join(names[int(number)] for number in found.event)
+    show.say(
+        f"{client.name}, K = {categories:,}: ε = {epsilon:g} nats asked for, {client.effective_epsilon:.12g} delivered "
+        "by its integers."
+    )
+    show.say(
+        f"Of {found.num_draws:,} reports each of the values {found.likelier} and {found.other}, {found.counts[0]:,} "
+        f"and {found.counts[1]:,} support {event}: ε is at least {found.lower:.4f}, with "
+        f"{100 * level:.12g}\N{NO-BREAK SPACE}% confidence."
+    )
+    show.say(
+        f"That is more than the {found.claimed:.12g} that is claimed: the client is wrong."
+        if found.violated
+        else "That is no more than is claimed: nothing speaks against the client."
+    )
+
+
+def facts(found: Audit) -> dict[str, object]:
+    """As fields of a JSON object."""
+    return found._asdict() | {"event": [int(number) for number in found.event], "violated": found.violated}

@@ -1,0 +1,216 @@
+"""The audit: its bound is Clopper and Pearson's, it holds for clients that keep their word, broken ones are caught."""
+
+import math
+import tracemalloc
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from rrjax import audit, secure
+from rrjax.mechanisms import MECHANISMS
+
+pytestmark = pytest.mark.once  # a bound is moved down by what its precision may be off
+every = pytest.mark.parametrize("name", MECHANISMS)
+
+
+@pytest.fixture
+def seeded(monkeypatch):
+    monkeypatch.setattr("os.urandom", np.random.default_rng(0).bytes)
+
+
+# --- The bound -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_the_bound_is_that_of_clopper_and_pearson(x64):
+    with jax.enable_x64(x64):
+        for number in (10, 1000, 5_000_000, 10**11):
+            for one, other in ((1, 0), (0.5, 0.25), (1e-3, 1e-4), (0.9, 0.0), (1, 0.5), (0.3, 0.3), (0.0, 0.2)):
+                counts = round(one * number), round(other * number)
+                for level in (0.9, 0.999):
+                    tail = (1 - level) / 2
+                    low = stats.beta.ppf(tail, counts[0], number - counts[0] + 1) if counts[0] else 0.0
+                    high = stats.beta.isf(tail, counts[1] + 1, number - counts[1]) if counts[1] < number else 1.0
+                    wanted = max(0.0, math.log(low / high)) if low else 0.0
+                    found = audit.lower_bound(counts, number, level)
+                    assert found <= wanted + 1e-12  # never above
+                    assert found >= wanted - (1e-7 if x64 else 1e-4)
+
+
+def test_the_bound_covers_at_its_level():
+    """Of two thousand audits of a coin at its true ratio, no more than 1 − level are above it."""
+    random, number, level = np.random.default_rng(0), 400, 0.8
+    one, other = 0.3, 0.1
+    found = [
+        audit.lower_bound(tuple(pair), number, level)
+        for pair in random.binomial(number, [one, other], size=(2000, 2)).tolist()
+    ]
+    above = np.mean(np.asarray(found) > math.log(one / other))
+    assert above <= 1 - level + 4 * math.sqrt(level * (1 - level) / 2000)
+    assert np.median(found) > 0.75  # of log 3 = 1.10: it is no trivial one
+
+
+# --- Clients that keep their word ------------------------------------------------------------------------------
+
+
+@every
+def test_clients_are_below_their_epsilon_and_close(name, seeded):
+    client = secure.client(name, 6, 1.0)
+    result = audit.audit_mechanism(client, num_draws=200_000)
+    assert result.claimed == client.effective_epsilon
+    assert 0.9 < result.lower <= result.claimed
+    assert not result.violated
+    assert {result.likelier, result.other} == {0, 5}
+    assert result.num_draws == 100_000
+    # The bound is that of the event's counts.
+    assert result.lower == audit.lower_bound(result.counts, result.num_draws, result.level)
+    # What says most is that one of the values is supported, and the other one is not.
+    assert result.event == [2 if result.likelier == 0 else 1]
+
+
+@pytest.mark.work
+@pytest.mark.once
+@pytest.mark.long  # twenty million reports of each mechanism
+@every
+def test_ten_million_reports_come_within_a_hundredth(name, seeded):
+    result = audit.audit_mechanism(secure.client(name, 4, 1.0), num_draws=10_000_000)
+    assert 0.99 < result.lower <= result.claimed
+
+
+@pytest.mark.parametrize(
+    "name", [name if name.startswith("hadamard") else pytest.param(name, marks=pytest.mark.long) for name in MECHANISMS]
+)
+def test_mechanisms_are_audited_by_their_own_reports(name):
+    mechanism = MECHANISMS[name](4, 1.0)
+    result = audit.audit_mechanism(mechanism, num_draws=100_000, values=(1, 2), key=jax.random.key(3))
+    assert {result.likelier, result.other} == {1, 2}
+    assert result.claimed == 1.0
+    assert 0.9 < result.lower < 1.0
+    assert result == audit.audit_mechanism(mechanism, num_draws=100_000, values=(1, 2), key=jax.random.key(3))
+
+
+def test_an_event_is_found_among_the_reports_themselves(seeded):
+    for name, event in (("randomized-response", {0}), ("hadamard-response", None), ("optimized-unary-encoding", None)):
+        client = secure.client(name, 5, 1.5)
+        result = audit.audit(client.randomize, 0, 4, num_draws=100_000, claimed=1.5)
+        assert 1.35 < result.lower < 1.5, name
+        if event:
+            assert set(result.event) in (event, {4})
+        else:
+            # All reports that support one value and not the other, put together.
+            reports = np.asarray(result.event)
+            assert client.supports(reports, result.likelier).all()
+            assert not client.supports(reports, result.other).any()
+
+
+# --- Broken clients --------------------------------------------------------------------------------------------
+
+
+def randomized(random, values, p, size):
+    """Kept with probability p, else any other category."""
+    other = (values + random.integers(1, size, values.size)) % size
+    return np.where(random.random(values.size) < p, values, other)
+
+
+def of_another_size(random, values):
+    return randomized(random, values, math.e / (math.e + 3), 5)  # e^ε/(e^ε + K − 1), with K − 1 for K
+
+
+def without_noise_for_one_value(random, values):
+    return np.where(values == 4, 4, randomized(random, values, math.e / (math.e + 4), 5))
+
+
+def in_steps_of_a_sixteenth(random, values):
+    chance = math.ceil(16 * math.e / (math.e + 4)) / 16
+    return randomized(random, values, chance, 5)
+
+
+def out_of_the_subset(random, values):
+    """Subset selection of 2 of 5 that fills up with the categories that come first."""
+    own = random.random(values.size) < 2 * math.e / (2 * math.e + 3)
+    first = np.where(values == 0, 1, 0)
+    second = np.where(values <= 1, 2, 1)
+    return np.sort(np.stack([first, np.where(own, values, second)], axis=1), axis=1)
+
+
+@pytest.mark.parametrize(
+    ("client", "delivered"),
+    [
+        (of_another_size, 1 + math.log(4 / 3)),
+        (without_noise_for_one_value, math.inf),
+        (in_steps_of_a_sixteenth, math.log(4 * 7 / 9)),
+        (out_of_the_subset, math.inf),
+    ],
+)
+def test_broken_clients_are_caught(client, delivered):
+    random = np.random.default_rng(0)
+    result = audit.audit(lambda values: client(random, values), 0, 4, num_draws=200_000, claimed=1.0)
+    assert result.violated
+    assert 1 < result.lower <= delivered
+    if math.isfinite(delivered):
+        assert result.lower > delivered - 0.06
+    else:  # an event that one of the values never makes: as far as so many reports can tell
+        assert result.counts[1] == 0
+        assert result.lower > 9
+
+
+def test_what_a_comparison_in_float32_gives_away_takes_very_many_reports():
+    """At K = 1,423,000 and ε = 1 a float32 uniform delivers 1.05: ten million reports cannot tell, 10¹² can."""
+    size, random = 1_423_000, np.random.default_rng(0)
+    keep = math.ceil(math.expm1(1) / (math.e + size - 1) * 2**23) / 2**23  # u < d, on the grid of 2⁻²³
+    chances = keep + (1 - keep) / size, (1 - keep) / size
+    assert math.log(chances[0] / chances[1]) > 1.04
+    bounds = [
+        audit.lower_bound(tuple(random.binomial(number, chances).tolist()), number, 0.999) for number in (10**7, 10**12)
+    ]
+    assert bounds[0] < 1 < bounds[1] < 1.06
+
+
+# --- How it is called ------------------------------------------------------------------------------------------
+
+
+def test_batches_bound_the_memory_and_change_nothing_else():
+    seen = []
+
+    def draw(values):
+        seen.append(values.size)
+        return np.zeros((values.size, 3), np.int32)
+
+    result = audit.audit(draw, 2, 7, num_draws=2001, batch_size=300)
+    assert set(seen) == {300}
+    assert len(seen) == 16
+    assert result.num_draws == 1000
+    assert result.lower == 0
+    assert result.claimed is None
+    assert not result.violated
+    assert result.counts == (1000, 1000)
+
+
+@pytest.mark.work
+@pytest.mark.once
+@pytest.mark.long  # it draws a million reports of a thousand bits
+def test_memory_is_bounded(seeded):
+    client = secure.client("optimized-unary-encoding", 1000, 1.0)
+    tracemalloc.start()
+    audit.audit_mechanism(client, num_draws=300_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 200e6
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: audit.audit(lambda v: v, 1, 1), "value_a and value_b must differ, got 1 twice"),
+        (lambda: audit.audit(lambda v: v, 0, 1, num_draws=1), "num_draws must be at least 4"),
+        (lambda: audit.audit(lambda v: v, 0, 1, level=1.0), "level must lie between 0 and 1"),
+        (lambda: audit.audit(lambda v: v[:3], 0, 1, num_draws=20), "5 values made"),
+        (lambda: audit.audit(lambda v: np.arange(v.size), 0, 1, batch_size=70_000), "give event"),
+        (lambda: audit.audit_mechanism(secure.client("hadamard-response", 4, 1.0), values=(2, 2)), "must differ"),
+    ],
+)
+def test_what_no_audit_can_be_made_of(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,372 @@
+"""Clients for real collection: the ε of their integers, the law of their reports, and what the server makes of them."""
+
+import functools
+import itertools
+import math
+import os
+import subprocess
+import sys
+import tracemalloc
+from fractions import Fraction
+
+import jax
+import mpmath
+import numpy as np
+import pytest
+from cases import FLOAT
+from channels import CHANNELS, channel
+from laws import check_frequencies
+
+import rrjax
+from rrjax import secure
+from rrjax.mechanisms import MECHANISMS
+from rrjax.secure.clients import CLIENTS
+from rrjax.secure.words import numbers_below
+
+pytestmark = pytest.mark.once  # clients know nothing of JAX's precision
+every = pytest.mark.parametrize("name", MECHANISMS)
+HASHING = [name for name in MECHANISMS if name.endswith("local-hashing")]
+
+
+@pytest.fixture
+def seeded(monkeypatch):
+    """Makes the operating system's random numbers those of a seed."""
+
+    def seed(number):
+        monkeypatch.setattr("os.urandom", np.random.default_rng(number).bytes)
+
+    seed(0)
+    return seed
+
+
+def test_there_is_a_client_for_every_mechanism():
+    assert list(CLIENTS) == list(MECHANISMS)
+
+
+# --- The ε of the integers -------------------------------------------------------------------------------------
+
+
+def laws(client):
+    """The exact law `[K][R]` of reports given each value, from the thresholds, over all reports of a small client.
+
+    Of local hashing: of the bucket, given a seed; with the bucket that each value has.
+    """
+    size, whole = client.num_categories, 2**64
+    if client.name.endswith("encoding"):
+        own, other = Fraction(client._own, whole), Fraction(client._other, whole)
+        return [
+            [
+                math.prod(chance if bit else 1 - chance for bit, chance in zip(report, bits, strict=True))
+                for report in itertools.product([0, 1], repeat=size)
+            ]
+            for bits in ([own if i == value else other for i in range(size)] for value in range(size))
+        ]
+    if hasattr(client, "_keep"):
+        number = getattr(client, "num_buckets", size)
+        assert (whole - client._keep) % number == 0  # or the uniform choice would not be one
+        uniform = Fraction(whole - client._keep, whole * number)
+        return [[uniform + (i == j) * Fraction(client._keep, whole) for j in range(number)] for i in range(number)]
+    _, _, there = channel(MECHANISMS[client.name](**client.parameters))
+    right = Fraction(client._threshold, whole)
+    own = there.sum(0).tolist()
+    return [
+        [right / own[value] if row[value] else (1 - right) / (len(there) - own[value]) for row in there.tolist()]
+        for value in range(size)
+    ]
+
+
+@every
+@pytest.mark.parametrize("size", [2, 3, 7])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 1.0, 4.0, 10.0])
+def test_the_epsilon_of_the_integers_is_never_more_than_asked(name, size, epsilon):
+    few = {"num_buckets": 8} if name == "optimized-local-hashing" and epsilon > 4 else {}  # they are written out
+    client = secure.client(name, size, epsilon, **few)
+    table = laws(client)
+    assert all(sum(row) == 1 for row in table)
+    ratio = max(max(column) / min(column) for column in zip(*table, strict=True))
+    assert ratio == client.likelihood_ratio
+    with mpmath.workdps(50):
+        delivered = mpmath.log(mpmath.mpf(ratio.numerator) / ratio.denominator)
+        assert delivered <= mpmath.mpf(epsilon)
+        assert (epsilon - delivered) / epsilon < 1e-9
+        stated = client.effective_epsilon
+        assert mpmath.mpf(stated) <= delivered <= mpmath.mpf(math.nextafter(stated, math.inf))
+
+
+@every
+@pytest.mark.parametrize("size", [100, 41_270, 1_423_000])
+def test_the_epsilon_delivered_for_many_categories(name, size):
+    for epsilon in (0.1, 1.0, 5.0, 15.0):
+        client = secure.client(name, size, epsilon)
+        lost = (epsilon - client.effective_epsilon) / epsilon
+        # What randomized response takes off for a uniform choice is up to K reports of 2⁶⁴.
+        assert 0 <= lost < max(1e-9, 2 * size * (size + math.exp(epsilon)) / 2**64 / epsilon)
+
+
+@every
+def test_epsilons_that_64_bits_cannot_deliver_are_refused(name):
+    for epsilon in (80.0, 800.0, math.inf):
+        with pytest.raises(ValueError, match=f"epsilon = {epsilon:g} is too large") as refused:
+            secure.client(name, 4, epsilon)
+    # Of the parameters that ε chose.
+    largest = float(str(refused.value).split()[-1])
+    parameters = secure.client(name, 4, largest - 0.1).parameters
+    with pytest.raises(ValueError, match="is too large"):
+        secure.client(
+            name,
+            4,
+            largest + 0.2,
+            **{key: parameters[key] for key in parameters if key not in ("num_categories", "epsilon")},
+        )
+    with pytest.raises(ValueError, match=r"epsilon = 1e-25 is too small for K = \d"):
+        secure.client(name, 4, 1e-25)
+    for epsilon in (0, -1.0, math.nan):
+        with pytest.raises(ValueError, match="epsilon must be a positive number"):
+            secure.client(name, 4, epsilon)
+
+
+# --- Parameters ------------------------------------------------------------------------------------------------
+
+
+@every
+def test_parameters_are_those_that_the_mechanism_chooses(name):
+    for size in (2, 3, 10, 100, 5000):
+        for epsilon in (0.01, 0.3, 1.0, 2.0, math.log(3), 4.0, 7.5):
+            client = secure.client(name, size, epsilon)
+            mechanism = MECHANISMS[name](size, epsilon)
+            for parameter, value in client.parameters.items():
+                assert getattr(mechanism, parameter) == value
+            assert MECHANISMS[name](**client.parameters) == mechanism
+            assert secure.client(name, **client.parameters).parameters == client.parameters
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "given", "other"),
+    [
+        ("subset-selection", {"subset_size": 5}, 2),
+        ("optimized-local-hashing", {"num_buckets": 7}, 4),
+        ("projective-geometry-response", {"field_order": 5}, 3),
+    ],
+)
+def test_given_parameters_are_taken(name, given, other, seeded):
+    client = secure.client(name, 8, 1.0, **given)
+    assert client.parameters == {"num_categories": 8, "epsilon": 1.0, **given}
+    assert secure.client(name, 8, 1.0).parameters[client.parameter] == other
+    values = np.repeat(np.arange(8), 2000)
+    tally = MECHANISMS[name](8, 1.0, **given).tally(client.randomize(values))
+    found = np.asarray(rrjax.inv(tally), float)
+    assert (np.abs(found - 1 / 8) < 4 * standard_errors(tally, 1 / 8)).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: secure.client("rappor", 4, 1.0), "no mechanism is called 'rappor': there are randomized-response, "),
+        (lambda: secure.client("randomized-response", 4, 1.0, subset_size=2), "has no subset_size: leave it out"),
+        (lambda: secure.client("hadamard-response", 4, 1.0, field_order=2), "has no field_order"),
+        (lambda: secure.client("subset-selection", 4, 1.0, subset_size=4), "subset_size must be an integer from 1 to"),
+        (lambda: secure.client("subset-selection", 4, 1.0, subset_size=0), "got 0"),
+        (lambda: secure.client("optimized-local-hashing", 4, 1.0, num_buckets=1), "num_buckets must be an integer"),
+        (lambda: secure.client("binary-local-hashing", 4, 1.0, num_buckets=3), "has num_buckets = 2, got 3"),
+        (lambda: secure.client("projective-geometry-response", 4, 1.0, field_order=9), "field_order must be a prime"),
+        (lambda: secure.client("hadamard-response", 2**31 - 1, 1.0), "2147483648 columns, more than int32"),
+        (lambda: secure.client("subset-selection", 1, 1.0), "num_categories must be from 2"),
+        (lambda: secure.client("subset-selection", 4.0, 1.0), "num_categories must be an integer"),
+    ],
+)
+def test_what_no_client_can_be_made_of(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@every
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [([0, 5], "values must be from 0 to 4, got 5"), ([-1], "got -1"), ([0.5], "must be integers"), (["a"], "integers")],
+)
+def test_values_outside_the_domain_are_refused(name, values, message):
+    with pytest.raises(ValueError, match=message):
+        secure.client(name, 5, 1.0).randomize(values)
+
+
+# --- Reports ---------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def coded_by_jax(name):
+    return np.asarray(MECHANISMS[name](5, 1.0).randomize(jax.random.key(0), np.zeros((2, 3), int)))
+
+
+@every
+def test_reports_are_coded_as_those_of_the_mechanism(name):
+    client, wanted = secure.client(name, 5, 1.0), coded_by_jax(name)
+    for values in (np.zeros((2, 3), int), np.zeros((2, 3), np.uint8), [[4, 4, 4], [0, 1, 2]]):
+        reports = client.randomize(values)
+        assert (reports.shape, reports.dtype) == (wanted.shape, wanted.dtype)
+    for values, shape in (([], (0,)), (3, ())):
+        assert client.randomize(values).shape == (*shape, *wanted.shape[2:])
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+@pytest.mark.parametrize("epsilon", [0.4, 1.2])
+def test_reports_have_the_law_of_the_channel(name, epsilon, seeded):
+    client, users = secure.client(name, 5, epsilon), 40_000
+    reports, law, there = channel(MECHANISMS[name](**client.parameters))
+    whole = reports.reshape(len(reports), -1)
+    drawn = client.randomize(np.repeat(np.arange(5), users).reshape(5, -1)).reshape(5, users, -1)
+    powers = 8 ** np.arange(whole.shape[1])
+    for value in range(5):
+        numbers, index, times = np.unique(
+            np.concatenate([whole, drawn[value]]) @ powers, return_inverse=True, return_counts=True
+        )
+        assert len(numbers) == len(whole)
+        check_frequencies(times[index[: len(whole)]] - 1, law[value])
+        np.testing.assert_array_equal(client.supports(reports, value), there[:, value])
+
+
+@pytest.mark.parametrize("name", HASHING)
+def test_reports_of_local_hashing_name_their_bucket_by_randomized_response(name, seeded):
+    client, users = secure.client(name, 6, 1.2), 100_000
+    number = client.num_buckets
+    values = np.resize(np.arange(6), users)
+    reports = client.randomize(values)
+    # Given its seed, the own bucket or any other one: by the hash of the mechanism, not of the client.
+    supported = np.asarray(MECHANISMS[name](**client.parameters).supports(reports))
+    for value in range(6):
+        np.testing.assert_array_equal(client.supports(reports, value), supported[:, value])
+    p = math.exp(1.2) / (math.exp(1.2) + number - 1)
+    check_frequencies(np.bincount(supported[np.arange(users), values]), [1 - p, p])
+    check_frequencies(np.bincount(reports[:, 1], minlength=number), np.full(number, 1 / number))
+    check_frequencies(np.bincount(reports[:, 0] >> 28), np.full(16, 1 / 16))
+    check_frequencies(np.bincount(reports[:, 0] & 15), np.full(16, 1 / 16))
+
+
+def standard_errors(tally, truth):
+    return np.sqrt(np.asarray(tally.rates.variance(np.asarray(truth, FLOAT)), float)) / math.sqrt(int(tally.num_users))
+
+
+@every
+def test_the_tally_of_a_clients_reports_is_unbiased(name, seeded):
+    truth = np.asarray([0.5, 0.2, 0.1, 0.1, 0.05, 0.03, 0.02, 0.0])
+    values = np.repeat(np.arange(8), np.round(100_000 * truth).astype(int))
+    client = secure.client(name, 8, 1.0)
+    tally = MECHANISMS[name](**client.parameters).tally(client.randomize(values))
+    found = np.asarray(rrjax.inv(tally), float)
+    assert (np.abs(found - truth) < 4 * standard_errors(tally, truth)).all()
+
+
+@pytest.mark.long
+@every
+def test_many_categories_are_supported_as_often_as_they_should_be(name, seeded):
+    size, users, epsilon = 3000, 2000, 2.0
+    client = secure.client(name, size, epsilon)
+    values = np.random.default_rng(1).integers(0, size, users)
+    reports = client.randomize(values)
+    rates = MECHANISMS[name](size, epsilon).weights(math.expm1)
+    own = sum(int(client.supports(reports[i : i + 1], int(values[i]))[0]) for i in range(users))
+    other = sum(int(client.supports(reports[i : i + 1], int(values[i - 1]))[0]) for i in range(users))
+    for seen, chance in ((own, rates.p), (other, rates.q)):
+        assert abs(seen - users * chance) <= 4 * math.sqrt(users * chance * (1 - chance)) + 4
+
+
+# --- Random bits -----------------------------------------------------------------------------------------------
+
+
+@every
+def test_draws_are_chunked_without_a_seam(name, seeded, monkeypatch):
+    client = secure.client(name, 5, 1.0)
+    values = np.random.default_rng(0).integers(0, 5, (10, 33))
+    seeded(1)
+    whole = client.randomize(values)
+    for chunk in (1, 32):
+        monkeypatch.setattr("rrjax.secure.base.CHUNK", chunk)
+        seeded(1)
+        np.testing.assert_array_equal(client.randomize(values), whole)
+
+
+@every
+def test_collections_are_not_seeded(name):
+    client = secure.client(name, 50, 0.5)
+    assert len({client.randomize(np.zeros(64, int)).tobytes() for _ in range(3)}) == 3
+
+
+@every
+def test_boundaries_of_the_decision(name, monkeypatch):
+    """The last draw that makes a report of the own kind, and the first one that does not."""
+    client = secure.client(name, 4, 1.0)
+    bound = next(
+        getattr(client, each)
+        for each in ("_keep", "_own", "_threshold")
+        if hasattr(client, each) and isinstance(getattr(client, each), int)
+    )
+    place = 1 if name in HASHING else 0
+    words = np.arange(1, 64, dtype=np.uint64)
+    for draw in (bound - 1, bound):
+        words[place] = draw
+        monkeypatch.setattr("os.urandom", lambda size: words.tobytes()[:size])
+        value = 0
+        supported = bool(client.supports(client.randomize([value]), value)[0])
+        if draw < bound or not hasattr(client, "_keep"):
+            assert supported == (draw < bound)
+        else:  # the first of the others is bucket 0 of all
+            own = client.randomize([value])[0]
+            assert int(own if name == "randomized-response" else own[1]) == 0
+
+
+def test_numbers_below_a_bound_are_exactly_uniform(monkeypatch):
+    """Each number has as many draws as any other one: beyond the last whole multiple it is drawn again."""
+    monkeypatch.setattr("os.urandom", lambda size: np.full(size // 8, 5, np.uint64).tobytes())
+    for bound in (1, 2, 3, 10, 2**31 - 1, 2**32, 2**63 + 1):
+        end = 2**64 - 2**64 % bound
+        draws = [draw for draw in (0, bound - 1, bound, end - 1, end, 2**64 - 1) if draw < 2**64]
+        wanted = [draw % bound if draw < end else 5 % bound for draw in draws]
+        found = numbers_below(np.asarray(draws, np.uint64), np.full(len(draws), bound, np.uint64))
+        assert found.tolist() == wanted
+
+
+def test_subsets_whose_keys_tie_are_drawn_again(monkeypatch):
+    """Two bits of each word only: without the second draw a tie would favour the categories that come first."""
+    random, calls = np.random.default_rng(0), []
+
+    def coarse(size):
+        calls.append(size)
+        return (np.frombuffer(random.bytes(size), np.uint64) & np.uint64(3 << 62)).tobytes()
+
+    client = secure.client("subset-selection", 6, 0.5, subset_size=2)
+    monkeypatch.setattr("os.urandom", coarse)
+    reports = client.randomize(np.full(20_000, 3))
+    assert len(calls) > 2
+    others = reports[~(reports == 3).any(1)]
+    check_frequencies(np.bincount(others.ravel(), minlength=6)[[0, 1, 2, 4, 5]], np.full(5, 0.2))
+    assert len(np.unique(others, axis=0)) == 10
+
+
+@pytest.mark.long  # it draws some hundred megabytes
+@every
+def test_memory_is_bounded(name):
+    for size, users in ((2_000_000, 2), (20, 200_000)):
+        client = secure.client(name, size, 1.0)
+        values = np.zeros(users, int)
+        tracemalloc.start()
+        reports = client.randomize(values)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak - reports.nbytes < 110e6
+
+
+def test_no_client_needs_jax():
+    code = (
+        "import sys; sys.modules['jax'] = None; sys.modules['jaxtyping'] = None\n"
+        "import rrjax\n"
+        "from rrjax.secure.clients import CLIENTS\n"
+        "for name in CLIENTS:\n"
+        "    client = rrjax.secure.client(name, 9, 1.0)\n"
+        "    print(name, client.randomize([0, 8]).shape, client.effective_epsilon <= 1)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], env=dict(os.environ), capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert len(run.stdout.splitlines()) == len(MECHANISMS)
+    assert "False" not in run.stdout
