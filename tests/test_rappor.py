@@ -1,0 +1,205 @@
+"""RAPPOR: its Bloom filters, laws, privacy by enumeration, and both decoders against written-out references."""
+
+import hashlib
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import FLOAT, X64
+from laws import check_frequencies
+from scipy import optimize
+
+import rrjax
+from rrjax.longitudinal import CohortBits, Rappor, bloom_filters
+
+WORDS = ["red", "green", "blue", "black", "white", "grün"]
+TIGHT = 1e-12 if X64 else 1e-5
+# Four bits, two hashes: two words with nothing in common, one with a bit of either, one whose hashes are equal.
+SMALL = np.array([[[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 0, 0, 1]], [[1, 0, 0, 1], [0, 1, 1, 0]] * 2], bool)
+
+
+def law(rappor, cohort, rounds=1):
+    """`[K, outputs]` of one cohort, by enumeration of the memo; and the outputs of one round."""
+    f, p, q = float(FLOAT.type(rappor.f)), float(FLOAT.type(rappor.p)), float(FLOAT.type(rappor.q))
+    outputs = np.array(list(itertools.product([0, 1], repeat=4)))
+    set_ = np.where(rappor.filters[cohort], 1 - f / 2, f / 2)[:, None, :]
+    memo = np.where(outputs, set_, 1 - set_).prod(-1)
+    again = np.where(outputs, q, p)[:, None, :]
+    report = np.where(outputs, again, 1 - again).prod(-1)
+    whole = report
+    for _ in range(rounds - 1):
+        whole = (whole[:, :, None] * report[:, None, :]).reshape(16, -1)
+    return memo @ whole, outputs
+
+
+@pytest.mark.once
+def test_bloom_filters_are_those_of_the_published_client():
+    filters = bloom_filters(WORDS, 32, 3, 5)
+    assert filters.shape == (5, 6, 32)
+    for cohort, (place, word) in itertools.product(range(5), enumerate(WORDS)):
+        digest = hashlib.md5(bytes([0, 0, 0, cohort]) + word.encode("utf-8")).digest()
+        assert set(np.flatnonzero(filters[cohort, place])) == {digest[i] % 32 for i in range(3)}
+    # The cohort has four bytes: 00 00 01 2c is number 300.
+    one = bloom_filters(["red", "blue"], 256, 1, 301)[300, 0]
+    assert np.flatnonzero(one).tolist() == [hashlib.md5(b"\x00\x00\x01\x2cred").digest()[0]]
+
+
+@pytest.mark.parametrize(("f", "p", "q"), [(0.5, 0.5, 0.75), (0.25, 0.35, 0.65), (0.9, 0.1, 0.2)])
+def test_epsilon_by_enumeration_of_all_outputs(f, p, q):
+    rappor = Rappor(SMALL, 2, f, p, q)
+    for rounds in (1, 2):
+        ratios = [np.log(table.max(0) / table.min(0)).max() for table in (law(rappor, c, rounds)[0] for c in (0, 1))]
+        assert float(rappor.epsilon_after(rounds)) == pytest.approx(max(ratios), rel=TIGHT)
+        assert max(ratios) < float(rappor.epsilon)
+        if rounds == 1:
+            assert float(rappor.first_epsilon) == pytest.approx(max(ratios), rel=TIGHT)
+    assert float(rappor.epsilon) == pytest.approx(4 * math.log((1 - f / 2) / (f / 2)), rel=TIGHT)
+    chained = [0.5 * f * (p + q) + (1 - f) * each for each in (p, q)]
+    published = 2 * math.log(chained[1] * (1 - chained[0]) / (chained[0] * (1 - chained[1])))
+    assert float(rappor.first_epsilon) == pytest.approx(published, rel=TIGHT)
+    assert float(rappor.epsilon_after(10**6)) == pytest.approx(float(rappor.epsilon), rel=1e-5)
+
+
+@pytest.mark.long
+def test_memos_and_two_rounds_have_their_law():
+    rappor, number = Rappor(SMALL, 2), 40_000
+    values = np.repeat([0, 2], number)
+    key = jax.random.key(0)
+    memo = rappor.memoize(key, values)
+    cohorts = np.asarray(memo.cohorts)
+    check_frequencies(np.bincount(cohorts), [0.5, 0.5])
+    rounds = [rappor.report(jax.random.key(turn), memo) for turn in (1, 2)]
+    code = sum(np.asarray(each.bits) @ [8, 4, 2, 1] * scale for each, scale in zip(rounds, (16, 1), strict=True))
+    for cohort, value in itertools.product((0, 1), (0, 2)):
+        seen = code[(cohorts == cohort) & (values == value)]
+        check_frequencies(np.bincount(seen, minlength=256), law(rappor, cohort, 2)[0][value])
+    # The cohort is of the user, the bits are of the user and the word.
+    again, other = rappor.memoize(key, values[:1000]), rappor.memoize(key, np.full(1000, 3))
+    np.testing.assert_array_equal(again.bits, memo.bits[:1000])
+    np.testing.assert_array_equal(other.cohorts, cohorts[:1000])
+    assert 0.5 < np.asarray(other.bits != again.bits).any(1).mean() < 1
+
+
+def collected(rappor, shares, number, seed=0):
+    values = np.repeat(np.arange(len(shares)), np.round(np.asarray(shares) * number).astype(int))
+    return rappor.report(jax.random.key(seed + 1), rappor.memoize(jax.random.key(seed), values))
+
+
+@pytest.mark.long
+def test_the_likelihood_is_the_one_that_is_written_out():
+    rappor = Rappor(SMALL, 2)
+    memo = rappor.memoize(jax.random.key(0), np.arange(40) % 4)
+    rounds = [rappor.report(jax.random.key(turn), memo).bits for turn in (1, 2)]
+    one, other = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.0, 0.1, 0.1, 0.8])
+    tables = [law(rappor, cohort, 2)[0] for cohort in (0, 1)]
+    codes = sum(np.asarray(bits) @ [8, 4, 2, 1] * scale for bits, scale in zip(rounds, (16, 1), strict=True))
+    rows = np.array([tables[c][:, code] for c, code in zip(np.asarray(memo.cohorts), codes, strict=True)])
+    wanted = np.mean(np.log(rows @ one) - np.log(rows @ other))
+    reports = CohortBits(memo.cohorts, jnp.stack(rounds, axis=1))
+
+    def apart(reports):
+        mixture = rappor.mixture(reports)
+        return rrjax.nll(other.astype(FLOAT), mixture) - rrjax.nll(one.astype(FLOAT), mixture)
+
+    assert float(apart(reports)) == pytest.approx(wanted, rel=1e-9 if X64 else 2e-5)
+    assert float(jax.jit(apart)(reports)) == pytest.approx(wanted, rel=1e-9 if X64 else 2e-5)
+
+
+def test_the_regression_is_that_of_scipy():
+    rappor = Rappor(bloom_filters(WORDS, 16, 2, 4), 2)
+    reports = collected(rappor, [0.6, 0.25, 0.15, 0, 0, 0], 5000)
+    found = rappor.regression(reports)
+    users, counts = (np.asarray(each, float) for each in rappor.bit_counts(reports))
+    assert users.sum() == 5000
+    f, p, q = 0.5, 0.5, 0.75
+    shares = (counts / users[:, None] - (p + 0.5 * f * q - 0.5 * f * p)) / ((1 - f) * (q - p))
+    scale = np.sqrt(users / users.sum())
+    design = (rappor.filters * scale[:, None, None]).transpose(0, 2, 1).reshape(-1, 6)
+    wanted, _ = optimize.nnls(design, (shares * scale[:, None]).ravel())
+    np.testing.assert_allclose(found.theta, wanted, atol=1e-7 if X64 else 2e-5)
+    assert float(found.violation) < 1e-5
+    assert (wanted == 0).any()  # or the sign would not be tested
+
+
+@pytest.mark.long
+def test_both_decoders_find_the_shares_and_words_that_are_no_candidates_are_left_out():
+    shares, number = np.array([0.5, 0.3, 0.2, 0.0]), 20_000
+    rappor = Rappor(bloom_filters(WORDS[:4], 32, 2, 8), 2)
+    fewer = Rappor(rappor.filters[:, :2], 2)
+    values = np.repeat(np.arange(4), (number * shares).astype(int))
+
+    @jax.jit
+    def decoded(key):
+        reports = rappor.report(jax.random.fold_in(key, 1), rappor.memoize(key, values))
+        result = rrjax.ibu(rappor.mixture(reports), max_iters=300)
+        found = [rappor.regression(reports).theta, fewer.regression(reports).theta]
+        return result.theta, result.gap, *found
+
+    found = zip(*(decoded(key) for key in jax.random.split(jax.random.key(0), 4)), strict=True)
+    likelihood, gap, regression, without = (np.array(each) for each in found)
+    assert gap.max() < 1e-4
+    # A bit has a standard error of at most √(¼/N), over (1 − f)(q − p) = ⅛; a word has two of them.
+    error = np.sqrt(0.25 / number) * 8
+    assert np.abs(likelihood - shares).max() < 4 * error / np.sqrt(2)
+    assert np.abs(regression - shares).max() < 4 * error / np.sqrt(2)
+    assert (without.sum(1) < 0.95).all()
+
+
+@pytest.mark.long
+def test_traced_parameters():
+    @jax.jit
+    def marked(values):
+        rappor = Rappor(SMALL, 2)
+        reports = rappor.report(jax.random.key(1), rappor.memoize(jax.random.key(0), values))
+        likelihood = rrjax.nll(np.full(4, 0.25, FLOAT), rappor.mixture(reports))
+        return reports.cohorts, likelihood, rappor.regression(reports, num_steps=10).theta
+
+    cohorts, likelihood, theta = marked(jnp.array([0, 4]))
+    assert cohorts[0] >= 0
+    assert cohorts[1] == -1
+    assert np.isnan(likelihood)
+    assert np.isnan(theta).all()
+
+    def of(f):
+        rappor = Rappor(SMALL, 2, f, 0.5, 0.75)
+        return rappor.epsilon, rappor.regression(reports, num_steps=10).theta
+
+    reports = collected(Rappor(SMALL, 2), [0.25] * 4, 100)
+    epsilon, theta = jax.jit(jax.vmap(of))(jnp.array([0.5, 0.25, 1.5]))
+    assert epsilon[0] < epsilon[1]
+    assert np.isnan(epsilon[2])
+    assert np.isfinite(theta[:2]).all()
+    assert np.isnan(theta[2]).all()
+
+
+KEY = jax.random.key(0)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bloom_filters(["a", "a"], 16, 2, 4), "at least two different ones"),
+        (lambda: bloom_filters(WORDS, 300, 2, 4), "num_bits must be an integer from 2 to 256, got 300"),
+        (lambda: bloom_filters(WORDS, 16, 17, 4), "num_hashes must be an integer from 1 to 16"),
+        (lambda: Rappor(SMALL, 1), "more bits a word than num_hashes = 1"),
+        (lambda: Rappor(SMALL[0], 2), r"filters must be booleans of shape \[m, K, k\]"),
+        (lambda: Rappor(SMALL[:, :1], 2), "at least two candidates"),
+        (lambda: Rappor(SMALL, 2, f=0.0), "f must lie between 0 and 1, got 0"),
+        (lambda: Rappor(SMALL, 2, p=0.8), "p must be below q"),
+        (lambda: Rappor(SMALL, 2).epsilon_after(0), "num_reports must be a positive integer, got 0"),
+        (lambda: Rappor(SMALL, 2).memoize(KEY, [0, 4]), "values must be from 0 to 3, got 4"),
+        (lambda: Rappor(SMALL, 2).memoize(KEY, [[0]]), r"values must have shape \[N\]"),
+        (lambda: Rappor(SMALL, 2).mixture(CohortBits([0, 2], np.zeros((2, 4), int))), "cohorts must be from 0 to 1"),
+        (lambda: Rappor(SMALL, 2).mixture(CohortBits([0], np.zeros((1, 5), int))), "with k = 4"),
+        (lambda: Rappor(SMALL, 2).report(KEY, CohortBits([0], np.full((1, 4), 2))), "bits must be 0 and 1"),
+        (lambda: Rappor(SMALL, 2).report(KEY, CohortBits([0], np.zeros((1, 4)))), "got dtype float64"),
+        (lambda: Rappor(SMALL, 2).mixture(CohortBits(np.zeros(0, int), np.zeros((0, 1, 4), int))), "both at least 1"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

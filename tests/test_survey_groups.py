@@ -1,0 +1,197 @@
+"""Users with different ε: against solvers, against one group, and by simulation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import FLOAT, INT, LARGEST, ULP, X64
+from jax.test_util import check_grads
+from scipy import optimize
+
+import rrjax
+from rrjax import surveys
+from rrjax.surveys.groups import Stacked
+
+EPSILONS = np.array([0.5, 2.0, 4.0], FLOAT)  # one shape for most tests: each compiles once
+SIZE = 5
+
+
+def rates(epsilons, size=SIZE):
+    e1 = np.expm1(np.asarray(epsilons, float))
+    return e1 / (e1 + size), 1 / (e1 + size)
+
+
+def draw(seed, numbers=(300, 200, 100), spread=0.5, epsilons=EPSILONS):
+    rng = np.random.default_rng(seed)
+    theta = rng.dirichlet(np.full(SIZE, spread))
+    kept, noise = rates(epsilons)
+    return np.stack([rng.multinomial(n, q + d * theta) for n, d, q in zip(numbers, kept, noise, strict=True)])
+
+
+def loss(theta, counts, epsilons=EPSILONS):
+    kept, noise = rates(epsilons, len(theta))
+    return -(counts * np.log(noise[:, None] + kept[:, None] * theta)).sum() / counts.sum()
+
+
+CASES = [
+    draw(0),
+    draw(1, (50_000, 20_000, 10_000)),
+    draw(2, (0, 30, 9)),
+    draw(3, (5, 3, 1), 0.1),
+    np.array([[10, 0, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]]),
+    np.array([[0, 50, 0, 0, 0], [50, 0, 0, 0, 0], [0, 0, 3, 0, 0]]),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_the_maximum_is_that_of_solvers(case):
+    counts = CASES[case]
+    found = surveys.mle_groups(counts, EPSILONS)
+    theta = np.asarray(found.theta, float)
+    assert found.converged
+    assert int(found.num_iters) < 15
+    assert theta.min() >= 0
+    assert theta.sum() == pytest.approx(1, abs=4 * ULP)
+    likelihood = surveys.mixture_groups(counts, EPSILONS)
+    assert float(rrjax.nll(found.theta, likelihood)) == pytest.approx(loss(theta, counts), abs=20 * ULP)
+    assert float(found.gap) == pytest.approx(float(rrjax.certificate(found.theta, likelihood).gap), abs=20 * ULP)
+    other = rrjax.ibu(likelihood)
+    assert -8 * ULP <= loss(np.asarray(other.theta, float), counts) - loss(theta, counts) <= float(other.gap) + 8 * ULP
+    simplex = {"type": "eq", "fun": lambda theta: theta.sum() - 1}
+    solved = optimize.minimize(
+        loss, np.full(SIZE, 1 / SIZE), (counts,), "SLSQP", bounds=[(0, 1)] * SIZE, constraints=simplex, tol=1e-12
+    )
+    assert loss(theta, counts) == pytest.approx(solved.fun, abs=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [1e-30, 0.01, 1.0, 5.0, 800.0])
+def test_one_group_is_randomized_response(epsilon):
+    for seed in range(3):
+        counts = np.random.default_rng(seed).multinomial(2000, np.random.default_rng(seed).dirichlet(np.ones(30)))
+        found = surveys.mle_groups(counts[None], [epsilon])
+        # Rounding of q + d·θ: K·q/d in all.
+        bound = min(2, 8 * ULP * (1 + 30 / np.expm1(min(epsilon, 80))))
+        assert float(jnp.abs(found.theta - rrjax.mle_star(counts, epsilon)).sum()) <= bound
+        assert found.converged
+        estimate = surveys.inv_groups(counts[None], [epsilon])
+        np.testing.assert_allclose(estimate, rrjax.inv(counts, epsilon), rtol=1e-4, atol=20 * bound)
+
+
+def test_extreme_privacy_beside_none():
+    counts = np.array([[500, 400, 300, 0, 0], [100, 200, 300, 50, 1]])
+    for epsilons in ([1e-30, np.inf], [1e-3, 800.0]):
+        found = surveys.mle_groups(counts, np.array(epsilons, FLOAT))
+        assert found.converged
+        # The second group alone, but for what the first adds to its 651 users: some 1e-3 nats in all.
+        np.testing.assert_allclose(found.theta, counts[1] / 651, atol=3e-3)
+    found = surveys.mle_groups(counts, np.array([1.0, np.inf], FLOAT))
+    assert found.converged
+    assert (found.theta > 0).all()  # whoever reported without noise is there
+
+
+def test_many_categories_and_groups_are_certified():
+    rng = np.random.default_rng(0)
+    theta = rng.dirichlet(np.full(3000, 0.2))
+    epsilons = np.array([0.1, 0.5, 1, 2, 4, 8], FLOAT)
+    kept, noise = rates(epsilons, 3000)
+    counts = np.stack([rng.multinomial(20_000, q + d * theta) for d, q in zip(kept, noise, strict=True)])
+    found = surveys.mle_groups(counts, epsilons)
+    assert found.converged
+    assert found.gap < (1e-13 if X64 else 1e-5)
+    assert int(found.num_iters) < 20
+
+
+def smooth():
+    """Weights whose estimate has all categories but one in, which is far from entering."""
+    kept, noise = rates(EPSILONS)
+    theta = np.array([0.4, 0.3, 0.2, 0.1, -0.2])
+    return np.array([300, 200, 100])[:, None] * np.maximum(noise[:, None] + kept[:, None] * theta, 1e-3)
+
+
+@pytest.mark.skipif(not X64, reason="finite differences of float32 show nothing")
+def test_derivatives_match_finite_differences():
+    assert (np.asarray(surveys.mle_groups(smooth(), EPSILONS).theta) > 0).tolist() == [True] * 4 + [False]
+    check_grads(lambda c, e: surveys.mle_groups(c, e).theta, (smooth(), EPSILONS), order=2, modes=("fwd", "rev"))
+    check_grads(surveys.inv_groups, (smooth(), EPSILONS), order=1)
+
+
+@pytest.mark.long
+def test_derivatives_of_one_group_are_those_of_randomized_response():
+    counts = np.array([[60, 25, 10, 5, 0]], FLOAT)
+    both = [
+        jax.grad(lambda c, e, f=f: f(c, e)[0], argnums=(0, 1))(counts, np.array([1.3], FLOAT))
+        for f in (lambda c, e: surveys.mle_groups(c, e).theta, lambda c, e: rrjax.mle_star(c[0], e[0]))
+    ]
+    for found, wanted in zip(*both, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.long  # programs that compile for seconds
+def test_the_weighted_inversion_is_unbiased_and_best_where_shares_are_even():
+    numbers, kept, noise = np.array([60_000, 30_000, 10_000]), *rates(EPSILONS)
+    theta = np.array([0.6, 0.3, 0.1, 0, 0])
+    counts = np.stack(
+        [rrjax.simulate.counts(jax.random.key(g), theta.astype(FLOAT), int(numbers[g]), EPSILONS[g]) for g in range(3)]
+    )
+    estimate = np.asarray(surveys.inv_groups(counts, EPSILONS), float)
+    assert estimate.sum() == pytest.approx(1, abs=40 * ULP)
+    law = noise[:, None] + kept[:, None] * theta
+    weights = numbers * kept**2
+    spread = np.sqrt((numbers[:, None] * (kept[:, None] ** 2) * law * (1 - law)).sum(0)) / weights.sum()
+    assert (np.abs(estimate - theta) < 4 * spread + 20 * ULP).all()
+    # Each group's own inversion, weighted by hand.
+    own = (counts / numbers[:, None] - noise[:, None]) / kept[:, None]
+    np.testing.assert_allclose(estimate, weights @ own / weights.sum(), atol=40 * ULP)
+    even = 4 / 5 / weights  # K·(1/K)(1 − 1/K)/(N·d²)
+    np.testing.assert_allclose(weights / weights.sum(), (1 / even) / (1 / even).sum())
+
+
+def test_the_lift_is_its_matrix():
+    scales, rng = np.array([0.5, 2.0, 3.0], FLOAT), np.random.default_rng(0)
+    lift = Stacked(jnp.asarray(scales), SIZE)
+    matrix = np.concatenate([scale * np.eye(SIZE) for scale in scales])
+    theta, weights = rng.uniform(size=SIZE).astype(FLOAT), rng.uniform(size=3 * SIZE).astype(FLOAT)
+    assert lift.shape == matrix.shape
+    np.testing.assert_allclose(lift(jnp.asarray(theta)), matrix @ theta, rtol=4 * ULP)
+    np.testing.assert_allclose(lift.transpose(jnp.asarray(weights)), matrix.T @ weights, rtol=8 * ULP)
+
+
+def test_a_batch_is_a_loop():
+    counts = np.stack(CASES[:4]).astype(INT)
+    together = jax.vmap(lambda c: surveys.mle_groups(c, EPSILONS))(counts)
+    for row, theta, converged in zip(counts, together.theta, together.converged, strict=True):
+        assert converged
+        np.testing.assert_allclose(theta, surveys.mle_groups(row, EPSILONS).theta, atol=20 * ULP)
+
+
+def test_what_cannot_be_used_gives_nan():
+    good = draw(0).astype(INT)
+    negative, none, wrapped = good.copy(), np.zeros_like(good), good.copy()
+    negative[1, 2], wrapped[0] = -1, LARGEST
+    for counts in (negative, none, wrapped):
+        found = surveys.mle_groups(jnp.asarray(counts), EPSILONS)
+        assert np.isnan(found.theta).all()
+        assert np.isnan(found.gap)
+        assert not found.converged
+        assert np.isnan(surveys.inv_groups(jnp.asarray(counts), EPSILONS)).all()
+    for epsilons in ([0.0, 1, 1], [-1, 1, 1], [np.nan, 1, 1]):
+        assert np.isnan(surveys.mle_groups(good, np.array(epsilons, FLOAT)).theta).all()
+        assert np.isnan(surveys.inv_groups(good, np.array(epsilons, FLOAT))).all()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: surveys.mle_groups([5, 3], [1.0]), r"counts must have shape \[G, K\], a row a group, .* got \(2,\)"),
+        (lambda: surveys.mle_groups([[5], [3]], [1.0, 1.0]), "K >= 2"),
+        (lambda: surveys.inv_groups([[5, 3]], [1.0, 2.0]), r"epsilons must have shape \[1\], one a group; got \(2,\)"),
+        (lambda: surveys.inv_groups([[5, 3]], ["a"]), "epsilons must be real numbers"),
+        (lambda: surveys.mle_groups([[5, 3]], [1.0], tol=0), "tol must be positive"),
+        (lambda: surveys.mixture_groups([[0, 0]], [1.0]), "not all zero"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
