@@ -1,11 +1,13 @@
-"""Files in and out: reports, values and counts, through DuckDB.
+"""Files in and out, through DuckDB; and data frames, counted where they are.
 
 Labels live here; the rest of the library knows categories by their 0-based number.
 """
 
+from rrjax.io.codings import CODINGS, coded
 from rrjax.io.datasets import load_acs_income, load_kosarak
 from rrjax.io.domain import Domain
 from rrjax.io.errors import Contradiction, DataError
+from rrjax.io.frames import count_frame, tally_frame
 from rrjax.io.labels import read_domain
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.read import (
@@ -19,6 +21,7 @@ from rrjax.io.read import (
     read_values,
 )
 from rrjax.io.source import Source, read_metadata
+from rrjax.io.tallies import MOST_CELLS, Tallied, mechanism_of, read_tally
 from rrjax.io.write import (
     check_reports_name,
     check_writable,
@@ -30,6 +33,8 @@ from rrjax.io.write import (
 )
 
 __all__ = [
+    "CODINGS",
+    "MOST_CELLS",
     "Contradiction",
     "CountedReports",
     "DataError",
@@ -38,21 +43,27 @@ __all__ = [
     "Metadata",
     "Pairs",
     "Source",
+    "Tallied",
     "Values",
     "check_reports_name",
     "check_writable",
+    "coded",
+    "count_frame",
     "count_pairs",
     "count_reports",
     "load_acs_income",
     "load_kosarak",
     "make_folder",
+    "mechanism_of",
     "read_counts",
     "read_domain",
     "read_metadata",
     "read_pairs",
+    "read_tally",
     "read_values",
     "replacing",
     "table_suffix",
+    "tally_frame",
     "write_reports",
     "write_table",
 ]

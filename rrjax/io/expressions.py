@@ -16,8 +16,8 @@ Kind = Literal["integer", "number", "text"]
 
 # DuckDB casts 12.5 to 13 and takes '1e3', '0x10' and '1_000' for integers, so what counts as an integer is said here. A
 # BIGINT holds every number of 18 digits.
-_INTEGER_TEXT = r"[+-]?[0-9]{1,18}(\.0*)?"
-_LARGEST_EXACT_FLOAT = 2**53
+INTEGER_TEXT = r"[+-]?[0-9]{1,18}(\.0*)?"
+LARGEST_EXACT_FLOAT = 2**53
 
 
 def text(kind: Kind, value: str = "value") -> str:
@@ -38,14 +38,14 @@ def integer(kind: Kind, value: str = "value") -> str:
     return (
         f"CASE WHEN CAST(TRY_CAST({value} AS BIGINT) AS VARCHAR) = {value} "
         f"THEN TRY_CAST({value} AS BIGINT) "
-        f"WHEN regexp_full_match({value}, {literal(_INTEGER_TEXT)}) "
+        f"WHEN regexp_full_match({value}, {literal(INTEGER_TEXT)}) "
         f"THEN TRY_CAST(split_part({value}, '.', 1) AS BIGINT) END"
     )
 
 
 def _whole(value: str) -> str:
     # NaN equals its own trunc in DuckDB, and is larger than every number.
-    is_whole = f"{value} = trunc({value}) AND abs({value}) <= {_LARGEST_EXACT_FLOAT}"
+    is_whole = f"{value} = trunc({value}) AND abs({value}) <= {LARGEST_EXACT_FLOAT}"
     return f"CASE WHEN {is_whole} THEN CAST({value} AS BIGINT) END"
 
 

@@ -16,7 +16,7 @@ from rrjax.io.metadata import Metadata
 from rrjax.io.scan import Filter, Scan, scanning
 from rrjax.io.source import Source
 
-_MAX_TOTAL = 2**53
+MAX_TOTAL = 2**53
 """Every total up to here is exact in float64 as well."""
 _MAX_CELLS = 2**26
 
@@ -111,7 +111,7 @@ def count_reports(source: Source | str, domain: Domain | str | None = None) -> C
         >>> counted.counts.sum() + counted.num_missing == counted.num_rows  # doctest: +SKIP
         True
     """
-    return count_filtered(_as_source(source), _as_domain(domain))
+    return count_filtered(_as_source(source), as_domain(domain))
 
 
 def count_filtered(source: Source, domain: Domain | None, filters: Sequence[Filter] = ()) -> CountedReports:
@@ -137,7 +137,7 @@ def read_counts(source: Source | str, counts_column: str, domain: Domain | str |
         DataError: As `count_reports`, and for counts that are negative, fractional, missing or no numbers, or add up to
             more than 2**53.
     """
-    domain = _as_domain(domain)
+    domain = as_domain(domain)
     with scanning(_as_source(source), counts_column) as chosen:
         _tally(
             chosen,
@@ -166,7 +166,7 @@ def read_values(source: Source | str, domain: Domain | str | None = None) -> Val
     Raises:
         DataError: As `count_reports`.
     """
-    values = _read_rows(_as_source(source), _as_domain(domain))
+    values = _read_rows(_as_source(source), as_domain(domain))
     return replace(values, indices=values.indices[values.indices >= 0]) if values.num_missing else values
 
 
@@ -236,7 +236,7 @@ def _read_both(
         raise DataError(f"two columns are wanted, and {columns[0]!r} was named twice.")
     first, second = (
         _read_rows(replace(source, column=column), domain)
-        for column, domain in zip(columns, [_as_domain(domain) for domain in domains], strict=True)
+        for column, domain in zip(columns, [as_domain(domain) for domain in domains], strict=True)
     )
     both = (first.indices >= 0) & (second.indices >= 0)
     if not both.any():
@@ -248,7 +248,8 @@ def _as_source(source: Source | str) -> Source:
     return source if isinstance(source, Source) else Source(source)
 
 
-def _as_domain(domain: Domain | str | None) -> Domain | None:
+def as_domain(domain: Domain | str | None) -> Domain | None:
+    """A domain as it was given, or as `read_domain` reads it."""
     return domain if domain is None or isinstance(domain, Domain) else read_domain(domain)
 
 
@@ -302,7 +303,7 @@ def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
     missing = {str(token): int(amount) for token, amount in tokens}
     num_missing = sum(missing.values())
     num_rows = int(chosen.scalar("SELECT coalesce(sum(amount), 0) FROM tally"))
-    if num_rows > _MAX_TOTAL:
+    if num_rows > MAX_TOTAL:
         raise DataError(
             f"{chosen.where()}: the counts add up to {num_rows:,}, more than 2^53; are these really numbers of reports?"
         )

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rrjax.io.database import connect, identifier, literal
+from rrjax.io.codings import CODINGS, check_coded, query_of
+from rrjax.io.database import Connection, connect, identifier, literal
+from rrjax.io.domain import Domain
 from rrjax.io.errors import DataError
 from rrjax.io.metadata import KEY, Metadata
 
@@ -69,41 +71,55 @@ def replacing(path: str | PathLike[str]) -> Iterator[Path]:
         aside.unlink(missing_ok=True)
 
 
-def write_reports(path: str | PathLike[str], indices: np.ndarray, metadata: Metadata) -> None:
+def write_reports(path: str | PathLike[str], reports: np.ndarray, metadata: Metadata) -> None:
     """Writes reports with all it takes to estimate from them.
 
     Args:
         path: A .parquet file; other formats have no place for ε.
-        indices: Integers `[N]`, 0-based category numbers.
+        reports: Of randomized response integers `[N]`, 0-based category numbers, which are written as labels; of
+            another mechanism as `coded` makes them.
         metadata: How the reports were made; its domain gives the labels that are written.
 
     Raises:
-        DataError: Another format, numbers outside the domain, or a file that cannot be written.
+        DataError: Another format, what are no such reports, or a file that cannot be written.
     """
     check_reports_name(path)
-    indices = np.asarray(indices)
-    if indices.ndim != 1 or indices.dtype.kind not in "iu":
-        raise DataError(f"Reports must be a row of integers, not {indices.dtype} of shape {indices.shape}.")
-    domain = metadata.domain
-    if indices.size and (indices.min() < 0 or indices.max() >= domain.num_categories):
-        raise DataError(
-            f"Reports must be category numbers from 0 to {domain.num_categories - 1:,}; "
-            f"they run from {indices.min():,} to {indices.max():,}."
-        )
+    reports = np.asarray(reports)
+    coding = CODINGS.get(metadata.mechanism.name, "labels")
+    if coding == "labels":
+        _check_indices(reports, metadata.num_categories)
+    else:
+        check_coded(coding, reports, metadata.num_categories)
     column = identifier(metadata.column)
     with connect() as connection, replacing(path) as aside:
-        connection.register("reports", {"position": np.ascontiguousarray(indices)})
-        if domain.is_range:
-            first, _ = domain.ends
-            query = f"SELECT CAST(position AS BIGINT) + ({first}) AS {column} FROM reports"
+        if coding == "labels":
+            query = _labelled(connection, reports, metadata.domain, column)
         else:
-            # A list keeps the order of the reports; DuckDB's joins do not.
-            labels = domain.labels().astype(object)
-            connection.register("labels", {"position": np.arange(len(labels)), "label": labels})
-            listed = "(SELECT list(label ORDER BY position) FROM labels)"
-            query = f"SELECT {listed}[CAST(position AS BIGINT) + 1] AS {column} FROM reports"
+            query = query_of(connection, coding, reports, column)
         record = f"KV_METADATA {{{KEY}: {literal(metadata.to_json())}}}"
         connection.execute(f"COPY ({query}) TO {literal(str(aside))} ({_FORMATS['.parquet']}, {_IN_PLACE}, {record})")
+
+
+def _check_indices(indices: np.ndarray, num_categories: int) -> None:
+    if indices.ndim != 1 or indices.dtype.kind not in "iu":
+        raise DataError(f"Reports must be a row of integers, not {indices.dtype} of shape {indices.shape}.")
+    if indices.size and (indices.min() < 0 or indices.max() >= num_categories):
+        raise DataError(
+            f"Reports must be category numbers from 0 to {num_categories - 1:,}; "
+            f"they run from {indices.min():,} to {indices.max():,}."
+        )
+
+
+def _labelled(connection: Connection, indices: np.ndarray, domain: Domain, column: str) -> str:
+    connection.register("reports", {"position": np.ascontiguousarray(indices)})
+    if domain.is_range:
+        first, _ = domain.ends
+        return f"SELECT CAST(position AS BIGINT) + ({first}) AS {column} FROM reports"
+    # A list keeps the order of the reports; DuckDB's joins do not.
+    labels = domain.labels().astype(object)
+    connection.register("labels", {"position": np.arange(len(labels)), "label": labels})
+    listed = "(SELECT list(label ORDER BY position) FROM labels)"
+    return f"SELECT {listed}[CAST(position AS BIGINT) + 1] AS {column} FROM reports"
 
 
 def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) -> None:

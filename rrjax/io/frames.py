@@ -1,0 +1,374 @@
+"""Counting in a data frame, on the engine that holds it: DuckDB, Polars, pandas, Arrow, or a cluster that Spark runs.
+
+One implementation in the expressions of narwhals. What leaves the engine is a row for each different report, and no
+more of them than the mechanism has reports; ten billion rows on a cluster become a vector here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from rrjax.io.codings import CODINGS
+from rrjax.io.domain import BLANKS, Domain
+from rrjax.io.errors import DataError, number
+from rrjax.io.expressions import INTEGER_TEXT, LARGEST_EXACT_FLOAT
+from rrjax.io.frame_engine import amounts_of, groups_of, lazy, on_engine, row_of, type_of
+from rrjax.io.read import CountedReports, as_domain
+from rrjax.io.tallies import tally_of_columns, tally_of_support
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoFrame
+
+    from rrjax.mechanisms import Mechanism
+    from rrjax.tally import Tally
+
+_SPELLINGS = 10_000
+"""Different values beyond twice the categories that are looked at: other spellings, and what is outside the domain."""
+_MOST_LABELS = 1 << 22
+"""Different values that a domain is made of."""
+
+
+def tally_frame(
+    frame: IntoFrame,
+    mechanism: Mechanism,
+    *,
+    column: str | Sequence[str] = "report",
+    domain: Domain | str | None = None,
+    counts: str | None = None,
+) -> Tally:
+    """Counts the reports in a data frame where they are.
+
+    The engine of the frame counts; what comes here is a row for each different report. How reports stand in the frame
+    depends on the mechanism:
+
+    * Randomized response: a column of labels, as `count_frame` takes them.
+    * Hadamard and projective geometry response: a column of numbers from 0 to M − 1, as `randomize` makes them.
+    * Unary encodings and subset selection: a column of lists of the categories that are supported, or K columns, in the
+      order of the categories, of booleans or of 0 and 1. Lists take an engine that can explode them: Polars, DuckDB and
+      Spark can, and Spark counts lists several times faster than columns. Packed bits, as `rrjax randomize` writes
+      them, are counted from the files (`read_tally`).
+    * Local hashing: refused. A report is hashed with all categories to be counted, which is for `read_tally`, or for
+      `mechanism.tally` where each part of the data is; tallies of parts add up.
+
+    Args:
+        frame: What narwhals knows: a frame of pandas, Polars (lazy too), PyArrow, PySpark or Dask, a relation of
+            DuckDB, and others.
+        mechanism: How the reports were made.
+        column: Name of the column of reports; or the K names of columns of bits.
+        domain: The labels of the K categories, where reports name categories; a text is what `read_domain` reads. None
+            is their numbers, 0 … K − 1.
+        counts: Name of a column of integers that says how many such reports a row stands for; of labels and numbers.
+
+    Returns:
+        `Tally`. Tallies of parts add up.
+
+    Raises:
+        DataError: A frame that narwhals does not know, a column that is missing or of another type, missing reports,
+            reports that the mechanism does not make, no report at all, a mechanism that is refused, or more reports
+            than the default integers of JAX can count (2³¹ − 1, without `JAX_ENABLE_X64=1`).
+
+    Example:
+        >>> import polars, rrjax
+        >>> from rrjax.io import tally_frame
+        >>> frame = polars.DataFrame({"report": [0, 2, 2, 1, 2, 2, 0, 2]})
+        >>> tally = tally_frame(frame, rrjax.RandomizedResponse(3, epsilon=2.0))
+        >>> tally.support.tolist(), int(tally.num_users)
+        ([2, 1, 5], 8)
+        >>> rows = frame.lazy().group_by("report").len("n")
+        >>> tally_frame(rows, rrjax.RandomizedResponse(3, epsilon=2.0), counts="n").support.tolist()
+        [2, 1, 5]
+        >>> sets = polars.DataFrame({"report": [[0, 2], [], [2]]})
+        >>> tally_frame(sets, rrjax.mechanisms.OptimizedUnaryEncoding(3, epsilon=2.0)).support.tolist()
+        [1, 0, 2]
+    """
+    coding = CODINGS.get(getattr(mechanism, "name", ""))
+    if coding is None or coding == "hashes":
+        raise _uncountable(mechanism, coding)
+    size = mechanism.num_categories
+    known = as_domain(domain) or Domain.range(0, size - 1)
+    if known.num_categories != size:
+        raise DataError(f"The mechanism has {size:,} categories, and the domain has {known.describe()}.")
+    opened = lazy(frame)
+    if coding == "bits":
+        if counts is not None:
+            raise DataError(
+                f"Reports of {mechanism.name} are counted row by row: leave counts={counts!r} out, and give every "
+                "report a row."
+            )
+        wanted = getattr(mechanism, "subset_size", None)
+        if isinstance(column, str):
+            support, total = _support_of_lists(opened, column, known, wanted)
+        else:
+            support, total = _support_of_columns(opened, column, known, wanted)
+        return tally_of_support(support, total, mechanism)
+    if not isinstance(column, str):
+        raise DataError(f"Reports of {mechanism.name} are in one column, and {len(column):,} were named.")
+    if coding == "numbers":
+        known = Domain.range(0, mechanism.num_columns - 1)  # pyright: ignore[reportAttributeAccessIssue]
+    counted = _counted(opened, column, known, counts, ())
+    if counted.num_missing:
+        raise DataError(
+            f"Column {column!r}: {number(counted.num_missing, 'report is', 'reports are')} missing. Leave such rows "
+            "out of the frame, or count with count_frame, which says how many they are."
+        )
+    if coding == "numbers":
+        return tally_of_columns(counted.counts, mechanism)
+    return tally_of_support(counted.counts, counted.num_rows, mechanism)
+
+
+def count_frame(
+    frame: IntoFrame,
+    domain: Domain | str | None = None,
+    *,
+    column: str = "report",
+    counts: str | None = None,
+    missing: Sequence[str] = (),
+) -> CountedReports:
+    """Counts a column of reports, or of true values, in a data frame where it is.
+
+    As `count_reports` does in files: a range takes whole numbers in any notation without exponent ("12", "12.0", 12.0),
+    listed labels are compared as text, and blanks around a value are no part of it.
+
+    Args:
+        frame: What narwhals knows, as for `tally_frame`.
+        domain: The K categories; a text is what `read_domain` reads. None takes the values in the data (see
+            `CountedReports.domain_from_data`).
+        column: Name of the column: of integers, text, categories, booleans, or floats that are whole numbers.
+        counts: Name of a column of integers that says how many such rows a row stands for.
+        missing: Values that stand for a missing answer, such as `("?",)`; nulls, NaN and empty text always do.
+
+    Returns:
+        The counts, int64 `[K]`, exact below 2⁵³ reports in all.
+
+    Raises:
+        DataError: A frame that narwhals does not know, a column that is missing or of another type, values outside the
+            domain, counts that are none, or no report at all.
+
+    Example:
+        >>> import polars, rrjax
+        >>> from rrjax.io import Domain, count_frame
+        >>> frame = polars.DataFrame({"answer": ["yes", "no", None, "yes"], "people": [30, 50, 9, 20]})
+        >>> counted = count_frame(frame, Domain.of(["no", "yes"]), column="answer", counts="people")
+        >>> counted.counts.tolist(), counted.num_missing
+        ([50, 50], 9)
+        >>> [round(t, 2) for t in rrjax.mle_star(counted.counts, 1.0).tolist()]
+        [0.5, 0.5]
+    """
+    tokens = (missing,) if isinstance(missing, str) else tuple(missing)
+    return _counted(lazy(frame), column, as_domain(domain), counts, tokens)
+
+
+def _uncountable(mechanism, coding) -> DataError:
+    if coding == "hashes":
+        return DataError(
+            f"Reports of {mechanism.name} are not counted in a data frame: each must be hashed with all categories, "
+            "which its engine cannot. Write them to Parquet and count the files (read_tally, rrjax estimate); or call "
+            "mechanism.tally on each part where it is, and add the tallies up."
+        )
+    name = getattr(mechanism, "name", type(mechanism).__name__)
+    known = ", ".join(name for name, kind in CODINGS.items() if kind != "hashes")
+    return DataError(
+        f"How reports of {name!r} stand in a data frame is not known; these are: {known}. Where a report is one label, "
+        "count_frame counts them, and mixture_of_counts takes the counts of a channel."
+    )
+
+
+def _counted(frame, column: str, domain: Domain | None, counts: str | None, missing: Sequence[str]) -> CountedReports:
+    """Counts a column over a domain, or over what is in it."""
+    kind = type_of(frame, column)
+    _check_labels(kind, column)
+    most = _MOST_LABELS if domain is None else 2 * domain.num_categories + _SPELLINGS
+    values, amounts = amounts_of(frame, column, counts, most)
+    tokens = {"", *(token.strip(BLANKS) for token in missing)}
+    absent: Counter[str] = Counter()
+    labels: Counter[str | int] = Counter()
+    for value, amount in zip(values, amounts, strict=True):
+        label = _label(value)
+        if str(label) in tokens:
+            absent[str(label)] += amount
+        else:
+            labels[label] += amount
+    num_missing = absent.total()
+    num_rows = num_missing + labels.total()
+    if not labels.total():
+        what = f"all {num_rows:,} reports are missing" if num_rows else "there are no rows"
+        raise DataError(f"Column {column!r}: {what}.")
+    known = _domain_of(labels, column) if domain is None else domain
+    return CountedReports(
+        _placed(labels, known, column), known, column, num_rows, num_missing, domain is None, None, dict(absent)
+    )
+
+
+def _check_labels(kind, column) -> None:
+    import narwhals.stable.v2 as nw
+
+    if kind.is_numeric() or kind == nw.Boolean or _is_text(kind):
+        return
+    advice = "cast it to integers or text."
+    if kind == nw.Binary:
+        advice = "count it from the Parquet files (read_tally, rrjax estimate)."
+    elif kind in (nw.List, nw.Array):
+        advice = "lists are reports of unary encodings and of subset selection."
+    raise DataError(f"Column {column!r} holds {kind}, and reports that are labels are integers or text: {advice}")
+
+
+def _is_text(kind: Any) -> bool:
+    import narwhals.stable.v2 as nw
+
+    return kind in (nw.String, nw.Categorical, nw.Enum)
+
+
+def _label(value: Any) -> str | int:
+    """A value as an integer or the text of a label; whole numbers lose their `.0`, and nothing is empty text."""
+    if isinstance(value, str):
+        return value.strip(BLANKS)
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return value
+    return int(value) if abs(value) <= LARGEST_EXACT_FLOAT and value == int(value) else str(value)
+
+
+def _integer(label: str | int) -> int | None:
+    if isinstance(label, int):
+        return label
+    return int(label.partition(".")[0]) if re.fullmatch(INTEGER_TEXT, label) else None
+
+
+def _placed(labels: Counter[str | int], domain: Domain, column: str) -> np.ndarray:
+    """Counts over a domain, which must hold all labels; of one in two spellings they are added up."""
+    if domain.is_range:
+        first, last = domain.ends
+        numbers = ((label, _integer(label)) for label in labels)
+        places = {label: n - first for label, n in numbers if n is not None and first <= n <= last}
+    else:
+        places = {label: place for place, label in enumerate(domain.listed or ())}
+        places |= {label: places[str(label)] for label in labels if isinstance(label, int) and str(label) in places}
+    outside = {label: amount for label, amount in labels.items() if label not in places}
+    if outside:
+        _refuse_outside(outside, domain, column)
+    counts = np.zeros(domain.num_categories, np.int64)
+    where = np.fromiter((places[label] for label in labels), np.int64, len(labels))
+    np.add.at(counts, where, np.fromiter(labels.values(), np.int64, len(labels)))
+    return counts
+
+
+def _refuse_outside(outside: dict[str | int, int], domain: Domain, column: str) -> NoReturn:
+    total = sum(outside.values())
+    often = sorted(outside, key=lambda label: (-outside[label], str(label)))[:4]
+    shown = ", ".join(repr(str(label)[:60]) for label in often)
+    raise DataError(
+        f"Column {column!r}: {number(total, 'report is', 'reports are')} not in the domain {domain.describe()}: "
+        f"{shown}{', …' * (len(outside) > 4)}. Give a domain that holds every possible answer (domain=), or correct "
+        "the data."
+    )
+
+
+def _domain_of(labels: Counter[str | int], column: str) -> Domain:
+    """The different labels as a domain, in numeric order if all are integers."""
+    numeric = all(isinstance(label, int) or re.fullmatch("-?[0-9]{1,18}", label) for label in labels)
+    found = {str(label): None for label in labels}
+    if len(found) < 2:
+        raise DataError(
+            f"Column {column!r}: every report is {next(iter(found))!r}, which does not tell the domain. Give all "
+            "answers that were possible (domain=): a range such as 0:99 or a file of labels."
+        )
+    return Domain.of(sorted(found, key=lambda label: (int(label), label)) if numeric else sorted(found))
+
+
+def _support_of_lists(frame, column: str, domain: Domain, wanted: int | None) -> tuple[np.ndarray, int]:
+    """Counts reports that are lists of categories: how often each one is in a list, and how many lists there are."""
+    import narwhals.stable.v2 as nw
+
+    kind = type_of(frame, column)
+    if kind == nw.Binary:
+        raise DataError(
+            f"Column {column!r} holds bytes. Packed bits are counted from the Parquet files (read_tally, rrjax "
+            "estimate); in a data frame, reports are lists of categories or K columns of bits (column=[…])."
+        )
+    inner = kind.inner if isinstance(kind, nw.List | nw.Array) else None
+    if inner is None or not (inner.is_integer() or _is_text(inner)):
+        raise DataError(
+            f"Column {column!r} holds {kind}, and such reports are lists of the categories that they support, "
+            "integers or text, or K columns of bits (column=[…])."
+        )
+    members = nw.col(column)
+    if kind == nw.Array:
+        members = members.cast(nw.List(inner))
+    length = members.list.len()
+    aggregates = {
+        "rows": nw.len(),
+        "missing": members.is_null().cast(nw.Int64).sum(),
+        "twice": (members.list.unique().list.len() != length).fill_null(value=False).cast(nw.Int64).sum(),
+    }
+    if wanted is not None:
+        aggregates["odd"] = (length != wanted).fill_null(value=False).cast(nw.Int64).sum()
+    with on_engine(frame, "Lists"):
+        seen = row_of(frame, **aggregates)
+        _check_sets(seen, f"Column {column!r}", wanted)
+        exploded = frame.select(report=members).filter(nw.col("report").list.len() > 0).explode("report")
+        values, amounts = groups_of(exploded, 2 * domain.num_categories + _SPELLINGS, column)
+    labels: Counter[str | int] = Counter()
+    for value, amount in zip(values, amounts["amount"], strict=True):
+        labels[_label(value)] += amount
+    if "" in labels:
+        raise DataError(f"Column {column!r}: in lists {number(labels[''], 'category is', 'categories are')} missing.")
+    support = _placed(labels, domain, column)
+    if int(support.max()) > seen["rows"]:  # one category in two spellings
+        raise DataError(f"Column {column!r}: a report names a category more than once.")
+    return support, seen["rows"]
+
+
+def _support_of_columns(frame, columns: Sequence[str], domain: Domain, wanted: int | None) -> tuple[np.ndarray, int]:
+    """Counts reports that are K columns of bits."""
+    import narwhals.stable.v2 as nw
+
+    size = domain.num_categories
+    if len(columns) != size or len(set(columns)) != size:
+        raise DataError(
+            f"The mechanism has {size:,} categories, so {size:,} different columns of bits are wanted, in their order; "
+            f"{len(columns):,} were named, {len(set(columns)):,} of them different."
+        )
+    bits, whole = [], {"rows": nw.len()}
+    for place, column in enumerate(columns):
+        kind = type_of(frame, column)
+        given = nw.col(column)
+        whole[f"missing{place}"] = given.is_null().cast(nw.Int64).sum()
+        if kind == nw.Boolean:
+            bits.append(given.fill_null(value=False).cast(nw.Int64))
+        elif kind.is_integer():
+            bits.append(given.fill_null(0).cast(nw.Int64))
+            whole[f"least{place}"], whole[f"most{place}"] = bits[-1].min(), bits[-1].max()
+        else:
+            raise DataError(f"Column {column!r} holds {kind}, and bits are booleans or integers 0 and 1: cast it.")
+        whole[f"support{place}"] = bits[-1].sum()
+    if wanted is not None:
+        whole["odd"] = (nw.sum_horizontal(*bits) != wanted).cast(nw.Int64).sum()
+    seen = row_of(frame, **whole)
+    for place, column in enumerate(columns):
+        missing, least, most = (seen.get(f"{name}{place}", 0) for name in ("missing", "least", "most"))
+        if missing:
+            raise DataError(f"Column {column!r}: {number(missing, 'bit is', 'bits are')} missing.")
+        if least < 0 or most > 1:
+            raise DataError(f"Column {column!r}: bits are 0 and 1, and it holds numbers from {least:,} to {most:,}.")
+    _check_sets(seen, "The columns of bits", wanted)
+    return np.asarray([seen[f"support{place}"] for place in range(size)], np.int64), seen["rows"]
+
+
+def _check_sets(seen: dict[str, int], where: str, wanted: int | None) -> None:
+    if not seen["rows"]:
+        raise DataError(f"{where}: there are no rows.")
+    for name, one, many in (
+        ("missing", "report is missing: leave its row out", "reports are missing: leave such rows out"),
+        ("twice", "report names a category more than once", "reports name a category more than once"),
+        ("odd", f"report has other than {wanted} members", f"reports have other than {wanted} members"),
+    ):
+        if seen.get(name):
+            raise DataError(f"{where}: {number(seen[name], one, many)}.")

@@ -1,0 +1,194 @@
+"""From files that say how they were made to what the library estimates from: tallies, and mixtures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rrjax.io.codings import CODINGS, count_numbers, read_bits, read_hashes
+from rrjax.io.errors import DataError
+from rrjax.io.metadata import Metadata
+from rrjax.io.read import CountedReports, count_reports
+from rrjax.io.source import Source
+
+if TYPE_CHECKING:
+    from rrjax.mechanisms import Mechanism
+    from rrjax.mixture import Mixture
+    from rrjax.tally import Tally
+
+MOST_CELLS = 1 << 24
+"""Reports × categories up to which the likelihood of whole reports is held as a matrix."""
+
+
+@dataclass(frozen=True)
+class Tallied:
+    """Reports of any mechanism, counted.
+
+    Attributes:
+        counted: How often each category is supported, its domain, and what the files say.
+        mechanism: How the reports were made, at the ε that was delivered.
+        tally: The support counts with the mechanism's rates.
+        mixture: The likelihood of whole reports; None where it would take more than `MOST_CELLS` cells.
+    """
+
+    counted: CountedReports
+    mechanism: Mechanism
+    tally: Tally
+    mixture: Mixture | None
+
+
+def read_tally(source: Source | str) -> Tallied:
+    """Counts reports of any mechanism, from Parquet files that say how they were made.
+
+    Args:
+        source: Files that `rrjax randomize` or `write_reports` wrote; a plain path is `Source(path)`.
+
+    Returns:
+        The tally, and the likelihood of whole reports where it is small enough.
+
+    Raises:
+        DataError: Files that cannot be read, that do not say how they were made, or whose reports are not what they
+            say.
+
+    Example:
+        >>> tallied = read_tally("reports.parquet")  # doctest: +SKIP
+        >>> rrjax.empirical_bayes(tallied.tally).theta  # doctest: +SKIP
+    """
+    source = source if isinstance(source, Source) else Source(source)
+    metadata = source.metadata()
+    if metadata is None:
+        raise DataError(
+            f"{source.files()[0]} does not say how it was randomized. Count it (rrjax.io.count_reports) and give the "
+            "mechanism yourself."
+        )
+    mechanism = mechanism_of(metadata, source.files()[0])
+    try:
+        return _READERS[CODINGS[mechanism.name]](source, metadata, mechanism)
+    except DataError:
+        raise
+    except ValueError as error:  # what a mechanism says of reports that are none of its own
+        raise DataError(f"{source.files()[0]}: {error}") from error
+
+
+def mechanism_of(metadata: Metadata, file: str) -> Mechanism:
+    """The mechanism that a file names, at the ε that it delivered.
+
+    Raises:
+        DataError: This version of rrjax does not know it, or not its parameters.
+    """
+    import rrjax
+    from rrjax.mechanisms import MECHANISMS
+
+    name = metadata.mechanism.name
+    if name not in MECHANISMS:
+        raise DataError(
+            f"{file} was made by the mechanism {name!r}, which rrjax {rrjax.__version__} does not know (the file was "
+            f"written by {metadata.version}); it knows {', '.join(MECHANISMS)}. A newer version may: "
+            "pip install -U rrjax"
+        )
+    parameters: dict[str, Any] = {**metadata.mechanism.parameters, "epsilon": metadata.effective_epsilon}
+    try:
+        return MECHANISMS[name](**parameters)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{file} was made by {name} with {metadata.mechanism.parameters}, which rrjax {rrjax.__version__} cannot "
+            f"make: {error}"
+        ) from error
+
+
+def _of_labels(source, metadata, mechanism):
+    from rrjax.lifts import Scaling
+    from rrjax.mixture import Mixture
+
+    counted = count_reports(source)
+    tally = tally_of_support(counted.counts, int(counted.counts.sum()), mechanism)
+    lift = Scaling(mechanism.odds, mechanism.num_categories)
+    return Tallied(counted, mechanism, tally, Mixture(counted.counts, 1.0, lift))
+
+
+def _of_numbers(source, metadata, mechanism):
+    columns = count_numbers(source, metadata, mechanism.num_columns)
+    tally = tally_of_columns(columns, mechanism)
+    return Tallied(_counted(tally, metadata), mechanism, tally, mechanism.mixture_of_counts(columns))
+
+
+def _of_bits(source, metadata, mechanism):
+    kept, support, number = [], np.zeros(metadata.num_categories, np.int64), 0
+    wanted = getattr(mechanism, "subset_size", None)
+    for bits in read_bits(source, metadata):
+        sizes = bits.sum(axis=1) if wanted is not None else None
+        if sizes is not None and (sizes != wanted).any():
+            row = int(np.argmax(sizes != wanted))
+            raise DataError(
+                f"{source.files()[0]}: report {number + row + 1:,} has {sizes[row]:,} members, and subsets of "
+                f"{wanted:,} were reported."
+            )
+        support += bits.sum(axis=0)
+        number += len(bits)
+        if number * bits.shape[1] <= MOST_CELLS:
+            kept.append(bits)
+    return _summed(source.files()[0], support, number, kept, metadata, mechanism)
+
+
+def _of_hashes(source, metadata, mechanism):
+    kept, support, number = [], np.zeros(metadata.num_categories, np.int64), 0
+    for hashes in read_hashes(source, metadata):
+        support += np.asarray(mechanism.tally(hashes).support)
+        number += len(hashes)
+        if number * metadata.num_categories <= MOST_CELLS:
+            kept.append(np.asarray(mechanism.supports(hashes)))
+    return _summed(source.files()[0], support, number, kept, metadata, mechanism)
+
+
+_READERS = {"labels": _of_labels, "numbers": _of_numbers, "bits": _of_bits, "hashes": _of_hashes}
+
+
+def _summed(file, support, number, kept, metadata, mechanism):
+    """The tally of support counts, and the mixture of reports if all were kept."""
+    from rrjax.mechanisms.mechanism import mixture_of_supports
+
+    if number == 0:
+        raise DataError(f"{file}: there is no report in it.")
+    tally = tally_of_support(support, number, mechanism)
+    whole = number * metadata.num_categories <= MOST_CELLS
+    mixture = mixture_of_supports(np.concatenate(kept), mechanism.odds) if whole else None
+    return Tallied(_counted(tally, metadata), mechanism, tally, mixture)
+
+
+def tally_of_support(support: np.ndarray, number: int, mechanism: Mechanism) -> Tally:
+    """The tally of so many reports that support each category so often.
+
+    Raises:
+        DataError: More than the default integers of JAX can count.
+    """
+    from rrjax.tally import Tally
+
+    return Tally(_whole(support), _whole(np.int64(number)), rates=mechanism.rates)
+
+
+def tally_of_columns(columns: np.ndarray, mechanism: Mechanism) -> Tally:
+    """The tally of reports of which so many name each column.
+
+    Raises:
+        DataError: More than the default integers of JAX can count.
+    """
+    _whole(columns.sum())
+    return mechanism.tally_of_counts(_whole(columns))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _whole(counts):
+    """Counts as integers of JAX; refused where its default dtype cannot hold them."""
+    import jax.numpy as jnp
+
+    from rrjax.arguments import int_dtype
+
+    if int(counts.max(initial=0)) > jnp.iinfo(int_dtype()).max:
+        raise DataError(f"{counts.max():,} reports are more than 32 bits can count: set JAX_ENABLE_X64=1.")
+    return jnp.asarray(counts, int_dtype())
+
+
+def _counted(tally, metadata):
+    support, number = np.asarray(tally.support, np.int64), int(tally.num_users)
+    return CountedReports(support, metadata.domain, metadata.column, number, 0, metadata.domain_from_data, metadata)

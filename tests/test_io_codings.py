@@ -1,0 +1,139 @@
+"""Reports of every mechanism in files: what is written is what is read, and what is none is named."""
+
+import jax
+import numpy as np
+import pytest
+from cases import INT
+
+import rrjax
+from rrjax import io
+from rrjax.io import DataError, Domain, MechanismRecord, Metadata
+from rrjax.io.codings import count_numbers
+from rrjax.io.tallies import _whole
+from rrjax.mechanisms import MECHANISMS
+
+SIZE, NUMBER = 11, 200
+QUICK = ("optimized-local-hashing", "subset-selection", "hadamard-response")
+"""One of each coding; labels are tested elsewhere."""
+every = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else (pytest.mark.long,)) for name in MECHANISMS]
+)
+
+
+def metadata(mechanism):
+    parameters = {
+        name: value
+        for name in ("num_categories", "epsilon", "subset_size", "num_buckets", "field_order")
+        if (value := getattr(mechanism, name, None)) is not None
+    }
+    record = MechanismRecord(mechanism.name, parameters)
+    return Metadata(record, mechanism.epsilon, Domain.range(1, SIZE), "answer", True, "0")
+
+
+def write(path, mechanism, reports):
+    coding = io.CODINGS[mechanism.name]
+    io.write_reports(path, io.coded(coding, reports, mechanism.num_categories), metadata(mechanism))
+
+
+def made(name, number=NUMBER, seed=0):
+    mechanism = MECHANISMS[name](SIZE, 1.5)
+    values = np.random.default_rng(seed).integers(0, SIZE, number)
+    return mechanism, np.asarray(mechanism.randomize(jax.random.key(seed), values))
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_reports_as_the_mechanism_makes_them_are_not_written(name, tmp_path):
+    mechanism, reports = made(name)
+    wrong = reports.astype(np.int64) if reports.ndim == 1 else reports[:, :1]
+    with pytest.raises(DataError, match=r"must be u?int\d+ of shape \[N.*as rrjax.io.coded makes them, not"):
+        io.write_reports(tmp_path / "a.parquet", wrong, metadata(mechanism))
+    assert not list(tmp_path.iterdir())
+
+
+@every
+def test_what_is_written_is_what_is_read(name, tmp_path):
+    mechanism, reports = made(name)
+    # Two files of one collection, one after the other.
+    for file, part in (("a", reports[:150]), ("b", reports[150:])):
+        write(tmp_path / f"{file}.parquet", mechanism, part)
+    tallied = io.read_tally(io.Source([tmp_path / "a.parquet", tmp_path / "b.parquet"]))
+    wanted = mechanism.tally(reports)
+    assert tallied.mechanism == mechanism
+    np.testing.assert_array_equal(tallied.tally.support, wanted.support)
+    np.testing.assert_array_equal(tallied.counted.counts, wanted.support)
+    assert int(tallied.tally.num_users) == tallied.counted.num_rows == NUMBER
+    assert tallied.counted.domain == Domain.range(1, SIZE)
+    np.testing.assert_allclose(tallied.tally.p, wanted.p)
+    theta = np.random.default_rng(1).dirichlet(np.ones(SIZE)).astype(wanted.p.dtype)
+    found, uniform = (rrjax.nll(t, tallied.mixture) for t in (theta, np.full_like(theta, 1 / SIZE)))
+    own, own_uniform = (rrjax.nll(t, mechanism.mixture(reports)) for t in (theta, np.full_like(theta, 1 / SIZE)))
+    assert float(found - uniform) == pytest.approx(float(own - own_uniform), abs=1e-5)
+
+
+def test_all_mechanisms_have_a_coding():
+    assert set(io.CODINGS) == set(MECHANISMS)
+
+
+@pytest.mark.once
+def test_more_reports_than_are_read_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("rrjax.io.codings._CHUNK", 30)
+    monkeypatch.setattr("rrjax.io.tallies.MOST_CELLS", SIZE * (NUMBER - 1))
+    for name in ("optimized-unary-encoding", "optimized-local-hashing"):
+        mechanism, reports = made(name)
+        write(tmp_path / "r.parquet", mechanism, reports)
+        tallied = io.read_tally(str(tmp_path / "r.parquet"))
+        np.testing.assert_array_equal(tallied.tally.support, mechanism.tally(reports).support)
+        assert tallied.mixture is None  # a cell too many
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("name", "rows", "message"),
+    [
+        ("hadamard-response", np.array([3, 16], np.int32), "a number from 0 to 15, and 1 are not, such as 16"),
+        ("optimized-unary-encoding", np.zeros((2, 3), np.uint8), "report 1 is 3 bytes; .* has 2 bytes"),
+        ("subset-selection", np.full((2, 2), 0xFF, np.uint8), "report 1 has 11 members, and subsets of 2"),
+        ("optimized-local-hashing", np.array([[1, 0], [2, 9]]), "buckets must be from 0 to 4"),
+        ("optimized-unary-encoding", np.zeros((0, 2), np.uint8), "no report in it"),
+    ],
+)
+def test_what_are_no_reports_is_named(name, rows, message, tmp_path, monkeypatch):
+    mechanism = MECHANISMS[name](SIZE, 1.5)
+    monkeypatch.setattr("rrjax.io.write.check_coded", lambda *_: None)  # as somebody else may have written them
+    rows = rows.astype(np.uint32) if name.endswith("hashing") else rows
+    io.write_reports(tmp_path / "r.parquet", rows, metadata(mechanism))
+    with pytest.raises(DataError, match=message):
+        io.read_tally(str(tmp_path / "r.parquet"))
+
+
+@pytest.mark.once
+def test_a_file_that_says_something_else(tmp_path):
+    path = tmp_path / "r.parquet"
+    mechanism = MECHANISMS["hadamard-response"](SIZE, 1.5)
+    wrong = metadata(mechanism)
+    write(path, mechanism, made("hadamard-response")[1])
+    # The bits of another mechanism under the name of this one.
+    io.write_reports(path, np.zeros((3, 2), np.uint8), metadata(MECHANISMS["optimized-unary-encoding"](SIZE, 1.5)))
+    with pytest.raises(DataError, match="are INTEGER in column 'answer', which holds BLOB"):
+        count_numbers(io.Source(path), wrong, 16)
+    unknown = Metadata(
+        MechanismRecord("optimized-local-hashing", {"num_categories": SIZE, "epsilon": 1.5, "salt": 3}),
+        1.5,
+        Domain.range(1, SIZE),
+        "answer",
+        True,
+        "9",
+    )
+    io.write_reports(path, np.array([[1, 0]], np.uint32), unknown)
+    with pytest.raises(DataError, match=r"cannot make: .*salt"):
+        io.read_tally(str(path))
+    io.write_table(path, {"answer": np.arange(3)})
+    with pytest.raises(DataError, match="does not say how it was randomized"):
+        io.read_tally(str(path))
+
+
+@pytest.mark.skipif(np.dtype(INT).itemsize > 4, reason="64 bits count on")
+@pytest.mark.once
+def test_more_reports_than_the_dtype_counts():
+    with pytest.raises(DataError, match="JAX_ENABLE_X64"):
+        _whole(np.array([2**31, 1]))
