@@ -134,6 +134,7 @@ def test_the_figures_of_many_values_are_a_few_and_say_so():
         figures.overview(study(), "mse", zipf=1.3)
 
 
+@pytest.mark.long
 def test_what_is_chosen_of_many_is_said():
     dataset = study(epsilon=np.arange(1.0, 11.0))
     said = figures.by_categories(dataset, zipf=1.3).get_suptitle().replace("\n", " ")
@@ -162,6 +163,7 @@ def style_of(text):
     return "power" if text.startswith("$") else "share" if text.endswith("%") else "plain"
 
 
+@pytest.mark.long
 def test_an_axis_has_one_style_and_counts_are_written_out():
     for figure in map(drawn, every_figure()):
         scales = [(axes.xaxis, axes.get_xlabel()) for axes in figure.axes]

@@ -343,6 +343,9 @@ def test_a_folder_of_another_study_is_refused(tmp_path):
 
     with pytest.raises(StudyError, match="estimators is"):
         run(folder=tmp_path, estimators={"one": inv})
+    # The same ones in another order would be taken for each other.
+    with pytest.raises(StudyError, match="order is"):
+        run(folder=tmp_path, estimators=ALL[::-1])
     file = tmp_path / "checkpoint" / "study.json"
     file.write_text(file.read_text()[:30])
     with pytest.raises(StudyError, match="damaged"):
@@ -584,6 +587,27 @@ def test_a_part_of_another_study_is_not_taken(tmp_path):
         run(folder=tmp_path / "one")
 
 
+@pytest.mark.long
+@pytest.mark.once
+def test_a_part_tells_the_order_of_its_estimators(tmp_path):
+    run(folder=tmp_path)
+    # A folder whose description does not tell, as those made before.
+    file = tmp_path / "checkpoint" / "study.json"
+    description = json.loads(file.read_text())
+    del description["order"]
+    file.write_text(json.dumps(description))
+    with pytest.raises(
+        StudyError, match=r"holds the estimators and metrics in another order: .* choose another folder"
+    ):
+        run(folder=tmp_path, estimators=ALL[::-1])
+    for part in (tmp_path / "checkpoint").glob("k*.npz"):  # nor do its parts
+        with np.load(part) as arrays:
+            kept = {name: arrays[name] for name in arrays if name != "order"}
+        np.savez(part, **kept)
+    run(folder=tmp_path)
+
+
+@pytest.mark.long
 def test_what_another_process_writes_is_left_alone(tmp_path):
     run(folder=tmp_path)
     fresh, old = (tmp_path / "checkpoint" / name for name in (".rrjax-new", ".rrjax-old"))
@@ -638,6 +662,7 @@ def test_what_makes_no_sense_is_refused_before_a_run(change, message):
         study.run(**change)
 
 
+@pytest.mark.long
 def test_one_quantile_is_enough():
     assert run(quantiles=0.5)["mse_quantile"].sizes["quantile"] == 1
 

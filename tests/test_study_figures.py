@@ -99,6 +99,7 @@ def legend(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
+@pytest.mark.long
 def test_against_users_draws_what_was_given():
     dataset = study()
     figure = render(figures.against_users(dataset, num_categories=50, epsilon=4))
@@ -125,6 +126,7 @@ def test_against_users_draws_what_was_given():
             assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log" if metric == "mse" else "linear")
 
 
+@pytest.mark.long
 def test_against_epsilon_takes_any_order_and_one_value():
     dataset = study(num_categories=[50], zipf=[1.3]).transpose("zipf", "epsilon", ..., "estimator")
     figure = render(figures.against_epsilon(dataset, ["mse"], num_users=10_000))
@@ -238,6 +240,7 @@ def test_missing_values_are_left_out():
     np.testing.assert_array_equal(bias.get_lines()[0].get_xdata(), [10_000, 1_000_000])
 
 
+@pytest.mark.long
 def test_single_points_are_markers_with_bars():
     dataset = study(num_categories=[50], num_users=[100], epsilon=[4.0], zipf=[1.3])
     for figure in every_figure(dataset):
@@ -250,6 +253,7 @@ def test_single_points_are_markers_with_bars():
     assert high > (dataset["mse"] + 2 * dataset["mse_se"]).max()
 
 
+@pytest.mark.long  # a study of its own
 def test_no_bands_without_standard_errors():
     dataset = study().drop_vars(["mse_se", "nll_se"])
     figure = render(figures.against_users(dataset, num_categories=50, epsilon=4))
@@ -284,6 +288,7 @@ def test_small_differences_of_likelihoods_are_magnified():
     assert inset.get_ylim()[0] < min(shown.values()) < max(shown.values()) < inset.get_ylim()[1]
 
 
+@pytest.mark.long  # a study of its own
 def test_raw_inversion_does_not_hide_the_others():
     dataset = study(estimator=["mle_star", "inv_n", "inv"])
     dataset["mse"][{"estimator": 2}] *= 1e9
@@ -555,6 +560,7 @@ def test_closest_has_the_colour_of_the_best_and_is_pale_where_another_may_be():
         figures.closest(dataset.sel(estimator=names[:1]))
 
 
+@pytest.mark.long
 def test_the_dataset_is_left_as_it_was():
     dataset = study()
     before = dataset.copy(deep=True)
@@ -684,6 +690,7 @@ def test_the_standard_error_is_that_of_repetitions():
     assert np.std(ratios) == pytest.approx(np.mean(errors), rel=0.1)
 
 
+@pytest.mark.long
 def test_the_report_stands_alone_and_escapes(tmp_path):
     dataset = study(("mse", "kl"), estimator=["mle_star", "<b>mine</b>"])
     dataset.attrs["note"] = 'a "quote" & <tag>'

@@ -158,6 +158,7 @@ class StopError(Exception):
     pass
 
 
+@pytest.mark.long
 def test_the_seconds_of_all_runs_are_told(tmp_path, monkeypatch):
     clock = iter(range(1000))
     grid = {"num_categories": 3, "num_users": 10, "epsilon": [1.0, 2.0, 3.0], "zipf": 1.0}
@@ -211,6 +212,7 @@ def test_a_study_without_a_folder_is_one_run():
     assert computing_time([]) == "0.0 s"
 
 
+@pytest.mark.long
 def test_the_command_line_tells_ages_and_all_seconds(tmp_path, invoke, monkeypatch):
     monkeypatch.setattr("rrjax.cli.study.Machine.settle", lambda self: None)
     grid = {"distribution": ["ages"], "num_categories": [3], "num_users": [4], "epsilon": [2.0]}

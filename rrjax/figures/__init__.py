@@ -2,7 +2,8 @@
 
 Those of a study (the paper's Figs. 1–10, and others) take its `xarray.Dataset`, with the dimensions estimator,
 num_categories, num_users, epsilon and zipf (or distribution, with names), in any order and of any length, and leave it
-as it is. Bands are ±2 standard errors of the mean over the seeds. What is NaN or infinite is left out.
+as it is; of several mechanisms they draw one, `result.sel(mechanism=…)`. Bands are ±2 standard errors of the mean over
+the seeds. What is NaN or infinite is left out.
 
 An estimator has one colour, dash and marker in all figures, told apart in grey as well: those of `rrjax.catalogue`, or,
 where it is not there, those of its place among the others.

@@ -45,11 +45,19 @@ def population_of(dataset: xr.Dataset) -> str:
 
 
 def prepared(dataset: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
-    """The dataset, with dimensions that a selection had dropped, and estimators in drawing order."""
+    """The dataset, of one mechanism, with dimensions that a selection had dropped, and estimators in drawing order."""
     for metric in metrics:
         if metric not in dataset:
             there = [name for name in METRICS if name in dataset]
             raise ValueError(f"{metric} is not in the dataset, which has: {listed_values(there or dataset.data_vars)}")
+    if "mechanism" in dataset.dims:
+        labels = [str(label) for label in dataset["mechanism"].values]
+        if len(labels) > 1:
+            raise ValueError(
+                f"a figure is of one mechanism, the dataset has {listed_values(labels)}: select one, as in "
+                f"result.sel(mechanism={labels[0]!r})"
+            )
+        dataset = dataset.isel(mechanism=0)
     dataset = restored(dataset, "estimator", "num_categories", "num_users", "epsilon", population_of(dataset))
     if "estimator" not in dataset.dims:
         raise ValueError(f"there is no dimension estimator; there are: {listed_values(dataset.dims)}")

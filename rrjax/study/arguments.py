@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,16 @@ import numpy as np
 from rrjax.study.errors import StudyError
 
 
-def named(given: Any, known: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Label → function, of names, functions, or a mapping of labels to either."""
-    if isinstance(given, str) or callable(given):
+def named(given: Any, known: Mapping[str, Any], kind: str, *, dash: str = "_") -> dict[str, Any]:
+    """Label → function, of names, functions, or a mapping of labels to either; `dash` is what known names have."""
+
+    def settled(name: str) -> str:
+        return name.replace("-", dash).replace("_", dash)
+
+    if isinstance(given, str) or callable(given) or not isinstance(given, Iterable):
         given = [given]
     if not isinstance(given, Mapping):
-        labels = [value.replace("-", "_") if isinstance(value, str) else label_of(value, kind) for value in given]
+        labels = [settled(value) if isinstance(value, str) else label_of(value, kind) for value in given]
         if len(set(labels)) < len(labels):
             raise StudyError(
                 f"two {kind}s have one name: {', '.join(labels)}; name each once, or give a mapping of labels to them"
@@ -27,7 +31,7 @@ def named(given: Any, known: Mapping[str, Any], kind: str) -> dict[str, Any]:
     found = {}
     for label, value in as_texts(given, kind).items():
         if isinstance(value, str):
-            name = value.replace("-", "_")
+            name = settled(value)
             if name not in known:
                 raise StudyError(f"unknown {kind} {value!r}; known are {', '.join(known)}, or give a function")
             if label != name and (label in known or known[name] is None):
@@ -49,7 +53,18 @@ def as_texts(given: Mapping[Any, Any], kind: str) -> dict[str, Any]:
     return found
 
 
-_TAKEN = ("estimator", "num_categories", "num_users", "epsilon", "zipf", "distribution", "versus", "quantile", "seed")
+_TAKEN = (
+    "estimator",
+    "mechanism",
+    "num_categories",
+    "num_users",
+    "epsilon",
+    "zipf",
+    "distribution",
+    "versus",
+    "quantile",
+    "seed",
+)
 _SUFFIXES = ("_se", "_difference", "_difference_se", "_quantile", "_seeds")
 
 

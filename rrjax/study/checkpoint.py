@@ -21,7 +21,7 @@ from rrjax.study.errors import StudyError
 _STALE = 600.0
 """Seconds after which a file that is being written has been given up."""
 _RUNS = "runs.json"
-_NAME = re.compile(r"k(\d+)-(\d+)-(\d+)\.npz")
+_NAME = re.compile(r"(k\d+(?:-m[0-9a-f]{16})?)-(\d+)-(\d+)\.npz")
 
 
 class Part(NamedTuple):
@@ -44,6 +44,13 @@ class Timing(NamedTuple):
     runs: int
     untimed: bool
     """Whether there were others before, of which it is not known."""
+
+
+def name_of_group(num_categories: int, mechanism: str | None) -> str:
+    """What the files of one K, of one mechanism, begin with; in a label there may be anything."""
+    if mechanism is None:
+        return f"k{num_categories}"
+    return f"k{num_categories}-m{hashlib.sha256(mechanism.encode()).hexdigest()[:16]}"
 
 
 def computing_time(attributes: Iterable[Mapping[str, Any]], more: float = 0.0) -> str:
@@ -87,6 +94,9 @@ class Checkpoint:
         self.computed = False
         self.folder = folder / "checkpoint"
         self.study = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+        # The arrays of a batch go by it. It is no part of what was hashed before it was looked at.
+        self.order = [list(description.get(name) or ()) for name in ("estimators", "metrics")]
+        description = description | {"order": self.order}
         make_folder(self.folder)
         self._sweep()
         file = self.folder / "study.json"
@@ -111,13 +121,20 @@ class Checkpoint:
             except OSError:
                 continue
 
-    def save(self, num_categories: int, part: Part) -> None:
-        """Keeps a batch."""
-        file = self.folder / f"k{num_categories}-{part.start}-{part.stop}.npz"
+    def save(self, group: str, part: Part) -> None:
+        """Keeps a batch of a group."""
+        file = self.folder / f"{group}-{part.start}-{part.stop}.npz"
 
         def write(path: Path) -> None:
             with path.open("wb") as stream:  # NumPy would add a suffix to a name
-                np.savez(stream, measures=part.measures, squares=part.squares, pending=part.pending, study=self.study)
+                np.savez(
+                    stream,
+                    measures=part.measures,
+                    squares=part.squares,
+                    pending=part.pending,
+                    study=self.study,
+                    order=json.dumps(self.order),
+                )
 
         _write(file, write)
         self.computed = True
@@ -131,20 +148,23 @@ class Checkpoint:
         known = [seconds for seconds in runs if seconds is not None]
         return Timing(round(sum(known), 3), len(known), len(known) < len(runs))
 
-    def load(self, num_categories: int, shapes: Callable[[int, int], tuple[tuple[int, ...], ...]]) -> dict[int, Part]:
-        """The batches that are there, by their first tile. A damaged one is set aside, with a warning.
+    def load(self, group: str, shapes: Callable[[int, int], tuple[tuple[int, ...], ...]]) -> dict[int, Part]:
+        """The batches of a group that are there, by their first tile. A damaged one is set aside, with a warning.
 
         `shapes(start, stop)` are those of the three arrays of a part.
         """
         parts = {}
         for file in sorted(self.folder.iterdir()):
             match = _NAME.fullmatch(file.name)
-            if not match or int(match[1]) != num_categories:
+            if not match or match[1] != group:
                 continue
             start, stop = int(match[2]), int(match[3])
             try:
                 with io.BytesIO(_content(file)) as stream, np.load(stream) as arrays:
                     study = str(arrays["study"])
+                    order = (
+                        json.loads(str(arrays["order"])) if "order" in arrays else self.order
+                    )  # older ones do not tell
                     part = Part(start, stop, arrays["measures"], arrays["squares"], arrays["pending"])
                 found = part.measures.shape, part.squares.shape, part.pending.shape
                 if found != (wanted := shapes(start, stop)):
@@ -161,6 +181,11 @@ class Checkpoint:
                 raise StudyError(
                     f"{file} is of another study, which used this folder at the same time: choose another folder, or "
                     "delete this one"
+                )
+            if order != self.order:
+                raise StudyError(
+                    f"{file} holds the estimators and metrics in another order: {_short(order)}, not "
+                    f"{_short(self.order)}. Give them in that order, choose another folder, or delete this one"
                 )
             parts[start] = part
         return parts
@@ -194,6 +219,7 @@ def _seconds_of_runs(file: Path) -> list[float | None]:
 def _compare(folder: Path, file: Path, description: dict[str, Any]) -> None:
     try:
         kept = json.loads(file.read_text())
+        kept.setdefault("order", description["order"])  # folders made before do not tell
         differences = [
             f"{name} is {_short(description.get(name))}, there {_short(kept.get(name))}"
             for name in sorted({*kept, *description})

@@ -14,6 +14,7 @@ from rrjax.study.study import Study
 
 _STUDY = (
     "estimators",
+    "mechanism",
     "num_categories",
     "num_users",
     "epsilon",
@@ -31,7 +32,8 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
     """Reads a study from a TOML file.
 
     Its keys are the arguments of `Study`, and `seed`, `quantiles`, `keep_seeds` and `batch_size` of `Study.run`.
-    Estimators, metrics and distributions of one's own are written "module:function"; modules beside the file are found.
+    Estimators, mechanisms, metrics and distributions of one's own are written "module:function"; modules beside the
+    file are found.
 
     Args:
         path: The file.
@@ -84,7 +86,7 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
 
 
 def _resolved(value: Any, name: str, path: Path) -> Any:
-    if name not in ("estimators", "metrics", "distributions", "users"):
+    if name not in ("estimators", "mechanism", "metrics", "distributions", "users"):
         return value
     if isinstance(value, dict):
         return {label: _function(one, path) for label, one in value.items()}

@@ -113,7 +113,8 @@ def of_paper(dataset: xr.Dataset, wanted: Iterable[int] = FIGURES) -> list[Drawi
 def of_study(dataset: xr.Dataset) -> list[Drawing]:
     """An overview for every metric, which estimator is closest where, and where those that adapt win.
 
-    Where a figure has no room for a dimension, there is one for each of its values (of many, for six).
+    Where a figure has no room for a dimension, there is one for each of its values (of many, for six). Every mechanism
+    has its own.
 
     Args:
         dataset: Of a study.
@@ -128,6 +129,15 @@ def of_study(dataset: xr.Dataset) -> list[Drawing]:
         >>> [drawing.title for drawing in drawings.of_study(result)]
         ['Overview: MSE', 'Overview: NLL', 'Which estimator is closest where']
     """
+    if dataset.sizes.get("mechanism", 1) > 1:
+        labels = [str(label) for label in dataset["mechanism"].values]
+        of_each = [(label, of_study(dataset.sel(mechanism=label))) for label in labels]
+        slugs = [_slug(place, label) for place, label in enumerate(labels, 1)]
+        return [
+            drawing._replace(name=f"{slug}-{drawing.name}", title=f"{label}: {drawing.title}")
+            for slug, (label, drawings) in zip(slugs, of_each, strict=True)
+            for drawing in drawings
+        ]
     found = []
     for metric in figures.measured(dataset):
         found += _overviews(dataset, metric, METRICS[metric].short if metric in METRICS else metric)
@@ -184,9 +194,11 @@ def _slugs(dimension: str, values: Iterable[Any]) -> list[str]:
     if dimension != "distribution":
         symbol = "epsilon" if dimension == "epsilon" else SYMBOLS[dimension]
         return [f"{symbol}-{value:.15g}" for value in values]
-    return [
-        f"{place}-{re.sub(r'[^a-zA-Z0-9]+', '-', str(value))[:40]}".strip("-") for place, value in enumerate(values, 1)
-    ]
+    return [_slug(place, value) for place, value in enumerate(values, 1)]
+
+
+def _slug(place: int, label: Any) -> str:
+    return f"{place}-{re.sub(r'[^a-zA-Z0-9]+', '-', str(label))[:40]}".strip("-")
 
 
 def of_users(

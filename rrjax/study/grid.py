@@ -16,7 +16,9 @@ from jaxtyping import ArrayLike
 from rrjax import simulate
 from rrjax.arguments import Estimand, float_dtype
 from rrjax.catalogue import ESTIMATORS, METRICS
+from rrjax.mechanisms import MECHANISMS, Design
 from rrjax.study.arguments import as_texts, categories_of, exponent, integer, named, positive, several, variables
+from rrjax.study.designs import check_whole_reports
 from rrjax.study.errors import StudyError
 from rrjax.study.identity import identity_of
 
@@ -34,19 +36,30 @@ class Configuration:
     epsilon: float
     population: float | str
     """The Zipf exponent, or the label of the distribution or of the users."""
+    mechanism: str | None = None
+    """Its label, where the study has mechanisms."""
 
     def describe(self) -> str:
         """In words, for a message."""
         kind = f"zipf = {self.population:g}" if isinstance(self.population, float) else f"{self.population!r}"
-        return f"K = {self.num_categories:,}, N = {self.num_users:,}, epsilon = {self.epsilon:g}, {kind}"
+        where = f"K = {self.num_categories:,}, N = {self.num_users:,}, epsilon = {self.epsilon:g}, {kind}"
+        return where if self.mechanism is None else f"{self.mechanism}, {where}"
 
-    def words(self, seed: int) -> tuple[int, int]:
-        """Two words that tell this configuration's random numbers from all others', whatever else is in the grid."""
+    def words(self, seed: int) -> tuple[int, ...]:
+        """Two words that tell this configuration's random numbers from all others', whatever else is in the grid.
+
+        Where there are mechanisms, these are for the users, who are the same for all of them; two more are for what
+        this one makes of them.
+        """
         # What is added to a configuration one day must not change the numbers of studies that do not use it: it is
         # appended where it differs from its default.
         used = seed, self.num_categories, self.num_users, self.epsilon, self.population
-        digest = hashlib.sha256(repr(used).encode()).digest()
-        return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
+        return _words(used) if self.mechanism is None else _words(used) + _words((*used, self.mechanism))
+
+
+def _words(used: tuple[Any, ...]) -> tuple[int, int]:
+    digest = hashlib.sha256(repr(used).encode()).digest()
+    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
 
 
 @dataclasses.dataclass(frozen=True, init=False)
@@ -61,6 +74,7 @@ class Grid:
     """
 
     estimators: Mapping[str, Estimator]
+    mechanism: Mapping[str, Design] | None
     num_categories: tuple[int, ...]
     num_users: tuple[int, ...]
     epsilon: tuple[float, ...]
@@ -76,6 +90,7 @@ class Grid:
         *,
         estimators: str | Estimator | Sequence[str | Estimator] | Mapping[str, str | Estimator],
         epsilon: float | Sequence[float],
+        mechanism: str | Design | Sequence[str | Design] | Mapping[str, str | Design] | None = None,
         num_categories: int | Sequence[int] | None = None,
         num_users: int | Sequence[int] | None = None,
         zipf: float | Sequence[float] | None = None,
@@ -83,7 +98,7 @@ class Grid:
         users: Mapping[str, Distribution] | None = None,
         num_seeds: int = 100,
         estimand: Estimand = "users",
-        metrics: str | Metric | Sequence[str | Metric] | Mapping[str, str | Metric | None] = ("mse", "nll"),
+        metrics: str | Metric | Sequence[str | Metric] | Mapping[str, str | Metric | None] | None = None,
     ) -> None:
         """Checks everything and settles the types."""
         if estimand not in get_args(Estimand):
@@ -103,7 +118,12 @@ class Grid:
 
         known = {name: entry.function for name, entry in ESTIMATORS.items()}
         put("estimators", named(estimators, known, "estimator"))
+        put("mechanism", None if mechanism is None else named(mechanism, MECHANISMS, "mechanism", dash="-"))
+        if metrics is None:
+            metrics = ("mse", "nll") if mechanism is None else "mse"
         put("metrics", variables(named(metrics, dict.fromkeys(METRICS), "metric")))
+        if self.mechanism is not None:
+            check_whole_reports(self.estimators, self.metrics)
         put("estimand", estimand)
         put("num_seeds", integer("num_seeds", num_seeds, 2, 2**31 - 1))
         put("epsilon", several("epsilon", epsilon, positive))
@@ -170,12 +190,17 @@ class Grid:
         """What the populations are a dimension of, in a dataset."""
         return "distribution" if self.zipf is None else "zipf"
 
-    def configurations(self, num_categories: int | None = None) -> list[Configuration]:
-        """All points of the grid (those with this K), in the order of the result's dimensions."""
+    def configurations(self, num_categories: int | None = None, mechanism: str | None = None) -> list[Configuration]:
+        """All points of the grid (those with this K, of this mechanism), in the order of the result's dimensions."""
         sizes = self.num_categories if num_categories is None else (num_categories,)
-        return [
-            Configuration(*point) for point in itertools.product(sizes, self.num_users, self.epsilon, self.populations)
-        ]
+        labels = self.labels if mechanism is None else (mechanism,)
+        points = list(itertools.product(sizes, self.num_users, self.epsilon, self.populations))
+        return [Configuration(*point, mechanism=label) for label in labels for point in points]
+
+    @property
+    def labels(self) -> tuple[str | None, ...]:
+        """Of the mechanisms; None alone where there are none."""
+        return (None,) if self.mechanism is None else tuple(self.mechanism)
 
     def describe(self) -> dict[str, Any]:
         """What the study is, as JSON holds it: it tells one study from another."""
@@ -203,4 +228,6 @@ class Grid:
             "estimand": self.estimand,
             "metrics": {label: identity_of(f) for label, f in self.metrics.items()},
         }
+        if self.mechanism is not None:
+            description["mechanism"] = {label: identity_of(f, classes=True) for label, f in self.mechanism.items()}
         return json.loads(json.dumps(description))

@@ -17,24 +17,26 @@ _LIBRARIES = {"builtins", "jax", "jaxlib", "numpy", "rrjax", *sys.stdlib_module_
 _INSTALLED = ("site-packages", "dist-packages")
 
 
-def identity_of(function: Any) -> str:
+def identity_of(function: Any, *, classes: bool = False) -> str:
     """A name for a function, with a hash of its code and of all that it holds or uses of its module.
 
     Functions of libraries count by their names.
 
     Args:
         function: A function, a partial one, or any callable; None has no name.
+        classes: Whether the code of classes counts too.
 
     Returns:
         The same text in every process.
     """
-    return _Reader().function(function)
+    return _Reader(classes).function(function)
 
 
 class _Reader:
     """Reads a function and what it leads to, everything once."""
 
-    def __init__(self) -> None:
+    def __init__(self, classes: bool) -> None:
+        self.classes = classes
         self.known: dict[int, str] = {}
         self.alive: list[Any] = []
         """So that no id is given again."""
@@ -64,6 +66,8 @@ class _Reader:
         if code is not None and not _of_library(module):
             given += [list(_instructions(code)), inner.__defaults__, inner.__kwdefaults__]
             given += [list(_held(inner)), list(_used(inner, code))]
+        if self.classes and isinstance(inner, type):
+            given += _attributes(inner)
         if given:
             name += f"#{hashlib.sha256(repr(self.content(given)).encode()).hexdigest()[:12]}"
         self.known[id(function)] = name
@@ -112,6 +116,18 @@ def _methods(kind: type) -> list[Any]:
     """The functions of a class and those that it inherits."""
     own = (one for one in kind.__mro__ if not _of_library(one.__module__))
     return [(name, value) for one in own for name, value in sorted(vars(one).items()) if inspect.isfunction(value)]
+
+
+def _attributes(kind: type) -> list[Any]:
+    """What `_methods` are, properties and plain values among them."""
+    own = (one for one in kind.__mro__ if not _of_library(one.__module__))
+    found = ((name, getattr(value, "fget", value)) for one in own for name, value in sorted(vars(one).items()))
+    plain = bool, int, float, str, tuple
+    return [
+        (name, value)
+        for name, value in found
+        if inspect.isfunction(value) or (isinstance(value, plain) and not name.startswith("__"))
+    ]
 
 
 def _of_library(module: str) -> bool:

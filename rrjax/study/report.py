@@ -18,6 +18,7 @@ from rrjax.catalogue import ESTIMATORS, METRICS
 from rrjax.figures import estimator_title, measured
 from rrjax.figures.files import as_png
 from rrjax.figures.style import AXES
+from rrjax.mechanisms import MECHANISMS
 from rrjax.study.checkpoint import Timing, computing_time
 from rrjax.study.rankings import ranking, ranking_note, ranking_rows
 
@@ -27,7 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ["write_report"]
 
-_DIMENSIONS = {"estimator": "estimators", **AXES, "distribution": "populations", "quantile": "quantiles over the seeds"}
+_DIMENSIONS = {
+    "estimator": "estimators",
+    "mechanism": "mechanisms",
+    **AXES,
+    "distribution": "populations",
+    "quantile": "quantiles over the seeds",
+}
 _ATTRIBUTES = {
     "num_seeds": "seeds per configuration",
     "seed": "random seed",
@@ -164,10 +171,11 @@ def _described(dataset: xr.Dataset) -> dict[str, str]:
             more = f" … ({len(texts)} in all)" if len(texts) > 30 else ""
             # Thousands are set off by commas, so values are not.
             described[title] = ("; " if name != "estimator" else ", ").join(texts[:30]) + more
-            attributes.pop(name, None)
+            if name != "mechanism":
+                attributes.pop(name, None)
     own = {
         label: function
-        for kind, known in (("estimators", ESTIMATORS), ("metrics", METRICS))
+        for kind, known in (("estimators", ESTIMATORS), ("mechanism", MECHANISMS), ("metrics", METRICS))
         for label, function in _unpacked(attributes.pop(kind, {})).items()
         if label not in known
     }

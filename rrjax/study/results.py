@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Result(NamedTuple):
-    """What is known of all configurations of one K."""
+    """What is known of all configurations of one K, of one mechanism."""
 
     num_categories: int
     measures: np.ndarray
@@ -39,7 +39,8 @@ def dataset(
     import xarray as xr
 
     estimators, metrics = list(study.estimators), list(study.metrics)
-    coordinates = {
+    coordinates: dict[str, list[Any]] = {} if study.mechanism is None else {"mechanism": list(study.mechanism)}
+    coordinates |= {
         "num_categories": list(study.num_categories),
         "num_users": list(study.num_users),
         "epsilon": list(study.epsilon),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +19,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import rrjax
 from rrjax.study import tile
 from rrjax.study.arguments import integer, several, share
-from rrjax.study.checkpoint import Checkpoint, Part, Timing
+from rrjax.study.checking import check_functions
+from rrjax.study.checkpoint import Checkpoint, Part, Timing, name_of_group
 from rrjax.study.errors import StudyError
 from rrjax.study.grid import Grid
 from rrjax.study.processes import check_agreement, on_first, shared
@@ -80,7 +82,7 @@ def run(
     platform = mesh.devices.flat[0].platform
     memory = _memory(mesh) if memory is None else int(memory)
     for num_categories in study.num_categories:
-        tile.check_functions(study, num_categories)
+        check_functions(study, num_categories)
     _check_results(study, memory)
     description = _description(study, int(seed), platform)
     check_agreement(description | {"batch_size": batch_size})
@@ -89,8 +91,8 @@ def run(
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         groups = [
-            _Group(study, num_categories, int(seed), mesh, batch_size, memory, checkpoint, pool)
-            for num_categories in study.num_categories
+            _Group(study, label, num_categories, int(seed), mesh, batch_size, memory, checkpoint, pool)
+            for label, num_categories in itertools.product(study.labels, study.num_categories)
         ]
         total, resumed = sum(group.total for group in groups), sum(group.done for group in groups)
 
@@ -101,7 +103,7 @@ def run(
 
         report()
         try:
-            # The first batch of every K before the second of any: what is wrong with an estimator shows early.
+            # The first batch of every group before the second of any: what is wrong with an estimator shows early.
             for group in groups:
                 if not group.finished:
                     group.advance()
@@ -165,11 +167,12 @@ def _bytes(number: int) -> str:
 
 
 class _Group:
-    """The configurations of one K on their way."""
+    """The configurations of one K, of one mechanism, on their way."""
 
     def __init__(
         self,
         study: Grid,
+        mechanism: str | None,
         num_categories: int,
         seed: int,
         mesh: Mesh,
@@ -180,10 +183,11 @@ class _Group:
     ) -> None:
         self.study, self.seed, self.mesh, self.memory, self.checkpoint = study, seed, mesh, memory, checkpoint
         self.platform = mesh.devices.flat[0].platform
-        self.shape = Shape.of(study, num_categories, self.platform)
+        self.shape = Shape.of(study, num_categories, self.platform, mechanism)
         self.cells = self.shape.configurations * self.shape.seeds * num_categories
         self.parts: list[Part] = []
-        found = on_first(lambda: {} if checkpoint is None else checkpoint.load(num_categories, self._shapes))
+        self.name = name_of_group(num_categories, mechanism)
+        found = on_first(lambda: {} if checkpoint is None else checkpoint.load(self.name, self._shapes))
         self.known = shared(found or {})
         self.next = 0
         self._use_known()
@@ -248,8 +252,10 @@ class _Group:
         needed = on_each * len(self.mesh.local_devices)
         results = _size_of_results(study)
         if results + needed > self.memory:
+            where = f"K = {shape.num_categories:,}"
+            where += "" if shape.mechanism is None else f", {shape.mechanism}"
             raise StudyError(
-                f"K = {shape.num_categories:,}: a batch of {self.batch} tiles on each of {self.mesh.size} devices "
+                f"{where}: a batch of {self.batch} tiles on each of {self.mesh.size} devices "
                 f"takes {_bytes(needed)} beside the results' {_bytes(results)}, and the memory budget is "
                 f"{_bytes(self.memory)}: raise `memory`, use fewer devices, or leave this K out"
             )
@@ -289,7 +295,7 @@ class _Group:
         self._check_finite(outputs)
         part = self._part(self.next, stop, outputs)
         checkpoint = self.checkpoint
-        on_first(lambda: None if checkpoint is None else checkpoint.save(self.shape.num_categories, part))
+        on_first(lambda: None if checkpoint is None else checkpoint.save(self.name, part))
         self.parts.append(part)
         self.next = stop
         self._use_known()
@@ -300,7 +306,7 @@ class _Group:
             return
         index, configuration, seed, estimator = wrong[0]
         block, part = divmod(self.next + int(index), self.shape.parts)
-        configurations = self.study.configurations(self.shape.num_categories)
+        configurations = self.study.configurations(self.shape.num_categories, self.shape.mechanism)
         where = configurations[min(block * self.shape.configurations + int(configuration), len(configurations) - 1)]
         raise StudyError(
             f"estimator {list(self.study.estimators)[estimator]!r} returned NaN or infinity for {where.describe()}, "
@@ -321,7 +327,7 @@ class _Group:
         return Part(start, stop, outputs.measures, np.reshape(squares, (-1, *errors.shape[1:3])), pending)
 
     def result(self) -> Result:
-        """All of this K, once it is finished."""
+        """All of it, once it is finished."""
         shape, study = self.shape, self.study
         measures = np.concatenate([part.measures for part in self.parts])
         # [block, part, configuration, seed, …] → [configuration, seed, …]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ from rrjax.arguments import float_dtype
 from rrjax.study.errors import StudyError
 from rrjax.study.grid import Configuration, Grid
 from rrjax.study.runner import Progress, run
-from rrjax.study.tile import draw
+from rrjax.study.tile import Shape, draw, identity, mechanism_at
+from rrjax.tally import Tally
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,7 +27,13 @@ class Study(Grid):
 
     Args:
         estimators: Names of `rrjax.catalogue.ESTIMATORS`, functions `f(counts, epsilon) -> theta` (or `f(key, counts,
-            epsilon)`) that `jax.jit` and `jax.vmap` can transform, or a mapping of labels to either.
+            epsilon)`) that `jax.jit` and `jax.vmap` can transform, or a mapping of labels to either. With mechanisms
+            they are called `f(tally, None)`, as those of rrjax can be.
+        mechanism: None is randomized response, collected as counts. Or names of `rrjax.mechanisms.MECHANISMS`, designs
+            (functions of K and ε that return a `Mechanism`, such as `functools.partial(SubsetSelection,
+            subset_size=5)`), or a mapping of labels to either: each collects tallies, from the same users for all of
+            them, and has its place in the dimension `mechanism` of the result. ε is traced: a parameter that must be
+            known (`field_order`) is chosen by ε where there is one, and to be given where there are several.
         num_categories: K, one or several. May be left out where `distributions` or `users` hold arrays.
         num_users: N, one or several; left out where `users` are given.
         epsilon: ε in nats, one or several.
@@ -36,7 +44,8 @@ class Study(Grid):
         num_seeds: Simulated collections of every configuration, at least 2.
         estimand: What estimates are compared with: "users", the histogram of the N users drawn (or given), as in the
             paper; or "distribution", the one that they are drawn from.
-        metrics: Names of `rrjax.catalogue.METRICS`, or functions `f(estimate, truth) -> scalar`.
+        metrics: Names of `rrjax.catalogue.METRICS`, or functions `f(estimate, truth) -> scalar`. By default mse, and,
+            where there are no mechanisms, nll, which is of whole reports.
 
     Raises:
         StudyError: Anything that makes no sense, before any work is done.
@@ -56,6 +65,23 @@ class Study(Grid):
         ('estimator', 'num_categories', 'num_users', 'epsilon', 'zipf')
         >>> bool((result.mse_se < result.mse).all())
         True
+
+        Mechanisms, compared on the same users:
+
+        >>> study = Study(
+        ...     estimators="inv_p",
+        ...     mechanism=["randomized-response", "optimized-unary-encoding"],
+        ...     num_categories=50,
+        ...     num_users=10_000,
+        ...     epsilon=1.0,
+        ...     zipf=1.3,
+        ...     num_seeds=20,
+        ... )
+        >>> result = study.run(seed=0)
+        >>> result.mse.dims
+        ('estimator', 'mechanism', 'num_categories', 'num_users', 'epsilon', 'zipf')
+        >>> result.mse.squeeze().idxmin().item()
+        'optimized-unary-encoding'
     """
 
     def run(
@@ -92,7 +118,8 @@ class Study(Grid):
 
         Returns:
             A dataset with the dimensions `(estimator, num_categories, num_users, epsilon, zipf)` (`distribution` in
-            place of `zipf`), labelled by the values given. For every metric: its mean over the seeds (`mse`), the
+            place of `zipf`; `mechanism` after `estimator` where the study has mechanisms), labelled by the values
+            given. For every metric: its mean over the seeds (`mse`), the
             standard error of that (`mse_se`), and the mean of the paired differences between estimators with its
             standard error (`mse_difference`, `mse_difference_se`, with a dimension `versus`). Where asked,
             `mse_quantile` and `mse_seeds`. `bias2` and `variance` sum over the categories to the mean squared error:
@@ -116,7 +143,9 @@ class Study(Grid):
             progress=progress,
         )
 
-    def collection(self, configuration: Configuration, number: int, *, seed: int = 0) -> tuple[jax.Array, jax.Array]:
+    def collection(
+        self, configuration: Configuration, number: int, *, seed: int = 0
+    ) -> tuple[jax.Array, jax.Array | Tally]:
         """Draws one collection of the study again, to look at it.
 
         Args:
@@ -125,18 +154,36 @@ class Study(Grid):
             seed: As given to `run`.
 
         Returns:
-            The truth that estimates are compared with, `[K]`, and the counts of the reports, `[K]`.
+            The truth that estimates are compared with, `[K]`, and the counts of the reports, `[K]`; of a mechanism,
+            their tally.
         """
         if not 0 <= number < 2**32:
             raise StudyError(f"number must be from 0 to {2**32 - 1}, got {number}")
         population = self.shares(configuration.population, configuration.num_categories)
-        words = jax.numpy.asarray(configuration.words(seed), jax.numpy.uint32)
-        truth, counts, _ = draw(
-            self,
-            words,
+        given = (
+            jax.numpy.asarray(configuration.words(seed), jax.numpy.uint32),
             jax.numpy.uint32(number),
             jax.numpy.asarray(population),
             jax.numpy.int32(configuration.num_users),
             jax.numpy.asarray(configuration.epsilon, float_dtype()),
         )
-        return truth, counts
+        if configuration.mechanism is None:
+            truth, counts, _ = draw(self, *given)
+            return truth, counts
+        shape = Shape.of(self, configuration.num_categories, jax.default_backend(), configuration.mechanism)
+        return _tally(_Program(identity(self, shape), self, shape), *given)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Program:
+    """What the draws of a study's mechanism depend on; two that compute the same are equal."""
+
+    identity: tuple[Any, ...]
+    study: Study = dataclasses.field(compare=False)
+    shape: Shape = dataclasses.field(compare=False)
+
+
+@partial(jax.jit, static_argnums=0)  # as in a run: by a known ε a mechanism might choose otherwise than by a traced one
+def _tally(program, words, number, population, num_users, epsilon):
+    mechanism = mechanism_at(program.study, program.shape, epsilon)
+    return draw(program.study, words, number, population, num_users, epsilon, mechanism)[:2]

@@ -1,13 +1,14 @@
 """The unit of work: a tile of collections, simulated, estimated and measured in one compiled program.
 
-Every tile of one K has the same shape, the last one padded, and is computed by the same loop body whatever the number
-of tiles, batches or devices around it. XLA's results depend on shapes in their last bits; so the tile's must not vary.
+Every tile of one K (of one mechanism) has the same shape, the last one padded, and is computed by the same loop body
+whatever the number of tiles, batches or devices around it. XLA's results depend on shapes in their last bits; so the
+tile's must not vary.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -20,19 +21,25 @@ from jaxtyping import Array
 from rrjax import simulate
 from rrjax.arguments import float_dtype
 from rrjax.catalogue import METRICS, takes_key
+from rrjax.mechanisms import Design, Mechanism
+from rrjax.mechanisms.mechanism import CELLS
 from rrjax.sampling import Stream
-from rrjax.study.errors import StudyError
+from rrjax.study.designs import chosen_by, made
 from rrjax.study.grid import Grid
 from rrjax.study.identity import identity_of
+from rrjax.tally import Tally
 
 # Collections × categories that a tile holds: enough to fill vector units and caches, or a GPU.
 _CELLS = {"cpu": 2**18}
 _CELLS_ELSEWHERE = 2**23
+# Of mechanisms that simulate single users: a mechanism takes so many at a time, and a tile so many of its cells.
+_USERS = 2**12
+_USERS_AND_CELLS = 2**6
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """What is fixed about the tiles of one K."""
+    """What is fixed about the tiles of one K, of one mechanism."""
 
     num_categories: int
     num_configurations: int
@@ -42,17 +49,29 @@ class Shape:
     """In a tile, of each of its configurations."""
     parts: int
     """Tiles that the seeds of a configuration are spread over."""
+    mechanism: str | None = None
+    """Its label, where the study has mechanisms."""
+    known_epsilon: float | None = None
+    """That its parameters are chosen by, where it has to be known."""
+    drawn: int = 0
+    """Seeds of a tile that are drawn at a time, where the study has mechanisms."""
 
     @classmethod
-    def of(cls, study: Grid, num_categories: int, platform: str) -> Shape:
+    def of(cls, study: Grid, num_categories: int, platform: str, mechanism: str | None = None) -> Shape:
         """The shape for a study; it depends on nothing that may vary between runs of it on one kind of device."""
         cells = _CELLS.get(platform, _CELLS_ELSEWHERE)
-        number = len(study.configurations(num_categories))
+        number = len(study.configurations(num_categories, mechanism))
         parts = -(-study.num_seeds // max(1, min(cells // num_categories, study.num_seeds)))
         seeds = -(-study.num_seeds // parts)
         # On a CPU, common rates and true branches are worth more than width.
         configurations = 1 if platform == "cpu" else max(1, min(cells // (num_categories * seeds), number))
-        return cls(num_categories, number, configurations, seeds, parts)
+        if mechanism is None:
+            return cls(num_categories, number, configurations, seeds, parts)
+        # A mechanism may look at all categories of each of its users.
+        most = max(1, cells * _USERS_AND_CELLS // (min(_USERS * num_categories, CELLS) * configurations))
+        drawn = -(-seeds // -(-seeds // most))
+        known = chosen_by(mechanism, _designs(study)[mechanism], num_categories, study.epsilon)
+        return cls(num_categories, number, configurations, seeds, parts, mechanism, known, drawn)
 
     @property
     def num_tiles(self) -> int:
@@ -72,7 +91,7 @@ class Inputs(NamedTuple):
     @classmethod
     def of(cls, study: Grid, shape: Shape, seed: int, tiles: np.ndarray) -> Inputs:
         """The tiles of these numbers."""
-        configurations = study.configurations(shape.num_categories)
+        configurations = study.configurations(shape.num_categories, shape.mechanism)
         populations = list(study.populations)
         block, part = np.divmod(tiles, shape.parts)
         rows = block[:, None] * shape.configurations + np.arange(shape.configurations)
@@ -106,7 +125,22 @@ def identity(study: Grid, shape: Shape) -> tuple[Any, ...]:
     # The functions themselves, by id because not all can be hashed, and what they hold, which may change.
     functions = [(label, id(f), identity_of(f)) for label, f in (*study.estimators.items(), *study.metrics.items())]
     sizes = study.num_seeds, shape.num_categories, shape.configurations, shape.seeds
-    return tuple(functions), len(study.estimators), study.estimand, study.users is None, sizes
+    common = tuple(functions), len(study.estimators), study.estimand, study.users is None, sizes
+    if shape.mechanism is None:
+        return common
+    design = _designs(study)[shape.mechanism]
+    return *common, id(design), identity_of(design, classes=True), shape.known_epsilon, shape.drawn
+
+
+def _designs(study: Grid) -> Mapping[str, Design]:
+    assert study.mechanism is not None
+    return study.mechanism
+
+
+def mechanism_at(study: Grid, shape: Shape, epsilon: Array) -> Mechanism:
+    """The mechanism of a shape, which has one, at a traced ε."""
+    assert shape.mechanism is not None
+    return made(_designs(study)[shape.mechanism], shape.num_categories, epsilon, shape.known_epsilon)
 
 
 def decomposes(study: Grid) -> bool:
@@ -120,48 +154,14 @@ def measured(study: Grid) -> list[str]:
     return names if not decomposes(study) or "mse" in names else [*names, "mse"]
 
 
-def _measures(study: Grid) -> list[Callable[..., Any]]:
+def measures_of(study: Grid) -> list[Callable[..., Any]]:
+    """The functions `f(estimate, truth, counts, epsilon)` of those metrics."""
+
     def own(function):
         return lambda estimate, truth, counts, epsilon: function(estimate, truth)
 
     known = {name: metric.measure for name, metric in METRICS.items() if metric.measure is not None}
     return [known.get(name) or own(study.metrics[name]) for name in measured(study)]
-
-
-def check_functions(study: Grid, num_categories: int) -> None:
-    """Traces estimators and metrics of the user on abstract values: what fails, fails before any work is done."""
-    counts = jax.ShapeDtypeStruct((num_categories,), jnp.int32)
-    epsilon = jax.ShapeDtypeStruct((), float_dtype())
-    theta = jax.ShapeDtypeStruct((num_categories,), float_dtype())
-    estimators = study.estimators
-    for label, estimator in estimators.items():
-        given = [jax.random.key(0), counts, epsilon] if takes_key(estimator) else [counts, epsilon]
-        try:
-            shape = jax.eval_shape(estimator, *given)
-        except Exception as error:
-            hint = ""
-            if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError):
-                hint = " It must be made of jax.numpy, and choose by jnp.where instead of if"
-            raise StudyError(
-                f"estimator {label!r} failed on counts [{num_categories}] under jax.jit: "
-                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{hint}"
-            ) from error
-        found = getattr(shape, "shape", None)
-        if found != (num_categories,) or not jnp.issubdtype(shape.dtype, jnp.floating):
-            what = f"shape {found} of {shape.dtype}" if found is not None else f"a {type(shape).__name__}"
-            raise StudyError(
-                f"estimator {label!r} must return the estimate, floats of shape ({num_categories},), for counts of "
-                f"that shape; it returned {what}"
-            )
-    for label, measure in zip(measured(study), _measures(study), strict=True):
-        try:
-            shape = jax.eval_shape(measure, theta, theta, counts, epsilon)
-        except Exception as error:
-            raise StudyError(f"metric {label!r} failed under jax.jit: {type(error).__name__}: {error}") from error
-        if getattr(shape, "shape", None) != ():
-            found = getattr(shape, "shape", None)
-            what = f"a {type(shape).__name__}" if found is None else f"an array of shape {found}"
-            raise StudyError(f"metric {label!r} must return a scalar, it returned {what}")
 
 
 def program(study: Grid, shape: Shape, mesh: Mesh) -> Any:
@@ -191,35 +191,78 @@ def program(study: Grid, shape: Shape, mesh: Mesh) -> Any:
 
 
 def draw(
-    study: Grid, words: Array, seed: Array, population: Array, num_users: Array, epsilon: Array
-) -> tuple[Array, Array, Array]:
-    """Draws collection number `seed` of the configuration that `words` stand for: truth, counts, and a key to spare."""
+    study: Grid,
+    words: Array,
+    seed: Array,
+    population: Array,
+    num_users: Array,
+    epsilon: Array,
+    mechanism: Mechanism | None = None,
+) -> tuple[Array, Array | Tally, Array]:
+    """Draws collection number `seed` of the configuration that `words` stand for: truth, counts, and a key to spare.
+
+    Of a mechanism it is a tally: of users who are drawn first, by words of their own.
+    """
     stream = Stream(words[0], words[1])
-    key, spare = (jax.random.wrap_key_data(jnp.stack(stream.pair(seed, site)), impl="threefry2x32") for site in (0, 1))
+    key, spare = (_key(stream, seed, site) for site in (0, 1))
+    if mechanism is not None:
+        users = population if study.users is not None else simulate.true_counts(key, population, num_users)
+        tally = mechanism.collect(_key(Stream(words[2], words[3]), seed, 0), users)
+        return population if study.estimand == "distribution" else _shares(users, num_users), tally, spare
     if study.estimand == "distribution":
         return population, simulate.counts(key, population, num_users, epsilon), spare
     if study.users is None:
         true_counts, counts = simulate.collect(key, population, num_users, epsilon)
     else:
         true_counts, counts = population, simulate.randomized(key, population, epsilon)
+    return _shares(true_counts, num_users), counts, spare
+
+
+def _key(stream, seed, site):
+    return jax.random.wrap_key_data(jnp.stack(stream.pair(seed, site)), impl="threefry2x32")
+
+
+def _shares(true_counts, num_users):
     dtype = float_dtype()
-    return true_counts.astype(dtype) / num_users.astype(dtype), counts, spare
+    return true_counts.astype(dtype) / num_users.astype(dtype)
+
+
+def _in_turns(function: Callable[[Array], Any], size: int, seeds: Array) -> Any:
+    """`function` of all seeds, `size` at a time."""
+    number = seeds.shape[0]
+    if size >= number:
+        return jax.vmap(function)(seeds)
+    blocks = -(-number // size)
+    padded = seeds[0] + jnp.arange(blocks * size, dtype=seeds.dtype)
+    results = lax.map(jax.vmap(function), padded.reshape(blocks, size))
+    return jax.tree.map(lambda leaf: leaf.reshape(blocks * size, *leaf.shape[2:])[:number], results)
 
 
 def _tile(study: Grid, shape: Shape):
     estimators = study.estimators
-    measures = _measures(study)
+    measures = measures_of(study)
     dtype = float_dtype()
     keep_errors = decomposes(study)
     each = 0 if study.estimand == "users" and study.users is None else None  # whether every seed has a truth of its own
+    alike: Any = 0 if study.mechanism is None else Tally(0, 0, rates=None)  # collections but for their rates
 
-    def estimated(words, seed, population, num_users, epsilon):
-        truth, counts, key = draw(study, words, seed, population, num_users, epsilon)
+    def estimated(counts, key, epsilon):
         given = [
             (key, counts, epsilon) if takes_key(estimator) else (counts, epsilon) for estimator in estimators.values()
         ]
-        estimates = [f(*arguments).astype(dtype) for f, arguments in zip(estimators.values(), given, strict=True)]
-        return truth, counts, estimates
+        return [f(*arguments).astype(dtype) for f, arguments in zip(estimators.values(), given, strict=True)]
+
+    def collected(words, seed, population, num_users, epsilon):
+        truth, counts, key = draw(study, words, seed, population, num_users, epsilon)
+        return truth, counts, estimated(counts, key, epsilon)
+
+    def tallied(words, seeds, population, num_users, epsilon):
+        mechanism = mechanism_at(study, shape, epsilon)
+        truth, tally, keys = _in_turns(
+            lambda seed: draw(study, words, seed, population, num_users, epsilon, mechanism), shape.drawn, seeds
+        )
+        tally = Tally(tally.support, tally.num_users, rates=mechanism.rates)  # which are the same for all
+        return truth if each == 0 else truth[0], tally, jax.vmap(estimated, (alike, 0, None))(tally, keys, None)
 
     def measured(theta, truth, counts, epsilon):
         values = [jnp.asarray(measure(theta, truth, counts, epsilon), dtype) for measure in measures]
@@ -228,13 +271,16 @@ def _tile(study: Grid, shape: Shape):
 
     def configuration(first_seed, words, population, num_users, epsilon):
         seeds = first_seed + jnp.arange(shape.seeds, dtype=jnp.uint32)
-        truth, counts, estimates = jax.vmap(estimated, (None, 0, None, None, None), (each, 0, 0))(
-            words, seeds, population, num_users, epsilon
-        )
+        if study.mechanism is None:
+            all_seeds = jax.vmap(collected, (None, 0, None, None, None), (each, 0, 0))
+            truth, counts, estimates = all_seeds(words, seeds, population, num_users, epsilon)
+        else:
+            truth, counts, estimates = tallied(words, seeds, population, num_users, epsilon)
+            epsilon = None  # a tally knows its rates
         real = seeds < study.num_seeds
 
         def of_estimator(theta):
-            values, errors, finite = jax.vmap(measured, (0, each, 0, None))(theta, truth, counts, epsilon)
+            values, errors, finite = jax.vmap(measured, (0, each, alike, None))(theta, truth, counts, epsilon)
             return values, jnp.sum(jnp.where(real[:, None], errors, 0), axis=0), finite | ~real
 
         # In turns: one copy of the metrics to compile, not one for each estimator.

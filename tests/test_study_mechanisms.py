@@ -1,0 +1,404 @@
+"""Studies over mechanisms: the same users for all of them, tallies with the error of their rates, clear refusals."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import subprocess
+import sys
+from functools import partial
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import FLOAT
+
+import rrjax
+from rrjax.mechanisms import MECHANISMS, ProjectiveGeometry, SubsetSelection
+from rrjax.pytrees import register
+from rrjax.sampling import Stream
+from rrjax.study import Configuration, Study, StudyError, drawings, read_study
+from rrjax.study.checking import check_functions
+from rrjax.study.checkpoint import name_of_group
+from rrjax.study.designs import chosen_by, made
+from rrjax.study.identity import identity_of
+from rrjax.tally import Rates, Tally
+
+pytest.importorskip("xarray")
+
+PLANES = {"planes": partial(ProjectiveGeometry, field_order=3)}
+UNARY, SUBSETS, HADAMARD = "optimized-unary-encoding", "subset-selection", "hadamard-response"
+GRID = {"estimators": "inv", "num_categories": 6, "num_users": 70, "epsilon": [1.0, 2.0], "zipf": 1.3, "num_seeds": 12}
+
+
+def study(mechanism, **changes):
+    return Study(**(GRID | {"mechanism": mechanism} | changes))
+
+
+def same(a, b):
+    return set(a.data_vars) == set(b.data_vars) and all(
+        np.array_equal(a[name].values, b[name].values, equal_nan=True) for name in a.data_vars
+    )
+
+
+def first(estimate, truth):
+    """A metric that tells of the users alone."""
+    del estimate
+    return truth[0]
+
+
+PAIR = {"mechanism": [SUBSETS, HADAMARD], "metrics": ["mse", first]}
+
+
+@pytest.fixture(scope="module")
+def two():
+    return study(**PAIR).run(keep_seeds=True)
+
+
+@pytest.mark.long  # programs that compile for seconds
+def test_without_mechanisms_all_is_as_it_was():
+    # What folders and random numbers of earlier studies are known by.
+    plain = Study(**GRID, metrics=["mse", "nll"])
+    assert plain.configurations()[0] == Configuration(6, 70, 1.0, 1.3)
+    assert plain.configurations()[0].describe() == "K = 6, N = 70, epsilon = 1, zipf = 1.3"
+    assert plain.configurations()[0].words(0) == (2559422940, 3458802299)
+    assert list(plain.metrics) == list(Study(**GRID).metrics)
+    description = json.dumps(plain.describe(), sort_keys=True).encode()
+    assert hashlib.sha256(description).hexdigest()[:16] == "302832e9e8814edd"
+    assert name_of_group(6, None) == "k6"
+    # The counts are those of `simulate.collect`, by the key of the words and of the number.
+    truth, counts = plain.collection(plain.configurations()[0], 3)
+    words = Stream(jnp.uint32(2559422940), jnp.uint32(3458802299)).pair(jnp.uint32(3), 0)
+    key = jax.random.wrap_key_data(jnp.stack(words), impl="threefry2x32")
+    users, expected = rrjax.simulate.collect(key, rrjax.simulate.zipf(6, 1.3), 70, 1.0)
+    np.testing.assert_array_equal(counts, expected)
+    np.testing.assert_array_equal(truth, users.astype(FLOAT) / FLOAT.type(70))
+
+
+def test_the_dimension(two):
+    assert two.mse.dims == ("estimator", "mechanism", "num_categories", "num_users", "epsilon", "zipf")
+    assert two.mse_difference.dims[:3] == ("estimator", "versus", "mechanism")
+    assert two.mechanism.values.tolist() == [SUBSETS, HADAMARD]
+    assert list(study(UNARY).metrics) == ["mse"]
+    assert json.loads(two.attrs["mechanism"])[HADAMARD].endswith("HadamardResponse")
+
+
+def test_mechanisms_have_the_same_users(two):
+    subsets, hadamard = (two.sel(mechanism=label) for label in (SUBSETS, HADAMARD))
+    users = subsets.first_seeds.values
+    np.testing.assert_array_equal(users, hadamard.first_seeds.values)
+    np.testing.assert_allclose(users * 70, np.round(users * 70), atol=1e-4)
+    assert len(set(users.ravel().tolist())) > 5
+    assert (subsets.mse_seeds.values != hadamard.mse_seeds.values).all()
+
+
+@pytest.mark.long
+def test_a_collection_is_drawn_again(two):
+    mine = study(**PAIR)
+    for configuration in mine.configurations():
+        truth, tally = mine.collection(configuration, 11)
+        rates = MECHANISMS[configuration.mechanism](6, configuration.epsilon).rates
+        np.testing.assert_allclose(tally.q, rates.q, rtol=1e-6)
+        error = np.sum((np.asarray(rrjax.inv(tally), float) - np.asarray(truth, float)) ** 2)
+        here = two.mse_seeds.sel(mechanism=configuration.mechanism, epsilon=configuration.epsilon).isel(seed=11)
+        np.testing.assert_allclose(here.item(), error, rtol=1e-4)
+
+
+@pytest.mark.long
+def test_the_same_design_under_two_labels_is_drawn_twice():
+    twice = study({"one": HADAMARD, "other": HADAMARD})
+    (_, one), (_, other) = (twice.collection(twice.configurations()[place], 0) for place in (0, 2))
+    assert (np.asarray(one.support) != np.asarray(other.support)).any()
+
+
+def test_a_mechanism_does_not_depend_on_the_others(two):
+    alone = study(**PAIR | {"mechanism": HADAMARD}).run(keep_seeds=True)
+    assert alone.sizes["mechanism"] == 1
+    assert same(alone, two.sel(mechanism=[HADAMARD]))
+
+
+@pytest.mark.long  # programs that compile for seconds
+def test_users_are_a_multinomial_draw():
+    theta, number = np.array([0.5, 0.3, 0.2, 0.0]), 1000
+    keys = jax.random.split(jax.random.key(3), 400)
+    users = np.stack([rrjax.simulate.true_counts(key, theta.astype(FLOAT), number) for key in keys])
+    assert (users.sum(axis=1) == number).all()
+    covariance = number * (np.diag(theta) - np.outer(theta, theta))
+    assert (np.abs(users.mean(0) - number * theta) <= 4 * np.sqrt(np.diag(covariance) / 400)).all()
+    spread = np.cov(users.T)
+    bound = 4 * np.sqrt((covariance**2 + np.outer(np.diag(covariance), np.diag(covariance))) / 399)
+    assert (np.abs(spread - covariance) <= bound).all()
+    assert (np.asarray(rrjax.simulate.true_counts(keys[0], [0.5, -0.5, 0.5, 0.5], 10)) == -1).all()
+    with pytest.raises(ValueError, match="num_users must be from 0"):
+        rrjax.simulate.true_counts(keys[0], [0.5, 0.5], -1)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 9.0])
+def test_a_traced_epsilon_chooses_the_size_that_a_known_one_does(epsilon):
+    counts = np.array([30, 20, 10, 0, 5, 5])
+    collect = jax.jit(lambda epsilon: SubsetSelection(6, epsilon).collect(jax.random.key(0), counts))
+    known = SubsetSelection(6, epsilon)
+    traced, expected = collect(epsilon), known.collect(jax.random.key(0), counts)
+    np.testing.assert_array_equal(traced.support, expected.support)
+    assert int(traced.support.sum()) == 70 * known.subset_size
+    assert (np.asarray(collect(-1.0).support) == -1).all()
+
+
+def _needs_epsilon(counts, epsilon):
+    return rrjax.inv(counts, epsilon) * jnp.exp(epsilon)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("mechanism", "changes", "message"),
+    [
+        ("oue", {}, "unknown mechanism 'oue'; known are randomized-response, "),
+        ([], {}, "at least one mechanism is needed"),
+        ([UNARY, UNARY], {}, "two mechanisms have one name"),
+        ({UNARY: SubsetSelection}, {}, "mechanism 'optimized-unary-encoding' is a name of its own"),
+        ([lambda size, epsilon: SubsetSelection(size, epsilon)], {}, "mechanism without a name"),
+        (3, {}, "mechanism must be a name or a function, got 3"),
+        (UNARY, {"estimators": ["inv", "mle_star"]}, "estimator 'mle_star' needs the likelihood of whole .* inv_p, "),
+        (UNARY, {"estimators": {"best": "ibu"}}, "estimator 'best' needs the likelihood of whole reports"),
+        (UNARY, {"metrics": ["mse", "nll"]}, "metric 'nll' is of whole reports"),
+        (UNARY, {"metrics": {"mechanism": rrjax.metrics.squared_error}}, "metric 'mechanism' cannot be a variable"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_at_once(mechanism, changes, message):
+    with pytest.raises(StudyError, match=message):
+        study(mechanism, **changes)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("mechanism", "changes", "message"),
+    [
+        ("projective-geometry-response", {}, "give field_order.*functools.partial.ProjectiveGeometry.*alone"),
+        ({"mine": lambda size, epsilon: None}, {}, "mechanism 'mine' failed for K = 6 .* must return a Mechanism"),
+        ({"mine": lambda size, epsilon: SubsetSelection(5, epsilon)}, {}, "'mine' failed for K = 6 .* true_counts"),
+        (
+            UNARY,
+            {"estimators": {"mine": _needs_epsilon}},
+            "estimator 'mine' failed on a tally of optimized-unary-encoding, without epsilon, under jax.jit",
+        ),
+        (UNARY, {"estimators": {"mine": partial(rrjax.mle_star, solver="sort")}}, "estimator 'mine' failed on a tally"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_any_work(mechanism, changes, message, compilations):
+    with pytest.raises(StudyError, match=message):
+        study(mechanism, zipf=None, distributions={"a": np.ones(6)}, **changes).run()
+    assert not compilations
+
+
+@pytest.mark.once
+def test_names_are_read_with_either_dash():
+    assert list(study(["optimized_unary_encoding", "subset-selection"]).mechanism) == [UNARY, SUBSETS]
+    assert list(study(partial(SubsetSelection, subset_size=2)).mechanism) == ["SubsetSelection"]
+
+
+@pytest.mark.once
+def test_a_single_epsilon_chooses_what_must_be_known():
+    name, label = ProjectiveGeometry, "planes"
+    assert chosen_by(label, name, 30, (1.0,)) == 1.0
+    assert chosen_by(label, PLANES[label], 30, (1.0,)) is None
+    assert chosen_by(label, SubsetSelection, 30, (1.0,)) is None
+    traced = jax.jit(lambda epsilon: made(name, 30, epsilon, 1.0))(2.0)
+    assert (traced.field_order, float(traced.epsilon)) == (ProjectiveGeometry(30, 1.0).field_order, 2.0)
+
+
+@pytest.mark.once
+def test_files_name_mechanisms(tmp_path):
+    file = tmp_path / "study.toml"
+    text = 'estimators = "inv"\nnum_categories = 5\nnum_users = 9\nepsilon = [1, 2]\nzipf = 1\nnum_seeds = 2\n'
+    file.write_text(text + f'mechanism = ["{UNARY}", "{SUBSETS}"]\n')
+    found, _ = read_study(file)
+    assert [one.mechanism for one in found.configurations()] == [UNARY, UNARY, SUBSETS, SUBSETS]
+    assert list(found.metrics) == ["mse"]
+    (tmp_path / "my_designs.py").write_text(
+        "import rrjax\ndef pairs(K, epsilon):\n    return rrjax.mechanisms.SubsetSelection(K, epsilon, subset_size=2)\n"
+    )
+    file.write_text(text + f'[mechanism]\npairs = "my_designs:pairs"\n"{UNARY}" = "{UNARY}"\n')
+    found, _ = read_study(file)
+    assert found.mechanism["pairs"](5, 1.0).subset_size == 2
+    file.write_text(text + 'mechanism = "oue"\n')
+    with pytest.raises(StudyError, match=r"study\.toml: unknown mechanism 'oue'"):
+        read_study(file)
+
+
+@pytest.mark.once
+def test_figures_are_of_one_mechanism(two):
+    pytest.importorskip("matplotlib")
+    message = (
+        r"one mechanism, the dataset has subset-selection, hadamard-response: .*sel\(mechanism='subset-selection'\)"
+    )
+    for draw, metric in (
+        (rrjax.figures.overview, "mse"),
+        (rrjax.figures.closest, "mse"),
+        (rrjax.figures.against_epsilon, ["mse"]),
+    ):
+        with pytest.raises(ValueError, match=message):
+            draw(two, metric)
+    for one in (two.sel(mechanism=HADAMARD), two.sel(mechanism=[HADAMARD])):
+        assert len(rrjax.figures.against_epsilon(one, ["mse"]).axes) == 1
+    found = drawings.of_study(two)
+    assert [one.name for one in found] == [
+        f"{slug}-overview-{metric}"
+        for slug in ("1-subset-selection", "2-hadamard-response")
+        for metric in ("mse", "first")
+    ]
+    assert found[2].title == "hadamard-response: Overview: MSE"
+    assert found[2].draw().axes
+
+
+@register(data_fields=["epsilon"], meta_fields=["num_categories"])
+@dataclasses.dataclass(frozen=True)
+class Half(rrjax.mechanisms.RandomizedResponse):
+    """Randomized response at a share of ε."""
+
+    name: ClassVar[str] = "half"
+    share: ClassVar[float] = 0.5
+
+    def weights(self, expm1):
+        return Rates(1, self.num_categories - 1, expm1(self.epsilon * self.share))
+
+    def collect(self, key, true_counts):
+        counts = rrjax.simulate.randomized(key, true_counts, self.epsilon * self.share)
+        return Tally(counts, jnp.sum(counts), rates=self.rates)
+
+
+def test_own_mechanisms_are_told_apart_by_their_code(monkeypatch):
+    before = study({"half": Half}).describe()["mechanism"]["half"]
+    assert study({"half": Half}).describe()["mechanism"]["half"] == before
+    monkeypatch.setattr(Half, "share", 0.25)
+    changed = study({"half": Half}).describe()["mechanism"]["half"]
+    monkeypatch.setattr(Half, "bits", property(lambda self: 3.0))
+    assert len({before, changed, study({"half": Half}).describe()["mechanism"]["half"]}) == 3
+    # Estimators are known as they ever were.
+    assert identity_of(Half) == f"{__name__}.Half"
+
+
+@pytest.mark.long
+def test_the_inversion_has_the_error_of_the_rates():
+    K, N, seeds = 6, 70, 300
+    every = {name: name for name in MECHANISMS if name != "projective-geometry-response"} | PLANES
+    result = study(every | {"half": Half}, num_seeds=seeds).run()
+    for label, design in (MECHANISMS | PLANES | {"half": Half}).items():
+        if label not in result.mechanism:
+            continue
+        for epsilon in (1.0, 2.0):
+            expected = float(design(K, epsilon).weights(math.expm1).total_variance(K)) / N
+            here = result.sel(mechanism=label, epsilon=epsilon).squeeze()
+            assert abs(float(here.mse) - expected) < 4 * float(here.mse_se), label
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("truth", ["distribution", "given users"])
+def test_other_truths_have_their_error_too(truth):
+    K, N = 6, 70
+    users = np.array([30, 20, 10, 5, 5, 0])
+    place = {"users": {"one": users}, "num_users": None}
+    if truth == "distribution":
+        place = {"distributions": {"one": users / N}, "estimand": truth}
+    result = study([UNARY, SUBSETS], zipf=None, num_seeds=300, metrics=["mse", "bias2", "variance"], **place).run()
+    for label in (UNARY, SUBSETS):
+        for epsilon in (1.0, 2.0):
+            expected = float(MECHANISMS[label](K, epsilon).weights(math.expm1).total_variance(K)) / N
+            if truth == "distribution":
+                expected += np.sum(users / N * (1 - users / N)) / N
+            here = result.sel(mechanism=label, epsilon=epsilon).squeeze()
+            assert abs(float(here.mse) - expected) < 4 * float(here.mse_se)
+            np.testing.assert_allclose(here.bias2 + here.variance, here.mse, rtol=1e-12)
+            assert float(here.bias2) < 2 * float(here.variance) / 300
+    if truth == "given users":
+        mine = study([UNARY, SUBSETS], zipf=None, **place)
+        np.testing.assert_allclose(mine.collection(mine.configurations()[0], 0)[0], users / N, rtol=1e-6)
+
+
+@pytest.mark.long
+@pytest.mark.once
+def test_every_estimator_that_a_tally_is_enough_for():
+    names = [name for name, entry in rrjax.catalogue.ESTIMATORS.items() if entry.needs == "tally"]
+    assert {"cv_threshold", "empirical_bayes", "ordered_bayes", "power_ns"} <= set(names)
+    check_functions(study([UNARY, "randomized-response"], estimators=names), 6)
+    mine = study("randomized-response", estimators=["inv_p", "cv_threshold"], epsilon=1.0)
+    result = mine.run(keep_seeds=True)
+    assert np.isfinite(result.mse).all()
+    truth, tally = mine.collection(mine.configurations()[0], 1)
+    assert isinstance(tally, Tally)
+    error = np.sum((np.asarray(rrjax.inv_p(tally)) - np.asarray(truth)) ** 2)
+    np.testing.assert_allclose(result.mse_seeds.sel(estimator="inv_p").isel(seed=1).item(), error, rtol=1e-3)
+
+
+class StopError(Exception):
+    pass
+
+
+@pytest.mark.long
+@pytest.mark.once
+def test_a_run_that_stopped_goes_on_whatever_the_order(tmp_path, monkeypatch):
+    monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 30)  # five seeds a tile
+    order = {"a/b": UNARY, "planes": PLANES["planes"]}
+    metrics = ["mse", "bias2", "variance"]
+    whole = study(order, metrics=metrics).run()
+    seen = []
+
+    def stop(progress):
+        seen.append(progress)
+        if len(seen) > 3:
+            raise StopError
+
+    with pytest.raises(StopError):
+        study(order, metrics=metrics).run(folder=tmp_path, batch_size=1, progress=stop)
+    groups = {file.name.rsplit("-", 2)[0] for file in (tmp_path / "checkpoint").glob("*.npz")}
+    assert groups == {name_of_group(6, label) for label in order}
+    turned = dict(reversed(order.items()))
+    again = []
+    result = study(turned, metrics=metrics).run(folder=tmp_path, progress=again.append)
+    assert again[0].done == seen[-1].done > 0
+    assert result.mechanism.values.tolist() == ["planes", "a/b"]
+    assert same(result.sel(mechanism=["a/b", "planes"]), whole)
+    with pytest.raises(StudyError, match="holds another study: mechanism is"):
+        study({"a/b": SUBSETS, "planes": PLANES["planes"]}, metrics=metrics).run(folder=tmp_path)
+    with pytest.raises(StudyError, match="holds another study: mechanism is null, there"):
+        Study(**GRID, metrics=metrics).run(folder=tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.once
+def test_draws_do_not_depend_on_how_many_are_made_at_a_time(monkeypatch):
+    at_once = study([SUBSETS, PLANES["planes"]]).run()
+    monkeypatch.setattr(rrjax.study.tile, "CELLS", 2**40)
+    monkeypatch.setattr(rrjax.study.tile, "_USERS", 2**19)
+    assert rrjax.study.tile.Shape.of(study(SUBSETS), 6, "cpu", SUBSETS).drawn == 4
+    in_turns = study([SUBSETS, PLANES["planes"]]).run()
+    np.testing.assert_allclose(in_turns.mse, at_once.mse, rtol=1e-5)
+
+
+SCRIPT = """
+import sys, jax, numpy as np
+import rrjax.study.tile
+rrjax.study.tile._CELLS["cpu"] = 30
+from rrjax.study import Study
+study = Study(estimators=["inv"], mechanism=["subset-selection", "hadamard-response"],
+              num_categories=6, num_users=[70, 90], epsilon=[1.0, 2.0], zipf=1.3, num_seeds=12)
+result = study.run(keep_seeds=True)
+assert jax.device_count() == int(sys.argv[2])
+np.save(sys.argv[1], result.mse_seeds.values)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.once
+def test_devices_do_not_change_a_bit(tmp_path):
+    found = []
+    for devices in (1, 3):
+        file = tmp_path / f"{devices}.npy"
+        flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}", "JAX_PLATFORMS": "cpu"}
+        command = [sys.executable, "-c", SCRIPT, str(file), str(devices)]
+        subprocess.run(command, env=os.environ | flags, check=True, timeout=300)
+        found.append(np.load(file))
+    assert found[0].shape == (1, 2, 1, 2, 2, 1, 12)
+    np.testing.assert_array_equal(*found)
