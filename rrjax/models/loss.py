@@ -1,0 +1,284 @@
+"""Losses of randomized reports under predicted distributions: what a model of the true values is trained with.
+
+A model says softmax(logits) of the value that a user holds; the user's report went through a mechanism. `rr_loss` is
+the negative log-likelihood of the report under both, in log space throughout. No K×K matrix is made, and nothing is
+subtracted that is nearly equal: it is accurate to the dtype for every ε.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, ArrayLike, Bool, Float
+
+from rrjax.arguments import float_dtype
+from rrjax.arithmetic import log_sum, short_sum
+from rrjax.counts import as_values
+from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse
+from rrjax.mechanisms.rows import LogRows, log_gain
+
+MechanismOrEpsilon: TypeAlias = Mechanism | Channel | ArrayLike
+
+
+def rr_loss(
+    logits: ArrayLike,
+    reports: ArrayLike,
+    mechanism_or_epsilon: MechanismOrEpsilon,
+    *,
+    where: Bool[ArrayLike, "*s K"] | None = None,
+) -> Float[Array, "*s"]:
+    """The negative log-likelihood of reports, −log P(report | softmax(logits)), nats: one for each report.
+
+    It stands where `optax.softmax_cross_entropy_with_integer_labels` does, and is that at ε = ∞. For k-ary randomized
+    response it is −log(q + (p − q)·softmax(logits)_report), which is also the forward-corrected cross-entropy of
+    Patrini et al.; for others the likelihood of the whole report, given what is public of it, such as a hash's seed.
+
+    Args:
+        logits: `[*s, K]`, floats.
+        reports: Of the mechanism. For k-ary randomized response integers in 0 … K − 1 `[*s]`, or floats `[*s, K]`: for
+            each example how much weight, such as how many reports, each category has.
+        mechanism_or_epsilon: A mechanism of `rrjax.mechanisms`, or ε of k-ary randomized response, nats: a scalar, or
+            one for each example, `[*s]` or what broadcasts to it.
+        where: `[*s, K]` or what broadcasts to it: which categories the model leaves possible. An example with none has
+            loss zero, no derivative, and a report that is not looked at: so are examples masked, by `[*s, 1]`.
+
+    Returns:
+        `[*s]`, in the dtype of the logits, at least float32. For float32 and k-ary randomized response within 1e-6 of
+        float64, relative to the loss where that is above one, for ε from 1e-3 to 100 and K up to 100,000. Under
+        tracing, NaN for a report outside the domain or an ε that is not positive. Differentiable in logits, ε and soft
+        reports.
+
+    Raises:
+        ValueError: Shapes that do not fit, or (not under tracing) reports outside the domain or an ε that is not
+            positive; the message says where.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from rrjax.models import rr_loss
+        >>> from rrjax.mechanisms import OptimizedUnaryEncoding
+        >>> logits = jnp.asarray([[2.0, 0.0, -1.0], [0.0, 0.0, 0.0]])
+        >>> [round(x, 3) for x in rr_loss(logits, [0, 2], 1.0).tolist()]
+        [0.655, 1.099]
+        >>> bits = [[True, False, True], [False, False, True]]
+        >>> [round(x, 3) for x in rr_loss(logits, bits, OptimizedUnaryEncoding(3, 1.0)).tolist()]
+        [2.395, 1.867]
+
+    References:
+        Patrini, Rozza, Menon, Nock and Qu, "Making deep neural networks robust to label noise: a loss correction
+        approach", CVPR 2017: arXiv:1609.03683, theorem 2.
+    """
+    logits, possible = _as_logits(logits, where)
+    reports = _of_examples(reports, possible)
+    mechanism = _mechanism(mechanism_or_epsilon, logits)
+    if mechanism is None:
+        loss = _of_names(logits, reports, _as_epsilon(mechanism_or_epsilon, logits, possible))
+    else:
+        loss = -mechanism.log_rows(reports).log_probability(logits - log_sum(logits)[..., None])
+    return jnp.where(possible, loss, 0)
+
+
+def backward_loss(
+    logits: ArrayLike,
+    reports: ArrayLike,
+    mechanism_or_epsilon: MechanismOrEpsilon,
+    *,
+    where: Bool[ArrayLike, "*s K"] | None = None,
+) -> Float[Array, "*s"]:
+    """The backward-corrected cross-entropy: an unbiased estimate, from each report, of that of the true value.
+
+    −Σ_i v_i·log softmax(logits)_i, with v = `mechanism.debias(report)`. Its mean over reports is the cross-entropy that
+    a model of the true values would have, but it is not bounded from below: a flexible model can make it as small as it
+    likes. `rr_loss` is the better one to train with; this one is here for comparison.
+
+    Args:
+        logits: As in `rr_loss`.
+        reports: As in `rr_loss`.
+        mechanism_or_epsilon: As in `rr_loss`.
+        where: As in `rr_loss`.
+
+    Returns:
+        `[*s]`, as in `rr_loss`; it may be negative.
+
+    Raises:
+        ValueError: As `rr_loss`, or reports of a channel that do not tell its values apart.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from rrjax.models import backward_loss
+        >>> [round(x, 3) for x in backward_loss(jnp.asarray([[2.0, 0.0, -1.0], [0.0, 0.0, 0.0]]), [0, 2], 1.0).tolist()]
+        [-2.74, 1.099]
+
+    References:
+        Patrini et al., arXiv:1609.03683, theorem 1; Natarajan, Dhillon, Ravikumar and Tewari, "Learning with noisy
+        labels", NeurIPS 2013.
+    """
+    logits, possible = _as_logits(logits, where)
+    reports = _of_examples(reports, possible)
+    mechanism = _mechanism(mechanism_or_epsilon, logits)
+    log_theta = jnp.where(logits > -jnp.inf, logits - log_sum(logits)[..., None], 0)
+    if mechanism is None:
+        epsilon = _as_epsilon(mechanism_or_epsilon, logits, possible)
+        reports = _as_names(reports, logits)
+        soft = jnp.issubdtype(reports.dtype, jnp.floating)
+        named = short_sum(reports * log_theta) if soft else _at(log_theta, reports)
+        total = jnp.sum(reports, axis=-1) if soft else 1
+        loss = (total * short_sum(log_theta) - logits.shape[-1] * named) / jnp.expm1(epsilon) - named
+    else:
+        loss = -short_sum(mechanism.debias(reports).astype(logits.dtype) * log_theta)
+    return jnp.where(possible, loss, 0)
+
+
+def rows_of(
+    reports: ArrayLike, mechanism_or_epsilon: MechanismOrEpsilon, num_categories: int | None, number: int
+) -> LogRows:
+    """The likelihood of each of N reports, for models of few categories: `[N, K]` numbers.
+
+    Args:
+        reports: Of the mechanism; for k-ary randomized response integers `[N]`.
+        mechanism_or_epsilon: As in `rr_loss`.
+        num_categories: K; a mechanism has its own.
+        number: N.
+
+    Returns:
+        `LogRows` of N.
+
+    Raises:
+        ValueError: As `rr_loss`; K missing, or another one than the mechanism's.
+    """
+    reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
+    if reports.ndim < 1 or reports.shape[0] != number:
+        raise ValueError(f"reports must be {number}, one for each row of covariates; got shape {tuple(reports.shape)}")
+    if isinstance(mechanism_or_epsilon, Mechanism | Channel):
+        if num_categories not in (None, mechanism_or_epsilon.num_categories):
+            raise ValueError(
+                f"the mechanism has {mechanism_or_epsilon.num_categories} categories: leave num_categories out "
+                f"(got {num_categories})"
+            )
+        return mechanism_or_epsilon.log_rows(reports)
+    if num_categories is None:
+        raise ValueError("num_categories is missing: an epsilon does not say how many categories there are")
+    # By the loss's own checks, of logits that are nobody's.
+    logits = jnp.zeros((number, num_categories), float_dtype())
+    epsilon = _as_epsilon(mechanism_or_epsilon, logits, np.ones(number, bool))
+    reports = as_values(reports, num_categories, "reports")
+    named = reports[:, None] == jnp.arange(num_categories, dtype=reports.dtype)
+    scale = jnp.where(jnp.any(named, axis=1), _log_p(epsilon, num_categories), jnp.nan)
+    return LogRows(scale, -epsilon, jnp.where(named, log_gain(epsilon)[:, None], -jnp.inf))
+
+
+def _log_p(epsilon, num_categories):
+    """Log p; neither it nor q/p overflows or cancels."""
+    return -jnp.log1p((num_categories - 1) * jnp.exp(-epsilon))
+
+
+def _mechanism(given, logits) -> Mechanism | Channel | None:
+    """The mechanism, checked; None is k-ary randomized response, which has a way of its own."""
+    if not isinstance(given, Mechanism | Channel):
+        return None
+    if given.num_categories != logits.shape[-1]:
+        raise ValueError(
+            f"the mechanism has {given.num_categories} categories and the logits {logits.shape[-1]}: they must be of "
+            "the same values"
+        )
+    return None if isinstance(given, RandomizedResponse) else given
+
+
+def _of_names(logits, reports, epsilon):
+    reports = _as_names(reports, logits)
+    soft = jnp.issubdtype(reports.dtype, jnp.floating)
+    normalizer = log_sum(logits)
+    if soft:
+        log_share, epsilon = logits - normalizer[..., None], epsilon[..., None]
+    else:
+        log_share = _at(logits, reports) - normalizer
+    log_probability = _log_p(epsilon, logits.shape[-1]) + jnp.logaddexp(-epsilon, log_gain(epsilon) + log_share)
+    if soft:
+        return -short_sum(jnp.where(reports > 0, reports * log_probability, 0 * reports))
+    return -log_probability
+
+
+def _at(values, places):
+    """The entry of each row at its place; NaN where that is outside."""
+    inside = (places >= 0) & (places < values.shape[-1])
+    found = jnp.take_along_axis(values, jnp.where(inside, places, 0)[..., None], axis=-1)[..., 0]
+    return jnp.where(inside, found, jnp.nan)
+
+
+def _as_logits(logits, where):
+    """The logits, −∞ for what is not possible, and which examples have something that is."""
+    logits = logits if isinstance(logits, jax.Array) else np.asarray(logits)
+    if logits.ndim < 1 or logits.shape[-1] < 2:
+        raise ValueError(f"logits must have shape [..., K] with K >= 2, got {tuple(logits.shape)}")
+    if logits.dtype.kind != "f" and not jnp.issubdtype(logits.dtype, jnp.floating):
+        raise ValueError(f"logits must be floats, got dtype {logits.dtype}")
+    logits = jnp.asarray(logits, jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, logits.dtype)))
+    if where is None:
+        return logits, np.ones(logits.shape[:-1], bool)
+    where = where if isinstance(where, jax.Array) else np.asarray(where)
+    if where.dtype != bool:
+        raise ValueError(f"where must be booleans, got dtype {where.dtype}")
+    try:
+        where = (np if isinstance(where, np.ndarray) else jnp).broadcast_to(where, logits.shape)
+    except ValueError:
+        raise ValueError(f"where must broadcast to the logits' shape {logits.shape}, got {where.shape}") from None
+    possible = where.any(axis=-1)
+    # The rows of examples that are masked are put to rights, so that no derivative is undefined there.
+    return jnp.where(where, logits, jnp.where(jnp.asarray(possible)[..., None], -jnp.inf, 0)), possible
+
+
+def _of_examples(reports, possible):
+    """The reports, those of masked examples replaced by another one, which passes the mechanism's checks."""
+    reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
+    batch = possible.ndim
+    if reports.shape[:batch] != possible.shape:
+        raise ValueError(
+            f"reports must have a row for each of the logits', {tuple(possible.shape)}; got {tuple(reports.shape)}"
+        )
+    if isinstance(reports, Tracer) or isinstance(possible, Tracer):
+        return reports
+    known = np.asarray(possible)
+    if known.all():
+        return reports
+    reports = np.array(reports)
+    reports[~known] = reports[known][0] if known.any() else 0
+    return reports
+
+
+def _as_names(reports, logits):
+    """Reports of randomized response: the categories they name, or weights of all."""
+    if reports.dtype.kind == "f" or jnp.issubdtype(reports.dtype, jnp.floating):
+        if reports.shape != logits.shape:
+            raise ValueError(
+                f"reports that are floats are weights of all categories, {logits.shape}; got shape {reports.shape}"
+            )
+        return jnp.asarray(reports, logits.dtype)
+    if reports.shape != logits.shape[:-1]:
+        raise ValueError(f"reports must be integers of shape {logits.shape[:-1]}, got shape {reports.shape}")
+    return as_values(reports, logits.shape[-1], "reports")
+
+
+def _as_epsilon(given, logits, possible):
+    """Of each example `[*s]`; NaN where it is not positive."""
+    epsilon = given.epsilon if isinstance(given, RandomizedResponse) else given
+    epsilon = epsilon if isinstance(epsilon, jax.Array) else np.asarray(epsilon)
+    if epsilon.dtype.kind not in "iuf":
+        raise ValueError(f"epsilon must be real numbers, got dtype {epsilon.dtype}")
+    batch = logits.shape[:-1]
+    fits = epsilon.ndim <= len(batch) and all(
+        one in (1, other) for one, other in zip(epsilon.shape[::-1], batch[::-1], strict=False)
+    )
+    if not fits:
+        raise ValueError(f"epsilon must be a scalar or one for each example, {batch}; got shape {epsilon.shape}")
+    if not isinstance(epsilon, Tracer) and not isinstance(possible, Tracer):
+        wrong = np.argwhere(~(np.broadcast_to(np.asarray(epsilon), batch) > 0) & np.asarray(possible))
+        if wrong.size:
+            value = np.broadcast_to(np.asarray(epsilon), batch)[tuple(wrong[0])]
+            where = f"example {', '.join(map(str, wrong[0]))} has" if epsilon.ndim else "got"
+            raise ValueError(f"epsilon must be positive, nats: {where} {value:g}")
+    epsilon = jnp.broadcast_to(jnp.asarray(epsilon, logits.dtype), batch)
+    usable = epsilon > 0
+    return jnp.where(usable, jnp.where(usable, epsilon, 1), jnp.nan)
