@@ -8,7 +8,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rrjax import catalogue, figures, inference, io, mechanisms, metrics, secure, simulate, study
+    from rrjax import (
+        audit,
+        catalogue,
+        figures,
+        inference,
+        io,
+        longitudinal,
+        mechanisms,
+        metrics,
+        models,
+        postprocessing,
+        secure,
+        shuffling,
+        simulate,
+        study,
+        surveys,
+    )
     from rrjax.counts import count
     from rrjax.cross_validation import cv_threshold
     from rrjax.em import EMResult, ibu, ibu_path
@@ -30,6 +46,7 @@ __all__ = [
     "OrderedBayes",
     "RandomizedResponse",
     "Tally",
+    "audit",
     "catalogue",
     "certificate",
     "count",
@@ -43,15 +60,20 @@ __all__ = [
     "inv_n",
     "inv_p",
     "io",
+    "longitudinal",
     "mechanisms",
     "metrics",
     "mle_star",
+    "models",
     "nll",
     "ordered_bayes",
+    "postprocessing",
     "score",
     "secure",
+    "shuffling",
     "simulate",
     "study",
+    "surveys",
 ]
 
 _HOME = {

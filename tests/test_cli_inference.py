@@ -59,7 +59,7 @@ def test_what_a_person_reads_of_an_estimate(invoke):
     assert "67.30 – 70.50" in out
 
 
-@pytest.mark.parametrize("command", ["estimate", "compare"])
+@pytest.mark.parametrize("command", [pytest.param(each, marks=pytest.mark.long) for each in ("estimate", "compare")])
 def test_figures_draw_intervals_that_hold_all_at_once_and_mark_by_them(invoke, monkeypatch, command):
     drawn = {}
     monkeypatch.setattr("rrjax.figures.estimate_figure", lambda *_, **given: drawn.update(given))

@@ -38,6 +38,7 @@ def write_values(name="v.csv", number=4000):
 PAIR = ("randomize", "v.csv", "--column", "a", "--column", "b", "--epsilon", "2", "--out", "p.parquet")
 
 
+@pytest.mark.long
 def test_two_columns_are_randomized_as_a_pair_and_tested(invoke):
     a, b, _ = write_values()
     code, out, error = invoke(*PAIR, "--seed", "1")
@@ -60,6 +61,7 @@ def test_two_columns_are_randomized_as_a_pair_and_tested(invoke):
     assert (result["columns"], result["num_categories"], result["tests"][0]["rejected"]) == (["a", "b"], [3, 2], True)
 
 
+@pytest.mark.long
 def test_independent_values_make_dependent_pairs_that_are_not_called_dependent(invoke):
     write_values(number=40_000)
     line = ("randomize", "v.csv", "--column", "a", "--column", "c", "--epsilon", "1", "--seed", "2")
@@ -150,6 +152,7 @@ def test_an_option_that_takes_one_value_is_refused_twice(invoke, arguments, flag
     assert f"{flag} was given 2 times, and takes one value" in error
 
 
+@pytest.mark.long
 def test_options_that_take_several_values_may_be_repeated(invoke):
     io.write_table("r.csv", {"a": np.array(["x", "y", "?", "-"] * 10)})
     code, out, error = invoke("estimate", "r.csv", "--epsilon", "1", "--missing", "?", "--missing", "-", "--json")
@@ -183,6 +186,7 @@ def test_intervals_that_contradict_nothing_carry_no_mark(invoke):
     assert "!" not in out
 
 
+@pytest.mark.long
 def test_json_is_strict_and_what_is_infinite_is_null(invoke):
     write_counts("r.csv", [50, 40, 0])
     write_counts("t.csv", [50, 40, 30])
@@ -215,6 +219,7 @@ def test_one_spelling_of_names_in_what_machines_read(invoke):
     assert result["mechanism"] in [row["name"] for row in result["mechanisms"]]
 
 
+@pytest.mark.long
 def test_one_of_anything_is_singular(invoke):
     io.write_table("one.csv", {"a": np.array(["x"])})
     with open("labels.txt", "w") as file:

@@ -8,6 +8,7 @@ import typer
 
 import rrjax
 import rrjax.cli.independent
+from rrjax.cli.audit import audit
 from rrjax.cli.compare import compare
 from rrjax.cli.demo import demo
 from rrjax.cli.estimate import estimate
@@ -44,6 +45,6 @@ def _root(
     del version
 
 
-for command in (randomize, estimate, compare, demo, study, plan):
+for command in (randomize, estimate, compare, demo, study, plan, audit):
     app.command(cls=Command)(command)
 app.add_typer(tests, name="test")

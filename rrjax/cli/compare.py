@@ -17,6 +17,7 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Json, Level, Ordered, Out, Plot, Top, estimator_name, flags
 from rrjax.cli.reading import (
     PANEL,
+    Collection,
     Epsilon,
     Files,
     Format,
@@ -36,8 +37,8 @@ ERRORS = {"mse": "squared", "tv": "TV", "kl": "KL", "max_error": "max"}
 
 
 def everything(ordered: bool = False) -> list[str]:
-    """The names of all estimators; those that go by the order of the categories where it means something."""
-    return [name for name, entry in ESTIMATORS.items() if ordered or not entry.ordered]
+    """All that do not wait for their name; those that go by the order of the categories where it means something."""
+    return [name for name, entry in ESTIMATORS.items() if not entry.by_name and (ordered or not entry.ordered)]
 
 
 @flags()
@@ -54,7 +55,10 @@ def compare(
     estimator: Annotated[
         list[str] | None,
         typer.Option(
-            parser=estimator_name, metavar="NAME", help=f"In place of all: {', '.join(ESTIMATORS)}. Repeatable."
+            parser=estimator_name,
+            metavar="NAME",
+            help=f"In place of all: {', '.join(everything(ordered=True))}. Or, by name only: "
+            f"{', '.join(name for name, entry in ESTIMATORS.items() if entry.by_name)}. Repeatable.",
         ),
     ] = None,
     ordered: Ordered = False,
@@ -74,19 +78,21 @@ def compare(
     check_rate("--level", level)
     if estimator and ordered:
         raise UsageError("--ordered adds ordered_bayes to all estimators, --estimator picks some: give one of the two")
-    names = list(dict.fromkeys(estimator or everything(ordered)))
-    run(Files(reports, reading), epsilon, true, names, level, (out, plot), top, json)
+    names = list(dict.fromkeys(estimator)) if estimator else None
+    run(Files(reports, reading), epsilon, true, names, level, (out, plot), top, json, ordered=ordered)
 
 
 def run(
     files: Files,
     epsilon: float | None,
     true: Files | None,
-    names: list[str],
+    names: list[str] | None,
     level: float,
     outputs: tuple[Path | None, Path | None],
     top: int,
     json: bool,
+    *,
+    ordered: bool = False,
 ) -> None:
     """Reads, estimates, measures, writes and says it."""
     out, plot = outputs
@@ -96,11 +102,12 @@ def run(
         collection = read_collection(files, epsilon)
         truth = read_truth(true, collection, "--truth") if true else None
         estimates = []
-        for name in names:
+        able = [name for name in everything(ordered) if collection.given(ESTIMATORS[name]) is not None]
+        for name in names or able:
             status.update(f"Estimating: {ESTIMATORS[name].title} …")
             estimates.append(estimated(collection, name))
         shown = [found for name in SHOWN for found in estimates if found.estimator.name == name]
-        shown = shown if len(estimates) > len(SHOWN) else estimates
+        shown = (shown or estimates[: len(SHOWN)]) if len(estimates) > len(SHOWN) else estimates
         errors = None if truth is None else [_errors(found, truth) for found in estimates]
         status.update("Writing …")
         columns = {found.estimator.name: found.theta for found in estimates}
@@ -125,7 +132,7 @@ def run(
     show.say(collection.summary())
     show.warn(collection.warnings)
     show.out.print()
-    _show_comparison(estimates, errors)
+    _show_comparison(collection, estimates, errors)
     show.out.print()
     show_largest(collection, shown, top, truth)
     show_written(out, plot)
@@ -142,7 +149,7 @@ def _errors(found: Estimate, truth: np.ndarray) -> dict[str, float]:
     }
 
 
-def _show_comparison(estimates: list[Estimate], errors: list[dict[str, float]] | None) -> None:
+def _show_comparison(collection: Collection, estimates: list[Estimate], errors: list[dict[str, float]] | None) -> None:
     """A row an estimator: likelihood, certificate, and errors where the truth is known."""
     table = show.table()
     table.add_column("", no_wrap=True)
@@ -153,7 +160,7 @@ def _show_comparison(estimates: list[Estimate], errors: list[dict[str, float]] |
             found.title,
             f"{found.num_positive:,}",
             f"{int((found.theta < 0).sum()):,}",
-            f"{found.nll:.6f}",
+            "–" if math.isnan(found.nll) else f"{found.nll:.6f}",
             show.at_most(found.certificate["gap"], 2) if found.proper else "–",
         ]
         if errors is not None:
@@ -164,6 +171,7 @@ def _show_comparison(estimates: list[Estimate], errors: list[dict[str, float]] |
         table.add_row(*cells)
     show.show_table(table)
     notes = "> 0, < 0: categories with a positive or negative share. NLL: negative log-likelihood, nats per report. "
+    notes += "" if collection.tallied is None else "It is known up to a constant. "
     notes += "gap: at most this far above the smallest NLL of a distribution."
     if errors is not None:
         notes += " Errors: squared, summed over the categories; total variation; Kullback–Leibler divergence, "

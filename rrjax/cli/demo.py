@@ -44,9 +44,9 @@ def demo(
         randomize.show_made(randomize.make_reports(files, epsilon, reports, seed), reports, False)
         show.command(f"rrjax estimate {reports} --top 10 --out {table}")
         files = Files([str(reports)])
-        estimate.run(files, None, estimate.leading(), (0.95, False, FDR), (table, None), 10, False)
+        estimate.run(files, None, None, (0.95, False, FDR), (table, None), 10, False)
         show.command(f"rrjax compare {reports} --truth {values} --top 5 --plot {figure}")
-        compare.run(files, None, Files([str(values)]), compare.everything(), 0.95, (None, figure), 5, False)
+        compare.run(files, None, Files([str(values)]), None, 0.95, (None, figure), 5, False)
 
 
 def _write_population(path: Path, num_categories: int, num_users: int, exponent: float, seed: int) -> None:

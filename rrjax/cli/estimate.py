@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rrjax.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST
+from rrjax.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
 from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.estimates import (
@@ -35,9 +36,11 @@ from rrjax.cli.reading import (
 )
 
 
-def leading(ordered: bool = False) -> list[str]:
-    """The closest estimate, and the likeliest one beside it."""
-    return [CLOSEST_IN_ORDER if ordered else CLOSEST, LIKELIEST]
+def leading(collection: Collection, ordered: bool = False) -> list[str]:
+    """The closest estimate, and the likeliest one beside it, where the likelihood of these reports can be had."""
+    likeliest = LIKELIEST if collection.tallied is None else MAXIMIZER
+    able = collection.given(ESTIMATORS[likeliest]) is not None
+    return [CLOSEST_IN_ORDER if ordered else CLOSEST] + [likeliest] * able
 
 
 @flags()
@@ -78,18 +81,19 @@ def estimate(
     check_rate("--fdr", fdr, small=True)
     if estimator is not None and ordered:
         raise UsageError(f"--ordered leads with {CLOSEST_IN_ORDER}, --estimator with {estimator}: give one of the two")
-    names = leading(ordered) if estimator is None else [estimator]
-    run(Files(reports, reading), epsilon, names, (level, at_once, fdr), (out, plot), top, json)
+    run(Files(reports, reading), epsilon, estimator, (level, at_once, fdr), (out, plot), top, json, ordered=ordered)
 
 
 def run(
     files: Files,
     epsilon: float | None,
-    names: list[str],
+    name: str | None,
     rates: tuple[float, bool, float],
     outputs: tuple[Path | None, Path | None],
     top: int,
     json: bool,
+    *,
+    ordered: bool = False,
 ) -> None:
     """Reads, estimates, writes and says it."""
     out, plot = outputs
@@ -98,7 +102,8 @@ def run(
     with show.err.status("Counting …") as status:
         collection = read_collection(files, epsilon)
         status.update("Estimating …")
-        estimates = [estimated(collection, name) for name in names]
+        names = leading(collection, ordered) if name is None else [name]
+        estimates = [estimated(collection, each) for each in names]
         found, *beside = estimates
         columns = {"estimate": found.theta} | {other.estimator.name: other.theta for other in beside}
         sure = known(collection, *rates)
@@ -158,8 +163,7 @@ def _show_sureness(collection: Collection, found: Estimate, sure: Confidence) ->
         show.out.print(
             f"! {show.number(contradicted, 'interval is', 'intervals are')} a single end, 0 or "
             "100\N{NO-BREAK SPACE}%: no share explains so few reports, or so many. By chance at most "
-            f"{show.percent(alone)} of the categories are like that; where more are, or one by far, is ε right? See "
-            "rrjax test fit."
+            f"{show.percent(alone)} of the categories are like that. Where more are, or one by far: {collection.doubt}"
         )
     outside = int((sure.misses(found.theta) & sure.found).sum())
     if outside:
@@ -177,17 +181,24 @@ def _show_verdict(collection: Collection, estimates: list[Estimate]) -> None:
             show.out.print(found.note)
         if found is estimates[0] and len(estimates) > 1:
             continue  # it is not made to be likely; its figures are in the JSON object
+        # Of other mechanisms the likelihood is known up to a factor.
+        nll = f"; negative log-likelihood {found.nll:.6f} nats per report" if collection.tallied is None else ""
         show.out.print(
             f"{found.title}: {found.num_positive:,} of {collection.num_categories:,} categories "
-            f"{'has' if found.num_positive == 1 else 'have'} a positive share; "
-            f"negative log-likelihood {found.nll:.6f} nats per report."
+            f"{'has' if found.num_positive == 1 else 'have'} a positive share{nll}."
         )
-        if found.proper:
+        if collection.joint is None:
+            show.out.print(
+                "No certificate: the likelihood of whole reports is left out, because there are too many for the "
+                f"categories ({collection.num_reports:,} × {collection.num_categories:,})."
+            )
+        elif found.proper:
             certificate = found.certificate
+            near = certificate["l1_bound"] / 2
+            bound = f"; total variation at most {show.at_most(min(near, 1))} from the maximum likelihood estimate"
             show.out.print(
                 f"Certificate: log-likelihood within {show.at_most(certificate['gap'])} of the maximum (nats per "
-                f"report); total variation at most {show.at_most(min(certificate['l1_bound'] / 2, 1))} from the "
-                "maximum likelihood estimate."
+                f"report){bound if math.isfinite(near) else ''}."
             )
         else:
             show.out.print("No certificate: this estimate is not a distribution (it has negative shares).")

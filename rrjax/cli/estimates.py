@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ from rich.text import Text
 
 import rrjax
 from rrjax import inference, io
-from rrjax.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, Estimator
+from rrjax.catalogue import ESTIMATORS, Estimator
 from rrjax.cli import show
+from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
 
 FDR = 0.05
-_TOLERANCE = 1e-10
-_OFF_SIMPLEX = 1e-9
+_OFF_SIMPLEX = {"float64": 1e-9, "float32": 1e-6}
+"""What rounding may take a distribution off the simplex."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Estimate:
     @property
     def proper(self) -> bool:
         """Whether it is a distribution."""
-        return self.certificate["simplex_violation"] <= _OFF_SIMPLEX
+        return self.certificate["simplex_violation"] <= _OFF_SIMPLEX[self.theta.dtype.name]
 
     def facts(self) -> dict[str, Any]:
         """As fields of a JSON object."""
@@ -60,21 +62,31 @@ class Estimate:
 @ending_at_once()
 def estimated(collection: Collection, name: str) -> Estimate:
     """Runs one estimator of the catalogue; one that needs a key gets that of 0."""
-    entry, counts, epsilon = ESTIMATORS[name], collection.counts, collection.epsilon
-    theta = entry(counts, epsilon, key=jax.random.key(0))
-    certificate = {key: float(value) for key, value in rrjax.certificate(theta, counts, epsilon)._asdict().items()}
-    note = entry.note
-    if name == "ibu" and not certificate["gap"] <= _TOLERANCE:
-        note = f"IBU stopped before its certificate reached {_TOLERANCE:g}."
-    if name == CLOSEST and rrjax.empirical_bayes(counts, epsilon).uniform:
-        note = (
-            "The reports hardly tell the categories apart: empirical Bayes takes all shares to be about equal. Either "
-            "they are, or it takes more reports, or a larger ε, to see that they are not."
+    entry = ESTIMATORS[name]
+    given, joint = collection.given(entry), collection.joint
+    if given is None:
+        raise UsageError(_unable(collection, entry))
+    theta = entry(*given, key=jax.random.key(0))
+    certificate, nll = dict.fromkeys(rrjax.Certificate._fields, math.nan), math.nan
+    if joint is not None:
+        certificate = {key: float(value) for key, value in rrjax.certificate(theta, *joint)._asdict().items()}
+        nll = float(rrjax.nll(theta, *joint))
+    note = entry.said(*given, certificate["gap"])
+    return Estimate(entry, np.asarray(theta), nll, certificate, note)
+
+
+def _unable(collection: Collection, entry: Estimator) -> str:
+    """Why an estimator cannot be run on these reports."""
+    if entry.needs == "counts":
+        return (
+            f"{entry.name} is the closed form of {rrjax.RandomizedResponse.name}; {collection.files.name} was made by "
+            f"{collection.mechanism.name}, whose likelihood --estimator ibu maximizes"
         )
-    if name == CLOSEST_IN_ORDER:
-        alike = 1 - float(rrjax.ordered_bayes(counts, epsilon).beliefs[0])
-        note = f"{entry.note} Here it believes that they are at {100 * alike:.0f}\N{NO-BREAK SPACE}%."
-    return Estimate(entry, np.asarray(theta), float(rrjax.nll(theta, counts, epsilon)), certificate, note)
+    return (
+        f"{entry.name} needs the likelihood of whole reports, and {collection.num_reports:,} reports on "
+        f"{collection.num_categories:,} categories are more than fit ({io.MOST_CELLS:,} cells): the others need their "
+        "tally alone"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,16 +124,15 @@ def _interval(level: float) -> str:
 @ending_at_once()
 def known(collection: Collection, level: float, at_once: bool, fdr: float) -> Confidence:
     """Exact intervals for all shares, and the categories that are there; warns where no share explains the reports."""
-    counts, epsilon = collection.counts, collection.epsilon
-    limits = inference.intervals(counts, epsilon, level, simultaneous="bonferroni" if at_once else None)
-    found = inference.discoveries(counts, epsilon, fdr)
+    given = collection.marginal
+    limits = inference.intervals(*given, level, simultaneous="bonferroni" if at_once else None)
+    found = inference.discoveries(*given, fdr, dependence=collection.mechanism.dependence)
     # Named so rarely that no share explains it, by a test of all categories at level 0.01 (or less).
-    missed = np.asarray(inference.intervals(counts, epsilon, 0.98, simultaneous="bonferroni").upper) == 0
+    missed = np.asarray(inference.intervals(*given, 0.98, simultaneous="bonferroni").upper) == 0
     if missed.any():
         collection.warnings.append(
             f"{show.number(int(missed.sum()), 'category is', 'categories are')} named less often than chance alone "
-            "allows at this ε, whatever the users hold. Is ε right, are reports missing, was it another mechanism? "
-            "See `rrjax test fit`."
+            f"allows at this ε, whatever the users hold. {collection.doubt}"
         )
     return Confidence(level, at_once, np.asarray(limits.lower), np.asarray(limits.upper), np.asarray(found), fdr)
 
@@ -164,7 +175,11 @@ def show_largest(
     largest = order(first)[:top]
     table = show.table()
     table.add_column("category", no_wrap=True, max_width=40)
-    titles = ["reports", "of all", *(estimate.title for estimate in estimates)]
+    titles = [
+        "reports" if collection.tallied is None else "support",
+        "of all",
+        *(estimate.title for estimate in estimates),
+    ]
     titles += [sure.title] if sure is not None else []
     for title in titles if truth is None else [*titles, "truth"]:
         table.add_column(title, justify="right", no_wrap=True)
@@ -212,7 +227,7 @@ def draw(plot: Path, collection: Collection, estimates: list[Estimate], truth: n
         from rrjax.figures import estimate_figure, save
 
         with ending_at_once():
-            limits = inference.intervals(collection.counts, collection.epsilon, level, simultaneous="bonferroni")
+            limits = inference.intervals(*collection.marginal, level, simultaneous="bonferroni")
         lower, upper = np.asarray(limits.lower), np.asarray(limits.upper)
         figure = estimate_figure(
             collection.labels,

@@ -104,6 +104,7 @@ def _of_pairs(files: Files, columns: tuple[str, str], draws: Draws, json: bool) 
     """Tests a file of pairs that were randomized as one."""
     with show.err.status("Counting …") as status:
         collection = read_collection(files, None)
+        collection.check_counts("a test of pairs")
         check_size(collection.num_reports)
         shape = [factor.num_categories for factor in collection.counted.domain.factors or ()]
         counts = collection.counts.reshape(shape)

@@ -56,6 +56,21 @@ def estimator_name(text: str) -> str:
     return name
 
 
+def mechanism_name(text: str) -> str:
+    """The name of a mechanism; underscores are as good as hyphens, and so are the usual abbreviations.
+
+    Raises:
+        BadParameter: There is none of that name.
+    """
+    from rrjax.mechanisms import ABBREVIATIONS, MECHANISMS
+
+    name = text.lower().replace("_", "-")
+    name = ABBREVIATIONS.get(name, name)
+    if name not in MECHANISMS:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(MECHANISMS)}")
+    return name
+
+
 class Command(TyperCommand):
     """A command that refuses an option given more than once, unless it is one that takes several.
 

@@ -13,18 +13,12 @@ from rrjax import RandomizedResponse, inference, io
 from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Json, Plot
+from rrjax.cli.options import Json, Plot, mechanism_name
 from rrjax.cli.reading import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, check_rate
 from rrjax.mechanisms import MECHANISMS
 
 MOST_USERS = 10**15
 """More than there are people, and exact in float64."""
-
-
-def _mechanism_name(text: str) -> str:
-    if text not in MECHANISMS:
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(MECHANISMS)}")
-    return text
 
 
 def plan(
@@ -41,7 +35,7 @@ def plan(
     share: Annotated[float, typer.Option(help="True share of the category that the width is for.")] = 0.1,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     mechanism: Annotated[
-        str, typer.Option(parser=_mechanism_name, metavar="NAME", help=f"One of {', '.join(MECHANISMS)}.")
+        str, typer.Option(parser=mechanism_name, metavar="NAME", help=f"One of {', '.join(MECHANISMS)}.")
     ] = RandomizedResponse.name,
     plot: Plot = None,
     json: Json = False,
@@ -251,17 +245,22 @@ def _show(found: Plan) -> None:
     show.out.print()
     table = show.table()
     table.add_column("mechanism", no_wrap=True)
-    for title in ("error of a share", "bits a report"):
+    for title in ("error", "bits", "operations"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("")
     for row in found.mechanisms:
-        table.add_row(row.name, show.percent(row.expected_rmse), f"{row.bits:,.0f}", row.note)
+        table.add_row(row.name, show.percent(row.expected_rmse), f"{row.bits:,.0f}", f"{row.operations:.1e}", row.note)
     show.show_table(table)
+    show.out.print(
+        "Error of a share, root mean squared; bits of a report; operations (additions, hashes) that counting all "
+        "reports takes a server, roughly.",
+        style="dim",
+    )
     own_name = target.mechanism.replace("-", " ")
     best, own = found.mechanisms[0], next(row for row in found.mechanisms if row.name == own_name)
     more = (own.expected_rmse / best.expected_rmse) ** 2
     if more > 1.05:
         show.out.print(
             f"For the same error {own_name} needs {more:.2g} times the users of {best.name} (unbiased estimates "
-            "compared). rrjax estimates from files of randomized response."
+            f"compared). `rrjax randomize --mechanism {best.name.replace(' ', '-')}` makes its reports."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -15,8 +15,9 @@ from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Json, flags
+from rrjax.cli.options import Json, flags, mechanism_name
 from rrjax.cli.reading import PANEL, Files, Reading, check_epsilon, check_outputs, parse_domain
+from rrjax.mechanisms import MECHANISMS
 
 
 @flags(without=("column", "domain", "counts"))
@@ -41,6 +42,14 @@ def randomize(
             rich_help_panel=PANEL,
         ),
     ] = None,
+    mechanism: Annotated[
+        str,
+        typer.Option(
+            parser=mechanism_name,
+            metavar="NAME",
+            help=f"How to randomize: {', '.join(MECHANISMS)}. `rrjax plan` says which is closest.",
+        ),
+    ] = rrjax.RandomizedResponse.name,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -54,6 +63,8 @@ def randomize(
     rrjax randomize values.csv --column city --epsilon 2 --domain cities.txt --out reports.parquet
 
     rrjax randomize values.csv --column smokes --column income --epsilon 2 --out pairs.parquet
+
+    rrjax randomize values.csv --column city --epsilon 2 --mechanism subset-selection --out reports.parquet
 
     ε holds for one row a user: who has several rows is protected by that many times ε. The reports keep the order of
     the rows; rows without a value are left out.
@@ -70,9 +81,12 @@ def randomize(
     files = Files(values, reading)
     check_outputs([files], out)
     with show.err.status("Randomizing …"):
-        made = make_reports(files, epsilon, out, seed, pair)
+        made = make_reports(files, epsilon, out, seed, pair, mechanism)
     show_made(made, out, json)
 
+
+_CELLS = 1 << 26
+"""Reports × categories that are held at a time."""
 
 Pair = tuple[tuple[str, str], tuple[str | None, str | None]]
 """Two columns, and the domains of the flags."""
@@ -111,7 +125,14 @@ class Randomized:
     warnings: list[str]
 
 
-def make_reports(files: Files, epsilon: float, out: Path, seed: int | None, pair: Pair | None = None) -> Randomized:
+def make_reports(
+    files: Files,
+    epsilon: float,
+    out: Path,
+    seed: int | None,
+    pair: Pair | None = None,
+    name: str = rrjax.RandomizedResponse.name,
+) -> Randomized:
     """Randomizes a file of true values and writes the reports with all that it takes to estimate from them.
 
     Of two columns each row's pair is one value, a category of the product of their domains: ε protects the pair.
@@ -145,19 +166,29 @@ def make_reports(files: Files, epsilon: float, out: Path, seed: int | None, pair
             f"{show.number(values.num_missing, 'row without a value is', 'rows without a value are')} left out."
         )
     try:
-        keep = rrjax.secure.keep_threshold(num_categories, epsilon)
+        client = rrjax.secure.client(name, num_categories, epsilon)
     except ValueError as error:
-        raise UsageError(f"--epsilon: {error}") from error
-    mechanism = rrjax.RandomizedResponse(num_categories, epsilon)
+        raise UsageError(str(error)) from error
+    coding = io.CODINGS[name]
+
+    def kept(reports: Any) -> np.ndarray:
+        return io.coded(coding, reports, num_categories)
+
     if seed is None:
-        reports = rrjax.secure.randomize(values.indices, num_categories, epsilon)
-        effective = rrjax.secure.effective_epsilon(num_categories, keep)
+        reports = [kept(client.randomize(part)) for part in _parts(values.indices, coding, num_categories)]
+        effective = client.effective_epsilon
     else:
         with ending_at_once():
-            reports = np.asarray(mechanism.randomize(jax.random.key(seed), values.indices))
-            effective = float(mechanism.effective_epsilon)
+            mechanism = MECHANISMS[name](**client.parameters)
+            key = jax.random.key(seed)
+            parts = _parts(values.indices, coding, num_categories)
+            keys = [key] if len(parts) == 1 else jax.random.split(key, len(parts))
+            reports = [kept(mechanism.randomize(own, part)) for own, part in zip(keys, parts, strict=True)]
+            # A simulation protects nobody: of the others the ε asked for, which rounding does not exceed.
+            simple = isinstance(mechanism, rrjax.RandomizedResponse)
+            effective = float(mechanism.effective_epsilon) if simple else epsilon
     metadata = io.Metadata(
-        mechanism=io.MechanismRecord(mechanism.name, {"num_categories": num_categories, "epsilon": epsilon}),
+        mechanism=io.MechanismRecord(name, client.parameters),
         effective_epsilon=effective,
         domain=values.domain,
         column=values.column,
@@ -166,14 +197,21 @@ def make_reports(files: Files, epsilon: float, out: Path, seed: int | None, pair
         domain_from_data=values.domain_from_data,
         columns=columns,
     )
+    reports = np.concatenate(reports)
     io.write_reports(out, reports, metadata)
     return Randomized(metadata, len(reports), values.num_missing, warnings)
+
+
+def _parts(values: np.ndarray, coding: str, num_categories: int) -> list[np.ndarray]:
+    """The values, some at a time where their reports have a cell for each category."""
+    size = max(1, _CELLS // num_categories) if coding == "bits" else max(len(values), 1)
+    return [values[start : start + size] for start in range(0, max(len(values), 1), size)]
 
 
 def show_made(made: Randomized, out: Path, json: bool) -> None:
     """Says what was written."""
     metadata = made.metadata
-    delivered = rrjax.RandomizedResponse(metadata.num_categories, metadata.effective_epsilon)
+    rates = io.mechanism_of(metadata, str(out)).rates
     if json:
         show.record(
             {
@@ -188,8 +226,9 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
                 "epsilon": metadata.epsilon,
                 "effective_epsilon": metadata.effective_epsilon,
                 "simulated": metadata.simulated,
-                "p": float(delivered.p),
-                "q": float(delivered.q),
+                "parameters": metadata.mechanism.parameters,
+                "p": float(rates.p),
+                "q": float(rates.q),
                 "warnings": made.warnings,
             }
         )
@@ -200,8 +239,24 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
         f"{show.number(made.num_reports, 'report', 'reports')} {how}; domain: {metadata.domain.describe()}; "
         f"ε = {metadata.epsilon:g} nats asked for, {metadata.effective_epsilon:.12g} delivered."
     )
-    show.say(
-        f"A report is the truth with probability {show.percent(float(delivered.p))} and any one other "
-        f"{'category' if metadata.columns is None else 'pair'} with {show.percent(float(delivered.q))}."
-    )
+    one = "category" if metadata.columns is None else "pair"
+    p, q = show.percent(float(rates.p)), show.percent(float(rates.q))
+    if metadata.mechanism.name == rrjax.RandomizedResponse.name:
+        show.say(f"A report is the truth with probability {p} and any one other {one} with {q}.")
+    else:
+        show.say(
+            f"By {described(metadata)}: a report supports its user's {one} with probability {p} and any one other "
+            f"with {q}."
+        )
     show.written("Reports", out)
+
+
+def described(metadata: io.Metadata) -> str:
+    """A mechanism with the parameters that ε chose."""
+    chosen = {
+        name.replace("_", " "): value
+        for name, value in metadata.mechanism.parameters.items()
+        if name not in ("num_categories", "epsilon")
+    }
+    more = ", ".join(f"{name} {value:,}" for name, value in chosen.items())
+    return metadata.mechanism.name + (f" ({more})" if more else "")

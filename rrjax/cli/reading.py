@@ -14,9 +14,10 @@ import typer
 
 import rrjax
 from rrjax import io
+from rrjax.catalogue import Estimator
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.mechanisms import MECHANISMS
+from rrjax.mechanisms import Mechanism
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 36.0
 PANEL = "Reading"
@@ -107,22 +108,56 @@ class Files:
 
 @dataclasses.dataclass(frozen=True)
 class Collection:
-    """Counted reports and the ε they were randomized with."""
+    """Counted reports and their ε; those of other mechanisms than randomized response with their tally."""
 
     files: Files
     counted: io.CountedReports
     epsilon: float
     warnings: list[str]
+    tallied: io.Tallied | None = None
 
     @property
     def counts(self) -> np.ndarray:
-        """How many reports name each category, `[K]`."""
+        """How many reports name, or support, each category, `[K]`."""
         return self.counted.counts
 
     @property
     def num_reports(self) -> int:
         """N, the reports that are there."""
-        return int(self.counted.counts.sum())
+        return self.counted.num_rows - self.counted.num_missing
+
+    @property
+    def marginal(self) -> tuple[Any, float | None]:
+        """What statements about single categories take: counts and ε, or a tally and nothing."""
+        return (self.counts, self.epsilon) if self.tallied is None else (self.tallied.tally, None)
+
+    @property
+    def joint(self) -> tuple[Any, float | None] | None:
+        """What the likelihood takes: counts and ε, or a mixture and nothing; None where that would be too large."""
+        if self.tallied is None:
+            return self.counts, self.epsilon
+        return None if self.tallied.mixture is None else (self.tallied.mixture, None)
+
+    def given(self, entry: Estimator) -> tuple[Any, float | None] | None:
+        """What an estimator takes of these reports; None where it is not made for them."""
+        if self.tallied is None or entry.needs == "tally":
+            return self.marginal
+        return self.joint if entry.needs == "mixture" else None
+
+    @property
+    def doubt(self) -> str:
+        """What to ask of reports that no users explain."""
+        if self.tallied is None:
+            return "Is ε right, are reports missing, was it another mechanism? See `rrjax test fit`."
+        return "Are reports missing, or was the file changed after it was written?"
+
+    def check_counts(self, what: str) -> None:
+        """Refuses reports of other mechanisms than randomized response for what is known for that one alone."""
+        if self.tallied is not None:
+            raise UsageError(
+                f"{self.files.name} was made by {self.mechanism.name}, and {what} is there for "
+                f"{rrjax.RandomizedResponse.name} alone; `rrjax estimate` and `rrjax compare` read it"
+            )
 
     @property
     def num_categories(self) -> int:
@@ -135,8 +170,10 @@ class Collection:
         return self.counted.domain.labels()
 
     @property
-    def mechanism(self) -> rrjax.RandomizedResponse:
+    def mechanism(self) -> Mechanism:
         """How the reports were made."""
+        if self.tallied is not None:
+            return self.tallied.mechanism
         return rrjax.RandomizedResponse(self.num_categories, self.epsilon)
 
     @cached_property
@@ -154,14 +191,16 @@ class Collection:
             "num_missing": self.counted.num_missing,
             "num_categories": self.num_categories,
             "domain": self.counted.domain.describe(),
+            "mechanism": self.mechanism.name,
             "epsilon": self.epsilon,
             "warnings": self.warnings,
         }
 
     def summary(self, name: str = "") -> str:
         """What was counted, and in which file where there are several."""
+        of = "" if self.tallied is None else f" of {self.mechanism.name}"
         return (
-            f"{name + ': ' if name else ''}{self.num_reports:,} reports in column {self.counted.column!r}; domain: "
+            f"{name + ': ' if name else ''}{self.num_reports:,} reports{of} in column {self.counted.column!r}; domain: "
             f"{self.counted.domain.describe()}; ε = {self.epsilon:.6g} nats"
         )
 
@@ -172,38 +211,39 @@ def read_collection(files: Files, epsilon: float | None) -> Collection:
         check_epsilon(epsilon)
     metadata = files.source.metadata()
     if metadata is not None:
-        _check_mechanism(files.name, metadata)
+        try:
+            mechanism = io.mechanism_of(metadata, files.name)
+        except io.DataError as error:  # nothing is wrong with the file
+            raise UsageError(str(error)) from error
         metadata.check(files.name, column=files.reading.column, epsilon=epsilon, domain=files.domain)
         epsilon = metadata.effective_epsilon
+        if mechanism.name != rrjax.RandomizedResponse.name:
+            return _checked(_tallied(files, epsilon))
     if epsilon is None:
         raise UsageError(
             f"{files.name} does not say how it was randomized: give --epsilon, the privacy parameter of the collection "
             "in nats (files written by `rrjax randomize` carry it)"
         )
-    counted = files.count(files.domain, metadata.column if metadata else None)
-    if counted.counts.sum() < 2:
+    return _checked(Collection(files, files.count(files.domain, metadata.column if metadata else None), epsilon, []))
+
+
+@ending_at_once()
+def _tallied(files: Files, epsilon: float) -> Collection:
+    """Reports of another mechanism than randomized response."""
+    if files.reading.counts is not None:
+        raise UsageError(f"--counts is for files of counts, and {files.name} holds reports")
+    tallied = io.read_tally(files.source)
+    return Collection(files, tallied.counted, epsilon, [], tallied)
+
+
+def _checked(collection: Collection) -> Collection:
+    if collection.num_reports < 2:
         raise io.DataError(
-            f"{files.name} holds one report: a distribution cannot be estimated from it. "
+            f"{collection.files.name} holds one report: a distribution cannot be estimated from it. "
             "Were all files given, and is the column right?"
         )
-    collection = Collection(files, counted, epsilon, [])
     collection.warnings.extend(_warnings(collection))
     return collection
-
-
-def _check_mechanism(name: str, metadata: io.Metadata) -> None:
-    made = metadata.mechanism.name
-    if made not in MECHANISMS:
-        raise UsageError(
-            f"{name} was made by the mechanism {made!r}, which rrjax {rrjax.__version__} does not know (the file was "
-            f"written by {metadata.version}); it knows {', '.join(MECHANISMS)}. A newer version may: "
-            "pip install -U rrjax"
-        )
-    if made != rrjax.RandomizedResponse.name:
-        raise UsageError(
-            f"{name} was made by the mechanism {made!r}, whose reports the command line does not read yet; in Python, "
-            f"rrjax.mechanisms has it. It reads {rrjax.RandomizedResponse.name!r}"
-        )
 
 
 @ending_at_once()

@@ -148,6 +148,7 @@ def fit(
     other = other_files(reading, against, against_column, against_format, against_counts, "--against")
     with show.err.status("Counting …") as status:
         collection = read_collection(Files(reports, reading), epsilon)
+        collection.check_counts("a test of fit")
         check_size(collection.num_reports)
         theta = None if other is None else read_truth(other, collection, "--against")
         status.update("Testing …")
@@ -290,6 +291,7 @@ def _read_collections(paths: Sequence[str], reading: Reading, epsilons: Sequence
     collections = [read_collection(Files([path], reading), epsilon) for path, epsilon in zip(paths, given, strict=True)]
     first = collections[0]
     for collection in collections:
+        collection.check_counts("a test of several collections")
         check_size(collection.num_reports)
         domain, other = first.counted.domain, collection.counted.domain
         if other != domain:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,10 +10,9 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import as_probability
 from rrjax.inference.binomial import log_survival
+from rrjax.mechanisms.mechanism import Dependence
 from rrjax.placement import aligned
 from rrjax.tally import Tally, evidence
-
-Dependence: TypeAlias = Literal["negative", "any"]
 
 
 def p_values(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, log: bool = False) -> Float[Array, " K"]:

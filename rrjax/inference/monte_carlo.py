@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +15,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.arguments import as_distribution, as_probability, float_dtype
 from rrjax.arithmetic import accurate_sum
 from rrjax.counts import survey
+from rrjax.pytrees import register
 
 _CELLS = 2**18
 """Draws × categories at a time."""
@@ -25,11 +25,7 @@ _OFF = 1e-4
 """So far from one may a distribution sum, because of rounding."""
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["statistic", "p_value", "standard_error"],
-    meta_fields=["method"],
-)
+@register(data_fields=["statistic", "p_value", "standard_error"], meta_fields=["method"])
 @dataclasses.dataclass(frozen=True)
 class HypothesisTest:
     """The result of a test. A pytree; `method` is static.

@@ -1,0 +1,115 @@
+"""The command line on reports of every mechanism: from values to an estimate, and refusals."""
+
+import json
+
+import numpy as np
+import pytest
+
+import rrjax
+from rrjax import io
+from rrjax.mechanisms import ABBREVIATIONS, MECHANISMS
+
+pytestmark = pytest.mark.once
+SHARES = np.array([0.5, 0.2, 0.1, 0.1, 0.05, 0.05])
+
+
+@pytest.fixture
+def values(invoke):
+    """A file of 6,000 users over six categories, in the folder where commands run."""
+    numbers = np.repeat(np.arange(6), np.round(6000 * SHARES).astype(int))
+    io.write_table("values.csv", {"answer": np.array(list("abcdef"))[numbers]})
+    return invoke
+
+
+def randomized(invoke, name, *more):
+    return invoke("randomize", "values.csv", "--epsilon", 2, "--mechanism", name, "--out", "r.parquet", *more)
+
+
+def check(invoke, name):
+    found = json.loads(invoke("estimate", "r.parquet", "--json")[1])
+    assert found["mechanism"] == name
+    assert found["num_reports"] == 6000
+    mechanism = MECHANISMS[name](6, found["epsilon"])
+    errors = np.sqrt(np.asarray([float(mechanism.rates.variance(share)) / 6000 for share in SHARES]))
+    rows = {row["label"]: row for row in found["top"]}
+    for label, share, error in zip("abcdef", SHARES, errors, strict=True):
+        row = rows[label]
+        assert abs(row["estimate"] - share) < 5 * error
+        assert row["lower"] - 1e-3 <= row["estimate"] <= row["upper"] + 1e-3 or not row["found"]
+        assert row["lower"] - 2 * error <= share <= row["upper"] + 2 * error
+    beside = found["mle_star" if name == "randomized-response" else "ibu"]
+    assert beside["certificate"]["gap"] < 1e-4
+    return found
+
+
+@pytest.mark.long  # everything that an estimate takes is compiled for each mechanism
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_from_values_to_an_estimate(name, values):
+    for more in ((), ("--seed", 1)):
+        code, out, err = randomized(values, name, *more)
+        assert code == 0, err
+        if name != "randomized-response":
+            assert f"By {name}" in out
+        metadata = io.read_metadata("r.parquet")
+        assert metadata.mechanism.name == name
+        assert metadata.effective_epsilon <= 2
+        assert metadata.simulated == bool(more)
+        check(values, name)
+    code, out, _ = values("estimate", "r.parquet")
+    assert code == 0
+    assert "Certificate: log-likelihood within" in out
+
+
+def test_subsets_from_values_to_a_comparison(values):
+    code, out, _ = randomized(values, "SS", "--seed", 1)  # as papers call it
+    assert code == 0
+    assert "By subset-selection (subset size 1): a report supports its user's category with probability" in out
+    made = json.loads(randomized(values, "subset_selection", "--seed", 1, "--json")[1])
+    assert made["parameters"] == {"num_categories": 6, "epsilon": 2.0, "subset_size": 1}
+    code, out, err = values("compare", "r.parquet", "--truth", "values.csv", "--estimator", "inv_p")
+    assert code == 0, err
+    assert "InvP" in out
+    for arguments, message in (
+        (("estimate", "r.parquet", "--estimator", "mle_star"), "mle_star is the closed form of randomized-response"),
+        (("test", "fit", "r.parquet"), "a test of fit is there for randomized-response alone"),
+        (("test", "equal", "r.parquet", "r.parquet"), "a test of several collections is there for randomized-response"),
+        (("estimate", "r.parquet", "--counts", "n"), "--counts is for files of counts"),
+        (("estimate", "r.parquet", "--epsilon", 1), "contradicts"),
+    ):
+        code, out, err = values(*arguments)
+        assert code == 2, (arguments, out, err)
+        assert message in err
+
+
+@pytest.mark.long
+def test_too_many_reports_for_their_likelihood(values, monkeypatch):
+    monkeypatch.setattr("rrjax.io.tallies.MOST_CELLS", 1000)
+    assert randomized(values, "oue", "--seed", 1)[0] == 0
+    found = json.loads(values("estimate", "r.parquet", "--json")[1])
+    assert "ibu" not in found
+    assert found["certificate"]["gap"] is None
+    code, _, err = values("estimate", "r.parquet", "--estimator", "ibu")
+    assert code == 2
+    assert "6,000 reports on 6 categories are more than fit" in err
+
+
+def test_mechanisms_that_there_are_not(values):
+    code, _, err = randomized(values, "magic")
+    assert code == 2
+    assert "'magic' is none of randomized-response, " in err
+    assert set(ABBREVIATIONS.values()) == set(MECHANISMS)
+    assert rrjax.RandomizedResponse.name in MECHANISMS
+
+
+def test_an_audit_from_the_command_line(invoke):
+    arguments = ("audit", "--mechanism", "hr", "--categories", 4, "--epsilon", 1, "--draws", 40_000)
+    found = json.loads(invoke(*arguments, "--json")[1])
+    assert 0.7 < found["lower"] <= found["claimed"] <= 1
+    assert not found["violated"]
+    code, out, _ = invoke(*arguments)
+    assert code == 0
+    assert "nothing speaks against the client" in out
+    for size, epsilon, message in ((4, 40, "--epsilon 40 is above"), (1, 1, "num_categories must be from 2")):
+        code, _, err = invoke("audit", "--categories", size, "--epsilon", epsilon)
+        assert code == 2
+        assert message in err
