@@ -68,12 +68,12 @@ def climbed(likelihoods: jax.Array, weight: jax.Array, t: jax.Array, passes: int
         g, _ = kept(y, t)
         return kept(g * slopes(g), t)[0]
 
-    def objective(y: jax.Array) -> jax.Array:
-        return w @ jnp.log(table @ kept(y, t)[0])
+    def gain(new: jax.Array, old: jax.Array) -> jax.Array:
+        return w @ jnp.log((table @ kept(new, t)[0]) / (table @ kept(old, t)[0]))
 
     start = kept(jnp.full_like(t, 1 / t.shape[0]), t)[0]
     if fast:
-        body: Any = lambda _, state: anderson(step, objective, *state)  # noqa: E731
+        body: Any = lambda _, state: anderson(step, gain, *state)  # noqa: E731
         y, _ = lax.fori_loop(0, passes, body, (start, no_history(start)))
     else:
         y = lax.fori_loop(0, passes, lambda _, y: step(y), start)

@@ -29,11 +29,10 @@ def compiling_quickly():
 
 
 def pytest_configure(config):
-    # Most of the time goes into compiling thousands of programs that run once: the quick tests compile them as they
-    # come. All others, and the quick ones too in `.ci/run` (those with x64 excepted), compile as users do.
-    quickly = "not long" in config.option.markexpr.split(" and ")
+    # Most of the time goes into compiling thousands of programs that run once, so that is done without optimization.
+    # `.ci/run` has the quick tests whose precision matters compile as users do, too.
     settings.load_profile("quick" if config.option.markexpr == "not long" else "all")
-    if quickly:
+    if not os.environ.get("RRJAX_TESTS_OPTIMIZED"):
         os.environ["XLA_FLAGS"] = compiling_quickly()
     config.addinivalue_line("filterwarnings", "error")
     jax.config.update("jax_numpy_dtype_promotion", "strict")

@@ -12,15 +12,25 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import rrjax
-from rrjax import inference
+from rrjax import Mixture, inference, longitudinal, surveys
 from rrjax.catalogue import METRICS
-from rrjax.mechanisms import OptimizedUnaryEncoding, RandomizedResponse
+from rrjax.lifts import Decay
+from rrjax.mechanisms import Geometric, LocalHashing, OptimizedUnaryEncoding, RandomizedResponse, SquareWave
+from rrjax.smoothed import ems
 
 K, EPSILON = 8, 1.5
 FEW = {"num_draws": 19}
 COUNTS = np.random.default_rng(0).multinomial(900, [0.3, 0.3, 0.1, 0.1, 0.1, 0.05, 0.05, 0], size=4).astype(np.int32)
 SHARES = np.random.default_rng(1).dirichlet(np.ones(K), size=4).astype(np.float32)
 UNARY = OptimizedUnaryEncoding(K, EPSILON)
+HASHING = LocalHashing(K, EPSILON)
+FORCED = surveys.ForcedResponse(0.6, np.full(K, 1 / K))
+PROTOCOLS = {
+    "randomized response": longitudinal.LongitudinalRandomizedResponse(K, 2.0, 1.0),
+    "local hashing": longitudinal.LongitudinalLocalHashing(K, 2.0, 1.0),
+    "unary encoding": longitudinal.LongitudinalSymmetricUnaryEncoding(K, 2.0, 1.0),
+    "bit flipping": longitudinal.LongitudinalBitFlipping(K, 2.0, num_bits=3),
+}
 
 
 def gradients(estimator):
@@ -41,6 +51,19 @@ def reports(counts):
     return (counts[None, :] >> jnp.arange(6)[:, None]) % 2 == 1
 
 
+def of_rounds(protocol, *, joint=False):
+    """Two rounds of a longitudinal protocol, and what comes of them."""
+
+    def of(key, counts, theta):
+        memo = protocol.memoize(key, counts % K)
+        first, second = (protocol.report(jax.random.fold_in(key, turn), memo) for turn in (0, 1))
+        if joint:
+            return rrjax.nll(theta, protocol.mixture(jnp.stack([first, second], axis=1)))
+        return protocol.tally(second), protocol.debias(first)
+
+    return of
+
+
 # Of a key, counts `[K]` and a distribution `[K]`.
 FUNCTIONS = {
     "inv": lambda k, c, t: rrjax.inv(c, EPSILON),
@@ -54,12 +77,23 @@ FUNCTIONS = {
     "ibu, plain": lambda k, c, t: rrjax.ibu(c, EPSILON, accelerate="none", max_iters=9),
     "ibu_path": lambda k, c, t: rrjax.ibu_path(c, EPSILON, 5),
     "ibu of a mixture": lambda k, c, t: rrjax.ibu(UNARY.mixture(reports(c)), max_iters=9),
+    "ibu by newton": lambda k, c, t: rrjax.ibu(c, EPSILON, accelerate="newton"),
+    "ibu of a mixture by newton": lambda k, c, t: rrjax.ibu(UNARY.mixture(reports(c)), accelerate="newton"),
+    "gradient of ibu of a mixture": lambda k, c, t: jax.grad(
+        lambda w: rrjax.ibu(Mixture(w, 1.0, Decay(0.5, K)), accelerate="newton").theta @ t
+    )(c.astype(t.dtype) + 1),
+    "ems": lambda k, c, t: ems(Geometric(K, EPSILON).mixture(c % K)),
     "nll": lambda k, c, t: rrjax.nll(t, c, EPSILON),
     "score": lambda k, c, t: rrjax.score(t, c, EPSILON),
     "certificate": lambda k, c, t: rrjax.certificate(t, c, EPSILON),
     "cv_threshold": lambda k, c, t: rrjax.cv_threshold(k, c, EPSILON),
     "empirical_bayes": lambda k, c, t: rrjax.empirical_bayes(c, EPSILON),
     "ordered_bayes": lambda k, c, t: rrjax.ordered_bayes(c, EPSILON),
+    "norm_cut": lambda k, c, t: rrjax.postprocessing.norm_cut(c, EPSILON),
+    "base_cut of a tally": lambda k, c, t: rrjax.postprocessing.base_cut(UNARY.tally(reports(c))),
+    "power_ns": lambda k, c, t: rrjax.postprocessing.power_ns(c, EPSILON),
+    "power_ns of a tally": lambda k, c, t: rrjax.postprocessing.power_ns(UNARY.tally(reports(c))),
+    "gradient of power": gradients(rrjax.postprocessing.power),
     "gradient of inv_n": gradients(rrjax.inv_n),
     "gradient of mle_star": gradients(rrjax.mle_star),
     "gradient of inv_p": gradients(rrjax.inv_p),
@@ -89,17 +123,43 @@ FUNCTIONS = {
     "trend_test": lambda k, c, t: inference.trend_test(k, jnp.stack([c, c[::-1]]), EPSILON, **FEW),
     "independence_test": lambda k, c, t: inference.independence_test(k, c.reshape(2, 4), **FEW),
     "posterior": lambda k, c, t: inference.posterior(k, c, EPSILON, num_draws=8, num_warmup=2),
+    "simulate.true_counts": lambda k, c, t: rrjax.simulate.true_counts(k, t, 900),
+    "simulate.values": lambda k, c, t: rrjax.simulate.values(k, t, 50),
     "simulate.counts": lambda k, c, t: rrjax.simulate.counts(k, t, 900, EPSILON),
     "simulate.collect": lambda k, c, t: rrjax.simulate.collect(k, t, 900, EPSILON),
     "simulate.randomized": lambda k, c, t: rrjax.simulate.randomized(k, c, EPSILON),
     "randomize": lambda k, c, t: RandomizedResponse(K, EPSILON).randomize(k, c % K),
     "randomize, unary": lambda k, c, t: UNARY.randomize(k, c % K),
+    "randomize, geometric": lambda k, c, t: Geometric(K, EPSILON).randomize(k, c % K),
+    "randomize, square wave": lambda k, c, t: SquareWave(K, EPSILON).randomize(k, t),
+    "count, square wave": lambda k, c, t: SquareWave(K, EPSILON).count(t),
+    "randomize, channel": lambda k, c, t: Geometric(K, EPSILON).channel().randomize(k, c % K),
+    "inv of a channel": lambda k, c, t: Geometric(K, EPSILON).channel().inv(c),
     "collect, unary": lambda k, c, t: UNARY.collect(k, c),
     "count": lambda k, c, t: rrjax.count(c % K, K),
+    "tally, hashing": lambda k, c, t: HASHING.tally(
+        HASHING.randomize(k, jnp.repeat(c % K, 20, total_repeat_length=160))
+    ),
+    "mixture, hashing": lambda k, c, t: rrjax.nll(t, HASHING.mixture(HASHING.randomize(k, c % K))),
+    "surveys.mle": lambda k, c, t: surveys.mle(c, FORCED),
+    "surveys.mle, denying": lambda k, c, t: surveys.mle(c, surveys.NegativeQuestion(K)),
+    "surveys.mle of a law": lambda k, c, t: surveys.mle(c, surveys.ForcedResponse(0.6, t)),
+    "surveys.inv": lambda k, c, t: surveys.inv(c, FORCED),
+    "surveys.mixture": lambda k, c, t: rrjax.nll(t, surveys.mixture(c, FORCED)),
+    "surveys.mixture, denying": lambda k, c, t: rrjax.nll(t, surveys.mixture(c, surveys.NegativeQuestion(K))),
+    "surveys.intervals": lambda k, c, t: surveys.intervals(c, FORCED),
+    "surveys.standard_errors": lambda k, c, t: surveys.standard_errors(c, FORCED),
+    "surveys.mle_groups": lambda k, c, t: surveys.mle_groups(jnp.stack([c, c[::-1]]), [1.0, 2.0]),
+    "surveys.inv_groups": lambda k, c, t: surveys.inv_groups(jnp.stack([c, c[::-1]]), [1.0, 2.0]),
+    "randomize, forced response": lambda k, c, t: FORCED.randomize(k, c % K),
+    "randomize, negative question": lambda k, c, t: surveys.NegativeQuestion(K).randomize(k, c % K),
+    **{f"reports, {name}": of_rounds(protocol) for name, protocol in PROTOCOLS.items()},
+    **{f"likelihood, {name}": of_rounds(protocol, joint=True) for name, protocol in PROTOCOLS.items()},
     "metrics": lambda k, c, t: [m.measure(t, t[::-1], c, EPSILON) for m in METRICS.values() if m.measure],
 }
 
-REFUSED = {("vmap, explicit", "posterior")}  # `jax.random.gamma` itself is, in jax 0.10
+# `jax.random.gamma` and `jnp.searchsorted` themselves are, in jax 0.10.
+REFUSED = {("vmap, explicit", name) for name in ("posterior", "simulate.values", "randomize, forced response")}
 
 
 def data():

@@ -507,6 +507,7 @@ def test_independent_values_randomized_as_pairs_are_seldom_called_dependent(shar
         assert np.mean(p_values <= level) <= level + 4 * np.sqrt(level * (1 - level) / 400)
 
 
+@pytest.mark.long
 def test_dependent_values_randomized_as_pairs_are_found_and_nonsense_is_nan():
     key, epsilon = jax.random.key(1), 2.0
     d = math.expm1(epsilon) / (math.expm1(epsilon) + 6)
@@ -527,6 +528,7 @@ def test_dependent_values_randomized_as_pairs_are_found_and_nonsense_is_nan():
         independence_test(key, table, [1.0, 2.0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table", [[[30, 0], [20, 0]], [[30, 10], [20, 40]], [[9, 0], [0, 0]]])
 def test_pairs_that_are_all_true(table):
     assert 0 < independence_test(KEY, table, math.inf, num_draws=39).p_value <= 1

@@ -217,7 +217,7 @@ def tail_of_many(count, holders, total, high, low):
     return float(masses.sum())
 
 
-@pytest.mark.parametrize("total", [10**7, 10**9, 2**31 - 1])
+@pytest.mark.parametrize("total", [10**7, *(pytest.param(many, marks=pytest.mark.long) for many in (10**9, 2**31 - 1))])
 @pytest.mark.parametrize(("high", "low"), [(0.3, 0.15), (0.501, 0.5), (0.9, 1e-4)])
 def test_tails_of_very_many_users(total, high, low):
     low, step = float(FLOAT.type(low)), float(FLOAT.type(high - low))
@@ -232,6 +232,7 @@ def test_tails_of_very_many_users(total, high, low):
         np.testing.assert_allclose(found, exact, rtol=1e-8 if X64 else 5e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.1, 2.0])
 def test_limits_of_very_many_users(epsilon):
     # Near the mean too, where next to everybody or nobody may hold a category.

@@ -40,6 +40,13 @@ p_values = [float(test.p_value) for test in tests.values()]
 assert p_values[0] < 0.01 and p_values[1] < 0.01 < p_values[2], p_values
 assert float(posterior.r_hat.max()) < 1.05
 """,
+    "05": """
+assert set(closest) == set(MECHANISMS) and max(closest.values()) < 0.02
+expected = partial(ProjectiveGeometry, field_order=7)(K, 2.0).expected_squared_error(N)
+assert float(mse.sel(mechanism="planes over 7 elements", epsilon=2.0)) < float(expected)
+assert str(mse.sel(epsilon=1.0).idxmax("mechanism").item()) == "randomized-response"
+assert float(means[2]) < 0.6 * float(means[1]) < float(means[0]) and float(gaps.max()) <= 1e-5
+""",
 }
 
 

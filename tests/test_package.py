@@ -14,23 +14,33 @@ import rrjax
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
 MODULES = [
+    "audit",
     "counts",
     "cross_validation",
     "em",
     "estimators",
+    "lifts",
     "likelihood",
+    "longitudinal",
     "mechanisms",
+    "memo",
     "mixture",
+    "models",
+    "newton",
+    "smoothed",
     "tally",
     "catalogue",
     "metrics",
     "arguments",
     "arithmetic",
+    "postprocessing",
     "sampling",
     "secure",
+    "shuffling",
     "simulate",
     "special",
     "study",
+    "surveys",
     "waterfill",
 ]
 
@@ -62,12 +72,13 @@ for name in rrjax.__all__:
 assert dict(jax.config.values) == before, "a setting of JAX changed"
 assert not xla_bridge.backends_are_initialized(), "a device was touched, so an array was made"
 heavy = {"duckdb", "matplotlib", "typer", "rich", "pandas", "pyarrow", "optax", "hypothesis", "mpmath", "scipy.stats"}
+heavy |= {"narwhals", "polars", "pyspark"}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 print(sorted(name for name in sys.modules if name.startswith("rrjax.")))
 """
 
 
-@pytest.mark.parametrize("x64", ["0", "1"])
+@pytest.mark.parametrize("x64", ["0", pytest.param("1", marks=pytest.mark.long)])
 def test_importing_touches_nothing(x64):
     loaded = run(IMPORT, JAX_ENABLE_X64=x64)
     assert "rrjax.estimators" in loaded

@@ -155,6 +155,21 @@ def test_which_mechanism():
     assert compare_mechanisms(10_000, 100, 1.0)[-1].name == "randomized response"
 
 
+def test_what_counting_takes():
+    """Orders of what the literature says: N, N·K, N·ω, N + K·log K, and N + K·e^ε·log K."""
+    size, users = 1000, 10**6
+    rows = {row.name: row.operations for row in compare_mechanisms(size, users, 1.0)}
+    assert rows["randomized response"] == users + size
+    for name in ("symmetric unary encoding", "optimized unary encoding", "optimized local hashing"):
+        assert rows[name] == users * size
+    assert rows["subset selection"] == users * round(size / (math.e + 1)) + size
+    assert rows["hadamard response"] == users + 2 * 1024 * 10
+    # Seven coordinates over three elements are 1,093 points.
+    assert rows["projective geometry response"] == users + 2 * 1093 * 3 * 7
+    for row, double in zip(compare_mechanisms(50, 1, 1.0), compare_mechanisms(50, 2, 1.0), strict=True):
+        assert row.operations < double.operations
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -180,6 +195,7 @@ def test_what_makes_no_sense_gives_nan():
     assert np.isnan(users_for_width(10, 1.0, 2.0))
 
 
+@pytest.mark.long
 def test_plans_batch():
     epsilons = np.linspace(0.5, 3, 5).astype(FLOAT)
     batch = jax.vmap(lambda e: users_for_width(10, e, 0.05, 0.2))(epsilons)

@@ -124,6 +124,7 @@ def test_levels_that_are_none_under_tracing_give_nan():
     assert np.isnan(limits(1.5).lower).all()
 
 
+@pytest.mark.long
 def test_diagnostics_of_tiny_shares():
     rng = np.random.default_rng(0)
     chains = rng.normal(size=(4, 100))
