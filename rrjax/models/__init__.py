@@ -1,7 +1,8 @@
 """Models trained through randomized response: losses that know how the reports were made, and regression."""
 
+from rrjax.models.goodness import goodness_of_fit_test, score_test
 from rrjax.models.loss import backward_loss, rr_loss
-from rrjax.models.regression import Regression, fit
+from rrjax.models.regression import Regression, fit, fit_in_batches
 from rrjax.models.statements import (
     ChiSquareTest,
     Prediction,
@@ -17,9 +18,12 @@ __all__ = [
     "Regression",
     "backward_loss",
     "fit",
+    "fit_in_batches",
+    "goodness_of_fit_test",
     "likelihood_ratio_test",
     "predict",
     "rr_loss",
+    "score_test",
     "summary",
     "wald_test",
 ]

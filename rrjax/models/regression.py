@@ -12,15 +12,19 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.arguments import as_scalar, float_dtype
+from rrjax.arguments import as_scalar
 from rrjax.arithmetic import accurate_sum
 from rrjax.interior import factored, solved
-from rrjax.mechanisms.rows import LogRows
-from rrjax.models.logistic import Data, maximum, posteriors
-from rrjax.models.loss import MechanismOrEpsilon, rows_of
+from rrjax.models import solvers
+from rrjax.models.ascent import blocks_of
+from rrjax.models.bias import bias
+from rrjax.models.data import Standard, as_clusters, as_data
+from rrjax.models.logistic import Data, look, maximum, posteriors
+from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.pytrees import register
 
-Covariance: TypeAlias = Literal["observed", "sandwich"]
+Covariance: TypeAlias = Literal["observed", "sandwich", "none"]
+Solver: TypeAlias = Literal["newton", "l-bfgs"]
 
 _LOST = 20.0
 """Standard error, on standardized covariates, beyond which a coefficient is not estimated but runs off."""
@@ -39,18 +43,20 @@ class Regression:
     Attributes:
         coefficients: `[D, K − 1]`, log-odds of categories 1 … K − 1 to category 0 per unit of each covariate; the first
             row is the intercept, if there is one.
-        covariance: `[D·(K − 1), D·(K − 1)]`, of `coefficients.ravel()`.
+        covariance: `[D·(K − 1), D·(K − 1)]`, of `coefficients.ravel()`; None where it was not wanted.
         log_likelihood: Scalar, nats, of all reports, each by its weight.
-        gap: Scalar, nats of all reports that the maximum is above that: half of Newton's decrement.
+        gap: Scalar, nats of all reports that the maximum is above that: half of Newton's decrement. Without covariance
+            the solver's own estimate; NaN where it has none.
         num_iters: Scalar.
-        converged: Scalar: whether the gap came below the tolerance at a point with positive information.
+        converged: Scalar: whether the gap is below the tolerance, at a point with positive information where there is a
+            covariance.
         num_users: Scalar, the sum of the weights.
         scales: `[D]`, the standard deviations of the covariates; one for the intercept.
         intercept: Whether there is one. Static.
     """
 
     coefficients: Float[Array, "D k"]
-    covariance: Float[Array, "P P"]
+    covariance: Float[Array, "P P"] | None
     log_likelihood: Float[Array, ""]
     gap: Float[Array, ""]
     num_iters: Int[Array, ""]
@@ -61,8 +67,23 @@ class Regression:
 
     @property
     def standard_errors(self) -> Float[Array, "D k"]:
-        """Of each coefficient, `[D, K − 1]`."""
-        return jnp.sqrt(jnp.diagonal(self.covariance)).reshape(self.coefficients.shape)
+        """Of each coefficient, `[D, K − 1]`.
+
+        Raises:
+            ValueError: The regression was fitted without covariance.
+        """
+        return jnp.sqrt(jnp.diagonal(self.known_covariance)).reshape(self.coefficients.shape)
+
+    @property
+    def known_covariance(self) -> Float[Array, "P P"]:
+        """The covariance.
+
+        Raises:
+            ValueError: The regression was fitted without.
+        """
+        if self.covariance is None:
+            raise ValueError('the regression was fitted with covariance="none": fit it with another one')
+        return self.covariance
 
     @property
     def num_parameters(self) -> int:
@@ -91,6 +112,8 @@ def fit(
     clusters: ArrayLike | None = None,
     covariance: Covariance | None = None,
     ridge: ArrayLike = 0.0,
+    reduce_bias: bool = False,
+    solver: Solver = "newton",
     tol: float | None = None,
     max_iters: int = 200,
 ) -> Regression:
@@ -108,11 +131,15 @@ def fit(
         clusters: `[N]`, integers: users of one cluster may depend on each other; the covariance is that of Liang and
             Zeger, times c/(c − 1) for c clusters.
         covariance: "observed", the inverse of the observed information, or "sandwich", which holds where the model is
-            wrong too. None is "observed".
+            wrong too; "none" spares making a matrix of (D·(K − 1))² numbers, and all that needs it. None is "observed".
         ridge: Scalar, precision of a normal prior with mean zero on the standardized coefficients, the intercept among
             them: for data whose likelihood has no maximum.
+        reduce_bias: Whether to take from the coefficients what the likeliest ones are expected to be off by, to the
+            order of 1/N: they lie too far out, by some per cent of their standard errors where reports are few or
+            noisy. The log-likelihood stays that of the maximum. Needs a covariance.
+        solver: "newton", or "l-bfgs" (by optax), which needs no matrix either: for some thousands of coefficients.
         tol: Nats of all reports that may be missing. None is 1e-10 with x64, and 1e-6 in float32.
-        max_iters: Most Newton steps.
+        max_iters: Most steps of the solver.
 
     Returns:
         `Regression`. Under tracing its `converged` says whether there is a maximum.
@@ -134,18 +161,100 @@ def fit(
 
     References:
         Louis, "Finding the observed information matrix when using the EM algorithm", 1982; Blair, Imai and Zhou,
-        "Design and analysis of the randomized response technique", 2015 (two categories).
+        "Design and analysis of the randomized response technique", 2015 (two categories); Cox and Snell, "A general
+        definition of residuals", 1968 (the bias).
     """
-    data, shift, scales, number = _data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
+    kind, groups, count = _kind(covariance, clusters, reduce_bias)
+    data, standard = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
+    if solver not in ("newton", "l-bfgs"):
+        raise ValueError(f'solver must be "newton" or "l-bfgs", got {solver!r}')
     dtype = data.weights.dtype
     tol = (1e-10 if dtype == jnp.float64 else 1e-6) if tol is None else tol
-    groups, count = (None, 0) if clusters is None else _groups(clusters, number)
-    kind = _kind(covariance, groups)
-    ridge = as_scalar(ridge, dtype, "ridge")
-    settings = _Settings(kind, count, max_iters, intercept)
-    result, errors = _fitted(data, (shift, scales), ridge, jnp.asarray(tol, dtype), groups, settings)
+    tol, ridge = jnp.asarray(tol, dtype), as_scalar(ridge, dtype, "ridge")
+    if solver == "newton":
+        state = maximum(data, ridge, tol, max_iters)
+        shape = data.covariates.shape[1], data.rows.lift.shape[1] - 1
+        arrival = solvers.Arrival(state.parameters.reshape(shape), state.gap, state.num_iters)
+    else:
+        arrival = solvers.lbfgs(data, ridge, tol, max_iters)
+    settings = _Settings(kind, count, reduce_bias, intercept)
+    result, errors = _described(data, standard, arrival, ridge, tol, groups, settings)
     if not isinstance(result.converged, Tracer):
-        _verdict(result, np.asarray(errors), number)
+        check_ran_off(result, errors)
+        _check_converged(result)
+    return result
+
+
+def fit_in_batches(
+    key: Array,
+    covariates: ArrayLike,
+    reports: ArrayLike,
+    mechanism_or_epsilon: MechanismOrEpsilon,
+    *,
+    num_categories: int | None = None,
+    weights: ArrayLike | None = None,
+    intercept: bool = True,
+    clusters: ArrayLike | None = None,
+    covariance: Covariance | None = None,
+    ridge: ArrayLike = 0.0,
+    batch_size: int = 1024,
+    num_epochs: int = 20,
+    learning_rate: ArrayLike = 0.02,
+    tol: float = 0.01,
+) -> Regression:
+    """Fits the regression of `fit` by Adam, on one batch of users after another.
+
+    For data of many users, of which a few thousand say where to go. The rate falls to nothing, and the end lies some
+    hundredths of a nat below the maximum; `gap` says how many, if a covariance is wanted.
+
+    Args:
+        key: A typed key, for the order in which users are seen.
+        covariates: As in `fit`.
+        reports: As in `fit`.
+        mechanism_or_epsilon: As in `fit`.
+        num_categories: As in `fit`.
+        weights: As in `fit`.
+        intercept: As in `fit`.
+        clusters: As in `fit`.
+        covariance: As in `fit`.
+        ridge: As in `fit`.
+        batch_size: Users in a batch; N, if that is less.
+        num_epochs: How often each user is seen.
+        learning_rate: Scalar, of the first steps, on standardized covariates.
+        tol: Nats of all reports below which the gap counts as converged: a hundredth is a seventh of a standard error.
+
+    Returns:
+        `Regression`, converged or not: more epochs bring it nearer.
+
+    Raises:
+        ValueError: As `fit`, but for the gap; fewer than one user in a batch, or than one epoch.
+
+    Example:
+        >>> import jax, numpy as np, rrjax
+        >>> from rrjax.models import fit, fit_in_batches
+        >>> x = np.random.default_rng(0).normal(size=20_000)
+        >>> values = (np.random.default_rng(1).random(20_000) < 1 / (1 + np.exp(-x))).astype(int)
+        >>> reports = rrjax.RandomizedResponse(2, 1.0).randomize(jax.random.key(0), values)
+        >>> whole = fit(x, reports, 1.0, num_categories=2)
+        >>> found = fit_in_batches(jax.random.key(1), x, reports, 1.0, num_categories=2)
+        >>> bool(abs(found.coefficients - whole.coefficients).max() < 0.2 * whole.standard_errors.min())
+        True
+
+    References:
+        Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015: arXiv:1412.6980.
+    """
+    if batch_size < 1 or num_epochs < 1:
+        raise ValueError(f"batch_size and num_epochs must be at least 1, got {batch_size} and {num_epochs}")
+    kind, groups, count = _kind(covariance, clusters, False)
+    data, standard = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
+    dtype = data.weights.dtype
+    ridge, rate = as_scalar(ridge, dtype, "ridge"), as_scalar(learning_rate, dtype, "learning_rate")
+    batch_size = min(batch_size, data.weights.shape[0])
+    arrival = solvers.adam(key, data, ridge, rate, batch_size, num_epochs)
+    settings = _Settings(kind, count, False, intercept)
+    result, errors = _described(data, standard, arrival, ridge, jnp.asarray(tol, dtype), groups, settings)
+    if not isinstance(result.converged, Tracer):
+        check_ran_off(result, errors)
     return result
 
 
@@ -154,42 +263,52 @@ class _Settings(NamedTuple):
 
     kind: Covariance
     num_clusters: int
-    max_iters: int
+    reduce_bias: bool
     intercept: bool
 
 
-@partial(jax.jit, static_argnums=5)
-def _fitted(data, standard, ridge, tol, groups, settings):
-    intercept = settings.intercept
-    state = maximum(data, ridge, tol, settings.max_iters)
-    size = state.coefficients.size
-    factor = factored(state.view.observed)
-    inverse = solved(factor, jnp.eye(size, dtype=factor.dtype))
-    if settings.kind != "observed":
-        inverse = _robust(inverse, state.coefficients, data, groups, settings.num_clusters)
-    # Back to the units of the covariates: a coefficient over its scale, and the intercept gives up what the means had.
-    shift, scales = standard
-    back = jnp.diag(1 / scales)
-    if intercept:
-        back = back.at[0, 1:].set(-shift[1:] / scales[1:])
-    whole = jnp.kron(back, jnp.eye(state.coefficients.shape[1], dtype=back.dtype))
+@partial(jax.jit, static_argnums=6)
+def _described(data, standard, arrival, ridge, tol, groups, settings):
+    """The regression at some standardized coefficients, and their standard errors."""
+    coefficients, gap, _ = arrival
+    back = Standard(*standard[:3], settings.intercept).back
+    if settings.kind == "none":
+        seen = posteriors(coefficients, data.covariates, data.rows).log_probabilities * data.weights
+        covariance, errors, converged = None, None, gap <= tol
+    else:
+        view = look(coefficients, blocks_of(data), ridge)
+        seen = view.log_probabilities
+        inverse = _inverted(view.observed)
+        gap = view.slope @ inverse @ view.slope / 2
+        converged = gap <= tol  # NaN where the information is not positive
+        if settings.reduce_bias:
+            coefficients = coefficients - bias(coefficients, data, inverse)
+        if settings.kind == "sandwich":
+            inverse = _robust(inverse, arrival.coefficients, data, groups, settings.num_clusters)
+        errors = jnp.sqrt(jnp.diagonal(inverse)).reshape(coefficients.shape)
+        whole = jnp.kron(back, jnp.eye(coefficients.shape[1], dtype=back.dtype))
+        covariance = whole @ inverse @ whole.T
     result = Regression(
-        coefficients=back @ state.coefficients,
-        covariance=whole @ inverse @ whole.T,
-        log_likelihood=accurate_sum(data.weights * state.view.log_probabilities[: data.weights.shape[0]]),
-        gap=state.gap,
-        num_iters=state.num_iters,
-        converged=state.converged,
+        coefficients=back @ coefficients,
+        covariance=covariance,
+        log_likelihood=accurate_sum(seen),
+        gap=gap,
+        num_iters=arrival.num_iters,
+        converged=converged,
         num_users=jnp.sum(data.weights),
-        scales=scales,
-        intercept=intercept,
+        scales=standard.scales,
+        intercept=settings.intercept,
     )
-    return result, jnp.sqrt(jnp.diagonal(inverse)).reshape(state.coefficients.shape)
+    return result, errors
 
 
-def _robust(inverse, coefficients, data, groups, count):
+def _inverted(matrix):
+    return solved(factored(matrix), jnp.eye(matrix.shape[0], dtype=matrix.dtype))
+
+
+def _robust(inverse, coefficients, data: Data, groups, count):
     """The sandwich, of users or of clusters of them."""
-    _, moved, _ = posteriors(coefficients, data)
+    moved = posteriors(coefficients, data.covariates, data.rows).moved
     scores = data.weights[:, None, None] * data.covariates[:, :, None] * moved[:, None, 1:]
     scores = scores.reshape(scores.shape[0], -1)
     factor = 1.0
@@ -200,106 +319,32 @@ def _robust(inverse, coefficients, data, groups, count):
     return factor * (half.T @ half)
 
 
-def _data(covariates, reports, given, num_categories, weights, intercept):
-    covariates = as_covariates(covariates)
-    number = covariates.shape[0]
-    dtype = covariates.dtype
-    rows = rows_of(reports, given, num_categories, number)
-    rows = LogRows(*(leaf.astype(dtype) for leaf in rows))
-    weights = _weights(weights, number, dtype)
-    shift = jnp.mean(covariates, axis=0) if intercept else jnp.zeros(covariates.shape[1], dtype)
-    scales = jnp.sqrt(jnp.mean((covariates - shift) ** 2, axis=0))
-    standard = (covariates - shift) / scales
-    if intercept:
-        one = jnp.ones((1,), dtype)
-        standard = jnp.concatenate([jnp.ones((number, 1), dtype), standard], axis=1)
-        shift, scales = jnp.concatenate([0 * one, shift]), jnp.concatenate([one, scales])
-    if not isinstance(standard, Tracer):
-        _check_rank(np.asarray(standard, np.float64), intercept)
-    return Data(standard, rows, weights), shift, scales, number
+def _kind(covariance, clusters, reduce_bias):
+    if covariance not in (None, "observed", "sandwich", "none"):
+        raise ValueError(f'covariance must be "observed", "sandwich" or "none", got {covariance!r}')
+    if covariance == "none" and reduce_bias:
+        raise ValueError('reduce_bias needs a covariance, got covariance="none"')
+    if clusters is None:
+        return covariance or "observed", None, 0
+    if covariance not in (None, "sandwich"):
+        raise ValueError(f'clusters are for the covariance "sandwich", got {covariance!r}')
+    return "sandwich", *as_clusters(clusters, np.shape(clusters)[0])
 
 
-def as_covariates(covariates: ArrayLike) -> Float[Array, "N D"]:
-    """Checks covariates `[N, D]`, or `[N]` of one.
+def check_ran_off(result: Regression, errors: Float[ArrayLike, "D k"] | None) -> None:
+    """Refuses coefficients that nothing holds.
+
+    Args:
+        result: What was found.
+        errors: Standard errors on standardized covariates, if they are known.
 
     Raises:
-        ValueError: Another shape, what are no numbers, or (not under tracing) a missing one, with its row.
+        ValueError: One of them is too large.
     """
-    covariates = covariates if isinstance(covariates, jax.Array) else np.asarray(covariates)
-    if covariates.ndim == 1:
-        covariates = covariates[:, None]
-    if covariates.ndim != 2 or covariates.dtype.kind not in "biuf":
-        raise ValueError(
-            f"covariates must be numbers of shape [N, D], got {covariates.dtype} of shape {tuple(covariates.shape)}: "
-            "code categories as columns of zeros and ones"
-        )
-    if not isinstance(covariates, Tracer):
-        wrong = np.argwhere(~np.isfinite(np.asarray(covariates, np.float64)))
-        if wrong.size:
-            row, column = wrong[0]
-            raise ValueError(
-                f"row {row}, column {column} of covariates is {covariates[row, column]}: fill it in or drop the row "
-                f"({len(np.unique(wrong[:, 0]))} rows have missing values)"
-            )
-    dtype = np.promote_types(np.float32, covariates.dtype) if covariates.dtype.kind == "f" else float_dtype()
-    return jnp.asarray(covariates, jax.dtypes.canonicalize_dtype(dtype))
-
-
-def _weights(weights, number, dtype):
-    if weights is None:
-        return jnp.ones(number, dtype)
-    weights = weights if isinstance(weights, jax.Array) else np.asarray(weights)
-    if weights.shape != (number,) or weights.dtype.kind not in "biuf":
-        raise ValueError(f"weights must be numbers of shape [{number}], got {weights.dtype} of {tuple(weights.shape)}")
-    if not isinstance(weights, Tracer):
-        known = np.asarray(weights, np.float64)
-        wrong = np.flatnonzero(~(np.isfinite(known) & (known >= 0)))
-        if wrong.size:
-            raise ValueError(f"row {wrong[0]} of weights is {known[wrong[0]]:g}: weights are finite and not negative")
-        if not known.any():
-            raise ValueError("all weights are zero: there is nobody to estimate from")
-    return jnp.asarray(weights).astype(dtype)
-
-
-def _check_rank(standard, intercept):
-    constant = np.flatnonzero(~np.isfinite(standard).all(axis=0))
-    if constant.size:
-        column = constant[0] - intercept
-        raise ValueError(
-            f"column {column} of covariates is the same for everybody: drop it"
-            + (" (there is an intercept)" if intercept else "")
-        )
-    _, sizes, right = np.linalg.svd(standard, full_matrices=False)
-    if standard.shape[0] < standard.shape[1] or sizes[-1] <= 1e-6 * sizes[0]:
-        columns = np.flatnonzero(np.abs(right[-1]) > 1e-3) - intercept
-        named = ", ".join("the intercept" if column < 0 else str(column) for column in columns)
-        raise ValueError(f"covariates depend on each other linearly (columns {named}): drop one of them")
-
-
-def _groups(clusters, number):
-    clusters = np.asarray(clusters)
-    if clusters.shape != (number,):
-        raise ValueError(f"clusters must have shape [{number}], got {clusters.shape}")
-    known, numbers = np.unique(clusters, return_inverse=True)
-    if len(known) < 2:
-        raise ValueError("clusters must be two or more")
-    return jnp.asarray(numbers.ravel(), jnp.int32), len(known)
-
-
-def _kind(covariance, groups):
-    if covariance not in (None, "observed", "sandwich"):
-        raise ValueError(f'covariance must be "observed" or "sandwich", got {covariance!r}')
-    if groups is not None and covariance == "observed":
-        raise ValueError('clusters are for the covariance "sandwich"')
-    return "sandwich" if groups is not None else covariance or "observed"
-
-
-def _verdict(result, errors, number):
-    """Raises where there is no maximum, with what runs off."""
-    converged = np.asarray(result.converged)
-    lost = np.argwhere(~(errors < _LOST))
-    if converged.all() and not lost.size:
+    if errors is None:
         return
+    errors = np.asarray(errors)
+    lost = np.argwhere(~(errors < _LOST))
     if lost.size:
         row, column = lost[0]
         size = errors[row, column]
@@ -309,10 +354,14 @@ def _verdict(result, errors, number):
         raise ValueError(
             f"the {what} of category {column + 1} runs off or is hardly determined ({error}). Either the likelihood "
             "has no maximum, as where a covariate separates the reports or none speaks for a category, or "
-            f"{number} reports say next to nothing at this epsilon: merge categories, leave the covariate out, or give "
-            "a prior, such as ridge=0.1"
+            f"{float(result.num_users):,.10g} reports say next to nothing at this epsilon: merge categories, leave the "
+            "covariate out, or give a prior, such as ridge=0.1"
         )
-    raise ValueError(
-        f"not converged after {int(result.num_iters)} steps, {float(result.gap):.3g} nats from the maximum: give a "
-        "larger max_iters, or a prior, such as ridge=0.1"
-    )
+
+
+def _check_converged(result):
+    if not bool(result.converged):
+        raise ValueError(
+            f"not converged after {int(result.num_iters)} steps, {float(result.gap):.3g} nats from the maximum: give a "
+            "larger max_iters, or a prior, such as ridge=0.1"
+        )

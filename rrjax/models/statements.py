@@ -14,7 +14,8 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.arithmetic import log_sum
 from rrjax.interior import factored, solved
-from rrjax.models.regression import Regression, as_covariates
+from rrjax.models.data import as_covariates
+from rrjax.models.regression import Regression
 
 
 class ChiSquareTest(NamedTuple):
@@ -62,7 +63,7 @@ def wald_test(result: Regression, covariates: int | Sequence[int]) -> ChiSquareT
     rows = np.asarray(columns) + result.intercept
     places = (rows[:, None] * width + np.arange(width)).ravel()
     tested = result.coefficients.ravel()[places]
-    inverse = solved(factored(result.covariance[jnp.ix_(places, places)]), tested[:, None])[:, 0]
+    inverse = solved(factored(result.known_covariance[jnp.ix_(places, places)]), tested[:, None])[:, 0]
     return _chi_square(tested @ inverse, places.size)
 
 
@@ -169,7 +170,7 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
         slopes = slopes.reshape(slopes.shape[0], -1)
         middle, error = (
             log_odds(result.coefficients, row),
-            jnp.sqrt(jnp.sum(slopes @ result.covariance * slopes, axis=1)),
+            jnp.sqrt(jnp.sum(slopes @ result.known_covariance * slopes, axis=1)),
         )
         share = jax.nn.sigmoid(middle)
         width = factor * error

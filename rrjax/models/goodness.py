@@ -1,0 +1,214 @@
+"""Whether a regression leaves something out: score tests, which need no larger fit, and a test of goodness of fit."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaincc
+from jaxtyping import Array, ArrayLike, Float
+
+from rrjax.interior import factored, solved
+from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse
+from rrjax.mechanisms.rows import LogRows
+from rrjax.models.data import as_covariates, as_weights, standardized
+from rrjax.models.logistic import Data, on_coefficients, posteriors
+from rrjax.models.loss import MechanismOrEpsilon, rows_of
+from rrjax.models.regression import Regression
+from rrjax.models.statements import ChiSquareTest, predict
+
+_DRAWS = 8
+"""Reports that are drawn for each user, of mechanisms with too many to go through."""
+
+
+def score_test(
+    result: Regression,
+    covariates: ArrayLike,
+    added: ArrayLike,
+    reports: ArrayLike,
+    mechanism_or_epsilon: MechanismOrEpsilon,
+    *,
+    weights: ArrayLike | None = None,
+    key: Array | None = None,
+) -> ChiSquareTest:
+    """Tests whether the values depend on more covariates, by the slope of the likelihood where these mean nothing.
+
+    The information is that expected of reports under the model: over all reports of randomized response and channels,
+    over some drawn for each user from other mechanisms. What these very reports give may not be positive where there is
+    no maximum.
+
+    Args:
+        result: Of `fit`, without the added covariates.
+        covariates: `[N, D]`, those of the fit.
+        added: `[N, A]`, or `[N]` of one: those to try.
+        reports: Those of the fit.
+        mechanism_or_epsilon: As for the fit.
+        weights: As for the fit.
+        key: A typed key for reports that are drawn; None is `jax.random.key(0)`.
+
+    Returns:
+        `ChiSquareTest`, with A·(K − 1) degrees of freedom.
+
+    Raises:
+        ValueError: Other covariates than were fitted, or (not under tracing) added ones that these determine.
+
+    Example:
+        >>> import jax, numpy as np, rrjax
+        >>> from rrjax.models import fit, score_test
+        >>> x = np.random.default_rng(0).normal(size=(20_000, 2))
+        >>> values = (np.random.default_rng(1).random(20_000) < 1 / (1 + np.exp(-x[:, 0] * x[:, 1]))).astype(int)
+        >>> reports = rrjax.RandomizedResponse(2, 1.0).randomize(jax.random.key(0), values)
+        >>> result = fit(x, reports, 1.0, num_categories=2)
+        >>> test = score_test(result, x, x[:, 0] * x[:, 1], reports, 1.0)
+        >>> test.degrees, float(test.p_value) < 1e-6
+        (1, True)
+
+    References:
+        Rao, "Large sample tests of statistical hypotheses concerning several parameters", 1948.
+    """
+    covariates, added = as_covariates(covariates), as_covariates(added)
+    size, width = result.coefficients.shape
+    if covariates.shape[1] != size - result.intercept or added.shape[0] != covariates.shape[0]:
+        raise ValueError(
+            f"covariates must be the {size - result.intercept} of the fit, and the added ones of as many users; got "
+            f"shapes {covariates.shape} and {added.shape}"
+        )
+    dtype = result.coefficients.dtype
+    both = standardized(jnp.concatenate([covariates, added.astype(covariates.dtype)], axis=1), result.intercept)
+    number = covariates.shape[0]
+    coefficients = jnp.concatenate([result.coefficients, jnp.zeros((added.shape[1], width), dtype)])
+    coefficients = both.forth.astype(dtype) @ coefficients
+    rows = _rows(reports, mechanism_or_epsilon, width + 1, number, dtype)
+    data = Data(both.covariates.astype(dtype), rows, as_weights(weights, number, dtype))
+    each = _expected_information(
+        jax.random.key(0) if key is None else key, data.covariates @ coefficients, mechanism_or_epsilon
+    )
+    statistic = _statistic(coefficients, data, each, size * width)
+    degrees = added.shape[1] * width
+    return ChiSquareTest(statistic, degrees, gammaincc(jnp.asarray(degrees / 2, dtype), statistic / 2))
+
+
+def _rows(reports, mechanism_or_epsilon, num_categories, number, dtype):
+    size = None if isinstance(mechanism_or_epsilon, Mechanism | Channel) else num_categories
+    rows = rows_of(reports, mechanism_or_epsilon, size, number)
+    return LogRows(*(leaf.astype(dtype) for leaf in rows))
+
+
+def _expected_information(key, logits, given) -> Float[Array, "N k k"]:
+    """Of a report, on the logits: the mean square of its slope under the model."""
+    number, width = logits.shape
+    one, none = jnp.eye(width, dtype=logits.dtype), jnp.zeros((1, width), logits.dtype)
+    # The logits themselves, as covariates whose coefficients are one.
+
+    def seen(reports):
+        return posteriors(one, logits, _rows(reports, given, width + 1, number, logits.dtype))
+
+    drawn = isinstance(given, Mechanism) and not isinstance(given, RandomizedResponse)
+
+    def add(total, item):
+        if drawn:
+            of_values, of_reports = jax.random.split(item)
+            whole = jnp.concatenate([jnp.broadcast_to(none[:, :1], (number, 1)), logits], axis=1)
+            found = seen(given.randomize(of_reports, jax.random.categorical(of_values, whole)))
+            share = jnp.full(number, 1 / _DRAWS, logits.dtype)
+        else:
+            found = seen(jnp.full(number, item, jnp.int32))
+            share = jnp.exp(found.log_probabilities)
+        slope = found.moved[:, 1:]
+        return total + share[:, None, None] * slope[:, :, None] * slope[:, None, :], None
+
+    if drawn:
+        items = jax.random.split(key, _DRAWS)
+    else:
+        items = jnp.arange(given.matrix.shape[1] if isinstance(given, Channel) else width + 1, dtype=jnp.int32)
+    return jax.lax.scan(add, jnp.zeros((number, width, width), logits.dtype), items)[0]
+
+
+@partial(jax.jit, static_argnums=3)
+def _statistic(coefficients, data, each, fitted):
+    moved = posteriors(coefficients, data.covariates, data.rows).moved
+    slope = jnp.einsum("n,nd,nk->dk", data.weights, data.covariates, moved[:, 1:]).ravel()
+    information = on_coefficients(each, data)
+
+    def explained(size):
+        part = slope[:size, None]
+        return jnp.sum(part * solved(factored(information[:size, :size]), part))
+
+    # The slope along what was fitted is zero, but for a prior.
+    return explained(slope.shape[0]) - explained(fitted)
+
+
+def goodness_of_fit_test(
+    result: Regression,
+    covariates: ArrayLike,
+    reports: ArrayLike,
+    mechanism_or_epsilon: MechanismOrEpsilon,
+    *,
+    num_groups: int = 10,
+    groups: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    key: Array | None = None,
+) -> ChiSquareTest:
+    """Tests whether the model fits in every part of the population: whether groups of users differ from what it says.
+
+    The users are put into groups, and the score test is made of a constant for each group. Unlike Pearson's statistic,
+    of which Hosmer and Lemeshow's test is one, it knows of how the reports were made, and its law is χ² whatever the
+    mechanism.
+
+    Args:
+        result: Of `fit`.
+        covariates: As for the fit.
+        reports: As for the fit.
+        mechanism_or_epsilon: As for the fit.
+        num_groups: Of equally many users, along the predicted share of all categories but the first.
+        groups: `[N]`, integers, in place of these: such as regions, or waves of a survey.
+        weights: As for the fit.
+        key: As in `score_test`.
+
+    Returns:
+        `ChiSquareTest`, with K − 1 degrees of freedom for each group but the first.
+
+    Raises:
+        ValueError: As `score_test`; fewer than two groups, or some that the covariates determine.
+
+    Example:
+        >>> import jax, numpy as np, rrjax
+        >>> from rrjax.models import fit, goodness_of_fit_test
+        >>> x = np.random.default_rng(0).normal(size=20_000)
+        >>> chance = 1 / (1 + np.exp(1 - x**2))
+        >>> values = (np.random.default_rng(1).random(20_000) < chance).astype(int)
+        >>> reports = rrjax.RandomizedResponse(2, 2.0).randomize(jax.random.key(0), values)
+        >>> straight, bent = x, np.stack([x, x**2], axis=1)
+        >>> for model in (straight, bent):
+        ...     result = fit(model, reports, 2.0, num_categories=2)
+        ...     print(float(goodness_of_fit_test(result, model, reports, 2.0).p_value) < 0.05)
+        True
+        False
+
+    References:
+        Tsiatis, "A note on a goodness-of-fit test for the logistic regression model", 1980; Fagerland, Hosmer and
+        Bofin, "Multinomial goodness-of-fit tests for logistic regression models", 2008 (the groups).
+    """
+    if groups is None:
+        if num_groups < 2:
+            raise ValueError(f"num_groups must be at least 2, got {num_groups}")
+        order = jnp.argsort(predict(result, covariates).shares[:, 0], descending=True)
+        rank = jnp.zeros(order.shape, jnp.int32).at[order].set(jnp.arange(order.shape[0], dtype=jnp.int32))
+        groups, count = rank * num_groups // order.shape[0], num_groups
+    else:
+        names, groups = np.unique(np.asarray(groups), return_inverse=True)
+        groups, count = jnp.asarray(groups.ravel(), jnp.int32), len(names)
+        if count < 2:
+            raise ValueError("groups must be two or more")
+    dummies = (groups[:, None] == jnp.arange(1, count, dtype=jnp.int32)).astype(result.coefficients.dtype)
+    try:
+        return score_test(result, covariates, dummies, reports, mechanism_or_epsilon, weights=weights, key=key)
+    except ValueError as error:
+        if "linearly" not in str(error) and "for everybody" not in str(error):
+            raise
+        raise ValueError(
+            f"the covariates determine some of the {count} groups, and fit them whatever they hold: give fewer groups, "
+            "or others"
+        ) from error
