@@ -2,6 +2,7 @@
 
 from rrjax.models.goodness import goodness_of_fit_test, score_test
 from rrjax.models.loss import backward_loss, rr_loss
+from rrjax.models.outcome import OutcomeRegression, fit_outcome
 from rrjax.models.regression import Regression, fit, fit_in_batches
 from rrjax.models.statements import (
     ChiSquareTest,
@@ -14,11 +15,13 @@ from rrjax.models.statements import (
 
 __all__ = [
     "ChiSquareTest",
+    "OutcomeRegression",
     "Prediction",
     "Regression",
     "backward_loss",
     "fit",
     "fit_in_batches",
+    "fit_outcome",
     "goodness_of_fit_test",
     "likelihood_ratio_test",
     "predict",

@@ -18,7 +18,7 @@ from rrjax.interior import factored, solved
 from rrjax.models import solvers
 from rrjax.models.ascent import blocks_of
 from rrjax.models.bias import bias
-from rrjax.models.data import Standard, as_clusters, as_data
+from rrjax.models.data import as_clusters, as_data
 from rrjax.models.logistic import Data, look, maximum, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.pytrees import register
@@ -170,15 +170,15 @@ def fit(
         raise ValueError(f'solver must be "newton" or "l-bfgs", got {solver!r}')
     dtype = data.weights.dtype
     tol = (1e-10 if dtype == jnp.float64 else 1e-6) if tol is None else tol
-    tol, ridge = jnp.asarray(tol, dtype), as_scalar(ridge, dtype, "ridge")
+    goal, ridge = jnp.asarray(tol, dtype), as_scalar(ridge, dtype, "ridge")
     if solver == "newton":
-        state = maximum(data, ridge, tol, max_iters)
+        state = maximum(data, ridge, goal, max_iters)
         shape = data.covariates.shape[1], data.rows.lift.shape[1] - 1
         arrival = solvers.Arrival(state.parameters.reshape(shape), state.gap, state.num_iters)
     else:
-        arrival = solvers.lbfgs(data, ridge, tol, max_iters)
+        arrival = solvers.lbfgs(data, ridge, goal, max_iters)
     settings = _Settings(kind, count, reduce_bias, intercept)
-    result, errors = _described(data, standard, arrival, ridge, tol, groups, settings)
+    result, errors = _described(data, standard, arrival, ridge, goal, groups, settings)
     if not isinstance(result.converged, Tracer):
         check_ran_off(result, errors)
         _check_converged(result)
@@ -271,10 +271,11 @@ class _Settings(NamedTuple):
 def _described(data, standard, arrival, ridge, tol, groups, settings):
     """The regression at some standardized coefficients, and their standard errors."""
     coefficients, gap, _ = arrival
-    back = Standard(*standard[:3], settings.intercept).back
+    back = standard._replace(intercept=settings.intercept).back
     if settings.kind == "none":
         seen = posteriors(coefficients, data.covariates, data.rows).log_probabilities * data.weights
-        covariance, errors, converged = None, None, gap <= tol
+        covariance = errors = None
+        converged = gap <= tol
     else:
         view = look(coefficients, blocks_of(data), ridge)
         seen = view.log_probabilities

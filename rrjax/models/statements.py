@@ -15,6 +15,7 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.arithmetic import log_sum
 from rrjax.interior import factored, solved
 from rrjax.models.data import as_covariates
+from rrjax.models.outcome import OutcomeRegression
 from rrjax.models.regression import Regression
 
 
@@ -181,11 +182,15 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
     return jax.vmap(one)(covariates)
 
 
-def summary(result: Regression, names: Sequence[str] | None = None, categories: Sequence[str] | None = None) -> str:
+def summary(
+    result: Regression | OutcomeRegression,
+    names: Sequence[str] | None = None,
+    categories: Sequence[str] | None = None,
+) -> str:
     """The table of a regression, as R prints it: estimate, standard error, z, and the p-value of each being zero.
 
     Args:
-        result: Of `fit`, of one regression.
+        result: Of `fit` or `fit_outcome`, of one regression.
         names: Of the D covariates; None is x0, x1, …
         categories: Of the K categories; None is their numbers. The first is what the others are compared with.
 
@@ -208,8 +213,9 @@ def summary(result: Regression, names: Sequence[str] | None = None, categories: 
           age              0.0473      0.0030    15.77    < 1e-4
         20,000 users, deviance 27,436.08, AIC 27,440.08, 4 steps
     """
-    number, width = result.coefficients.shape
-    number -= result.intercept
+    of_outcome = isinstance(result, OutcomeRegression)
+    width = (result.answer_coefficients if of_outcome else result.coefficients).shape[1]
+    number = result.coefficients.shape[0] - result.intercept - width * of_outcome
     names = [f"x{place}" for place in range(number)] if names is None else list(names)
     categories = [str(place) for place in range(width + 1)] if categories is None else list(categories)
     if len(names) != number or len(categories) != width + 1:
@@ -218,22 +224,33 @@ def summary(result: Regression, names: Sequence[str] | None = None, categories: 
         )
     names = (["(intercept)"] if result.intercept else []) + names
     estimates, errors = np.asarray(result.coefficients, float), np.asarray(result.standard_errors, float)
-    scores = estimates / errors
-    chances = 2 * np.asarray(ndtr(-jnp.abs(jnp.asarray(scores))), float)
-    label = max(len(name) for name in names) + 2
+    users = f"{float(result.num_users):,.10g} users"
+    if isinstance(result, OutcomeRegression):
+        names += [f"answer: {category}" for category in categories[1:]]
+        lines = [f"the outcome ({result.family}), its answers compared with {categories[0]}:"]
+        lines += _lines(names, estimates, errors)
+        scale = f", standard deviation {float(result.scale):.4g}" if result.family == "normal" else ""
+        last = f"{users}, log-likelihood {float(result.log_likelihood):,.2f}, {int(result.num_iters)} steps{scale}"
+        return "\n".join([*lines, last])
     lines = []
     for place, category in enumerate(categories[1:]):
         lines.append(f"{category}, compared with {categories[0]}:")
-        lines.append(f"  {'':{label}}{'Estimate':>10}{'Std. error':>12}{'z':>9}{'p':>10}")
-        for row, name in enumerate(names):
-            chance = chances[row, place]
-            written = "< 1e-4" if chance < 1e-4 else f"{chance:.4f}"
-            lines.append(
-                f"  {name:{label}}{estimates[row, place]:>10.4f}{errors[row, place]:>12.4f}"
-                f"{scores[row, place]:>9.2f}{written:>10}"
-            )
-    lines.append(
-        f"{float(result.num_users):,.10g} users, deviance {float(result.deviance):,.2f}, AIC {float(result.aic):,.2f}, "
-        f"{int(result.num_iters)} steps"
-    )
-    return "\n".join(lines)
+        lines += _lines(names, estimates[:, place], errors[:, place])
+    fits = f"deviance {float(result.deviance):,.2f}, AIC {float(result.aic):,.2f}, {int(result.num_iters)} steps"
+    return "\n".join([*lines, f"{users}, {fits}"])
+
+
+def _lines(names, estimates, errors):
+    scores = estimates / errors
+    chances = p_value_of(scores)
+    label = max(len(name) for name in names) + 2
+    lines = [f"  {'':{label}}{'Estimate':>10}{'Std. error':>12}{'z':>9}{'p':>10}"]
+    for name, estimate, error, score, chance in zip(names, estimates, errors, scores, chances, strict=True):
+        written = "< 1e-4" if chance < 1e-4 else f"{chance:.4f}"
+        lines.append(f"  {name:{label}}{estimate:>10.4f}{error:>12.4f}{score:>9.2f}{written:>10}")
+    return lines
+
+
+def p_value_of(scores: ArrayLike) -> np.ndarray:
+    """How often a normal variable is farther from zero, on the host."""
+    return np.asarray(2 * ndtr(-jnp.abs(jnp.asarray(scores))), float)
