@@ -15,6 +15,7 @@ from rrjax.cli.estimate import estimate
 from rrjax.cli.options import Command
 from rrjax.cli.plan import plan
 from rrjax.cli.randomize import randomize
+from rrjax.cli.regress import regress
 from rrjax.cli.study import study
 from rrjax.cli.test import tests
 
@@ -45,6 +46,6 @@ def _root(
     del version
 
 
-for command in (randomize, estimate, compare, demo, study, plan, audit):
+for command in (randomize, estimate, compare, regress, demo, study, plan, audit):
     app.command(cls=Command)(command)
 app.add_typer(tests, name="test")

@@ -4,6 +4,7 @@ Labels live here; the rest of the library knows categories by their 0-based numb
 """
 
 from rrjax.io.codings import CODINGS, coded
+from rrjax.io.covariates import Covariate, read_covariate, read_covariates
 from rrjax.io.datasets import load_acs_income, load_kosarak
 from rrjax.io.domain import Domain
 from rrjax.io.errors import Contradiction, DataError
@@ -18,6 +19,7 @@ from rrjax.io.read import (
     count_reports,
     read_counts,
     read_pairs,
+    read_rows,
     read_values,
 )
 from rrjax.io.source import Source, read_metadata
@@ -37,6 +39,7 @@ __all__ = [
     "MOST_CELLS",
     "Contradiction",
     "CountedReports",
+    "Covariate",
     "DataError",
     "Domain",
     "MechanismRecord",
@@ -56,9 +59,12 @@ __all__ = [
     "make_folder",
     "mechanism_of",
     "read_counts",
+    "read_covariate",
+    "read_covariates",
     "read_domain",
     "read_metadata",
     "read_pairs",
+    "read_rows",
     "read_tally",
     "read_values",
     "replacing",

@@ -166,7 +166,7 @@ def read_values(source: Source | str, domain: Domain | str | None = None) -> Val
     Raises:
         DataError: As `count_reports`.
     """
-    values = _read_rows(_as_source(source), as_domain(domain))
+    values = read_rows(_as_source(source), as_domain(domain))
     return replace(values, indices=values.indices[values.indices >= 0]) if values.num_missing else values
 
 
@@ -235,7 +235,7 @@ def _read_both(
     if columns[0] == columns[1]:
         raise DataError(f"two columns are wanted, and {columns[0]!r} was named twice.")
     first, second = (
-        _read_rows(replace(source, column=column), domain)
+        read_rows(replace(source, column=column), domain)
         for column, domain in zip(columns, [as_domain(domain) for domain in domains], strict=True)
     )
     both = (first.indices >= 0) & (second.indices >= 0)
@@ -262,7 +262,7 @@ def _settled(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, bool]:
     return metadata.domain, metadata.domain_from_data
 
 
-def _read_rows(source: Source, domain: Domain | None) -> Values:
+def read_rows(source: Source, domain: Domain | None) -> Values:
     """Reads as `read_values`, but rows without an answer are there too, as −1."""
     with scanning(source) as chosen:
         known, from_data = _settled(chosen, domain)

@@ -1,0 +1,332 @@
+"""`rrjax regress`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import NormalDist
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from rrjax import io
+from rrjax.cli import show
+from rrjax.cli.errors import UsageError
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.options import PANEL, Json, Level, flags
+from rrjax.cli.reading import Collection, Epsilon, Files, Reading, check_outputs, check_rate, read_collection
+
+_NUMBERS = ("estimate", "lower", "upper")
+
+Table = Annotated[
+    Path | None,
+    typer.Option("--out", help="Write all coefficients to this .csv, .tsv, .parquet or .jsonl.", rich_help_panel=PANEL),
+]
+
+
+@flags(without=("column", "counts", "items"))
+def regress(
+    reports: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files of rows; globs work.")],
+    outcome: Annotated[str, typer.Option(help="Column of randomized reports.")],
+    covariates: Annotated[
+        str, typer.Option(help="Columns that it may depend on, separated by commas: numbers, or texts as factors.")
+    ],
+    reading: Reading,
+    epsilon: Epsilon = None,
+    factors: Annotated[
+        str | None, typer.Option(help="Covariates whose numbers are names of levels, separated by commas.")
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="The category that others are compared with, in place of the first one.")
+    ] = None,
+    weights: Annotated[str | None, typer.Option(help="Column of survey weights; errors are robust then.")] = None,
+    clusters: Annotated[
+        str | None, typer.Option(help="Column of clusters, within which users may depend on each other.")
+    ] = None,
+    robust: Annotated[
+        bool, typer.Option("--robust", help="Standard errors that hold where the model is wrong, too (sandwich).")
+    ] = False,
+    drop_missing: Annotated[
+        bool, typer.Option("--drop-missing", help="Leave out rows that lack a covariate, a weight or a cluster.")
+    ] = False,
+    ridge: Annotated[float, typer.Option(help="Precision of a normal prior on standardized coefficients.")] = 0.0,
+    level: Level = 0.95,
+    out: Table = None,
+    json: Json = False,
+) -> None:
+    """Regress randomized answers on covariates: multinomial logistic regression of what is behind the reports.
+
+    rrjax regress survey.csv --outcome uses --covariates age,region --epsilon 1
+
+    Each row holds a report made by randomized response and the covariates of who made it, as they are.
+    """
+    check_rate("--level", level)
+    if not (np.isfinite(ridge) and ridge >= 0):
+        raise UsageError(f"--ridge must be a number that is not negative, got {ridge:g}")
+    files = Files(reports, dataclasses.replace(reading, column=outcome))
+    names, listed = _split("--covariates", covariates), [] if factors is None else _split("--factors", factors)
+    for name in (*names, weights, clusters):
+        if name == outcome:
+            raise UsageError(f"column {outcome!r} is the outcome; it cannot be used for another purpose, too")
+    show.check_formats(out, None)
+    check_outputs([files], out)
+    with show.err.status("Reading …") as status:
+        collection = read_collection(files, epsilon)
+        collection.check_counts("`rrjax regress`")
+        rows = _read(collection, names, listed, (weights, clusters), drop_missing)
+        status.update("Fitting …")
+        found = _fitted(rows, collection, reference, ridge, robust)
+        if out is not None:
+            io.write_table(out, found.table(level))
+    if json:
+        show.record({"command": "regress"} | collection.facts() | found.facts(level) | {"out": out})
+        return
+    show.say(collection.summary())
+    show.warn(collection.warnings)
+    found.show(level)
+    if out is not None:
+        show.written("Coefficients", out)
+
+
+def _split(flag: str, text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise UsageError(f"{flag} wants names of columns with commas between them, got {text!r}")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"{flag} names column {twice!r} twice")
+    return names
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """Reports and covariates of the users who have both."""
+
+    reports: np.ndarray
+    matrix: np.ndarray
+    columns: list[str]
+    of: list[tuple[str, list[int]]]
+    """Each covariate, and its columns."""
+    weights: np.ndarray | None
+    clusters: np.ndarray | None
+    num_dropped: int
+
+
+def _read(
+    collection: Collection,
+    names: Sequence[str],
+    factors: Sequence[str],
+    others: tuple[str | None, str | None],
+    drop: bool,
+) -> _Rows:
+    source, domain = collection.files.source, collection.counted.domain
+    reports = io.read_rows(dataclasses.replace(source, column=collection.counted.column), domain).indices
+    try:
+        covariates = io.read_covariates(source, names, factors)
+    except io.DataError as error:
+        if "among the covariates" in str(error):
+            raise UsageError(str(error)) from error
+        raise
+    of_weight, of_cluster = (None if name is None else dataclasses.replace(source, column=name) for name in others)
+    weight = None if of_weight is None else io.read_covariate(of_weight, most_levels=None)
+    cluster = None if of_cluster is None else io.read_covariate(of_cluster, factor=True, most_levels=None)
+    if weight is not None and weight.levels is not None:
+        raise io.DataError(
+            f"{collection.files.name}, column {weight.name!r}: weights are numbers, and {weight.levels[-1]!r} is none"
+        )
+    answered = reports >= 0
+    used = [*covariates, *(each for each in (weight, cluster) if each is not None)]
+    lacking = np.any([each.missing for each in used], axis=0)
+    if (answered & lacking).any() and not drop:
+        raise _missing(collection, used, answered)
+    kept = answered & ~lacking
+    if not kept.any():
+        raise io.DataError(f"{collection.files.name}: no row has a report and all covariates")
+    parts = [each.columns() for each in covariates]
+    ends = np.cumsum([0, *(len(labels) for _, labels in parts)])
+    return _Rows(
+        reports[kept],
+        np.concatenate([matrix for matrix, _ in parts], axis=1)[kept],
+        [label for _, labels in parts for label in labels],
+        [(each.name, list(range(*ends[place : place + 2]))) for place, each in enumerate(covariates)],
+        None if weight is None else weight.values[kept],
+        None if cluster is None else cluster.values[kept],
+        int((answered & lacking).sum()),
+    )
+
+
+def _missing(collection: Collection, used: Sequence[io.Covariate], answered: np.ndarray) -> io.DataError:
+    first = min(
+        (int(np.argmax(each.missing & answered)), each.name) for each in used if (each.missing & answered).any()
+    )
+    row, name = first
+    number = int((np.any([each.missing for each in used], axis=0) & answered).sum())
+    return io.DataError(
+        f"{collection.files.name}, column {name!r}, row {row + 1:,}: no value; "
+        f"{show.number(number, 'row lacks', 'rows lack')} a covariate, a weight or a cluster. Fill them in, or leave "
+        "such rows out with --drop-missing"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """A regression, with the names of what it is of."""
+
+    result: Any
+    rows: _Rows
+    labels: list[str]
+    tests: list[tuple[str, float, int, float]]
+    fit: tuple[float, int, float] | None
+    kind: str
+
+    def table(self, level: float) -> dict[str, np.ndarray]:
+        """All coefficients, one below another."""
+        from rrjax.models.statements import p_value_of
+
+        estimates, errors = (
+            np.asarray(each, np.float64).T.ravel() for each in (self.result.coefficients, self.result.standard_errors)
+        )
+        width = NormalDist().inv_cdf(0.5 + level / 2) * errors
+        terms = ["(intercept)", *self.rows.columns]
+        return {
+            "category": np.repeat(np.asarray(self.labels[1:], object), len(terms)),
+            "term": np.tile(np.asarray(terms, object), len(self.labels) - 1),
+            "estimate": estimates,
+            "standard_error": errors,
+            "lower": estimates - width,
+            "upper": estimates + width,
+            "p_value": p_value_of(estimates / errors),
+        }
+
+    def facts(self, level: float) -> dict[str, Any]:
+        """As fields of a JSON object."""
+        table = self.table(level)
+        return {
+            "reference": self.labels[0],
+            "covariance": self.kind,
+            "num_rows": len(self.rows.reports),
+            "num_dropped": self.rows.num_dropped,
+            "level": level,
+            "coefficients": [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)],
+            "tests": [
+                dict(zip(("covariate", "statistic", "degrees", "p_value"), test, strict=True)) for test in self.tests
+            ],
+            "goodness_of_fit": self.fit and dict(zip(("statistic", "degrees", "p_value"), self.fit, strict=True)),
+            "log_likelihood": float(self.result.log_likelihood),
+            "deviance": float(self.result.deviance),
+            "aic": float(self.result.aic),
+            "num_iters": int(self.result.num_iters),
+            "gap": float(self.result.gap),
+        }
+
+    def show(self, level: float) -> None:
+        """Prints a table for each category, the tests, and the fit."""
+        table = self.table(level)
+        terms = len(self.rows.columns) + 1
+        for place, label in enumerate(self.labels[1:]):
+            show.out.print()
+            show.say(f"{show.printable(label)}, compared with {show.printable(self.labels[0])} (log-odds)")
+            drawn = show.table()
+            for title in ("", "Estimate", "Std. error", f"{100 * level:.12g}% interval", "p"):
+                drawn.add_column(title, justify="left" if title == "" else "right", no_wrap=True)
+            drawn.columns[0].max_width = 30
+            for row in range(place * terms, (place + 1) * terms):
+                drawn.add_row(
+                    show.printable(table["term"][row]),
+                    *_written(table["standard_error"][row], *(table[name][row] for name in _NUMBERS)),
+                    _chance(table["p_value"][row]),
+                )
+            show.show_table(drawn)
+        show.out.print()
+        drawn = show.table()
+        for title in ("Covariate means nothing (Wald)", "χ²", "df", "p"):
+            drawn.add_column(title, justify="right" if drawn.columns else "left", no_wrap=True)
+        drawn.columns[0].max_width = 40
+        for name, statistic, degrees, p_value in self.tests:
+            drawn.add_row(show.printable(name), f"{statistic:.4g}", f"{degrees}", _chance(p_value))
+        show.show_table(drawn)
+        show.out.print()
+        if self.fit is not None:
+            statistic, degrees, p_value = self.fit
+            show.out.print(
+                f"Fit (score test, ten groups of users): χ² = {statistic:.4g} on {degrees} df, p = {_chance(p_value)}. "
+                + ("The model misses something." if p_value < 0.01 else "Nothing speaks against the model.")
+            )
+        errors = {"observed": "", "sandwich": "; standard errors are robust"}[self.kind]
+        users = f"{len(self.rows.reports):,} users"
+        dropped = f" ({self.rows.num_dropped:,} rows without a covariate left out)" * bool(self.rows.num_dropped)
+        show.out.print(
+            f"{users}{dropped}; deviance {float(self.result.deviance):,.2f}, AIC {float(self.result.aic):,.2f}; "
+            f"log-likelihood within {show.at_most(max(float(self.result.gap), 1e-300))} nats of its maximum{errors}."
+        )
+
+
+def _written(error: float, estimate: float, lower: float, upper: float) -> tuple[str, str, str]:
+    """Numbers with as many decimals as tell two digits of the standard error."""
+    digits = max(1 - math.floor(math.log10(error)), 0)
+    return f"{estimate:.{digits}f}", f"{error:.{digits}f}", f"{lower:.{digits}f} to {upper:.{digits}f}"
+
+
+def _chance(p_value: float) -> str:
+    return "< 0.0001" if p_value < 1e-4 else f"{p_value:.4f}"
+
+
+@ending_at_once()
+def _fitted(rows: _Rows, collection: Collection, reference: str | None, ridge: float, robust: bool) -> _Found:
+    from rrjax.models import fit, goodness_of_fit_test, wald_test
+
+    labels = [str(label) for label in collection.labels]
+    order = _reordered(labels, reference)
+    reports = np.argsort(order)[rows.reports]
+    labels = [labels[place] for place in order]
+    kind = "sandwich" if robust or rows.weights is not None or rows.clusters is not None else "observed"
+    given = (rows.matrix, reports, collection.epsilon)
+    try:
+        result = fit(
+            *given, num_categories=len(labels), weights=rows.weights, clusters=rows.clusters, covariance=kind,
+            ridge=ridge,
+        )  # fmt: skip
+    except ValueError as error:
+        raise io.DataError(f"{collection.files.name}: {_named(str(error), rows.columns, labels)}") from error
+    tests = []
+    for name, columns in rows.of:
+        test = wald_test(result, columns)
+        tests.append((name, float(test.statistic), test.degrees, float(test.p_value)))
+    fitness = None
+    # Survey weights and clusters are no numbers of users, which its law wants; and few rows cannot fill ten groups.
+    if kind == "observed" and len(reports) >= 200:
+        try:
+            test = goodness_of_fit_test(result, *given)
+            fitness = float(test.statistic), test.degrees, float(test.p_value)
+        except ValueError:
+            fitness = None  # the covariates determine the groups, as one of few levels does
+    return _Found(result, rows, labels, tests, fitness, kind)
+
+
+def _reordered(labels: list[str], reference: str | None) -> list[int]:
+    if reference is None:
+        return list(range(len(labels)))
+    if reference not in labels:
+        shown = ", ".join(map(repr, labels[:10])) + ", …" * (len(labels) > 10)
+        raise UsageError(f"--reference {reference!r} is none of the categories {shown}")
+    place = labels.index(reference)
+    return [place, *(other for other in range(len(labels)) if other != place)]
+
+
+def _named(message: str, columns: list[str], labels: list[str]) -> str:
+    """A message of `fit` with names in place of numbers, and flags in place of arguments."""
+    message = re.sub(r"\bcolumn (\d+) of covariates", lambda m: f"covariate {columns[int(m[1])]!r}", message)
+    message = re.sub(r"\bcovariate (\d+)\b", lambda m: f"covariate {columns[int(m[1])]!r}", message)
+    message = re.sub(r"\bcategory (\d+)\b", lambda m: f"category {labels[int(m[1])]!r}", message)
+    message = re.sub(
+        r"\(columns ([\d, ]|the intercept)+\)",
+        lambda m: (
+            "(" + re.sub(r"\d+", lambda n: repr(columns[int(n[0])]), m[0].strip("()").removeprefix("columns ")) + ")"
+        ),
+        message,
+    )
+    return message.replace("ridge=0.1", "--ridge 0.1").replace("of weights is", "of the weights is")

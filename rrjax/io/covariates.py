@@ -1,0 +1,109 @@
+"""Columns of a file as covariates of a regression: numbers as they are, texts as columns of zeros and ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rrjax.io.complaints import nothing
+from rrjax.io.errors import DataError
+from rrjax.io.expressions import is_missing, text
+from rrjax.io.read import read_rows
+from rrjax.io.scan import scanning
+from rrjax.io.source import Source
+
+MAX_LEVELS = 100
+"""Levels of a factor; more are hardly meant."""
+
+
+@dataclass(frozen=True)
+class Covariate:
+    """A column, row by row.
+
+    Attributes:
+        name: Of the column.
+        values: `[N]`, float64: numbers, or the number of the level; NaN where the value is missing.
+        levels: Of a factor, in order; None for numbers.
+    """
+
+    name: str
+    values: np.ndarray
+    levels: tuple[str, ...] | None = None
+
+    @property
+    def missing(self) -> np.ndarray:
+        """Which rows have no value, `[N]`."""
+        return np.isnan(self.values)
+
+    def columns(self) -> tuple[np.ndarray, list[str]]:
+        """`[N, D]` and their names: itself, or whether it has each level but the first."""
+        if self.levels is None:
+            return self.values[:, None], [self.name]
+        codes = np.arange(1, len(self.levels))
+        columns = np.where(self.missing[:, None], np.nan, self.values[:, None] == codes)
+        return columns, [f"{self.name}: {level}" for level in self.levels[1:]]
+
+
+def read_covariate(source: Source, *, factor: bool = False, most_levels: int | None = MAX_LEVELS) -> Covariate:
+    """Reads a column as a covariate.
+
+    Args:
+        source: The files and how to read them; its column is the covariate.
+        factor: Whether numbers are names of levels, as of regions or questionnaires.
+        most_levels: More are hardly meant; None is any number.
+
+    Returns:
+        `Covariate`: numbers where all values are, else a factor, its levels in order: numbers by size, texts by letter.
+
+    Raises:
+        DataError: Files that cannot be read, a column that is not there, holds no value or the same text for everybody,
+            or texts of too many levels.
+    """
+    if not factor:
+        with scanning(source) as chosen:
+            is_none = is_missing(chosen.kind, source.missing)
+            chosen.query("SET preserve_insertion_order = true")
+            found = chosen.connection.execute(
+                f"SELECT CASE WHEN NOT {is_none} THEN TRY_CAST({text(chosen.kind)} AS DOUBLE) END AS number, "
+                f"{is_none} AS missing FROM ({chosen.sql})"
+            ).fetchnumpy()
+            missing = np.asarray(found["missing"], bool)
+            if missing.all():
+                raise nothing(chosen, len(missing))
+            numbers = np.ma.filled(np.ma.asarray(found["number"], np.float64), np.nan)
+            if np.isfinite(numbers[~missing]).all():
+                return Covariate(chosen.column, numbers)
+            only = chosen.query(f"SELECT DISTINCT {text(chosen.kind)} FROM ({chosen.sql}) WHERE NOT {is_none} LIMIT 2")
+            if len(only) == 1:
+                raise DataError(f"{chosen.where()}: every value is {only[0][0]!r}. Leave the column out.")
+    values = read_rows(source, None)
+    levels = tuple(str(level) for level in values.domain.labels())
+    if most_levels is not None and len(levels) > most_levels:
+        why = "" if factor else f" Some values are no numbers, such as {levels[-1]!r}."
+        raise DataError(
+            f"{source.files()[0]}, column {values.column!r}, has {len(levels):,} levels, more than {most_levels}.{why} "
+            "Correct the column, name the values that mean no answer (missing=, --missing), or leave it out."
+        )
+    return Covariate(values.column, np.where(values.indices < 0, np.nan, values.indices), levels)
+
+
+def read_covariates(source: Source, names: Sequence[str], factors: Sequence[str] = ()) -> list[Covariate]:
+    """Reads several columns, as `read_covariate` each.
+
+    Args:
+        source: The files and how to read them; its own column is not looked at.
+        names: Of the columns.
+        factors: Those among them whose numbers are names of levels.
+
+    Raises:
+        DataError: As `read_covariate`; a column that is named twice, or a factor that is none of them.
+    """
+    twice = next((name for name in names if list(names).count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"column {twice!r} was named twice among the covariates.")
+    odd = next((name for name in factors if name not in names), None)
+    if odd is not None:
+        raise DataError(f"the factor {odd!r} is not among the covariates {', '.join(map(repr, names))}.")
+    return [read_covariate(replace(source, column=name), factor=name in factors) for name in names]

@@ -1,0 +1,142 @@
+"""Regression on the command line, and covariates from files."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
+pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
+
+import rrjax
+from rrjax import io
+from rrjax.models import fit, goodness_of_fit_test, wald_test
+
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
+LABELS = np.asarray(["never", "once", "often"], object)
+READ = ("--outcome", "uses", "--epsilon", "2", "--domain", "domain.txt")
+
+
+@pytest.fixture
+def survey(invoke):
+    """Covariates, reports, and the file of them."""
+    rng = np.random.default_rng(0)
+    age, region = rng.integers(18, 80, 2000), rng.integers(0, 3, 2000)
+    logits = np.c_[np.zeros(2000), -1 + 0.02 * age + 0.5 * (region == 2), 0.5 - 0.01 * age]
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    values = (shares.cumsum(1) < rng.random(2000)[:, None]).sum(1)
+    reports = np.asarray(rrjax.RandomizedResponse(3, 2.0).randomize(jax.random.key(0), values))
+    columns = {
+        "uses": LABELS[reports],
+        "age": age,
+        "region": np.asarray(["east", "north", "south"], object)[region],
+        "weight": rng.uniform(0.5, 2, 2000),
+        "house": np.arange(2000) // 4,
+    }
+    io.write_table("survey.csv", columns)
+    with open("domain.txt", "w") as stream:
+        stream.write("\n".join(LABELS))
+    matrix = np.c_[age, region == 1, region == 2].astype(float)
+    return matrix, reports, columns
+
+
+@pytest.mark.long
+def test_what_is_printed_is_what_the_library_finds(invoke, survey):
+    """A dozen seconds: two regressions in the precision of the command line, and two of the library."""
+    matrix, reports, columns = survey
+    code, out, error = invoke("regress", "survey.csv", *READ, "--covariates", "age,region", "--json", "--out", "c.csv")
+    assert code == 0, error
+    found = json.loads(out)
+    result = fit(matrix, reports, 2.0, num_categories=3)
+    assert [row["term"] for row in found["coefficients"][:4]] == [
+        "(intercept)",
+        "age",
+        "region: north",
+        "region: south",
+    ]
+    assert [row["category"] for row in found["coefficients"]] == ["once"] * 4 + ["often"] * 4
+    for name, wanted in (("estimate", result.coefficients), ("standard_error", result.standard_errors)):
+        np.testing.assert_allclose([row[name] for row in found["coefficients"]], wanted.T.ravel(), rtol=5e-3, atol=1e-4)
+    row = found["coefficients"][1]
+    assert row["upper"] - row["lower"] == pytest.approx(2 * 1.959964 * row["standard_error"])
+    tests = [wald_test(result, 0), wald_test(result, [1, 2])]
+    assert [test["covariate"] for test in found["tests"]] == ["age", "region"]
+    assert [test["degrees"] for test in found["tests"]] == [2, 4]
+    assert [test["statistic"] for test in found["tests"]] == pytest.approx(
+        [float(t.statistic) for t in tests], rel=0.01
+    )
+    fitness = goodness_of_fit_test(result, matrix, reports, 2.0)
+    assert found["goodness_of_fit"]["statistic"] == pytest.approx(float(fitness.statistic), rel=0.05)
+    assert found["gap"] < 1e-9
+    written = io.read_covariate(io.Source("c.csv", column="estimate"))
+    np.testing.assert_allclose(written.values, [row["estimate"] for row in found["coefficients"]])
+    given = ("--weights", "weight", "--clusters", "house", "--reference", "often")
+    code, out, error = invoke("regress", "survey.csv", *READ, "--covariates", "age", *given)
+    assert code == 0, error
+    turned = np.asarray([1, 2, 0])[reports]
+    weighted = fit(matrix[:, 0], turned, 2.0, num_categories=3, weights=columns["weight"], clusters=columns["house"])
+    assert "never, compared with often" in out
+    assert "standard errors are robust" in out
+    row = next(line for line in out.splitlines() if line.startswith("age")).split()
+    assert float(row[1]) == pytest.approx(float(weighted.coefficients[1, 0]), abs=1e-3)
+    assert float(row[2]) == pytest.approx(float(weighted.standard_errors[1, 0]), abs=1e-3)
+
+
+@pytest.mark.usefixtures("survey")
+def test_what_is_wrong_is_named(invoke):
+    def said(*flags, code=2):
+        status, _, error = invoke("regress", "survey.csv", *READ, *flags)
+        assert status == code, error
+        return " ".join(error.split())
+
+    assert "there is no column 'Age'; did you mean 'age'?" in said("--covariates", "Age", code=3)
+    assert "--covariates names column 'age' twice" in said("--covariates", "age,age")
+    assert "wants names of columns with commas between them, got 'age,'" in said("--covariates", "age,")
+    assert "the factor 'region' is not among the covariates 'age'" in said("--covariates", "age", "--factors", "region")
+    assert "column 'uses' is the outcome" in said("--covariates", "uses")
+    assert "'ever' is none of the categories 'never', 'once', 'often'" in said(
+        "--covariates", "age", "--reference", "ever"
+    )
+    assert "weights are numbers, and 'south' is none" in said("--covariates", "age", "--weights", "region", code=3)
+    assert "--ridge must be a number that is not negative, got -1" in said("--covariates", "age", "--ridge=-1")
+    assert "has 500 levels, more than 100. Correct" in said("--covariates", "house", "--factors", "house", code=3)
+
+
+def test_rows_that_lack_something_are_named_or_left_out(invoke, survey):
+    _, _, columns = survey
+    age = columns["age"].astype(object)
+    age[[5, 9]] = ""
+    io.write_table("holes.csv", columns | {"age": np.asarray([str(each) for each in age], object)})
+    code, _, error = invoke("regress", "holes.csv", *READ, "--covariates", "age")
+    assert code == 3
+    assert "column 'age', row 6: no value; 2 rows lack a covariate, a weight or a cluster" in " ".join(error.split())
+    double = np.asarray(columns["age"]) * 2
+    io.write_table("double.csv", columns | {"twice": double, "age": np.asarray([str(each) for each in age], object)})
+    code, _, error = invoke("regress", "double.csv", *READ, "--covariates", "age,twice", "--drop-missing")
+    assert code == 3
+    assert "covariates depend on each other linearly ('age', 'twice'): drop one of them" in " ".join(error.split())
+
+
+@pytest.mark.usefixtures("invoke")
+def test_covariates_are_numbers_or_levels():
+    io.write_table(
+        "t.csv",
+        {
+            "number": np.asarray(["1.5", "", "-2e3"], object),
+            "code": np.asarray([10, 9, 10]),
+            "text": np.asarray(["b", "a", "?"], object),
+            "same": np.asarray(["x", "x", "x"], object),
+        },
+    )
+    source = io.Source("t.csv", missing=("?",))
+    number, code, text = io.read_covariates(source, ["number", "code", "text"], ["code"])
+    np.testing.assert_array_equal(number.values, [1.5, np.nan, -2000])
+    assert (number.levels, code.levels, text.levels) == (None, ("9", "10"), ("a", "b"))
+    matrix, names = code.columns()
+    assert names == ["code: 10"]
+    np.testing.assert_array_equal(matrix, [[1], [0], [1]])
+    np.testing.assert_array_equal(text.columns()[0], [[1], [0], [np.nan]])
+    with pytest.raises(io.DataError, match=r"column 'same': every value is 'x'\. Leave the column out"):
+        io.read_covariates(source, ["same"])
