@@ -47,6 +47,13 @@ assert float(mse.sel(mechanism="planes over 7 elements", epsilon=2.0)) < float(e
 assert str(mse.sel(epsilon=1.0).idxmax("mechanism").item()) == "randomized-response"
 assert float(means[2]) < 0.6 * float(means[1]) < float(means[0]) and float(gaps.max()) <= 1e-5
 """,
+    "06": """
+assert float(fits.p_value) < 1e-6 and float(square.p_value) < 1e-6 and float(better.p_value) > 0.01
+assert covered > 0.9 and missed < 0.5, (covered, missed)
+away = (np.asarray(through.coefficients[3:]) - [-2, -6]) / np.asarray(through.standard_errors[3:])
+assert abs(away).max() < 3 and plain[1] > -4, (away, plain)
+assert min(results.values()) > 0.95 - 4 * noise, results
+""",
 }
 
 
