@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Float, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
 from rrjax.placement import aligned
 
@@ -138,6 +138,42 @@ def as_scalar(value: ArrayLike | None, dtype: jax.typing.DTypeLike, name: str = 
         raise ValueError(f"{name} must be a real number, got dtype {array.dtype}")
     # Through float64 on the host: a wide integer would wrap in JAX's narrower default.
     return array.astype(dtype) if isinstance(array, jax.Array) else jnp.asarray(array.astype(np.float64), dtype)
+
+
+def as_epsilons(
+    epsilon: ArrayLike, batch: tuple[int, ...], dtype: jax.typing.DTypeLike, used: Bool[ArrayLike, "*s"] | bool = True
+) -> Float[Array, "*s"]:
+    """Checks ε for each example of a batch, or one for all.
+
+    Args:
+        epsilon: Nats, a scalar or what broadcasts to `batch`.
+        batch: The shape of the examples.
+        dtype: Of the result.
+        used: Which examples there are; the ε of another one is not looked at.
+
+    Returns:
+        Of the shape `batch`; NaN where it is not positive.
+
+    Raises:
+        ValueError: Not real numbers, another shape, or (not under tracing) one that is not positive.
+    """
+    epsilon = epsilon if isinstance(epsilon, jax.Array) else np.asarray(epsilon)
+    if epsilon.dtype.kind not in "iuf":
+        raise ValueError(f"epsilon must be real numbers, got dtype {epsilon.dtype}")
+    fits = epsilon.ndim <= len(batch) and all(
+        one in (1, other) for one, other in zip(epsilon.shape[::-1], batch[::-1], strict=False)
+    )
+    if not fits:
+        raise ValueError(f"epsilon must be a scalar or one for each example, {batch}; got shape {epsilon.shape}")
+    if not isinstance(epsilon, Tracer) and not isinstance(used, Tracer):
+        wrong = np.argwhere(~(np.broadcast_to(np.asarray(epsilon), batch) > 0) & np.asarray(used))
+        if wrong.size:
+            value = np.broadcast_to(np.asarray(epsilon), batch)[tuple(wrong[0])]
+            where = f"example {', '.join(map(str, wrong[0]))} has" if epsilon.ndim else "got"
+            raise ValueError(f"epsilon must be positive, nats: {where} {value:g}")
+    epsilon = jnp.broadcast_to(jnp.asarray(epsilon, dtype), batch)
+    usable = epsilon > 0
+    return jnp.where(usable, jnp.where(usable, epsilon, 1), jnp.nan)
 
 
 def as_survey(

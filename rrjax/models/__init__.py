@@ -1,5 +1,6 @@
 """Models trained through randomized response: losses that know how the reports were made, and regression."""
 
+from rrjax.models.candidates import CandidateResponse, rr_with_prior
 from rrjax.models.goodness import goodness_of_fit_test, score_test
 from rrjax.models.loss import backward_loss, rr_loss
 from rrjax.models.outcome import OutcomeRegression, fit_outcome
@@ -14,6 +15,7 @@ from rrjax.models.statements import (
 )
 
 __all__ = [
+    "CandidateResponse",
     "ChiSquareTest",
     "OutcomeRegression",
     "Prediction",
@@ -26,6 +28,7 @@ __all__ = [
     "likelihood_ratio_test",
     "predict",
     "rr_loss",
+    "rr_with_prior",
     "score_test",
     "summary",
     "wald_test",

@@ -15,13 +15,14 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.arguments import float_dtype
+from rrjax.arguments import as_epsilons, float_dtype
 from rrjax.arithmetic import log_sum, short_sum
 from rrjax.counts import as_values
 from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows, log_gain
+from rrjax.models.candidates import CandidateResponse
 
-MechanismOrEpsilon: TypeAlias = Mechanism | Channel | ArrayLike
+MechanismOrEpsilon: TypeAlias = Mechanism | Channel | CandidateResponse | ArrayLike
 
 
 def rr_loss(
@@ -42,7 +43,7 @@ def rr_loss(
         reports: Of the mechanism. For k-ary randomized response integers in 0 … K − 1 `[*s]`, or floats `[*s, K]`: for
             each example how much weight, such as how many reports, each category has.
         mechanism_or_epsilon: A mechanism of `rrjax.mechanisms`, or ε of k-ary randomized response, nats: a scalar, or
-            one for each example, `[*s]` or what broadcasts to it.
+            one for each example, `[*s]` or what broadcasts to it. A `CandidateResponse` has candidates for each.
         where: `[*s, K]` or what broadcasts to it: which categories the model leaves possible. An example with none has
             loss zero, no derivative, and a report that is not looked at: so are examples masked, by `[*s, 1]`.
 
@@ -73,7 +74,7 @@ def rr_loss(
     """
     logits, possible = _as_logits(logits, where)
     reports = _of_examples(reports, possible)
-    mechanism = _mechanism(mechanism_or_epsilon, logits)
+    mechanism = _mechanism(mechanism_or_epsilon, logits, possible)
     if mechanism is None:
         loss = _of_names(logits, reports, _as_epsilon(mechanism_or_epsilon, logits, possible))
     else:
@@ -104,7 +105,7 @@ def backward_loss(
         `[*s]`, as in `rr_loss`; it may be negative.
 
     Raises:
-        ValueError: As `rr_loss`, or reports of a channel that do not tell its values apart.
+        ValueError: As `rr_loss`, or reports of a channel, or among candidates, that do not tell the values apart.
 
     Example:
         >>> import jax.numpy as jnp
@@ -118,7 +119,9 @@ def backward_loss(
     """
     logits, possible = _as_logits(logits, where)
     reports = _of_examples(reports, possible)
-    mechanism = _mechanism(mechanism_or_epsilon, logits)
+    mechanism = _mechanism(mechanism_or_epsilon, logits, possible)
+    if isinstance(mechanism, CandidateResponse):
+        raise ValueError("there is no unbiased correction: reports among candidates do not tell the other labels apart")
     log_theta = jnp.where(logits > -jnp.inf, logits - log_sum(logits)[..., None], 0)
     if mechanism is None:
         epsilon = _as_epsilon(mechanism_or_epsilon, logits, possible)
@@ -152,7 +155,7 @@ def rows_of(
     reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
     if reports.ndim < 1 or reports.shape[0] != number:
         raise ValueError(f"reports must be {number}, one for each row of covariates; got shape {tuple(reports.shape)}")
-    if isinstance(mechanism_or_epsilon, Mechanism | Channel):
+    if isinstance(mechanism_or_epsilon, Mechanism | Channel | CandidateResponse):
         if num_categories not in (None, mechanism_or_epsilon.num_categories):
             raise ValueError(
                 f"the mechanism has {mechanism_or_epsilon.num_categories} categories: leave num_categories out "
@@ -175,15 +178,22 @@ def _log_p(epsilon, num_categories):
     return -jnp.log1p((num_categories - 1) * jnp.exp(-epsilon))
 
 
-def _mechanism(given, logits) -> Mechanism | Channel | None:
+def _mechanism(given, logits, possible) -> Mechanism | Channel | CandidateResponse | None:
     """The mechanism, checked; None is k-ary randomized response, which has a way of its own."""
-    if not isinstance(given, Mechanism | Channel):
+    if not isinstance(given, Mechanism | Channel | CandidateResponse):
         return None
     if given.num_categories != logits.shape[-1]:
         raise ValueError(
             f"the mechanism has {given.num_categories} categories and the logits {logits.shape[-1]}: they must be of "
             "the same values"
         )
+    if isinstance(given, CandidateResponse):
+        if given.candidates.shape != logits.shape:
+            raise ValueError(
+                f"there are candidates for users {given.candidates.shape[:-1]} and logits for {logits.shape[:-1]}: "
+                "take those of the same users, mechanism[rows]"
+            )
+        return given.unmasked(possible)
     return None if isinstance(given, RandomizedResponse) else given
 
 
@@ -264,21 +274,4 @@ def _as_names(reports, logits):
 def _as_epsilon(given, logits, possible):
     """Of each example `[*s]`; NaN where it is not positive."""
     epsilon = given.epsilon if isinstance(given, RandomizedResponse) else given
-    epsilon = epsilon if isinstance(epsilon, jax.Array) else np.asarray(epsilon)
-    if epsilon.dtype.kind not in "iuf":
-        raise ValueError(f"epsilon must be real numbers, got dtype {epsilon.dtype}")
-    batch = logits.shape[:-1]
-    fits = epsilon.ndim <= len(batch) and all(
-        one in (1, other) for one, other in zip(epsilon.shape[::-1], batch[::-1], strict=False)
-    )
-    if not fits:
-        raise ValueError(f"epsilon must be a scalar or one for each example, {batch}; got shape {epsilon.shape}")
-    if not isinstance(epsilon, Tracer) and not isinstance(possible, Tracer):
-        wrong = np.argwhere(~(np.broadcast_to(np.asarray(epsilon), batch) > 0) & np.asarray(possible))
-        if wrong.size:
-            value = np.broadcast_to(np.asarray(epsilon), batch)[tuple(wrong[0])]
-            where = f"example {', '.join(map(str, wrong[0]))} has" if epsilon.ndim else "got"
-            raise ValueError(f"epsilon must be positive, nats: {where} {value:g}")
-    epsilon = jnp.broadcast_to(jnp.asarray(epsilon, logits.dtype), batch)
-    usable = epsilon > 0
-    return jnp.where(usable, jnp.where(usable, epsilon, 1), jnp.nan)
+    return as_epsilons(epsilon, logits.shape[:-1], logits.dtype, possible)

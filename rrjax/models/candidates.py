@@ -1,0 +1,284 @@
+"""Randomized response among candidates that are public: the labels that a prior finds likely.
+
+A user whose label is one of k candidates reports it with p = e^ε/(e^ε+k−1), and any other one of them with
+q = 1/(e^ε+k−1); one whose label is none of them reports any of them, with 1/k each. As k·q ≤ 1 ≤ k·p, no two labels
+give a report probabilities further apart than p/q = e^ε. With few candidates a label that is among them is heard far
+better than among all K, so a model of the features, trained on labels that are private or public, can choose them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
+
+from rrjax.arguments import as_epsilons, float_dtype
+from rrjax.arithmetic import odds
+from rrjax.counts import as_values
+from rrjax.mechanisms.draws import below, number_below, threshold
+from rrjax.mechanisms.rows import LogRows, log_gain
+
+_SUM = 1e-3
+"""How far a prior may be from adding up to one: what half precision may leave of a softmax."""
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclasses.dataclass(frozen=True)
+class CandidateResponse:
+    """Randomized response of each user among candidates of their own (RRTopK). A pytree of arrays.
+
+    `rr_loss` and `fit` take it where they take a mechanism. Its reports have no tally: each has a law of its own.
+
+    Args:
+        candidates: `[*s, K]`, booleans, which labels are candidates of each user, at least one; they must not depend on
+            the user's label. All of them is k-ary randomized response; a single one is reported whatever the label.
+        epsilon: Scalar or `[*s]`, nats, or what broadcasts to that.
+
+    Raises:
+        ValueError: Shapes that do not fit, or (not under tracing) a user without a candidate, or an ε that is not
+            positive.
+
+    Example:
+        >>> import jax
+        >>> from rrjax.models import CandidateResponse, rr_loss
+        >>> mechanism = CandidateResponse([[True, True, False, False], [False, True, True, True]], epsilon=1.0)
+        >>> reports = mechanism.randomize(jax.random.key(0), [0, 3])
+        >>> reports.tolist()
+        [1, 1]
+        >>> [round(x, 3) for x in rr_loss(jax.numpy.zeros((2, 4)), reports, mechanism).tolist()]
+        [0.693, 1.099]
+
+    References:
+        Ghazi, Golowich, Kumar, Manurangsi and Zhang, "Deep learning with label differential privacy", NeurIPS 2021:
+        arXiv:2102.06062, algorithm 1.
+    """
+
+    candidates: Bool[Array, "*s K"]
+    epsilon: Float[Array, "*s"]
+
+    def __post_init__(self) -> None:
+        """Checks what a person gives; every user has an ε then."""
+        given = self.candidates if isinstance(self.candidates, jax.Array) else np.asarray(self.candidates)
+        if given.dtype != bool or given.ndim < 1 or given.shape[-1] < 2:
+            raise ValueError(
+                f"candidates must be booleans of shape [..., K] with K >= 2, got {given.dtype} of {tuple(given.shape)}"
+            )
+        if not isinstance(given, Tracer):
+            without = np.argwhere(~np.asarray(given).any(axis=-1))
+            if without.size:
+                place = ", ".join(map(str, without[0]))
+                raise ValueError(f"example {place} has no candidates: each needs at least one, such as the likeliest")
+        object.__setattr__(self, "candidates", jnp.asarray(given))
+        object.__setattr__(self, "epsilon", as_epsilons(self.epsilon, given.shape[:-1], float_dtype()))
+
+    def tree_flatten(self) -> tuple[tuple[Any, Any], None]:
+        """For JAX."""
+        return (self.candidates, self.epsilon), None
+
+    @classmethod
+    def tree_unflatten(cls, structure: None, leaves: tuple[Any, Any]) -> CandidateResponse:
+        """For JAX, which may put in what are no candidates, such as a place of an axis."""
+        del structure
+        mechanism = object.__new__(cls)
+        for name, leaf in zip(("candidates", "epsilon"), leaves, strict=True):
+            object.__setattr__(mechanism, name, leaf)
+        return mechanism
+
+    def __getitem__(self, rows: Any) -> CandidateResponse:
+        """That of some of the users, such as a minibatch: `mechanism[rows]` goes with `reports[rows]`."""
+        return jax.tree.map(lambda leaf: leaf[rows], self)
+
+    @property
+    def num_categories(self) -> int:
+        """K."""
+        return self.candidates.shape[-1]
+
+    @property
+    def num_candidates(self) -> Int[Array, "*s"]:
+        """How many candidates each user has, k."""
+        return jnp.sum(self.candidates, axis=-1, dtype=jnp.int32)
+
+    def randomize(self, key: Array, labels: ArrayLike) -> Int[Array, "*s"]:
+        """Randomizes labels for a simulation.
+
+        One 64-bit draw says whether a label among the candidates is kept, p·2⁶⁴ rounded down, so that rounding never
+        weakens ε; another one chooses among the other candidates.
+
+        Args:
+            key: A typed key, `jax.random.key(seed)`.
+            labels: `[*s]`, integers in 0 … K − 1.
+
+        Returns:
+            Reports `[*s]`, int32, a candidate each. Under tracing, −1 for a label outside the domain, a user without a
+            candidate, or an ε that is not positive.
+
+        Raises:
+            ValueError: Another shape, or (not under tracing) what is no label.
+        """
+        return _randomize(key, self._of_users(labels, "labels"), self.candidates, self.epsilon)
+
+    def log_rows(self, reports: ArrayLike) -> LogRows:
+        """The likelihood of each report in logarithms: p·(e^−ε + (1 − e^−ε)·(θ_report + (1 − θ(candidates))/k)).
+
+        Args:
+            reports: `[*s]`, integers, a candidate each.
+
+        Returns:
+            `LogRows`; NaN under tracing for what is no candidate.
+
+        Raises:
+            ValueError: Another shape, or (not under tracing) a report that is none of its user's candidates.
+        """
+        reports = self._of_users(reports, "reports")
+        named = _named(reports, self.candidates)
+        valid = jnp.any(named, axis=-1)
+        if not isinstance(valid, Tracer):
+            wrong = np.argwhere(~np.asarray(valid))
+            if wrong.size:
+                place = tuple(wrong[0])
+                known = np.flatnonzero(np.asarray(self.candidates)[place])
+                shown = ", ".join(map(str, known[:8])) + (", …" if known.size > 8 else "")
+                raise ValueError(
+                    f"report {', '.join(map(str, place))} is {int(reports[place])}, which is none of its candidates "
+                    f"({shown}): reports and candidates must be of the same users, in the same order"
+                )
+        number = self.num_candidates.astype(self.epsilon.dtype)
+        gain = log_gain(self.epsilon)[..., None]
+        outside = jnp.where(self.candidates, -jnp.inf, gain - jnp.log(number)[..., None])
+        # The derivatives, too, are NaN for what is no report.
+        lift = jnp.where(valid[..., None], jnp.where(named, gain, outside), jnp.nan)
+        return LogRows(-jnp.log1p((number - 1) * jnp.exp(-self.epsilon)), -self.epsilon, lift)
+
+    def unmasked(self, possible: Bool[Array, "*s"]) -> CandidateResponse:
+        """One in which users who are not possible may report anything: for `rr_loss`, which leaves them out."""
+        masked = ~jnp.asarray(possible)
+        return jax.tree_util.tree_unflatten(
+            jax.tree_util.tree_structure(self),
+            (self.candidates | masked[..., None], jnp.where(masked, 1, self.epsilon)),
+        )
+
+    def _of_users(self, given, name):
+        array = as_values(given, self.num_categories, name)
+        users = self.candidates.shape[:-1]
+        if array.shape != users:
+            raise ValueError(f"{name} must be one for each user, {tuple(users)}; got shape {tuple(array.shape)}")
+        return array
+
+
+def rr_with_prior(
+    prior: ArrayLike, epsilon: ArrayLike, *, num_candidates: ArrayLike | None = None
+) -> CandidateResponse:
+    """Randomized response among the k labels that a prior finds likeliest (RRWithPrior).
+
+    By default each user has the k for which the report is the label most often, as far as the prior is right:
+    p_k·Σ_{top k} prior, with p_k = e^ε/(e^ε+k−1). No mechanism of that ε has a report that is the label more often.
+
+    Args:
+        prior: `[*s, K]`, probabilities of the labels of each user, such as softmax of what a model says. They must not
+            depend on the label that is randomized. Of labels that are as likely the first one goes first.
+        epsilon: Scalar or `[*s]`, nats, or what broadcasts to that.
+        num_candidates: k, an integer from 1 to K, or one for each user, `[*s]`; None chooses it (RRTopK else).
+
+    Returns:
+        `CandidateResponse`. Under tracing, a user whose prior is no distribution has no candidates, so that reports are
+        −1 and losses NaN. Not differentiable in the prior.
+
+    Raises:
+        ValueError: Shapes that do not fit, or (not under tracing) a row that is negative, NaN or does not add up to
+            one, an ε that is not positive, or a k out of range.
+
+    Example:
+        >>> import jax
+        >>> from rrjax.models import rr_with_prior
+        >>> prior = [[0.6, 0.3, 0.05, 0.05], [0.25, 0.25, 0.25, 0.25]]
+        >>> [rr_with_prior(prior, epsilon).num_candidates.tolist() for epsilon in (0.5, 2.0, 8.0)]
+        [[1, 4], [2, 4], [4, 4]]
+
+    References:
+        Ghazi et al., arXiv:2102.06062, algorithm 2.
+    """
+    prior = _as_prior(prior)
+    batch, size = prior.shape[:-1], prior.shape[-1]
+    epsilon = as_epsilons(epsilon, batch, prior.dtype)
+    order = jnp.argsort(prior, axis=-1, descending=True, stable=True)
+    places = jnp.arange(size, dtype=jnp.int32)
+    if num_candidates is None:
+        held = jnp.cumsum(jnp.take_along_axis(prior, order, axis=-1), axis=-1)
+        heard = held / (1 + places.astype(prior.dtype) * jnp.exp(-epsilon)[..., None])
+        number = 1 + jnp.argmax(heard, axis=-1).astype(jnp.int32)
+    else:
+        number = _as_number(num_candidates, batch, size)
+    usable = jnp.all(prior >= 0, axis=-1) & (jnp.abs(jnp.sum(prior, axis=-1) - 1) <= _SUM) & (number <= size)
+    first = (places < number[..., None]) & usable[..., None]
+    candidates = jnp.put_along_axis(jnp.zeros(prior.shape, bool), order, first, axis=-1, inplace=False)
+    return CandidateResponse(candidates, epsilon)
+
+
+def _as_prior(prior):
+    prior = prior if isinstance(prior, jax.Array) else np.asarray(prior)
+    if prior.ndim < 1 or prior.shape[-1] < 2 or not jnp.issubdtype(prior.dtype, jnp.floating):
+        raise ValueError(
+            f"prior must be probabilities of shape [..., K] with K >= 2, got {prior.dtype} of {tuple(prior.shape)}"
+        )
+    if not isinstance(prior, Tracer):
+        known = np.asarray(prior, np.float64)
+        wrong = np.argwhere(~((known >= 0).all(axis=-1) & (np.abs(known.sum(axis=-1) - 1) <= _SUM)))
+        if wrong.size:
+            row = known[tuple(wrong[0])]
+            least, total = row.min(), row.sum()
+            said = "is NaN" if np.isnan(total) else f"is {least:g}" if least < 0 else f"adds up to {total:g}"
+            place = f"row {', '.join(map(str, wrong[0]))} of " if wrong[0].size else ""
+            what = "" if said.startswith("adds") else "an entry of "
+            raise ValueError(
+                f"{what}{place}prior {said}: each row is a distribution over the labels, such as jax.nn.softmax(logits)"
+            )
+    return jnp.asarray(prior, jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, prior.dtype)))
+
+
+def _as_number(given, batch, size):
+    number = given if isinstance(given, jax.Array) else np.asarray(given)
+    if number.dtype.kind not in "iu" or number.shape not in ((), batch):
+        raise ValueError(
+            f"num_candidates must be an integer, or one for each user, {batch}; got {number.dtype} of {number.shape}"
+        )
+    if not isinstance(number, Tracer):
+        wrong = np.asarray(number)[~((np.asarray(number) >= 1) & (np.asarray(number) <= size))]
+        if wrong.size:
+            raise ValueError(f"num_candidates must be from 1 to {size}, got {wrong.flat[0]}")
+    return jnp.broadcast_to(jnp.asarray(number).astype(jnp.int32), batch)
+
+
+def _named(labels, candidates):
+    """Where the label is, if it is a candidate: `[*s, K]`."""
+    return candidates & (labels[..., None] == jnp.arange(candidates.shape[-1], dtype=labels.dtype))
+
+
+def _kept(number, epsilon):
+    """The threshold of a label among so many candidates: p·2⁶⁴, less all that rounding may have added.
+
+    And less what the choice among the others may take from one of them, which is uniform to k/2⁶⁴.
+    """
+    e1 = odds(epsilon)
+    number = number.astype(e1.dtype)
+    return threshold((1 + e1) / (number + e1), -(4 * jnp.finfo(e1.dtype).eps + number * 2.0**-63))
+
+
+@jax.jit
+def _randomize(key, labels, candidates, epsilon):
+    named = _named(labels, candidates)
+    there = jnp.any(named, axis=-1)
+    number = jnp.sum(candidates, axis=-1, dtype=jnp.uint32)
+    own, other = jax.random.bits(key, (2, 2, *labels.shape), jnp.uint32)
+    # A single candidate is certain, and nothing is left to choose from.
+    kept = there & ((number == 1) | below((own[0], own[1]), _kept(number, epsilon)))
+    others = candidates & ~named
+    place = number_below((other[0], other[1]), number - there.astype(jnp.uint32)).astype(jnp.int32)
+    chosen = others & (jnp.cumsum(others, axis=-1, dtype=jnp.int32) == place[..., None] + 1)
+    reports = jnp.where(kept, labels.astype(jnp.int32), jnp.argmax(chosen, axis=-1).astype(jnp.int32))
+    usable = (labels >= 0) & (labels < candidates.shape[-1]) & (number > 0) & (epsilon > 0)
+    return jnp.where(usable, reports, -1)
