@@ -167,7 +167,7 @@ def as_epsilons(
         raise ValueError(f"epsilon must be a scalar or one for each example, {batch}; got shape {epsilon.shape}")
     if not isinstance(epsilon, Tracer) and not isinstance(used, Tracer):
         wrong = np.argwhere(~(np.broadcast_to(np.asarray(epsilon), batch) > 0) & np.asarray(used))
-        if wrong.size:
+        if len(wrong):  # the place of a single example has no numbers
             value = np.broadcast_to(np.asarray(epsilon), batch)[tuple(wrong[0])]
             where = f"example {', '.join(map(str, wrong[0]))} has" if epsilon.ndim else "got"
             raise ValueError(f"epsilon must be positive, nats: {where} {value:g}")

@@ -236,9 +236,10 @@ def test_what_is_wrong_is_named():
     prior, logits = priors(3, 4), logits_of(3, 4)
     mechanism = CandidateResponse(MASKS[:3, :4], 1.0)
     for bad, message in (
-        (np.asarray([[0.5, 0.5], [-0.5, 1.5]]), "an entry of row 1 of prior is -0.5"),
-        (np.asarray([[0.5, np.nan]]), "an entry of row 0 of prior is NaN"),
+        (np.asarray([[0.5, 0.5], [-0.5, 1.5]]), "row 1 of prior has -0.5"),
+        (np.asarray([[0.5, np.nan]]), "row 0 of prior has NaN"),
         (np.asarray([[0.5, 0.5], [0.5, 0.4]]), "row 1 of prior adds up to 0.9"),
+        (np.asarray([0.5, 0.4]), "the row of prior adds up to 0.9"),
         (np.ones((2, 4), int), "prior must be probabilities"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -256,6 +257,10 @@ def test_what_is_wrong_is_named():
         rr_with_prior(prior, 1.0, num_candidates=2.0)
     with pytest.raises(ValueError, match="example 1 has no candidates"):
         CandidateResponse([[True, False], [False, False]], 1.0)
+    with pytest.raises(ValueError, match="the example has no candidates"):
+        CandidateResponse([False, False], 1.0)
+    with pytest.raises(ValueError, match="the report is 0, which is none"):
+        rr_loss(logits[0], 0, CandidateResponse([False, True, True, True], 1.0))
     with pytest.raises(ValueError, match="candidates must be booleans"):
         CandidateResponse(np.ones((3, 4)), 1.0)
     with pytest.raises(ValueError, match="labels must be from 0 to 3, got 4 at position 1"):

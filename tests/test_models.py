@@ -201,6 +201,8 @@ def test_what_is_wrong_is_named():
         rr_loss(logits, [0, 1, 2], np.asarray([1.0, 0.0, 2.0]))
     with pytest.raises(ValueError, match=r"epsilon must be positive, nats: got -1"):
         rr_loss(logits, [0, 1, 2], -1.0)
+    with pytest.raises(ValueError, match=r"epsilon must be positive, nats: got 0"):
+        rr_loss(logits[0], 0, 0.0)
     with pytest.raises(ValueError, match=r"one for each example, \(3,\); got shape \(2,\)"):
         rr_loss(logits, [0, 1, 2], np.ones(2))
     with pytest.raises(ValueError, match=r"a row for each of the logits', \(3,\); got \(2,\)"):

@@ -23,8 +23,8 @@ from rrjax.counts import as_values
 from rrjax.mechanisms.draws import below, number_below, threshold
 from rrjax.mechanisms.rows import LogRows, log_gain
 
-_SUM = 1e-3
-"""How far a prior may be from adding up to one: what half precision may leave of a softmax."""
+_SUM = 1e-2
+"""How far a prior may be from adding up to one: what bfloat16 may leave of a softmax. Its scale changes nothing."""
 
 
 @jax.tree_util.register_pytree_node_class
@@ -70,9 +70,9 @@ class CandidateResponse:
             )
         if not isinstance(given, Tracer):
             without = np.argwhere(~np.asarray(given).any(axis=-1))
-            if without.size:
-                place = ", ".join(map(str, without[0]))
-                raise ValueError(f"example {place} has no candidates: each needs at least one, such as the likeliest")
+            if len(without):
+                place = _numbered("example", without[0])
+                raise ValueError(f"{place} has no candidates: each needs at least one, such as the likeliest label")
         object.__setattr__(self, "candidates", jnp.asarray(given))
         object.__setattr__(self, "epsilon", as_epsilons(self.epsilon, given.shape[:-1], float_dtype()))
 
@@ -139,12 +139,12 @@ class CandidateResponse:
         valid = jnp.any(named, axis=-1)
         if not isinstance(valid, Tracer):
             wrong = np.argwhere(~np.asarray(valid))
-            if wrong.size:
+            if len(wrong):
                 place = tuple(wrong[0])
                 known = np.flatnonzero(np.asarray(self.candidates)[place])
                 shown = ", ".join(map(str, known[:8])) + (", …" if known.size > 8 else "")
                 raise ValueError(
-                    f"report {', '.join(map(str, place))} is {int(reports[place])}, which is none of its candidates "
+                    f"{_numbered('report', place)} is {int(reports[place])}, which is none of its candidates "
                     f"({shown}): reports and candidates must be of the same users, in the same order"
                 )
         number = self.num_candidates.astype(self.epsilon.dtype)
@@ -157,10 +157,7 @@ class CandidateResponse:
     def unmasked(self, possible: Bool[Array, "*s"]) -> CandidateResponse:
         """One in which users who are not possible may report anything: for `rr_loss`, which leaves them out."""
         masked = ~jnp.asarray(possible)
-        return jax.tree_util.tree_unflatten(
-            jax.tree_util.tree_structure(self),
-            (self.candidates | masked[..., None], jnp.where(masked, 1, self.epsilon)),
-        )
+        return CandidateResponse(self.candidates | masked[..., None], jnp.where(masked, 1, self.epsilon))
 
     def _of_users(self, given, name):
         array = as_values(given, self.num_categories, name)
@@ -228,14 +225,13 @@ def _as_prior(prior):
     if not isinstance(prior, Tracer):
         known = np.asarray(prior, np.float64)
         wrong = np.argwhere(~((known >= 0).all(axis=-1) & (np.abs(known.sum(axis=-1) - 1) <= _SUM)))
-        if wrong.size:
+        if len(wrong):
             row = known[tuple(wrong[0])]
             least, total = row.min(), row.sum()
-            said = "is NaN" if np.isnan(total) else f"is {least:g}" if least < 0 else f"adds up to {total:g}"
-            place = f"row {', '.join(map(str, wrong[0]))} of " if wrong[0].size else ""
-            what = "" if said.startswith("adds") else "an entry of "
+            said = "has NaN" if np.isnan(total) else f"has {least:g}" if least < 0 else f"adds up to {total:g}"
             raise ValueError(
-                f"{what}{place}prior {said}: each row is a distribution over the labels, such as jax.nn.softmax(logits)"
+                f"{_numbered('row', wrong[0])} of prior {said}: each row is a distribution over the labels, such as "
+                "jax.nn.softmax(logits)"
             )
     return jnp.asarray(prior, jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, prior.dtype)))
 
@@ -251,6 +247,11 @@ def _as_number(given, batch, size):
         if wrong.size:
             raise ValueError(f"num_candidates must be from 1 to {size}, got {wrong.flat[0]}")
     return jnp.broadcast_to(jnp.asarray(number).astype(jnp.int32), batch)
+
+
+def _numbered(what, place):
+    """A place in words; there is none where there is one user."""
+    return f"{what} {', '.join(map(str, place))}" if len(place) else f"the {what}"
 
 
 def _named(labels, candidates):
