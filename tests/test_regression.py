@@ -11,6 +11,7 @@ from scipy import optimize, stats
 
 from rrjax.mechanisms import Channel, OptimizedUnaryEncoding, RandomizedResponse, SubsetSelection
 from rrjax.models import (
+    CandidateResponse,
     fit,
     fit_in_batches,
     goodness_of_fit_test,
@@ -334,7 +335,8 @@ def test_score_tests_see_what_was_left_out():
     """Ten seconds of compilation: two mechanisms, each fitted with both numbers of covariates."""
     covariates, values = population(5000)
     square = covariates[:, 0] * covariates[:, 1]
-    for mechanism in (RandomizedResponse(4, 3.0), OptimizedUnaryEncoding(4, 3.0)):
+    candidates = CandidateResponse(np.arange(4) != np.random.default_rng(3).integers(0, 8, 5000)[:, None], 3.0)
+    for mechanism in (RandomizedResponse(4, 3.0), candidates, OptimizedUnaryEncoding(4, 3.0)):
         reports = mechanism.randomize(jax.random.key(0), values)
         first, whole = (fit(x, reports, mechanism) for x in (covariates[:, :1], covariates))
         missing = score_test(first, covariates[:, :1], covariates[:, 1], reports, mechanism)

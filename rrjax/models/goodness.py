@@ -11,11 +11,11 @@ from jax.scipy.special import gammaincc
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.interior import factored, solved
-from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse
+from rrjax.mechanisms import Channel, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows
 from rrjax.models.data import as_covariates, as_weights, standardized
 from rrjax.models.logistic import Data, on_coefficients, posteriors
-from rrjax.models.loss import MechanismOrEpsilon, rows_of
+from rrjax.models.loss import Law, MechanismOrEpsilon, rows_of
 from rrjax.models.regression import Regression
 from rrjax.models.statements import ChiSquareTest, predict
 
@@ -91,7 +91,7 @@ def score_test(
 
 
 def _rows(reports, mechanism_or_epsilon, num_categories, number, dtype):
-    size = None if isinstance(mechanism_or_epsilon, Mechanism | Channel) else num_categories
+    size = None if isinstance(mechanism_or_epsilon, Law) else num_categories
     rows = rows_of(reports, mechanism_or_epsilon, size, number)
     return LogRows(*(leaf.astype(dtype) for leaf in rows))
 
@@ -105,7 +105,7 @@ def _expected_information(key, logits, given) -> Float[Array, "N k k"]:
     def seen(reports):
         return posteriors(one, logits, _rows(reports, given, width + 1, number, logits.dtype))
 
-    drawn = isinstance(given, Mechanism) and not isinstance(given, RandomizedResponse)
+    drawn = isinstance(given, Law) and not isinstance(given, RandomizedResponse | Channel)
 
     def add(total, item):
         if drawn:

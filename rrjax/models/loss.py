@@ -22,7 +22,9 @@ from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.models.candidates import CandidateResponse
 
-MechanismOrEpsilon: TypeAlias = Mechanism | Channel | CandidateResponse | ArrayLike
+Law: TypeAlias = Mechanism | Channel | CandidateResponse
+"""What says how reports were made, and knows its own K."""
+MechanismOrEpsilon: TypeAlias = Law | ArrayLike
 
 
 def rr_loss(
@@ -155,7 +157,7 @@ def rows_of(
     reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
     if reports.ndim < 1 or reports.shape[0] != number:
         raise ValueError(f"reports must be {number}, one for each row of covariates; got shape {tuple(reports.shape)}")
-    if isinstance(mechanism_or_epsilon, Mechanism | Channel | CandidateResponse):
+    if isinstance(mechanism_or_epsilon, Law):
         if num_categories not in (None, mechanism_or_epsilon.num_categories):
             raise ValueError(
                 f"the mechanism has {mechanism_or_epsilon.num_categories} categories: leave num_categories out "
@@ -178,9 +180,9 @@ def _log_p(epsilon, num_categories):
     return -jnp.log1p((num_categories - 1) * jnp.exp(-epsilon))
 
 
-def _mechanism(given, logits, possible) -> Mechanism | Channel | CandidateResponse | None:
+def _mechanism(given, logits, possible) -> Law | None:
     """The mechanism, checked; None is k-ary randomized response, which has a way of its own."""
-    if not isinstance(given, Mechanism | Channel | CandidateResponse):
+    if not isinstance(given, Law):
         return None
     if given.num_categories != logits.shape[-1]:
         raise ValueError(

@@ -1,0 +1,395 @@
+"""What `rrjax estimate` says beyond single shares: means, groups and quantiles, of everybody and of subgroups."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import typer
+
+from rrjax import inference, io
+from rrjax.cli import show
+from rrjax.cli.errors import UsageError
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.reading import Collection
+
+PANEL = "Statements"
+MOST_LEVELS = 100
+
+
+def _flag(*names: str, help: str) -> Any:  # noqa: A002
+    return typer.Option(*names, help=help, rich_help_panel=PANEL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """The flags that ask for statements, for `options.flags`."""
+
+    mean: Annotated[bool, _flag("--mean", help="The mean, where the labels are numbers.")] = False
+    quantile: Annotated[
+        list[float] | None, _flag(help="A quantile in the order of the domain, such as 0.5. Repeatable.")
+    ] = None
+    group: Annotated[
+        list[str] | None,
+        _flag(help="The share of some categories together: NAME=LABEL,LABEL or NAME=FIRST:LAST. Repeatable."),
+    ] = None
+    normal: Annotated[
+        bool,
+        _flag("--normal", help="Intervals of the normal law: shorter, and good for the thousands of users they want."),
+    ] = False
+    by: Annotated[str | None, _flag(help="A public column: all of that for each of its levels.")] = None
+    weights: Annotated[str | None, _flag(help="A column of survey weights.")] = None
+    population: Annotated[
+        Path | None,
+        _flag(help="A table of the levels of --by and their sizes in the population (two columns): a row for all."),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Refuses what does not go together."""
+        if self.population is not None and self.by is None:
+            raise UsageError("--population gives the sizes of the levels of --by: say which column that is")
+        if self.population is not None and self.weights is not None:
+            raise UsageError("--population and --weights both say whom the users stand for: give one of the two")
+        if self.weights is not None and self.quantile:
+            raise UsageError("--quantile has no interval for weighted reports: leave out --weights, or ask for --group")
+        if self.normal and not self.any():
+            raise UsageError("--normal is about --mean, --group and --by: ask for one of them")
+        for probability in self.quantile or []:
+            if not 0 < probability < 1:
+                raise UsageError(f"--quantile must lie between 0 and 1 (0.5 is the median), got {probability:g}")
+
+    def any(self) -> bool:
+        """Whether anything was asked for."""
+        return any(getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "normal")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Statement:
+    """One thing to say of a distribution: c·θ, or a quantile."""
+
+    name: str
+    kind: str
+    """mean, share or quantile."""
+    values: np.ndarray | None
+    probability: float = math.nan
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A statement about some users."""
+
+    statement: Statement
+    level: str
+    num_reports: int
+    value: Any
+    standard_error: float
+    lower: Any
+    upper: Any
+
+    def facts(self) -> dict[str, Any]:
+        """As fields of a JSON object."""
+        kept = {name: getattr(self, name) for name in ("value", "standard_error", "lower", "upper")}
+        name, kind = self.statement.name, self.statement.kind
+        return {"statement": name, "kind": kind, "of": self.level, "num_reports": self.num_reports} | kept
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """Users of a level of the public column, or all of them: counts, a tally, or weighted counts."""
+
+    level: str
+    num_reports: int
+    data: Any
+
+
+def run(
+    collection: Collection, asked: Asked, level: float, outputs: tuple[Path | None, Path | None], json: bool, top: int
+) -> None:
+    """Estimates what was asked for, writes and draws it, and says it."""
+    out, plot = outputs
+    statements = _statements(collection, asked, top)
+    parts, num_left_out = _parts(collection, asked)
+    rows = [row for statement in statements for row in _rows(collection, statement, parts, asked, level)]
+    if out is not None:
+        facts = [row.facts() for row in rows]
+        columns = {name: [fact[name] for fact in facts] for name in facts[0]}
+        texts = ("statement", "kind", "of", "value", "lower", "upper")  # quantiles are labels, which may be texts
+        io.write_table(
+            out,
+            {
+                name: np.asarray([str(each) for each in column], object) if name in texts else np.asarray(column)
+                for name, column in columns.items()
+            },
+        )
+    if plot is not None:
+        _draw(plot, rows, collection, level)
+    if json:
+        facts = {"level": level, "by": asked.by, "weights": asked.weights, "num_without_level": num_left_out}
+        statements = [row.facts() for row in rows]
+        show.record(
+            {"command": "estimate"} | collection.facts() | facts | {"statements": statements, "out": out, "plot": plot}
+        )
+        return
+    show.say(collection.summary())
+    show.warn(collection.warnings)
+    if num_left_out:
+        show.warn([f"{show.number(num_left_out, 'row is', 'rows are')} left out: no value in a column of the flags."])
+    _show(rows, asked, level, exact=collection.tallied is None)
+    if out is not None:
+        show.written("Statements", out)
+    if plot is not None:
+        show.written("Figure", plot)
+
+
+def _statements(collection: Collection, asked: Asked, top: int) -> list[Statement]:
+    labels = collection.labels
+    statements = []
+    if asked.mean:
+        statements.append(Statement("mean", "mean", _numbers(collection)))
+    if asked.quantile and collection.tallied is not None:
+        collection.check_counts("a quantile")
+    for probability in asked.quantile or []:
+        name = "median" if probability == 0.5 else f"{100 * probability:.4g} % quantile"
+        statements.append(Statement(name, "quantile", None, probability))
+    for text in asked.group or []:
+        name, members = _members(collection, text)
+        statements.append(Statement(name, "share", members))
+    if not statements:  # single shares then, of the most frequent reports
+        largest, every = np.argsort(-collection.counts, kind="stable")[:top], np.arange(len(labels))
+        statements = [Statement(show.printable(labels[place]), "share", every == place) for place in largest]
+    return statements
+
+
+def _numbers(collection: Collection) -> np.ndarray:
+    numbers = []
+    for label in collection.labels:
+        try:
+            numbers.append(float(label))
+        except ValueError:
+            raise UsageError(
+                f"--mean needs labels that are numbers, and {show.printable(label)!r} is none: ask for --group, or "
+                "give the column numbers"
+            ) from None
+    return np.asarray(numbers)
+
+
+def _members(collection: Collection, text: str) -> tuple[str, np.ndarray]:
+    """The name of a group, and which categories are in it."""
+    name, found, listed = text.rpartition("=")
+    listed, name = listed.strip(), (name.strip() if found else text.strip())
+    labels = collection.labels
+    first, colon, last = listed.partition(":")
+    if colon:
+        try:
+            low, high, numbers = float(first), float(last), [float(label) for label in labels]
+        except ValueError:
+            pass  # labels may hold colons
+        else:
+            members = (np.asarray(numbers) >= low) & (np.asarray(numbers) <= high)
+            return name, _checked(name, members, listed)
+    wanted = [label.strip() for label in listed.split(",")]
+    known = {str(label): place for place, label in enumerate(labels)}
+    members = np.zeros(len(labels), bool)
+    for label in wanted:
+        if label not in known:
+            raise UsageError(
+                f"--group {text!r}: {label!r} is none of the categories {collection.counted.domain.describe()}"
+            )
+        members[known[label]] = True
+    return name, _checked(name, members, listed)
+
+
+def _checked(name: str, members: np.ndarray, listed: str) -> np.ndarray:
+    if not members.any() or members.all():
+        what = "none" if not members.any() else "all"
+        raise UsageError(f"--group {name!r}: {listed} are {what} of the categories; its share needs no estimate")
+    return members
+
+
+def _parts(collection: Collection, asked: Asked) -> tuple[list[_Part], int]:
+    """All users, then those of each level; and how many rows have no level or weight."""
+    if asked.by is None and asked.weights is None:
+        return [_Part("all", collection.num_reports, collection.marginal[0])], 0
+    collection.check_counts("--by and --weights")
+    column, domain = collection.counted.column, collection.counted.domain
+    for flag, name in (("--by", asked.by), ("--weights", asked.weights)):
+        if name == column:
+            raise UsageError(f"{flag} {name!r} is the column of reports; it takes a public one")
+    source = collection.files.source
+    if asked.weights is None and asked.by is not None:
+        pairs = io.count_pairs(source, (column, asked.by), (domain, None))
+        levels = [str(label) for label in pairs.domains[1].labels()]
+        _check_levels(asked.by, levels)
+        counts = pairs.counts.T
+        parts = [_Part("all", int(counts.sum()), counts.sum(0))]
+        parts += [_Part(level, int(each.sum()), each) for level, each in zip(levels, counts, strict=True)]
+        return parts, pairs.num_missing - collection.counted.num_missing
+    reports = io.read_rows(dataclasses.replace(source, column=column), domain).indices
+    weights = io.read_covariate(dataclasses.replace(source, column=asked.weights), most_levels=None)
+    if weights.levels is not None:
+        raise io.DataError(
+            f"{collection.files.name}, column {weights.name!r}: weights are numbers, and {weights.levels[-1]!r} is none"
+        )
+    there = (reports >= 0) & ~weights.missing
+    codes, levels = np.zeros(len(reports)), []
+    if asked.by is not None:
+        public = io.read_covariate(dataclasses.replace(source, column=asked.by), factor=True, most_levels=None)
+        codes, levels = public.values, list(public.levels or [])
+        _check_levels(asked.by, levels)
+        there &= ~public.missing
+    parts = []
+    for name, chosen in [("all", there), *((level, there & (codes == code)) for code, level in enumerate(levels))]:
+        try:
+            counts = inference.weighted_counts(reports[chosen], weights.values[chosen], domain.num_categories)
+        except ValueError as error:
+            where = "" if name == "all" else f" of {asked.by} {name!r}"
+            row = int(np.argmax(chosen & ~(weights.values >= 0))) + 1
+            what = f"row {row:,} is negative" if (weights.values[chosen] < 0).any() else str(error)
+            raise io.DataError(f"{collection.files.name}, column {weights.name!r}{where}: {what}") from error
+        parts.append(_Part(name, int(chosen.sum()), counts))
+    return parts, int(((reports >= 0) & ~there).sum())
+
+
+def _check_levels(by: str, levels: list[str]) -> None:
+    if len(levels) > MOST_LEVELS:
+        raise UsageError(
+            f"--by {by!r} has {len(levels):,} levels, more than {MOST_LEVELS}: give a column of fewer, such as regions"
+        )
+
+
+@ending_at_once()
+def _rows(collection: Collection, statement: Statement, parts: list[_Part], asked: Asked, level: float) -> list[Row]:
+    epsilon, how = collection.epsilon, "normal" if asked.normal else None
+    if statement.kind == "quantile":
+        counts = jnp.stack([jnp.asarray(part.data) for part in parts])
+        found = jax.vmap(lambda each: inference.quantile(each, epsilon, statement.probability, level=level))(counts)
+        labels = collection.labels
+        ends = [labels[np.asarray(each)] for each in found]
+        return [
+            Row(statement, part.level, part.num_reports, value, math.nan, lower, upper)
+            for part, value, lower, upper in zip(parts, *(each.tolist() for each in ends), strict=True)
+        ]
+    values = np.asarray(statement.values, np.float64)
+    if asked.weights is not None:
+        found = [inference.weighted_functional(part.data, epsilon, values=values, level=level) for part in parts]
+    elif collection.tallied is not None:
+        found = [inference.linear_functional(parts[0].data, values=values, level=level, method=how)]
+    else:
+        counts = jnp.stack([jnp.asarray(part.data) for part in parts])
+        batch = jax.vmap(
+            lambda each: inference.linear_functional(each, epsilon, values=values, level=level, method=how)
+        )(counts)
+        found = [jax.tree.map(lambda leaf, place=place: leaf[place], batch) for place in range(len(parts))]
+    rows = [_row(statement, part.level, part.num_reports, each) for part, each in zip(parts, found, strict=True)]
+    if asked.by is not None and asked.weights is None:
+        levels = [part for part in parts[1:] if part.num_reports]
+        if len(levels) == 2:
+            first, second = levels
+            each = inference.difference(first.data, second.data, epsilon, values=values, level=level, method=how)
+            title = f"{first.level} less {second.level}"
+            rows.append(_row(statement, title, first.num_reports + second.num_reports, each))
+        if asked.population is not None:
+            shares = _shares(asked.population, parts[1:])
+            counts = np.stack([part.data for part in parts[1:]])
+            each = inference.stratified(counts, epsilon, shares=shares, values=values, level=level, method=how)
+            rows.append(_row(statement, "population", parts[0].num_reports, each))
+    return rows
+
+
+def _row(statement: Statement, level: str, number: int, found: inference.Estimate) -> Row:
+    return Row(statement, level, number, *(float(each) for each in found))
+
+
+def _shares(path: Path, parts: list[_Part]) -> np.ndarray:
+    """Shares of the population of the levels, in their order."""
+    with_header = io.Source(str(path))
+    names = io.column_names(with_header)
+    if len(names) != 2:
+        raise io.DataError(f"{path} has {len(names)} columns; two are wanted, the level and its size in the population")
+    levels = io.read_covariate(dataclasses.replace(with_header, column=names[0]), factor=True, most_levels=None)
+    sizes = io.read_covariate(dataclasses.replace(with_header, column=names[1]), most_levels=None)
+    if sizes.levels is not None or not (sizes.values >= 0).all() or not sizes.values.sum() > 0:
+        raise io.DataError(f"{path}, column {names[1]!r}: sizes are numbers, none of them missing or negative")
+    known = {(levels.levels or ())[int(code)]: size for code, size in zip(levels.values, sizes.values, strict=True)}
+    lacking = next((part.level for part in parts if part.level not in known), None)
+    if lacking is not None:
+        raise io.DataError(f"{path} does not say how large {lacking!r} is in the population")
+    unseen = [name for name in known if name not in {part.level for part in parts if part.num_reports} and known[name]]
+    if unseen:
+        raise io.DataError(
+            f"{path} names {unseen[0]!r}, of which there are no reports: nothing is known of that part of the "
+            "population"
+        )
+    shares = np.asarray([known[part.level] for part in parts])
+    return shares / shares.sum()
+
+
+def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool) -> None:
+    show.out.print()
+    table = show.table()
+    several = asked.by is not None
+    titles = ["statement", *([asked.by] if several else []), "reports", "estimate", "std. error"]
+    for title in (*titles, f"{100 * level:.12g}\N{NO-BREAK SPACE}% interval"):
+        table.add_column(str(title), no_wrap=True, justify="right" if title not in ("statement", asked.by) else "left")
+    table.columns[0].max_width = 30
+    before = None
+    for row in rows:
+        name = show.printable(row.statement.name) if row.statement is not before else ""
+        before = row.statement
+        place = [show.printable(row.level)] if several else []
+        table.add_row(name, *place, f"{row.num_reports:,}", *_written(row))
+    show.show_table(table)
+    show.out.print()
+    if asked.weights is not None:
+        show.out.print("Intervals are normal, by the variance of weighted means: they want many users of any weight.")
+        return
+    kinds = {row.statement.kind for row in rows}
+    if asked.normal:
+        also = "; those of quantiles are exact" * ("quantile" in kinds)
+        show.out.print(f"Intervals are normal: they want thousands of users{also}. Estimates are unbiased.")
+        return
+    words = []
+    if kinds & {"share", "quantile"} and exact:
+        words.append("intervals of shares and quantiles are exact")
+    if "mean" in kinds or not exact or any(row.level == "population" or " less " in row.level for row in rows):
+        words.append("those of means, differences and populations hold for every number of users, and are wider")
+    show.out.print("; ".join(words)[:1].upper() + "; ".join(words)[1:] + ". Estimates are unbiased.")
+
+
+def _draw(plot: Path, rows: list[Row], collection: Collection, level: float) -> None:
+    """A panel for each statement, without quantiles of labels that are no numbers."""
+    with show.drawing():
+        from rrjax.figures import Statements, forest_figure, save
+
+        panels = {}
+        for statement in dict.fromkeys(row.statement for row in rows):
+            own = [row for row in rows if row.statement is statement]
+            try:
+                value, lower, upper = (
+                    [float(getattr(row, name)) for row in own] for name in ("value", "lower", "upper")
+                )
+            except ValueError:
+                continue
+            levels = [row.level for row in own]
+            panels[statement.name] = Statements(levels, value, lower, upper, statement.kind == "share")
+        if not panels:
+            raise UsageError("--plot draws numbers, and the quantiles of these labels are none: ask for --group")
+        title = (
+            f"{collection.num_reports:,} reports in column {collection.counted.column}, ε = {collection.epsilon:.4g}"
+        )
+        save(forest_figure(panels, level=level, title=title), plot)
+
+
+def _written(row: Row) -> tuple[str, str, str]:
+    if row.statement.kind == "quantile":
+        return show.printable(row.value), "", f"{show.printable(row.lower)} – {show.printable(row.upper)}"
+    if row.statement.kind == "share":
+        return show.percent(row.value), show.percent(row.standard_error), show.between(row.lower, row.upper)
+    digits = max(1 - math.floor(math.log10(row.standard_error)), 0) if row.standard_error > 0 else 2
+    limits = f"{row.lower:,.{digits}f} – {row.upper:,.{digits}f}"
+    return f"{row.value:,.{digits}f}", f"{row.standard_error:,.{digits}f}", limits

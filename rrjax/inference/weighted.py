@@ -1,0 +1,215 @@
+"""Estimates from reports that count by a weight each, such as the survey weight of their user."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.scipy.special import ndtri
+from jaxtyping import Array, ArrayLike, Bool, Float
+
+from rrjax.arguments import as_probability, as_scalar, complement, float_dtype
+from rrjax.arithmetic import accurate_sum, odds
+from rrjax.checks import check_num_categories
+from rrjax.counts import as_values
+from rrjax.inference.functionals import Estimate, Scale, as_numbers
+from rrjax.placement import aligned
+from rrjax.pytrees import register
+
+
+@register(data_fields=["total", "squares", "num_reports"])
+@dataclasses.dataclass(frozen=True)
+class WeightedCounts:
+    """What weighted reports of randomized response add up to. A pytree; those of parts add up.
+
+    Attributes:
+        total: `[K]`, the sum of the weights of the reports that name each category.
+        squares: `[K]`, that of their squares.
+        num_reports: Scalar, how many have a weight that is not zero.
+    """
+
+    total: Float[Array, " K"]
+    squares: Float[Array, " K"]
+    num_reports: Float[Array, ""]
+
+    @property
+    def effective_size(self) -> Float[Array, ""]:
+        """So many reports of equal weight would say as much: (Σ w)²/Σ w², by Kish. Scalar."""
+        return jnp.sum(self.total) ** 2 / jnp.sum(self.squares)
+
+    def __add__(self, other: WeightedCounts) -> WeightedCounts:
+        """Those of both parts together.
+
+        Raises:
+            ValueError: Other categories.
+        """
+        if not isinstance(other, WeightedCounts):
+            return NotImplemented
+        if self.total.shape != other.total.shape:
+            raise ValueError(
+                f"weighted counts of {self.total.shape[-1]} and of {other.total.shape[-1]} categories cannot be added"
+            )
+        return jax.tree.map(jnp.add, self, other)
+
+    def __radd__(self, other: Any) -> WeightedCounts:
+        """So that `sum` works."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+
+def weighted_counts(reports: ArrayLike, weights: ArrayLike, num_categories: int) -> WeightedCounts:
+    """Counts reports of randomized response, each by a weight.
+
+    Args:
+        reports: `[N]`, integers in 0 … K − 1.
+        weights: `[N]`, not negative, in any unit: one over the probability that the user was sampled, or any other
+            survey weight.
+        num_categories: K, at least 2. Static.
+
+    Returns:
+        `WeightedCounts`; added up in double precision where the values are known. Under tracing, NaN where a weight is
+        none, or a report is outside the domain.
+
+    Raises:
+        ValueError: K < 2, shapes that do not fit, or (not under tracing) a report or weight that is none, with its row,
+            or weights that are all zero.
+
+    Example:
+        >>> import rrjax
+        >>> counts = rrjax.inference.weighted_counts([0, 1, 1, 2], [1.0, 0.5, 0.5, 2.0], num_categories=3)
+        >>> counts.total.tolist(), counts.squares.tolist(), round(float(counts.effective_size), 2)
+        ([1.0, 1.0, 2.0], [1.0, 0.5, 4.0], 2.91)
+    """
+    check_num_categories(num_categories)
+    reports = as_values(reports, num_categories, "reports")
+    weights = weights if isinstance(weights, jax.Array) else np.asarray(weights)
+    if reports.ndim != 1 or weights.shape != reports.shape or weights.dtype.kind not in "biuf":
+        raise ValueError(
+            f"reports and weights must both have shape [N], one weight for each report; got {tuple(reports.shape)} and "
+            f"{tuple(weights.shape)} of {weights.dtype}"
+        )
+    if isinstance(reports, Tracer) or isinstance(weights, Tracer):
+        return _traced(*aligned((reports, jnp.asarray(weights).astype(float_dtype()))), num_categories)
+    known, named = np.asarray(weights, np.float64), np.asarray(reports)
+    wrong = np.flatnonzero(~(np.isfinite(known) & (known >= 0)))
+    if wrong.size:
+        raise ValueError(
+            f"row {wrong[0]} of weights is {known[wrong[0]]:g}: weights are finite and not negative "
+            f"({wrong.size} {'row is' if wrong.size == 1 else 'rows are'} not)"
+        )
+    if not known.any():
+        raise ValueError("all weights are zero: there is nobody to estimate from")
+    sums = (np.bincount(named, power, num_categories) for power in (known, known**2))
+    return WeightedCounts(*(jnp.asarray(each, float_dtype()) for each in (*sums, np.count_nonzero(known))))
+
+
+def _traced(reports, weights, num_categories):
+    fine = (reports >= 0) & (reports < num_categories) & (weights >= 0) & jnp.isfinite(weights)
+    weights = jnp.where(fine, weights, jnp.nan)
+    sums = (jnp.bincount(jnp.where(fine, reports, 0), power, length=num_categories) for power in (weights, weights**2))
+    return WeightedCounts(*sums, jnp.sum(weights > 0, dtype=weights.dtype))
+
+
+def weighted_functional(
+    counts: WeightedCounts, epsilon: ArrayLike, *, values: ArrayLike, level: ArrayLike = 0.95
+) -> Estimate:
+    r"""Estimates Σ_i c_i·θ_i of the population that the weights stand for, with a normal interval.
+
+    The mean of the debiased reports V_u, weighted, is Hájek's ratio Σ w_u·V_u / Σ w_u. Its variance is that of sampling
+    with replacement, by linearization: n/(n − 1) · Σ w_u²·(V_u − ratio)² / (Σ w_u)², which takes in the sampling of
+    users and the randomization of their values alike.
+
+    The estimate is nearly unbiased and the interval covers where many users have a say: see `effective_size`. Strata
+    and clusters of the design are not known here; strata whose shares are known are what `stratified` is for.
+
+    Args:
+        counts: `WeightedCounts`.
+        epsilon: Scalar, nats.
+        values: `[K]`, c. For a group ones and zeros.
+        level: Scalar in (0, 1), of the interval.
+
+    Returns:
+        `Estimate`, its limits cut to the range of the values. All NaN for unusable counts or ε.
+
+    Raises:
+        ValueError: No `WeightedCounts`, values that are not numbers or all the same, or a level outside (0, 1).
+
+    Example:
+        >>> import rrjax
+        >>> counts = rrjax.inference.weighted_counts([0, 0, 1, 2, 0, 1] * 50, [1, 1, 2, 2, 1, 1] * 50, 3)
+        >>> found = rrjax.inference.weighted_functional(counts, 3.0, values=[0, 1, 2])
+        >>> print(f"{found.value:.3f} ± {found.standard_error:.3f}, {found.lower:.3f} to {found.upper:.3f}")
+        0.855 ± 0.056, 0.746 to 0.965
+
+    References:
+        Särndal, Swensson and Wretman, "Model assisted survey sampling", 1992, sections 5.7 and 2.9.
+    """
+    _check(counts, level)
+    c = as_numbers(values, counts.total.shape[0])
+    return _weighted(*aligned((counts, as_scalar(epsilon, float_dtype()), c)), complement(level))
+
+
+def weighted_shares(counts: WeightedCounts, epsilon: ArrayLike, *, level: ArrayLike = 0.95) -> Estimate:
+    """Estimates every share of the population that the weights stand for: `weighted_functional` of each category.
+
+    Args:
+        counts: `WeightedCounts`.
+        epsilon: Scalar, nats.
+        level: Scalar in (0, 1), of the interval of each category.
+
+    Returns:
+        `Estimate` of `[K]`: the unbiased estimates, of any size; limits from 0 to 1.
+
+    Raises:
+        ValueError: No `WeightedCounts`, or a level outside (0, 1).
+
+    Example:
+        >>> import rrjax
+        >>> counts = rrjax.inference.weighted_counts([0, 0, 1, 2, 0, 1] * 50, [1, 1, 2, 2, 1, 1] * 50, 3)
+        >>> [round(value, 3) for value in rrjax.inference.weighted_shares(counts, 3.0).value.tolist()]
+        [0.382, 0.382, 0.237]
+    """
+    _check(counts, level)
+    return _weighted(*aligned((counts, as_scalar(epsilon, float_dtype()), None)), complement(level))
+
+
+def _check(counts, level):
+    if not isinstance(counts, WeightedCounts):
+        raise ValueError(f"counts must be WeightedCounts, as of `weighted_counts`, got {type(counts).__name__}")
+    as_probability(level, "level", 0.95)
+
+
+@jax.jit
+def _weighted(counts, epsilon, c, miss):
+    size = counts.total.shape[0]
+    total, e1 = accurate_sum(counts.total), odds(epsilon)
+    usable = jnp.isfinite(total) & (total > 0) & (jnp.min(counts.total) >= 0) & (e1 > 0) & (miss > 0) & (miss < 1)
+    total = jnp.where(usable, total, 1)
+    number, gain = counts.num_reports, 1 + size / e1  # 1/d
+    share = counts.total / total
+
+    def finished(value, error, scale, usable):
+        error = gain * jnp.sqrt(jnp.maximum(error, 0) * number / (number - 1)) / total
+        half = -ndtri(miss / 2) * error
+        found = Estimate(value, error, jnp.clip(value - half, 0, 1), jnp.clip(value + half, 0, 1))
+        return scale(found, usable)
+
+    if c is None:
+        squares = accurate_sum(counts.squares)
+        # A report names a category or does not.
+        error = counts.squares * (1 - share) ** 2 + (squares - counts.squares) * share**2
+        value = share + (size * share - 1) / e1
+        return finished(value, error, _masked, usable)
+    scale = Scale.of(c)
+    centre = accurate_sum(scale.unit) / size
+    away = scale.unit - centre
+    named = accurate_sum(share * away)
+    error = accurate_sum(counts.squares * (away - named) ** 2)
+    return finished(centre + gain * named, error, lambda *each: scale.mapped(*each, 1), usable & scale.usable)
+
+
+def _masked(found: Estimate, usable: Bool[Array, ""]) -> Estimate:
+    return jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), found)

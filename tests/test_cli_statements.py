@@ -1,0 +1,123 @@
+"""Means, groups, quantiles and subgroups on the command line: what the library says, and what is refused."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
+pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
+
+import rrjax
+from rrjax import inference, io
+
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
+READ = ("--column", "visits", "--epsilon", "2", "--domain", "0:9")
+
+
+@pytest.fixture
+def survey(invoke):
+    """Reports, regions and weights, and the file of them."""
+    rng = np.random.default_rng(0)
+    region = rng.integers(0, 2, 3000)
+    visits = np.minimum(rng.poisson(2 + 2 * region), 9)
+    reports = np.asarray(rrjax.RandomizedResponse(10, 2.0).randomize(jax.random.key(0), visits))
+    weight = rng.uniform(0.5, 2, 3000)
+    names = np.asarray(["north", "south"], object)[region]
+    io.write_table("s.csv", {"visits": reports, "region": names, "weight": weight})
+    return reports, region, weight
+
+
+def said(invoke, *flags):
+    code, out, error = invoke("estimate", "s.csv", *READ, *flags, "--json")
+    assert code == 0, error
+    return {(row["statement"], row["of"]): row for row in json.loads(out)["statements"]}
+
+
+def agree(row, found):
+    assert [row[name] for name in ("value", "standard_error", "lower", "upper")] == pytest.approx(
+        [float(each) for each in found], rel=1e-4, abs=1e-5
+    )
+
+
+@pytest.mark.long
+def test_statements_are_those_of_the_library(invoke, survey):
+    """A dozen seconds: intervals of both kinds, each compiled for all users, for levels and for their difference."""
+    reports, region, _ = survey
+    counts = np.stack([np.bincount(reports[region == code], minlength=10) for code in (0, 1)])
+    often = np.arange(10) >= 5
+    io.write_table("p.csv", {"region": np.asarray(["south", "north"], object), "people": np.asarray([100, 300])})
+    flags = ("--mean", "--quantile", "0.5", "--group", "often=5:9", "--group", "one or two=1,2")
+    found = said(invoke, *flags, "--by", "region", "--population", "p.csv")
+    values = np.arange(10.0)
+    for level, each in (("all", counts.sum(0)), ("north", counts[0]), ("south", counts[1])):
+        agree(found["mean", level], inference.linear_functional(each, 2.0, values=values))
+        agree(found["often", level], inference.group_share(each, 2.0, members=often))
+        assert found["mean", level]["num_reports"] == each.sum()
+        median = inference.quantile(each, 2.0, 0.5)
+        assert [found["median", level][name] for name in ("value", "lower", "upper")] == [int(x) for x in median]
+    agree(found["often", "north less south"], inference.difference(*counts, 2.0, values=often))
+    agree(found["often", "population"], inference.stratified(counts, 2.0, shares=[0.75, 0.25], values=often))
+    assert ("one or two", "all") in found
+    found = said(invoke, "--group", "often=5:9", "--by", "region", "--normal")
+    agree(found["often", "south"], inference.group_share(counts[1], 2.0, members=often, method="normal"))
+    agree(found["often", "north less south"], inference.difference(*counts, 2.0, values=often, method="normal"))
+    code, out, error = invoke("estimate", "s.csv", *READ, *flags, "--by", "region", "--out", "o.csv", "--plot", "o.png")
+    assert code == 0, error
+    assert "Figure: o.png" in out
+    assert "north less south" in out
+    assert "Intervals of shares and quantiles are exact" in out
+    assert io.read_covariate(io.Source("o.csv", column="num_reports")).values[0] == 3000
+    assert len(io.read_covariate(io.Source("o.csv", column="value")).values) == 4 * 4 - 1
+
+
+def test_weights_stand_for_others(invoke, survey):
+    reports, region, weight = survey
+    found = said(invoke, "--group", "often=5:9", "--by", "region", "--weights", "weight")
+    for level, chosen in (("all", region >= 0), ("north", region == 0), ("south", region == 1)):
+        counts = inference.weighted_counts(reports[chosen], weight[chosen], 10)
+        agree(found["often", level], inference.weighted_functional(counts, 2.0, values=np.arange(10) >= 5))
+
+
+def test_without_a_statement_shares_are_told_by_level(invoke, survey):
+    reports, region, _ = survey
+    found = said(invoke, "--by", "region", "--top", "2")
+    largest = np.argsort(-np.bincount(reports, minlength=10), kind="stable")[:2]
+    assert {name for name, _ in found} == {str(place) for place in largest}
+    counts = np.bincount(reports[region == 1], minlength=10)
+    agree(found[str(largest[0]), "south"], inference.group_share(counts, 2.0, members=np.arange(10) == largest[0]))
+
+
+@pytest.mark.usefixtures("survey")
+def test_what_is_wrong_is_named(invoke):
+    def error(*flags, code=2):
+        status, _, text = invoke("estimate", "s.csv", *READ, *flags)
+        assert status == code, text
+        return " ".join(text.split())
+
+    assert "'12' is none of the categories 0:9" in error("--group", "x=1,12")
+    assert "--group 'x': 20:30 are none of the categories" in error("--group", "x=20:30")
+    assert "--group 'x': 0:9 are all of the categories" in error("--group", "x=0:9")
+    assert "--normal is about --mean, --group and --by" in error("--normal")
+    assert "--quantile must lie between 0 and 1 (0.5 is the median), got 50" in error("--quantile", "50")
+    assert "--population gives the sizes of the levels of --by" in error("--population", "p.csv")
+    assert "--weights both say whom" in error("--by", "region", "--population", "p.csv", "--weights", "weight")
+    assert "--quantile has no interval for weighted reports" in error("--quantile", "0.5", "--weights", "weight")
+    assert "--at-once is about the shares of all categories" in error("--mean", "--at-once")
+    assert "--by 'visits' is the column of reports" in error("--mean", "--by", "visits")
+    assert "has 3,000 levels, more than 100" in error("--mean", "--by", "weight")
+    assert "there is no column 'land'" in error("--mean", "--by", "land", code=3)
+    io.write_table("p.csv", {"region": np.asarray(["south", "west"], object), "people": np.asarray([2, 3])})
+    by = ("--group", "x=1", "--by", "region", "--population", "p.csv")
+    assert "p.csv does not say how large 'north' is in the population" in error(*by, code=3)
+    columns = {"region": np.asarray(["south", "north", "west"], object), "people": np.asarray([1, 2, 3])}
+    io.write_table("p.csv", columns)
+    assert "p.csv names 'west', of which there are no reports" in error(*by, code=3)
+    io.write_table("w.csv", {"a": np.asarray(["x", "y"] * 5, object), "w": np.asarray([1.0] * 9 + [-1])})
+    status, _, text = invoke("estimate", "w.csv", "--column", "a", "--epsilon", "1", "--weights", "w", "--top", "1")
+    assert status == 3
+    assert "column 'w': row 10 is negative" in " ".join(text.split())
+    status, _, text = invoke("estimate", "w.csv", "--column", "a", "--epsilon", "1", "--mean")
+    assert "--mean needs labels that are numbers, and 'x' is none" in " ".join(text.split())
