@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from rrjax.mechanisms.rows import LogRows
-from rrjax.models.ascent import added_up, blocks_of
+from rrjax.models.hidden import added_up, blocks_of
 from rrjax.models.logistic import Data, curvatures, posteriors
 
 

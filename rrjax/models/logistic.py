@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from rrjax.arithmetic import log_sum
 from rrjax.mechanisms.rows import LogRows
-from rrjax.models.ascent import State, View, added_up, ascended, blocks_of
+from rrjax.models.hidden import State, View, added_up, ascended, blocks_of
 
 
 class Data(NamedTuple):

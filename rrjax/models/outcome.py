@@ -16,8 +16,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.arithmetic import accurate_sum, log_sum
 from rrjax.interior import factored, solved
-from rrjax.models.ascent import View, added_up, ascended, blocks_of
 from rrjax.models.data import as_data
+from rrjax.models.hidden import View, added_up, ascended, blocks_of
 from rrjax.models.logistic import Data, curvatures, maximum, on_coefficients, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.pytrees import register

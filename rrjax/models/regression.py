@@ -16,9 +16,9 @@ from rrjax.arguments import as_scalar
 from rrjax.arithmetic import accurate_sum
 from rrjax.interior import factored, solved
 from rrjax.models import solvers
-from rrjax.models.ascent import blocks_of
 from rrjax.models.bias import bias
 from rrjax.models.data import as_clusters, as_data
+from rrjax.models.hidden import blocks_of
 from rrjax.models.logistic import Data, look, maximum, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.pytrees import register

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from rrjax.models.ascent import added_up, blocks_of
+from rrjax.models.hidden import added_up, blocks_of
 from rrjax.models.logistic import Data, posteriors
 
 
