@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, ArrayLike, Bool, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from rrjax.arguments import as_survey
 from rrjax.arithmetic import accurate_sum, odds
@@ -218,14 +218,19 @@ def _of_reports(theta, reports):
     return _Problem(start, plain, deflated, gain, judge, reports)
 
 
-def _of_counts(counts, epsilon):
-    """Of k-ary randomized response: a mixture in which everything takes O(K), scaled by q."""
+def reports_of(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> Reports:
+    """Counts of k-ary randomized response as a mixture, in which everything takes O(K); its a + Bθ is q + d·θ."""
     phi, usable = shares(counts, epsilon)
     e1 = odds(epsilon)
     num_categories = counts.shape[0]
-    uniform = jnp.where(usable, jnp.full_like(phi, 1 / num_categories), jnp.nan)
+    return Reports(phi, 1 / (e1 + num_categories), Scaling(e1 / (e1 + num_categories), num_categories), usable)
 
-    kept, noise = e1 / (e1 + num_categories), 1 / (e1 + num_categories)
+
+def _of_counts(counts, epsilon):
+    """Of k-ary randomized response."""
+    reports = reports_of(counts, epsilon)
+    phi, noise, kept = reports.shares, reports.base, reports.lift.scale
+    uniform = jnp.where(reports.usable, jnp.full_like(phi, 1 / counts.shape[0]), jnp.nan)
 
     def weights(theta):  # φ/μ; where nothing was reported, nothing is divided
         return jnp.where(phi > 0, phi / jnp.where(phi > 0, noise + kept * theta, 1), 0)
@@ -243,7 +248,7 @@ def _of_counts(counts, epsilon):
         lambda theta: theta * weights(theta),
         lambda new, old: accurate_sum(phi * jnp.log1p(kept * (new - old) / (noise + kept * old))),
         judge,
-        Reports(phi, noise, Scaling(kept, num_categories), usable),
+        reports,
     )
 
 

@@ -11,6 +11,7 @@ import math
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float
 
 from rrjax.placement import looked_up
@@ -110,7 +111,9 @@ def stirling_error_of_whole(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
         x: `[*s]`, whole numbers, at least one.
 
     Returns:
-        `[*s]`, to 2e-16.
+        `[*s]`, to 2e-16. Derivatives are those of `stirling_error`, as between whole numbers.
     """
     table = jnp.asarray(_SMALL, x.dtype)
-    return jnp.where(x < 32, looked_up(table, jnp.clip(x, 0, 31).astype(jnp.int32)), stirling_error(x))
+    series = stirling_error(jnp.maximum(x, 1))
+    small = looked_up(table, jnp.clip(x, 0, 31).astype(jnp.int32)) + (series - lax.stop_gradient(series))
+    return jnp.where(x < 32, small, series)

@@ -1,9 +1,12 @@
-"""Before a collection: how many users, which ε, how wide the intervals, what will be found."""
+"""Before a collection: how many users, which ε, how wide the intervals, what will be found.
+
+Plans have derivatives in ε, N, shares, targets and levels, in both modes. Where a plan counts in whole numbers (users,
+reports that are significant) they are those of the same plan without the rounding: of the trend, not of the steps.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,14 +17,18 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.arguments import as_probability, as_scalar, complement, float_dtype
 from rrjax.checks import check_num_categories
-from rrjax.inference.binomial import log_survival, odds_of_tail
 from rrjax.inference.intervals import Simultaneous, log_tail
 from rrjax.inference.monte_carlo import HypothesisTest
+from rrjax.inference.plans import (
+    detectable,
+    epsilon_of_error,
+    rates_of,
+    rounded,
+    squared_error_of_one,
+    users_of_width,
+    width_of,
+)
 from rrjax.mechanisms import Design, RandomizedResponse
-
-_FEWEST, _MOST = 1.0, 2.0**50
-_SMALLEST_EPSILON, _LARGEST_EPSILON = 1e-9, 80.0
-_STEPS = 80
 
 
 def expected_rmse(
@@ -51,7 +58,7 @@ def expected_rmse(
         0.0096
     """
     num_users = as_scalar(num_users, float_dtype(), "num_users")
-    total = _squared_error_of_one(num_categories, epsilon, mechanism)
+    total = squared_error_of_one(num_categories, epsilon, mechanism)
     return jnp.sqrt(total / jnp.where(num_users > 0, num_users, jnp.nan) / num_categories)
 
 
@@ -79,7 +86,8 @@ def users_for_error(
     """
     rmse = as_scalar(rmse, float_dtype(), "rmse")
     rmse = jnp.where(rmse > 0, rmse, jnp.nan)
-    return jnp.ceil(_squared_error_of_one(num_categories, epsilon, mechanism) / num_categories / rmse**2)
+    number = squared_error_of_one(num_categories, epsilon, mechanism) / num_categories / rmse**2
+    return rounded(number, jnp.ceil(number))
 
 
 def epsilon_for_error(
@@ -111,7 +119,7 @@ def epsilon_for_error(
     num_users = as_scalar(num_users, float_dtype(), "num_users")
     rmse = as_scalar(rmse, float_dtype(), "rmse")
     if mechanism is not RandomizedResponse:
-        found = _epsilon_for_error(rmse**2 * num_users * num_categories, num_categories, mechanism)
+        found = epsilon_of_error(rmse**2 * num_users * num_categories, num_categories, mechanism)
         return jnp.where((num_users > 0) & (rmse > 0), found, jnp.nan)
     load = (num_categories - 1) / (num_categories * num_users * rmse**2)
     root = load + jnp.sqrt(load**2 + load * num_categories)
@@ -157,7 +165,7 @@ def expected_width(
     share = as_scalar(share, float_dtype(), "share")
     number = as_scalar(num_users, float_dtype(), "num_users")
     tail = log_tail(complement(level), simultaneous, num_categories)
-    width = _width(number, _rates(num_categories, epsilon, mechanism), share, tail)
+    width = width_of(number, rates_of(num_categories, epsilon, mechanism), share, tail)
     return jnp.where((number > 0) & (share >= 0) & (share <= 1), width, jnp.nan)
 
 
@@ -199,8 +207,8 @@ def users_for_width(
     as_probability(level, "level", 0.95)
     share, width = as_scalar(share, float_dtype(), "share"), as_scalar(width, float_dtype(), "width")
     tail = log_tail(complement(level), simultaneous, num_categories)
-    rates = _rates(num_categories, epsilon, mechanism)
-    number = _users_for_width(rates, share, width, tail)
+    rates = rates_of(num_categories, epsilon, mechanism)
+    number = users_of_width(rates, share, width, tail)
     return jnp.where((share >= 0) & (share <= 1) & (width > 0) & (width < 1) & (rates.truth > 0), number, jnp.nan)
 
 
@@ -239,9 +247,10 @@ def detectable_share(
     level, power = as_probability(level, "level", 0.05), as_probability(power, "power", 0.8)
     if not isinstance(power, Tracer) and power < 0.5:
         raise ValueError(f"power must be at least 0.5, got {float(power):g}")
-    number = jnp.floor(as_scalar(num_users, float_dtype(), "num_users"))
-    rates = _rates(num_categories, epsilon, mechanism)
-    share = _detectable(jnp.where(number > 0, number, 1), rates, jnp.log(level), jnp.log1p(-power))
+    number = as_scalar(num_users, float_dtype(), "num_users")
+    number = rounded(number, jnp.floor(number))
+    rates = rates_of(num_categories, epsilon, mechanism)
+    share = detectable(jnp.where(number > 0, number, 1), rates, jnp.log(level), jnp.log1p(-power))
     usable = (number > 0) & (level > 0) & (level < 1) & (power >= 0.5) & (power < 1)
     return jnp.where(usable, jnp.maximum(share, 0), jnp.nan)
 
@@ -309,75 +318,3 @@ def power(
     rejected = jax.jit(lambda keys: lax.map(rejects, keys))(jax.random.split(key, num_collections))
     share = jnp.mean(rejected)
     return Power(share, jnp.sqrt(share * (1 - share) / num_collections))
-
-
-def _rates(num_categories, epsilon, mechanism):
-    # As a scalar of JAX, because an ε that makes no sense gives NaN here.
-    return mechanism(num_categories, as_scalar(epsilon, float_dtype())).rates
-
-
-def _squared_error_of_one(num_categories, epsilon, mechanism):
-    return _rates(num_categories, epsilon, mechanism).total_variance(num_categories)
-
-
-@partial(jax.jit, static_argnums=(1, 2))
-def _epsilon_for_error(target, num_categories, mechanism):
-    def halve(_, span):
-        low, high = span
-        middle = jnp.sqrt(low * high)
-        reached = _squared_error_of_one(num_categories, middle, mechanism) <= target
-        return jnp.where(reached, low, middle), jnp.where(reached, middle, high)
-
-    most = jnp.asarray(_LARGEST_EPSILON, target.dtype)
-    found = lax.fori_loop(0, _STEPS, halve, (jnp.asarray(_SMALLEST_EPSILON, target.dtype), most))[1]
-    return jnp.where(_squared_error_of_one(num_categories, most, mechanism) <= target, found, jnp.inf)
-
-
-@jax.jit
-def _width(number, rates, share, log_tail):
-    reported = (rates.always + rates.truth * share) / rates.total
-    # Binomial laws are of whole counts: the widths of the two next to the expected one, in proportion.
-    number = jnp.maximum(jnp.round(number), 1)
-    expected = number * reported
-    below = jnp.minimum(jnp.floor(expected), number)
-    count = jnp.stack([below, jnp.minimum(below + 1, number)])
-    other = number - count
-    low, high = odds_of_tail(jnp.stack([count, other]), jnp.stack([other, count]), log_tail)
-    limits = jnp.stack([low / (1 + low), 1 / (1 + high)])
-    lower, upper = jnp.clip(rates.share(limits), 0, 1)
-    widths = upper - lower
-    return widths[0] + (expected - below) * (widths[1] - widths[0])
-
-
-@jax.jit
-def _users_for_width(rates, share, width, log_tail):
-    def halve(_, span):
-        low, high = span
-        middle = jnp.sqrt(low * high)
-        narrow = _width(middle, rates, share, log_tail) <= width
-        return jnp.where(narrow, low, middle), jnp.where(narrow, middle, high)
-
-    most = jnp.asarray(_MOST, share.dtype)
-    found = lax.fori_loop(0, _STEPS, halve, (jnp.asarray(_FEWEST, share.dtype), most))[1]
-    return jnp.where(_width(most, rates, share, log_tail) <= width, jnp.ceil(found), jnp.inf)
-
-
-@jax.jit
-def _detectable(number, rates, log_level, log_miss):
-    q = rates.q
-
-    def significant(count):
-        return log_survival(count, number - count, count - number * q, q) <= log_level
-
-    def halve(_, span):
-        low, high = span
-        middle = jnp.floor((low + high) / 2)
-        up = significant(middle)
-        return jnp.where(up, low, middle), jnp.where(up, middle, high)
-
-    # From no count at all, which never is significant, to more than there can be.
-    _, critical = lax.fori_loop(0, 64, halve, (jnp.zeros_like(number), number + 1))
-    # P(X ≥ c) = power: of the reports that do not name it, N − c + 1 or more with probability 1 − power.
-    rest = odds_of_tail(number - critical + 1, critical - 1, log_miss)
-    share = rates.share(1 / (1 + rest))
-    return jnp.where(critical > number, jnp.inf, jnp.where(rates.truth > 0, share, jnp.nan))

@@ -1,0 +1,200 @@
+"""A privacy budget, split between several questions to the same users."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
+
+from rrjax.arguments import as_scalar, float_dtype
+from rrjax.checks import check_num_categories
+from rrjax.inference.plans import squared_error_of_one
+from rrjax.mechanisms import Design, RandomizedResponse
+from rrjax.models.ascent import ascend
+
+
+class BudgetSplit(NamedTuple):
+    """How a budget is split, and how good that is.
+
+    Attributes:
+        epsilons: `[J]`, nats, of each question; they add up to the budget.
+        errors: `[J]`, the expected squared error of each question's unbiased estimate, summed over its categories.
+        objective: Scalar, what is least: the weighted sum of the errors, or the given function.
+        gain: Scalar: how many times larger it is where every question gets the same.
+        marginals: `[J]`, by how much the objective falls for one more nat of a question: at the least they are equal.
+        gap: Scalar, of the objective: where it is convex, it is at most so much above the least.
+        num_iters: Scalar.
+        converged: Scalar: whether Newton's method ended.
+    """
+
+    epsilons: Float[Array, " J"]
+    errors: Float[Array, " J"]
+    objective: Float[Array, ""]
+    gain: Float[Array, ""]
+    marginals: Float[Array, " J"]
+    gap: Float[Array, ""]
+    num_iters: Int[Array, ""]
+    converged: Bool[Array, ""]
+
+
+def split_budget(
+    total_epsilon: ArrayLike,
+    num_categories: Sequence[int],
+    num_users: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    mechanism: Design | Sequence[Design] = RandomizedResponse,
+    objective: Callable[[Float[Array, " J"]], ArrayLike] | None = None,
+    max_iters: int = 100,
+) -> BudgetSplit:
+    r"""Splits ε between J questions that every user answers, for the least error.
+
+    By sequential composition the reports of one user deliver Σ ε_j at most. The least of
+
+        Σ_j w_j·E_j(ε_j),    Σ_j ε_j = ε,    E_j the expected squared error of `inv` (`mechanism.expected_squared_error`),
+
+    is where all w_j·E_j'(ε_j) are equal. It is found by Newton's method in the logarithms of the ratios ε_j/ε_1, damped
+    where it does not gain, from ε_j ∝ (w_j·E_j)^⅓, which is the limit for small ε. E_j is convex for randomized response
+    and for every mechanism whose parameter is settled; then by convexity the objective is at most
+
+        gap = ε·max_j m_j − Σ_j ε_j·m_j,    m_j = −w_j·E_j'(ε_j),
+
+    above the least: a certificate. A mechanism that chooses a parameter by ε (subsets, fields) is convex between its
+    switches alone, and what is found is a minimum, not surely the least one.
+
+    To ask every user only one of the questions, with all of ε, is another design: question j then has the share π_j of
+    the users, and the least Σ w_j·E_j(ε)/π_j is (Σ sqrt(w_j·E_j(ε)))², with what those users differ from all the others
+    on top. For more than a few questions it is the better one.
+
+    Args:
+        total_epsilon: Scalar, ε, nats.
+        num_categories: J numbers, each at least 2. Static.
+        num_users: Scalar, N.
+        weights: `[J]`, positive. None is one for each.
+        mechanism: Its class, or a function of K and ε, for all questions or one for each. Static.
+        objective: In place of the weighted sum: a function `[J]` of the ε_j → positive scalar, of JAX, such as the
+            largest error or what `jnp.log` of the errors adds up to. It should fall in each ε_j. Static.
+        max_iters: Most steps. Static.
+
+    Returns:
+        `BudgetSplit`. ε_j have first derivatives in the budget and the weights. NaN where the budget, a weight or N is
+        not positive.
+
+    Raises:
+        ValueError: No questions, K < 2, shapes that do not fit, weights beside an objective, or (not under tracing) a
+            weight or a budget that is not positive.
+
+    Example:
+        >>> from rrjax.models import split_budget
+        >>> split = split_budget(3.0, [2, 10, 100], 10_000)
+        >>> [round(e, 2) for e in split.epsilons.tolist()], round(float(split.gain), 2)
+        ([0.5, 0.9, 1.6], 1.5)
+
+    References:
+        Dwork and Roth, "The algorithmic foundations of differential privacy", 2014, theorem 3.16 (composition).
+    """
+    sizes = _sizes(num_categories)
+    designs = tuple(mechanism) if isinstance(mechanism, Sequence) else (mechanism,) * len(sizes)
+    if len(designs) != len(sizes):
+        raise ValueError(f"there are {len(sizes)} questions and {len(designs)} mechanisms: give one, or one for each")
+    dtype = float_dtype()
+    total, number = as_scalar(total_epsilon, dtype, "total_epsilon"), as_scalar(num_users, dtype, "num_users")
+    if not isinstance(total, Tracer) and not (total > 0 and jnp.isfinite(total)):
+        raise ValueError(f"total_epsilon must be positive and finite, got {float(total):g}")
+    if objective is not None and weights is not None:
+        raise ValueError("an objective has its own weights: leave weights out")
+    weights = _weights(weights, len(sizes), dtype)
+    total = jnp.where(jnp.isfinite(total) & (total > 0) & (number > 0) & jnp.all(weights > 0), total, jnp.nan)
+    loss = _Loss(sizes, designs, objective)
+    given = total, weights
+    equal = jnp.full(len(sizes), 1, dtype) * (total / len(sizes))
+    if objective is None:
+        share = jnp.cbrt(weights * _errors(sizes, designs, equal))
+        start = jnp.log(share[1:] / share[0])
+    else:
+        start = jnp.zeros(len(sizes) - 1, dtype)
+    tol = jnp.asarray(1e-14 if dtype == jnp.float64 else 1e-9, dtype)
+    if len(sizes) > 1:
+        state = ascend(loss, start, given, tol, max_iters)
+        point, num_iters, converged = state.point, state.num_iters, state.converged
+    else:
+        point, num_iters, converged = start, jnp.int32(0), jnp.isfinite(total)
+    epsilons = _split(point, total)
+    least, slope = jax.value_and_grad(loss)(epsilons, weights)
+    marginals = -slope
+    scale = jnp.ones_like(number) if objective is not None else number
+    return BudgetSplit(
+        epsilons=epsilons,
+        errors=_errors(sizes, designs, epsilons) / number,
+        objective=least / scale,
+        gain=loss(equal, weights) / least,
+        marginals=marginals / scale,
+        gap=(total * jnp.max(marginals) - jnp.sum(epsilons * marginals)) / scale,
+        num_iters=num_iters,
+        converged=converged,
+    )
+
+
+def _sizes(num_categories):
+    sizes = tuple(num_categories)
+    if not sizes:
+        raise ValueError("num_categories must name a question or more, got none")
+    for size in sizes:
+        check_num_categories(size)
+    return tuple(int(size) for size in sizes)
+
+
+def _weights(weights, number, dtype):
+    if weights is None:
+        return jnp.ones(number, dtype)
+    weights = weights if isinstance(weights, jax.Array) else np.asarray(weights)
+    if weights.shape != (number,) or weights.dtype.kind not in "iuf":
+        raise ValueError(
+            f"weights must be {number} numbers, one a question; got {weights.dtype} of shape {tuple(weights.shape)}"
+        )
+    if not isinstance(weights, Tracer):
+        wrong = np.flatnonzero(~(np.isfinite(np.asarray(weights)) & (np.asarray(weights) > 0)))
+        if wrong.size:
+            raise ValueError(
+                f"weight {wrong[0]} is {weights[wrong[0]]:g}: weights are positive; leave out a question that does not "
+                "matter"
+            )
+    return jnp.asarray(weights).astype(dtype)
+
+
+def _errors(sizes, designs, epsilons):
+    """Expected squared error of each question, times N."""
+    each = zip(sizes, designs, epsilons, strict=True)
+    return jnp.stack([squared_error_of_one(size, epsilon, design) for size, design, epsilon in each])
+
+
+def _split(point, total):
+    """The ε of each question, from the logarithms of their ratios to the first."""
+    return total * jax.nn.softmax(jnp.concatenate([jnp.zeros(1, point.dtype), point]))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Loss:
+    """What is to be small. Its logarithm is climbed down, so that a tolerance is relative."""
+
+    sizes: tuple[int, ...]
+    designs: tuple[Design, ...]
+    objective: Callable[[Any], Any] | None
+
+    def __call__(self, epsilons, weights):
+        if self.objective is not None:
+            return jnp.asarray(self.objective(epsilons), epsilons.dtype)
+        return jnp.sum(weights * _errors(self.sizes, self.designs, epsilons))
+
+    def value(self, point, given):
+        total, weights = given
+        return -jnp.log(self(_split(point, total), weights))
+
+    def gain(self, new, old, given):
+        return self.value(new, given) - self.value(old, given)

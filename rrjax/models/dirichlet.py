@@ -1,0 +1,250 @@
+r"""Several collections whose distributions are draws of one Dirichlet law: its parameters by their marginal likelihood.
+
+The likelihood of the reports of one collection, ∫ Π_j μ_j(θ)^c_j Dir(θ | α) dθ, has no closed form. To average over
+draws of Dir(α) would be of no use: of thousands of them hardly one is as near to the reports as the likelihood is
+narrow. So the draws are made where the posterior is, in the logarithms y_i = log(θ_i/θ_0): of Student's law about its
+mode, as wide as its curvature says, and weighted (importance sampling). They are the same for every α, so that the
+average is a smooth function of α, maximized by Newton's method; then they are made anew about the new posterior.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+from jax.scipy.special import gammaln, logsumexp
+from jaxtyping import Array, ArrayLike, Bool, Float
+
+from rrjax.arguments import as_scalar, float_dtype
+from rrjax.arithmetic import odds
+from rrjax.interior import factored, solved
+from rrjax.models.ascent import ascend
+from rrjax.pytrees import register
+
+_DEGREES = 5
+"""Of freedom of Student's law: tails that outreach those of any posterior here, which fall exponentially."""
+_WIDER = 1.2
+"""By how much it is wider than the curvature says."""
+
+
+@register(
+    data_fields=[
+        "alpha", "log_covariance", "log_likelihood", "standard_error", "effective_draws", "change", "converged"
+    ]
+)  # fmt: skip
+@dataclasses.dataclass(frozen=True)
+class DirichletFit:
+    """What `fit_dirichlet` found. A pytree.
+
+    Attributes:
+        alpha: `[K]`.
+        log_covariance: `[K, K]`, of log α: the inverse of the observed information.
+        log_likelihood: Scalar, nats, of all reports, up to a constant.
+        standard_error: Scalar, of the log-likelihood, because draws are finitely many.
+        effective_draws: `[G]`: how many draws from the posterior itself those of each collection are worth.
+        change: Scalar: by how many standard errors (of log α) the last round of draws moved α at most.
+        converged: Scalar: whether Newton's method ended in the last round.
+    """
+
+    alpha: Float[Array, " K"]
+    log_covariance: Float[Array, "K K"]
+    log_likelihood: Float[Array, ""]
+    standard_error: Float[Array, ""]
+    effective_draws: Float[Array, " G"]
+    change: Float[Array, ""]
+    converged: Bool[Array, ""]
+
+    @property
+    def concentration(self) -> Float[Array, ""]:
+        """Σ α: how little the collections differ."""
+        return jnp.sum(self.alpha, axis=-1)
+
+    @property
+    def mean(self) -> Float[Array, " K"]:
+        """`[K]`, α over its sum: the mean of their distributions."""
+        return self.alpha / self.concentration[..., None]
+
+    @property
+    def standard_errors(self) -> Float[Array, " K"]:
+        """`[K]`, of α."""
+        return self.alpha * jnp.sqrt(jnp.diagonal(self.log_covariance, axis1=-2, axis2=-1))
+
+
+def fit_dirichlet(
+    key: Array,
+    counts: ArrayLike,
+    epsilon: ArrayLike,
+    *,
+    num_draws: int = 256,
+    num_rounds: int = 6,
+) -> DirichletFit:
+    """Fits the Dirichlet law that the distributions of several collections are draws of, from their reports.
+
+    Args:
+        key: A typed key, `jax.random.key(seed)`: of the draws that stand for the integral.
+        counts: `[G, K]`, integers or floats, the reports per category of each collection, by k-ary randomized response.
+        epsilon: Scalar, nats.
+        num_draws: For each collection. Static.
+        num_rounds: Of draws, each about the posterior at what the round before has found. Static.
+
+    Returns:
+        `DirichletFit`. `effective_draws` and `change` say whether the draws were enough: they are not where K is large
+        beyond some tens, or where α has entries below 0.1, whose posteriors have long tails.
+
+    Raises:
+        ValueError: A shape other than `[G, K]` with G and K at least 2, or (not under tracing) counts that are
+            negative, a collection without reports, or no maximum, as where the collections differ by no more than the
+            noise: then the concentration runs off.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, rrjax
+        >>> from rrjax.models import fit_dirichlet
+        >>> shares = jax.random.dirichlet(jax.random.key(0), jnp.asarray([4.0, 2.0, 1.0]), (60,))
+        >>> draw = jax.vmap(lambda key, theta: rrjax.simulate.counts(key, theta, 2000, 2.0))
+        >>> found = fit_dirichlet(jax.random.key(1), draw(jax.random.split(jax.random.key(2), 60), shares), 2.0)
+        >>> [f"{a:.2f} ± {s:.2f}" for a, s in zip(found.alpha.tolist(), found.standard_errors.tolist())]
+        ['4.1 ± 0.5', '2.0 ± 0.2', '1.0 ± 0.1']
+
+    References:
+        Minka, "Estimating a Dirichlet distribution", 2000 (of counts that are not randomized); Geyer and Thompson,
+        "Constrained Monte Carlo maximum likelihood for dependent data", 1992 (draws that stay while a parameter moves).
+    """
+    counts = counts if isinstance(counts, jax.Array) else np.asarray(counts)
+    if counts.ndim != 2 or min(counts.shape) < 2 or counts.dtype.kind not in "iuf":
+        raise ValueError(
+            f"counts must be numbers of shape [G, K], a row a collection, G and K >= 2; got {counts.dtype} of shape "
+            f"{tuple(counts.shape)}"
+        )
+    if not isinstance(counts, Tracer):
+        known = np.asarray(counts, np.float64)
+        wrong = np.flatnonzero(~((known >= 0).all(axis=1) & (known.sum(axis=1) > 0) & np.isfinite(known).all(axis=1)))
+        if wrong.size:
+            raise ValueError(f"row {wrong[0]} of counts is {counts[wrong[0]].tolist()}: not negative, and not all zero")
+    if num_draws < 2 or num_rounds < 1:
+        raise ValueError(f"num_draws must be 2 or more and num_rounds 1 or more, got {num_draws} and {num_rounds}")
+    dtype = counts.dtype if counts.dtype in (np.float32, np.float64) else float_dtype()
+    epsilon = as_scalar(epsilon, jax.dtypes.canonicalize_dtype(dtype))
+    result = _fitted(key, jnp.asarray(counts).astype(epsilon.dtype), epsilon, num_draws, num_rounds)
+    if not isinstance(result.converged, Tracer) and not result.converged:
+        raise ValueError(
+            f"no maximum found: the concentration is at {float(result.concentration):.3g}. Where the collections "
+            "differ by no more than the noise there is none, and they may be added up; else give more draws"
+        )
+    return result
+
+
+@dataclasses.dataclass(frozen=True)
+class _Posterior:
+    """Of the y of one collection: the log-density of its reports and of y, up to a constant."""
+
+    def value(self, point, given):
+        counts, e1, alpha = given
+        logs = _log_shares(point)
+        return jnp.sum(counts * jnp.log1p(e1 * jnp.exp(logs))) + jnp.sum(alpha * logs)
+
+    def gain(self, new, old, given):
+        counts, e1, alpha = given
+        new, old = _log_shares(new), _log_shares(old)
+        change = e1 * jnp.exp(old) * jnp.expm1(new - old) / (1 + e1 * jnp.exp(old))
+        return jnp.sum(counts * jnp.log1p(change)) + jnp.sum(alpha * (new - old))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Marginal:
+    """The log-likelihood of log α, from weighted draws."""
+
+    def value(self, point, given):
+        return jnp.sum(logsumexp(log_weights(point, given), axis=1) - np.log(given[0].shape[1]))
+
+    def gain(self, new, old, given):
+        new, old = (logsumexp(log_weights(point, given), axis=1) for point in (new, old))
+        return jnp.sum(new - old)
+
+
+def log_weights(log_alpha: Float[Array, " K"], given: Any) -> Float[Array, "G S"]:
+    """Of draws: what they are worth under α.
+
+    Args:
+        log_alpha: `[K]`.
+        given: `[G, S]`, log-likelihood less log-density of each draw, and `[G, S, K]`, the logarithms of its shares.
+
+    Returns:
+        `[G, S]`, logarithms.
+    """
+    worth, logs = given
+    alpha = jnp.exp(log_alpha)
+    return worth + logs @ alpha + gammaln(jnp.sum(alpha)) - jnp.sum(gammaln(alpha))
+
+
+def _log_shares(y):
+    return jax.nn.log_softmax(jnp.concatenate([jnp.zeros(1, y.dtype), y]))
+
+
+def _draws(alpha, counts, e1, normal, stretch, start):
+    """Draws about the posterior of one collection, as `log_weights` takes them, and its mode."""
+    state = ascend(_Posterior(), start, (counts, e1, alpha), jnp.asarray(1e-3, e1.dtype), 100)
+    size = start.shape[0]
+    factor = factored(state.curvature)
+    unit = lax.linalg.triangular_solve(factor, jnp.eye(size, dtype=e1.dtype), left_side=True, lower=True)
+    away = _WIDER * stretch[:, None] * (normal @ unit)
+    squared = jnp.sum(normal**2, axis=1) * stretch**2
+    density = (
+        -(_DEGREES + size) / 2 * jnp.log1p(squared / _DEGREES)
+        + jnp.sum(jnp.log(jnp.diagonal(factor)))
+        - size * np.log(_WIDER)
+    )
+    logs = jax.vmap(_log_shares)(state.point + away)
+    # Relative to the mode, so that what is averaged is not a difference of large numbers.
+    level = jnp.log1p(e1 * jnp.exp(_log_shares(state.point)))
+    likelihood = (jnp.log1p(e1 * jnp.exp(logs)) - level) @ counts
+    return (likelihood - density, logs), state.point, jnp.sum(counts * level)
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def _fitted(key, counts, epsilon, num_draws, num_rounds):
+    number, size = counts.shape
+    e1 = odds(epsilon)
+    for_normal, for_stretch = jax.random.split(key)
+    normal = jax.random.normal(for_normal, (number, num_draws, size - 1), e1.dtype)
+    # Half with their signs turned: what is odd about the mode averages out.
+    normal = normal.at[:, num_draws // 2 * 2 - 1 :: -2].set(-normal[:, num_draws // 2 * 2 - 2 :: -2])
+    chi = 2 * jax.random.gamma(for_stretch, _DEGREES / 2, (number, num_draws), e1.dtype)
+    chi = chi.at[:, num_draws // 2 * 2 - 1 :: -2].set(chi[:, num_draws // 2 * 2 - 2 :: -2])
+    stretch = jnp.sqrt(_DEGREES / chi)
+    tol = jnp.asarray(1e-8 if e1.dtype == jnp.float64 else 1e-3, e1.dtype)
+    usable = (jnp.min(counts) >= 0) & (e1 > 0) & jnp.all(jnp.isfinite(counts))
+
+    def rough(counts):
+        """Shares by inversion, none too small, up to their sum."""
+        shares = counts / jnp.sum(counts)
+        return jnp.maximum(shares + (size * shares - 1) / e1, 0.1 / size)
+
+    shares = rough(jnp.sum(counts, axis=0))
+    start = jnp.log(shares * (size / jnp.sum(shares)))
+
+    def round_of(carry, _):
+        log_alpha, modes = carry[:2]
+        draw = jax.vmap(_draws, in_axes=(None, 0, None, 0, 0, 0))
+        given, modes, level = draw(jnp.exp(log_alpha), counts, e1, normal, stretch, modes)
+        state = ascend(_Marginal(), log_alpha, given, tol, 100)
+        inverse = solved(factored(state.curvature), jnp.eye(size, dtype=e1.dtype))
+        weights = log_weights(state.point, given)
+        shares = jnp.exp(weights - logsumexp(weights, axis=1, keepdims=True))
+        worth = 1 / jnp.sum(shares**2, axis=1)
+        change = jnp.max(jnp.abs(state.point - log_alpha) / jnp.sqrt(jnp.diagonal(inverse)))
+        likelihood = _Marginal().value(state.point, given) + jnp.sum(level)
+        error = jnp.sqrt(jnp.sum(1 / worth - 1 / num_draws))
+        found = DirichletFit(jnp.exp(state.point), inverse, likelihood, error, worth, change, state.converged & usable)
+        return (state.point, modes), found
+
+    modes = jnp.log(jax.vmap(rough)(counts))
+    modes = modes[:, 1:] - modes[:, :1]
+    _, found = lax.scan(round_of, (start, modes), length=num_rounds)
+    found = jax.tree.map(lambda leaf: leaf[-1], found)
+    return dataclasses.replace(found, alpha=jnp.where(usable, found.alpha, jnp.nan))
