@@ -106,7 +106,7 @@ def users_of_width(
 
 @users_of_width.defjvp
 def _users_of_width_jvp(primals, tangents):
-    rates, share, width, log_tail = primals
+    rates, share, _, log_tail = primals
     found = users_of_width(*primals)
     near = jnp.where(jnp.isfinite(found), found, jnp.nan)
     slope = jax.grad(width_of)(near, rates, share, log_tail)

@@ -1,15 +1,16 @@
 r"""Several collections whose distributions are draws of one Dirichlet law: its parameters by their marginal likelihood.
 
-The likelihood of the reports of one collection, ∫ Π_j μ_j(θ)^c_j Dir(θ | α) dθ, has no closed form. To average over
-draws of Dir(α) would be of no use: of thousands of them hardly one is as near to the reports as the likelihood is
+The likelihood of the reports of one collection, ∫ Π_j μ_j(θ)^c_j Dir(θ | a) dθ, has no closed form. To average over
+draws of Dir(a) would be of no use: of thousands of them hardly one is as near to the reports as the likelihood is
 narrow. So the draws are made where the posterior is, in the logarithms y_i = log(θ_i/θ_0): of Student's law about its
-mode, as wide as its curvature says, and weighted (importance sampling). They are the same for every α, so that the
-average is a smooth function of α, maximized by Newton's method; then they are made anew about the new posterior.
+mode, as wide as its curvature says, and weighted (importance sampling). They are the same for every a, so that the
+average is a smooth function of a, maximized by Newton's method; then they are made anew about the new posterior.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import partial
 from typing import Any
 
@@ -29,7 +30,7 @@ from rrjax.pytrees import register
 
 _DEGREES = 5
 """Of freedom of Student's law: tails that outreach those of any posterior here, which fall exponentially."""
-_WIDER = 1.2
+_WIDER = 1.7
 """By how much it is wider than the curvature says."""
 
 
@@ -44,11 +45,11 @@ class DirichletFit:
 
     Attributes:
         alpha: `[K]`.
-        log_covariance: `[K, K]`, of log α: the inverse of the observed information.
-        log_likelihood: Scalar, nats, of all reports, up to a constant.
+        log_covariance: `[K, K]`, of log a: the inverse of the observed information.
+        log_likelihood: Scalar, nats, of all reports, relative to reports that do not depend on what users hold.
         standard_error: Scalar, of the log-likelihood, because draws are finitely many.
         effective_draws: `[G]`: how many draws from the posterior itself those of each collection are worth.
-        change: Scalar: by how many standard errors (of log α) the last round of draws moved α at most.
+        change: Scalar: by how many standard errors (of log a) the last round of draws moved a at most.
         converged: Scalar: whether Newton's method ended in the last round.
     """
 
@@ -62,17 +63,17 @@ class DirichletFit:
 
     @property
     def concentration(self) -> Float[Array, ""]:
-        """Σ α: how little the collections differ."""
+        """Σ a: how little the collections differ."""
         return jnp.sum(self.alpha, axis=-1)
 
     @property
     def mean(self) -> Float[Array, " K"]:
-        """`[K]`, α over its sum: the mean of their distributions."""
+        """`[K]`, a over its sum: the mean of their distributions."""
         return self.alpha / self.concentration[..., None]
 
     @property
     def standard_errors(self) -> Float[Array, " K"]:
-        """`[K]`, of α."""
+        """`[K]`, of a."""
         return self.alpha * jnp.sqrt(jnp.diagonal(self.log_covariance, axis1=-2, axis2=-1))
 
 
@@ -81,7 +82,7 @@ def fit_dirichlet(
     counts: ArrayLike,
     epsilon: ArrayLike,
     *,
-    num_draws: int = 256,
+    num_draws: int = 1024,
     num_rounds: int = 6,
 ) -> DirichletFit:
     """Fits the Dirichlet law that the distributions of several collections are draws of, from their reports.
@@ -94,8 +95,11 @@ def fit_dirichlet(
         num_rounds: Of draws, each about the posterior at what the round before has found. Static.
 
     Returns:
-        `DirichletFit`. `effective_draws` and `change` say whether the draws were enough: they are not where K is large
-        beyond some tens, or where α has entries below 0.1, whose posteriors have long tails.
+        `DirichletFit`. `effective_draws` says whether the draws were enough. They are for K = 3: over 40 laws (4, 2, 1)
+        of 60 collections of 2,000 users at ε = 2, log a is off by no more than chance, with as few as 256 draws. For
+        K = 5 and a = (2, 1, 0.5, 0.5, 0.3) it comes out 4 to 9 % too large with 1,024 draws, half a standard error, and
+        more with fewer: small entries of a have posteriors with long tails. For K = 20 the draws of some collections
+        are worth a single one, and the result is a rough guess.
 
     Raises:
         ValueError: A shape other than `[G, K]` with G and K at least 2, or (not under tracing) counts that are
@@ -157,10 +161,10 @@ class _Posterior:
 
 @dataclasses.dataclass(frozen=True)
 class _Marginal:
-    """The log-likelihood of log α, from weighted draws."""
+    """The log-likelihood of log a, from weighted draws."""
 
     def value(self, point, given):
-        return jnp.sum(logsumexp(log_weights(point, given), axis=1) - np.log(given[0].shape[1]))
+        return jnp.sum(logsumexp(log_weights(point, given), axis=1) - math.log(given[0].shape[1]))
 
     def gain(self, new, old, given):
         new, old = (logsumexp(log_weights(point, given), axis=1) for point in (new, old))
@@ -168,7 +172,7 @@ class _Marginal:
 
 
 def log_weights(log_alpha: Float[Array, " K"], given: Any) -> Float[Array, "G S"]:
-    """Of draws: what they are worth under α.
+    """Of draws: what they are worth under a.
 
     Args:
         log_alpha: `[K]`.
@@ -197,7 +201,10 @@ def _draws(alpha, counts, e1, normal, stretch, start):
     density = (
         -(_DEGREES + size) / 2 * jnp.log1p(squared / _DEGREES)
         + jnp.sum(jnp.log(jnp.diagonal(factor)))
-        - size * np.log(_WIDER)
+        - size * math.log(_WIDER)
+        + math.lgamma((_DEGREES + size) / 2)
+        - math.lgamma(_DEGREES / 2)
+        - size / 2 * math.log(_DEGREES * math.pi)
     )
     logs = jax.vmap(_log_shares)(state.point + away)
     # Relative to the mode, so that what is averaged is not a difference of large numbers.
