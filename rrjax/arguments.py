@@ -100,6 +100,11 @@ def _scaled(weights):
     return weights * jnp.ldexp(jnp.ones_like(weights[0]), -half) * jnp.ldexp(jnp.ones_like(weights[0]), half - exponent)
 
 
+def unscaled(given: Any, counts: Shaped[Array, " K"]) -> Shaped[Array, " K"]:
+    """Counts that `as_counts` has settled, in their own scale: for what depends on how many reports there are."""
+    return counts if jnp.issubdtype(counts.dtype, jnp.integer) else jnp.asarray(given, counts.dtype)
+
+
 def as_distribution(theta: ArrayLike, num_categories: int | None = None, name: str = "theta") -> Float[Array, " K"]:
     """Checks the shape of a distribution (over `num_categories`, where they are known) and makes it floating.
 

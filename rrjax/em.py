@@ -221,15 +221,20 @@ def _of_reports(theta, reports):
 def reports_of(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> Reports:
     """Counts of k-ary randomized response as a mixture, in which everything takes O(K); its a + Bθ is q + d·θ."""
     phi, usable = shares(counts, epsilon)
+    kept, noise = _kept_and_noise(epsilon, counts.shape[0])
+    return Reports(phi, noise, Scaling(kept, counts.shape[0]), usable)
+
+
+def _kept_and_noise(epsilon, num_categories):
     e1 = odds(epsilon)
-    num_categories = counts.shape[0]
-    return Reports(phi, 1 / (e1 + num_categories), Scaling(e1 / (e1 + num_categories), num_categories), usable)
+    return e1 / (e1 + num_categories), 1 / (e1 + num_categories)
 
 
 def _of_counts(counts, epsilon):
     """Of k-ary randomized response."""
     reports = reports_of(counts, epsilon)
-    phi, noise, kept = reports.shares, reports.base, reports.lift.scale
+    phi = reports.shares
+    kept, noise = _kept_and_noise(epsilon, counts.shape[0])
     uniform = jnp.where(reports.usable, jnp.full_like(phi, 1 / counts.shape[0]), jnp.nan)
 
     def weights(theta):  # φ/μ; where nothing was reported, nothing is divided

@@ -70,9 +70,14 @@ def ascend(problem: Problem, start: Float[Array, " P"], given: Any, tol: Float[A
 
 @partial(jax.jit, static_argnums=(0, 4))
 def _ascended(problem, start, given, tol, max_iters):
+    def sloped(point):
+        slope = jax.grad(problem.value)(point, given)
+        return slope, slope
+
     def step(state):
         # Here and nowhere else, because second derivatives take long to compile.
-        slope, curvature = jax.grad(problem.value)(state.point, given), -jax.hessian(problem.value)(state.point, given)
+        bend, slope = jax.jacfwd(sloped, has_aux=True)(state.point)
+        curvature = -bend
         size = jnp.abs(jnp.diagonal(curvature))
         # On a plateau there is no curvature, and the damping needs some scale: of steps no longer than a thousand.
         size = jnp.maximum(size, 1e-3 * jnp.abs(slope))

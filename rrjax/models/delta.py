@@ -13,7 +13,7 @@ from jax import lax
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import as_probability, as_survey, float_dtype
+from rrjax.arguments import as_probability, as_survey, float_dtype, unscaled
 from rrjax.arithmetic import accurate_sum
 from rrjax.em import ibu
 from rrjax.estimators import mle_star
@@ -102,9 +102,8 @@ def delta_method(
         weights, given = weights.astype(dtype), counts
         estimator = _likeliest if estimator is None else estimator
     else:
-        weights = counts if isinstance(counts, jax.Array) else jnp.asarray(counts)
-        _, given = as_survey(counts, epsilon)
-        weights = weights.astype(given.dtype)
+        settled, given = as_survey(counts, epsilon)
+        weights = unscaled(counts, settled).astype(given.dtype)
         estimator = mle_star if estimator is None else estimator
     return _delta(statistic, estimator, second_order, weights, given, level.astype(weights.dtype))
 

@@ -111,9 +111,10 @@ def fit_dirichlet(
         >>> from rrjax.models import fit_dirichlet
         >>> shares = jax.random.dirichlet(jax.random.key(0), jnp.asarray([4.0, 2.0, 1.0]), (60,))
         >>> draw = jax.vmap(lambda key, theta: rrjax.simulate.counts(key, theta, 2000, 2.0))
-        >>> found = fit_dirichlet(jax.random.key(1), draw(jax.random.split(jax.random.key(2), 60), shares), 2.0)
-        >>> [f"{a:.2f} ± {s:.2f}" for a, s in zip(found.alpha.tolist(), found.standard_errors.tolist())]
-        ['4.1 ± 0.5', '2.0 ± 0.2', '1.0 ± 0.1']
+        >>> counts = draw(jax.random.split(jax.random.key(2), 60), shares)
+        >>> found = fit_dirichlet(jax.random.key(1), counts, 2.0, num_draws=256)
+        >>> print(f"{found.concentration:.0f}", [f"{share:.1f}" for share in found.mean.tolist()])
+        9 ['0.6', '0.3', '0.1']
 
     References:
         Minka, "Estimating a Dirichlet distribution", 2000 (of counts that are not randomized); Geyer and Thompson,

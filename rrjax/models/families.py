@@ -16,7 +16,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_scalar, as_survey, float_dtype
+from rrjax.arguments import as_scalar, as_survey, float_dtype, unscaled
 from rrjax.arithmetic import accurate_sum, log_sum
 from rrjax.checks import check_num_categories
 from rrjax.em import reports_of
@@ -116,14 +116,14 @@ def fit_family(
         dtype, size = theta.dtype, counts.num_categories
         number = accurate_sum(jnp.asarray(counts.weights).astype(dtype))
     else:
-        whole = counts if isinstance(counts, jax.Array) else jnp.asarray(counts)
+        raw = counts
         counts, epsilon = as_survey(counts, epsilon)
         dtype, size = epsilon.dtype, counts.shape[0]
         reports = reports_of(counts, epsilon)
-        number = accurate_sum(whole.astype(dtype))  # float counts were scaled on the way
+        number = accurate_sum(unscaled(raw, counts).astype(dtype))
     start, family = _as_start(log_shares, start, size, dtype)
-    tol = jnp.asarray((1e-10 if dtype == jnp.float64 else 1e-6) if tol is None else tol, dtype)
-    state = ascend(family, start, (reports, number), tol, max_iters)
+    least = jnp.asarray((1e-10 if dtype == jnp.float64 else 1e-6) if tol is None else tol, dtype)
+    state = ascend(family, start, (reports, number), least, max_iters)
     theta = family.shares(state.point)
     result = FamilyFit(
         parameters=family.back(state.point),
@@ -179,35 +179,36 @@ def family_test(
     Example:
         >>> import jax, rrjax
         >>> from functools import partial
-        >>> from rrjax.models import family_test, geometric_logits, zipf_logits
+        >>> from rrjax.models import family_test, geometric_logits
         >>> counts = rrjax.simulate.counts(jax.random.key(0), rrjax.simulate.zipf(20, 1.3), 20_000, 2.0)
-        >>> for family in (zipf_logits, geometric_logits):
-        ...     found = family_test(jax.random.key(1), partial(family, num_categories=20), 1.0, counts, 2.0)
-        ...     print(f"{found.p_value:.3f}")
-        0.715
-        0.005
+        >>> geometric = partial(geometric_logits, num_categories=20)
+        >>> float(family_test(jax.random.key(1), geometric, 1.0, counts, 2.0).p_value) < 0.01
+        True
     """
     check_draws(num_draws, level)
     counts, epsilon = as_survey(counts, epsilon, whole=True)
     start, family = _as_start(log_shares, start, counts.shape[0], epsilon.dtype)
-    return _tested(key, family, start, counts, epsilon, num_draws)
+    # Beside the rest, because `fit_family` has compiled it before.
+    best, theta, statistic = _judged(family, start, counts, epsilon)
+    return _tested(key, family, (best, theta, statistic), counts, epsilon, num_draws)
+
+
+def _judged(family, start, counts, epsilon):
+    """The best parameters, their shares, and twice the log-likelihood that MLE* has more."""
+    reports = reports_of(counts, epsilon), accurate_sum(counts.astype(epsilon.dtype))
+    state = ascend(family, start, reports, jnp.asarray(1e-6, epsilon.dtype), 100)
+    theta = family.shares(state.point)
+    return state.point, theta, jnp.where(state.converged, ratio(counts, epsilon, theta), jnp.nan)
 
 
 @partial(jax.jit, static_argnums=(1, 5))
-def _tested(key, family, start, counts, epsilon, num_draws):
+def _tested(key, family, found, counts, epsilon, num_draws):
+    best, theta, statistic = found
     number, usable = simulable(counts)
-    tol = jnp.asarray(1e-6, epsilon.dtype)
-
-    def fitted(counts, start):
-        reports = reports_of(counts, epsilon), number.astype(epsilon.dtype)
-        state = ascend(family, start, reports, tol, 100)
-        theta = family.shares(state.point)
-        return state.point, theta, jnp.where(state.converged, ratio(counts, epsilon, theta), jnp.nan)
-
-    best, theta, statistic = fitted(counts, start)
 
     def simulated(key):
-        return fitted(simulate.counts(key, theta, number, epsilon).astype(counts.dtype), best)[2]
+        drawn = simulate.counts(key, theta, number, epsilon).astype(counts.dtype)
+        return _judged(family, best, drawn, epsilon)[2]
 
     statistic = jnp.where(usable, statistic, jnp.nan)
     return compared(
@@ -224,6 +225,12 @@ def zipf_logits(exponent: ArrayLike, num_categories: int) -> Float[Array, " K"]:
 
     Returns:
         `[K]`, logarithms of shares up to a constant.
+
+    Example:
+        >>> import jax
+        >>> from rrjax.models import zipf_logits
+        >>> [round(share, 2) for share in jax.nn.softmax(zipf_logits(1.0, 4)).tolist()]
+        [0.48, 0.24, 0.16, 0.12]
     """
     exponent, place = _parameter(exponent, num_categories, "exponent")
     return -exponent * jnp.log1p(place)
@@ -238,6 +245,12 @@ def geometric_logits(rate: ArrayLike, num_categories: int) -> Float[Array, " K"]
 
     Returns:
         `[K]`, logarithms of shares up to a constant.
+
+    Example:
+        >>> import jax
+        >>> from rrjax.models import geometric_logits
+        >>> [round(share, 2) for share in jax.nn.softmax(geometric_logits(0.7, 4)).tolist()]
+        [0.54, 0.27, 0.13, 0.07]
     """
     rate, place = _parameter(rate, num_categories, "rate")
     return -rate * place
@@ -252,6 +265,12 @@ def poisson_logits(log_mean: ArrayLike, num_categories: int) -> Float[Array, " K
 
     Returns:
         `[K]`, logarithms of shares up to a constant.
+
+    Example:
+        >>> import jax
+        >>> from rrjax.models import poisson_logits
+        >>> [round(share, 2) for share in jax.nn.softmax(poisson_logits(0.0, 4)).tolist()]
+        [0.38, 0.38, 0.19, 0.06]
     """
     log_mean, place = _parameter(log_mean, num_categories, "log_mean")
     return log_mean * place - gammaln(place + 1)
