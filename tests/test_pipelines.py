@@ -328,6 +328,15 @@ def test_a_family_of_several_parameters():
         assert abs(float(found.parameters) - truth) <= 4 * float(found.standard_errors)
 
 
+def test_unusable_collections_have_no_family():
+    counts = np.full(20, 100)
+    found = jax.jit(lambda epsilon: fit_family(ZIPF, 1.0, counts, epsilon))(-1.0)
+    assert np.isnan(found.parameters)
+    assert np.isnan(found.shares).all()
+    assert not found.converged
+    assert np.isnan(family_test(jax.random.key(0), ZIPF, 1.0, counts, -1.0, num_draws=19).p_value)
+
+
 @ONLY_X64
 def test_families_have_slopes():
     counts = np.round(2000 * np.asarray(rrjax.simulate.zipf(20, 0.4))) + np.arange(20)[::-1]

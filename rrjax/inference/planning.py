@@ -74,7 +74,8 @@ def users_for_error(
         mechanism: As in `expected_rmse`.
 
     Returns:
-        Scalar, a whole number to the dtype's digits. NaN where ε or the target is not positive.
+        Scalar, a whole number to the dtype's digits. NaN where ε or the target is not positive. Derivatives are those
+        of the number before it is rounded up.
 
     Raises:
         ValueError: K < 2, or what is not one number.
@@ -105,7 +106,8 @@ def epsilon_for_error(
         mechanism: As in `expected_rmse`.
 
     Returns:
-        Scalar, nats; infinite where no ε up to 80 reaches it. NaN where N or the target is not positive.
+        Scalar, nats; infinite where no ε up to 80 reaches it, with derivatives of NaN. NaN where N or the target is not
+        positive.
 
     Raises:
         ValueError: K < 2, or what is not one number.
@@ -150,7 +152,8 @@ def expected_width(
         mechanism: As in `expected_rmse`.
 
     Returns:
-        Scalar, probability. NaN where N or ε is not positive, or the share is none.
+        Scalar, probability. NaN where N or ε is not positive, or the share is none. N is rounded to a whole number, but
+        has a derivative.
 
     Raises:
         ValueError: K < 2, a level outside (0, 1), or what is not one number.
@@ -192,7 +195,8 @@ def users_for_width(
 
     Returns:
         Scalar, a whole number to the dtype's digits; infinite where it would be above 2⁵⁰. NaN where ε is not
-        positive, or the share or the width is none.
+        positive, or the share or the width is none. Derivatives are those of the number before it is rounded up, NaN
+        where it is infinite.
 
     Raises:
         ValueError: K < 2, a level outside (0, 1), or what is not one number.
@@ -233,7 +237,8 @@ def detectable_share(
 
     Returns:
         Scalar, probability; above one where even a category that everybody holds would be missed. NaN where N or ε is
-        not positive.
+        not positive. As the least significant count is a whole number, the share goes in saw teeth, as high as one
+        report is worth; derivatives are those of the trend, of a count that need not be whole.
 
     Raises:
         ValueError: K < 2, a level or a power out of range.

@@ -59,9 +59,10 @@ def delta_method(
     It holds where the estimate is a smooth function of the counts, as far as these may stray. At the boundary of the
     simplex it is not: where a count is within two or three of its standard deviations, sqrt(c_j), of where water
     filling drops the category, the estimate has a kink, and a category that is dropped counts as known to be zero. Then
-    the standard error is too small, the bias is missed, and intervals cover less than they say, much less where many
-    shares are small. There take `estimator=rrjax.inv`, which is linear, for a linear statistic; `inference.intervals`
-    for single shares; `inference.posterior` for anything.
+    the standard error is too small, the bias is missed, and intervals cover less than they say: for e to the entropy of
+    20,000 users' distribution over 60 categories (Zipf 1.1, ε = 2.3) 68 % in place of 95 %. There take
+    `estimator=rrjax.inv`, which is linear, for a linear statistic; `inference.intervals` for single shares;
+    `inference.posterior` for anything.
 
     Args:
         statistic: θ `[K]` → a scalar or an array, differentiable by JAX. Compiled once for each function object.

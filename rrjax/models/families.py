@@ -93,7 +93,7 @@ def fit_family(
 
     Returns:
         `FamilyFit`. Its parameters have first derivatives in float counts, ε and the numbers of a mixture. Under
-        tracing `converged` says whether there is a maximum.
+        tracing `converged` says whether there is a maximum, and unusable counts or ε give NaN.
 
     Raises:
         ValueError: Shapes or dtypes that do not fit, or (not under tracing) a likelihood without a maximum near the
@@ -124,9 +124,10 @@ def fit_family(
     start, family = _as_start(log_shares, start, size, dtype)
     least = jnp.asarray((1e-10 if dtype == jnp.float64 else 1e-6) if tol is None else tol, dtype)
     state = ascend(family, start, (reports, number), least, max_iters)
-    theta = family.shares(state.point)
+    point = jnp.where(reports.usable, state.point, jnp.nan)
+    theta = family.shares(point)
     result = FamilyFit(
-        parameters=family.back(state.point),
+        parameters=family.back(point),
         covariance=_inverse(state.curvature),
         log_likelihood=number * reports.log_likelihood(theta),
         shares=theta,
@@ -269,8 +270,8 @@ def poisson_logits(log_mean: ArrayLike, num_categories: int) -> Float[Array, " K
     Example:
         >>> import jax
         >>> from rrjax.models import poisson_logits
-        >>> [round(share, 2) for share in jax.nn.softmax(poisson_logits(0.0, 4)).tolist()]
-        [0.38, 0.38, 0.19, 0.06]
+        >>> [round(share, 1) for share in jax.nn.softmax(poisson_logits(0.0, 4)).tolist()]
+        [0.4, 0.4, 0.2, 0.1]
     """
     log_mean, place = _parameter(log_mean, num_categories, "log_mean")
     return log_mean * place - gammaln(place + 1)
