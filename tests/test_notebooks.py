@@ -11,7 +11,6 @@ nbclient = pytest.importorskip("nbclient", reason="notebooks need nbclient (the 
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 for _name in ("ipykernel", "matplotlib", "xarray", "h5netcdf", "duckdb", "typer", "sklearn", "optax"):
-for _name in ("ipykernel", "matplotlib", "xarray", "h5netcdf", "duckdb", "typer", "optax"):
     pytest.importorskip(_name, reason=f"notebooks need {_name} (rrjax[cli] and the group test)")
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
@@ -70,6 +69,7 @@ if NUM_SEEDS >= 20:
         assert clear(margin(*(accuracy(runs[name, epsilon]) for name in ("naive", "backward_loss"))))
     for epsilon in (1.0, 2.0):
         assert clear(margin(*(accuracy(runs[f"two stages, {name}", epsilon]) for name in ("rr_loss", "naive"))))
+""",
     "08": """
 assert float(split.objective) <= on_grid * (1 + 1e-5) and float(split.gain) > 1.5
 assert test.p_value > 0.05 and abs(fitted.parameters - 1.1) < 3 * fitted.standard_errors

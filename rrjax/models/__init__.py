@@ -1,4 +1,4 @@
-"""Models through randomized response: losses that know how reports were made, regression, families of distributions.
+"""Models through randomized response: losses that know how reports were made, regression, families, budgets."""
 
 from rrjax.models.budget import BudgetSplit, split_budget
 from rrjax.models.candidates import CandidateResponse, rr_with_prior
