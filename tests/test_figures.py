@@ -12,7 +12,7 @@ pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")
 from matplotlib.figure import Figure
 
 from rrjax.catalogue import ESTIMATORS, Estimator, Style
-from rrjax.figures import estimate_figure, save
+from rrjax.figures import Statements, estimate_figure, forest_figure, save
 from rrjax.figures.style import line_at, styles_of
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
@@ -132,3 +132,20 @@ def test_matplotlib_is_loaded_by_drawing_alone():
         "assert not [name for name in sys.modules if name.startswith(('matplotlib.pyplot', 'rrjax.cli'))]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_statements_are_drawn_where_their_names_stand():
+    first = Statements(["north", "south"], [38.9, 47.2], [32.6, 41.0], [45.3, 53.1], mark=40)
+    second = Statements(["south"], [0.2], [0.1], [0.3], are_shares=True)
+    figure = forest_figure({"age": first, "young": second}, level=0.9)
+    left, right = figure.axes
+    assert [text.get_text() for text in left.get_yticklabels()] == ["north", "south"]
+    points = [line for line in right.get_lines() if line.get_marker() == "o"]
+    assert (list(points[0].get_xdata()), list(points[0].get_ydata())) == ([0.2], [1])
+    assert (left.get_title(), right.get_title()) == ("age", "young")
+    assert [list(line.get_xdata()) for line in left.get_lines() if line.get_linestyle() == "--"] == [[40, 40]]
+    assert "90 % interval" in figure.get_supxlabel()
+    with pytest.raises(ValueError, match="age: all of one length"):
+        forest_figure({"age": first._replace(values=[1])})
+    with pytest.raises(ValueError, match="nothing to draw"):
+        forest_figure({})

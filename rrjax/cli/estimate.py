@@ -34,6 +34,8 @@ from rrjax.cli.reading import (
     check_rate,
     read_collection,
 )
+from rrjax.cli.statements import Asked
+from rrjax.cli.statements import run as state
 
 
 def leading(collection: Collection, ordered: bool = False) -> list[str]:
@@ -47,6 +49,7 @@ def leading(collection: Collection, ordered: bool = False) -> list[str]:
 def estimate(
     reports: Reports,
     reading: Reading,
+    asked: Asked,
     epsilon: Epsilon = None,
     estimator: Annotated[
         str | None,
@@ -76,11 +79,27 @@ def estimate(
     rrjax estimate reports.parquet
 
     rrjax estimate reports.csv --column answer --epsilon 1 --domain answers.txt --out estimate.csv
+
+    rrjax estimate survey.csv --column age --epsilon 1 --domain 0:99 --mean --group "young=0:29" --by region
     """
     check_rate("--level", level)
     check_rate("--fdr", fdr, small=True)
     if estimator is not None and ordered:
         raise UsageError(f"--ordered leads with {CLOSEST_IN_ORDER}, --estimator with {estimator}: give one of the two")
+    if asked.any():
+        chosen = {"--estimator": estimator, "--ordered": ordered, "--at-once": at_once}
+        odd = next((flag for flag, given in chosen.items() if given), None)
+        if odd is not None:
+            raise UsageError(
+                f"{odd} is about the shares of all categories; --mean, --quantile, --group, --by and --weights are not"
+            )
+        files = Files(reports, reading)
+        show.check_formats(out, plot)
+        check_outputs([files], out, plot)
+        with show.err.status("Counting …"):
+            collection = read_collection(files, epsilon)
+        state(collection, asked, level, (out, plot), json, top)
+        return
     run(Files(reports, reading), epsilon, estimator, (level, at_once, fdr), (out, plot), top, json, ordered=ordered)
 
 

@@ -17,7 +17,7 @@ from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import PANEL, Json, Level, flags
+from rrjax.cli.options import PANEL, Json, Level, Plot, flags
 from rrjax.cli.reading import Collection, Epsilon, Files, Reading, check_outputs, check_rate, read_collection
 
 _NUMBERS = ("estimate", "lower", "upper")
@@ -56,6 +56,7 @@ def regress(
     ridge: Annotated[float, typer.Option(help="Precision of a normal prior on standardized coefficients.")] = 0.0,
     level: Level = 0.95,
     out: Table = None,
+    plot: Plot = None,
     json: Json = False,
 ) -> None:
     """Regress randomized answers on covariates: multinomial logistic regression of what is behind the reports.
@@ -72,8 +73,8 @@ def regress(
     for name in (*names, weights, clusters):
         if name == outcome:
             raise UsageError(f"column {outcome!r} is the outcome; it cannot be used for another purpose, too")
-    show.check_formats(out, None)
-    check_outputs([files], out)
+    show.check_formats(out, plot)
+    check_outputs([files], out, plot)
     with show.err.status("Reading …") as status:
         collection = read_collection(files, epsilon)
         collection.check_counts("`rrjax regress`")
@@ -82,14 +83,18 @@ def regress(
         found = _fitted(rows, collection, reference, ridge, robust)
         if out is not None:
             io.write_table(out, found.table(level))
+        if plot is not None:
+            found.draw(plot, level)
     if json:
-        show.record({"command": "regress"} | collection.facts() | found.facts(level) | {"out": out})
+        show.record({"command": "regress"} | collection.facts() | found.facts(level) | {"out": out, "plot": plot})
         return
     show.say(collection.summary())
     show.warn(collection.warnings)
     found.show(level)
     if out is not None:
         show.written("Coefficients", out)
+    if plot is not None:
+        show.written("Figure", plot)
 
 
 def _split(flag: str, text: str) -> list[str]:
@@ -222,6 +227,21 @@ class _Found:
             "num_iters": int(self.result.num_iters),
             "gap": float(self.result.gap),
         }
+
+    def draw(self, plot: Path, level: float) -> None:
+        """Draws the coefficients of the covariates, a panel for each category."""
+        with show.drawing():
+            from rrjax.figures import Statements, forest_figure, save
+
+            table = self.table(level)
+            panels = {}
+            for label in self.labels[1:]:
+                rows = (table["category"] == label) & (table["term"] != "(intercept)")
+                values, lower, upper = (table[name][rows] for name in _NUMBERS)
+                names = [str(term) for term in table["term"][rows]]
+                panels[f"{label}, not {self.labels[0]}"] = Statements(names, values, lower, upper, mark=0)
+            title = f"Log-odds per unit of each covariate; {len(self.rows.reports):,} users"
+            save(forest_figure(panels, level=level, title=title), plot)
 
     def show(self, level: float) -> None:
         """Prints a table for each category, the tests, and the fit."""

@@ -12,6 +12,7 @@ where it is not there, those of its place among the others.
 from rrjax.figures.curves import against_epsilon, against_users, by_categories, decomposition, real_data
 from rrjax.figures.estimates import estimate_figure
 from rrjax.figures.files import save
+from rrjax.figures.forest import Statements, forest_figure
 from rrjax.figures.iterations import convergence
 from rrjax.figures.likelihood import likelihood_figure, profile_figure
 from rrjax.figures.overview import left_over, overview
@@ -21,6 +22,7 @@ from rrjax.figures.style import estimator_title, shortened
 from rrjax.figures.wins import closest, wins
 
 __all__ = [
+    "Statements",
     "against_epsilon",
     "against_users",
     "by_categories",
@@ -29,6 +31,7 @@ __all__ = [
     "decomposition",
     "estimate_figure",
     "estimator_title",
+    "forest_figure",
     "left_over",
     "likelihood_figure",
     "measured",

@@ -22,6 +22,7 @@ from rrjax.io.read import (
     read_rows,
     read_values,
 )
+from rrjax.io.scan import column_names
 from rrjax.io.source import Source, read_metadata
 from rrjax.io.tallies import MOST_CELLS, Tallied, mechanism_of, read_tally
 from rrjax.io.write import (
@@ -51,6 +52,7 @@ __all__ = [
     "check_reports_name",
     "check_writable",
     "coded",
+    "column_names",
     "count_frame",
     "count_pairs",
     "count_reports",

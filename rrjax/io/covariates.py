@@ -61,9 +61,9 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
         DataError: Files that cannot be read, a column that is not there, holds no value or the same text for everybody,
             or texts of too many levels.
     """
-    if not factor:
-        with scanning(source) as chosen:
-            is_none = is_missing(chosen.kind, source.missing)
+    with scanning(source) as chosen:
+        is_none = is_missing(chosen.kind, source.missing)
+        if not factor:
             chosen.query("SET preserve_insertion_order = true")
             found = chosen.connection.execute(
                 f"SELECT CASE WHEN NOT {is_none} THEN TRY_CAST({text(chosen.kind)} AS DOUBLE) END AS number, "
@@ -75,9 +75,9 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
             numbers = np.ma.filled(np.ma.asarray(found["number"], np.float64), np.nan)
             if np.isfinite(numbers[~missing]).all():
                 return Covariate(chosen.column, numbers)
-            only = chosen.query(f"SELECT DISTINCT {text(chosen.kind)} FROM ({chosen.sql}) WHERE NOT {is_none} LIMIT 2")
-            if len(only) == 1:
-                raise DataError(f"{chosen.where()}: every value is {only[0][0]!r}. Leave the column out.")
+        only = chosen.query(f"SELECT DISTINCT {text(chosen.kind)} FROM ({chosen.sql}) WHERE NOT {is_none} LIMIT 2")
+        if len(only) == 1:
+            raise DataError(f"{chosen.where()}: every value is {only[0][0]!r}. Leave the column out.")
     values = read_rows(source, None)
     levels = tuple(str(level) for level in values.domain.labels())
     if most_levels is not None and len(levels) > most_levels:

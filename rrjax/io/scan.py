@@ -107,6 +107,16 @@ def scan(
     return Scan(connection, source, column, kind, " UNION ALL ".join(selects), amount_kind, filters)
 
 
+def column_names(source: Source) -> list[str]:
+    """The columns of the first file of a source.
+
+    Raises:
+        DataError: Files that cannot be read.
+    """
+    with connect() as connection, explaining(source.files()):
+        return [name for name, _, _ in next(_relations(connection, source)).columns]
+
+
 def _alike(columns: list[tuple[str, Kind]]) -> tuple[Kind, list[str]]:
     """The kind that a column has in all relations, text where they differ, and the expressions that have it."""
     kinds: set[Kind] = {kind for _, kind in columns}
