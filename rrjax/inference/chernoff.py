@@ -78,8 +78,8 @@ def combined_limits(
         Scalars.
     """
     sides = (spread, data), (mirrored(spread), data.mirrored())
-    both = jax.tree.map(lambda *each: jnp.stack(each), *sides)
-    limits = jax.vmap(_lower_limit, (0, 0, None))(*both, log_tail)
+    spreads, both = jax.tree.map(lambda *each: jnp.stack(each), *sides)
+    limits = jax.vmap(_lower_limit, (0, 0, None))(spreads, both, log_tail)
     return limits[0], jnp.sum(data.weights) - limits[1]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,8 @@ from jaxtyping import ArrayLike
 
 from rrjax.arguments import Estimand, as_counts, as_probability, as_scalar, check_estimand, complement, float_dtype
 from rrjax.inference.chernoff import Collections, combined_limits
-from rrjax.inference.functionals import Estimate, Scale, as_numbers, linear_functional, sample
+from rrjax.inference.functionals import linear_functional, sample
+from rrjax.inference.scale import Estimate, Scale, as_numbers
 from rrjax.inference.superquantile import conservative_limits, spread_of
 from rrjax.placement import aligned
 from rrjax.tally import Tally, evidence
@@ -72,10 +73,7 @@ def difference(
         Berger and Boos, "P values maximized over a confidence set for the nuisance parameter", 1994.
     """
     _check(level, method, estimand)
-    several = isinstance(epsilon, tuple | list) or (hasattr(epsilon, "ndim") and epsilon.ndim == 1)
-    pair = tuple(epsilon) if several else (epsilon, epsilon)
-    if len(pair) != 2:
-        raise ValueError(f"epsilon must be one number or a pair, for the first and the second; got {len(pair)}")
+    pair = _pair(epsilon)
     if isinstance(first, Tally) or isinstance(second, Tally):
         return _each_apart((first, second), pair, values, level, method, estimand)
     counts = [as_counts(each, name, whole=True) for each, name in ((first, "first"), (second, "second"))]
@@ -156,6 +154,13 @@ def _check(level, method, estimand):
         raise ValueError(f"method must be 'conservative', 'normal' or None, got {method!r}")
     check_estimand(estimand)
     as_probability(level, "level", 0.95)
+
+
+def _pair(epsilon: Any) -> tuple[Any, Any]:
+    several = isinstance(epsilon, tuple | list) or (isinstance(epsilon, jax.Array | np.ndarray) and epsilon.ndim > 0)
+    if several and len(epsilon) != 2:
+        raise ValueError(f"epsilon must be one number or a pair, for the first and the second; got {len(epsilon)}")
+    return (epsilon[0], epsilon[1]) if several else (epsilon, epsilon)
 
 
 def _as_shares(shares, number):

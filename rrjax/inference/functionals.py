@@ -3,40 +3,25 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.scipy.special import ndtri
-from jaxtyping import Array, ArrayLike, Bool, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.arguments import Estimand, as_probability, check_estimand, complement, float_dtype
 from rrjax.arithmetic import accurate_sum
 from rrjax.inference.intervals import exact_limits, intervals, log_tail, whole_counts
+from rrjax.inference.scale import Estimate, Scale, as_numbers
 from rrjax.inference.superquantile import conservative_limits, spread_of
 from rrjax.placement import aligned
 from rrjax.rates import Rates
 from rrjax.tally import Evidence, Tally, evidence, of_tally
 
 FunctionalMethod: TypeAlias = Literal["exact", "conservative", "normal"]
-
-
-class Estimate(NamedTuple):
-    """A number that is estimated, and how well.
-
-    Attributes:
-        value: Scalar, the unbiased estimate; of any size.
-        standard_error: Scalar.
-        lower: Scalar, confidence limit.
-        upper: Scalar, not below `lower`.
-    """
-
-    value: Float[Array, ""]
-    standard_error: Float[Array, ""]
-    lower: Float[Array, ""]
-    upper: Float[Array, ""]
 
 
 def linear_functional(
@@ -121,7 +106,7 @@ def _estimated(data, whole, c, apart, box, miss, method, is_tally, estimand):
     scale, tail = Scale.of(c), log_tail(miss, None, 1)
     found = sample(data, scale.unit, is_tally, estimand)
     if method == "exact":
-        lower, upper = _exact(data, *whole, apart, tail, is_tally, estimand)
+        lower, upper = _exact(data, whole, apart, tail, is_tally, estimand)
     elif method == "normal":
         half = -ndtri(miss / 2) * found.standard_error
         lower, upper = found.value - half, found.value + half
@@ -176,70 +161,6 @@ def group_share(
         raise ValueError(f"the group holds {which}, whatever the reports")
     c = members.astype(float_dtype())
     return linear_functional(counts, epsilon, values=c, level=level, method=method, estimand=estimand)
-
-
-class Scale(NamedTuple):
-    """Values brought to [0, 1].
-
-    Attributes:
-        unit: `[K]`, from 0 to 1, both there.
-        least: Scalar.
-        length: Scalar, of their range.
-        usable: Scalar, whether they are finite, and not all the same.
-    """
-
-    unit: Float[Array, " K"]
-    least: Float[Array, ""]
-    length: Float[Array, ""]
-    usable: Bool[Array, ""]
-
-    @classmethod
-    def of(cls, values: Float[Array, " K"]) -> Scale:
-        """Of values `[K]`."""
-        least, length = jnp.min(values), jnp.max(values) - jnp.min(values)
-        usable = jnp.isfinite(length) & (length > 0)
-        return cls(jnp.where(usable, (values - least) / jnp.where(usable, length, 1), 0.5), least, length, usable)
-
-    def mapped(self, found: Estimate, usable: Bool[Array, ""], weight: ArrayLike) -> Estimate:
-        """An estimate for the unit values as one for the values; NaN where it is of no use.
-
-        Args:
-            found: For the unit values.
-            usable: Scalar.
-            weight: How often the least value counts: the sum of the weights of the collections.
-        """
-        numbers = [
-            found.standard_error * self.length
-            if name == "standard_error"
-            else value * self.length + weight * self.least
-            for name, value in found._asdict().items()
-        ]
-        return Estimate(*(jnp.where(usable, number, jnp.nan) for number in numbers))
-
-
-def as_numbers(values: ArrayLike, num_categories: int) -> Float[Array, " K"]:
-    """Checks numbers that categories stand for.
-
-    Raises:
-        ValueError: Another shape than `[K]`, no real numbers, or (not under tracing) one that is not finite, or all the
-            same.
-    """
-    given = values if isinstance(values, jax.Array) else np.asarray(values)
-    if given.shape != (num_categories,) or given.dtype.kind not in "biuf":
-        raise ValueError(
-            f"values must be numbers of shape [{num_categories}], one for each category; got {given.dtype} of shape "
-            f"{tuple(given.shape)}"
-        )
-    if not isinstance(given, Tracer):
-        known = np.asarray(given, np.float64)
-        wrong = np.flatnonzero(~np.isfinite(known))
-        if wrong.size:
-            raise ValueError(f"the value of category {wrong[0]} is {known[wrong[0]]}: give every category a number")
-        if (known == known[0]).all():
-            raise ValueError(f"all values are {known[0]:g}, whatever the users hold: give two different ones")
-        if not isinstance(given, jax.Array):
-            return jnp.asarray(known, float_dtype())
-    return given.astype(float_dtype())
 
 
 def _apart(values, is_tally):
@@ -304,8 +225,9 @@ def sample(data: Evidence, x, is_tally, estimand):
     return Estimate(value, jnp.sqrt(jnp.maximum(error, 0) / number), value, value)
 
 
-def _exact(data, support, total, apart, tail, is_tally, estimand):
+def _exact(data, whole, apart, tail, is_tally, estimand):
     """Limits of the share of those who are apart."""
+    support, total = whole
     if is_tally:
         lone = jnp.sum(apart) == 1
         lower, upper = group_limits(support[jnp.argmax(apart == lone)], total, data.rates, tail, estimand)

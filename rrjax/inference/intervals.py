@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.arguments import (
     Estimand,
@@ -120,11 +120,10 @@ def intervals(
     tail = log_tail(miss, simultaneous, data.support.shape[0])
     if method == "profile":
         lower, upper = profile_limits(*as_survey(counts, epsilon), tail)
-    elif estimand == "users":
-        lower, upper = _of_users(data, *_whole(counts, epsilon), tail)
+    elif method == "wilson":
+        lower, upper = (data.rates.share(p) for p in _wilson(data.support, data.others, tail))
     else:
-        find = _clopper_pearson if method == "clopper-pearson" else _wilson
-        lower, upper = (data.rates.share(p) for p in find(data.support, data.others, tail))
+        lower, upper = exact_limits(data, whole_counts(counts, epsilon) if estimand == "users" else None, tail)
     usable = data.usable & (miss > 0) & (miss < 1)
     return Intervals(*(jnp.where(usable, jnp.clip(limit, 0, 1), jnp.nan) for limit in (lower, upper)))
 
@@ -169,6 +168,22 @@ def log_tail(miss: Float[Array, ""], simultaneous: Simultaneous | None, number: 
     return jnp.log(miss / 2)
 
 
+def exact_limits(
+    data: Evidence, users: tuple[Int[Array, " K"], Int[Array, ""]] | None, log_tail: Float[Array, ""]
+) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
+    """Exact limits of every share, not cut to [0, 1].
+
+    Args:
+        data: What is known of them.
+        users: The support counts and N, as integers, where the shares are those of these very users; else None.
+        log_tail: Scalar, logarithm of the probability of either tail.
+    """
+    if users is not None:
+        return _of_users(data, *users, log_tail)
+    low, high = _clopper_pearson(data.support, data.others, log_tail)
+    return data.rates.share(low), data.rates.share(high)
+
+
 @jax.jit
 def _clopper_pearson(count, other, log_tail):
     # The upper limit is the lower one of all that is not the category.
@@ -176,7 +191,7 @@ def _clopper_pearson(count, other, log_tail):
     return low / (1 + low), 1 / (1 + high)
 
 
-def _whole(counts, epsilon):
+def whole_counts(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> tuple[Int[Array, " K"], Int[Array, ""]]:
     """The integers behind the evidence: support counts, and users."""
     if isinstance(counts, Tally):
         tally = as_tally(counts, epsilon, whole=True)

@@ -12,9 +12,10 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.arguments import Estimand, as_probability, as_survey, check_estimand, complement
 from rrjax.estimators import mle_star
-from rrjax.inference.functionals import Estimate, group_limits, group_rates
+from rrjax.inference.functionals import group_limits, group_rates
 from rrjax.inference.intervals import log_tail
 from rrjax.inference.posterior import Posterior
+from rrjax.inference.scale import Estimate
 from rrjax.tally import evidence
 
 
@@ -65,7 +66,7 @@ def quantile(
         >>> import rrjax
         >>> median = rrjax.inference.quantile([600, 750, 850, 900, 740, 660], epsilon=1.0)
         >>> print(median.value, median.lower, median.upper)
-        3 3 3
+        3 2 3
 
     References:
         Thompson, "On confidence ranges for the median and other expectation distributions", 1936.
@@ -103,9 +104,10 @@ def credible_functional(
     """Estimates any function of the distribution from draws of its posterior: entropy, a ratio, the largest share.
 
     The interval is equal-tailed, and holds on average over the prior, for a population drawn from it. For a given
-    population it may fail altogether: under the uniform prior the entropy of many categories is known beforehand to lie
-    near log K − 0.42, so where they are in fact equally frequent, or one has nearly all, an interval from few
-    reports is in the wrong place (`validation/functionals.py` measures it).
+    population it may cover less often than it says, and at an extreme of the function never: where all categories are
+    equally frequent, or one has everything, the entropy is log K or 0, and all draws are on one side of it. Of 20
+    categories, half of the users in one, the entropy was covered in 89 % of collections in place of 95 %
+    (`validation/functionals.py`).
 
     Args:
         result: What `posterior` returned, or draws `[…, K]`.

@@ -193,7 +193,8 @@ class _Law(NamedTuple):
         tilt = jnp.log1p(jnp.maximum(z, 1) / scale)
         angles = jnp.arange(_NODES, dtype=dtype) * _STEP / scale
         away = spread.points - spread.mean
-        noise = tuple(_product(part, spread.mass) for part in _exp_minus(tilt * away, angles[:, None] * away))
+        real, imaginary = _exp_minus(tilt * away, angles[:, None] * away)
+        noise = _product(real, spread.mass), _product(imaginary, spread.mass)
         places = scale * (z + jnp.asarray(_PLACES, dtype))
         ends = jnp.where(jnp.arange(_NODES) == 0, 0.5, 1.0).astype(dtype) * (_STEP / scale / math.pi)
         variance = (_NOISE * scale) ** 2

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.scipy.special import ndtri
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.arguments import as_probability, as_scalar, complement, float_dtype
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.checks import check_num_categories
 from rrjax.counts import as_values
-from rrjax.inference.functionals import Estimate, Scale, as_numbers
+from rrjax.inference.scale import Estimate, Scale, as_numbers
 from rrjax.placement import aligned
 from rrjax.pytrees import register
 
@@ -102,15 +102,17 @@ def weighted_counts(reports: ArrayLike, weights: ArrayLike, num_categories: int)
         )
     if not known.any():
         raise ValueError("all weights are zero: there is nobody to estimate from")
-    sums = (np.bincount(named, power, num_categories) for power in (known, known**2))
-    return WeightedCounts(*(jnp.asarray(each, float_dtype()) for each in (*sums, np.count_nonzero(known))))
+    total, squares = (np.bincount(named, power, num_categories) for power in (known, known**2))
+    total, squares, number = (jnp.asarray(each, float_dtype()) for each in (total, squares, np.count_nonzero(known)))
+    return WeightedCounts(total, squares, number)
 
 
 def _traced(reports, weights, num_categories):
     fine = (reports >= 0) & (reports < num_categories) & (weights >= 0) & jnp.isfinite(weights)
     weights = jnp.where(fine, weights, jnp.nan)
-    sums = (jnp.bincount(jnp.where(fine, reports, 0), power, length=num_categories) for power in (weights, weights**2))
-    return WeightedCounts(*sums, jnp.sum(weights > 0, dtype=weights.dtype))
+    named = jnp.where(fine, reports, 0)
+    total, squares = (jnp.bincount(named, power, length=num_categories) for power in (weights, weights**2))
+    return WeightedCounts(total, squares, jnp.sum(weights > 0, dtype=weights.dtype))
 
 
 def weighted_functional(
@@ -191,25 +193,20 @@ def _weighted(counts, epsilon, c, miss):
     number, gain = counts.num_reports, 1 + size / e1  # 1/d
     share = counts.total / total
 
-    def finished(value, error, scale, usable):
+    def estimated(value, error):
         error = gain * jnp.sqrt(jnp.maximum(error, 0) * number / (number - 1)) / total
         half = -ndtri(miss / 2) * error
-        found = Estimate(value, error, jnp.clip(value - half, 0, 1), jnp.clip(value + half, 0, 1))
-        return scale(found, usable)
+        return Estimate(value, error, jnp.clip(value - half, 0, 1), jnp.clip(value + half, 0, 1))
 
     if c is None:
         squares = accurate_sum(counts.squares)
         # A report names a category or does not.
         error = counts.squares * (1 - share) ** 2 + (squares - counts.squares) * share**2
-        value = share + (size * share - 1) / e1
-        return finished(value, error, _masked, usable)
+        found = estimated(share + (size * share - 1) / e1, error)
+        return jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), found)
     scale = Scale.of(c)
     centre = accurate_sum(scale.unit) / size
     away = scale.unit - centre
     named = accurate_sum(share * away)
     error = accurate_sum(counts.squares * (away - named) ** 2)
-    return finished(centre + gain * named, error, lambda *each: scale.mapped(*each, 1), usable & scale.usable)
-
-
-def _masked(found: Estimate, usable: Bool[Array, ""]) -> Estimate:
-    return jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), found)
+    return scale.mapped(estimated(centre + gain * named, error), usable & scale.usable, 1)

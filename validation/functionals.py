@@ -1,0 +1,326 @@
+"""Whether statements beyond shares keep their word: coverage and width of their intervals, by simulation.
+
+Every setting is K, N, ε and a population; its collections are drawn exactly, from users who are independent draws of
+it. The mean is that of the category numbers, 0 … K − 1; the group are the odd ones; the quantile is the median. A
+difference is that of two collections of one population, of N users at ε and of N/2 at 2ε; four strata of it have N,
+N/2, N/5 and N/10 users at ε, and shares of 0.4, 0.3, 0.2 and 0.1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+import time
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import entr
+from scipy import stats
+
+import rrjax
+from benchmarks import report
+from benchmarks.report import Table
+from rrjax import inference
+
+LEVEL = 0.95
+GRID = {
+    "K": (2, 5, 20, 100),
+    "N": (200, 2_000, 50_000),
+    "epsilon": (0.5, 1.0, 3.0),
+    "population": ("uniform", "Zipf", "spiked", "point mass"),
+}
+QUICK = {"K": (5,), "N": (200, 2_000), "epsilon": (1.0, 3.0), "population": ("Zipf", "point mass")}
+COMBINED = 2_000
+"""N of differences and strata."""
+PARTS, SHARES = (1.0, 0.5, 0.2, 0.1), (0.4, 0.3, 0.2, 0.1)
+NORMAL = {
+    "group, exact": "group, normal",
+    "mean, conservative": "mean, normal",
+    "difference, conservative": "difference, normal",
+    "strata, conservative": "strata, normal",
+}
+RIGOROUS = (*NORMAL, "median")
+ALONE = ("group, exact", "group, normal", "mean, conservative", "mean, normal", "median")
+TOGETHER = ("difference, conservative", "difference, normal", "strata, conservative", "strata, normal")
+POSTERIOR = {"K": (5, 20), "epsilon": (2.0,), "population": ("prior", "Zipf", "spiked")}
+CHAIN = {"num_chains": 1, "num_draws": 200, "num_warmup": 200, "thin": 5}
+WEIGHTED = {"K": (5, 20), "N": (200, 2_000), "epsilon": (1.0, 3.0), "spread": (0.3, 1.0)}
+LISTED = 12
+OUTCOMES = 1500
+"""Of a binomial law: six standard deviations to either side."""
+
+
+def population(name: str, num_categories: int) -> np.ndarray:
+    """Spiked: one half at the last category, the rest equally. Point mass: on the first one, an extreme value."""
+    rank = np.arange(num_categories)
+    weights = {
+        "uniform": np.ones(num_categories),
+        "Zipf": 1 / (rank + 1.0),
+        "spiked": np.where(rank == num_categories - 1, num_categories - 1.0, 1.0),
+        "point mass": (rank == 0).astype(float),
+    }[name]
+    return (weights / weights.sum()).astype(np.float32)
+
+
+@partial(jax.jit, static_argnums=4)
+def drawn(keys: jax.Array, theta: jax.Array, num_users: jax.Array, epsilon: jax.Array, parts: int) -> jax.Array:
+    """Counts `[size, parts, K]` of collections of one population."""
+    numbers = jnp.maximum(num_users * jnp.asarray(PARTS[:parts]), 1).astype(jnp.int32)
+
+    def one(key: jax.Array) -> jax.Array:
+        each = jax.random.split(key, parts)
+        return jax.vmap(lambda key, number: rrjax.simulate.counts(key, theta, number, epsilon))(each, numbers)
+
+    return jax.vmap(one)(keys)
+
+
+def judge(found: inference.Estimate, true: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+    """Whether it covers, and its width; the true value is a sum in float32."""
+    slack = 2e-7 * size
+    return (found.lower <= true + slack) & (true <= found.upper + slack), found.upper - found.lower
+
+
+@partial(jax.jit, static_argnums=3)
+def alone(counts: jax.Array, theta: jax.Array, epsilon: jax.Array, method: str) -> tuple[jax.Array, jax.Array]:
+    """Of one collection each."""
+    size = theta.shape[0]
+    what, kind = method.split(", ") if ", " in method else (method, "")
+    if what == "median":
+        true = jnp.argmax(jnp.cumsum(theta) >= 0.5 - 1e-6)
+        found = jax.vmap(lambda c: inference.quantile(c, epsilon, level=LEVEL))(counts[:, 0])
+        return (found.lower <= true) & (true <= found.upper), found.upper - found.lower
+    numbers = np.arange(size) % 2 if what == "group" else np.arange(size)
+    options: dict[str, Any] = {"values": numbers.astype(np.float32), "level": LEVEL, "method": kind}
+    estimate = partial(inference.linear_functional, **options)
+    found = jax.vmap(lambda c: estimate(c, epsilon))(counts[:, 0])
+    return judge(found, jnp.sum(numbers.astype(np.float32) * theta), size)
+
+
+@partial(jax.jit, static_argnums=4)
+def together(
+    counts: jax.Array, others: jax.Array, theta: jax.Array, epsilon: jax.Array, method: str
+) -> tuple[jax.Array, jax.Array]:
+    """Of several collections each."""
+    size = theta.shape[0]
+    what, kind = method.split(", ")
+    options: dict[str, Any] = {"values": np.arange(size, dtype=np.float32), "level": LEVEL, "method": kind}
+    if what == "difference":
+        pair = (epsilon, 2 * epsilon)
+        found = jax.vmap(lambda a, b: inference.difference(a, b, pair, **options))(counts[:, 0], others)
+        return judge(found, jnp.zeros(()), size)
+    shares = np.asarray(SHARES, np.float32)
+    found = jax.vmap(lambda c: inference.stratified(c, epsilon, shares=shares, **options))(counts)
+    return judge(found, jnp.sum(np.arange(size, dtype=np.float32) * theta), size)
+
+
+def measure(grid: dict[str, Any], number: int) -> list[dict[str, Any]]:
+    """A row for each setting and method."""
+    rows: list[dict[str, Any]] = []
+    for size in grid["K"]:
+        begin = time.perf_counter()
+        keys = jax.random.split(jax.random.key(size), number)
+        for name, users, epsilon in itertools.product(grid["population"], grid["N"], grid["epsilon"]):
+            theta, e = population(name, size), jnp.float32(epsilon)
+            counts = drawn(keys, theta, jnp.int32(users), e, len(PARTS))
+            found = {method: alone(counts, theta, e, method) for method in ALONE}
+            if users == COMBINED:
+                # Of the same keys, but other parts of them than the first collection.
+                twice = drawn(keys, theta, jnp.int32(users), 2 * e, len(PARTS))[:, 1]
+                found |= {method: together(counts, twice, theta, e, method) for method in TOGETHER}
+            means = {method: [float(np.mean(np.asarray(part, np.float64))) for part in value]
+                     for method, value in found.items()}  # fmt: skip
+            for method, (coverage, width) in means.items():
+                normal = means[NORMAL[method]][1] if method in NORMAL else 0.0
+                rows.append(
+                    {"K": size, "N": users, "epsilon": epsilon, "population": name, "method": method,
+                     "coverage": coverage, "width": width, "relative": width / normal if normal > 0 else None}
+                )  # fmt: skip
+        print(f"K = {size:,}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+    return rows
+
+
+def exact_coverage(num_categories: int, users: int, epsilon: float, theta: np.ndarray) -> float:
+    """Of the exact interval of a group, from the binomial law of the reports that name it: no simulation."""
+    odd = np.arange(num_categories) % 2 == 1
+    share, e1 = float(theta[odd].sum(dtype=float)), math.expm1(epsilon)
+    chance = (odd.sum() + e1 * share) / (e1 + num_categories)
+    named = np.unique(np.clip(round(users * chance) + np.arange(-OUTCOMES // 2, OUTCOMES // 2), 0, users))
+    named = np.pad(named, (0, OUTCOMES - len(named)), mode="edge")  # one shape, and a repeated one has no weight
+    counts = np.zeros((OUTCOMES, num_categories), np.int32)
+    counts[:, 1], counts[:, 0] = named, users - named
+    inside, _ = alone(jnp.asarray(counts)[:, None], jnp.asarray(theta), jnp.float32(epsilon), "group, exact")
+    first = np.append(True, named[1:] > named[:-1])
+    return float((stats.binom.pmf(named, users, chance) * (np.asarray(inside) & first)).sum())
+
+
+def exact_groups(grid: dict[str, Any]) -> tuple[Table, list[dict[str, Any]]]:
+    names = ("K", "N", "epsilon", "population")
+    rows: list[dict[str, Any]] = [
+        dict(zip(names, each, strict=True)) for each in itertools.product(*(grid[name] for name in names))
+    ]
+    for row in rows:
+        row["coverage"] = exact_coverage(row["K"], row["N"], row["epsilon"], population(row["population"], row["K"]))
+    order = sorted(rows, key=lambda row: row["coverage"])[:LISTED]
+    lines = [[f"{row['K']}, {row['N']:,}, {row['epsilon']:g}, {row['population']}", f"{row['coverage']:.5f}"]
+             for row in order]  # fmt: skip
+    note = f"The least of {len(rows)} settings, from the binomial law itself: by it, no setting may be below 0.95."
+    return Table("group, exact: coverage without simulation", ["K, N, ε, population", "coverage"], lines, note), rows
+
+
+def error(share: float, number: int) -> float:
+    return math.sqrt(share * (1 - share) / number)
+
+
+def summary(rows: list[dict[str, Any]], number: int) -> Table:
+    lines, least = [], LEVEL - 3 * error(LEVEL, number)
+    for method in dict.fromkeys(row["method"] for row in rows):
+        here = [row for row in rows if row["method"] == method]
+        coverage, relative = [row["coverage"] for row in here], [row["relative"] for row in here if row["relative"]]
+        rigorous = method in RIGOROUS
+        spread = (f"{np.mean(relative):.2f}", f"{min(relative):.2f} – {max(relative):.2f}") if relative else ("", "")
+        lines.append([
+            method, f"{len(here)}", f"{np.mean(coverage):.4f}", f"{min(coverage):.4f}",
+            "≥ 0.95" if rigorous else "", ("yes" if min(coverage) >= least else "no") if rigorous else "", *spread,
+        ])  # fmt: skip
+    return Table(
+        "coverage and width",
+        ["interval, 0.95", "settings", "mean coverage", "worst", "goal", "kept everywhere", "width ÷ normal", "range"],
+        lines,
+        f"{number:,} collections in each setting (standard error of a coverage of 0.95: {error(0.95, number):.4f}), "
+        f"of the same keys in settings of one K. Kept: ≥ {least:.4f}, three standard errors below 0.95. "
+        f"Differences and strata at N = {COMBINED:,}.",
+    )
+
+
+def listed(rows: list[dict[str, Any]], title: str, methods: tuple[str, ...], number: int) -> Table:
+    order = sorted((row for row in rows if row["method"] in methods), key=lambda row: row["coverage"])[:LISTED]
+    lines = [[f"{row['method']}: {row['K']}, {row['N']:,}, {row['epsilon']:g}, {row['population']}",
+              f"{row['coverage']:.4f}", f"{error(row['coverage'], number):.4f}", f"{row['width']:.4g}"]
+             for row in order]  # fmt: skip
+    return Table(title, ["interval: K, N, ε, population", "coverage", "s.e.", "mean width"], lines)
+
+
+def widths(rows: list[dict[str, Any]]) -> Table:
+    """Of the mean's rigorous interval, by what matters: ε and the population."""
+    sizes = sorted({row["K"] for row in rows if row["K"] > 2})
+    here = [row for row in rows if row["method"] == "mean, conservative" and row["relative"]]
+    lines = []
+    for epsilon, name in itertools.product(*(sorted({row[key] for row in here}) for key in ("epsilon", "population"))):
+        chosen = [row for row in here if row["epsilon"] == epsilon and row["population"] == name]
+        found = [[row["relative"] for row in chosen if row["K"] == k] for k in sizes]
+        lines.append([f"{epsilon:g}, {name}", *(f"{np.mean(each):.2f}" for each in found)])
+    note = "Averages over N. Limits are cut to the range of the values, which shortens both where N is small."
+    return Table("mean, conservative: width ÷ normal", ["ε, population", *(f"K = {k}" for k in sizes)], lines, note)
+
+
+@partial(jax.jit, static_argnums=3)
+def entropies(keys: jax.Array, theta: jax.Array, epsilon: jax.Array, prior: bool) -> tuple[jax.Array, jax.Array]:
+    """Coverage of the entropy by the posterior under a uniform prior: of one population, or of draws from the prior."""
+
+    def one(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        of_theta, of_counts, of_posterior = jax.random.split(key, 3)
+        true = jax.random.dirichlet(of_theta, jnp.ones_like(theta)) if prior else theta
+        counts = rrjax.simulate.counts(of_counts, true, COMBINED, epsilon)
+        result = inference.posterior(of_posterior, counts, epsilon, **CHAIN)
+        found = inference.credible_functional(result, lambda theta: jnp.sum(entr(theta)), LEVEL)
+        value = jnp.sum(entr(true))
+        return (found.lower <= value) & (value <= found.upper), found.upper - found.lower
+
+    return jax.vmap(one)(keys)
+
+
+def of_posterior(number: int) -> tuple[Table, list[dict[str, Any]]]:
+    rows, begin = [], time.perf_counter()
+    for size, epsilon, name in itertools.product(*POSTERIOR.values()):
+        theta = population("uniform" if name == "prior" else name, size)
+        keys = jax.random.split(jax.random.key(size), number)
+        coverage, width = entropies(keys, theta, jnp.float32(epsilon), name == "prior")
+        rows.append({"K": size, "epsilon": epsilon, "population": name, "coverage": float(coverage.mean()),
+                     "width": float(width.mean())})  # fmt: skip
+    print(f"posterior: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+    lines = [[f"{row['K']}, {row['epsilon']:g}, {row['population']}", f"{row['coverage']:.3f}",
+              f"{error(row['coverage'], number):.3f}", f"{row['width']:.3f}"] for row in rows]  # fmt: skip
+    note = (
+        f"`credible_functional` of the entropy, nats, N = {COMBINED:,}, {number:,} collections each; the prior is "
+        "uniform, and where the population is drawn from it the interval must cover with its level."
+    )
+    return Table(
+        "entropy from draws of the posterior", ["K, ε, population", "coverage", "s.e.", "width"], lines, note
+    ), rows
+
+
+@partial(jax.jit, static_argnums=2)
+def surveyed(
+    keys: jax.Array, epsilon: jax.Array, sizes: tuple[int, int], spread: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Coverage where odd categories were sampled half as often, and users at rates of a log-normal spread beside."""
+    size, users = sizes
+    theta = jnp.asarray(population("Zipf", size))
+    odd = jnp.arange(size) % 2
+    numbers = np.arange(size, dtype=np.float32)
+
+    def one(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        of_values, of_weights, of_reports = jax.random.split(key, 3)
+        values = rrjax.simulate.values(of_values, theta / (1 + odd), users)
+        # What is sampled with a probability over the weight has a log-normal weight of a mean less by the variance.
+        log_weights = spread * jax.random.normal(of_weights, (users,)) - spread**2
+        weights = jnp.exp(log_weights) * (1 + odd[values])
+        reports = rrjax.RandomizedResponse(size, epsilon).randomize(of_reports, values)
+        counts = inference.weighted_counts(reports, weights, size)
+        found = inference.weighted_functional(counts, epsilon, values=numbers, level=LEVEL)
+        plain = inference.linear_functional(
+            rrjax.count(reports, size), epsilon, values=numbers, level=LEVEL, method="normal"
+        )
+        true = jnp.sum(numbers * theta)
+        return judge(found, true, size)[0], judge(plain, true, size)[0]
+
+    return jax.vmap(one)(keys)
+
+
+def of_weights(number: int) -> tuple[Table, list[dict[str, Any]]]:
+    rows, begin = [], time.perf_counter()
+    for size, users, epsilon, spread in itertools.product(*WEIGHTED.values()):
+        keys = jax.random.split(jax.random.key(size + users), number)
+        found = surveyed(keys, jnp.float32(epsilon), (size, users), jnp.float32(spread))
+        weighted, plain = (float(each.mean()) for each in found)
+        rows.append({"K": size, "N": users, "epsilon": epsilon, "spread": spread, "weighted": weighted, "plain": plain})
+    print(f"weights: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+    lines = [[f"{row['K']}, {row['N']:,}, {row['epsilon']:g}, {row['spread']:g}", f"{row['weighted']:.4f}",
+              f"{error(row['weighted'], number):.4f}", f"{row['plain']:.4f}"] for row in rows]  # fmt: skip
+    note = (
+        f"`weighted_functional` of a Zipf population, {number:,} surveys each: odd categories are sampled half as "
+        "often as even ones, and users at log-normal rates beside; without weights the interval is in the wrong place."
+    )
+    header = ["K, N, ε, spread of log weights", "weighted", "s.e.", "without weights"]
+    return Table("mean from weighted reports", header, lines, note), rows
+
+
+def main() -> None:
+    parser = report.parser(__doc__)
+    parser.add_argument("--collections", type=int, default=4_000, help="simulated in each setting")
+    options = parser.parse_args()
+    number = 400 if options.quick else options.collections
+    rows = measure(QUICK if options.quick else GRID, number)
+    weights, weighted = of_weights(number // 2)
+    draws, posterior = of_posterior(min(number // 2, 300))
+    groups, exact = exact_groups(QUICK if options.quick else GRID)
+    tables = [
+        summary(rows, number),
+        groups,
+        widths(rows),
+        listed(rows, "where rigorous intervals cover least", RIGOROUS, number),
+        listed(rows, "where normal intervals cover least", tuple(NORMAL.values()), number),
+        weights,
+        draws,
+    ]
+    record = {"level": LEVEL, "collections": number, "rows": rows, "exact": exact, "weighted": weighted,
+              "posterior": posterior}  # fmt: skip
+    report.publish(options, "functionals", "Statements beyond shares", tables, record)
+
+
+if __name__ == "__main__":
+    main()
