@@ -145,6 +145,16 @@ def as_scalar(value: ArrayLike | None, dtype: jax.typing.DTypeLike, name: str = 
     return array.astype(dtype) if isinstance(array, jax.Array) else jnp.asarray(array.astype(np.float64), dtype)
 
 
+def check_positive(epsilon: Float[Array, ""]) -> None:
+    """Refuses an ε that is known, and is none.
+
+    Raises:
+        ValueError: It is not positive.
+    """
+    if not isinstance(epsilon, Tracer) and not epsilon > 0:
+        raise ValueError(f"epsilon must be positive, nats; got {float(epsilon):g}")
+
+
 def as_epsilons(
     epsilon: ArrayLike, batch: tuple[int, ...], dtype: jax.typing.DTypeLike, used: Bool[ArrayLike, "*s"] | bool = True
 ) -> Float[Array, "*s"]:

@@ -5,6 +5,7 @@ Prints a line of JSON for every function: what went wrong, or nothing.
 
 import json
 import sys
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import rrjax
-from rrjax import Mixture, inference, longitudinal, surveys
+from rrjax import Mixture, inference, longitudinal, models, surveys
 from rrjax.catalogue import METRICS
 from rrjax.lifts import Decay
 from rrjax.mechanisms import Geometric, LocalHashing, OptimizedUnaryEncoding, RandomizedResponse, SquareWave
@@ -24,6 +25,7 @@ COUNTS = np.random.default_rng(0).multinomial(900, [0.3, 0.3, 0.1, 0.1, 0.1, 0.0
 SHARES = np.random.default_rng(1).dirichlet(np.ones(K), size=4).astype(np.float32)
 UNARY = OptimizedUnaryEncoding(K, EPSILON)
 HASHING = LocalHashing(K, EPSILON)
+NUMBERS, ZIPF = np.arange(K), partial(models.zipf_logits, num_categories=K)
 FORCED = surveys.ForcedResponse(0.6, np.full(K, 1 / K))
 PROTOCOLS = {
     "randomized response": longitudinal.LongitudinalRandomizedResponse(K, 2.0, 1.0),
@@ -122,6 +124,36 @@ FUNCTIONS = {
     "equality_test": lambda k, c, t: inference.equality_test(k, jnp.stack([c, c[::-1]]), EPSILON, **FEW),
     "trend_test": lambda k, c, t: inference.trend_test(k, jnp.stack([c, c[::-1]]), EPSILON, **FEW),
     "independence_test": lambda k, c, t: inference.independence_test(k, c.reshape(2, 4), **FEW),
+    "linear_functional": lambda k, c, t: inference.linear_functional(c, EPSILON, values=NUMBERS),
+    "linear_functional of a tally": lambda k, c, t: inference.linear_functional(UNARY.tally(reports(c)), values=t),
+    "linear_functional, normal": lambda k, c, t: inference.linear_functional(c, EPSILON, values=t, method="normal"),
+    "group_share": lambda k, c, t: inference.group_share(c, EPSILON, members=NUMBERS > 3),
+    "difference": lambda k, c, t: inference.difference(c, c[::-1], EPSILON, values=NUMBERS),
+    "stratified": lambda k, c, t: inference.stratified(
+        jnp.stack([c, c[::-1]]), EPSILON, shares=[0.3, 0.7], values=NUMBERS
+    ),
+    "quantile": lambda k, c, t: inference.quantile(c, EPSILON),
+    "weighted_functional": lambda k, c, t: inference.weighted_functional(
+        inference.weighted_counts(c % K, t, K), EPSILON, values=NUMBERS
+    ),
+    "weighted_shares": lambda k, c, t: inference.weighted_shares(inference.weighted_counts(c % K, t, K), EPSILON),
+    "rr_loss": lambda k, c, t: models.rr_loss(jnp.log(t)[None] + t[:, None], c % K, EPSILON),
+    "backward_loss": lambda k, c, t: models.backward_loss(jnp.log(t)[None] + t[:, None], c % K, EPSILON),
+    "rr_with_prior": lambda k, c, t: models.rr_with_prior(t, EPSILON).randomize(k, c[0] % K),
+    "fit": lambda k, c, t: models.fit(t, c % 2, EPSILON, num_categories=2),
+    "fit, reduced": lambda k, c, t: models.fit(t, c % 2, EPSILON, num_categories=2, reduce_bias=True),
+    "fit by l-bfgs": lambda k, c, t: models.fit(t, c % 2, EPSILON, num_categories=2, solver="l-bfgs"),
+    "fit_in_batches": lambda k, c, t: models.fit_in_batches(k, t, c % 2, EPSILON, num_categories=2, batch_size=4),
+    "goodness_of_fit_test of a regression": lambda k, c, t: (
+        models.goodness_of_fit_test(
+            models.fit(t, c % 2, EPSILON, num_categories=2), t, c % 2, EPSILON, num_groups=2
+        ).p_value
+    ),
+    "fit_outcome": lambda k, c, t: models.fit_outcome(t, t[::-1], c % 2, EPSILON, num_categories=2),
+    "fit_family": lambda k, c, t: models.fit_family(ZIPF, 1.0, c, EPSILON),
+    "fit_dirichlet": lambda k, c, t: models.fit_dirichlet(k, jnp.stack([c, c[::-1]]), EPSILON, num_draws=16),
+    "delta_method": lambda k, c, t: models.delta_method(lambda theta: theta @ t, c, EPSILON),
+    "split_budget": lambda k, c, t: models.split_budget(1 + t[0], (2, 10), 1000),
     "posterior": lambda k, c, t: inference.posterior(k, c, EPSILON, num_draws=8, num_warmup=2),
     "simulate.true_counts": lambda k, c, t: rrjax.simulate.true_counts(k, t, 900),
     "simulate.values": lambda k, c, t: rrjax.simulate.values(k, t, 50),
@@ -158,8 +190,14 @@ FUNCTIONS = {
     "metrics": lambda k, c, t: [m.measure(t, t[::-1], c, EPSILON) for m in METRICS.values() if m.measure],
 }
 
-# `jax.random.gamma` and `jnp.searchsorted` themselves are, in jax 0.10.
+# `jax.random.gamma` and `jnp.searchsorted` themselves are, in jax 0.10, and optax's line search in `shard_map`.
 REFUSED = {("vmap, explicit", name) for name in ("posterior", "simulate.values", "randomize, forced response")}
+REFUSED |= {(way, "fit by l-bfgs") for way in ("shard_map, explicit", "shard_map, automatic")}
+# Models reshape and slice along axes that are spread, which wants more said than `vmap` says.
+REFUSED |= {("vmap, explicit", name) for name in (
+    "quantile", "rr_loss", "backward_loss", "fit", "fit, reduced", "fit by l-bfgs", "fit_in_batches", "fit_outcome",
+    "goodness_of_fit_test of a regression", "fit_family", "fit_dirichlet", "split_budget",
+)}  # fmt: skip
 
 
 def data():

@@ -99,7 +99,7 @@ def test_what_is_wrong_is_named(invoke):
     assert "'ever' is none of the categories 'never', 'once', 'often'" in said(
         "--covariates", "age", "--reference", "ever"
     )
-    assert "weights are numbers, and 'south' is none" in said("--covariates", "age", "--weights", "region", code=3)
+    assert "weights are numbers, and 'east' is none" in said("--covariates", "age", "--weights", "region", code=3)
     assert "--ridge must be a number that is not negative, got -1" in said("--covariates", "age", "--ridge=-1")
     assert "has 500 levels, more than 100. Correct" in said("--covariates", "house", "--factors", "house", code=3)
 
@@ -121,6 +121,13 @@ def test_rows_that_lack_something_are_named_or_left_out(invoke, survey):
 
 @pytest.mark.usefixtures("invoke")
 def test_covariates_are_numbers_or_levels():
+    io.write_table("n.csv", {"x": np.asarray(["1", "2", "-", "nan"], object)})
+    with pytest.raises(io.DataError, match=r"column 'x', row 3: '-' is no number, and others are \(2 such values\)"):
+        io.read_covariate(io.Source("n.csv", column="x"))
+    named = io.read_covariate(io.Source("n.csv", column="x", missing=("-", "nan")))
+    np.testing.assert_array_equal(named.values, [1, 2, np.nan, np.nan])
+    levels = io.read_covariate(io.Source("n.csv", column="x"), factor=True)
+    assert levels.of_rows(np.asarray([True, False, True, False])).levels == ("-", "1")
     io.write_table(
         "t.csv",
         {

@@ -115,9 +115,34 @@ def test_what_is_wrong_is_named(invoke):
     columns = {"region": np.asarray(["south", "north", "west"], object), "people": np.asarray([1, 2, 3])}
     io.write_table("p.csv", columns)
     assert "p.csv names 'west', of which there are no reports" in error(*by, code=3)
+    io.write_table(
+        "p.csv", {"region": np.asarray(["south", "north", "south"], object), "people": np.asarray([1, 2, 3])}
+    )
+    assert "p.csv names 'south' twice" in error(*by, code=3)
+    assert "p.csv is read by this command" in error(*by, "--out", "p.csv")
+    assert "--population weighs means and groups, not quantiles" in error("--quantile", "0.5", *by[2:])
+    assert "'x' is asked for twice" in error("--group", "x=1", "--group", "x=2")
     io.write_table("w.csv", {"a": np.asarray(["x", "y"] * 5, object), "w": np.asarray([1.0] * 9 + [-1])})
     status, _, text = invoke("estimate", "w.csv", "--column", "a", "--epsilon", "1", "--weights", "w", "--top", "1")
     assert status == 3
-    assert "column 'w': row 10 is negative" in " ".join(text.split())
+    assert "column 'w', row 10: -1 is negative" in " ".join(text.split())
     status, _, text = invoke("estimate", "w.csv", "--column", "a", "--epsilon", "1", "--mean")
     assert "--mean needs labels that are numbers, and 'x' is none" in " ".join(text.split())
+
+
+def test_levels_and_labels_are_shown_not_obeyed(invoke):
+    """Levels without reports are left out; labels with commas, and names that look like markup, are names."""
+    answers = np.asarray(["a,b", "[/red]", "c=d"] * 40 + ["", ""], object)
+    places = np.asarray(["we[/red]st", "east"] * 60 + ["nowhere", "nowhere"], object)
+    io.write_table("odd.csv", {"answer": answers, "place": places, "w": np.r_[np.ones(120), 1, 1]})
+    read = ("--column", "answer", "--epsilon", "3")
+    groups = ("--group", "a,b", "--group", "[red]n[/red]=[/red]", "--group", "c=d")
+    for flags in ((), ("--weights", "w")):
+        code, out, error = invoke("estimate", "odd.csv", *read, *groups, "--by", "place", *flags)
+        assert code == 0, error
+        assert "we[/red]st" in out
+        assert "[red]n[/red]" in out
+        assert "nowhere" not in out
+    code, _, error = invoke("estimate", "odd.csv", *read, "--by", "place", "--group", "x=a,b", "--counts", "w")
+    assert code == 2
+    assert "leave out --counts" in " ".join(error.split())

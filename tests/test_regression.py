@@ -353,7 +353,7 @@ def test_score_tests_see_what_was_left_out():
     assert float(found.p_value) < 1e-6
     binary = (covariates[:, :1] > 0).astype(FLOAT)
     result = fit(binary, reports, mechanism)
-    with pytest.raises(ValueError, match="the covariates determine some of the 2 groups"):
+    with pytest.raises(ValueError, match="the covariates tell the 2 groups apart"):
         goodness_of_fit_test(result, binary, reports, mechanism, groups=binary[:, 0])
     with pytest.raises(ValueError, match="num_groups must be at least 2"):
         goodness_of_fit_test(whole, covariates, reports, mechanism, num_groups=1)

@@ -95,7 +95,8 @@ def estimate(
             )
         files = Files(reports, reading)
         show.check_formats(out, plot)
-        check_outputs([files], out, plot)
+        others = [] if asked.population is None else [Files([str(asked.population)])]
+        check_outputs([files, *others], out, plot)
         with show.err.status("Counting …"):
             collection = read_collection(files, epsilon)
         state(collection, asked, level, (out, plot), json, top)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import math
 import re
@@ -12,6 +13,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.text import Text
 
 from rrjax import io
 from rrjax.cli import show
@@ -19,7 +21,11 @@ from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import PANEL, Json, Level, Plot, flags
 from rrjax.cli.reading import Collection, Epsilon, Files, Reading, check_outputs, check_rate, read_collection
+from rrjax.cli.weights import read_weights
 
+FEW_CLUSTERS = 20
+MOST_COEFFICIENTS = 2000
+"""Whose information is a matrix of 32 MB."""
 _NUMBERS = ("estimate", "lower", "upper")
 
 Table = Annotated[
@@ -79,6 +85,7 @@ def regress(
         collection = read_collection(files, epsilon)
         collection.check_counts("`rrjax regress`")
         rows = _read(collection, names, listed, (weights, clusters), drop_missing)
+        _check_size(rows, collection)
         status.update("Fitting …")
         found = _fitted(rows, collection, reference, ridge, robust)
         if out is not None:
@@ -97,8 +104,21 @@ def regress(
         show.written("Figure", plot)
 
 
+def _check_size(rows: _Rows, collection: Collection) -> None:
+    number = (len(rows.columns) + 1) * (collection.num_categories - 1)
+    if number > MOST_COEFFICIENTS:
+        raise UsageError(
+            f"{collection.num_categories:,} categories and {len(rows.columns)} columns make {number:,} coefficients, "
+            f"more than {MOST_COEFFICIENTS:,}: merge categories before the collection is made, or use rrjax.models.fit"
+        )
+    if rows.clusters is not None and (clusters := len(np.unique(rows.clusters))) < FEW_CLUSTERS:
+        collection.warnings.append(
+            f"There are {clusters} clusters. Standard errors by clusters want some dozens; of few they are too small."
+        )
+
+
 def _split(flag: str, text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
+    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True))]  # quotes hold commas
     if not all(names):
         raise UsageError(f"{flag} wants names of columns with commas between them, got {text!r}")
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -137,12 +157,8 @@ def _read(
             raise UsageError(str(error)) from error
         raise
     of_weight, of_cluster = (None if name is None else dataclasses.replace(source, column=name) for name in others)
-    weight = None if of_weight is None else io.read_covariate(of_weight, most_levels=None)
+    weight = None if of_weight is None else read_weights(of_weight)
     cluster = None if of_cluster is None else io.read_covariate(of_cluster, factor=True, most_levels=None)
-    if weight is not None and weight.levels is not None:
-        raise io.DataError(
-            f"{collection.files.name}, column {weight.name!r}: weights are numbers, and {weight.levels[-1]!r} is none"
-        )
     answered = reports >= 0
     used = [*covariates, *(each for each in (weight, cluster) if each is not None)]
     lacking = np.any([each.missing for each in used], axis=0)
@@ -151,11 +167,11 @@ def _read(
     kept = answered & ~lacking
     if not kept.any():
         raise io.DataError(f"{collection.files.name}: no row has a report and all covariates")
-    parts = [each.columns() for each in covariates]
+    parts = [each.of_rows(kept).columns() for each in covariates]
     ends = np.cumsum([0, *(len(labels) for _, labels in parts)])
     return _Rows(
         reports[kept],
-        np.concatenate([matrix for matrix, _ in parts], axis=1)[kept],
+        np.concatenate([matrix for matrix, _ in parts], axis=1),
         [label for _, labels in parts for label in labels],
         [(each.name, list(range(*ends[place : place + 2]))) for place, each in enumerate(covariates)],
         None if weight is None else weight.values[kept],
@@ -170,8 +186,10 @@ def _missing(collection: Collection, used: Sequence[io.Covariate], answered: np.
     )
     row, name = first
     number = int((np.any([each.missing for each in used], axis=0) & answered).sum())
+    # Rows are counted through all files.
+    where = f", row {row + 1:,}" if len(collection.files.source.files()) == 1 else ""
     return io.DataError(
-        f"{collection.files.name}, column {name!r}, row {row + 1:,}: no value; "
+        f"{collection.files.name}, column {name!r}{where}: no value; "
         f"{show.number(number, 'row lacks', 'rows lack')} a covariate, a weight or a cluster. Fill them in, or leave "
         "such rows out with --drop-missing"
     )
@@ -256,7 +274,7 @@ class _Found:
             drawn.columns[0].max_width = 30
             for row in range(place * terms, (place + 1) * terms):
                 drawn.add_row(
-                    show.printable(table["term"][row]),
+                    Text(show.printable(table["term"][row])),
                     *_written(table["standard_error"][row], *(table[name][row] for name in _NUMBERS)),
                     _chance(table["p_value"][row]),
                 )
@@ -267,7 +285,8 @@ class _Found:
             drawn.add_column(title, justify="right" if drawn.columns else "left", no_wrap=True)
         drawn.columns[0].max_width = 40
         for name, statistic, degrees, p_value in self.tests:
-            drawn.add_row(show.printable(name), f"{statistic:.4g}", f"{degrees}", _chance(p_value))
+            written = "–" if math.isnan(statistic) else f"{statistic:.4g}"
+            drawn.add_row(Text(show.printable(name)), written, f"{degrees}", _chance(p_value))
         show.show_table(drawn)
         show.out.print()
         if self.fit is not None:
@@ -292,6 +311,8 @@ def _written(error: float, estimate: float, lower: float, upper: float) -> tuple
 
 
 def _chance(p_value: float) -> str:
+    if math.isnan(p_value):
+        return "–"
     return "< 0.0001" if p_value < 1e-4 else f"{p_value:.4f}"
 
 
@@ -312,10 +333,7 @@ def _fitted(rows: _Rows, collection: Collection, reference: str | None, ridge: f
         )  # fmt: skip
     except ValueError as error:
         raise io.DataError(f"{collection.files.name}: {_named(str(error), rows.columns, labels)}") from error
-    tests = []
-    for name, columns in rows.of:
-        test = wald_test(result, columns)
-        tests.append((name, float(test.statistic), test.degrees, float(test.p_value)))
+    tests = [(name, *_tested(wald_test, result, columns)) for name, columns in rows.of]
     fitness = None
     # Survey weights and clusters are no numbers of users, which its law wants; and few rows cannot fill ten groups.
     if kind == "observed" and len(reports) >= 200:
@@ -325,6 +343,14 @@ def _fitted(rows: _Rows, collection: Collection, reference: str | None, ridge: f
         except ValueError:
             fitness = None  # the covariates determine the groups, as one of few levels does
     return _Found(result, rows, labels, tests, fitness, kind)
+
+
+def _tested(wald_test: Any, result: Any, columns: list[int]) -> tuple[float, int, float]:
+    try:
+        test = wald_test(result, columns)
+    except ValueError:  # of too few clusters
+        return math.nan, len(columns) * result.standard_coefficients.shape[1], math.nan
+    return float(test.statistic), test.degrees, float(test.p_value)
 
 
 def _reordered(labels: list[str], reference: str | None) -> list[int]:
@@ -339,14 +365,16 @@ def _reordered(labels: list[str], reference: str | None) -> list[int]:
 
 def _named(message: str, columns: list[str], labels: list[str]) -> str:
     """A message of `fit` with names in place of numbers, and flags in place of arguments."""
-    message = re.sub(r"\bcolumn (\d+) of covariates", lambda m: f"covariate {columns[int(m[1])]!r}", message)
-    message = re.sub(r"\bcovariate (\d+)\b", lambda m: f"covariate {columns[int(m[1])]!r}", message)
-    message = re.sub(r"\bcategory (\d+)\b", lambda m: f"category {labels[int(m[1])]!r}", message)
-    message = re.sub(
-        r"\(columns ([\d, ]|the intercept)+\)",
-        lambda m: (
-            "(" + re.sub(r"\d+", lambda n: repr(columns[int(n[0])]), m[0].strip("()").removeprefix("columns ")) + ")"
-        ),
-        message,
-    )
+
+    def named(found: re.Match[str]) -> str:
+        column, covariate, category, several = found.groups()
+        if several is not None:
+            return "(" + re.sub(r"\d+", lambda place: repr(columns[int(place[0])]), several) + ")"
+        if category is not None:
+            return f"category {labels[int(category)]!r}"
+        return f"covariate {columns[int(column or covariate)]!r}"
+
+    # In one pass: what was put in is not looked at again.
+    one, several = r"\bcolumn (\d+) of covariates|\bcovariate (\d+)\b", r"\(columns ((?:[\d, ]|the intercept)+)\)"
+    message = re.sub(rf"{one}|\bcategory (\d+)\b|{several}", named, message)
     return message.replace("ridge=0.1", "--ridge 0.1").replace("of weights is", "of the weights is")

@@ -141,6 +141,8 @@ def show_table(table: Table, *, bars: bool = False) -> None:
             block.append(others.pop(0))
             room -= _GAP + (block[-1].min_width or 0)
         table.columns = [first, *block]
+        for place, column in enumerate(table.columns):
+            column._index = place  # by which rich tells the last one, which has no padding
         out.print(table)
         if others:
             out.print()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import math
 from pathlib import Path
@@ -11,15 +12,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import typer
+from rich.text import Text
 
 from rrjax import inference, io
 from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
+from rrjax.cli.weights import read_weights
 
 PANEL = "Statements"
 MOST_LEVELS = 100
+_WIDEST = 24
+"""Characters of a level."""
 
 
 def _flag(*names: str, help: str) -> Any:  # noqa: A002
@@ -55,6 +60,8 @@ class Asked:
             raise UsageError("--population gives the sizes of the levels of --by: say which column that is")
         if self.population is not None and self.weights is not None:
             raise UsageError("--population and --weights both say whom the users stand for: give one of the two")
+        if self.population is not None and self.quantile and not (self.mean or self.group):
+            raise UsageError("--population weighs means and groups, not quantiles: ask for --mean or --group")
         if self.weights is not None and self.quantile:
             raise UsageError("--quantile has no interval for weighted reports: leave out --weights, or ask for --group")
         if self.normal and not self.any():
@@ -114,7 +121,8 @@ def run(
     out, plot = outputs
     statements = _statements(collection, asked, top)
     parts, num_left_out = _parts(collection, asked)
-    rows = [row for statement in statements for row in _rows(collection, statement, parts, asked, level)]
+    shares = None if asked.population is None else _shares(asked.population, parts[1:])
+    rows = [row for statement in statements for row in _rows(collection, statement, parts, asked, level, shares)]
     if out is not None:
         facts = [row.facts() for row in rows]
         columns = {name: [fact[name] for fact in facts] for name in facts[0]}
@@ -162,6 +170,10 @@ def _statements(collection: Collection, asked: Asked, top: int) -> list[Statemen
     if not statements:  # single shares then, of the most frequent reports
         largest, every = np.argsort(-collection.counts, kind="stable")[:top], np.arange(len(labels))
         statements = [Statement(show.printable(labels[place]), "share", every == place) for place in largest]
+    names = [statement.name for statement in statements]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"{twice!r} is asked for twice: leave one out, or give groups names, as in --group NAME=LABEL")
     return statements
 
 
@@ -175,24 +187,34 @@ def _numbers(collection: Collection) -> np.ndarray:
                 f"--mean needs labels that are numbers, and {show.printable(label)!r} is none: ask for --group, or "
                 "give the column numbers"
             ) from None
+        if not math.isfinite(numbers[-1]):
+            raise UsageError(
+                f"--mean needs labels that are numbers, and {show.printable(label)!r} is none to take a mean of: if it "
+                "means no answer, name it with --missing"
+            )
+    if len(set(numbers)) == 1:
+        raise UsageError(f"--mean: all labels are the number {numbers[0]:g}")
     return np.asarray(numbers)
 
 
 def _members(collection: Collection, text: str) -> tuple[str, np.ndarray]:
     """The name of a group, and which categories are in it."""
-    name, found, listed = text.rpartition("=")
-    listed, name = listed.strip(), (name.strip() if found else text.strip())
     labels = collection.labels
+    name, found, listed = text.partition("=")
+    listed, name = (listed.strip(), name.strip()) if found else (text.strip(), text.strip())
+    for whole in (listed, text.strip()):  # labels may hold commas, colons and equals signs
+        if (members := np.asarray([str(label) == whole for label in labels])).any():
+            return (name if whole == listed else whole), members
     first, colon, last = listed.partition(":")
     if colon:
         try:
             low, high, numbers = float(first), float(last), [float(label) for label in labels]
         except ValueError:
-            pass  # labels may hold colons
+            pass  # a label with a colon, among others
         else:
             members = (np.asarray(numbers) >= low) & (np.asarray(numbers) <= high)
             return name, _checked(name, members, listed)
-    wanted = [label.strip() for label in listed.split(",")]
+    wanted = [label.strip() for label in next(csv.reader([listed], skipinitialspace=True))]  # quotes hold commas
     known = {str(label): place for place, label in enumerate(labels)}
     members = np.zeros(len(labels), bool)
     for label in wanted:
@@ -216,54 +238,59 @@ def _parts(collection: Collection, asked: Asked) -> tuple[list[_Part], int]:
     if asked.by is None and asked.weights is None:
         return [_Part("all", collection.num_reports, collection.marginal[0])], 0
     collection.check_counts("--by and --weights")
+    if collection.files.reading.counts is not None:
+        raise UsageError("--by and --weights need a row for each report: leave out --counts")
     column, domain = collection.counted.column, collection.counted.domain
     for flag, name in (("--by", asked.by), ("--weights", asked.weights)):
         if name == column:
             raise UsageError(f"{flag} {name!r} is the column of reports; it takes a public one")
     source = collection.files.source
     if asked.weights is None and asked.by is not None:
+        _levels(source, asked.by)
         pairs = io.count_pairs(source, (column, asked.by), (domain, None))
         levels = [str(label) for label in pairs.domains[1].labels()]
-        _check_levels(asked.by, levels)
         counts = pairs.counts.T
         parts = [_Part("all", int(counts.sum()), counts.sum(0))]
-        parts += [_Part(level, int(each.sum()), each) for level, each in zip(levels, counts, strict=True)]
+        parts += [_Part(level, int(each.sum()), each) for level, each in zip(levels, counts, strict=True) if each.any()]
         return parts, pairs.num_missing - collection.counted.num_missing
     reports = io.read_rows(dataclasses.replace(source, column=column), domain).indices
-    weights = io.read_covariate(dataclasses.replace(source, column=asked.weights), most_levels=None)
-    if weights.levels is not None:
-        raise io.DataError(
-            f"{collection.files.name}, column {weights.name!r}: weights are numbers, and {weights.levels[-1]!r} is none"
-        )
+    weights = read_weights(dataclasses.replace(source, column=asked.weights))
     there = (reports >= 0) & ~weights.missing
     codes, levels = np.zeros(len(reports)), []
     if asked.by is not None:
-        public = io.read_covariate(dataclasses.replace(source, column=asked.by), factor=True, most_levels=None)
+        public = _levels(source, asked.by)
         codes, levels = public.values, list(public.levels or [])
-        _check_levels(asked.by, levels)
         there &= ~public.missing
     parts = []
     for name, chosen in [("all", there), *((level, there & (codes == code)) for code, level in enumerate(levels))]:
-        try:
+        if weights.values[chosen].any():
             counts = inference.weighted_counts(reports[chosen], weights.values[chosen], domain.num_categories)
-        except ValueError as error:
-            where = "" if name == "all" else f" of {asked.by} {name!r}"
-            row = int(np.argmax(chosen & ~(weights.values >= 0))) + 1
-            what = f"row {row:,} is negative" if (weights.values[chosen] < 0).any() else str(error)
-            raise io.DataError(f"{collection.files.name}, column {weights.name!r}{where}: {what}") from error
-        parts.append(_Part(name, int(chosen.sum()), counts))
+            parts.append(_Part(name, int(chosen.sum()), counts))
+        elif name == "all":
+            raise io.DataError(f"{collection.files.name}, column {weights.name!r}: all weights are zero, or missing")
     return parts, int(((reports >= 0) & ~there).sum())
 
 
-def _check_levels(by: str, levels: list[str]) -> None:
-    if len(levels) > MOST_LEVELS:
+def _levels(source: io.Source, by: str) -> io.Covariate:
+    """The public column, row by row."""
+    public = io.read_covariate(dataclasses.replace(source, column=by), factor=True, most_levels=None)
+    number = len(public.levels or ())
+    if number > MOST_LEVELS:
         raise UsageError(
-            f"--by {by!r} has {len(levels):,} levels, more than {MOST_LEVELS}: give a column of fewer, such as regions"
+            f"--by {by!r} has {number:,} levels, more than {MOST_LEVELS}: give a column of fewer, such as regions"
         )
+    return public
 
 
 @ending_at_once()
-def _rows(collection: Collection, statement: Statement, parts: list[_Part], asked: Asked, level: float) -> list[Row]:
+def _rows(
+    collection: Collection,
+    statement: Statement,
+    parts: list[_Part],
+    asked: Asked,
+    level: float,
+    shares: np.ndarray | None,
+) -> list[Row]:
     epsilon, how = collection.epsilon, "normal" if asked.normal else None
     if statement.kind == "quantile":
         counts = jnp.stack([jnp.asarray(part.data) for part in parts])
@@ -278,7 +305,13 @@ def _rows(collection: Collection, statement: Statement, parts: list[_Part], aske
     if asked.weights is not None:
         found = [inference.weighted_functional(part.data, epsilon, values=values, level=level) for part in parts]
     elif collection.tallied is not None:
-        found = [inference.linear_functional(parts[0].data, values=values, level=level, method=how)]
+        try:
+            found = [inference.linear_functional(parts[0].data, values=values, level=level, method=how)]
+        except ValueError as error:
+            raise UsageError(
+                f"--normal knows no standard error of {statement.name!r} from reports of {collection.mechanism.name}: "
+                "leave it out"
+            ) from error
     else:
         counts = jnp.stack([jnp.asarray(part.data) for part in parts])
         batch = jax.vmap(
@@ -287,14 +320,12 @@ def _rows(collection: Collection, statement: Statement, parts: list[_Part], aske
         found = [jax.tree.map(lambda leaf, place=place: leaf[place], batch) for place in range(len(parts))]
     rows = [_row(statement, part.level, part.num_reports, each) for part, each in zip(parts, found, strict=True)]
     if asked.by is not None and asked.weights is None:
-        levels = [part for part in parts[1:] if part.num_reports]
-        if len(levels) == 2:
-            first, second = levels
+        if len(parts) == 3:
+            first, second = parts[1:]
             each = inference.difference(first.data, second.data, epsilon, values=values, level=level, method=how)
             title = f"{first.level} less {second.level}"
             rows.append(_row(statement, title, first.num_reports + second.num_reports, each))
-        if asked.population is not None:
-            shares = _shares(asked.population, parts[1:])
+        if shares is not None:
             counts = np.stack([part.data for part in parts[1:]])
             each = inference.stratified(counts, epsilon, shares=shares, values=values, level=level, method=how)
             rows.append(_row(statement, "population", parts[0].num_reports, each))
@@ -307,19 +338,28 @@ def _row(statement: Statement, level: str, number: int, found: inference.Estimat
 
 def _shares(path: Path, parts: list[_Part]) -> np.ndarray:
     """Shares of the population of the levels, in their order."""
-    with_header = io.Source(str(path))
-    names = io.column_names(with_header)
+    source = io.Source(str(path))
+    names = io.column_names(source)
     if len(names) != 2:
-        raise io.DataError(f"{path} has {len(names)} columns; two are wanted, the level and its size in the population")
-    levels = io.read_covariate(dataclasses.replace(with_header, column=names[0]), factor=True, most_levels=None)
-    sizes = io.read_covariate(dataclasses.replace(with_header, column=names[1]), most_levels=None)
+        raise io.DataError(
+            f"{path} has {len(names)} columns; two are wanted, under a line with their names and with commas between "
+            "them: the level, and its size in the population"
+        )
+    levels = io.read_covariate(dataclasses.replace(source, column=names[0]), factor=True, most_levels=None)
+    sizes = io.read_covariate(dataclasses.replace(source, column=names[1]), most_levels=None)
     if sizes.levels is not None or not (sizes.values >= 0).all() or not sizes.values.sum() > 0:
         raise io.DataError(f"{path}, column {names[1]!r}: sizes are numbers, none of them missing or negative")
-    known = {(levels.levels or ())[int(code)]: size for code, size in zip(levels.values, sizes.values, strict=True)}
+    if levels.missing.any():
+        raise io.DataError(f"{path}, column {names[0]!r}, row {int(np.argmax(levels.missing)) + 1}: no level")
+    listed = [(levels.levels or ())[int(code)] for code in levels.values]
+    twice = next((name for name in listed if listed.count(name) > 1), None)
+    if twice is not None:
+        raise io.DataError(f"{path} names {twice!r} twice: give each level one size")
+    known = dict(zip(listed, sizes.values, strict=True))
     lacking = next((part.level for part in parts if part.level not in known), None)
     if lacking is not None:
         raise io.DataError(f"{path} does not say how large {lacking!r} is in the population")
-    unseen = [name for name in known if name not in {part.level for part in parts if part.num_reports} and known[name]]
+    unseen = [name for name in known if name not in {part.level for part in parts} and known[name]]
     if unseen:
         raise io.DataError(
             f"{path} names {unseen[0]!r}, of which there are no reports: nothing is known of that part of the "
@@ -335,14 +375,12 @@ def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool) -> None:
     several = asked.by is not None
     titles = ["statement", *([asked.by] if several else []), "reports", "estimate", "std. error"]
     for title in (*titles, f"{100 * level:.12g}\N{NO-BREAK SPACE}% interval"):
-        table.add_column(str(title), no_wrap=True, justify="right" if title not in ("statement", asked.by) else "left")
+        justify = "right" if title not in ("statement", asked.by) else "left"
+        table.add_column(Text(show.printable(title)), no_wrap=True, justify=justify)
     table.columns[0].max_width = 30
-    before = None
-    for row in rows:
-        name = show.printable(row.statement.name) if row.statement is not before else ""
-        before = row.statement
-        place = [show.printable(row.level)] if several else []
-        table.add_row(name, *place, f"{row.num_reports:,}", *_written(row))
+    for row in rows:  # each with its name: a narrow terminal shows the columns in several blocks
+        place = [Text(_short(row.level))] if several else []
+        table.add_row(Text(show.printable(row.statement.name)), *place, f"{row.num_reports:,}", *_written(row))
     show.show_table(table)
     show.out.print()
     if asked.weights is not None:
@@ -351,14 +389,19 @@ def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool) -> None:
     kinds = {row.statement.kind for row in rows}
     if asked.normal:
         also = "; those of quantiles are exact" * ("quantile" in kinds)
-        show.out.print(f"Intervals are normal: they want thousands of users{also}. Estimates are unbiased.")
+        show.out.print(f"Intervals are normal: they want thousands of users{also}.")
         return
     words = []
     if kinds & {"share", "quantile"} and exact:
         words.append("intervals of shares and quantiles are exact")
     if "mean" in kinds or not exact or any(row.level == "population" or " less " in row.level for row in rows):
         words.append("those of means, differences and populations hold for every number of users, and are wider")
-    show.out.print("; ".join(words)[:1].upper() + "; ".join(words)[1:] + ". Estimates are unbiased.")
+    show.out.print("; ".join(words)[:1].upper() + "; ".join(words)[1:] + ".")
+
+
+def _short(level: str) -> str:
+    level = show.printable(level)
+    return level if len(level) <= _WIDEST else level[: _WIDEST - 1] + "…"
 
 
 def _draw(plot: Path, rows: list[Row], collection: Collection, level: float) -> None:
@@ -388,8 +431,10 @@ def _draw(plot: Path, rows: list[Row], collection: Collection, level: float) -> 
 def _written(row: Row) -> tuple[str, str, str]:
     if row.statement.kind == "quantile":
         return show.printable(row.value), "", f"{show.printable(row.lower)} – {show.printable(row.upper)}"
+    known = math.isfinite(row.standard_error)
     if row.statement.kind == "share":
-        return show.percent(row.value), show.percent(row.standard_error), show.between(row.lower, row.upper)
-    digits = max(1 - math.floor(math.log10(row.standard_error)), 0) if row.standard_error > 0 else 2
+        error = show.percent(row.standard_error) if known else ""
+        return show.percent(row.value), error, show.between(row.lower, row.upper)
+    digits = max(1 - math.floor(math.log10(row.standard_error)), 0) if known and row.standard_error > 0 else 2
     limits = f"{row.lower:,.{digits}f} – {row.upper:,.{digits}f}"
-    return f"{row.value:,.{digits}f}", f"{row.standard_error:,.{digits}f}", limits
+    return f"{row.value:,.{digits}f}", f"{row.standard_error:,.{digits}f}" if known else "", limits

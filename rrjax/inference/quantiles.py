@@ -16,6 +16,7 @@ from rrjax.inference.functionals import group_limits, group_rates
 from rrjax.inference.intervals import log_tail
 from rrjax.inference.posterior import Posterior
 from rrjax.inference.scale import Estimate
+from rrjax.placement import aligned
 from rrjax.tally import evidence
 
 
@@ -74,7 +75,7 @@ def quantile(
     check_estimand(estimand)
     as_probability(level, "level", 0.95)
     aim = as_probability(probability, "probability", 0.5)
-    return _quantile(*as_survey(counts, epsilon, whole=True), aim, complement(level), estimand)
+    return _quantile(*aligned((*as_survey(counts, epsilon, whole=True), aim, complement(level))), estimand)
 
 
 @partial(jax.jit, static_argnums=4)
@@ -85,7 +86,7 @@ def _quantile(counts, epsilon, aim, miss, estimand):
     counts = jnp.where(data.usable, counts, 1)
     named = jnp.cumsum(counts)
     tail = log_tail(miss, None, 1)
-    numbers = jnp.arange(1, size)
+    numbers = aligned(jnp.arange(1, size), named)
     limits = jax.vmap(lambda n, k: group_limits(n, named[-1], group_rates(data.rates, k), tail, estimand))
     lower, upper = limits(named[:-1], numbers)
     # Up to the last category lie all.

@@ -9,9 +9,10 @@ import numpy as np
 
 from rrjax.io.complaints import nothing
 from rrjax.io.errors import DataError
+from rrjax.io.errors import number as count_of
 from rrjax.io.expressions import is_missing, text
 from rrjax.io.read import read_rows
-from rrjax.io.scan import scanning
+from rrjax.io.scan import Scan, scanning
 from rrjax.io.source import Source
 
 MAX_LEVELS = 100
@@ -37,6 +38,20 @@ class Covariate:
         """Which rows have no value, `[N]`."""
         return np.isnan(self.values)
 
+    def of_rows(self, kept: np.ndarray) -> Covariate:
+        """Those of some rows `[N]`, booleans, with the levels that they have.
+
+        Raises:
+            DataError: All have the same level.
+        """
+        values = self.values[kept]
+        if self.levels is None:
+            return replace(self, values=values)
+        there, codes = np.unique(values, return_inverse=True)
+        if len(there) == 1:
+            raise DataError(f"column {self.name!r} is {self.levels[int(there[0])]!r} in all rows: leave it out.")
+        return replace(self, values=codes.astype(float), levels=tuple(self.levels[int(code)] for code in there))
+
     def columns(self) -> tuple[np.ndarray, list[str]]:
         """`[N, D]` and their names: itself, or whether it has each level but the first."""
         if self.levels is None:
@@ -59,7 +74,7 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
 
     Raises:
         DataError: Files that cannot be read, a column that is not there, holds no value or the same text for everybody,
-            or texts of too many levels.
+            numbers among which are texts, infinities or "nan", or texts of too many levels.
     """
     with scanning(source) as chosen:
         is_none = is_missing(chosen.kind, source.missing)
@@ -73,20 +88,33 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
             if missing.all():
                 raise nothing(chosen, len(missing))
             numbers = np.ma.filled(np.ma.asarray(found["number"], np.float64), np.nan)
-            if np.isfinite(numbers[~missing]).all():
-                return Covariate(chosen.column, numbers)
+            usable = np.isfinite(numbers)
+            if usable[~missing].all():
+                return Covariate(chosen.column, np.where(missing, np.nan, numbers))
+            if usable.any():
+                raise _no_number(chosen, int(np.argmax(~usable & ~missing)), int((~usable & ~missing).sum()))
         only = chosen.query(f"SELECT DISTINCT {text(chosen.kind)} FROM ({chosen.sql}) WHERE NOT {is_none} LIMIT 2")
         if len(only) == 1:
             raise DataError(f"{chosen.where()}: every value is {only[0][0]!r}. Leave the column out.")
     values = read_rows(source, None)
     levels = tuple(str(level) for level in values.domain.labels())
     if most_levels is not None and len(levels) > most_levels:
-        why = "" if factor else f" Some values are no numbers, such as {levels[-1]!r}."
         raise DataError(
-            f"{source.files()[0]}, column {values.column!r}, has {len(levels):,} levels, more than {most_levels}.{why} "
+            f"{source.files()[0]}, column {values.column!r}, has {len(levels):,} levels, more than {most_levels}. "
             "Correct the column, name the values that mean no answer (missing=, --missing), or leave it out."
         )
     return Covariate(values.column, np.where(values.indices < 0, np.nan, values.indices), levels)
+
+
+def _no_number(chosen: Scan, place: int, number: int) -> DataError:
+    """What to say of a column of numbers that holds something else, at a place among its rows."""
+    rows = f"SELECT {text(chosen.kind)} FROM ({chosen.sql}) LIMIT 1 OFFSET {place}"
+    where = f", row {place + 1:,}" if len(chosen.files) == 1 else ""
+    return DataError(
+        f"{chosen.where()}{where}: {chosen.scalar(rows)!r} is no number, and others are "
+        f"({count_of(number, 'such value', 'such values')}). Correct it, name what means no value (missing=, "
+        "--missing), or make the column a factor (factor=True, --factors)."
+    )
 
 
 def read_covariates(source: Source, names: Sequence[str], factors: Sequence[str] = ()) -> list[Covariate]:

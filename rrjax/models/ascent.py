@@ -50,6 +50,49 @@ class Ascent(NamedTuple):
     converged: Bool[Array, ""]
 
 
+class Verdict(NamedTuple):
+    """What is made of a step that was tried: whether it is taken, and how the next one is damped."""
+
+    better: Bool[Array, ""]
+    damping: Float[Array, ""]
+    gap: Float[Array, ""]
+    converged: Bool[Array, ""]
+
+
+def judged(
+    change: Float[Array, " P"],
+    gap: Float[Array, ""],
+    gained: Float[Array, ""],
+    damping: Float[Array, ""],
+    tol: Float[Array, ""],
+) -> Verdict:
+    """Takes a step that gains, or that is so near the maximum that rounding hides whether it does.
+
+    Args:
+        change: `[P]`, the step.
+        gap: Scalar, what it promises.
+        gained: Scalar, what it gave.
+        damping: Scalar, of this step; zero is Newton's.
+        tol: Scalar, of the gap.
+    """
+    usable = jnp.all(jnp.isfinite(change)) & (gap >= 0)
+    better = usable & jnp.isfinite(gained) & ((gained > 0) | (gap <= tol))
+    less = jnp.where(damping < 0.01, 0, damping / 8)
+    return Verdict(
+        better,
+        jnp.where(better, less, jnp.maximum(8 * damping, 1 / 64)),
+        jnp.where(usable, gap, jnp.inf),
+        better & (damping == 0) & (gap <= tol),
+    )
+
+
+def tolerance(tol: float | None, number: Float[Array, ""]) -> Float[Array, ""]:
+    """Nats of N reports that may be missing where nothing is said: what rounding may hide, and little more."""
+    if tol is not None:
+        return jnp.asarray(tol, number.dtype)
+    return jnp.float64(1e-10) if number.dtype == jnp.float64 else jnp.maximum(jnp.float32(1e-6), 1e-12 * number)
+
+
 def ascend(problem: Problem, start: Float[Array, " P"], given: Any, tol: Float[Array, ""], max_iters: int) -> Ascent:
     """Maximizes.
 
@@ -83,19 +126,10 @@ def _ascended(problem, start, given, tol, max_iters):
         size = jnp.maximum(size, 1e-3 * jnp.abs(slope))
         change = solved(factored(curvature + jnp.diag(state.damping * size)), slope[:, None])[:, 0]
         gap = slope @ change / 2
-        usable = jnp.all(jnp.isfinite(change)) & (gap >= 0)
-        point = state.point + jnp.where(usable, change, 0)
-        gained = problem.gain(point, state.point, given)
-        better = usable & jnp.isfinite(gained) & ((gained > 0) | (gap <= tol))
-        less = jnp.where(state.damping < 0.01, 0, state.damping / 8)
-        return Ascent(
-            jnp.where(better, point, state.point),
-            curvature,
-            jnp.where(better, less, jnp.maximum(8 * state.damping, 1 / 64)),
-            jnp.where(usable, gap, jnp.inf),
-            state.num_iters + 1,
-            better & (state.damping == 0) & (gap <= tol),
-        )
+        point = state.point + jnp.where(jnp.all(jnp.isfinite(change)), change, 0)
+        seen = judged(change, gap, problem.gain(point, state.point, given), state.damping, tol)
+        point = jnp.where(seen.better, point, state.point)
+        return Ascent(point, curvature, seen.damping, seen.gap, state.num_iters + 1, seen.converged)
 
     zero = jnp.zeros((), start.dtype)
     nothing = jnp.zeros((start.size, start.size), start.dtype)

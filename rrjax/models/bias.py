@@ -49,7 +49,7 @@ def bias(coefficients: Float[Array, "D k"], data: Data, inverse: Float[Array, "P
         turned = jnp.einsum("nij,njk,nk->ni", observed, spread, found.moved[:, 1:])
         return jnp.einsum("n,nd,ni->di", block.weights, block.covariates, -bend / 2 - turned), ()
 
-    total, _ = added_up(of_block, blocks_of(data))
+    total, _ = added_up(of_block, blocks_of(data), coefficients)
     return (inverse @ total.ravel()).reshape(size, width)
 
 

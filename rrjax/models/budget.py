@@ -168,7 +168,7 @@ def _weights(weights, number, dtype):
                 f"weight {wrong[0]} is {weights[wrong[0]]:g}: weights are positive; leave out a question that does not "
                 "matter"
             )
-    return jnp.asarray(weights).astype(dtype)
+    return jnp.asarray(weights, dtype)
 
 
 def _errors(sizes, designs, epsilons):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,51 +16,55 @@ from rrjax.models.logistic import Data
 from rrjax.models.loss import MechanismOrEpsilon, rows_of
 
 
-class Standard(NamedTuple):
-    """Covariates `[N, D]` less their means, in standard deviations; the first one, if wanted, is one for everybody.
+class Units(NamedTuple):
+    """The units that covariates are computed with in: `[D]` each.
 
     Attributes:
-        covariates: `[N, D]`, those.
-        shift: `[D]`, the means, zero for the intercept; all zero without one.
-        scales: `[D]`, one for the intercept.
-        intercept: Whether there is one.
+        shift: The means, zero for the intercept; all zero without one.
+        scales: The standard deviations, one for the intercept; root mean squares without one.
+    """
+
+    shift: Float[Array, " D"]
+    scales: Float[Array, " D"]
+
+
+class Standard(NamedTuple):
+    """Covariates in units of their own; the first one, if wanted, is one for everybody.
+
+    Attributes:
+        covariates: `[N, D]`.
+        units: Theirs.
     """
 
     covariates: Float[Array, "N D"]
-    shift: Float[Array, " D"]
-    scales: Float[Array, " D"]
-    intercept: bool
-
-    @property
-    def back(self) -> Float[Array, "D D"]:
-        """What coefficients on these are multiplied with for those on the covariates as given."""
-        matrix = jnp.diag(1 / self.scales)
-        # A coefficient over its scale, and the intercept gives up what the means had.
-        return matrix.at[0, 1:].set(-self.shift[1:] / self.scales[1:]) if self.intercept else matrix
-
-    @property
-    def forth(self) -> Float[Array, "D D"]:
-        """The inverse of `back`."""
-        matrix = jnp.diag(self.scales)
-        return matrix.at[0, 1:].set(self.shift[1:]) if self.intercept else matrix
+    units: Units
 
 
-def standardized(covariates: Float[Array, "N D"], intercept: bool) -> Standard:
-    """Standardizes checked covariates.
+def standardized(covariates: Any, intercept: bool) -> Standard:
+    """Standardizes checked covariates: in double precision, where they are known.
 
     Raises:
         ValueError: (Not under tracing) one that is the same for everybody, or that others determine.
     """
-    shift = jnp.mean(covariates, axis=0) if intercept else jnp.zeros(covariates.shape[1], covariates.dtype)
-    scales = jnp.sqrt(jnp.mean((covariates - shift) ** 2, axis=0))
-    standard = (covariates - shift) / scales
+    dtype = covariates_dtype(covariates)
+    known = not isinstance(covariates, Tracer)
+    given = np.asarray(covariates, np.float64) if known else jnp.asarray(covariates).astype(dtype)
+    library: Any = np if known else jnp
+    shift = library.mean(given, axis=0) if intercept else library.zeros_like(given[0])
+    shift = shift.astype(dtype).astype(given.dtype)  # as they are kept, so that predictions are made in the same units
+    centred = given - shift
+    largest = library.max(library.abs(centred), axis=0)  # whose square may be no number
+    if known and intercept:  # of what is the same for everybody rounding leaves something
+        largest = np.where(largest > 1e-13 * np.abs(given).max(axis=0), largest, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scales = (largest * library.sqrt(library.mean((centred / largest) ** 2, axis=0))).astype(dtype)
+        standard = centred / scales.astype(given.dtype)
     if intercept:
-        one = jnp.ones((1,), covariates.dtype)
-        standard = jnp.concatenate([jnp.ones_like(covariates[:, :1]), standard], axis=1)
-        shift, scales = jnp.concatenate([0 * one, shift]), jnp.concatenate([one, scales])
-    if not isinstance(standard, Tracer):
-        _check_rank(np.asarray(standard, np.float64), intercept)
-    return Standard(standard, shift, scales, intercept)
+        standard = library.concatenate([library.ones_like(given[:, :1]), standard], axis=1)
+        shift, scales = library.append(0 * shift[:1], shift), library.append(1 + 0 * scales[:1], scales)
+    if known:
+        _check_rank(standard, intercept)
+    return Standard(jnp.asarray(standard, dtype), Units(jnp.asarray(shift, dtype), jnp.asarray(scales, dtype)))
 
 
 def as_data(
@@ -70,23 +74,29 @@ def as_data(
     num_categories: int | None,
     weights: ArrayLike | None,
     intercept: bool,
-) -> tuple[Data, Standard]:
+) -> tuple[Data, Units]:
     """What `fit` is given, checked and standardized.
 
     Raises:
         ValueError: As `fit`.
     """
-    covariates = as_covariates(covariates)
-    dtype = covariates.dtype
-    rows = rows_of(reports, mechanism_or_epsilon, num_categories, covariates.shape[0])
+    given = as_covariates(covariates)
+    dtype, number = covariates_dtype(given), given.shape[0]
+    rows = rows_of(reports, mechanism_or_epsilon, num_categories, number)
     rows = LogRows(*(leaf.astype(dtype) for leaf in rows))
-    weights = as_weights(weights, covariates.shape[0], dtype)
-    standard = standardized(covariates, intercept)
-    return Data(standard.covariates, rows, weights), standard
+    weights = as_weights(weights, number, dtype)
+    standard, units = standardized(given, intercept)
+    return Data(standard, rows, weights), units
 
 
-def as_covariates(covariates: ArrayLike) -> Float[Array, "N D"]:
-    """Checks covariates `[N, D]`, or `[N]` of one.
+def covariates_dtype(covariates: Any) -> np.dtype:
+    """What they are computed with in: their own floats, at least float32, and at most what JAX has."""
+    dtype = np.promote_types(np.float32, covariates.dtype) if covariates.dtype.kind == "f" else float_dtype()
+    return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+
+
+def as_covariates(covariates: ArrayLike) -> Any:
+    """Checks covariates `[N, D]`, or `[N]` of one: of NumPy or JAX, as they came.
 
     Raises:
         ValueError: Another shape, what are no numbers, or (not under tracing) a missing one, with its row.
@@ -107,8 +117,7 @@ def as_covariates(covariates: ArrayLike) -> Float[Array, "N D"]:
                 f"row {row}, column {column} of covariates is {covariates[row, column]}: fill it in or drop the row "
                 f"({len(np.unique(wrong[:, 0]))} rows have missing values)"
             )
-    dtype = np.promote_types(np.float32, covariates.dtype) if covariates.dtype.kind == "f" else float_dtype()
-    return jnp.asarray(covariates, jax.dtypes.canonicalize_dtype(dtype))
+    return covariates
 
 
 def as_weights(weights: ArrayLike | None, number: int, dtype: np.dtype) -> Float[Array, " N"]:
@@ -129,19 +138,25 @@ def as_weights(weights: ArrayLike | None, number: int, dtype: np.dtype) -> Float
             raise ValueError(f"row {wrong[0]} of weights is {known[wrong[0]]:g}: weights are finite and not negative")
         if not known.any():
             raise ValueError("all weights are zero: there is nobody to estimate from")
-    return jnp.asarray(weights).astype(dtype)
+    return jnp.asarray(weights, dtype)
 
 
 def as_clusters(clusters: ArrayLike, number: int) -> tuple[Int[Array, " N"], int]:
     """Numbers the clusters from 0, and counts them.
 
     Raises:
-        ValueError: Another shape than `[N]`, or fewer than two.
+        ValueError: Another shape than `[N]`, a missing one, fewer than two, or traced ones.
     """
+    if isinstance(clusters, Tracer):
+        raise ValueError("clusters are traced here, and must be known: how many there are decides shapes")
     clusters = np.asarray(clusters)
     if clusters.shape != (number,):
-        raise ValueError(f"clusters must have shape [{number}], got {clusters.shape}")
-    known, numbers = np.unique(clusters, return_inverse=True)
+        raise ValueError(f"clusters must have shape [{number}], one for each row; got {clusters.shape}")
+    missing = np.flatnonzero(clusters != clusters) if clusters.dtype.kind in "fO" else np.zeros(0, int)
+    missing = np.union1d(missing, np.flatnonzero([each is None for each in clusters])).astype(int)
+    if missing.size:
+        raise ValueError(f"row {missing[0]} of clusters is missing: fill it in, or drop the row ({missing.size} rows)")
+    known, numbers = np.unique(clusters.astype(str) if clusters.dtype == object else clusters, return_inverse=True)
     if len(known) < 2:
         raise ValueError("clusters must be two or more")
     return jnp.asarray(numbers.ravel(), jnp.int32), len(known)

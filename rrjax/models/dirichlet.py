@@ -22,10 +22,11 @@ from jax.core import Tracer
 from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.arguments import as_scalar, float_dtype
+from rrjax.arguments import as_scalar, check_positive, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.interior import factored, solved
 from rrjax.models.ascent import ascend
+from rrjax.placement import aligned
 from rrjax.pytrees import register
 
 _DEGREES = 5
@@ -46,7 +47,7 @@ class DirichletFit:
     Attributes:
         alpha: `[K]`.
         log_covariance: `[K, K]`, of log a: the inverse of the observed information.
-        log_likelihood: Scalar, nats, of all reports, relative to reports that do not depend on what users hold.
+        log_likelihood: Scalar, nats, of all reports, but for −N·log(e^ε − 1 + K), which no a changes.
         standard_error: Scalar, of the log-likelihood, because draws are finitely many.
         effective_draws: `[G]`: how many draws from the posterior itself those of each collection are worth.
         change: Scalar: by how many standard errors (of log a) the last round of draws moved a at most.
@@ -135,7 +136,8 @@ def fit_dirichlet(
         raise ValueError(f"num_draws must be 2 or more and num_rounds 1 or more, got {num_draws} and {num_rounds}")
     dtype = counts.dtype if counts.dtype in (np.float32, np.float64) else float_dtype()
     epsilon = as_scalar(epsilon, jax.dtypes.canonicalize_dtype(dtype))
-    result = _fitted(key, jnp.asarray(counts).astype(epsilon.dtype), epsilon, num_draws, num_rounds)
+    check_positive(epsilon)
+    result = _fitted(key, jnp.asarray(counts, epsilon.dtype), epsilon, num_draws, num_rounds)
     if not isinstance(result.converged, Tracer) and not result.converged:
         raise ValueError(
             f"no maximum found: the concentration is at {float(result.concentration):.3g}. Where the collections "
@@ -253,6 +255,6 @@ def _fitted(key, counts, epsilon, num_draws, num_rounds):
 
     modes = jnp.log(jax.vmap(rough)(counts))
     modes = modes[:, 1:] - modes[:, :1]
-    _, found = lax.scan(round_of, (start, modes), length=num_rounds)
+    _, found = lax.scan(round_of, aligned((start, modes), normal, counts), length=num_rounds)
     found = jax.tree.map(lambda leaf: leaf[-1], found)
     return dataclasses.replace(found, alpha=jnp.where(usable, found.alpha, jnp.nan))

@@ -16,7 +16,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_scalar, as_survey, float_dtype, unscaled
+from rrjax.arguments import as_scalar, as_survey, check_positive, float_dtype, unscaled
 from rrjax.arithmetic import accurate_sum, log_sum
 from rrjax.checks import check_num_categories
 from rrjax.em import reports_of
@@ -24,7 +24,7 @@ from rrjax.inference.likelihood_ratio import ratio
 from rrjax.inference.monte_carlo import HypothesisTest, check_draws, compared, simulable
 from rrjax.interior import factored, solved
 from rrjax.mixture import Mixture, as_mixture
-from rrjax.models.ascent import ascend
+from rrjax.models.ascent import ascend, tolerance
 from rrjax.pytrees import register
 
 
@@ -58,8 +58,14 @@ class FamilyFit:
     @property
     def standard_errors(self) -> Any:
         """Of each parameter, as `start`."""
-        _, back = ravel_pytree(self.parameters)
-        return back(jnp.sqrt(jnp.diagonal(self.covariance)))
+
+        def one(parameters, covariance):
+            _, back = ravel_pytree(parameters)
+            return back(jnp.sqrt(jnp.diagonal(covariance)))
+
+        for _ in range(self.covariance.ndim - 2):  # a batch
+            one = jax.vmap(one)
+        return one(self.parameters, self.covariance)
 
     @property
     def aic(self) -> Float[Array, ""]:
@@ -118,11 +124,12 @@ def fit_family(
     else:
         raw = counts
         counts, epsilon = as_survey(counts, epsilon)
+        check_positive(epsilon)
         dtype, size = epsilon.dtype, counts.shape[0]
         reports = reports_of(counts, epsilon)
         number = accurate_sum(unscaled(raw, counts).astype(dtype))
     start, family = _as_start(log_shares, start, size, dtype)
-    least = jnp.asarray((1e-10 if dtype == jnp.float64 else 1e-6) if tol is None else tol, dtype)
+    least = tolerance(tol, number)
     state = ascend(family, start, (reports, number), least, max_iters)
     point = jnp.where(reports.usable, state.point, jnp.nan)
     theta = family.shares(point)

@@ -7,17 +7,18 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaincc
-from jaxtyping import Array, ArrayLike, Float
+from jax.core import Tracer
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.interior import factored, solved
 from rrjax.mechanisms import Channel, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows
-from rrjax.models.data import as_covariates, as_weights, standardized
+from rrjax.models.data import Units, as_covariates, as_weights, covariates_dtype, standardized
 from rrjax.models.logistic import Data, on_coefficients, posteriors
 from rrjax.models.loss import Law, MechanismOrEpsilon, rows_of
 from rrjax.models.regression import Regression
-from rrjax.models.statements import ChiSquareTest, predict
+from rrjax.models.statements import ChiSquareTest, chi_square, predict
+from rrjax.placement import aligned
 
 _DRAWS = 8
 """Reports that are drawn for each user, of mechanisms with too many to go through."""
@@ -45,7 +46,8 @@ def score_test(
         added: `[N, A]`, or `[N]` of one: those to try.
         reports: Those of the fit.
         mechanism_or_epsilon: As for the fit.
-        weights: As for the fit.
+        weights: Numbers of users, as for the fit; not survey weights, whose law this test does not know, nor that of
+            clusters: `wald_test` of a larger fit does.
         key: A typed key for reports that are drawn; None is `jax.random.key(0)`.
 
     Returns:
@@ -68,26 +70,38 @@ def score_test(
     References:
         Rao, "Large sample tests of statistical hypotheses concerning several parameters", 1948.
     """
-    covariates, added = as_covariates(covariates), as_covariates(added)
-    size, width = result.coefficients.shape
-    if covariates.shape[1] != size - result.intercept or added.shape[0] != covariates.shape[0]:
+    own, more = as_covariates(covariates), as_covariates(added)
+    size, width = result.standard_coefficients.shape
+    if own.shape[1] != size - result.intercept or more.shape[0] != own.shape[0]:
         raise ValueError(
             f"covariates must be the {size - result.intercept} of the fit, and the added ones of as many users; got "
-            f"shapes {covariates.shape} and {added.shape}"
+            f"shapes {own.shape} and {more.shape}"
         )
-    dtype = result.coefficients.dtype
-    both = standardized(jnp.concatenate([covariates, added.astype(covariates.dtype)], axis=1), result.intercept)
-    number = covariates.shape[0]
-    coefficients = jnp.concatenate([result.coefficients, jnp.zeros((added.shape[1], width), dtype)])
-    coefficients = both.forth.astype(dtype) @ coefficients
+    library = jnp if isinstance(own, jax.Array) or isinstance(more, jax.Array) else np
+    both, units = standardized(library.concatenate([own, more], axis=1, dtype=_common(own, more)),
+                               result.intercept)  # fmt: skip
+    dtype, number = result.standard_coefficients.dtype, own.shape[0]
     rows = _rows(reports, mechanism_or_epsilon, width + 1, number, dtype)
-    data = Data(both.covariates.astype(dtype), rows, as_weights(weights, number, dtype))
+    data = Data(both.astype(dtype), rows, as_weights(weights, number, dtype))
+    coefficients = jnp.concatenate([_in_units(result, units, size), jnp.zeros((more.shape[1], width), dtype)])
     each = _expected_information(
         jax.random.key(0) if key is None else key, data.covariates @ coefficients, mechanism_or_epsilon
     )
-    statistic = _statistic(coefficients, data, each, size * width)
-    degrees = added.shape[1] * width
-    return ChiSquareTest(statistic, degrees, gammaincc(jnp.asarray(degrees / 2, dtype), statistic / 2))
+    return chi_square(_statistic(coefficients, data, each, size * width), more.shape[1] * width)
+
+
+def _common(own, more):
+    return np.promote_types(covariates_dtype(own), covariates_dtype(more))
+
+
+def _in_units(result: Regression, units: Units, size: int) -> Float[Array, "D k"]:
+    """The coefficients of a fit in other units of the same covariates, which are nearly its own."""
+    shift, scales = (each[:size].astype(result.units.scales.dtype) for each in units)
+    slopes = result.standard_coefficients * (scales / result.units.scales)[:, None]
+    if not result.intercept:
+        return slopes
+    moved = ((shift - result.units.shift) / result.units.scales)[1:] @ result.standard_coefficients[1:]
+    return slopes.at[0].set(result.standard_coefficients[0] + moved)
 
 
 def _rows(reports, mechanism_or_epsilon, num_categories, number, dtype):
@@ -123,7 +137,7 @@ def _expected_information(key, logits, given) -> Float[Array, "N k k"]:
         items = jax.random.split(key, _DRAWS)
     else:
         items = jnp.arange(given.matrix.shape[1] if isinstance(given, Channel) else width + 1, dtype=jnp.int32)
-    return jax.lax.scan(add, jnp.zeros((number, width, width), logits.dtype), items)[0]
+    return jax.lax.scan(add, aligned(jnp.zeros((number, width, width), logits.dtype), logits), items)[0]
 
 
 @partial(jax.jit, static_argnums=3)
@@ -162,16 +176,18 @@ def goodness_of_fit_test(
         covariates: As for the fit.
         reports: As for the fit.
         mechanism_or_epsilon: As for the fit.
-        num_groups: Of equally many users, along the predicted share of all categories but the first.
-        groups: `[N]`, integers, in place of these: such as regions, or waves of a survey.
-        weights: As for the fit.
+        num_groups: Of about equal weight, along the predicted share of all categories but the first; users of equal
+            predictions are in one group.
+        groups: `[N]`, in place of these: such as regions, or waves of a survey.
+        weights: Numbers of users, as for the fit; not survey weights.
         key: As in `score_test`.
 
     Returns:
-        `ChiSquareTest`, with K − 1 degrees of freedom for each group but the first.
+        `ChiSquareTest`, with K − 1 degrees of freedom for each group but the first, and but for those that the
+        covariates, and the groups before, determine; under tracing NaN where there are any.
 
     Raises:
-        ValueError: As `score_test`; fewer than two groups, or some that the covariates determine.
+        ValueError: As `score_test`; fewer than two groups, or only some that the covariates determine.
 
     Example:
         >>> import jax, numpy as np, rrjax
@@ -194,21 +210,38 @@ def goodness_of_fit_test(
     if groups is None:
         if num_groups < 2:
             raise ValueError(f"num_groups must be at least 2, got {num_groups}")
-        order = jnp.argsort(predict(result, covariates).shares[:, 0], descending=True)
-        rank = jnp.zeros(order.shape, jnp.int32).at[order].set(jnp.arange(order.shape[0], dtype=jnp.int32))
-        groups, count = rank * num_groups // order.shape[0], num_groups
+        held = 1 - predict(result, covariates).shares[:, 0]
+        codes, count = _along(held, as_weights(weights, held.shape[0], held.dtype), num_groups), num_groups
     else:
-        names, groups = np.unique(np.asarray(groups), return_inverse=True)
-        groups, count = jnp.asarray(groups.ravel(), jnp.int32), len(names)
+        names, codes = np.unique(np.asarray(groups), return_inverse=True)
+        codes, count = jnp.asarray(codes.ravel(), jnp.int32), len(names)
         if count < 2:
             raise ValueError("groups must be two or more")
-    dummies = (groups[:, None] == jnp.arange(1, count, dtype=jnp.int32)).astype(result.coefficients.dtype)
-    try:
-        return score_test(result, covariates, dummies, reports, mechanism_or_epsilon, weights=weights, key=key)
-    except ValueError as error:
-        if "linearly" not in str(error) and "for everybody" not in str(error):
-            raise
-        raise ValueError(
-            f"the covariates determine some of the {count} groups, and fit them whatever they hold: give fewer groups, "
-            "or others"
-        ) from error
+    dummies = codes[:, None] == jnp.arange(1, count, dtype=jnp.int32)
+    if not isinstance(dummies, Tracer) and not isinstance(covariates, Tracer):
+        dummies = _telling(as_covariates(covariates), np.asarray(dummies), result.intercept)
+        if not dummies.shape[1]:
+            raise ValueError(
+                f"the covariates tell the {count} groups apart, and the model fits them whatever they hold: give other "
+                "groups"
+            )
+    dummies = dummies.astype(result.standard_coefficients.dtype)
+    return score_test(result, covariates, dummies, reports, mechanism_or_epsilon, weights=weights, key=key)
+
+
+def _along(held: Float[Array, " N"], weights: Float[Array, " N"], count: int) -> Int[Array, " N"]:
+    """Groups of about equal weight, from the least to the largest; who is alike is in one group."""
+    order = jnp.argsort(held)
+    ranked, weight = held[order], weights[order]
+    before = (jnp.cumsum(weight) - weight) / jnp.sum(weight)
+    first = before[jnp.searchsorted(ranked, held)]
+    return jnp.minimum((count * first).astype(jnp.int32), count - 1)
+
+
+def _telling(covariates: np.ndarray, dummies: np.ndarray, intercept: bool) -> np.ndarray:
+    """The columns that the ones before them, and the covariates, do not determine."""
+    known = np.asarray(covariates, np.float64)
+    known = (known - known.mean(0) * intercept) / np.maximum(known.std(0), 1e-300)
+    ones = np.ones((len(known), int(intercept)))
+    left = np.abs(np.diagonal(np.linalg.qr(np.concatenate([ones, known, dummies], axis=1), mode="r")))
+    return dummies[:, left[known.shape[1] + intercept :] > 1e-6 * np.sqrt(len(known))]

@@ -17,6 +17,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from rrjax.arithmetic import accurate_sum
 from rrjax.interior import factored, solved
+from rrjax.models.ascent import judged
+from rrjax.placement import aligned
 
 _BLOCK = 4096
 """Users whose information is added up at a time."""
@@ -75,25 +77,19 @@ def ascended(
         system = jnp.where(damping < 1, mixed, damping * view.complete)
         change = solved(factored(system), view.slope[:, None])[:, 0]
         gap = view.slope @ change / 2
-        usable = jnp.all(jnp.isfinite(change)) & (gap >= 0)
-        moved = state.parameters + jnp.where(usable, change, 0)
+        moved = state.parameters + jnp.where(jnp.all(jnp.isfinite(change)), change, 0)
         there = look(moved)
         # User by user: the difference of two sums would have lost the digits that count near the maximum.
         gain = accurate_sum(there.log_probabilities - view.log_probabilities) + (there.log_prior - view.log_prior)
-        better = usable & ((gain > 0) | (gap <= tol)) & jnp.isfinite(gain)
-        view = jax.tree.map(lambda new, old: jnp.where(better, new, old), there, view)
-        return State(
-            jnp.where(better, moved, state.parameters),
-            view,
-            jnp.where(better, jnp.where(damping < 0.01, 0, damping / 8), jnp.maximum(8 * damping, 1 / 64)),
-            jnp.where(usable, gap, jnp.inf),
-            state.num_iters + 1,
-            better & (damping == 0) & (gap <= tol),
+        seen = judged(change, gap, gain, damping, tol)
+        moved, view = jax.tree.map(
+            lambda new, old: jnp.where(seen.better, new, old), (moved, there), (state.parameters, view)
         )
+        return State(moved, view, seen.damping, seen.gap, state.num_iters + 1, seen.converged)
 
     zero = jnp.zeros((), start.dtype)
     state = State(start, look(start), zero, zero + jnp.inf, jnp.int32(0), jnp.asarray(False))
-    return lax.while_loop(lambda state: ~state.converged & (state.num_iters < max_iters), step, state)
+    return lax.while_loop(lambda state: ~state.converged & (state.num_iters < max_iters), step, aligned(state))
 
 
 def blocks_of(data: Any) -> Any:
@@ -108,12 +104,13 @@ def blocks_of(data: Any) -> Any:
     return jax.tree.map(cut, data)
 
 
-def added_up(function: Callable[[Any], tuple[Any, Any]], blocks: Any) -> tuple[Any, Any]:
+def added_up(function: Callable[[Any], tuple[Any, Any]], blocks: Any, *others: Any) -> tuple[Any, Any]:
     """Of a function of a block that returns sums and rows: the sums of all, and all rows.
 
     Args:
         function: A block → what is added up, and what is kept of each of its users.
         blocks: Of `blocks_of`.
+        *others: What else the function works with: sums are made where all of it is.
 
     Returns:
         Both; the rows with those that filled up the last block.
@@ -125,5 +122,5 @@ def added_up(function: Callable[[Any], tuple[Any, Any]], blocks: Any) -> tuple[A
         sums, rows = function(block)
         return jax.tree.map(jnp.add, total, sums), rows
 
-    total, rows = lax.scan(one, zeros, blocks)
+    total, rows = lax.scan(one, aligned(zeros, blocks, others), blocks)
     return total, jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)

@@ -87,7 +87,7 @@ def look(coefficients: Float[Array, "D k"], blocks: Data, ridge: Float[Array, ""
         information = [on_coefficients(each, data) for each in curvatures(found)]
         return (slope, *information), data.weights * found.log_probabilities
 
-    (slope, observed, complete), log_probabilities = added_up(seen, blocks)
+    (slope, observed, complete), log_probabilities = added_up(seen, blocks, coefficients)
     prior = ridge * jnp.eye(coefficients.size, dtype=coefficients.dtype)
     return View(
         log_probabilities,

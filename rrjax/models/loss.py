@@ -17,6 +17,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import as_epsilons, float_dtype
 from rrjax.arithmetic import log_sum, short_sum
+from rrjax.checks import check_num_categories
 from rrjax.counts import as_values
 from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows, log_gain
@@ -166,6 +167,7 @@ def rows_of(
         return mechanism_or_epsilon.log_rows(reports)
     if num_categories is None:
         raise ValueError("num_categories is missing: an epsilon does not say how many categories there are")
+    check_num_categories(num_categories)
     # By the loss's own checks, of logits that are nobody's.
     logits = jnp.zeros((number, num_categories), float_dtype())
     epsilon = _as_epsilon(mechanism_or_epsilon, logits, np.ones(number, bool))

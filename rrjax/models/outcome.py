@@ -16,16 +16,15 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.arithmetic import accurate_sum, log_sum
 from rrjax.interior import factored, solved
+from rrjax.models.ascent import tolerance
 from rrjax.models.data import as_data
 from rrjax.models.hidden import View, added_up, ascended, blocks_of
 from rrjax.models.logistic import Data, curvatures, maximum, on_coefficients, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
+from rrjax.models.regression import LOST, back_of
 from rrjax.pytrees import register
 
 Family: TypeAlias = Literal["normal", "binary", "counts"]
-
-_LOST = 20.0
-"""Standard error, on standardized covariates and outcomes, beyond which nothing holds a coefficient."""
 
 
 @register(
@@ -69,7 +68,7 @@ class OutcomeRegression:
     @property
     def standard_errors(self) -> Float[Array, " C"]:
         """Of each coefficient, `[D + K − 1]`."""
-        return jnp.sqrt(jnp.diagonal(self.covariance))
+        return jnp.sqrt(jnp.diagonal(self.covariance, axis1=-2, axis2=-1))
 
 
 def fit_outcome(
@@ -131,17 +130,17 @@ def fit_outcome(
     """
     if family not in get_args(Family):
         raise ValueError(f"family must be one of {', '.join(get_args(Family))}; got {family!r}")
-    data, standard = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
-    dtype = data.weights.dtype
-    outcome = _as_outcome(outcome, data.weights.shape[0], family).astype(dtype)
-    tol = (1e-10 if dtype == jnp.float64 else 1e-6) if tol is None else tol
-    result, errors = _fitted(outcome, data, standard, jnp.asarray(tol, dtype), max_iters, (family, intercept))
+    data, units = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
+    outcome = _as_outcome(outcome, data.weights.shape[0], family)
+    outcome, centre, spread = _standardized(outcome, data.weights, family == "normal", intercept)
+    goal = tolerance(tol, jnp.sum(data.weights))
+    result, errors = _fitted(outcome, centre, spread, data, units, goal, max_iters, (family, intercept))
     if not isinstance(result.converged, Tracer):
         _check(result, np.asarray(errors))
     return result
 
 
-def _as_outcome(outcome, number, family) -> Array:
+def _as_outcome(outcome, number, family) -> Any:
     outcome = outcome if isinstance(outcome, jax.Array) else np.asarray(outcome)
     if outcome.shape != (number,) or outcome.dtype.kind not in "biuf":
         raise ValueError(f"outcome must be numbers of shape [{number}], got {outcome.dtype} of {tuple(outcome.shape)}")
@@ -160,7 +159,22 @@ def _as_outcome(outcome, number, family) -> Array:
             )
         if (known == known[0]).all():
             raise ValueError(f"outcome is {known[0]:g} for everybody: nothing can be told about what it depends on")
-    return jnp.asarray(outcome)
+    return outcome
+
+
+def _standardized(outcome, weights, scaled, intercept):
+    """A normal outcome in units of its own, in double precision where it is known; and its centre and scale."""
+    dtype = weights.dtype
+    known = not isinstance(outcome, Tracer) and not isinstance(weights, Tracer)
+    library = np if known else jnp
+    outcome = np.asarray(outcome, np.float64) if known else jnp.asarray(outcome).astype(dtype)
+    weights = np.asarray(weights, np.float64) if known else weights
+    centre, spread = library.zeros((), outcome.dtype), library.ones((), outcome.dtype)
+    if scaled:
+        number = library.sum(weights)
+        centre = library.sum(weights * outcome) / number if intercept else centre
+        spread = library.sqrt(library.sum(weights * (outcome - centre) ** 2) / number)
+    return tuple(jnp.asarray(each, dtype) for each in ((outcome - centre) / spread, centre, spread))
 
 
 class _Family(NamedTuple):
@@ -234,7 +248,7 @@ def _look(at: _Parameters, blocks, family: _Family, scaled: bool) -> View:
         complete = _complete(at, outcome, data, family)
         return (*sums, complete), log_probabilities(flat, outcome, data)
 
-    (slope, observed, complete), seen = added_up(part, blocks)
+    (slope, observed, complete), seen = added_up(part, blocks, flat)
     # Without a scale of its own, one unit of information holds it where it is.
     held = jnp.zeros_like(observed) if scaled else jnp.diag(_Parameters(*(0 * leaf for leaf in at))._replace(
         log_scale=jnp.ones_like(at.log_scale)
@@ -256,51 +270,50 @@ def _complete(at: _Parameters, outcome, data: Data, family: _Family) -> Array:
     return jax.scipy.linalg.block_diag(first, scale, last)
 
 
-@partial(jax.jit, static_argnums=(4, 5))
-def _fitted(outcome, data: Data, standard, tol, max_iters, settings: tuple[Family, bool]):
+@partial(jax.jit, static_argnums=(6, 7))
+def _fitted(outcome, centre, spread, data: Data, units, tol, max_iters, settings: tuple[Family, bool]):
     name, intercept = settings
     family, scaled = _FAMILIES[name], name == "normal"
     dtype, number = data.weights.dtype, jnp.sum(data.weights)
-    mean = jnp.sum(data.weights * outcome) / number
-    spread, shift = jnp.ones((), dtype), jnp.zeros((), dtype)
-    if scaled:
-        shift = mean if intercept else shift
-        spread = jnp.sqrt(jnp.sum(data.weights * (outcome - shift) ** 2) / number)
-    blocks = blocks_of(((outcome - shift) / spread, data))
+    blocks = blocks_of((outcome, data))
     size, width = data.covariates.shape[1], data.rows.lift.shape[1] - 1
     linear = jnp.zeros(size, dtype)
     if intercept and not scaled:
-        linear = linear.at[0].set(family.link(mean))
+        linear = linear.at[0].set(family.link(jnp.sum(data.weights * outcome) / number))
     answers = maximum(data, jnp.asarray(1e-3, dtype), tol, 50).parameters  # a prior, lest the start runs off
     start = _Parameters(linear, jnp.zeros(width, dtype), jnp.zeros((), dtype), answers.reshape(size, width))
     state = ascended(lambda flat: _look(start.like(flat), blocks, family, scaled), start.flat, tol, max_iters)
     at = start.like(state.parameters)
     inverse = solved(factored(state.view.observed), jnp.eye(start.flat.size, dtype=dtype))
-    back = standard._replace(intercept=intercept).back
+    back = back_of(units, intercept)
     whole = jax.scipy.linalg.block_diag(back, jnp.eye(width, dtype=dtype)) * spread
     here = size + width
     coefficients = whole @ jnp.concatenate([at.linear, at.answers])
     log_likelihood = accurate_sum(state.view.log_probabilities) - number * jnp.log(spread)
+    errors = jnp.sqrt(jnp.diagonal(inverse))
+    # No report that cannot be, and no ε: with them only the sum is NaN, and the iteration never moved.
+    usable = jnp.isfinite(log_likelihood) & (jnp.min(data.weights) >= 0)
+    nothing = jnp.where(usable, jnp.zeros((), dtype), jnp.nan)
     result = OutcomeRegression(
-        coefficients=coefficients.at[0].add(shift) if intercept else coefficients,
-        answer_coefficients=back @ at.coefficients,
+        coefficients=nothing + (coefficients.at[0].add(centre) if intercept else coefficients),
+        answer_coefficients=nothing + back @ at.coefficients,
         scale=jnp.exp(at.log_scale) * spread,
-        covariance=whole @ inverse[:here, :here] @ whole.T,
+        covariance=nothing + whole @ inverse[:here, :here] @ whole.T,
         log_likelihood=log_likelihood,
         gap=state.gap,
         num_iters=state.num_iters,
-        converged=state.converged,
+        converged=state.converged & usable & jnp.all(errors < LOST),
         num_users=number,
         family=name,
         intercept=intercept,
     )
-    return result, jnp.sqrt(jnp.diagonal(inverse))
+    return result, errors
 
 
 def _check(result: OutcomeRegression, errors: Any) -> None:
     """Raises where there is no maximum."""
     size = np.max(errors)
-    if bool(result.converged) and size < _LOST:
+    if bool(result.converged):
         return
     error = f"a standard error is {size:.3g} on standardized covariates" if np.isfinite(size) else "no information"
     raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,9 @@ from rrjax.arguments import as_scalar
 from rrjax.arithmetic import accurate_sum
 from rrjax.interior import factored, solved
 from rrjax.models import solvers
+from rrjax.models.ascent import tolerance
 from rrjax.models.bias import bias
-from rrjax.models.data import as_clusters, as_data
+from rrjax.models.data import Units, as_clusters, as_data
 from rrjax.models.hidden import blocks_of
 from rrjax.models.logistic import Data, look, maximum, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
@@ -26,44 +27,80 @@ from rrjax.pytrees import register
 Covariance: TypeAlias = Literal["observed", "sandwich", "none"]
 Solver: TypeAlias = Literal["newton", "l-bfgs"]
 
-_LOST = 20.0
+LOST = 20.0
 """Standard error, on standardized covariates, beyond which a coefficient is not estimated but runs off."""
+_FAR = 30.0
+"""Standardized coefficient beyond which it has run off, where there is no standard error to tell."""
 
 
 @register(
     data_fields=[
-        "coefficients", "covariance", "log_likelihood", "gap", "num_iters", "converged", "num_users", "scales"
+        "standard_coefficients", "standard_covariance", "units", "log_likelihood", "gain", "gap", "num_iters",
+        "converged", "num_users",
     ],
-    meta_fields=["intercept"],
+    meta_fields=["intercept", "robust"],
 )  # fmt: skip
 @dataclasses.dataclass(frozen=True)
 class Regression:
-    """What `fit` found. A pytree; under `vmap` every leaf has the batch in front.
+    """What `fit` found. A pytree; under `vmap` every leaf, and every property, has the batch in front.
 
     Attributes:
-        coefficients: `[D, K − 1]`, log-odds of categories 1 … K − 1 to category 0 per unit of each covariate; the first
-            row is the intercept, if there is one.
-        covariance: `[D·(K − 1), D·(K − 1)]`, of `coefficients.ravel()`; None where it was not wanted.
+        standard_coefficients: `[D, K − 1]`, of the covariates in the units that they are computed with in.
+        standard_covariance: `[D·(K − 1), D·(K − 1)]`, of those; None where it was not wanted.
+        units: Means and standard deviations of the covariates, `[D]` each.
         log_likelihood: Scalar, nats, of all reports, each by its weight.
+        gain: Scalar, nats, by how much that is above the likelihood of coefficients that are all zero.
         gap: Scalar, nats of all reports that the maximum is above that: half of Newton's decrement. Without covariance
             the solver's own estimate; NaN where it has none.
         num_iters: Scalar.
-        converged: Scalar: whether the gap is below the tolerance, at a point with positive information where there is a
-            covariance.
+        converged: Scalar: whether the gap is below the tolerance, at a point where nothing runs off.
         num_users: Scalar, the sum of the weights.
-        scales: `[D]`, the standard deviations of the covariates; one for the intercept.
         intercept: Whether there is one. Static.
+        robust: Whether the covariance is a sandwich. Static.
     """
 
-    coefficients: Float[Array, "D k"]
-    covariance: Float[Array, "P P"] | None
+    standard_coefficients: Float[Array, "D k"]
+    standard_covariance: Float[Array, "P P"] | None
+    units: Units
     log_likelihood: Float[Array, ""]
+    gain: Float[Array, ""]
     gap: Float[Array, ""]
     num_iters: Int[Array, ""]
     converged: Bool[Array, ""]
     num_users: Float[Array, ""]
-    scales: Float[Array, " D"]
     intercept: bool
+    robust: bool
+
+    @property
+    def coefficients(self) -> Float[Array, "D k"]:
+        """Log-odds of categories 1 … K − 1 to category 0 per unit of each covariate; the intercept's first.
+
+        `[D, K − 1]`.
+        """
+        return back_of(self.units, self.intercept) @ self.standard_coefficients
+
+    @property
+    def covariance(self) -> Float[Array, "P P"]:
+        """Of `coefficients.ravel()`, `[D·(K − 1), D·(K − 1)]`.
+
+        Raises:
+            ValueError: The regression was fitted without.
+        """
+        known = self.known_covariance
+        back, (size, width) = back_of(self.units, self.intercept), self.standard_coefficients.shape[-2:]
+        split = known.reshape(*known.shape[:-2], size, width, size, width)
+        return jnp.einsum("...ab,...bicj,...dc->...aidj", back, split, back).reshape(known.shape)
+
+    @property
+    def known_covariance(self) -> Float[Array, "P P"]:
+        """That of the standardized coefficients.
+
+        Raises:
+            ValueError: The regression was fitted without.
+        """
+        if self.standard_covariance is None:
+            raise ValueError('the regression was fitted with covariance="none": fit it with another one')
+        return self.standard_covariance
 
     @property
     def standard_errors(self) -> Float[Array, "D k"]:
@@ -72,23 +109,13 @@ class Regression:
         Raises:
             ValueError: The regression was fitted without covariance.
         """
-        return jnp.sqrt(jnp.diagonal(self.known_covariance)).reshape(self.coefficients.shape)
-
-    @property
-    def known_covariance(self) -> Float[Array, "P P"]:
-        """The covariance.
-
-        Raises:
-            ValueError: The regression was fitted without.
-        """
-        if self.covariance is None:
-            raise ValueError('the regression was fitted with covariance="none": fit it with another one')
-        return self.covariance
+        spread = jnp.diagonal(self.covariance, axis1=-2, axis2=-1)
+        return jnp.sqrt(spread).reshape(self.standard_coefficients.shape)
 
     @property
     def num_parameters(self) -> int:
         """D·(K − 1)."""
-        return self.coefficients.size
+        return self.standard_coefficients.shape[-2] * self.standard_coefficients.shape[-1]
 
     @property
     def deviance(self) -> Float[Array, ""]:
@@ -128,21 +155,25 @@ def fit(
         weights: `[N]`, not negative: how many users each row stands for, or survey weights (then with
             `covariance="sandwich"`). None is one for each.
         intercept: Whether to put a column of ones in front.
-        clusters: `[N]`, integers: users of one cluster may depend on each other; the covariance is that of Liang and
-            Zeger, times c/(c − 1) for c clusters.
-        covariance: "observed", the inverse of the observed information, or "sandwich", which holds where the model is
-            wrong too; "none" spares making a matrix of (D·(K − 1))² numbers, and all that needs it. None is "observed".
+        clusters: `[N]`, numbers or texts, not traced: users of one cluster may depend on each other; the covariance is
+            that of Liang and Zeger, times c/(c − 1) for c clusters.
+        covariance: "observed", the inverse of the observed information, for weights that are numbers of users; or
+            "sandwich", for survey weights, and where the model is wrong. "none" makes no covariance, and with "l-bfgs"
+            no matrix of (D·(K − 1))² numbers at all. None is "observed".
         ridge: Scalar, precision of a normal prior with mean zero on the standardized coefficients, the intercept among
             them: for data whose likelihood has no maximum.
         reduce_bias: Whether to take from the coefficients what the likeliest ones are expected to be off by, to the
             order of 1/N: they lie too far out, by some per cent of their standard errors where reports are few or
-            noisy. The log-likelihood stays that of the maximum. Needs a covariance.
+            noisy. The log-likelihood stays that of the maximum. Needs a covariance; not with a prior, whose own bias it
+            does not know. Weights are numbers of users.
         solver: "newton", or "l-bfgs" (by optax), which needs no matrix either: for some thousands of coefficients.
-        tol: Nats of all reports that may be missing. None is 1e-10 with x64, and 1e-6 in float32.
+        tol: Nats of all reports that may be missing. None is 1e-10 with x64, and in float32 1e-6, or 1e-12 for each
+            user.
         max_iters: Most steps of the solver.
 
     Returns:
-        `Regression`. Under tracing its `converged` says whether there is a maximum.
+        `Regression`. Under tracing its `converged` says whether there is a maximum, but for runaway coefficients
+            without a covariance, and all is NaN for a report, an ε, a weight or a ridge that is none.
 
     Raises:
         ValueError: Shapes that do not fit, or (not under tracing) covariates, weights or reports that are none, with
@@ -164,21 +195,24 @@ def fit(
         "Design and analysis of the randomized response technique", 2015 (two categories); Cox and Snell, "A general
         definition of residuals", 1968 (the bias).
     """
-    kind, groups, count = _kind(covariance, clusters, reduce_bias)
-    data, standard = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
+    kind = _kind(covariance, clusters is not None, reduce_bias)
     if solver not in ("newton", "l-bfgs"):
         raise ValueError(f'solver must be "newton" or "l-bfgs", got {solver!r}')
+    data, units = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
     dtype = data.weights.dtype
-    tol = (1e-10 if dtype == jnp.float64 else 1e-6) if tol is None else tol
-    goal, ridge = jnp.asarray(tol, dtype), as_scalar(ridge, dtype, "ridge")
+    goal = tolerance(tol, jnp.sum(data.weights))
+    prior = _as_ridge(ridge, dtype)
+    if reduce_bias and not isinstance(prior, Tracer) and prior != 0:
+        raise ValueError("reduce_bias does not know the bias of a prior: leave out one of reduce_bias and ridge")
     if solver == "newton":
-        state = maximum(data, ridge, goal, max_iters)
+        state = maximum(data, prior, goal, max_iters)
         shape = data.covariates.shape[1], data.rows.lift.shape[1] - 1
         arrival = solvers.Arrival(state.parameters.reshape(shape), state.gap, state.num_iters)
     else:
-        arrival = solvers.lbfgs(data, ridge, goal, max_iters)
-    settings = _Settings(kind, count, reduce_bias, intercept)
-    result, errors = _described(data, standard, arrival, ridge, goal, groups, settings)
+        arrival = solvers.lbfgs(data, prior, goal, max_iters)
+    result, errors = _described(
+        data, units, arrival, prior, goal, *_groups(clusters, data), kind, reduce_bias, intercept
+    )
     if not isinstance(result.converged, Tracer):
         check_ran_off(result, errors)
         _check_converged(result)
@@ -219,7 +253,7 @@ def fit_in_batches(
         covariance: As in `fit`.
         ridge: As in `fit`.
         batch_size: Users in a batch; N, if that is less.
-        num_epochs: How often each user is seen.
+        num_epochs: How often users are seen; those who fill no last batch wait for the next time.
         learning_rate: Scalar, of the first steps, on standardized covariates.
         tol: Nats of all reports below which the gap counts as converged: a hundredth is a seventh of a standard error.
 
@@ -245,60 +279,60 @@ def fit_in_batches(
     """
     if batch_size < 1 or num_epochs < 1:
         raise ValueError(f"batch_size and num_epochs must be at least 1, got {batch_size} and {num_epochs}")
-    kind, groups, count = _kind(covariance, clusters, False)
-    data, standard = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
+    kind = _kind(covariance, clusters is not None, False)
+    data, units = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
     dtype = data.weights.dtype
-    ridge, rate = as_scalar(ridge, dtype, "ridge"), as_scalar(learning_rate, dtype, "learning_rate")
-    batch_size = min(batch_size, data.weights.shape[0])
-    arrival = solvers.adam(key, data, ridge, rate, batch_size, num_epochs)
-    settings = _Settings(kind, count, False, intercept)
-    result, errors = _described(data, standard, arrival, ridge, jnp.asarray(tol, dtype), groups, settings)
+    prior, rate = _as_ridge(ridge, dtype), as_scalar(learning_rate, dtype, "learning_rate")
+    arrival = solvers.adam(key, data, prior, rate, min(batch_size, data.weights.shape[0]), num_epochs)
+    goal = jnp.asarray(tol, dtype)
+    result, errors = _described(data, units, arrival, prior, goal, *_groups(clusters, data), kind, False, intercept)
     if not isinstance(result.converged, Tracer):
         check_ran_off(result, errors)
     return result
 
 
-class _Settings(NamedTuple):
-    """What is static."""
-
-    kind: Covariance
-    num_clusters: int
-    reduce_bias: bool
-    intercept: bool
+def back_of(units: Units, intercept: bool) -> Float[Array, "D D"]:
+    """What standardized coefficients are multiplied with for those on the covariates as given."""
+    matrix = jnp.eye(units.scales.shape[-1], dtype=units.scales.dtype) / units.scales[..., None, :]
+    # A coefficient over its scale, and the intercept gives up what the means had.
+    return matrix.at[..., 0, 1:].set(-(units.shift / units.scales)[..., 1:]) if intercept else matrix
 
 
-@partial(jax.jit, static_argnums=6)
-def _described(data, standard, arrival, ridge, tol, groups, settings):
+@partial(jax.jit, static_argnums=(6, 7, 8, 9))
+def _described(data, units, arrival, ridge, tol, groups, count, kind, reduce_bias, intercept):
     """The regression at some standardized coefficients, and their standard errors."""
     coefficients, gap, _ = arrival
-    back = standard._replace(intercept=settings.intercept).back
-    if settings.kind == "none":
-        seen = posteriors(coefficients, data.covariates, data.rows).log_probabilities * data.weights
-        covariance = errors = None
-        converged = gap <= tol
+    found = posteriors(coefficients, data.covariates, data.rows).log_probabilities
+    before = posteriors(0 * coefficients, data.covariates, data.rows).log_probabilities
+    covariance = errors = None
+    if kind == "none":
+        converged = (gap <= tol) & (jnp.max(jnp.abs(coefficients)) < _FAR)
     else:
         view = look(coefficients, blocks_of(data), ridge)
-        seen = view.log_probabilities
-        inverse = _inverted(view.observed)
-        gap = view.slope @ inverse @ view.slope / 2
-        converged = gap <= tol  # NaN where the information is not positive
-        if settings.reduce_bias:
-            coefficients = coefficients - bias(coefficients, data, inverse)
-        if settings.kind == "sandwich":
-            inverse = _robust(inverse, arrival.coefficients, data, groups, settings.num_clusters)
-        errors = jnp.sqrt(jnp.diagonal(inverse)).reshape(coefficients.shape)
-        whole = jnp.kron(back, jnp.eye(coefficients.shape[1], dtype=back.dtype))
-        covariance = whole @ inverse @ whole.T
+        covariance = _inverted(view.observed)
+        gap = view.slope @ covariance @ view.slope / 2
+        if reduce_bias:
+            coefficients = coefficients - bias(coefficients, data, covariance)
+        if kind == "sandwich":
+            covariance = _robust(covariance, arrival.coefficients, data, groups, count)
+        errors = jnp.sqrt(jnp.diagonal(covariance)).reshape(coefficients.shape)
+        converged = (gap <= tol) & jnp.all(errors < LOST)  # false for NaN, where the information is not positive
+    log_likelihood = accurate_sum(data.weights * found)
+    # No report that cannot be, and no ε: with them only the sum is NaN, and the iteration never moved.
+    usable = jnp.isfinite(log_likelihood) & (jnp.min(data.weights) >= 0) & (ridge >= 0)
+    coefficients, covariance = jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), (coefficients, covariance))
     result = Regression(
-        coefficients=back @ coefficients,
-        covariance=covariance,
-        log_likelihood=accurate_sum(seen),
+        standard_coefficients=coefficients,
+        standard_covariance=covariance,
+        units=units,
+        log_likelihood=log_likelihood,
+        gain=accurate_sum(data.weights * (found - before)),
         gap=gap,
         num_iters=arrival.num_iters,
-        converged=converged,
+        converged=converged & usable,
         num_users=jnp.sum(data.weights),
-        scales=standard.scales,
-        intercept=settings.intercept,
+        intercept=intercept,
+        robust=kind == "sandwich",
     )
     return result, errors
 
@@ -320,16 +354,25 @@ def _robust(inverse, coefficients, data: Data, groups, count):
     return factor * (half.T @ half)
 
 
-def _kind(covariance, clusters, reduce_bias):
+def _kind(covariance, clustered, reduce_bias) -> Covariance:
     if covariance not in (None, "observed", "sandwich", "none"):
         raise ValueError(f'covariance must be "observed", "sandwich" or "none", got {covariance!r}')
     if covariance == "none" and reduce_bias:
         raise ValueError('reduce_bias needs a covariance, got covariance="none"')
-    if clusters is None:
-        return covariance or "observed", None, 0
-    if covariance not in (None, "sandwich"):
+    if clustered and covariance not in (None, "sandwich"):
         raise ValueError(f'clusters are for the covariance "sandwich", got {covariance!r}')
-    return "sandwich", *as_clusters(clusters, np.shape(clusters)[0])
+    return "sandwich" if clustered else covariance or "observed"
+
+
+def _groups(clusters, data):
+    return (None, 0) if clusters is None else as_clusters(clusters, data.weights.shape[0])
+
+
+def _as_ridge(ridge, dtype):
+    ridge = as_scalar(ridge, dtype, "ridge")
+    if not isinstance(ridge, Tracer) and not (ridge >= 0 and jnp.isfinite(ridge)):
+        raise ValueError(f"ridge must be a number that is not negative, got {float(ridge):g}")
+    return ridge
 
 
 def check_ran_off(result: Regression, errors: Float[ArrayLike, "D k"] | None) -> None:
@@ -345,7 +388,7 @@ def check_ran_off(result: Regression, errors: Float[ArrayLike, "D k"] | None) ->
     if errors is None:
         return
     errors = np.asarray(errors)
-    lost = np.argwhere(~(errors < _LOST))
+    lost = np.argwhere(~(errors < LOST))
     if lost.size:
         row, column = lost[0]
         size = errors[row, column]
@@ -362,6 +405,12 @@ def check_ran_off(result: Regression, errors: Float[ArrayLike, "D k"] | None) ->
 
 def _check_converged(result):
     if not bool(result.converged):
+        farthest = float(jnp.max(jnp.abs(result.standard_coefficients)))
+        if result.standard_covariance is None and farthest >= _FAR:
+            raise ValueError(
+                f"a coefficient runs off: {farthest:.3g} on standardized covariates. A covariate may separate the "
+                "reports, or none speaks for a category: merge categories, or give a prior, such as ridge=0.1"
+            )
         raise ValueError(
             f"not converged after {int(result.num_iters)} steps, {float(result.gap):.3g} nats from the maximum: give a "
             "larger max_iters, or a prior, such as ridge=0.1"

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from rrjax.models.hidden import added_up, blocks_of
 from rrjax.models.logistic import Data, posteriors
+from rrjax.placement import aligned
 
 
 class Arrival(NamedTuple):
@@ -58,7 +59,7 @@ def lbfgs(data: Data, ridge: Float[Array, ""], tol: Float[Array, ""], max_iters:
     def loss(coefficients):
         # Remembered are coefficients and data alone: what lies between is made again on the way back.
         part = jax.checkpoint(lambda block: (-_log_likelihood(coefficients, block), ()))
-        return (added_up(part, blocks)[0] + ridge / 2 * jnp.sum(coefficients**2)) / number
+        return (added_up(part, blocks, coefficients)[0] + ridge / 2 * jnp.sum(coefficients**2)) / number
 
     direction, search = optax.scale_by_lbfgs(), optax.scale_by_zoom_linesearch(max_linesearch_steps=30)
     start = jnp.zeros((data.covariates.shape[1], data.rows.lift.shape[1] - 1), data.weights.dtype)
@@ -78,7 +79,7 @@ def lbfgs(data: Data, ridge: Float[Array, ""], tol: Float[Array, ""], max_iters:
         return ((gap > tol) | (number_of_steps < 3)) & (number_of_steps < max_iters)
 
     first = start, direction.init(start), search.init(start), jnp.full((), jnp.inf, start.dtype), jnp.int32(0)
-    at, _, _, gap, number_of_steps = lax.while_loop(more, step, first)
+    at, _, _, gap, number_of_steps = lax.while_loop(more, step, aligned(first, data))
     return Arrival(at, gap, number_of_steps)
 
 
@@ -125,5 +126,6 @@ def adam(
         return lax.scan(step, carry, order)
 
     first = start, adam.init(start), jnp.int32(0)
+    first = aligned(first, data, key)
     (at, _, number_of_steps), _ = lax.scan(epoch, first, jax.random.split(key, num_epochs))
     return Arrival(at, jnp.full((), jnp.nan, start.dtype), number_of_steps)

@@ -56,16 +56,29 @@ def wald_test(result: Regression, covariates: int | Sequence[int]) -> ChiSquareT
         >>> [float(wald_test(result, column).p_value) < 0.05 for column in (0, 1)]
         [True, False]
     """
-    number = result.coefficients.shape[0] - result.intercept
-    columns = [covariates] if isinstance(covariates, int) else list(covariates)
+    number, width = result.standard_coefficients.shape[0] - result.intercept, result.standard_coefficients.shape[1]
+    columns = [int(column) for column in np.atleast_1d(np.asarray(covariates, int))]
     if not columns or len(set(columns)) < len(columns) or not all(0 <= column < number for column in columns):
         raise ValueError(f"covariates must be different columns from 0 to {number - 1}, got {covariates}")
-    width = result.coefficients.shape[1]
     rows = np.asarray(columns) + result.intercept
     places = (rows[:, None] * width + np.arange(width)).ravel()
-    tested = result.coefficients.ravel()[places]
-    inverse = solved(factored(result.known_covariance[jnp.ix_(places, places)]), tested[:, None])[:, 0]
-    return _chi_square(tested @ inverse, places.size)
+    tested = result.standard_coefficients.ravel()[places]
+    covariance = result.known_covariance[jnp.ix_(places, places)]
+    if not isinstance(covariance, Tracer):
+        _check_full(np.asarray(covariance), places.size)
+    statistic = tested @ solved(factored(covariance), tested[:, None])[:, 0]
+    return chi_square(statistic, places.size)
+
+
+def _check_full(covariance: np.ndarray, number: int) -> None:
+    """Refuses a covariance that leaves some direction out, as the scores of few clusters do."""
+    scale = np.sqrt(np.diagonal(covariance).astype(float))
+    least = np.linalg.eigvalsh(covariance / scale / scale[:, None])[0]
+    if not least > 20 * number * np.finfo(covariance.dtype).eps:
+        raise ValueError(
+            f"the covariance of the {number} coefficients is singular: clusters must be more than coefficients that "
+            "are tested"
+        )
 
 
 def likelihood_ratio_test(result: Regression, within: Regression) -> ChiSquareTest:
@@ -92,18 +105,30 @@ def likelihood_ratio_test(result: Regression, within: Regression) -> ChiSquareTe
         (1, True)
     """
     degrees = result.num_parameters - within.num_parameters
-    if result.coefficients.shape[1] != within.coefficients.shape[1] or degrees <= 0:
+    shapes = result.standard_coefficients.shape, within.standard_coefficients.shape
+    if shapes[0][1] != shapes[1][1] or degrees <= 0:
         raise ValueError(
             f"the second regression must have the same categories and fewer covariates, got coefficients of shapes "
-            f"{result.coefficients.shape} and {within.coefficients.shape}"
+            f"{shapes[0]} and {shapes[1]}"
         )
+    if result.robust or within.robust:
+        raise ValueError("likelihood ratios have no χ² law with survey weights or clusters: use wald_test")
     one, other = result.num_users, within.num_users
-    if not isinstance(one, Tracer) and not isinstance(other, Tracer) and not np.allclose(one, other):
-        raise ValueError(f"the regressions are of {one:g} and {other:g} users: give the same reports to both")
-    return _chi_square(jnp.maximum(within.deviance - result.deviance, 0), degrees)
+    # Of what each gains on no covariates at all, user by user: the difference of two log-likelihoods would be rounded.
+    statistic = 2 * (result.gain - within.gain)
+    if not isinstance(statistic, Tracer):
+        if not np.allclose(one, other):
+            raise ValueError(f"the regressions are of {one:g} and {other:g} users: give the same reports to both")
+        if statistic < -0.1:
+            raise ValueError(
+                f"the second regression has the larger likelihood, by {-float(statistic) / 2:.3g} nats: it is not "
+                "within the first, or not of the same reports"
+            )
+    return chi_square(jnp.maximum(statistic, 0), degrees)
 
 
-def _chi_square(statistic, degrees):
+def chi_square(statistic: Float[Array, ""], degrees: int) -> ChiSquareTest:
+    """The test of a statistic with so many degrees of freedom."""
     half = jnp.asarray(degrees / 2, statistic.dtype)
     return ChiSquareTest(statistic, degrees, gammaincc(half, statistic / 2))
 
@@ -148,17 +173,22 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
         >>> [bool(low < share < high) for low, share, high in zip(found.lower[:, 1], (0.5, 0.73), found.upper[:, 1])]
         [True, True]
     """
-    covariates = as_covariates(covariates).astype(result.coefficients.dtype)
-    if result.intercept:
-        covariates = jnp.concatenate([jnp.ones_like(covariates[:, :1]), covariates], axis=1)
-    if covariates.shape[1] != result.coefficients.shape[0]:
+    given = as_covariates(covariates)
+    size, dtype = result.standard_coefficients.shape[0], result.standard_coefficients.dtype
+    if given.shape[1] != size - result.intercept:
         raise ValueError(
-            f"covariates must have {result.coefficients.shape[0] - result.intercept} columns, those of the fit; got "
-            f"{covariates.shape[1] - result.intercept}"
+            f"covariates must have {size - result.intercept} columns, those of the fit; got {given.shape[1]}"
         )
+    shift, scales = (each[int(result.intercept) :] for each in result.units)
+    if isinstance(given, np.ndarray) and not isinstance(shift, Tracer):  # the difference in double precision
+        rows = jnp.asarray((given - np.asarray(shift, np.float64)) / np.asarray(scales, np.float64), dtype)
+    else:
+        rows = (jnp.asarray(given).astype(dtype) - shift) / scales
+    if result.intercept:
+        rows = jnp.concatenate([jnp.ones_like(rows[:, :1]), rows], axis=1)
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
-    factor = ndtri(jnp.asarray(0.5 + confidence / 2, covariates.dtype))
+    factor = ndtri(jnp.asarray(0.5 + confidence / 2, dtype))
 
     def log_odds(coefficients, row):
         logits = jnp.concatenate([jnp.zeros((1,), row.dtype), row @ coefficients])
@@ -167,10 +197,10 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
         return log_shares - log_sum(others)
 
     def one(row):
-        slopes = jax.jacobian(log_odds)(result.coefficients, row)
+        slopes = jax.jacobian(log_odds)(result.standard_coefficients, row)
         slopes = slopes.reshape(slopes.shape[0], -1)
         middle, error = (
-            log_odds(result.coefficients, row),
+            log_odds(result.standard_coefficients, row),
             jnp.sqrt(jnp.sum(slopes @ result.known_covariance * slopes, axis=1)),
         )
         share = jax.nn.sigmoid(middle)
@@ -179,7 +209,7 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
             share, share * (1 - share) * error, jax.nn.sigmoid(middle - width), jax.nn.sigmoid(middle + width)
         )
 
-    return jax.vmap(one)(covariates)
+    return jax.vmap(one)(rows)
 
 
 def summary(
