@@ -55,6 +55,7 @@ def collection(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_a_file_of_reports_is_enough(collection):
     done = run("estimate", "reports.parquet", "--out", "estimate.csv", "--plot", "estimate.png", folder=collection)
     assert done.returncode == 0, done.stderr

@@ -234,6 +234,7 @@ def test_collections_that_cannot_be_compared(invoke, flags, message):
     assert re.search(message, error), error
 
 
+@pytest.mark.long
 def test_a_plan_for_users(invoke):
     code, out, error = invoke(
         "plan", "--categories", "100", "--epsilon", "1", "--target-rmse", "0.01", "--plot", "plan.png"

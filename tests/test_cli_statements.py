@@ -81,6 +81,7 @@ def test_weights_stand_for_others(invoke, survey):
         agree(found["often", level], inference.weighted_functional(counts, 2.0, values=np.arange(10) >= 5))
 
 
+@pytest.mark.long
 def test_without_a_statement_shares_are_told_by_level(invoke, survey):
     reports, region, _ = survey
     found = said(invoke, "--by", "region", "--top", "2")
@@ -130,6 +131,7 @@ def test_what_is_wrong_is_named(invoke):
     assert "--mean needs labels that are numbers, and 'x' is none" in " ".join(text.split())
 
 
+@pytest.mark.long
 def test_levels_and_labels_are_shown_not_obeyed(invoke):
     """Levels without reports are left out; labels with commas, and names that look like markup, are names."""
     answers = np.asarray(["a,b", "[/red]", "c=d"] * 40 + ["", ""], object)

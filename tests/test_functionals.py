@@ -69,6 +69,7 @@ def covered(found, true, chances):
     return chances[inside].sum()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("estimand", ["distribution", "users"])
 def test_one_category_has_its_own_interval(estimand):
     tally = Tally([60, 35, 30, 10], num_users=100, p=0.5, q=0.25)
@@ -146,6 +147,7 @@ def fixed(users, counts, epsilon):
     return np.asarray([law[tuple(row)] for row in counts.tolist()])
 
 
+@pytest.mark.long
 def test_differences_and_strata_cover_by_exact_laws():
     first, second = outcomes(6, 3), outcomes(4, 3)
     pairs = np.asarray(list(itertools.product(range(len(first)), range(len(second)))))
@@ -302,6 +304,7 @@ def test_quantiles_cover_by_exact_laws():
 QUANTILE = jax.jit(jax.vmap(lambda counts, epsilon: quantile(counts, epsilon, level=LEVEL), (0, None)))
 
 
+@pytest.mark.long
 def test_quantiles_of_many_users_and_of_none():
     counts = collect(0, 4, 100_000, 30.0, skew=0.5)
     shares = counts.cumsum() / counts.sum()
@@ -357,6 +360,7 @@ def test_weights_by_their_definition():
     np.testing.assert_allclose(np.asarray(equal), np.asarray(plain), rtol=RTOL)
 
 
+@pytest.mark.long
 def test_what_cannot_be_is_nan():
     bad = np.asarray([[5, -1, 3], [0, 0, 0], [4, 4, 4]])
     found = np.asarray(LINEAR(bad, 1.5))

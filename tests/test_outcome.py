@@ -10,6 +10,8 @@ from scipy import optimize, special, stats
 from rrjax.mechanisms import RandomizedResponse
 from rrjax.models import fit_outcome, summary
 
+pytestmark = pytest.mark.long  # every fit compiles for a second or more
+
 ANSWERS = np.asarray([[0.2, -0.1], [0.5, -0.4]])
 EFFECTS = np.asarray([0.3, 0.4, 0.8, -0.7])
 """Intercept, covariate, categories 1 and 2."""

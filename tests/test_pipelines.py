@@ -31,6 +31,8 @@ from rrjax.models import (
     zipf_logits,
 )
 
+pytestmark = pytest.mark.long  # every fit compiles for a second or more
+
 # Central differences of float32 lose what those of float64 keep.
 ONLY_X64 = pytest.mark.skipif(not X64, reason="finite differences of float32 show nothing")
 ZIPF = partial(zipf_logits, num_categories=20)

@@ -237,6 +237,7 @@ def test_integers_beyond_the_dtype_do_not_wrap():
     )
 
 
+@pytest.mark.long
 def test_levels_and_powers_that_are_none_under_tracing():
     assert np.isnan(jax.jit(lambda level: detectable_share(10, 100, 1.0, level=level))(1.5))
     assert np.isnan(jax.jit(lambda power: detectable_share(10, 100, 1.0, power=power))(0.2))

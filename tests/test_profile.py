@@ -60,6 +60,7 @@ def test_profiles_against_maximization(num_categories, epsilon):
             np.testing.assert_allclose(found, expected, rtol=100 * ULP, atol=bound)
 
 
+@pytest.mark.long
 def test_a_profile_is_a_maximum_over_the_others():
     counts, epsilon = np.array([60, 25, 10, 5]), 1.5
     e1 = math.expm1(epsilon)

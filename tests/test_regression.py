@@ -148,6 +148,7 @@ def test_units_of_the_covariates_do_not_matter():
     np.testing.assert_allclose(there, plain.coefficients[0], atol=1e-5 if X64 else 0.02)
 
 
+@pytest.mark.long
 def test_weights_are_numbers_of_users():
     covariates, values = population(300)
     reports = np.asarray(RandomizedResponse(4, 3.0).randomize(jax.random.key(0), values))
@@ -159,6 +160,7 @@ def test_weights_are_numbers_of_users():
     assert float(weighted.num_users) == times.sum()
 
 
+@pytest.mark.long
 def test_sandwiches_by_their_definition():
     covariates, values = population(400)
     mechanism = RandomizedResponse(4, 3.0)
@@ -181,6 +183,7 @@ def test_sandwiches_by_their_definition():
         np.testing.assert_allclose(result.standard_errors.ravel(), np.sqrt(np.diag(wanted)), rtol=rtol)
 
 
+@pytest.mark.long
 def test_solvers_agree():
     covariates, values = population(1000)
     covariates = 10 + 3 * covariates
@@ -307,6 +310,7 @@ def test_what_is_wrong_is_named():
         fit(np.asarray([["a"]] * 50), values, 1.0, num_categories=4)
 
 
+@pytest.mark.long
 def test_tests_compare_regressions():
     covariates, values = population(2000)
     reports = RandomizedResponse(4, 3.0).randomize(jax.random.key(0), values)
@@ -361,6 +365,7 @@ def test_score_tests_see_what_was_left_out():
         score_test(whole, covariates[:, 0], square, reports, mechanism)
 
 
+@pytest.mark.long
 def test_predictions_are_the_shares_of_the_model():
     covariates, values = population(2000)
     reports = RandomizedResponse(4, 3.0).randomize(jax.random.key(0), values)

@@ -18,6 +18,8 @@ from rrjax.models import (
     wald_test,
 )
 
+pytestmark = pytest.mark.long  # every fit compiles for a second or more
+
 MECHANISM = RandomizedResponse(2, 2.0)
 
 

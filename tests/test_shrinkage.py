@@ -211,6 +211,7 @@ def test_it_is_closer_than_the_best_of_the_others(size, number, epsilon, s, fact
     assert own <= factor * best + 3 * differences.std(ddof=1) / np.sqrt(len(differences))
 
 
+@pytest.mark.long
 def test_coarser_cells_lose_nothing():
     total = np.zeros(2)
     for seed in range(6):
