@@ -21,7 +21,7 @@ from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import PANEL, Json, Level, Plot, flags
 from rrjax.cli.reading import Collection, Epsilon, Files, Reading, check_outputs, check_rate, read_collection
-from rrjax.cli.weights import read_weights
+from rrjax.cli.subgroups import read_weights
 
 FEW_CLUSTERS = 20
 MOST_COEFFICIENTS = 2000
@@ -306,7 +306,7 @@ class _Found:
 
 def _written(error: float, estimate: float, lower: float, upper: float) -> tuple[str, str, str]:
     """Numbers with as many decimals as tell two digits of the standard error."""
-    digits = max(1 - math.floor(math.log10(error)), 0)
+    digits = show.decimals(error)
     return f"{estimate:.{digits}f}", f"{error:.{digits}f}", f"{lower:.{digits}f} to {upper:.{digits}f}"
 
 
@@ -318,7 +318,7 @@ def _chance(p_value: float) -> str:
 
 @ending_at_once()
 def _fitted(rows: _Rows, collection: Collection, reference: str | None, ridge: float, robust: bool) -> _Found:
-    from rrjax.models import fit, goodness_of_fit_test, wald_test
+    from rrjax.models import fit, goodness_of_fit_test
 
     labels = [str(label) for label in collection.labels]
     order = _reordered(labels, reference)
@@ -333,7 +333,7 @@ def _fitted(rows: _Rows, collection: Collection, reference: str | None, ridge: f
         )  # fmt: skip
     except ValueError as error:
         raise io.DataError(f"{collection.files.name}: {_named(str(error), rows.columns, labels)}") from error
-    tests = [(name, *_tested(wald_test, result, columns)) for name, columns in rows.of]
+    tests = [(name, *_tested(result, columns)) for name, columns in rows.of]
     fitness = None
     # Survey weights and clusters are no numbers of users, which its law wants; and few rows cannot fill ten groups.
     if kind == "observed" and len(reports) >= 200:
@@ -345,7 +345,9 @@ def _fitted(rows: _Rows, collection: Collection, reference: str | None, ridge: f
     return _Found(result, rows, labels, tests, fitness, kind)
 
 
-def _tested(wald_test: Any, result: Any, columns: list[int]) -> tuple[float, int, float]:
+def _tested(result: Any, columns: list[int]) -> tuple[float, int, float]:
+    from rrjax.models import wald_test
+
     try:
         test = wald_test(result, columns)
     except ValueError:  # of too few clusters

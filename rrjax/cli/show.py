@@ -169,6 +169,13 @@ def between(lower: float | np.ndarray, upper: float | np.ndarray) -> str:
     return f"{percent(lower)[:-2]} – {percent(upper)}"
 
 
+def decimals(standard_error: float) -> int:
+    """As many as tell two digits of a standard error; two where there is none."""
+    if not (math.isfinite(standard_error) and standard_error > 0):
+        return 2
+    return max(1 - math.floor(math.log10(standard_error)), 0)
+
+
 def at_most(bound: float, digits: int = 1) -> str:
     """A bound for a person, rounded up so that it stays one: 3e-16."""
     rounded = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING).create_decimal(decimal.Decimal(bound))

@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +19,10 @@ from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
-from rrjax.cli.weights import read_weights
+from rrjax.cli.subgroups import Part, parts_of, shares_of
 
 PANEL = "Statements"
-MOST_LEVELS = 100
+About: TypeAlias = Literal["users", "difference", "population"]
 _WIDEST = 24
 """Characters of a level."""
 
@@ -97,6 +97,7 @@ class Row:
     standard_error: float
     lower: Any
     upper: Any
+    about: About = "users"
 
     def facts(self) -> dict[str, Any]:
         """As fields of a JSON object."""
@@ -105,23 +106,14 @@ class Row:
         return {"statement": name, "kind": kind, "of": self.level, "num_reports": self.num_reports} | kept
 
 
-@dataclasses.dataclass(frozen=True)
-class _Part:
-    """Users of a level of the public column, or all of them: counts, a tally, or weighted counts."""
-
-    level: str
-    num_reports: int
-    data: Any
-
-
 def run(
     collection: Collection, asked: Asked, level: float, outputs: tuple[Path | None, Path | None], json: bool, top: int
 ) -> None:
     """Estimates what was asked for, writes and draws it, and says it."""
     out, plot = outputs
     statements = _statements(collection, asked, top)
-    parts, num_left_out = _parts(collection, asked)
-    shares = None if asked.population is None else _shares(asked.population, parts[1:])
+    parts, num_left_out = parts_of(collection, asked.by, asked.weights)
+    shares = None if asked.population is None else shares_of(asked.population, parts[1:])
     rows = [row for statement in statements for row in _rows(collection, statement, parts, asked, level, shares)]
     if out is not None:
         facts = [row.facts() for row in rows]
@@ -233,60 +225,11 @@ def _checked(name: str, members: np.ndarray, listed: str) -> np.ndarray:
     return members
 
 
-def _parts(collection: Collection, asked: Asked) -> tuple[list[_Part], int]:
-    """All users, then those of each level; and how many rows have no level or weight."""
-    if asked.by is None and asked.weights is None:
-        return [_Part("all", collection.num_reports, collection.marginal[0])], 0
-    collection.check_counts("--by and --weights")
-    if collection.files.reading.counts is not None:
-        raise UsageError("--by and --weights need a row for each report: leave out --counts")
-    column, domain = collection.counted.column, collection.counted.domain
-    for flag, name in (("--by", asked.by), ("--weights", asked.weights)):
-        if name == column:
-            raise UsageError(f"{flag} {name!r} is the column of reports; it takes a public one")
-    source = collection.files.source
-    if asked.weights is None and asked.by is not None:
-        _levels(source, asked.by)
-        pairs = io.count_pairs(source, (column, asked.by), (domain, None))
-        levels = [str(label) for label in pairs.domains[1].labels()]
-        counts = pairs.counts.T
-        parts = [_Part("all", int(counts.sum()), counts.sum(0))]
-        parts += [_Part(level, int(each.sum()), each) for level, each in zip(levels, counts, strict=True) if each.any()]
-        return parts, pairs.num_missing - collection.counted.num_missing
-    reports = io.read_rows(dataclasses.replace(source, column=column), domain).indices
-    weights = read_weights(dataclasses.replace(source, column=asked.weights))
-    there = (reports >= 0) & ~weights.missing
-    codes, levels = np.zeros(len(reports)), []
-    if asked.by is not None:
-        public = _levels(source, asked.by)
-        codes, levels = public.values, list(public.levels or [])
-        there &= ~public.missing
-    parts = []
-    for name, chosen in [("all", there), *((level, there & (codes == code)) for code, level in enumerate(levels))]:
-        if weights.values[chosen].any():
-            counts = inference.weighted_counts(reports[chosen], weights.values[chosen], domain.num_categories)
-            parts.append(_Part(name, int(chosen.sum()), counts))
-        elif name == "all":
-            raise io.DataError(f"{collection.files.name}, column {weights.name!r}: all weights are zero, or missing")
-    return parts, int(((reports >= 0) & ~there).sum())
-
-
-def _levels(source: io.Source, by: str) -> io.Covariate:
-    """The public column, row by row."""
-    public = io.read_covariate(dataclasses.replace(source, column=by), factor=True, most_levels=None)
-    number = len(public.levels or ())
-    if number > MOST_LEVELS:
-        raise UsageError(
-            f"--by {by!r} has {number:,} levels, more than {MOST_LEVELS}: give a column of fewer, such as regions"
-        )
-    return public
-
-
 @ending_at_once()
 def _rows(
     collection: Collection,
     statement: Statement,
-    parts: list[_Part],
+    parts: list[Part],
     asked: Asked,
     level: float,
     shares: np.ndarray | None,
@@ -324,49 +267,17 @@ def _rows(
             first, second = parts[1:]
             each = inference.difference(first.data, second.data, epsilon, values=values, level=level, method=how)
             title = f"{first.level} less {second.level}"
-            rows.append(_row(statement, title, first.num_reports + second.num_reports, each))
+            rows.append(_row(statement, title, first.num_reports + second.num_reports, each, "difference"))
         if shares is not None:
             counts = np.stack([part.data for part in parts[1:]])
             each = inference.stratified(counts, epsilon, shares=shares, values=values, level=level, method=how)
-            rows.append(_row(statement, "population", parts[0].num_reports, each))
+            rows.append(_row(statement, "population", parts[0].num_reports, each, "population"))
     return rows
 
 
-def _row(statement: Statement, level: str, number: int, found: inference.Estimate) -> Row:
-    return Row(statement, level, number, *(float(each) for each in found))
-
-
-def _shares(path: Path, parts: list[_Part]) -> np.ndarray:
-    """Shares of the population of the levels, in their order."""
-    source = io.Source(str(path))
-    names = io.column_names(source)
-    if len(names) != 2:
-        raise io.DataError(
-            f"{path} has {len(names)} columns; two are wanted, under a line with their names and with commas between "
-            "them: the level, and its size in the population"
-        )
-    levels = io.read_covariate(dataclasses.replace(source, column=names[0]), factor=True, most_levels=None)
-    sizes = io.read_covariate(dataclasses.replace(source, column=names[1]), most_levels=None)
-    if sizes.levels is not None or not (sizes.values >= 0).all() or not sizes.values.sum() > 0:
-        raise io.DataError(f"{path}, column {names[1]!r}: sizes are numbers, none of them missing or negative")
-    if levels.missing.any():
-        raise io.DataError(f"{path}, column {names[0]!r}, row {int(np.argmax(levels.missing)) + 1}: no level")
-    listed = [(levels.levels or ())[int(code)] for code in levels.values]
-    twice = next((name for name in listed if listed.count(name) > 1), None)
-    if twice is not None:
-        raise io.DataError(f"{path} names {twice!r} twice: give each level one size")
-    known = dict(zip(listed, sizes.values, strict=True))
-    lacking = next((part.level for part in parts if part.level not in known), None)
-    if lacking is not None:
-        raise io.DataError(f"{path} does not say how large {lacking!r} is in the population")
-    unseen = [name for name in known if name not in {part.level for part in parts} and known[name]]
-    if unseen:
-        raise io.DataError(
-            f"{path} names {unseen[0]!r}, of which there are no reports: nothing is known of that part of the "
-            "population"
-        )
-    shares = np.asarray([known[part.level] for part in parts])
-    return shares / shares.sum()
+def _row(statement: Statement, level: str, number: int, found: inference.Estimate, about: About = "users") -> Row:
+    value, error, lower, upper = (float(each) for each in found)
+    return Row(statement, level, number, value, error, lower, upper, about)
 
 
 def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool) -> None:
@@ -394,7 +305,7 @@ def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool) -> None:
     words = []
     if kinds & {"share", "quantile"} and exact:
         words.append("intervals of shares and quantiles are exact")
-    if "mean" in kinds or not exact or any(row.level == "population" or " less " in row.level for row in rows):
+    if "mean" in kinds or not exact or any(row.about != "users" for row in rows):
         words.append("those of means, differences and populations hold for every number of users, and are wider")
     show.out.print("; ".join(words)[:1].upper() + "; ".join(words)[1:] + ".")
 
@@ -411,7 +322,8 @@ def _draw(plot: Path, rows: list[Row], collection: Collection, level: float) -> 
 
         panels = {}
         for statement in dict.fromkeys(row.statement for row in rows):
-            own = [row for row in rows if row.statement is statement]
+            # A difference beside what it is between would leave both no room.
+            own = [row for row in rows if row.statement is statement and row.about != "difference"]
             try:
                 value, lower, upper = (
                     [float(getattr(row, name)) for row in own] for name in ("value", "lower", "upper")
@@ -435,6 +347,6 @@ def _written(row: Row) -> tuple[str, str, str]:
     if row.statement.kind == "share":
         error = show.percent(row.standard_error) if known else ""
         return show.percent(row.value), error, show.between(row.lower, row.upper)
-    digits = max(1 - math.floor(math.log10(row.standard_error)), 0) if known and row.standard_error > 0 else 2
+    digits = show.decimals(row.standard_error)
     limits = f"{row.lower:,.{digits}f} – {row.upper:,.{digits}f}"
     return f"{row.value:,.{digits}f}", f"{row.standard_error:,.{digits}f}" if known else "", limits

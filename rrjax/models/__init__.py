@@ -5,10 +5,11 @@ from rrjax.models.candidates import CandidateResponse, rr_with_prior
 from rrjax.models.delta import DeltaEstimate, delta_method
 from rrjax.models.dirichlet import DirichletFit, fit_dirichlet
 from rrjax.models.families import FamilyFit, family_test, fit_family, geometric_logits, poisson_logits, zipf_logits
+from rrjax.models.fitted import Regression
 from rrjax.models.goodness import goodness_of_fit_test, score_test
 from rrjax.models.loss import backward_loss, rr_loss
 from rrjax.models.outcome import OutcomeRegression, fit_outcome
-from rrjax.models.regression import Regression, fit, fit_in_batches
+from rrjax.models.regression import fit, fit_in_batches
 from rrjax.models.statements import ChiSquareTest, Prediction, likelihood_ratio_test, predict, summary, wald_test
 
 __all__ = [

@@ -14,9 +14,9 @@ from rrjax.interior import factored, solved
 from rrjax.mechanisms import Channel, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows
 from rrjax.models.data import Units, as_covariates, as_weights, covariates_dtype, standardized
+from rrjax.models.fitted import Regression
 from rrjax.models.logistic import Data, on_coefficients, posteriors
 from rrjax.models.loss import Law, MechanismOrEpsilon, rows_of
-from rrjax.models.regression import Regression
 from rrjax.models.statements import ChiSquareTest, chi_square, predict
 from rrjax.placement import aligned
 
@@ -78,8 +78,8 @@ def score_test(
             f"shapes {own.shape} and {more.shape}"
         )
     library = jnp if isinstance(own, jax.Array) or isinstance(more, jax.Array) else np
-    both, units = standardized(library.concatenate([own, more], axis=1, dtype=_common(own, more)),
-                               result.intercept)  # fmt: skip
+    wide = np.promote_types(covariates_dtype(own), covariates_dtype(more))
+    both, units = standardized(library.concatenate([own, more], axis=1, dtype=wide), result.intercept)
     dtype, number = result.standard_coefficients.dtype, own.shape[0]
     rows = _rows(reports, mechanism_or_epsilon, width + 1, number, dtype)
     data = Data(both.astype(dtype), rows, as_weights(weights, number, dtype))
@@ -88,10 +88,6 @@ def score_test(
         jax.random.key(0) if key is None else key, data.covariates @ coefficients, mechanism_or_epsilon
     )
     return chi_square(_statistic(coefficients, data, each, size * width), more.shape[1] * width)
-
-
-def _common(own, more):
-    return np.promote_types(covariates_dtype(own), covariates_dtype(more))
 
 
 def _in_units(result: Regression, units: Units, size: int) -> Float[Array, "D k"]:

@@ -18,10 +18,11 @@ from rrjax.arithmetic import accurate_sum, log_sum
 from rrjax.interior import factored, solved
 from rrjax.models.ascent import tolerance
 from rrjax.models.data import as_data
+from rrjax.models.fitted import back_of
 from rrjax.models.hidden import View, added_up, ascended, blocks_of
 from rrjax.models.logistic import Data, curvatures, maximum, on_coefficients, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
-from rrjax.models.regression import LOST, back_of
+from rrjax.models.regression import LOST
 from rrjax.pytrees import register
 
 Family: TypeAlias = Literal["normal", "binary", "counts"]

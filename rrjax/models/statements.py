@@ -15,8 +15,8 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.arithmetic import log_sum
 from rrjax.interior import factored, solved
 from rrjax.models.data import as_covariates
+from rrjax.models.fitted import Regression
 from rrjax.models.outcome import OutcomeRegression
-from rrjax.models.regression import Regression
 
 
 class ChiSquareTest(NamedTuple):

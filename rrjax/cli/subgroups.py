@@ -1,0 +1,123 @@
+"""Users apart by a public column, or by their weight: what `rrjax estimate --by` and `--weights` read."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rrjax import inference, io
+from rrjax.cli.errors import UsageError
+from rrjax.cli.reading import Collection
+
+MOST_LEVELS = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Users of a level of the public column, or all of them: counts, a tally, or weighted counts."""
+
+    level: str
+    num_reports: int
+    data: Any
+
+
+def parts_of(collection: Collection, by: str | None, weighted_by: str | None) -> tuple[list[Part], int]:
+    """All users, then those of each level; and how many rows have no level or weight."""
+    if by is None and weighted_by is None:
+        return [Part("all", collection.num_reports, collection.marginal[0])], 0
+    collection.check_counts("--by and --weights")
+    if collection.files.reading.counts is not None:
+        raise UsageError("--by and --weights need a row for each report: leave out --counts")
+    column, domain = collection.counted.column, collection.counted.domain
+    for flag, name in (("--by", by), ("--weights", weighted_by)):
+        if name == column:
+            raise UsageError(f"{flag} {name!r} is the column of reports; it takes a public one")
+    source = collection.files.source
+    if weighted_by is None and by is not None:
+        _levels(source, by)
+        pairs = io.count_pairs(source, (column, by), (domain, None))
+        levels = [str(label) for label in pairs.domains[1].labels()]
+        counts = pairs.counts.T
+        parts = [Part("all", int(counts.sum()), counts.sum(0))]
+        parts += [Part(level, int(each.sum()), each) for level, each in zip(levels, counts, strict=True) if each.any()]
+        return parts, pairs.num_missing - collection.counted.num_missing
+    reports = io.read_rows(dataclasses.replace(source, column=column), domain).indices
+    weights = read_weights(dataclasses.replace(source, column=weighted_by))
+    there = (reports >= 0) & ~weights.missing
+    codes, levels = np.zeros(len(reports)), []
+    if by is not None:
+        public = _levels(source, by)
+        codes, levels = public.values, list(public.levels or [])
+        there &= ~public.missing
+    parts = []
+    for name, chosen in [("all", there), *((level, there & (codes == code)) for code, level in enumerate(levels))]:
+        if weights.values[chosen].any():
+            counts = inference.weighted_counts(reports[chosen], weights.values[chosen], domain.num_categories)
+            parts.append(Part(name, int(chosen.sum()), counts))
+        elif name == "all":
+            raise io.DataError(f"{collection.files.name}, column {weights.name!r}: all weights are zero, or missing")
+    return parts, int(((reports >= 0) & ~there).sum())
+
+
+def _levels(source: io.Source, by: str) -> io.Covariate:
+    """The public column, row by row."""
+    public = io.read_covariate(dataclasses.replace(source, column=by), factor=True, most_levels=None)
+    number = len(public.levels or ())
+    if number > MOST_LEVELS:
+        raise UsageError(
+            f"--by {by!r} has {number:,} levels, more than {MOST_LEVELS}: give a column of fewer, such as regions"
+        )
+    return public
+
+
+def shares_of(path: Path, parts: list[Part]) -> np.ndarray:
+    """Shares of the population of the levels, in their order."""
+    source = io.Source(str(path))
+    names = io.column_names(source)
+    if len(names) != 2:
+        raise io.DataError(
+            f"{path} has {len(names)} columns; two are wanted, under a line with their names and with commas between "
+            "them: the level, and its size in the population"
+        )
+    levels = io.read_covariate(dataclasses.replace(source, column=names[0]), factor=True, most_levels=None)
+    sizes = io.read_covariate(dataclasses.replace(source, column=names[1]), most_levels=None)
+    if sizes.levels is not None or not (sizes.values >= 0).all() or not sizes.values.sum() > 0:
+        raise io.DataError(f"{path}, column {names[1]!r}: sizes are numbers, none of them missing or negative")
+    if levels.missing.any():
+        raise io.DataError(f"{path}, column {names[0]!r}, row {int(np.argmax(levels.missing)) + 1}: no level")
+    listed = [(levels.levels or ())[int(code)] for code in levels.values]
+    twice = next((name for name in listed if listed.count(name) > 1), None)
+    if twice is not None:
+        raise io.DataError(f"{path} names {twice!r} twice: give each level one size")
+    known = dict(zip(listed, sizes.values, strict=True))
+    lacking = next((part.level for part in parts if part.level not in known), None)
+    if lacking is not None:
+        raise io.DataError(f"{path} does not say how large {lacking!r} is in the population")
+    unseen = [name for name in known if name not in {part.level for part in parts} and known[name]]
+    if unseen:
+        raise io.DataError(
+            f"{path} names {unseen[0]!r}, of which there are no reports: nothing is known of that part of the "
+            "population"
+        )
+    shares = np.asarray([known[part.level] for part in parts])
+    return shares / shares.sum()
+
+
+def read_weights(source: io.Source) -> io.Covariate:
+    """Reads a column of survey weights, row by row; missing ones are NaN.
+
+    Raises:
+        DataError: Weights that are no numbers, or negative, with the row.
+    """
+    weights = io.read_covariate(source, most_levels=None)
+    place = f"{source.files()[0]}, column {weights.name!r}"
+    if weights.levels is not None:
+        raise io.DataError(f"{place}: weights are numbers, and {weights.levels[0]!r} is none")
+    wrong = np.flatnonzero(weights.values < 0)
+    if wrong.size:
+        where = f", row {wrong[0] + 1:,}" if len(source.files()) == 1 else ""
+        raise io.DataError(f"{place}{where}: {weights.values[wrong[0]]:g} is negative, and a weight is not")
+    return weights
