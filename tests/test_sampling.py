@@ -1,6 +1,7 @@
 """The samplers against exact laws: bit by bit where their arithmetic can be turned around, else by chi-square."""
 
 import math
+from functools import partial
 
 import jax
 import jax.extend
@@ -22,9 +23,9 @@ from laws import (
 
 from rrjax.sampling import Stream, binomial, multinomial, poisson
 from rrjax.sampling.binomial import _by_inversion as binomial_by_inversion
-from rrjax.sampling.inversion import count_tails
+from rrjax.sampling.inversion import TERMS, count_tails
 from rrjax.sampling.multinomial import _scaled, edges, find
-from rrjax.sampling.poisson import _tables
+from rrjax.sampling.poisson import ONES, SIXTEENS, _made
 from rrjax.sampling.words import unit
 from rrjax.special import deviance, stirling_error, stirling_error_of_whole
 
@@ -121,9 +122,9 @@ def check_tails(drawn, first, masses):
     np.testing.assert_allclose(drawn, exact, rtol=ROUNDING, atol=2.0**-32)
 
 
-@jax.jit
-def poisson_by_inversion(words, rate):
-    return count_tails(words, rate, jnp.full(words.shape, jnp.exp(-rate)), lambda k: rate * (1 / k))
+@partial(jax.jit, static_argnums=2)
+def poisson_by_inversion(words, rate, terms):
+    return count_tails(words, terms, jnp.full(words.shape, jnp.exp(-rate)), lambda k: rate * (1 / k))
 
 
 RATES = [1e-10, 1e-7, 1e-5, 1e-3, 0.02, 0.1249, 0.125, 0.7, 0.999, 1, 2.5, 3.999, 4, 7.3, 12.5, 15.999]
@@ -132,7 +133,8 @@ RATES = [1e-10, 1e-7, 1e-5, 1e-3, 0.02, 0.1249, 0.125, 0.7, 0.999, 1, 2.5, 3.999
 @pytest.mark.parametrize("rate", RATES)
 def test_small_poissons_have_their_law_word_by_word(rate):
     rate = FLOAT.type(rate)
-    drawn = tails_drawn(lambda words: poisson_by_inversion(words, rate), 60)
+    terms = next(terms for most, terms in TERMS if rate <= most)
+    drawn = tails_drawn(lambda words: poisson_by_inversion(words, rate, terms), 60)
     check_tails(drawn, 0, np.append(poisson_masses(float(rate))[1], np.zeros(61)))
 
 
@@ -174,21 +176,24 @@ def test_small_binomials_have_their_law_word_by_word(trials, probability):
     check_tails(drawn, first, np.append(masses, np.zeros(61)))
 
 
-def test_the_tables_hold_their_law():
-    thresholds, alias, first = (table.reshape(64, -1) for table in _tables())
-    for j in range(1, 64):
-        own = thresholds[j] / 2**23 / 512
+@pytest.mark.parametrize("tables", [ONES, SIXTEENS])
+def test_the_tables_hold_their_law(tables):
+    cells = 2**tables.bits
+    thresholds, alias, first = (table.reshape(tables.number, -1) for table in _made(tables))
+    for j in range(1, tables.number):
+        rate = float(tables.step * j)
+        own = thresholds[j] / 2 ** (32 - tables.bits) / cells
         low = int(first[j, 0])
-        drawn = np.zeros(low + 512)
-        np.add.at(drawn, low + np.arange(512), own)
-        np.add.at(drawn, alias[j], 1 / 512 - own)
-        start, masses = poisson_masses(16.0 * j)
-        exact = np.zeros(max(low + 512, start + len(masses)))
+        drawn = np.zeros(low + cells)
+        np.add.at(drawn, low + np.arange(cells), own)
+        np.add.at(drawn, alias[j], 1 / cells - own)
+        start, masses = poisson_masses(rate)
+        exact = np.zeros(max(low + cells, start + len(masses)))
         exact[start : start + len(masses)] = masses
-        assert exact[:low].sum() + exact[low + 512 :].sum() < 2.0**-33
-        error = drawn - exact[: low + 512]
+        assert exact[:low].sum() + exact[low + cells :].sum() < 2.0**-33
+        error = drawn - exact[: low + cells]
         assert np.abs(error).max() < 40 * 2.0**-33  # a value fills up many others
-        assert abs(error @ np.arange(low + 512)) < 1e-6 * 4 * math.sqrt(j)  # the mean, in standard deviations
+        assert abs(error @ np.arange(low + cells)) < 1e-6 * math.sqrt(rate)  # the mean, in standard deviations
 
 
 # --- rejection, and how the parts are put together

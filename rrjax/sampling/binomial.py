@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float, Int
 
 from rrjax.placement import aligned
-from rrjax.sampling.inversion import count_tails
-from rrjax.sampling.rejection import Hat, on_selected, reject
+from rrjax.sampling.inversion import TERMS, count_tails
+from rrjax.sampling.rejection import LEAST, Law, reject
 from rrjax.sampling.words import Stream
 from rrjax.special import deviance, stirling_error
 
-LARGE = 16
+LARGE = LEAST
 """From this expectation on, rejection."""
 
 
@@ -39,52 +40,49 @@ def binomial(
     large = trials.astype(rare.dtype) * rare >= LARGE
     words, _ = stream.pair(jnp.arange(trials.shape[0]), site)
     drawn = _by_inversion(words, jnp.where(large, 0, trials), rare)
-
-    def draw(cells):
-        return _by_rejection(stream, site + 1, cells, trials[cells], rare[cells] if rare.ndim else rare)
-
-    drawn = drawn + on_selected(large, draw)
+    by_rejection = lax.cond(
+        jnp.any(large), lambda: _by_rejection(stream, site + 1, trials, rare), lambda: jnp.zeros_like(drawn)
+    )
+    drawn = jnp.where(large, by_rejection, drawn)
     return jnp.where(probability > 0.5, trials - drawn, drawn)
 
 
 def _by_inversion(bits, trials, probability):
     size = trials.astype(probability.dtype)
     odds = probability / (1 - probability)
-    return count_tails(
-        bits,
-        jnp.max(size * probability),
-        jnp.exp(size * jnp.log1p(-probability)),
-        lambda k: jnp.maximum(size - (k - 1), 0) * (odds * (1 / k)),
-    )
+    at_zero = jnp.exp(size * jnp.log1p(-probability))
+
+    def counted(terms):
+        return lambda: count_tails(bits, terms, at_zero, lambda k: jnp.maximum(size - (k - 1), 0) * (odds * (1 / k)))
+
+    (least, few), (_, many) = TERMS
+    return lax.cond(jnp.max(size * probability) < least, counted(few), counted(many))
 
 
-def _by_rejection(stream, site, cells, trials, probability):
+def _by_rejection(stream, site, trials, probability):
     dtype = probability.dtype
-    size = trials.astype(dtype)
-    rest = 1 - probability
+    size, rest = trials.astype(dtype), 1 - probability
     mean = size * probability
     centre = jnp.floor(mean)
     part = mean - centre
-    centre = centre.astype(jnp.int32)
-    deviation = jnp.sqrt(mean * rest)
-    b = 1.15 + 2.53 * deviation
-    a = -0.0873 + 0.0248 * b + 0.01 * probability
-    hat = Hat(a, b, part + 0.5, 0.92 - 4.2 / b, (2.83 + 5.1 / b) * deviation)
+    centre = centre.astype(trials.dtype)
+    variance = mean * rest
 
-    def log_probability(offset):
-        value = centre + offset.astype(jnp.int32)
+    def masses(offset):
+        value = centre + offset.astype(trials.dtype)
         left = trials - value
-        inner = (value > 0) & (left > 0)
-        x, y = (jnp.maximum(part_, 1).astype(dtype) for part_ in (value, left))
+        x, y = (jnp.maximum(each, 1).astype(dtype) for each in (value, left))
         saddle = (
-            0.5 * jnp.log(size / (2 * math.pi * x * y).astype(dtype))
+            0.5 * jnp.log((mean / x) * (size * rest / y))
             + (stirling_error(size) - stirling_error(x) - stirling_error(y))
             - mean * deviance((offset - part) / mean)
             - size * rest * deviance((part - offset) / (size * rest))
         )
-        edge = jnp.where(value == 0, size * jnp.log1p(-probability), size * jnp.log(probability))
-        return jnp.where((value < 0) | (left < 0), -jnp.inf, jnp.where(inner, saddle, edge))
+        at_zero = size * jnp.log1p(-probability) + 0.5 * jnp.log(2 * math.pi * variance)
+        # All of them at once are rarer than a word can tell.
+        log_mass = jnp.where((value > 0) & (left > 0), saddle, jnp.where(value == 0, at_zero, -jnp.inf))
+        return log_mass, value.astype(dtype) / (left + 1).astype(dtype) * (rest / probability)
 
-    mode = jnp.floor(part + probability)  # the mode is ⌊(trials + 1)·p⌋
-    reference = log_probability(mode)
-    return centre + reject(stream, site, cells, mean >= LARGE, hat, lambda offset: log_probability(offset) - reference)
+    law = Law(part, jnp.sqrt(variance), rest - probability)
+    drawn = reject(stream, site, jnp.arange(trials.shape[0]), mean >= LARGE, law, masses)
+    return centre + drawn.astype(trials.dtype)

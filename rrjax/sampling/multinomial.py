@@ -9,11 +9,15 @@ from jax import lax
 from jaxtyping import Array, Float, Int, UInt
 
 from rrjax.placement import aligned, looked_up, repeat
-from rrjax.sampling.poisson import poisson
+from rrjax.sampling.poisson import RANGE, poisson
 from rrjax.sampling.words import Stream
 
-_ROOM = 5.0
-"""Standard deviations between the mean of the first round and what it must not exceed: a chance of 3e-7."""
+_ROOM = 4.0
+"""Standard deviations between the mean of a round and what it must not exceed: a chance of 3e-5."""
+_FEW = 64
+"""So many trials are drawn one by one, however few the cells."""
+_MOST_ROUNDS = 6
+"""Each leaves 4√ of what it found: of 2⁶³ so many leave fewer than 64."""
 _SITE_BITS = 12
 """So many sites a round: far more than rejection has turns."""
 
@@ -29,78 +33,100 @@ def multinomial(
     """Draws a multinomial vector, and for the trials in its last cells a uniform one.
 
     Independent Poisson cells, given their total, are multinomial. So cells with a total just short of `trials` are
-    drawn, then a few ever smaller rounds, as long as they fit into what is left, and the rest one by one. A round is
-    taken or dropped, and all rounds are repeated, by totals alone, which keeps the law exact.
+    drawn, then again with a total just short of what is left, as long as there is enough, and the rest one by one. A
+    round is taken or dropped, and all rounds are repeated, by totals alone, which keeps the law exact.
 
     Args:
         stream: Random words, not used for anything else.
         trials: Scalar, int32, not negative.
         probabilities: `[n]`, not negative, summing to one.
-        expected: Where `trials` is itself binomial, its expectation. It settles the sizes of the rounds, so that
-            they are common to a batch in which `trials` differs.
+        expected: Where `trials` is itself binomial, its expectation. It settles the number of the rounds and which code
+            they run, so that these are common to a batch in which `trials` differs.
         followers: Static. Each trial that falls into one of so many last cells also falls into one of so many
             further cells, with equal chances: a user who does not keep the value reports any.
 
     Returns:
         `[n]` and `[followers]`, int32. The first sums to `trials` exactly, the second to the sum of the last cells.
-        What is drawn one by one (all, where trials are fewer than a third of the cells) has probabilities rounded to
+        What is drawn one by one (all, where trials are fewer than an eighth of the cells) has probabilities rounded to
         multiples of 2⁻³².
     """
     size, dtype = probabilities.shape[0], probabilities.dtype
     stream, trials, probabilities, expected = aligned((stream, trials, probabilities, expected))
     base = trials.astype(dtype) if expected is None else expected
-    # A binomial number of trials is as uncertain again as the Poisson total; so is the number that is followed.
-    deviation = jnp.sqrt(base) * (1.0 if expected is None else 2.0**0.5)
-    first = base - _ROOM * deviation
-    # Later rounds shrink by √2; halving would leave some followers behind for good.
-    later = jnp.ceil(2 * jnp.log2(jnp.maximum(8 * deviation / size, 1))).astype(jnp.int32)
-    rounds = jnp.where((base > size / 3) & (first > 0), 1 + later, 0)
     followed = jnp.sum(probabilities[size - followers :]) if followers else jnp.zeros((), dtype)
-    equal = jnp.full(followers, 1 / max(followers, 1), dtype)
-    # How much more the rounds of the followers must hold: their own uncertainty, and those who come late.
-    more = jnp.sqrt(2 * followed) + followed
+    first = _short(base)
+    # How many follow is as uncertain again as the Poisson total.
+    first_following = jnp.maximum(followed * first - _ROOM * jnp.sqrt(2 * followed * first), 0)
+    waiting, waiting_following = _plan(base, first, first_following, followed)
+    rounds = jnp.sum(waiting[:-1] > max(size / 8, _FEW), dtype=jnp.int32)
+    law = jnp.concatenate([probabilities, jnp.full(followers, 1 / max(followers, 1), dtype)])
 
-    def mean_of(index):
-        return jnp.where(index == 0, first, 4 * deviation * jnp.exp2((1 - index.astype(dtype)) / 2))
+    def rates(turn, index, left, behind):
+        """The means of a round, of trials and of those who follow, and what they are at most in a batch."""
+        start = index == 0
+        most = jnp.where(start, base, 2 * waiting[index])
+        most_following = jnp.where(start, first_following, 2 * waiting_following[index])
+        mean = _within(_short(left.astype(dtype)), most)
+        following = _within(_short(behind.astype(dtype)), most_following)
+        # Of those who follow in the first round nobody waits yet.
+        return (mean, jnp.where(turn == 0, first_following, following)), (most, most_following)
 
-    short = jnp.maximum(followed * first - _ROOM * jnp.sqrt(2 * followed * jnp.maximum(first, 0)), 0)
+    def over_law(each):
+        one, other = each
+        return law * jnp.where(jnp.arange(size + followers) < size, one, other)
 
     def draw_round(index, state):
         turn, left, cells, behind, following = state
-        mean = mean_of(index)
-        mean_following = jnp.where(index == 0, short, more * mean)
-        drawn = poisson(stream, turn << _SITE_BITS, jnp.concatenate([mean * probabilities, mean_following * equal]))
-        left, added = _taken(left, drawn[:size], mean, index)
+        means, most = rates(turn, index, left, behind)
+        drawn = poisson(stream, turn << _SITE_BITS, over_law(means), over_law(most))
+        left, added = _taken(left, drawn[:size])
         behind = behind + jnp.sum(added[size - followers :], dtype=jnp.int32)
-        behind, added_following = _taken(behind, drawn[size:], mean_following, index)
+        behind, added_following = _taken(behind, drawn[size:])
         return turn + 1, left, cells + added, behind, following + added_following
 
     def unfinished(state):
         turn, left, _, behind, _ = state
-        # Where a first round did not fit, as much again is tried, because one by one millions take seconds. Each has
-        # an even chance then, so this ends.
+        # Where a first round did not fit, all is done again, because one by one millions take seconds.
         few = 4 * size + 1024
-        again = (first > few) & (left.astype(dtype) >= first)
-        again_following = (short > few) & (behind.astype(dtype) >= short)
+        again = (first > few) & (2 * left.astype(dtype) >= first)
+        again_following = (first_following > few) & (2 * behind.astype(dtype) >= first_following)
         return (rounds > 0) & ((turn == 0) | again | again_following)
 
     nothing = jnp.zeros(size, jnp.int32), jnp.int32(0), jnp.zeros(followers, jnp.int32)
     state = aligned((jnp.int32(0), trials, *nothing), probabilities)
     _, *state = lax.while_loop(unfinished, lambda state: repeat(rounds, draw_round, state), state)
     # What the rounds are expected to leave, generously; it only decides how often the loops below look up.
-    rest = jnp.where(later > 0, 1.5 * mean_of(rounds - 1), (_ROOM + 2) * deviation)
-    rest = jnp.where(rounds > 0, rest, base)
-    return _one_by_one(stream, state, edges(probabilities), rest, jnp.minimum(more * rest, base))
+    rest, rest_following = (jnp.minimum(1.5 * each[rounds], base) for each in (waiting, waiting_following))
+    rest_following = jnp.where(rounds > 0, rest_following, followed * base)
+    return _one_by_one(stream, state, edges(probabilities), rest, rest_following)
 
 
-def _taken(left, drawn, mean, index):
+def _short(number):
+    """What Poisson cells may have in the mean, so that their total is hardly ever above a number."""
+    return jnp.maximum(number - _ROOM * jnp.sqrt(number), 0)
+
+
+def _within(mean, most):
+    """A mean that is at most what a batch has in common, and zero where it is much less."""
+    mean = jnp.minimum(mean, most)
+    return jnp.where(mean * RANGE >= most, mean, 0)
+
+
+def _plan(base, first, first_following, followed):
+    """How many trials, and how many who follow, are expected to wait before each round, and after the last."""
+    trials, following = [base], [followed * 0]
+    for index in range(_MOST_ROUNDS):
+        late = following[-1] if index else followed * first - first_following
+        following.append(_ROOM * jnp.sqrt(late) + followed * trials[-1] if index else late)
+        trials.append(_ROOM * jnp.sqrt(trials[-1]))
+    return jnp.stack(trials), jnp.stack(following)
+
+
+def _taken(left, drawn):
     """Takes a round if it fits: what is left then, and what is added."""
     total = jnp.sum(drawn, dtype=jnp.int32)
     fits = (total >= 0) & (total <= left)  # a sum past 2³¹ is negative
-    # Looking first at what is left makes it unlikely that a later round is drawn in vain.
-    wanted = (index == 0) | (left.astype(mean.dtype) >= mean + 3 * jnp.sqrt(mean))
-    take = fits & wanted
-    return left - jnp.where(take, total, 0), jnp.where(take, drawn, 0)
+    return left - jnp.where(fits, total, 0), jnp.where(fits, drawn, 0)
 
 
 class Edges(NamedTuple):

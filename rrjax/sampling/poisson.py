@@ -4,68 +4,108 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, UInt
 
 from rrjax.placement import aligned, looked_up
-from rrjax.sampling.inversion import count_tails
-from rrjax.sampling.rejection import Hat, on_selected, reject
+from rrjax.sampling.inversion import TERMS, count_tails
+from rrjax.sampling.rejection import LEAST, Law, on_selected, reject
 from rrjax.sampling.words import Stream
 from rrjax.special import deviance, stirling_error
 
-STEP = 16
-"""Rates of the tables are multiples of it; what is left of a rate is below."""
 LARGE = 1024
 """From here on, rejection."""
-_CELLS = 512
-_BITS = 32 - 9
+RANGE = LARGE // LEAST
+"""How far the rates of a batch may be apart."""
 
 
-def poisson(stream: Stream, site: int | Int[Array, ""], rate: Float[Array, " n"]) -> Int[Array, " n"]:
+def poisson(
+    stream: Stream,
+    site: int | Int[Array, ""],
+    rate: Float[Array, " n"],
+    most: Float[Array, " n"] | None = None,
+) -> Int[Array, " n"]:
     """Draws from Poisson laws.
 
-    Poissons add: the whole sixteens of a rate come from one of 63 alias tables, the rest by inversion, counting the
-    upper tails that exceed one random word. Rates of `LARGE` and more are drawn by rejection, in blocks.
+    Poissons add: the whole sixteens of a rate and the ones that are left come from alias tables, the rest by inversion,
+    counting the upper tails that exceed one random word. Rates of `LARGE` and more are drawn by rejection, in blocks.
 
     Args:
         stream: Random words.
         site: The first of the sites to take them from.
         rate: `[n]`, not negative, below 2³¹.
+        most: `[n]`, what the rates of a batch have in common: none is above, and each is zero or at least 1/`RANGE` of
+            it. Which code runs is settled by these, once for the batch. The rates themselves by default.
 
     Returns:
         `[n]`, int32.
     """
-    stream, site, rate = aligned((stream, site, rate))
-    large = rate >= LARGE
-    steps = jnp.where(large, 0, rate / STEP).astype(jnp.int32)
-    rest = jnp.where(large, 0, rate - (STEP * steps).astype(rate.dtype))
-    for_rest, for_table = stream.pair(jnp.arange(rate.shape[0]), site)
-    drawn = count_tails(for_rest, jnp.max(rest), jnp.exp(-rest), lambda k: rest * (1 / k))
-    tables = aligned(tuple(map(jnp.asarray, _tables())), steps)
-    drawn = drawn + lax.cond(
-        jnp.any(steps > 0), lambda: _by_table(for_table, steps, tables), lambda: jnp.zeros_like(for_table, jnp.int32)
-    )
-    return drawn + on_selected(large, lambda cells: _by_rejection(stream, site + 1, cells, rate[cells]))
+    most = rate if most is None else most
+    stream, site, rate, most = aligned((stream, site, rate, most))
+    large = most >= LARGE
+    by_sum = jnp.where(large, 0, rate)
+    whole = by_sum.astype(jnp.int32)
+    rest = by_sum - whole.astype(rate.dtype)
+    place = jnp.arange(rate.shape[0])
+    for_rest, for_sixteens = stream.pair(place, site)
+    drawn = count_tails(for_rest, TERMS[0][1], jnp.exp(-rest), lambda k: rest * (1 / k))
+    most = jnp.max(jnp.where(large, 0, most))
+
+    def by_tables(drawn):
+        for_ones, _ = stream.pair(place, site + 1)
+        drawn = drawn + ONES.draw(for_ones, whole & (SIXTEENS.step - 1))
+        return lax.cond(
+            most >= SIXTEENS.step,
+            lambda: drawn + SIXTEENS.draw(for_sixteens, whole >> (SIXTEENS.step.bit_length() - 1)),
+            lambda: drawn,
+        )
+
+    drawn = lax.cond(most >= 1, by_tables, lambda drawn: drawn, drawn)
+    return drawn + on_selected(large, lambda cells: _by_rejection(stream, site + 2, cells, rate[cells]))
+
+
+class Tables(NamedTuple):
+    """Alias tables of the Poisson laws of some multiples of a step."""
+
+    step: int
+    number: int
+    bits: int
+    """Each has 2^bits cells, that one word chooses from by so many bits; with the others it chooses what is in it."""
+
+    def draw(self, words: UInt[Array, " n"], multiples: Int[Array, " n"]) -> Int[Array, " n"]:
+        """Draws from the laws of these multiples of the step, less than `number`; zero where they are zero."""
+        thresholds, alias, first = aligned(tuple(map(jnp.asarray, _made(self))), multiples)
+        cell = (words >> (32 - self.bits)).astype(jnp.int32)
+        entry = (multiples << self.bits) + cell
+        own = (words & jnp.uint32(2 ** (32 - self.bits) - 1)) < looked_up(thresholds, entry)
+        value = jnp.where(own, looked_up(first, multiples) + cell, looked_up(alias, entry))
+        return jnp.where(multiples > 0, value, 0)
+
+
+ONES = Tables(1, 16, 6)
+SIXTEENS = Tables(16, LARGE // 16, 9)
 
 
 @cache
-def _tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Alias tables of Poisson(16·j), j = 1 … 63: thresholds and values `[64, 512]`, computed in float64."""
-    thresholds = np.zeros((LARGE // STEP, _CELLS), np.uint32)
-    first = np.zeros(LARGE // STEP, np.int64)
-    alias = np.zeros((LARGE // STEP, _CELLS), np.int32)
-    for j in range(1, LARGE // STEP):
-        rate = STEP * j
+def _made(tables: Tables) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Thresholds and values `[number · cells]`, and the first value `[number]`, computed in float64."""
+    cells, scale = 1 << tables.bits, 2 ** (32 - tables.bits)
+    thresholds = np.zeros((tables.number, cells), np.uint32)
+    first = np.zeros(tables.number, np.int32)
+    alias = np.zeros((tables.number, cells), np.int32)
+    for j in range(1, tables.number):
+        rate = tables.step * j
         first[j] = max(0, rate - int(6.8 * math.sqrt(rate)) - 8)
-        values = first[j] + np.arange(_CELLS)
+        values = first[j] + np.arange(cells)
         mass = np.array([math.exp(k * math.log(rate) - rate - math.lgamma(k + 1)) for k in values.tolist()])
-        height, other = _alias(mass / mass.sum() * _CELLS)
-        thresholds[j] = np.minimum(np.round(height * 2**_BITS), 2**_BITS)
+        height, other = _alias(mass / mass.sum() * cells)
+        thresholds[j] = np.minimum(np.round(height * scale), scale)
         alias[j] = first[j] + other
-    return thresholds.ravel(), alias.ravel(), first.astype(np.int32)
+    return thresholds.ravel(), alias.ravel(), first
 
 
 def _alias(height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -83,30 +123,19 @@ def _alias(height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return height, other
 
 
-def _by_table(bits, steps, tables):
-    thresholds, alias, first = tables
-    cell = (bits >> _BITS).astype(jnp.int32)
-    entry = steps * _CELLS + cell
-    own = (bits & jnp.uint32(2**_BITS - 1)) < looked_up(thresholds, entry)
-    value = jnp.where(own, looked_up(first, steps) + cell, looked_up(alias, entry))
-    return jnp.where(steps > 0, value, 0)
-
-
 def _by_rejection(stream, site, cells, rate):
+    wanted = rate >= LEAST / 2  # zero, or LEAST up to rounding
+    rate = jnp.where(wanted, rate, LEAST)
     centre = jnp.floor(rate)
     part = rate - centre
-    b = 0.931 + 2.53 * jnp.sqrt(rate)
-    a = -0.059 + 0.02483 * b
-    hat = Hat(a, b, part + 0.43, 0.9277 - 3.6224 / (b - 2), 1.1239 + 1.1328 / (b - 3.4))
+    least = 1 / rate
 
-    def log_mass(offset):
+    def masses(offset):
         value = centre + offset
-        return jnp.where(
-            value >= 1,
-            -0.5 * jnp.log(2 * math.pi * jnp.maximum(value, 1))
-            - stirling_error(jnp.maximum(value, 1))
-            - rate * deviance((offset - part) / rate),
-            -jnp.inf,
-        )
+        whole = jnp.maximum(value, 1)
+        log_mass = -0.5 * jnp.log(whole * least) - stirling_error(whole) - rate * deviance((offset - part) * least)
+        at_zero = jnp.where(value == 0, 0.5 * jnp.log(2 * math.pi * rate) - rate, -jnp.inf)
+        return jnp.where(value > 0, log_mass, at_zero), value * least
 
-    return centre.astype(jnp.int32) + reject(stream, site, cells, rate >= LARGE, hat, log_mass)
+    drawn = reject(stream, site, cells, wanted, Law(part, jnp.sqrt(rate), 1.0), masses)
+    return jnp.where(wanted, centre.astype(jnp.int32) + drawn, 0)
