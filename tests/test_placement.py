@@ -13,7 +13,7 @@ import meshes
 import numpy as np
 import pytest
 
-from rrjax.placement import aligned, looked_up, one_by_one, repeat
+from rrjax.placement import aligned, by_platform, looked_up, one_by_one, repeat
 
 FLAGS = "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
 # Each way starts a process that traces every public function for four devices, and compiles some: half a minute.
@@ -55,6 +55,22 @@ def test_looking_up_and_repeating():
     assert looked_up(table, jnp.array([[4, 0], [1, 2]])).tolist() == [[16, 0], [1, 4]]
     assert int(looked_up(table, jnp.int32(3))) == 9
     assert int(repeat(jnp.int32(4), lambda i, s: s + i, jnp.int32(1))) == 7
+
+
+def test_the_platform_that_is_compiled_for_decides(monkeypatch):
+    def program():  # a new function each time, because compiled ones are remembered
+        return jax.jit(lambda x: by_platform(x, cpu=jnp.sin, elsewhere=jnp.cos))
+
+    def lowered(platform):
+        return program().trace(1.0).lower(lowering_platforms=(platform,)).as_text()
+
+    assert float(program()(0.0)) == 0.0
+    assert "cos" not in str(jax.make_jaxpr(program())(0.0))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert float(program()(0.0)) == 0.0
+    assert "cosine" in lowered("cuda")
+    assert "sine" not in lowered("cuda").replace("cosine", "")
+    assert "cosine" not in lowered("cpu")
 
 
 def test_one_by_one_is_the_function_itself():
