@@ -2,7 +2,8 @@
 
 All numbers of a table come from one run of this script, and competitors take turns, so that ratios
 mean something on a machine that is not quiet. Every result is compared with a float64 reference
-first.
+first. No method can be faster than the memory: each is also compared with a program that only adds
+one to the counts, which reads and writes as much as an estimate must.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import bandwidth
 import baselines
 import jax
 import jax.numpy as jnp
 import numpy as np
 import report
 import timing
-from report import Table
+from bandwidth import ONCE
+from report import Table, shape
 from timing import Timing, pretty
 
 import rrjax
@@ -28,6 +31,7 @@ NUM_USERS = 1_000_000
 EXPONENT = 1.3
 SIZES = [(20_000, 50), (1_000, 1_000), (100, 10_000), (10, 100_000), (1, 1_423_000)]
 QUICK = [(200, 50), (2, 10_000)]
+DRAWN = 100  # histograms of the large size that are drawn; the others repeat them
 MEMORY_SIZES = [(100, 10_000), (1, 1_423_000)]
 TOLERANCE = 1e-5  # total variation
 LONGEST = 20.0  # seconds: beyond this the paper's loop runs on a sample of the rows
@@ -104,39 +108,85 @@ def measure(size: tuple[int, int], rounds: int) -> list[dict[str, Any]]:
     counts = baselines.zipf_counts(*size, EPSILON, NUM_USERS, EXPONENT)
     device = jax.device_put(jnp.asarray(counts, jnp.result_type(int))).block_until_ready()
     lines: list[dict[str, Any]] = []
-    rows = size[0]
     expected = references(counts)
     for problem, calls in competitors(counts, device).items():
-        errors: dict[str, float] = {}
-
-        def check(
-            name: str,
-            theta: Any,
-            errors: dict[str, float] = errors,
-            reference: np.ndarray = expected[problem],
-        ) -> None:
-            errors[name] = distance(theta, reference)
-            if not errors[name] < TOLERANCE:
-                sys.exit(f"{size}: {name} is {errors[name]:.1e} from the float64 reference")
-
-        times = timing.interleaved(calls, rounds, check)
+        times, errors = timed(size, {**calls, ONCE: bandwidth.once(device)}, expected[problem], rounds)
+        rows = size[0]
         if problem == "mle_star":
-            theta, times["paper's loop"], rows = paper_loop(counts)
-            check("paper's loop", theta, reference=expected[problem][:rows])
-        base = next(iter(times.values())).median
-        lines.extend(
-            {
-                "size": list(size),
-                "problem": problem,
-                "name": name,
-                "rows_timed": rows if name == "paper's loop" else size[0],
-                "seconds": time,
-                "ratio": time.median / base,
-                "total_variation": errors[name],
-            }
-            for name, time in times.items()
-        )
+            theta, loop, rows = paper_loop(counts)
+            errors["paper's loop"] = checked(size, "paper's loop", theta, expected[problem][:rows])
+            times |= {"paper's loop": loop, ONCE: times.pop(ONCE)}  # in this order
+        lines += lines_of(size, problem, times, errors, device, {"paper's loop": rows})
     return lines
+
+
+def measure_large(size: tuple[int, int], rounds: int) -> list[dict[str, Any]]:
+    """Newton alone, on more rows than hosts can keep up with."""
+    drawn = min(DRAWN, size[0])
+    counts = baselines.zipf_counts(drawn, size[1], EPSILON, NUM_USERS, EXPONENT)
+    repeated = jax.jit(lambda few: jnp.tile(few, (-(-size[0] // drawn), 1))[: size[0]])
+    device = repeated(jnp.asarray(counts, jnp.result_type(int)))
+    weights = device.astype(jnp.result_type(float))
+    expected = references(counts)
+    problems: dict[str, dict[str, Call]] = {
+        "mle_star": {
+            "rrjax newton": on_device(rrjax.mle_star, device),
+            "rrjax newton, weights": on_device(rrjax.mle_star, weights),
+        },
+        "inv_p": {"rrjax newton": on_device(rrjax.inv_p, device)},
+        "inv_n": {"rrjax": on_device(rrjax.inv_n, device)},
+    }
+    lines: list[dict[str, Any]] = []
+    for problem, calls in problems.items():
+        times, errors = timed(size, {**calls, ONCE: bandwidth.once(device)}, expected[problem], rounds)
+        lines += lines_of(size, problem, times, errors, device)
+    return lines
+
+
+def checked(size: tuple[int, int], name: str, theta: Any, reference: np.ndarray) -> float:
+    error = distance(theta, reference)
+    if not error < TOLERANCE:
+        sys.exit(f"{size}: {name} is {error:.1e} from the float64 reference")
+    return error
+
+
+def timed(
+    size: tuple[int, int], calls: dict[str, Call], reference: np.ndarray, rounds: int
+) -> tuple[dict[str, Timing], dict[str, float]]:
+    """Times, and the total variation of the rows that there is a reference of."""
+    errors: dict[str, float] = {}
+
+    def check(name: str, theta: Any) -> None:
+        if name != ONCE:
+            errors[name] = checked(size, name, theta[: len(reference)], reference)
+
+    return timing.interleaved(calls, rounds, check), errors
+
+
+def lines_of(
+    size: tuple[int, int],
+    problem: str,
+    times: dict[str, Timing],
+    errors: dict[str, float],
+    device: jax.Array,
+    rows_timed: dict[str, int] | None = None,
+) -> list[dict[str, Any]]:
+    base, least = next(iter(times.values())).median, times[ONCE].median
+    return [
+        {
+            "size": list(size),
+            "problem": problem,
+            "name": name,
+            "rows_timed": (rows_timed or {}).get(name, size[0]),
+            "seconds": time,
+            "ratio": time.median / base,
+            # Estimates are as wide as counts, so that all read and write as much.
+            "of_bandwidth": least / time.median,
+            "bytes_per_second": 2 * device.nbytes / time.median,
+            "total_variation": errors.get(name),
+        }
+        for name, time in times.items()
+    ]
 
 
 def memory(size: tuple[int, int]) -> list[dict[str, Any]]:
@@ -166,33 +216,32 @@ def table_of(problem: str, rows: list[dict[str, Any]]) -> Table:
         scaled = "" if whole else f" (scaled from {row['rows_timed']} rows)"
         lines.append(
             [
-                f"{_size(row['size'])} {row['name']}{scaled}",
+                f"{shape(row['size'])} {row['name']}{scaled}",
                 pretty(time.median),
                 timing.spread(time),
                 str(time.runs),
                 f"{row['ratio']:.2f}" if row["ratio"] < 10 else f"{row['ratio']:,.0f}",
+                bandwidth.percent(row["of_bandwidth"]),
                 compilation,
-                f"{row['total_variation']:.0e}",
+                "" if row["total_variation"] is None else f"{row['total_variation']:.0e}",
             ]
         )
-    header = ["size, method", "median", "range", "runs", "ratio", "compilation", "error"]
+    header = ["size, method", "median", "range", "runs", "ratio", "of bandwidth", "compilation", "error"]
     note = (
         f"ε = {EPSILON:g}, N = {NUM_USERS:,}, Zipf({EXPONENT}). Ratio: median over that of the "
-        "first line of the size (above 1: rrjax is faster). Error: largest total variation from "
-        "the float64 reference. Compilation: first call less the median."
+        "first line of the size (above 1: rrjax is faster). Of bandwidth: the median of adding one to "
+        "the counts, compiled by XLA, over this one. Error: largest total variation from the float64 "
+        "reference. Compilation: first call less the median."
     )
     return Table(problem, header, lines, note)
-
-
-def _size(size: list[int]) -> str:
-    return f"[{size[0]:,} × {size[1]:,}]"
 
 
 def summary_of(rows: list[dict[str, Any]]) -> Table:
     """How the paper's loop, NumPy and numba compare with the newton solver of `mle_star`."""
     sorting = f"numpy {jnp.result_type(float)}"
     lines: list[list[str]] = []
-    sizes = {tuple(row["size"]): None for row in rows}
+    # The large size has no competitors.
+    sizes = {tuple(row["size"]): None for row in rows if row["name"] == sorting}
     for size in sizes:
         here = [r for r in rows if r["problem"] == "mle_star" and tuple(r["size"]) == size]
         plain = {r["name"]: r["ratio"] for r in here}
@@ -202,7 +251,7 @@ def summary_of(rows: list[dict[str, Any]]) -> Table:
         fastest = min(("newton", "sort"), key=lambda solver: plain[f"rrjax {solver}"])
         lines.append(
             [
-                _size(list(size)),
+                shape(size),
                 f"{loop:,.0f}×",
                 f"{plain[sorting]:.2f}×",
                 f"{numpy[best]:.2f}× ({best})",
@@ -223,7 +272,7 @@ def fastest_solvers(rows: list[dict[str, Any]]) -> dict[str, str]:
     for row in rows:
         if row["name"] == "rrjax sort":
             solver = "newton" if row["ratio"] > 1 else "sort"
-            chosen[f"{row['problem']} {_size(row['size'])}"] = solver
+            chosen[f"{row['problem']} {shape(row['size'])}"] = solver
     return chosen
 
 
@@ -238,17 +287,21 @@ def main() -> None:
     jax.block_until_ready(rrjax.inv(np.array([1, 2]), EPSILON))  # starts the backend
     rows: list[dict[str, Any]] = []
     for size in sizes:
-        print(f"timing {_size(list(size))}", file=sys.stderr)
+        print(f"timing {shape(size)}", file=sys.stderr)
         rows.extend(measure(size, max(7, options.rounds)))
+    large = bandwidth.large(options.quick)
+    if large is not None:
+        print(f"timing {shape(large)}", file=sys.stderr)
+        rows.extend(measure_large(large, max(7, options.rounds)))
     used = [row for size in MEMORY_SIZES for row in memory(size)]
     memory_table = Table(
         "peak extra memory of mle_star",
         ["size, solver", "arrays of the input's size"],
-        [[f"{_size(row['size'])} {row['solver']}", f"{row['arrays']:.2f}"] for row in used],
+        [[f"{shape(row['size'])} {row['solver']}", f"{row['arrays']:.2f}"] for row in used],
         "Temporary buffers and output of the compiled program, by XLA's own account.",
     )
     problems = ("mle_star", "inv_p", "inv_n")
-    tables = [summary_of(rows), *(table_of(problem, rows) for problem in problems), memory_table]
+    tables = [summary_of(rows), bandwidth.table(rows), *(table_of(problem, rows) for problem in problems), memory_table]
     fastest = fastest_solvers(rows)
     record = {"rows": rows, "memory": used, "fastest_solver": fastest}
     suffix = "-x64" * options.x64 + "-quick" * options.quick

@@ -96,6 +96,11 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
+def shape(size: Sequence[int]) -> str:
+    """Of a batch of histograms, in words."""
+    return f"[{size[0]:,} × {size[1]:,}]"
+
+
 @dataclass
 class Table:
     """A titled table, for the terminal and for Markdown."""
