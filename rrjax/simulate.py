@@ -13,6 +13,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
@@ -231,14 +232,17 @@ def _usable(theta, num_users, epsilon):
     # The reciprocal of a larger mass would be flushed to zero.
     usable = (jnp.min(theta) >= 0) & (mass > 0) & (mass < float(jnp.finfo(mass.dtype).max) / 4)
     usable = usable & (num_users >= 0) & (e1 > 0)
-    theta = jnp.where(usable, theta / mass, 1 / theta.shape[0])
-    return theta, jnp.where(usable, num_users, 0), jnp.where(usable, e1, 1), usable
+    # The scalars once, and not anew in all that uses them.
+    mass, num_users, e1 = lax.optimization_barrier(
+        (jnp.where(usable, mass, 1), jnp.where(usable, num_users, 0), jnp.where(usable, e1, 1))
+    )
+    return jnp.where(usable, theta / mass, 1 / theta.shape[0]), num_users, e1, usable
 
 
 @jax.jit
 def _true_counts(key, theta, num_users):
     theta, num_users, _, usable = _usable(theta, num_users, jnp.ones_like(theta[0]))
-    return jnp.where(usable, multinomial(Stream.of(key), num_users, theta)[0], -1)
+    return jnp.where(usable, multinomial(Stream.of(key), num_users, theta[None])[0], -1)
 
 
 @jax.jit
@@ -246,7 +250,7 @@ def _counts(key, theta, num_users, epsilon):
     theta, num_users, e1, usable = _usable(theta, num_users, epsilon)
     # Not (1 + e1·θ)/(e1 + K): XLA multiplies a vector by the reciprocal, which is flushed to zero at the largest ε.
     law = 1 / (e1 + theta.shape[0]) + e1 / (e1 + theta.shape[0]) * theta
-    return jnp.where(usable, multinomial(Stream.of(key), num_users, law)[0], -1)
+    return jnp.where(usable, multinomial(Stream.of(key), num_users, law[None])[0], -1)
 
 
 @jax.jit
@@ -254,9 +258,8 @@ def _collect(key, theta, num_users, epsilon):
     theta, num_users, e1, usable = _usable(theta, num_users, epsilon)
     num_categories = theta.shape[0]
     keep, drop = e1 / (e1 + num_categories), num_categories / (e1 + num_categories)
-    law = jnp.concatenate([keep * theta, drop * theta])
-    cells, others = multinomial(Stream.of(key), num_users, law, followers=num_categories)
-    kept, dropped = cells[:num_categories], cells[num_categories:]
+    law = jnp.stack([keep * theta, drop * theta])
+    kept, dropped, others = multinomial(Stream.of(key), num_users, law, followed=True)
     return jnp.where(usable, kept + dropped, -1), jnp.where(usable, kept + others, -1)
 
 
@@ -273,8 +276,8 @@ def _randomized(key, true_counts, epsilon):
     # Whichever of the two is small is the one that a float holds well.
     drawn = binomial(Stream.of(keep_key), 0, true_counts, jnp.minimum(keep, drop))
     kept = jnp.where(keep < drop, drawn, true_counts - drawn)
-    uniform = jnp.full(num_categories, 1 / num_categories, drop.dtype)
-    others, _ = multinomial(
+    uniform = jnp.full((1, num_categories), 1 / num_categories, drop.dtype)
+    (others,) = multinomial(
         Stream.of(report_key),
         num_users - jnp.sum(kept, dtype=jnp.int32),
         uniform,

@@ -333,7 +333,7 @@ def test_independent_attributes_are_seldom_called_dependent():
     def test(data, null):
         from rrjax.sampling import multinomial
 
-        cells, _ = multinomial(Stream.of(data), jnp.int32(200), jnp.outer(*laws).ravel())
+        (cells,) = multinomial(Stream.of(data), jnp.int32(200), jnp.outer(*laws).ravel()[None])
         return independence_test(null, cells.reshape(3, 2), num_draws=DRAWS)
 
     keeps_its_level(p_values(test))

@@ -40,7 +40,7 @@ def pairs_tested(key: Array, counts: Int[Array, "K L"], epsilon: Float[Array, ""
     law = (law / accurate_sum(law.ravel())).ravel()
 
     def draw(key):
-        cells, _ = multinomial(Stream.of(key), number, law)
+        (cells,) = multinomial(Stream.of(key), number, law[None])
         return _pearson(cells.reshape(counts.shape), number, e1)[0]
 
     return compared(

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, UInt
 
 from rrjax.placement import aligned, looked_up
 from rrjax.sampling.inversion import TERMS, count_tails
-from rrjax.sampling.rejection import LEAST, Law, on_selected, reject
+from rrjax.sampling.rejection import LEAST, Law, in_blocks, reject
 from rrjax.sampling.words import Stream
 from rrjax.special import deviance, stirling_error
 
@@ -32,7 +32,7 @@ def poisson(
     """Draws from Poisson laws.
 
     Poissons add: the whole sixteens of a rate and the ones that are left come from alias tables, the rest by inversion,
-    counting the upper tails that exceed one random word. Rates of `LARGE` and more are drawn by rejection, in blocks.
+    counting the upper tails that exceed one random word. Rates of `LARGE` and more are drawn by rejection.
 
     Args:
         stream: Random words.
@@ -65,7 +65,8 @@ def poisson(
         )
 
     drawn = lax.cond(most >= 1, by_tables, lambda drawn: drawn, drawn)
-    return drawn + on_selected(large, lambda cells: _by_rejection(stream, site + 2, cells, rate[cells]))
+
+    return in_blocks(large, lambda cells: _by_rejection(stream, site + 2, cells, looked_up(rate, cells)), drawn)
 
 
 class Tables(NamedTuple):

@@ -112,28 +112,21 @@ def reject(
     return lax.while_loop(lambda state: jnp.any(state[1] == _MISSED), body, state)[1]
 
 
-def on_selected(
-    selected: Bool[Array, " n"], draw: Callable[[Int[Array, " block"]], Int[Array, " block"]]
+def in_blocks(
+    wanted: Bool[Array, " n"], draw: Callable[[Int[Array, " block"]], Int[Array, " block"]], drawn: Int[Array, " n"]
 ) -> Int[Array, " n"]:
-    """Runs `draw(cells)` on blocks of the selected cells only; zero elsewhere.
+    """`drawn`, with `draw(cells)` in place of it where wanted; whole blocks are passed over where nothing is.
 
-    The last block is filled up with cell 0, selected or not.
+    The last block reaches back into the one before it; a cell must be drawn alike in both.
     """
-    size = selected.shape[0]
+    size = wanted.shape[0]
     block = min(size, BLOCK)
-    padded = -(-size // block) * block
-    nothing = aligned(jnp.zeros(padded, jnp.int32), selected)
 
-    def some():
-        rank = jnp.cumsum(selected, dtype=jnp.int32) - 1
-        place = jnp.where(selected, rank, padded)
-        cells = nothing.at[place].set(jnp.arange(size, dtype=jnp.int32), mode="drop")
+    def body(index, drawn):
+        start = jnp.minimum(index * block, size - block)
+        here, old = (lax.dynamic_slice(each, (start,), (block,)) for each in (wanted, drawn))
+        cells = start + jnp.arange(block, dtype=jnp.int32)
+        new = lax.cond(jnp.any(here), lambda: jnp.where(here, draw(cells), old), lambda: old)
+        return lax.dynamic_update_slice(drawn, new, (start,))
 
-        def body(index, packed):
-            values = draw(lax.dynamic_slice(cells, (index * block,), (block,)))
-            return lax.dynamic_update_slice(packed, values, (index * block,))
-
-        packed = repeat((rank[-1] + block) // block, body, nothing)
-        return jnp.where(selected, packed.at[rank].get(mode="clip"), 0)
-
-    return lax.cond(jnp.any(selected), some, lambda: nothing[:size])
+    return lax.cond(jnp.any(wanted), lambda: repeat(-(-size // block), body, drawn), lambda: drawn)

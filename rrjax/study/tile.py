@@ -284,7 +284,7 @@ def _tile(study: Grid, shape: Shape):
             return values, jnp.sum(jnp.where(real[:, None], errors, 0), axis=0), finite | ~real
 
         # One copy of the metrics to compile, not one for each estimator; what they share is computed once.
-        values, errors, finite = jax.vmap(of_estimator)(jnp.stack(estimates))
+        values, errors, finite = lax.map(of_estimator, jnp.stack(estimates))
         return Outputs(jnp.moveaxis(values, 0, 1), errors, finite.T)
 
     def tile(populations, inputs):
