@@ -93,7 +93,8 @@ def multinomial(
         again_following = (first_following > few) & (2 * behind.astype(dtype) >= first_following)
         return (rounds > 0) & ((turn == 0) | again | again_following)
 
-    state = aligned((jnp.int32(0), trials, jnp.int32(0), jnp.zeros(law.shape, jnp.int32)), probabilities)
+    none = stream.zero
+    state = aligned((none, none + trials, none, none + jnp.zeros(law.shape, jnp.int32)), probabilities)
     _, left, behind, cells = lax.while_loop(unfinished, lambda state: repeat(rounds, draw_round, state), state)
     # What the rounds are expected to leave, generously; it only decides how often the loops below look up.
     rest, rest_following = (jnp.minimum(1.5 * each[rounds], base) for each in (waiting, waiting_following))
@@ -190,6 +191,6 @@ def _one_by_one(stream, left, behind, cells, edges, rest, rest_following):
         state = repeat(turns(rest), draw, state)
         return repeat(turns(rest_following), follow, state) if followed else state
 
-    state = aligned((jnp.int32(0), left, behind, cells.ravel()))
+    state = stream.zero, left, behind, cells.ravel()
     state = lax.while_loop(lambda state: (state[1] > 0) | (state[2] > 0), body, state)
     return state[3].reshape(cells.shape)

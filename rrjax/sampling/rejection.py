@@ -107,8 +107,8 @@ def reject(
         # One number says whether and what, so that the compiler makes one loop of it and not two.
         return turn + 1, jnp.where(offset == _MISSED, jnp.where(height <= both, found, _MISSED), offset)
 
-    start = jnp.where(wanted, jnp.int32(_MISSED), 0)
-    state = aligned((jnp.int32(0), start), stream, law)
+    start = stream.zero + jnp.where(wanted, jnp.int32(_MISSED), 0)
+    state = aligned((stream.zero, start), law)
     return lax.while_loop(lambda state: jnp.any(state[1] == _MISSED), body, state)[1]
 
 

@@ -12,9 +12,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, ArrayLike, UInt
+from jaxtyping import Array, ArrayLike, Int, UInt
 
 from rrjax.words import threefry
+
+
+_threefry = jax.jit(threefry)  # so that it is traced once for arrays of a kind
 
 
 class Stream(NamedTuple):
@@ -31,10 +34,19 @@ class Stream(NamedTuple):
             words = jax.random.bits(key, (2,), jnp.uint32)
         return cls(words[0], words[1])
 
+    @property
+    def zero(self) -> Int[Array, ""]:
+        """A zero, int32, that is a batch where the stream is one.
+
+        For what a loop starts from: under `vmap` JAX traces the body of a loop anew for every part of its state that
+        turns out to be a batch, and the bodies of loops within as often again.
+        """
+        return (self.first & jnp.uint32(0)).astype(jnp.int32)
+
     def pair(self, place: ArrayLike, site: ArrayLike) -> tuple[UInt[Array, "*s"], UInt[Array, "*s"]]:
         """Two independent words for every place, at one site."""
         x, y = (jnp.asarray(each).astype(jnp.uint32) for each in (place, site))
-        return threefry(self.first, self.second, x, y)
+        return _threefry(self.first, self.second, x, y)
 
 
 def unit(words: UInt[Array, "*s"], dtype) -> Array:
