@@ -133,10 +133,13 @@ def set_log_ticks(axis: Axis, low: float, high: float, text: Callable[[float], s
     from matplotlib.axis import XAxis
     from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
 
+    from rrjax.figures.minor_ticks import set_minor_ticks
+
     decades = np.log10(high / low)
     first, last = int(np.ceil(np.log10(low))), int(np.floor(np.log10(high)))
     powers = [10.0**power for power in range(first, last + 1)]
     axis.set_minor_locator(NullLocator())
+    set_minor_ticks(axis, [])
     if last - first >= 1 and decades >= 1.5:
         step = -(-len(powers) // 7)
         ticks = named = powers[::step]
@@ -148,7 +151,7 @@ def set_log_ticks(axis: Axis, low: float, high: float, text: Callable[[float], s
         set_ticks(axis, lambda value: text(value) if value in named else "")
         if decades <= 8:
             between = [digit * power for power in [powers[0] / 10, *powers] for digit in range(1, 10)]
-            axis.set_minor_locator(FixedLocator([value for value in between if low <= value <= high]))
+            set_minor_ticks(axis, [value for value in between if low <= value <= high])
         return
     if decades >= 0.6:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))

@@ -6,6 +6,8 @@ import io
 import logging
 import os
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,35 +44,51 @@ def save(figure: Figure, path: str | os.PathLike[str], *, dpi: float = 150) -> t
     path = Path(path)
     alone = path.suffix.lower()[1:] in _UNDATED
     files = (path,) if alone else (Path(f"{path}.png"), Path(f"{path}.pdf"))
-    engine = figure.get_layout_engine()
-    try:
+    with _laid_out(figure, dpi) as write:
         for file in files:
             with replacing(file) as aside:
-                _write(figure, aside, file.suffix.lower()[1:], dpi)
-            figure.set_layout_engine("none")  # the panels are placed, which takes as long as drawing them
-    finally:
-        figure.set_layout_engine(engine)
+                write(aside, file.suffix.lower()[1:])
     return files
 
 
-def as_png(figure: Figure, dpi: float = 150) -> bytes:
-    """A figure as what a PNG file would hold."""
-    stream = io.BytesIO()
-    _write(figure, stream, "png", dpi)
-    return stream.getvalue()
+def as_bytes(figure: Figure, *suffixes: str, dpi: float = 150) -> list[bytes]:
+    """What files of a figure would hold, "png", "pdf" or "svg", all of one layout."""
+    streams = [io.BytesIO() for _ in suffixes]
+    with _laid_out(figure, dpi) as write:
+        for stream, suffix in zip(streams, suffixes, strict=True):
+            write(stream, suffix)
+    return [stream.getvalue() for stream in streams]
 
 
-def _write(figure: Figure, target: Any, suffix: str, dpi: float) -> None:
+@contextmanager
+def _laid_out(figure: Figure, dpi: float) -> Iterator[Callable[[Any, str], None]]:
+    """What writes a figure in any format, with everything in its place.
+
+    Left to itself, matplotlib lays it out for every file anew, and goes through all of it once more without drawing.
+    """
     from matplotlib import rc_context
 
-    choose_fonts(figure)
+    def write(target: Any, suffix: str) -> None:
+        figure.savefig(target, format=suffix, metadata=_UNDATED[suffix], dpi=dpi if suffix == "png" else "figure")
+
+    engine, dots = figure.get_layout_engine(), figure.dpi
     log = logging.getLogger("matplotlib.font_manager")
     level = log.level
-    with warnings.catch_warnings(), rc_context({"pdf.fonttype": 42, "svg.hashsalt": "rrjax"}):
+    choose_fonts(figure)
+    settings: Any = {"pdf.fonttype": 42, "svg.hashsalt": "rrjax"}
+    settings |= {"figure.autolayout": False, "figure.constrained_layout.use": False}  # or no engine would mean one
+    with warnings.catch_warnings(), rc_context(settings):
         # Said already, and by name; and that a font for a label is not bold matters to nobody.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         log.setLevel(logging.ERROR)
         try:
-            figure.savefig(target, format=suffix, metadata=_UNDATED[suffix], dpi=dpi if suffix == "png" else "figure")
+            if engine is not None and figure.axes:
+                figure.dpi = dpi  # by which texts are a little wider or narrower
+                engine.execute(figure)
+                figure.dpi = dots
+                figure.set_layout_engine(None)
+            yield write
         finally:
             log.setLevel(level)
+            figure.dpi = dots
+            figure.set_layout_engine(engine)

@@ -16,7 +16,7 @@ import numpy as np
 
 from rrjax.catalogue import ESTIMATORS, METRICS
 from rrjax.figures import estimator_title, measured
-from rrjax.figures.files import as_png
+from rrjax.figures.files import as_bytes
 from rrjax.figures.style import AXES
 from rrjax.mechanisms import MECHANISMS
 from rrjax.study.checkpoint import Timing, computing_time
@@ -130,7 +130,7 @@ def write_report(
     contents, drawn = [], []
     for number, (heading, caption, figure) in enumerate(figures, 1):
         contents.append(f'<li><a href="#figure-{number}">{_html(heading)}</a></li>')
-        png = base64.b64encode(as_png(figure)).decode("ascii")
+        png = base64.b64encode(as_bytes(figure, "png")[0]).decode("ascii")
         drawn.append(
             f'<figure id="figure-{number}"><img src="data:image/png;base64,{png}" '
             f'alt="{_html(_alternative(heading, figure))}">\n'

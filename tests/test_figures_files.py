@@ -1,0 +1,93 @@
+"""Figures on their way into files: laid out once, and as matplotlib itself would draw them."""
+
+import io
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")
+
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from rrjax.figures import save
+from rrjax.figures.axes import set_grid, set_log_ticks
+from rrjax.figures.files import as_bytes
+from rrjax.figures.minor_ticks import set_minor_ticks
+
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
+PLACES = [digit * 10.0**power for power in range(4) for digit in range(2, 10)]
+
+
+def panels(place, **look):
+    """Two logarithmic panels on one horizontal axis; `place(axis)` makes the minor ticks."""
+    figure = Figure(figsize=(5, 2.5), layout="constrained")
+    for axes in figure.subplots(1, 2, sharex=True):
+        axes.plot([1, 100, 5000], [3, 200, 4000])
+        axes.set(xscale="log", yscale="log", xlim=(0.9, 6000), ylim=(1.5, 9000))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_minor_locator(NullLocator())
+            place(axis)
+        set_grid(axes)
+    figure.axes[1].tick_params(which="minor", **look)
+    return figure
+
+
+def pixels(figure):
+    return imread(io.BytesIO(as_bytes(figure, "png")[0]))
+
+
+@pytest.mark.parametrize("look", [{}, {"bottom": False}, {"length": 3, "color": "red"}])
+def test_minor_ticks_are_those_of_matplotlib(look):
+    ours = pixels(panels(lambda axis: set_minor_ticks(axis, PLACES), **look))
+    theirs = pixels(panels(lambda axis: axis.set_minor_locator(FixedLocator(PLACES)), **look))
+    none = pixels(panels(lambda axis: None, **look))
+    assert np.abs(ours - theirs).max() < 0.05  # where lines cross, which of them comes first
+    assert (np.abs(none - theirs).max(axis=-1) > 0.3).sum() > 100
+
+
+def test_minor_ticks_take_the_place_of_those_before():
+    figure = Figure()
+    axes = figure.subplots()
+    axes.set(xscale="log", xlim=(1, 1e4))
+    for _ in range(2):
+        set_log_ticks(axes.xaxis, 1, 1e4)
+        assert len(axes.artists) == 1
+        assert axes.get_lines()[:] == []  # which are for what is drawn
+    set_log_ticks(axes.xaxis, 1, 2)
+    assert len(axes.artists) == 0
+
+
+def test_a_figure_is_laid_out_once(tmp_path, monkeypatch):
+    figure = panels(lambda axis: set_minor_ticks(axis, PLACES))
+    done, engine, dots = [], figure.get_layout_engine(), figure.dpi
+    execute, draw = ConstrainedLayoutEngine.execute, Figure.draw
+    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda *given: done.append("layout") or execute(*given))
+    monkeypatch.setattr(Figure, "draw", lambda *given: done.append("drawn") or draw(*given))
+    files = save(figure, tmp_path / "figure", dpi=130)
+    assert done == ["layout", "drawn", "drawn"]
+    assert figure.get_layout_engine() is engine
+    assert figure.dpi == dots
+    # The same panels, in the same places, as matplotlib left to itself would have them.
+    alone = io.BytesIO()
+    panels(lambda axis: set_minor_ticks(axis, PLACES)).savefig(alone, format="png", metadata=None, dpi=130)
+    assert files[0].read_bytes() == alone.getvalue()
+    # Bytes are those of the files.
+    figure = panels(lambda axis: set_minor_ticks(axis, PLACES))
+    assert as_bytes(figure, "png", "pdf", dpi=130) == [file.read_bytes() for file in files]
+
+
+def test_what_stops_a_drawing_leaves_the_figure_as_it_was():
+    class Broken(Figure):
+        def savefig(self, *_, **__):
+            raise RuntimeError("stopped")
+
+    figure = Broken(layout="constrained")
+    figure.subplots()
+    engine, dots = figure.get_layout_engine(), figure.dpi
+    with pytest.raises(RuntimeError, match="stopped"):
+        as_bytes(figure, "png", dpi=10)
+    assert (figure.get_layout_engine(), figure.dpi) == (engine, dots)
