@@ -9,11 +9,13 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import jax
 import typer
+from rich.text import Text
 
 from rrjax import io
 from rrjax.cli import show
@@ -26,6 +28,7 @@ from rrjax.cli.reading import Files, Reading
 if TYPE_CHECKING:
     import xarray as xr
     from rich.progress import Progress
+    from rich.status import Status
 
     from rrjax.study import Study
     from rrjax.study.drawings import Drawing
@@ -290,9 +293,9 @@ def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path,
     if jax.process_index() > 0:
         return
     try:
-        with show.err.status("Drawing …"), warnings.catch_warnings(record=True) as caught:
+        with show.err.status("Writing tables …") as status, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            written = _write(what, jobs, wish, folder, em, more)
+            written = _write(what, jobs, wish, folder, em, more, status)
     except KeyboardInterrupt as error:
         raise KeyboardInterrupt(RESUME) from error
     show.warn(list(dict.fromkeys(str(warning.message) for warning in caught)))
@@ -316,7 +319,9 @@ def _run_job(job: Job, number: int, folder: Path, machine: Machine, bar: Progres
         job.dataset = job.study.run(folder=folder / job.name, progress=line, **arguments)
 
 
-def _write(what: str, jobs: list[Job], wish: Wish, folder: Path, em: xr.Dataset | None, more: float) -> list[Path]:
+def _write(
+    what: str, jobs: list[Job], wish: Wish, folder: Path, em: xr.Dataset | None, more: float, status: Status
+) -> list[Path]:
     """Writes datasets, tables, figures and the report."""
     from rrjax.study import drawings, output, paper
     from rrjax.study.claims import claims_table
@@ -344,14 +349,20 @@ def _write(what: str, jobs: list[Job], wish: Wish, folder: Path, em: xr.Dataset 
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
     summary: dict[str, Any] = {"command": command, "computing time": _computing(jobs, more)} | output.provenance()
     report = folder / "report.html"
-    write_report(
-        report,
-        title=title,
-        summary=summary,
-        datasets=datasets,
-        figures=output.write_figures(folder / "figures", drawings.ordered(listed)),
-        extra_tables=claims_table(datasets["study"]) if what in ("paper", "quick") and "study" in datasets else (),
-    )
+    listed = drawings.ordered(listed)
+
+    def begun(number: int, drawing: Drawing) -> None:
+        status.update(Text(f"Drawing {number} of {len(listed)}: {drawing.title} …"))
+
+    with closing(output.write_figures(folder / "figures", listed, begun)) as drawn:
+        write_report(
+            report,
+            title=title,
+            summary=summary,
+            datasets=datasets,
+            figures=drawn,
+            extra_tables=claims_table(datasets["study"]) if what in ("paper", "quick") and "study" in datasets else (),
+        )
     return [*files, folder / "figures", report]
 
 

@@ -33,13 +33,14 @@ _BANDS = "Means over the seeds; bands are two standard errors."
 
 
 class Drawing(NamedTuple):
-    """A figure to be drawn, and what a report says of it."""
+    """A figure to be drawn, here or in another process, and what a report says of it."""
 
     name: str
     """Of its file, without suffix."""
     title: str
     caption: str
     draw: Callable[[], Figure]
+    """Picklable, for other processes."""
     number: float = float("inf")
     """Of the paper's figure; infinite where it has none."""
 
@@ -69,22 +70,19 @@ def of_paper(dataset: xr.Dataset, wanted: Iterable[int] = FIGURES) -> list[Drawi
             "figure-1",
             f"Figure 1: {against_users}",
             both,
-            lambda: figures.against_users(dataset, num_categories=K, epsilon=EPSILON),
+            partial(figures.against_users, dataset, num_categories=K, epsilon=EPSILON),
             1,
         ),
         Drawing(
             "figure-2",
             f"Figure 2: {against_epsilon}",
             both,
-            lambda: figures.against_epsilon(dataset, num_categories=K, num_users=N),
+            partial(figures.against_epsilon, dataset, num_categories=K, num_users=N),
             2,
         ),
     ]
     for number, (exponent, metric) in BY_CATEGORIES.items():
-
-        def draw(exponent: float = exponent, metric: str = metric) -> Figure:
-            return figures.by_categories(dataset, metric, zipf=exponent, epsilons=SHOWN_EPSILONS)
-
+        draw = partial(figures.by_categories, dataset, metric, zipf=exponent, epsilons=SHOWN_EPSILONS)
         what = METRICS[metric].label.split("\n")[0].rstrip(",")
         caption = f"The true histogram on the left, then the metric against the number of users for four ε. {_BANDS}"
         title = f"Figure {number}: {what}, Zipf exponent {exponent:g}"
@@ -104,7 +102,7 @@ def of_paper(dataset: xr.Dataset, wanted: Iterable[int] = FIGURES) -> list[Drawi
                 f"decomposition-{name}",
                 f"Bias and variance {words}",
                 caption,
-                lambda at=at: figures.decomposition(dataset, num_categories=K, **at),
+                partial(figures.decomposition, dataset, num_categories=K, **at),
             )
         )
     return found
@@ -153,7 +151,7 @@ def _maps(dataset: xr.Dataset) -> list[Drawing]:
             "closest",
             "Which estimator is closest where",
             "The one with the smallest mean squared error.",
-            lambda: figures.closest(dataset),
+            partial(figures.closest, dataset),
         )
     ]
     return found + [
@@ -173,18 +171,19 @@ def _overviews(dataset: xr.Dataset, metric: str, short: str) -> list[Drawing]:
     name, title = f"overview-{metric}", f"Overview: {short}"
     left = figures.left_over(dataset)
     if left is None:
-        return [Drawing(name, title, _BANDS, lambda: figures.overview(dataset, metric))]
+        return [Drawing(name, title, _BANDS, partial(figures.overview, dataset, metric))]
     values = dataset[left].values
     drawn = spread_over(values, _MOST)
     each = f"One figure for each of {len(values):,} {_PLURALS[left]}"
     if len(drawn) < len(values):
         each = f"One figure for each of {len(drawn)} of {len(values):,} {_PLURALS[left]}; the dataset has all"
-
-    def draw(value: Any) -> Figure:
-        return figures.overview(dataset, metric, **{left: value})
-
     return [
-        Drawing(f"{name}-{slug}", f"{title}, {words_for(left, value)}", f"{_BANDS} {each}.", partial(draw, value))
+        Drawing(
+            f"{name}-{slug}",
+            f"{title}, {words_for(left, value)}",
+            f"{_BANDS} {each}.",
+            partial(figures.overview, dataset, metric, **{left: value}),
+        )
         for value, slug in zip(drawn, _slugs(left, drawn), strict=True)
     ]
 
@@ -230,22 +229,22 @@ def of_users(
         'Page visits, N = 100, K = 3'
     """
     counts = np.asarray(counts)
-
-    def draw() -> Figure:
-        here = dataset.sel(distribution=[label], num_categories=len(counts))
-        named = None if labels is None else {label: labels}
-        return figures.real_data(here, {label: counts / counts.sum()}, labels=named)
-
     return [
         Drawing(
             f"figure-{number}-{name}" if number else f"data-{name}",
             f"{f'Figure {number}: ' if number else ''}{label}, N = {int(counts.sum()):,}, K = {len(counts):,}",
             "The true histogram, and the mean squared error by ε; the users are given, and only their randomization "
             "is random. Bands are two standard errors.",
-            draw,
+            partial(_draw_users, dataset, label, counts, labels),
             number or float("inf"),
         )
     ]
+
+
+def _draw_users(dataset: xr.Dataset, label: str, counts: np.ndarray, labels: np.ndarray | None) -> Figure:
+    here = dataset.sel(distribution=[label], num_categories=len(counts))
+    named = None if labels is None else {label: labels}
+    return figures.real_data(here, {label: counts / counts.sum()}, labels=named)
 
 
 def of_em(dataset: xr.Dataset) -> list[Drawing]:
@@ -270,7 +269,7 @@ def of_em(dataset: xr.Dataset) -> list[Drawing]:
             f"Figure {CONVERGENCE}: EM on its way to {exact} (K = {dataset.attrs['num_categories']})",
             "Squared distance of the iterates to the exact maximum, one simulated collection a panel and ε. "
             "The paper follows IBU alone; deflated EM and its acceleration are ours.",
-            lambda: figures.convergence(dataset),
+            partial(figures.convergence, dataset),
             CONVERGENCE,
         )
     ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,10 @@ import numpy as np
 
 from rrjax.io import replacing, write_table
 from rrjax.study.drawings import Drawing
+from rrjax.study.pictures import Picture, pictures
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
 _PACKAGES = ("rrjax", "jax", "jaxlib", "numpy", "xarray")
 
@@ -49,15 +50,23 @@ def write_dataset(folder: Path, name: str, dataset: xr.Dataset) -> list[Path]:
     return files
 
 
-def write_figures(folder: Path, drawings: Iterable[Drawing]) -> Iterator[tuple[str, str, Figure]]:
-    """Draws each figure, writes it as PNG and PDF, and yields what `write_report` takes, one at a time."""
-    from rrjax.figures import save
+def write_figures(
+    folder: Path, drawings: Sequence[Drawing], begun: Callable[[int, Drawing], None] | None = None
+) -> Generator[tuple[str, str, Picture]]:
+    """Draws the figures, several at once, writes each as PNG and PDF, and yields what `write_report` takes.
 
+    Args:
+        folder: Made if missing.
+        drawings: What to draw.
+        begun: Called with how many have been begun, and the last of them.
+    """
     folder.mkdir(exist_ok=True)
-    for drawing in drawings:
-        figure = drawing.draw()
-        save(figure, folder / drawing.name, dpi=130)
-        yield drawing.title, drawing.caption, figure
+    with closing(pictures(drawings, begun)) as drawn:
+        for drawing, picture in zip(drawings, drawn, strict=True):
+            for suffix, content in picture.files.items():
+                with replacing(folder / f"{drawing.name}.{suffix}") as aside:
+                    aside.write_bytes(content)
+            yield drawing.title, drawing.caption, picture
 
 
 def provenance() -> dict[str, str]:

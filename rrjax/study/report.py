@@ -6,7 +6,6 @@ import base64
 import json
 import math
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -16,10 +15,10 @@ import numpy as np
 
 from rrjax.catalogue import ESTIMATORS, METRICS
 from rrjax.figures import estimator_title, measured
-from rrjax.figures.files import as_bytes
 from rrjax.figures.style import AXES
 from rrjax.mechanisms import MECHANISMS
 from rrjax.study.checkpoint import Timing, computing_time
+from rrjax.study.pictures import Picture, picture_of
 from rrjax.study.rankings import ranking, ranking_note, ranking_rows
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def write_report(
     title: str,
     summary: Mapping[str, object],
     datasets: xr.Dataset | Mapping[str, xr.Dataset],
-    figures: Iterable[tuple[str, str, Figure]] = (),
+    figures: Iterable[tuple[str, str, Figure | Picture]] = (),
     extra_tables: Sequence[tuple[str, str, Mapping[str, Sequence[object]]]] = (),
     metrics: Sequence[str] | None = None,
 ) -> Path:
@@ -84,7 +83,7 @@ def write_report(
         summary: Name → text, such as command, versions, seed, hardware and times.
         datasets: One of a study, or name → dataset. Each is described, and ranked by those metrics that it has.
         figures: `(title, caption, figure)`, numbered only if the titles are. Drawn one after the other: a generator
-            keeps one in memory at a time.
+            keeps one in memory at a time. Of one that is drawn already, a `Picture`, the PNG is taken as it is.
         extra_tables: `(title, caption, {column: values})`.
         metrics: What to rank by. None: all but nll, where the ratio says little and MLE* is best by construction.
 
@@ -130,10 +129,11 @@ def write_report(
     contents, drawn = [], []
     for number, (heading, caption, figure) in enumerate(figures, 1):
         contents.append(f'<li><a href="#figure-{number}">{_html(heading)}</a></li>')
-        png = base64.b64encode(as_bytes(figure, "png")[0]).decode("ascii")
+        picture = figure if isinstance(figure, Picture) else picture_of(lambda figure=figure: figure)
+        png = base64.b64encode(picture.files["png"]).decode("ascii")
         drawn.append(
             f'<figure id="figure-{number}"><img src="data:image/png;base64,{png}" '
-            f'alt="{_html(_alternative(heading, figure))}">\n'
+            f'alt="{_html(". ".join([heading, *picture.words]))}.">\n'
             f"<figcaption><strong>{_html(heading)}.</strong> {_html(caption)}</figcaption></figure>"
         )
     if drawn:
@@ -259,24 +259,6 @@ def _table(columns: list[str], rows: Sequence[Mapping[str, object]], caption: st
         f'<div class="wide"><table><caption>{_html(caption)}</caption>\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{inside}\n</tbody></table></div>"
     )
-
-
-def _alternative(heading: str, figure: Figure) -> str:
-    """What the figure shows, from what is written in it."""
-
-    def listed(texts: Iterable[str]) -> str:
-        # Formulas are left out; a dollar that was meant as one stays.
-        plain = (re.sub(r"(?<!\\)\$[^$]*\\[^$]*\$", "", str(text or "")) for text in texts)
-        cleaned = (" ".join(text.replace("\\$", "\0").replace("$", "").replace("\0", "$").split()) for text in plain)
-        return "; ".join(dict.fromkeys(text for text in cleaned if text))
-
-    parts = {
-        "panels": listed(axes.get_title() for axes in figure.axes),
-        "horizontal": listed(axes.get_xlabel() for axes in figure.axes),
-        "vertical": listed(axes.get_ylabel() for axes in figure.axes),
-        "curves": listed(text.get_text() for legend in figure.legends for text in legend.get_texts()),
-    }
-    return ". ".join([heading, *(f"{name.capitalize()}: {text}" for name, text in parts.items() if text)]) + "."
 
 
 def _html(value: object) -> str:

@@ -1,0 +1,159 @@
+"""Figures of a study that other processes draw: as if they had been drawn here."""
+
+import base64
+import os
+import re
+import subprocess
+import sys
+import time
+import warnings
+from functools import partial
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")
+pytest.importorskip("xarray", reason="studies need xarray")
+
+from matplotlib.figure import Figure
+
+from rrjax.study.drawings import Drawing
+from rrjax.study.output import write_figures
+from rrjax.study.pictures import picture_of, pictures
+from rrjax.study.report import write_report
+
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
+
+def waiting(name, here, folder):
+    """A figure that says who draws it. Who is `here` waits for another process to have begun, and that for us."""
+    flag, other = ("here", "there") if os.getpid() == here else ("there", "here")
+    (folder / flag).touch()
+    wait_for(folder / other)
+    figure = plain(name)
+    figure.axes[0].set_xlabel(flag)
+    warnings.warn(f"{name} was drawn {flag}", UserWarning, stacklevel=2)
+    return figure
+
+
+def plain(name):
+    figure = Figure(figsize=(2, 2), layout="constrained")
+    figure.subplots().set_title(name)
+    return figure
+
+
+def breaking(name, here, folder):
+    """A process beside this one ends, as if it had been killed; this one waits for that."""
+    if os.getpid() != here:
+        (folder / "broken").touch()
+        os._exit(1)
+    wait_for(folder / "broken")
+    return plain(name)
+
+
+def wait_for(file):
+    end = time.monotonic() + 60
+    while not file.exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def failing(name):
+    raise ValueError(f"{name} cannot be drawn")
+
+
+def drawings(draw, *given, number=4):
+    return [Drawing(f"f{place}", f"F{place}", "", partial(draw, f"F{place}", *given)) for place in range(number)]
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The processes that were started."""
+    found, start = [], subprocess.Popen
+
+    def remember(*given, **named):
+        found.append(start(*given, **named))
+        return found[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", remember)
+    return found
+
+
+def test_another_process_draws_the_same(tmp_path, started):
+    begun = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        given = drawings(waiting, os.getpid(), tmp_path)
+        found = list(pictures(given, lambda number, drawing: begun.append((number, drawing.title)), processes=1))
+    assert {process.poll() is not None for process in started} == {True}
+    who = [picture.words[1].removeprefix("Horizontal: ") for picture in found]
+    assert set(who) == {"here", "there"}
+    for place, picture in enumerate(found):
+        assert picture.words[0] == f"Panels: F{place}"
+        figure = plain(f"F{place}")
+        figure.axes[0].set_xlabel(who[place])
+        assert picture.files == picture_of(lambda figure=figure: figure, "pdf", dpi=130).files
+    assert [str(warning.message) for warning in caught] == [f"F{place} was drawn {by}" for place, by in enumerate(who)]
+    assert sorted(begun) == [(place + 1, f"F{place}") for place in range(4)]
+
+
+def test_what_a_process_that_broke_was_to_draw_is_drawn_here(tmp_path, started):
+    begun = []
+    given = drawings(breaking, os.getpid(), tmp_path)
+    found = list(pictures(given, lambda number, drawing: begun.append((number, drawing.title)), processes=1))
+    assert [picture.words for picture in found] == [[f"Panels: F{place}"] for place in range(4)]
+    assert len(started) == 1
+    assert len(begun) == 5
+    assert max(begun)[0] == 4
+
+
+@pytest.mark.parametrize("trouble", ["no program", "not to be pickled"])
+def test_without_processes_all_is_drawn_here(trouble, monkeypatch, started):
+    given = drawings(plain)
+    if trouble == "no program":
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    else:
+        given = [drawing._replace(draw=lambda drawing=drawing: drawing.draw()) for drawing in given]
+    assert [picture.words for picture in pictures(given, processes=2)] == [[f"Panels: F{n}"] for n in range(4)]
+    assert started == []
+
+
+def test_few_figures_need_no_other_process(started):
+    assert len(list(pictures(drawings(plain, number=3)))) == 3
+    assert started == []
+
+
+def test_what_cannot_be_drawn_is_told_here(started):
+    with pytest.raises(ValueError, match="F0 cannot be drawn"):
+        list(pictures(drawings(failing), processes=1))
+    assert [process.poll() is not None for process in started] == [True]
+
+
+def test_a_report_holds_the_bytes_of_the_files(tmp_path):
+    import xarray as xr
+
+    def page(drawn):
+        return write_report(
+            tmp_path / "r.html", title="x", summary={}, datasets=xr.Dataset(), figures=drawn
+        ).read_text()
+
+    whole = page(write_figures(tmp_path / "figures", drawings(plain, number=2)))
+    files = [(tmp_path / "figures" / f"f{place}.png").read_bytes() for place in range(2)]
+    assert [base64.b64decode(found) for found in re.findall(r"base64,([^\"]*)", whole)] == files
+    # Of a figure that is not drawn yet, the words are the same.
+    told = r'alt="([^"]*)"'
+    assert re.findall(told, whole) == ["F0. Panels: F0.", "F1. Panels: F1."]
+    assert re.findall(told, page([(f"F{place}", "", plain(f"F{place}")) for place in range(2)])) == re.findall(
+        told, whole
+    )
+
+
+def test_an_interrupt_leaves_whole_files_and_no_process(tmp_path, started, monkeypatch):
+    monkeypatch.setattr("rrjax.study.pictures._cores", lambda: 2)
+    drawn = write_figures(tmp_path / "figures", drawings(plain, number=6))
+    title, _, first = next(drawn)
+    assert title == "F0"
+    with pytest.raises(KeyboardInterrupt):
+        drawn.throw(KeyboardInterrupt)
+    assert [process.poll() is not None for process in started] == [True]
+    assert sorted(file.name for file in (tmp_path / "figures").iterdir()) == ["f0.pdf", "f0.png"]
+    assert (tmp_path / "figures" / "f0.png").read_bytes() == first.files["png"]
