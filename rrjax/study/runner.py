@@ -242,7 +242,7 @@ class _Group:
         )
         compiled, _ = _programs.get(known, (None, None))
         if compiled is None:
-            compiled = _compile(tile.program(study, shape, self.mesh).lower(*arguments), self.platform, self.total)
+            compiled = compile_(tile.program(study, shape, self.mesh).lower(*arguments), self.platform, self.total)
             if len(_programs) >= _MOST_PROGRAMS:
                 _programs.pop(next(iter(_programs)), None)
             _programs[known] = compiled, study  # whose functions must live as long as their ids are known
@@ -350,7 +350,7 @@ def _level(work: int) -> int | None:
     return next((level for level, bound in _LEVELS.items() if work < bound), None)
 
 
-def _compile(lowered, platform: str, work: int):
+def compile_(lowered: Any, platform: str, work: int) -> Any:
     """Compiles; on a CPU by the older and quicker emitters, and less optimized where there is little to compute."""
     options: dict[str, bool | int] = {}
     if platform == "cpu":
