@@ -1,5 +1,6 @@
 """`rrjax study` as a user runs it."""
 
+import base64
 import json
 import os
 import subprocess
@@ -200,7 +201,9 @@ def test_figures_of_the_paper(tmp_path, cache):
     said = rrjax("paper", "--figure", 1, "--seeds", 4, "--out", tmp_path, cache=cache)
     assert "study: 15 configurations × 4 seeds" in said
     assert (tmp_path / "figures" / "figure-1.pdf").exists()
-    assert "Claims" in (tmp_path / "report.html").read_text()
+    report = (tmp_path / "report.html").read_text()
+    assert "Claims" in report
+    assert base64.b64encode((tmp_path / "figures" / "figure-1.png").read_bytes()).decode() in report
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 import io
 import re
 
+import jax
 import numpy as np
 import pytest
 
@@ -13,11 +14,14 @@ import xarray as xr
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+import rrjax
 from rrjax import figures
 from rrjax.catalogue import ESTIMATORS, METRICS, Estimator, Style
 from rrjax.io import DataError
 from rrjax.study import drawings, paper
 from rrjax.study.claims import check_claims, claims_table
+from rrjax.study.em_convergence import convergence
+from rrjax.study.errors import StudyError
 from rrjax.study.rankings import ranking, ranking_rows
 from rrjax.study.report import write_report
 
@@ -366,6 +370,28 @@ def test_convergence_of_one_curve_to_zero():
     assert len(line.get_xdata()) == 5
     dataset["distance"][...] = np.nan
     render(figures.convergence(dataset))
+
+
+@pytest.mark.long
+def test_iterates_are_those_of_the_collections_drawn():
+    steps = {"none": 12, "anderson": 5}
+    found = convergence(num_categories=20, num_users=[500, 4000], epsilon=[1.0, 2.0], zipf=[1.3], steps=steps, seed=7)
+    assert found["variant"].values.tolist() == ["ibu", "anderson"]
+    settings = [(n, e) for n in (500, 4000) for e in (1.0, 2.0)]
+    for place, (n, e) in enumerate(settings):
+        key = jax.random.fold_in(jax.random.key(7), place)
+        counts = rrjax.simulate.counts(key, rrjax.simulate.zipf(20, 1.3), n, e)
+        exact = np.asarray(rrjax.mle_star(counts, e))
+        for (name, number), variant in zip(steps.items(), found["variant"].values, strict=True):
+            theta = np.asarray(rrjax.ibu_path(counts, e, number, accelerate=name))
+            followed = found["distance"].sel(variant=variant, zipf=1.3, num_users=n, epsilon=e)
+            expected = np.sum((theta - exact) ** 2, axis=-1)[found["iteration"].values[: number + 1]]
+            # Far above what float32 leaves of a distance.
+            np.testing.assert_allclose(followed.values[: number + 1], expected, rtol=1e-3, atol=1e-9)
+            assert expected[0] > 1e-4
+            assert np.isnan(followed.values[number + 1 :]).all()
+    with pytest.raises(StudyError, match="num_users must be an integer from 1"):
+        convergence(num_users=[0])
 
 
 @pytest.mark.long
