@@ -153,6 +153,7 @@ def test_a_flag_comes_before_what_a_file_says(own, tmp_path, cache):
         (["quick", "--seeds", 1], "num_seeds must be an integer from 2"),
         (["quick", "--devices", 0], "--devices must be at least 1"),
         (["quick", "--processes", 2], "go with --coordinator"),
+        (["quick", "--timeout", 60], "--timeout go with --coordinator"),
         (["paper", "--figure", 1, "--kosarak", "k.dat"], "--kosarak and --acs-income are for Figure 3"),
         (["quick", "--domain", "1:3"], "--domain says how to read files, and belongs to `rrjax study data`"),
         (["quick", "--items", "all"], "--items says how to read files"),

@@ -27,7 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="The true distribution behind randomized reports: exact maximum likelihood for randomized response.",
     epilog="Exit codes: 0 done; 2 a flag is wrong or contradicts the file; 3 a file cannot be read, holds something "
-    "wrong, or cannot be written; 130 interrupted.",
+    "wrong, or cannot be written; 4 another process of the same study was lost; 130 interrupted.",
 )
 
 

@@ -46,5 +46,5 @@ def _handling(handler: Callable[[int, FrameType | None], object]) -> Iterator[No
 def _end(message: str, number: int, frame: FrameType | None) -> None:
     del number, frame
     show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a spinner hides it
-    os.write(2, f"{show_cursor}\nrrjax: {message}\n".encode())
+    os.write(sys.stderr.fileno(), f"{show_cursor}\nrrjax: {message}\n".encode())
     os._exit(INTERRUPTED)

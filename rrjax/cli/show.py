@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from rich.cells import cell_len
@@ -47,17 +47,17 @@ def reporting() -> Iterator[None]:
         with unwinding():
             yield
     except (UsageError, io.Contradiction) as error:
-        _fail(str(error), USAGE)
+        fail(str(error), USAGE)
     except io.DataError as error:
-        _fail(str(error), BAD_DATA)
+        fail(str(error), BAD_DATA)
     except BrokenPipeError:  # from --json
         out.on_broken_pipe()
     except MemoryError:
-        _fail("there is not enough memory; is the domain really that large?", BAD_DATA)
+        fail("there is not enough memory; is the domain really that large?", BAD_DATA)
     except OSError as error:
-        _fail(f"cannot write: {error.strerror}", BAD_DATA)
+        fail(f"cannot write: {error.strerror}", BAD_DATA)
     except KeyboardInterrupt as error:
-        _fail(str(error) or MESSAGE, INTERRUPTED)
+        fail(str(error) or MESSAGE, INTERRUPTED)
 
 
 @contextmanager
@@ -71,7 +71,8 @@ def drawing() -> Iterator[None]:
         raise UsageError(f"--plot needs {error.name}: pip install 'rrjax[plots]'") from error
 
 
-def _fail(message: str, code: int) -> None:
+def fail(message: str, code: int) -> NoReturn:
+    """Prints a sentence on the standard error, and exits."""
     err.print(Text("rrjax: ", style="bold red").append(message, style="not bold default"))
     raise SystemExit(code)
 

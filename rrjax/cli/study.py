@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shlex
 import sys
 import time
@@ -21,6 +20,7 @@ from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.machine import Machine
 from rrjax.cli.options import Json, flags
 from rrjax.cli.progress import Bar, progress_bar
 from rrjax.cli.reading import Files, Reading
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rrjax.study import Study
     from rrjax.study.drawings import Drawing
 
-RUN, GRID = "Running", "What is studied"
+GRID = "What is studied"
 RESUME = "interrupted; what is finished is kept, and the same command goes on from there"
 
 
@@ -76,73 +76,6 @@ class Wish:
         return estimators | ({} if self.seeds is None else {"num_seeds": self.seeds})
 
 
-@dataclasses.dataclass(frozen=True)
-class Machine:
-    """The flags that say where to compute."""
-
-    x64: Annotated[bool, typer.Option("--x64", help="Compute in double precision.", rich_help_panel=RUN)] = False
-    devices: Annotated[
-        int | None, typer.Option(help="How many to use; by default all GPUs, or all cores.", rich_help_panel=RUN)
-    ] = None
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Tiles a device computes between checkpoints.", rich_help_panel=RUN)
-    ] = None
-    memory: Annotated[
-        float | None,
-        typer.Option(help="GiB that arrays may take; by default 4, or half of the GPUs'.", rich_help_panel=RUN),
-    ] = None
-    coordinator: Annotated[
-        str | None,
-        typer.Option(
-            help="HOST:PORT of process 0, to run on several processes or hosts (or auto, under a cluster's scheduler).",
-            rich_help_panel=RUN,
-        ),
-    ] = None
-    processes: Annotated[int | None, typer.Option(help="How many there are.", rich_help_panel=RUN)] = None
-    process: Annotated[int | None, typer.Option(help="Which one this is, from 0.", rich_help_panel=RUN)] = None
-
-    def __post_init__(self) -> None:
-        """Refuses what no machine has."""
-        if self.devices is not None and self.devices < 1:
-            raise UsageError(f"--devices must be at least 1, got {self.devices}")
-        if self.memory is not None and not self.memory > 0:
-            raise UsageError(f"--memory must be a positive number of GiB, got {self.memory:g}")
-        if self.coordinator is None and (self.processes is not None or self.process is not None):
-            raise UsageError("--processes and --process go with --coordinator")
-
-    def settle(self) -> None:
-        """Configures JAX, before it looks for devices."""
-        # Half the time of double precision, and exact enough; the environment's own wish is kept.
-        wished = os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "yes", "on")
-        jax.config.update("jax_enable_x64", self.x64 or wished)
-        # A CPU counts as one device a core: each computes tiles of its own. GPUs are not affected.
-        jax.config.update("jax_num_cpu_devices", self.devices or os.cpu_count() or 1)
-        if self.coordinator is None:
-            return
-        given = {
-            "coordinator_address": self.coordinator,
-            "num_processes": self.processes,
-            "process_id": self.process,
-        }
-        try:
-            jax.distributed.initialize(**({} if self.coordinator == "auto" else given))
-        except Exception as error:
-            said = str(error).splitlines()[0] if str(error) else repr(error)
-            raise UsageError(f"--coordinator {self.coordinator}: {said}") from error
-
-    def arguments(self) -> dict[str, Any]:
-        """For `Study.run`."""
-        devices = jax.devices()
-        if self.devices is not None and self.devices > len(devices):
-            raise UsageError(f"--devices {self.devices}: there are {len(devices)}")
-        given = {
-            "devices": devices[: self.devices] if jax.process_count() == 1 else None,
-            "batch_size": self.batch_size,
-            "memory": None if self.memory is None else int(self.memory * 2**30),
-        }
-        return {name: value for name, value in given.items() if value is not None}
-
-
 @flags()
 def study(
     what: Annotated[
@@ -180,17 +113,21 @@ def study(
     """
     try:
         from rrjax.study import StudyError
+        from rrjax.study.errors import PeerError
     except ImportError as error:
         raise UsageError(f"studies need {error.name}: pip install 'rrjax[study]'") from error
     paths = files or []
-    try:
-        _check(what, paths, wish, reading)
-        machine.settle()
-        jobs = _jobs(what, Files(paths, reading), wish)
-        folder = out or Path(f"rrjax-study-{Path(paths[0] if what == 'data' else what).name.split('.')[0]}")
-        _run(what, jobs, wish, machine, folder, json)
-    except StudyError as error:
-        raise UsageError(str(error)) from error
+    with machine.together():
+        try:
+            _check(what, paths, wish, reading)
+            machine.settle()
+            jobs = _jobs(what, Files(paths, reading), wish)
+            folder = out or Path(f"rrjax-study-{Path(paths[0] if what == 'data' else what).name.split('.')[0]}")
+            _run(what, jobs, wish, machine, folder, json)
+        except PeerError:
+            raise
+        except StudyError as error:
+            raise UsageError(str(error)) from error
 
 
 @dataclasses.dataclass

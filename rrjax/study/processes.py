@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from rrjax.study.errors import StudyError
+from rrjax.study.errors import PeerError, StudyError
 
 _T = TypeVar("_T")
 
@@ -22,7 +23,8 @@ def check_agreement(description: dict[str, Any]) -> None:
     if jax.process_count() == 1:
         return
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).digest()
-    found = multihost_utils.process_allgather(np.frombuffer(digest, np.uint8))
+    with _answering():
+        found = multihost_utils.process_allgather(np.frombuffer(digest, np.uint8))
     if (found != found[0]).any():
         raise StudyError(
             "the processes were given different studies, seeds or batch sizes: start all of them with the same "
@@ -39,7 +41,8 @@ def on_first(make: Callable[[], _T]) -> _T | None:
         except Exception as error:
             failure = error
     if jax.process_count() > 1:
-        failed = multihost_utils.broadcast_one_to_all(np.int32(failure is not None))
+        with _answering():
+            failed = bool(multihost_utils.broadcast_one_to_all(np.int32(failure is not None)))
         if failed and failure is None:
             raise StudyError("process 0 stopped, and says why")
     if failure is not None:
@@ -52,8 +55,28 @@ def shared(value: _T) -> _T:
     if jax.process_count() == 1:
         return value
     packed = np.frombuffer(pickle.dumps(value), np.uint8)
-    size = int(multihost_utils.broadcast_one_to_all(np.int32(packed.size)))
-    padded = np.zeros(size, np.uint8)
-    if jax.process_index() == 0:
-        padded[:] = packed
-    return pickle.loads(np.asarray(multihost_utils.broadcast_one_to_all(padded)).tobytes())
+    with _answering():
+        size = int(multihost_utils.broadcast_one_to_all(np.int32(packed.size)))
+        padded = np.zeros(size, np.uint8)
+        if jax.process_index() == 0:
+            padded[:] = packed
+        return pickle.loads(np.asarray(multihost_utils.broadcast_one_to_all(padded)).tobytes())
+
+
+def gathered(arrays: _T) -> _T:
+    """Arrays that lie on the devices of all processes, whole on every one."""
+    if jax.process_count() == 1:
+        return arrays
+    with _answering():
+        return multihost_utils.process_allgather(arrays, tiled=True)
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Says what it means where an exchange fails. JAX raises either error, by the way that bytes take."""
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        raise PeerError(
+            f"another process ended, or cannot be reached: start all of them again. ({str(error).splitlines()[0]})"
+        ) from error

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import rrjax
@@ -23,7 +22,7 @@ from rrjax.study.checking import check_functions
 from rrjax.study.checkpoint import Checkpoint, Part, Timing, name_of_group
 from rrjax.study.errors import StudyError
 from rrjax.study.grid import Grid
-from rrjax.study.processes import check_agreement, on_first, shared
+from rrjax.study.processes import check_agreement, gathered, on_first, shared
 from rrjax.study.results import Result, dataset
 from rrjax.study.tile import Inputs, Outputs, Shape
 
@@ -288,8 +287,7 @@ class _Group:
         stop = min(self.next + self.batch * self.mesh.size, self.shape.num_tiles)
         stop = min([stop, *(start for start in self.known if start > self.next)])
         outputs = compiled(*self._arguments(self.next, stop))
-        if jax.process_count() > 1:
-            outputs = multihost_utils.process_allgather(outputs, tiled=True)
+        outputs = gathered(outputs)
         computed = (np.arange(self.room) < self._shares(stop - self.next)[:, None]).ravel()
         outputs = jax.tree.map(lambda array: np.asarray(array)[computed], outputs)
         self._check_finite(outputs)
