@@ -232,8 +232,9 @@ def _inv(counts, epsilon):
     total, _, e1, usable = _surveyed(counts, epsilon)
     if jnp.issubdtype(counts.dtype, jnp.floating):
         total = accurate_sum(counts)
-    share = counts.astype(e1.dtype) / total.astype(e1.dtype)
-    return jnp.where(usable, share + (counts.shape[0] * share - 1) / e1, jnp.nan)
+    # By reciprocals: XLA takes them for some shapes and divides for others, and the bits must not depend on a batch.
+    share = counts.astype(e1.dtype) * (1 / total.astype(e1.dtype))
+    return jnp.where(usable, share + (counts.shape[0] * share - 1) * (1 / e1), jnp.nan)
 
 
 @jax.jit

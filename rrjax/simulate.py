@@ -1,9 +1,9 @@
 """Populations, and exact draws of what a collection from them brings, without a user ever being simulated.
 
-`true_counts`, `counts`, `collect` and `randomized` take O(K) time and memory (and √N for what is left over), for any N
-below 2³¹, and batch through `jax.vmap` over keys. Their laws are those of N users who each draw a value and randomize
-it, up to the rounding of probabilities to the dtype and of random words to 2⁻³². As everywhere in JAX, the same key
-gives other draws in float64 than in float32.
+`true_counts`, `counts`, `collect` and `randomized` take O(K) time and memory, for any N below 2³¹ (the first three to
+2⁵³ with x64), and batch through `jax.vmap` over keys. Their laws are those of N users who each draw a value and
+randomize it, up to the rounding of probabilities to the dtype and of random words to 2⁻³². As everywhere in JAX, the
+same key gives other draws in float64 than in float32.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ def true_counts(key: Array, theta: ArrayLike, num_users: ArrayLike) -> Int[Array
     Args:
         key: A typed key, `jax.random.key(seed)`.
         theta: `[K]`, the distribution of the true values; scaled to sum to one.
-        num_users: Scalar N, an integer from 0 to 2³¹ − 1; traced.
+        num_users: Scalar N, an integer from 0 to 2³¹ − 1, with x64 and not traced to 2⁵³.
 
     Returns:
-        `[K]`, int32, with the sum N exactly. All −1 where `counts` would be.
+        `[K]`, int32 (int64 where N is 2³¹ or more), with the sum N exactly. All −1 where `counts` would be.
 
     Raises:
         ValueError: As `counts`.
@@ -121,12 +121,14 @@ def counts(key: Array, theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLik
     Args:
         key: A typed key, `jax.random.key(seed)`.
         theta: `[K]`, the distribution of the true values; scaled to sum to one.
-        num_users: Scalar N, an integer from 0 to 2³¹ − 1; traced, so that a sweep compiles once.
+        num_users: Scalar N, an integer from 0 to 2³¹ − 1, so that a sweep compiles once where it is traced; with x64,
+            and not traced, to 2⁵³.
         epsilon: Scalar, nats.
 
     Returns:
-        `[K]`, int32, with the sum N exactly. All −1 where theta has a negative entry, NaN, no mass, or a mass beyond
-        the dtype, where ε is not positive, or N is out of range under tracing: estimates from them are NaN.
+        `[K]`, int32 (int64 where N is 2³¹ or more), with the sum N exactly. All −1 where theta has a negative entry,
+        NaN, no mass, or a mass beyond the dtype, where ε is not positive, or N is out of range under tracing:
+        estimates from them are NaN.
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, or a number of users that is not in range (not under tracing).
@@ -151,11 +153,12 @@ def collect(
     Args:
         key: A typed key, `jax.random.key(seed)`.
         theta: `[K]`, the distribution of the true values; scaled to sum to one.
-        num_users: Scalar N, an integer from 0 to 2³¹ − 1; traced.
+        num_users: Scalar N, an integer from 0 to 2³¹ − 1, with x64 and not traced to 2⁵³.
         epsilon: Scalar, nats.
 
     Returns:
-        `(true_counts, counts)`, `[K]` each, int32, both with the sum N exactly; all −1 where `counts` would be.
+        `(true_counts, counts)`, `[K]` each, int32 (int64 where N is 2³¹ or more), both with the sum N exactly; all −1
+        where `counts` would be.
 
     Raises:
         ValueError: As `counts`.
@@ -214,15 +217,20 @@ def _as_users(num_users):
         )
     if not isinstance(number, Tracer):
         _check_users(int(number))
-        return jnp.asarray(number, jnp.int32)
+        return jnp.asarray(number, jnp.int32 if number < 2**31 else jnp.int64)
     # A wider integer must not wrap to a plausible number.
     narrow = number.astype(jnp.int32)
     return jnp.where(narrow.astype(number.dtype) == number, narrow, -1)
 
 
 def _check_users(number):
-    if not 0 <= number < 2**31:
-        raise ValueError(f"num_users must be from 0 to 2147483647, got {number}")
+    most = 2**53 if jax.config.jax_enable_x64 else 2**31 - 1
+    if not 0 <= number <= most:
+        raise ValueError(f"num_users must be from 0 to {most}, got {number}{_wider(number)}")
+
+
+def _wider(number):
+    return "; more than 2147483647 need jax_enable_x64" if 2**31 <= number <= 2**53 else ""
 
 
 def _usable(theta, num_users, epsilon):

@@ -24,7 +24,7 @@ from laws import (
 from rrjax.sampling import Stream, binomial, multinomial, poisson
 from rrjax.sampling.binomial import _by_inversion as binomial_by_inversion
 from rrjax.sampling.inversion import TERMS, count_tails
-from rrjax.sampling.multinomial import _scaled, edges, find
+from rrjax.sampling.multinomial import edges, find
 from rrjax.sampling.poisson import ONES, SIXTEENS, _made
 from rrjax.sampling.words import unit
 from rrjax.special import deviance, stirling_error, stirling_error_of_whole
@@ -343,9 +343,7 @@ def test_cells_are_found_as_by_searching(size):
     }
     for name, law in laws.items():
         law = (law / law.sum()).astype(FLOAT)
-        shift, prepared = 32 - max(size - 1, 1).bit_length(), prepare(law)
-        upper = np.asarray(prepared.upper)
-        assert int(prepared.shift) == shift
+        upper = np.asarray(prepare(law))
         shares = np.diff(upper.astype(np.int64), prepend=0)
         assert (shares >= 0).all(), f"{name}: wrapped"
         assert upper[-1] / 2**32 > 0.998, f"{name}: much is given away"
@@ -354,7 +352,7 @@ def test_cells_are_found_as_by_searching(size):
         words = random.integers(0, 2**32, 1000, dtype=np.uint32)
         near = random.choice(upper, min(size, 1000))
         words = np.concatenate([words, near, near - np.uint32(1), near + np.uint32(1), np.uint32([0, 2**32 - 1])])
-        cells = search(prepared._replace(shift=shift), words)
+        cells = search(upper, words)
         assert cells.dtype == np.int32
         np.testing.assert_array_equal(cells, np.searchsorted(upper, words, side="right"), err_msg=name)
 
@@ -363,35 +361,39 @@ def test_words_are_scaled_exactly():
     words = np.random.default_rng(1).integers(0, 2**32, 1000, dtype=np.uint32)
     words = np.concatenate([words, np.uint32([0, 1, 2**31, 2**32 - 1])])
     for number in (1, 2, 3, 50, 65_535, 65_536, 65_537, 1_423_000, LARGEST):
-        np.testing.assert_array_equal(_scaled(words, number), (words.astype(object) * number) >> 32)
+        np.testing.assert_array_equal(scaled_word(words, np.uint32(number)), (words.astype(object) * number) >> 32)
 
 
 # --- multinomial vectors
 
-LAW = np.array([0.5, 0.3, 0.2], FLOAT)
+LAW = np.array([[0.25, 0.25], [0.3, 0.2]], FLOAT)
 BATCH = 50_000
 
 
 @jax.jit
 def vectors(seed, trials, expected):
     keys = jax.random.split(jax.random.key(seed), BATCH)
-    return jax.vmap(lambda key: multinomial(Stream.of(key), trials, LAW, expected=expected, followers=2))(keys)
+    return jax.vmap(lambda key: multinomial(Stream.of(key), trials, LAW, expected=expected, followed=True))(keys)
 
 
 def steps():
-    """One trial: what it adds to the cells, and to the followers of the last two."""
-    return {(1, 0, 0, 0, 0): 0.5} | {
-        (0, int(i == 1), int(i == 2), int(j == 0), int(j == 1)): p / 2 for i, p in ((1, 0.3), (2, 0.2)) for j in (0, 1)
-    }
+    """One trial: what it adds to the cells, and to those that follow the last two."""
+
+    def unit(*places):
+        return tuple(int(i in places) for i in range(6))
+
+    (first, second), (third, fourth) = LAW.astype(float)
+    law = {unit(0): first, unit(1): second}
+    return law | {unit(i, j): p / 2 for i, p in ((2, third), (3, fourth)) for j in (4, 5)}
 
 
 @pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize("trials", [0, 1, 2, 5])
 def test_few_trials_have_their_joint_law(trials):
-    cells, following = vectors(0, np.int32(trials), FLOAT.type(trials))
-    law = joint_law([steps()] * trials) if trials else {(0,) * 5: 1.0}
-    check_joint(np.concatenate([cells, following], axis=1), law)
+    drawn = np.asarray(vectors(0, np.int32(trials), FLOAT.type(trials))).reshape(BATCH, 6)
+    law = joint_law([steps()] * trials) if trials else {(0,) * 6: 1.0}
+    check_joint(drawn, law)
 
 
 def covariance_of_steps():
@@ -411,14 +413,12 @@ def covariance_of_steps():
     [(60, 60), (1000, 1000), (10**6, 10**6), (LARGEST, LARGEST), (60, 90), (50, 1000), (1000, 50), (1000, 0)],
 )
 def test_many_trials_whatever_was_expected(trials, expected):
-    cells, following = (np.asarray(part) for part in vectors(1, np.int32(trials), FLOAT.type(expected)))
-    assert (cells.sum(1, dtype=np.int64) == trials).all()
-    assert (following.sum(1, dtype=np.int64) == cells[:, 1:].sum(1, dtype=np.int64)).all()
-    assert min(cells.min(), following.min()) >= 0
+    drawn = np.asarray(vectors(1, np.int32(trials), FLOAT.type(expected))).reshape(BATCH, 6)
+    assert (drawn[:, :4].sum(1, dtype=np.int64) == trials).all()
+    assert (drawn[:, 4:].sum(1, dtype=np.int64) == drawn[:, 2:4].sum(1, dtype=np.int64)).all()
+    assert drawn.min() >= 0
     mean, covariance = covariance_of_steps()
-    check_covariance(np.concatenate([cells, following], axis=1), trials * mean, trials * covariance)
+    check_covariance(drawn, trials * mean, trials * covariance)
     if trials <= 1000:
-        for i, probability in enumerate([0.5, 0.3, 0.2]):
-            check_sample(cells[:, i], *binomial_masses(trials, probability))
-        for i in range(2):
-            check_sample(following[:, i], *binomial_masses(trials, 0.25))
+        for i, probability in enumerate([*LAW.ravel().astype(float), 0.25, 0.25]):
+            check_sample(drawn[:, i], *binomial_masses(trials, probability))

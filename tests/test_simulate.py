@@ -402,12 +402,46 @@ def test_wider_integers_do_not_wrap():
     assert (np.asarray(randomized(key, [2**32 + 5, -(2**32) + 7, 1], 1.0)) == -1).all()
 
 
+@pytest.mark.skipif(not X64, reason="integers of 64 bits")
+@pytest.mark.parametrize("num_users", [2**31, 10**12, 2**53])
+def test_more_users_than_32_bits_count(num_users):
+    theta = np.array([0.6, 0.3, 0.1, 0.0])
+    keys = jax.random.split(jax.random.key(3), 400)
+    true, reports = map(np.asarray, jax.jit(jax.vmap(lambda key: collect(key, theta, num_users, 1.0)))(keys))
+    alone = np.asarray(jax.jit(jax.vmap(lambda key: counts(key, theta, num_users, 1.0)))(keys))
+    d = math.expm1(1) / (math.expm1(1) + 4)
+    for drawn, law in ((true, theta), (reports, (1 - d) / 4 + d * theta), (alone, (1 - d) / 4 + d * theta)):
+        assert drawn.dtype == np.int64
+        assert (drawn >= 0).all()
+        assert (drawn.sum(1) == num_users).all()
+        deviation = np.sqrt(num_users * law * (1 - law))
+        score = (drawn - num_users * law) / np.where(deviation > 0, deviation, 1)
+        assert np.abs(score.mean(0)).max() <= 4.5 / math.sqrt(400)
+        spread = (score**2).mean(0)[law > 0]
+        assert np.abs(spread - 1).max() <= 4.5 * math.sqrt(2 / 400)
+    # Who kept the value is part of the truth: the two vary together.
+    score = [
+        (each[:, 0] - each[:, 0].mean()) / each[:, 0].std() for each in (true.astype(float), reports.astype(float))
+    ]
+    p = (1 - d) / 4 + d * 0.6
+    expected = d * math.sqrt(0.6 * 0.4 / (p * (1 - p)))
+    assert abs((score[0] * score[1]).mean() - expected) <= 4.5 / math.sqrt(400)
+
+
 def test_bad_arguments_of_histograms_are_refused():
     key, theta = jax.random.key(0), [0.2, 0.3, 0.5]
     for draw in (counts, collect):
-        for bad in (-1, 2**31, 2**40, 2**70, np.int64(2**33), -(2**70)):
-            with pytest.raises(ValueError, match=f"num_users must be from 0 to 2147483647, got {bad}"):
+        for bad in (-1, 2**54, 2**70, np.int64(2**60), -(2**70)):
+            with pytest.raises(
+                ValueError, match=f"num_users must be from 0 to {2**53 if X64 else 2**31 - 1}, got {bad}"
+            ):
                 draw(key, theta, bad, 1.0)
+        if not X64:
+            for wide in (2**31, 2**40, np.int64(2**33)):
+                with pytest.raises(
+                    ValueError, match=f"2147483647, got {wide}; more than 2147483647 need jax_enable_x64"
+                ):
+                    draw(key, theta, wide, 1.0)
         for bad, said in (
             (1e6, "float64"),
             (np.float32(5), "float32"),

@@ -37,7 +37,7 @@ def multinomial(
 
     Args:
         stream: Random words, not used for anything else.
-        trials: Scalar, int32, not negative.
+        trials: Scalar, int32 or int64, not negative.
         probabilities: `[r, n]`, not negative, summing to one.
         expected: Where `trials` is itself binomial, its expectation. It settles the number of the rounds and which code
             they run, so that these are common to a batch in which `trials` differs.
@@ -45,12 +45,12 @@ def multinomial(
             chances: a user who does not keep the value reports any.
 
     Returns:
-        `[s, n]`, int32, s = r, or r + 1 where followed. The first r rows sum to `trials` exactly, the further one to
-        the sum of the row before. What is drawn one by one (all, where trials are fewer than an eighth of the cells)
-        has probabilities rounded to multiples of 2⁻³².
+        `[s, n]`, of the dtype of `trials`, s = r, or r + 1 where followed. The first r rows sum to `trials` exactly,
+        the further one to the sum of the row before. What is drawn one by one (all, where trials are fewer than an
+        eighth of the cells) has probabilities rounded to multiples of 2⁻³².
     """
     num_rows, width = probabilities.shape
-    dtype = probabilities.dtype
+    dtype, whole = probabilities.dtype, trials.dtype
     stream, trials, probabilities, expected = aligned((stream, trials, probabilities, expected))
     base = trials.astype(dtype) if expected is None else expected
     share = jnp.sum(probabilities[-1]) if followed else jnp.zeros((), dtype)
@@ -71,10 +71,10 @@ def multinomial(
         # Of those who follow in the first round nobody waits yet.
         following = jnp.where(turn == 0, first_following, following)
         rates = over_law(mean, following), over_law(most, most_following)
-        drawn = poisson(stream, turn << _SITE_BITS, *rates).reshape(law.shape)
-        # A round is taken if it fits; a sum past 2³¹ is negative.
-        totals = jnp.sum(drawn, axis=1, dtype=jnp.int32)
-        total = jnp.sum(totals[:num_rows], dtype=jnp.int32)
+        drawn = poisson(stream, turn << _SITE_BITS, *rates, dtype=whole).reshape(law.shape)
+        # A round is taken if it fits; a sum past the largest integer is negative.
+        totals = jnp.sum(drawn, axis=1, dtype=whole)
+        total = jnp.sum(totals[:num_rows], dtype=whole)
         fits = (total >= 0) & (total <= left)
         left = left - jnp.where(fits, total, 0)
         taken = jnp.full(num_rows, fits)
@@ -93,8 +93,8 @@ def multinomial(
         again_following = (first_following > few) & (2 * behind.astype(dtype) >= first_following)
         return (rounds > 0) & ((turn == 0) | again | again_following)
 
-    none = stream.zero
-    state = aligned((none, none + trials, none, none + jnp.zeros(law.shape, jnp.int32)), probabilities)
+    none = stream.zero.astype(whole)
+    state = aligned((stream.zero, none + trials, none, none + jnp.zeros(law.shape, whole)), probabilities)
     _, left, behind, cells = lax.while_loop(unfinished, lambda state: repeat(rounds, draw_round, state), state)
     # What the rounds are expected to leave, generously; it only decides how often the loops below look up.
     rest, rest_following = (jnp.minimum(1.5 * each[rounds], base) for each in (waiting, waiting_following))
@@ -175,7 +175,7 @@ def _one_by_one(stream, left, behind, cells, edges, rest, rest_following):
         turn, left, behind, flat = state
         cell = find(edges, words(turn))
         take = (cell < size) & (position < left)
-        counts = jnp.sum(jnp.stack([take, take & (cell >= size - width)]), axis=1, dtype=jnp.int32)
+        counts = jnp.sum(jnp.stack([take, take & (cell >= size - width)]), axis=1, dtype=left.dtype)
         behind = behind + counts[1] if followed else behind
         return turn + 1, left - counts[0], behind, put(flat, cell, take)
 

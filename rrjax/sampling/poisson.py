@@ -6,6 +6,7 @@ import math
 from functools import cache
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -28,6 +29,7 @@ def poisson(
     site: int | Int[Array, ""],
     rate: Float[Array, " n"],
     most: Float[Array, " n"] | None = None,
+    dtype: jax.typing.DTypeLike = jnp.int32,
 ) -> Int[Array, " n"]:
     """Draws from Poisson laws.
 
@@ -37,12 +39,13 @@ def poisson(
     Args:
         stream: Random words.
         site: The first of the sites to take them from.
-        rate: `[n]`, not negative, below 2³¹.
+        rate: `[n]`, not negative, well within what `dtype` holds.
         most: `[n]`, what the rates of a batch have in common: none is above, and each is zero or at least 1/`RANGE` of
             it. Which code runs is settled by these, once for the batch. The rates themselves by default.
+        dtype: Of the integers.
 
     Returns:
-        `[n]`, int32.
+        `[n]`, of that dtype.
     """
     most = rate if most is None else most
     stream, site, rate, most = aligned((stream, site, rate, most))
@@ -66,7 +69,10 @@ def poisson(
 
     drawn = lax.cond(most >= 1, by_tables, lambda drawn: drawn, drawn)
 
-    return in_blocks(large, lambda cells: _by_rejection(stream, site + 2, cells, looked_up(rate, cells)), drawn)
+    def by_rejection(cells):
+        return _by_rejection(stream, site + 2, cells, looked_up(rate, cells), dtype)
+
+    return in_blocks(large, by_rejection, drawn.astype(dtype))
 
 
 class Tables(NamedTuple):
@@ -124,7 +130,7 @@ def _alias(height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return height, other
 
 
-def _by_rejection(stream, site, cells, rate):
+def _by_rejection(stream, site, cells, rate, dtype):
     wanted = rate >= LEAST / 2  # zero, or LEAST up to rounding
     rate = jnp.where(wanted, rate, LEAST)
     centre = jnp.floor(rate)
@@ -139,4 +145,4 @@ def _by_rejection(stream, site, cells, rate):
         return jnp.where(value > 0, log_mass, at_zero), value * least
 
     drawn = reject(stream, site, cells, wanted, Law(part, jnp.sqrt(rate), 1.0), masses)
-    return jnp.where(wanted, centre.astype(jnp.int32) + drawn, 0)
+    return jnp.where(wanted, centre.astype(dtype) + drawn.astype(dtype), 0)

@@ -16,7 +16,6 @@ from jaxtyping import Array, ArrayLike, Int, UInt
 
 from rrjax.words import threefry
 
-
 _threefry = jax.jit(threefry)  # so that it is traced once for arrays of a kind
 
 
