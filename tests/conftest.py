@@ -9,6 +9,8 @@ compiled = pathlib.Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(compiled))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+# Nor do tests leave programs where the user has those of the command line.
+os.environ.setdefault("RRJAX_NO_CACHE", "1")
 # A terminal's width, which tests set for themselves; parallel workers are given one.
 os.environ.pop("COLUMNS", None)
 

@@ -9,6 +9,7 @@ import typer
 import rrjax
 import rrjax.cli.independent
 from rrjax.cli.audit import audit
+from rrjax.cli.cache import keeping_programs
 from rrjax.cli.compare import compare
 from rrjax.cli.demo import demo
 from rrjax.cli.estimate import estimate
@@ -39,11 +40,23 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    no_cache: Annotated[
+        bool,
+        typer.Option(
+            "--no-cache",
+            envvar="RRJAX_NO_CACHE",
+            help="Neither use nor keep compiled programs, which make the next run start faster; they are in the user's "
+            "cache folder, under rrjax.",
+        ),
+    ] = False,
 ) -> None:
     del version
+    if not no_cache:
+        context.with_resource(keeping_programs())
 
 
 for command in (randomize, estimate, compare, regress, demo, study, plan, audit):
