@@ -89,6 +89,16 @@ def test_a_folder_that_takes_nothing_more(place, run, monkeypatch, number):
     assert not list(place.iterdir())
 
 
+@pytest.mark.parametrize("name", ["compilation_cache", "compilation_cache.reset_cache"])
+def test_a_jax_that_takes_no_cache_of_ours(place, run, monkeypatch, name):
+    monkeypatch.delattr(f"jax._src.{name}")
+    monkeypatch.setitem(sys.modules, f"jax._src.{name}", None)
+    taken, said = run()
+    assert taken == 0
+    assert f"JAX {jax.__version__}" in said
+    assert said.count("Warning") == 1
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a disk that is full is simulated by /dev/full")
 def test_a_disk_that_is_full_leaves_no_half_of_a_program(place, run, monkeypatch):
     def full(dir, suffix):  # noqa: A002

@@ -62,7 +62,8 @@ def keeping_programs() -> Iterator[None]:
         with _serving(shelf):
             yield
     finally:
-        shelf.prune()
+        with contextlib.suppress(OSError):
+            shelf.prune()
         if shelf.trouble:
             _say(shelf.trouble)
 
@@ -211,9 +212,11 @@ def _serving(shelf: Shelf) -> Iterator[None]:
     Its own cache writes in place, so that half an entry is found by whoever reads it then, or after a full disk; it
     never replaces one, and checks none.
     """
-    from jax._src import compilation_cache
+    try:
+        from jax._src import compilation_cache
 
-    if not (hasattr(compilation_cache, "_cache") and hasattr(compilation_cache, "_cache_initialized")):
+        _ = compilation_cache._cache, compilation_cache._cache_initialized, compilation_cache.reset_cache
+    except (ImportError, AttributeError):  # no part of JAX's interface, and another version may have none
         _say(f"JAX {jax.__version__} takes no cache of ours")
         yield
         return

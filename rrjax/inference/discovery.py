@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import as_probability
 from rrjax.inference.binomial import log_survival
+from rrjax.inference.distinct import distinct_counts
+from rrjax.inference.intervals import whole_counts
 from rrjax.mechanisms.mechanism import Dependence
 from rrjax.placement import aligned
 from rrjax.tally import Tally, evidence
@@ -27,7 +31,8 @@ def p_values(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, log
 
     Returns:
         `[K]`, in [0, 1]. Logarithms are accurate to 2e-6 (float32; 1e-14 in float64) of the larger of one and
-        themselves, at any N and however far the tail. All NaN for unusable counts or ε.
+        themselves, at any N and however far the tail. Known counts are computed once for all categories that have them,
+        as in `intervals`. All NaN for unusable counts or ε.
 
     Raises:
         ValueError: A wrong shape or dtype, or K < 2.
@@ -37,8 +42,11 @@ def p_values(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, log
         >>> [f"{p:.2g}" for p in rrjax.inference.p_values([40, 22, 15, 13], epsilon=2.0).tolist()]
         ['9.5e-18', '3.4e-05', '0.025', '0.09']
     """
-    value = _log_p_values(evidence(counts, epsilon))
-    return value if log else jnp.exp(value)
+    data = evidence(counts, epsilon)
+    alike = distinct_counts(whole_counts(counts, epsilon)[0], data)
+    if alike is None:
+        return _p_values(data, log)
+    return alike.spread(_p_values(alike.pick(data), log))
 
 
 def discoveries(
@@ -83,25 +91,41 @@ def discoveries(
         raise ValueError(f"dependence must be 'negative' or 'any', got {dependence!r}")
     bound = as_probability(fdr, "fdr", 0.05)
     bound = jnp.where((bound > 0) & (bound < 1), bound, jnp.nan)  # under tracing; nothing is below NaN
-    value = _log_p_values(evidence(counts, epsilon))
-    size = value.shape[0]
+    data = evidence(counts, epsilon)
+    size = data.support.shape[0]
     if dependence == "any":
         bound = bound / float(np.sum(1 / np.arange(1, size + 1)))
-    return _step_up(value, jnp.log(bound / size))
+    unit = jnp.log(bound / size)
+    alike = distinct_counts(whole_counts(counts, epsilon)[0], data, unit)
+    if alike is None:
+        return _step_up(data, None, unit)
+    return alike.spread(_step_up(alike.pick(data), alike.times, unit))
 
 
-@jax.jit
 def _log_p_values(data):
     value = log_survival(data.support, data.others, data.excess, data.q)
     return jnp.where(data.usable, value, jnp.nan)
 
 
+@partial(jax.jit, static_argnames="log")
+def _p_values(data, log):
+    value = _log_p_values(data)
+    return value if log else jnp.exp(value)
+
+
 @jax.jit
-def _step_up(log_p_value, log_unit):
+def _step_up(data, times, log_unit):
+    log_p_value = _log_p_values(data)
+    each = 1 if times is None else times
+
+    def number_of(which):
+        return jnp.sum(jnp.where(which, each, 0), dtype=jnp.int32)
+
     # The largest k with k p-values at most k·unit: from k = K down, every count of them is the next k.
     def count(k):
-        return jnp.sum(log_p_value <= log_unit + jnp.log(k.astype(log_unit.dtype)), dtype=jnp.int32)
+        return number_of(log_p_value <= log_unit + jnp.log(k.astype(log_unit.dtype)))
 
-    start = aligned(jnp.int32(log_p_value.shape[0]), log_p_value, log_unit)
+    everything = jnp.int32(log_p_value.shape[0]) if times is None else jnp.sum(times, dtype=jnp.int32)
+    start = aligned(everything, log_p_value, log_unit)
     _, number = lax.while_loop(lambda s: s[1] < s[0], lambda s: (s[1], count(s[1])), (start + 1, start))
     return log_p_value <= log_unit + jnp.log(number.astype(log_unit.dtype))
