@@ -42,12 +42,13 @@ class Estimator(NamedTuple):
         function: `f(counts, epsilon) -> theta`, or `f(key, counts, epsilon) -> theta`.
         title: In tables and figures.
         style: In figures.
-        note: What a person should know of its estimates, a sentence or two; or a function of counts, ε and the gap of
-            the estimate's certificate (nats per report) that makes them.
+        note: What a person should know of its estimates, a sentence or two; or a function of counts, what `full` found
+            and the gap of the estimate's certificate (nats per report) that makes them.
         ordered: Whether it is for categories in order, whose neighbours are alike.
         by_name: Whether it runs where its name is given, and is left out where all estimators run.
         needs: What it takes of reports of other mechanisms than k-ary randomized response: their tally, their mixture,
             or "counts", which only that one has.
+        full: `f(counts, epsilon)`, to a result with a `theta` that is the estimate, where the note speaks of the rest.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Estimator(NamedTuple):
     ordered: bool = False
     by_name: bool = False
     needs: Literal["tally", "mixture", "counts"] = "tally"
+    full: Callable[..., Any] | None = None
 
     def __call__(self, counts: Any, epsilon: Any, *, key: Array | None = None) -> Array:
         """Runs it, with the key 0 where it needs one and none is given."""
@@ -65,9 +67,16 @@ class Estimator(NamedTuple):
             return self.function(counts, epsilon)
         return self.function(jax.random.key(0) if key is None else key, counts, epsilon)
 
-    def said(self, counts: Any, epsilon: Any, gap: float) -> str:
-        """The note on an estimate with this gap; empty where there is none."""
-        return self.note if isinstance(self.note, str) else self.note(counts, epsilon, gap)
+    def found(self, counts: Any, epsilon: Any) -> tuple[Array, Any]:
+        """The estimate, and all that was found with it; None where that is all."""
+        if self.full is None:
+            return self(counts, epsilon), None
+        found = self.full(counts, epsilon)
+        return found.theta, found
+
+    def said(self, counts: Any, found: Any, gap: float) -> str:
+        """The note on what was found, with this gap; empty where there is none."""
+        return self.note if isinstance(self.note, str) else self.note(counts, found, gap)
 
 
 class Metric(NamedTuple):
@@ -123,14 +132,14 @@ def _ordered_bayes(counts, epsilon):
     return ordered_bayes(counts, epsilon).theta
 
 
-def _on_ibu(counts, epsilon, gap):
+def _on_ibu(counts, found, gap):
     if gap <= IBU_GAP:
         return "IBU has no exact zeros: small shares are what its last step left."
     return f"IBU stopped before its certificate reached {IBU_GAP:g}."
 
 
-def _on_empirical_bayes(counts, epsilon, gap):
-    if empirical_bayes(counts, epsilon).uniform:
+def _on_empirical_bayes(counts, found, gap):
+    if found.uniform:
         return (
             "The reports hardly tell the categories apart: empirical Bayes takes all shares to be about equal. Either "
             "they are, or it takes more reports, or a larger ε, to see that they are not."
@@ -139,8 +148,8 @@ def _on_empirical_bayes(counts, epsilon, gap):
     return f"Empirical Bayes is made for a small squared error, {likeliest} for the largest likelihood."
 
 
-def _on_ordered_bayes(counts, epsilon, gap):
-    alike = 1 - float(ordered_bayes(counts, epsilon).beliefs[0])
+def _on_ordered_bayes(counts, found, gap):
+    alike = 1 - float(found.beliefs[0])
     return (
         "Ordered Bayes takes neighbours to be alike as far as the reports bear it out. Here it believes that they are "
         f"at {100 * alike:.0f}\N{NO-BREAK SPACE}%."
@@ -173,6 +182,7 @@ ESTIMATORS: dict[str, Estimator] = {
             "Emp. Bayes",
             Style("#b3353f", (0, (3, 1)), "p", 4.5, filled=True),
             _on_empirical_bayes,
+            full=empirical_bayes,
         ),
         Estimator(
             "ordered_bayes",
@@ -181,6 +191,7 @@ ESTIMATORS: dict[str, Estimator] = {
             Style("#c08a1e", (0, (3, 1, 1, 1)), "h", 4, filled=True),
             _on_ordered_bayes,
             ordered=True,
+            full=ordered_bayes,
         ),
         Estimator(
             "ibu",

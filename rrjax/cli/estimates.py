@@ -7,7 +7,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from rich.text import Text
 
@@ -66,12 +65,12 @@ def estimated(collection: Collection, name: str) -> Estimate:
     given, joint = collection.given(entry), collection.joint
     if given is None:
         raise UsageError(_unable(collection, entry))
-    theta = entry(*given, key=jax.random.key(0))
+    theta, found = entry.found(*given)
     certificate, nll = dict.fromkeys(rrjax.Certificate._fields, math.nan), math.nan
     if joint is not None:
         certificate = {key: float(value) for key, value in rrjax.certificate(theta, *joint)._asdict().items()}
         nll = float(rrjax.nll(theta, *joint))
-    note = entry.said(*given, certificate["gap"])
+    note = entry.said(given[0], found, certificate["gap"])
     return Estimate(entry, np.asarray(theta), nll, certificate, note)
 
 
@@ -137,9 +136,13 @@ def known(collection: Collection, level: float, at_once: bool, fdr: float) -> Co
     return Confidence(level, at_once, np.asarray(limits.lower), np.asarray(limits.upper), np.asarray(found), fdr)
 
 
-def order(theta: np.ndarray) -> np.ndarray:
-    """Category numbers from the largest share to the smallest, ties in domain order."""
-    return np.argsort(-theta, kind="stable")
+def largest_of(theta: np.ndarray, top: int) -> np.ndarray:
+    """Numbers of the categories with the largest shares, from the largest on, ties in domain order."""
+    if top >= len(theta):
+        return np.argsort(-theta, kind="stable")
+    least = np.partition(theta, len(theta) - top)[len(theta) - top]
+    at_least = np.flatnonzero(~(theta < least))  # what is undefined too
+    return at_least[np.argsort(-theta[at_least], kind="stable")][:top]
 
 
 def largest_rows(
@@ -151,7 +154,7 @@ def largest_rows(
 ) -> list[dict[str, Any]]:
     """The largest categories by the first of the estimates, a JSON object each."""
     rows = []
-    for index in order(next(iter(columns.values())))[:top]:
+    for index in largest_of(next(iter(columns.values())), top):
         row = {"label": collection.labels[index], "count": collection.counts[index]}
         row |= {column: theta[index] for column, theta in columns.items()}
         if sure is not None:
@@ -172,7 +175,7 @@ def show_largest(
 ) -> None:
     """The largest categories by the first estimate, as a table."""
     first = estimates[0].theta
-    largest = order(first)[:top]
+    largest = largest_of(first, top)
     table = show.table()
     table.add_column("category", no_wrap=True, max_width=40)
     titles = [
