@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,16 @@ import typer
 from rrjax.catalogue import ESTIMATORS, METRICS
 from rrjax.cli import show
 from rrjax.cli.errors import UsageError
-from rrjax.cli.estimates import Estimate, draw, estimated, largest_rows, show_largest, show_written, write
+from rrjax.cli.estimates import (
+    Estimate,
+    draw,
+    estimated,
+    largest_rows,
+    show_largest,
+    show_written,
+    side_by_side,
+    write,
+)
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Json, Level, Ordered, Out, Plot, Top, estimator_name, flags
 from rrjax.cli.reading import (
@@ -101,11 +111,9 @@ def run(
     with show.err.status("Counting …") as status:
         collection = read_collection(files, epsilon)
         truth = read_truth(true, collection, "--truth") if true else None
-        estimates = []
         able = [name for name in everything(ordered) if collection.given(ESTIMATORS[name]) is not None]
-        for name in names or able:
-            status.update(f"Estimating: {ESTIMATORS[name].title} …")
-            estimates.append(estimated(collection, name))
+        status.update("Estimating …")
+        estimates = side_by_side(partial(estimated, collection, name) for name in names or able)
         shown = [found for name in SHOWN for found in estimates if found.estimator.name == name]
         shown = (shown or estimates[: len(SHOWN)]) if len(estimates) > len(SHOWN) else estimates
         errors = None if truth is None else [_errors(found, truth) for found in estimates]

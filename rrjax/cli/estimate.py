@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from rrjax.cli.estimates import (
     largest_rows,
     show_largest,
     show_written,
+    side_by_side,
     write,
 )
 from rrjax.cli.options import PANEL, Json, Level, Ordered, Out, Plot, Top, estimator_name, flags
@@ -123,10 +125,10 @@ def run(
         collection = read_collection(files, epsilon)
         status.update("Estimating …")
         names = leading(collection, ordered) if name is None else [name]
-        estimates = [estimated(collection, each) for each in names]
+        tasks = [partial(estimated, collection, each) for each in names]
+        *estimates, sure = side_by_side([*tasks, partial(known, collection, *rates)])
         found, *beside = estimates
         columns = {"estimate": found.theta} | {other.estimator.name: other.theta for other in beside}
-        sure = known(collection, *rates)
         status.update("Writing …")
         if out is not None:
             write(out, collection, columns | {"lower": sure.lower, "upper": sure.upper, "found": sure.found})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,13 @@ def _unable(collection: Collection, entry: Estimator) -> str:
         f"{collection.num_categories:,} categories are more than fit ({io.MOST_CELLS:,} cells): the others need their "
         "tally alone"
     )
+
+
+@ending_at_once()
+def side_by_side(tasks: Iterable[Callable[[], Any]]) -> list[Any]:
+    """What tasks return that do not depend on each other: while one is traced, XLA compiles or runs another."""
+    with ThreadPoolExecutor(2) as pool:
+        return [running.result() for running in [pool.submit(task) for task in tasks]]
 
 
 @dataclasses.dataclass(frozen=True)

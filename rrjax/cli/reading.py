@@ -18,6 +18,7 @@ from rrjax.catalogue import Estimator
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.mechanisms import Mechanism
+from rrjax.rates import Rates
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 36.0
 PANEL = "Reading"
@@ -176,11 +177,15 @@ class Collection:
             return self.tallied.mechanism
         return rrjax.RandomizedResponse(self.num_categories, self.epsilon)
 
-    @cached_property
-    @ending_at_once()
+    @property
+    def rates(self) -> Rates:
+        """Those of the mechanism, as plain numbers: JAX would compile a program for every operation on them."""
+        return self.mechanism.weights(math.expm1)
+
+    @property
     def standard_error(self) -> float:
         """Standard error of the unbiased estimate of a category that nobody holds, a share."""
-        return float(self.mechanism.standard_error(self.num_reports))
+        return math.sqrt(self.rates.variance(0) / self.num_reports)
 
     def facts(self) -> dict[str, Any]:
         """As fields of a JSON object."""
@@ -246,7 +251,6 @@ def _checked(collection: Collection) -> Collection:
     return collection
 
 
-@ending_at_once()
 def _warnings(collection: Collection) -> list[str]:
     """What a person should know about a collection before believing its estimate."""
     counted, num_reports = collection.counted, collection.num_reports
@@ -264,7 +268,7 @@ def _warnings(collection: Collection) -> list[str]:
             f"{counted.num_missing:,} of {counted.num_rows:,} rows hold{'s' * (counted.num_missing == 1)} no report "
             f"({kinds}), and {'is' if counted.num_missing == 1 else 'are'} left out."
         )
-    squared_error = float(collection.mechanism.expected_squared_error(num_reports))
+    squared_error = collection.rates.total_variance(collection.num_categories) / num_reports
     if squared_error > 1:
         needed = math.ceil(100 * num_reports * squared_error)
         warnings.append(

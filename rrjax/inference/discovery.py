@@ -90,16 +90,13 @@ def discoveries(
     if dependence not in ("negative", "any"):
         raise ValueError(f"dependence must be 'negative' or 'any', got {dependence!r}")
     bound = as_probability(fdr, "fdr", 0.05)
-    bound = jnp.where((bound > 0) & (bound < 1), bound, jnp.nan)  # under tracing; nothing is below NaN
     data = evidence(counts, epsilon)
     size = data.support.shape[0]
-    if dependence == "any":
-        bound = bound / float(np.sum(1 / np.arange(1, size + 1)))
-    unit = jnp.log(bound / size)
-    alike = distinct_counts(whole_counts(counts, epsilon)[0], data, unit)
+    shared = float(np.sum(1 / np.arange(1, size + 1))) if dependence == "any" else 1.0
+    alike = distinct_counts(whole_counts(counts, epsilon)[0], data, bound)
     if alike is None:
-        return _step_up(data, None, unit)
-    return alike.spread(_step_up(alike.pick(data), alike.times, unit))
+        return _step_up(data, None, size, bound, shared)
+    return alike.spread(_step_up(alike.pick(data), alike.times, size, bound, shared))
 
 
 def _log_p_values(data):
@@ -114,8 +111,10 @@ def _p_values(data, log):
 
 
 @jax.jit
-def _step_up(data, times, log_unit):
+def _step_up(data, times, size, bound, shared):
     log_p_value = _log_p_values(data)
+    bound = jnp.where((bound > 0) & (bound < 1), bound, jnp.nan)  # under tracing; nothing is below NaN
+    log_unit = jnp.log(bound / shared / size)
     each = 1 if times is None else times
 
     def number_of(which):
@@ -125,7 +124,6 @@ def _step_up(data, times, log_unit):
     def count(k):
         return number_of(log_p_value <= log_unit + jnp.log(k.astype(log_unit.dtype)))
 
-    everything = jnp.int32(log_p_value.shape[0]) if times is None else jnp.sum(times, dtype=jnp.int32)
-    start = aligned(everything, log_p_value, log_unit)
+    start = aligned(jnp.asarray(size, jnp.int32), log_p_value, log_unit)
     _, number = lax.while_loop(lambda s: s[1] < s[0], lambda s: (s[1], count(s[1])), (start + 1, start))
     return log_p_value <= log_unit + jnp.log(number.astype(log_unit.dtype))
