@@ -1,4 +1,4 @@
-"""Times whole processes: the command line on ten million reports, the imports, and a sweep over ε.
+"""Times whole processes: the command line on ten million reports, how it starts, the imports, and a sweep over ε.
 
 This process stays small and imports neither JAX nor NumPy before the end: on Linux a child's peak memory
 includes what its parent held when it started.
@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import report
 import timing
@@ -36,7 +36,25 @@ print(b - a, time.perf_counter() - b)
 """
 
 
-def write_file(path: str, num_reports: int) -> None:
+class Start(NamedTuple):
+    """A command that is to be quick, and in how many seconds."""
+
+    label: str
+    goal: float
+    num_categories: int = 0
+    num_reports: int = 0
+    """Of the file that is estimated from; none for `rrjax demo`."""
+
+
+STARTS = (
+    Start("rrjax estimate, 10,000 reports, K = 100", 2.0, 100, 10_000),
+    Start("rrjax estimate, 10,000,000 reports, K = 1,500,000", 3.5, 1_500_000, 10_000_000),
+    Start("rrjax demo", 6.0),
+)
+QUICK = (Start("rrjax estimate, 10,000 reports, K = 100", 2.0, 100, 10_000),)
+
+
+def write_file(path: str, num_reports: int, num_categories: int) -> None:
     """Writes simulated reports to Parquet. Runs in a process of its own."""
     import baselines
     import numpy as np
@@ -44,14 +62,14 @@ def write_file(path: str, num_reports: int) -> None:
     import rrjax
     from rrjax.io import Domain, MechanismRecord, Metadata, write_reports
 
-    counts = baselines.zipf_counts(1, NUM_CATEGORIES, EPSILON, num_reports, EXPONENT)[0]
-    reports = np.repeat(np.arange(NUM_CATEGORIES, dtype=np.int32), counts)
+    counts = baselines.zipf_counts(1, num_categories, EPSILON, num_reports, EXPONENT)[0]
+    reports = np.repeat(np.arange(num_categories, dtype=np.int32), counts)
     np.random.default_rng(1).shuffle(reports)
-    mechanism = rrjax.RandomizedResponse(NUM_CATEGORIES, EPSILON)
+    mechanism = rrjax.RandomizedResponse(num_categories, EPSILON)
     metadata = Metadata(
-        mechanism=MechanismRecord("randomized-response", {"num_categories": NUM_CATEGORIES, "epsilon": EPSILON}),
+        mechanism=MechanismRecord("randomized-response", {"num_categories": num_categories, "epsilon": EPSILON}),
         effective_epsilon=float(mechanism.effective_epsilon),
-        domain=Domain.range(0, NUM_CATEGORIES - 1),
+        domain=Domain.range(0, num_categories - 1),
         column="report",
         simulated=True,
         version=rrjax.__version__,
@@ -59,11 +77,11 @@ def write_file(path: str, num_reports: int) -> None:
     write_reports(path, reports, metadata)
 
 
-def run(command: list[str]) -> tuple[float, float]:
+def run(command: list[str], **environment: str) -> tuple[float, float]:
     """Returns the wall seconds and the peak resident MiB of one process, both of it alone."""
     with tempfile.TemporaryFile() as said:
         begin = time.perf_counter()
-        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, env=os.environ | environment)
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - begin
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -74,13 +92,42 @@ def run(command: list[str]) -> tuple[float, float]:
     return wall, usage.ru_maxrss / unit
 
 
+def make(file: str, num_reports: int, num_categories: int) -> None:
+    sizes = ["--reports", str(num_reports), "--categories", str(num_categories)]
+    run([sys.executable, __file__, "--write", file, *sizes])
+
+
+def start(what: Start, runs: int) -> dict[str, Any]:
+    """Times the first run of a command in an empty cache folder, and those that find all compiled."""
+    with tempfile.TemporaryDirectory(prefix="rrjax-benchmark-") as folder:
+        file = str(Path(folder) / "reports.parquet")
+        arguments = ["demo", "--folder", str(Path(folder) / "demo")]
+        if what.num_reports:
+            make(file, what.num_reports, what.num_categories)
+            arguments = ["estimate", file]
+        command = [sys.executable, "-m", "rrjax"]
+        homes = [
+            dict.fromkeys(("XDG_CACHE_HOME", "HOME", "LOCALAPPDATA"), str(Path(folder) / f"home {turn}"))
+            for turn in range(runs)
+        ]
+        compiling = [run([*command, *arguments], **home) for home in homes]
+        found = [run([*command, *arguments], **home) for home in homes]
+    return {
+        "label": what.label,
+        "goal": what.goal,
+        "compiling": timing.summarize([wall for wall, _ in compiling]),
+        "with_cache": timing.summarize([wall for wall, _ in found]),
+        "peak_mib": max(peak for _, peak in compiling + found),
+    }
+
+
 def estimate(num_reports: int, runs: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="rrjax-benchmark-") as folder:
         file = str(Path(folder) / "reports.parquet")
-        run([sys.executable, __file__, "--write", file, "--reports", str(num_reports)])
+        make(file, num_reports, NUM_CATEGORIES)
         size = Path(file).stat().st_size
         target = str(Path(folder) / "estimate.csv")
-        command = [sys.executable, "-m", "rrjax", "estimate", file, "--out", target]
+        command = [sys.executable, "-m", "rrjax", "--no-cache", "estimate", file, "--out", target]
         results = [run(command) for _ in range(runs)]
     walls, peaks = zip(*results, strict=True)
     return {
@@ -164,24 +211,44 @@ def table_of(record: dict[str, Any]) -> Table:
     return Table("whole processes", ["what", "median", "range", "also"], rows, note)
 
 
+def table_of_starts(starts: list[dict[str, Any]]) -> Table:
+    rows: list[list[str]] = []
+    for done in starts:
+        found, goal = done["with_cache"], done["goal"]
+        reached = "reached" if found.median <= goal else "missed"
+        rows.append(
+            [f"{done['label']}, compiling", pretty(done["compiling"].median), timing.spread(done["compiling"]), ""]
+        )
+        also = f"goal {goal:g} s: {reached}; peak {done['peak_mib']:,.0f} MiB"
+        rows.append([f"{done['label']}, compiled before", pretty(found.median), timing.spread(found), also])
+    note = "Whole processes. The first row: in an empty cache folder; the second: again, in the same one."
+    return Table("starts", ["what", "median", "range", "also"], rows, note)
+
+
 def main() -> None:
     parser = report.parser(__doc__)
     parser.add_argument("--reports", type=int, default=10_000_000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--skip-estimate", action="store_true", help="imports and sweep only")
+    parser.add_argument("--skip-starts", action="store_true", help="not the small file, the many categories, the demo")
     parser.add_argument("--write", help=argparse.SUPPRESS)
+    parser.add_argument("--categories", type=int, default=NUM_CATEGORIES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.write:
-        write_file(options.write, options.reports)
+        write_file(options.write, options.reports, options.categories)
         return
     if options.quick:
         options.reports, options.runs = min(options.reports, 100_000), 1
     record: dict[str, Any] = {}
     if not options.skip_estimate:
         record["estimate"] = estimate(options.reports, options.runs)
+    tables: list[Table] = []
+    if not options.skip_starts:
+        record["starts"] = [start(each, options.runs) for each in (QUICK if options.quick else STARTS)]
+        tables.append(table_of_starts(record["starts"]))
     record["imports"] = imports(1 if options.quick else PROCESSES)
     record["sweep"] = sweep()
-    report.publish(options, "command-line", "Command line, imports, sweep", [table_of(record)], record)
+    report.publish(options, "command-line", "Command line, imports, sweep", [table_of(record), *tables], record)
 
 
 if __name__ == "__main__":
