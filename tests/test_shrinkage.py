@@ -15,7 +15,7 @@ import rrjax
 from rrjax import Tally, empirical_bayes
 from rrjax.mechanisms import OptimizedUnaryEncoding
 from rrjax.shrinkage import NUM_ATOMS, NUM_CELLS, least_gain
-from rrjax.spread import Atoms, atoms_of, cells_of, largest_of, place_of_share, posterior_of
+from rrjax.spread import _MANY, Atoms, atoms_of, cells_of, largest_of, place_of_share, posterior_of
 from rrjax.tally import evidence
 
 HISTOGRAMS = {
@@ -128,6 +128,26 @@ def test_posterior_means_against_sums_over_all_users(epsilon):
         np.testing.assert_allclose(mean, expected, rtol=2e-4, atol=2e-6)
         squares = (joint * values**2).sum((0, 2)) - expected**2
         np.testing.assert_allclose(variance, squares, rtol=2e-3, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["spread out", "in one place", "equal", "rising"])
+def test_the_largest_of_very_many_are_found(name):
+    size = _MANY + 77  # more than the rows of a square, and the last one is not full
+    counts = np.random.default_rng(5).poisson(3, size)
+    if name == "in one place":
+        counts[-70:] = 1_000 + np.arange(70)
+    elif name == "equal":
+        counts[:] = 7
+    elif name == "rising":
+        counts = np.arange(size)
+    data = evidence(jnp.asarray(counts, INT), 3.0)
+    for largest in (largest_of(data), jax.jit(largest_of)(data)):
+        np.testing.assert_array_equal(largest.excess, np.sort(data.excess)[::-1][:64])
+        np.testing.assert_array_equal(data.excess[largest.who], largest.excess)
+        assert len(set(largest.who.tolist())) == 64
+    batch = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), data)
+    for one, other in zip(jax.vmap(largest_of)(batch), largest_of(data), strict=True):
+        np.testing.assert_array_equal(one, jnp.stack([other, other]))
 
 
 @pytest.mark.long
