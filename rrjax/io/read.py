@@ -320,12 +320,21 @@ def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
 
 def _placed(chosen: Scan, domain: Domain, is_none: str) -> np.ndarray:
     """The counts of the table `tally` over a domain, which must hold all its values."""
-    _declare(chosen, domain)
-    chosen.query(
-        f"CREATE TEMP TABLE placed AS SELECT {position(chosen.kind, domain)} AS position, "
-        f"{text(chosen.kind)} AS label, amount FROM tally WHERE NOT {is_none}"
-    )
+    values = f"SELECT value, {text(chosen.kind)} AS label, amount FROM tally WHERE NOT {is_none}"
+    if domain.is_range:
+        chosen.query(
+            f"CREATE TEMP TABLE placed AS SELECT {position(chosen.kind, domain)} AS position, label, amount "
+            f"FROM ({values})"
+        )
+    else:  # a join takes a fraction of the time of a type with a million labels, and the order is of no account here
+        places = np.arange(domain.num_categories)
+        chosen.connection.register("labels", {"label": domain.labels().astype(object), "position": places})
+        chosen.query(
+            f"CREATE TEMP TABLE placed AS SELECT position, label, amount FROM ({values}) LEFT JOIN labels USING (label)"
+        )
+        chosen.connection.unregister("labels")
     if chosen.scalar("SELECT count(*) FROM placed WHERE position IS NULL"):
+        _declare(chosen, domain)
         raise outside(chosen, domain)
     found = chosen.connection.execute(
         "SELECT position, CAST(sum(amount) AS BIGINT) AS amount FROM placed GROUP BY position"
