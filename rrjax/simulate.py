@@ -13,7 +13,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
@@ -224,7 +223,7 @@ def _as_users(num_users):
 
 
 def _check_users(number):
-    most = 2**53 if jax.config.jax_enable_x64 else 2**31 - 1
+    most = 2**53 if float_dtype() == jnp.float64 else 2**31 - 1
     if not 0 <= number <= most:
         raise ValueError(f"num_users must be from 0 to {most}, got {number}{_wider(number)}")
 
@@ -240,11 +239,8 @@ def _usable(theta, num_users, epsilon):
     # The reciprocal of a larger mass would be flushed to zero.
     usable = (jnp.min(theta) >= 0) & (mass > 0) & (mass < float(jnp.finfo(mass.dtype).max) / 4)
     usable = usable & (num_users >= 0) & (e1 > 0)
-    # The scalars once, and not anew in all that uses them.
-    mass, num_users, e1 = lax.optimization_barrier(
-        (jnp.where(usable, mass, 1), jnp.where(usable, num_users, 0), jnp.where(usable, e1, 1))
-    )
-    return jnp.where(usable, theta / mass, 1 / theta.shape[0]), num_users, e1, usable
+    theta = jnp.where(usable, theta / jnp.where(usable, mass, 1), 1 / theta.shape[0])
+    return theta, jnp.where(usable, num_users, 0), jnp.where(usable, e1, 1), usable
 
 
 @jax.jit

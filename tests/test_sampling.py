@@ -28,6 +28,7 @@ from rrjax.sampling.multinomial import edges, find
 from rrjax.sampling.poisson import ONES, SIXTEENS, _made
 from rrjax.sampling.words import unit
 from rrjax.special import deviance, stirling_error, stirling_error_of_whole
+from rrjax.words import scaled_word
 
 DRAWS = 1 << 17
 LARGEST = 2**31 - 1
@@ -179,7 +180,8 @@ def test_small_binomials_have_their_law_word_by_word(trials, probability):
 @pytest.mark.parametrize("tables", [ONES, SIXTEENS])
 def test_the_tables_hold_their_law(tables):
     cells = 2**tables.bits
-    thresholds, alias, first = (table.reshape(tables.number, -1) for table in _made(tables))
+    entries, first = (table.reshape(tables.number, -1) for table in _made(tables))
+    thresholds, alias = entries >> tables.bits, first + (entries & (cells - 1)).astype(int)
     for j in range(1, tables.number):
         rate = float(tables.step * j)
         own = thresholds[j] / 2 ** (32 - tables.bits) / cells

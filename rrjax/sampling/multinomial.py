@@ -54,7 +54,7 @@ def multinomial(
     stream, trials, probabilities, expected = aligned((stream, trials, probabilities, expected))
     base = trials.astype(dtype) if expected is None else expected
     share = jnp.sum(probabilities[-1]) if followed else jnp.zeros((), dtype)
-    first, first_following, waiting, waiting_following = _plan(base, share)
+    first_following, waiting, waiting_following = _plan(base, share)
     rounds = jnp.sum(waiting[:-1] > max(num_rows * width / 8, _FEW), dtype=jnp.int32)
     law = probabilities if not followed else jnp.pad(probabilities, ((0, 1), (0, 0)), constant_values=1 / width)
 
@@ -87,11 +87,9 @@ def multinomial(
 
     def unfinished(state):
         turn, left, behind, _ = state
-        # Where a first round did not fit, all is done again, because one by one millions take seconds.
-        few = 4 * law.size + 1024
-        again = (first > few) & (2 * left.astype(dtype) >= first)
-        again_following = (first_following > few) & (2 * behind.astype(dtype) >= first_following)
-        return (rounds > 0) & ((turn == 0) | again | again_following)
+        # Where a round did not fit, all are done again for what is left, because one by one millions take seconds.
+        many = 4 * law.size + 1024
+        return (rounds > 0) & ((turn == 0) | (left > many) | (behind > many))
 
     none = stream.zero.astype(whole)
     state = aligned((stream.zero, none + trials, none, none + jnp.zeros(law.shape, whole)), probabilities)
@@ -103,17 +101,15 @@ def multinomial(
 
 
 def _plan(base, share):
-    """What a first round may have in the mean, trials and those who follow; how many wait for each round."""
-    first = _short(base)
-    followed = share * first
+    """How many may follow in the mean in a first round; how many trials, and who follow, wait for each round."""
+    followed = share * _short(base)
     # How many follow is as uncertain again as the Poisson total.
     first_following = jnp.maximum(followed - _ROOM * jnp.sqrt(2 * followed), 0)
     trials, following = [base], [jnp.zeros_like(base), followed - first_following]
     for _ in range(_MOST_ROUNDS):
         trials.append(_ROOM * jnp.sqrt(trials[-1]))
         following.append(_ROOM * jnp.sqrt(following[-1]) + share * trials[-1])
-    # Once, and not anew in all that uses a part of it.
-    return lax.optimization_barrier((first, first_following, jnp.stack(trials), jnp.stack(following[:-1])))
+    return first_following, jnp.stack(trials), jnp.stack(following[:-1])
 
 
 def _short(number):

@@ -85,12 +85,12 @@ class Tables(NamedTuple):
 
     def draw(self, words: UInt[Array, " n"], multiples: Int[Array, " n"]) -> Int[Array, " n"]:
         """Draws from the laws of these multiples of the step, less than `number`; zero where they are zero."""
-        thresholds, alias, first = aligned(tuple(map(jnp.asarray, _made(self))), multiples)
+        entries, first = aligned(tuple(map(jnp.asarray, _made(self))), multiples)
         cell = (words >> (32 - self.bits)).astype(jnp.int32)
-        entry = (multiples << self.bits) + cell
-        own = (words & jnp.uint32(2 ** (32 - self.bits) - 1)) < looked_up(thresholds, entry)
-        value = jnp.where(own, looked_up(first, multiples) + cell, looked_up(alias, entry))
-        return jnp.where(multiples > 0, value, 0)
+        entry = looked_up(entries, (multiples << self.bits) + cell)
+        own = (words & jnp.uint32(2 ** (32 - self.bits) - 1)) < (entry >> self.bits)
+        value = jnp.where(own, cell, (entry & jnp.uint32(2**self.bits - 1)).astype(jnp.int32))
+        return jnp.where(multiples > 0, looked_up(first, multiples) + value, 0)
 
 
 ONES = Tables(1, 16, 6)
@@ -98,21 +98,21 @@ SIXTEENS = Tables(16, LARGE // 16, 9)
 
 
 @cache
-def _made(tables: Tables) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Thresholds and values `[number · cells]`, and the first value `[number]`, computed in float64."""
+def _made(tables: Tables) -> tuple[np.ndarray, np.ndarray]:
+    """Entries `[number · cells]`, a threshold above the other cell in one word, and the first values `[number]`."""
     cells, scale = 1 << tables.bits, 2 ** (32 - tables.bits)
-    thresholds = np.zeros((tables.number, cells), np.uint32)
+    entries = np.zeros((tables.number, cells), np.uint32)
     first = np.zeros(tables.number, np.int32)
-    alias = np.zeros((tables.number, cells), np.int32)
     for j in range(1, tables.number):
         rate = tables.step * j
         first[j] = max(0, rate - int(6.8 * math.sqrt(rate)) - 8)
         values = first[j] + np.arange(cells)
         mass = np.array([math.exp(k * math.log(rate) - rate - math.lgamma(k + 1)) for k in values.tolist()])
         height, other = _alias(mass / mass.sum() * cells)
-        thresholds[j] = np.minimum(np.round(height * scale), scale)
-        alias[j] = first[j] + other
-    return thresholds.ravel(), alias.ravel(), first
+        # A cell that is full has itself as the other, so that nothing is lost where its threshold has no room.
+        threshold = np.minimum(np.round(height * scale), scale - 1).astype(np.uint32)
+        entries[j] = (threshold << tables.bits) | other.astype(np.uint32)
+    return entries.ravel(), first
 
 
 def _alias(height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
