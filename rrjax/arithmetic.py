@@ -31,12 +31,9 @@ def odds(epsilon: Float[Array, ""]) -> Float[Array, ""]:
         Positive and finite (e^88 stands for infinity in float32, e^709 in float64; no ratio is inf/inf),
         or NaN where epsilon is not positive: that is how an impossible epsilon poisons a result.
     """
-    # As the larger of this and another's: XLA would otherwise compute a scalar anew in every loop that uses it, and
+    # As the smaller of this and twice ε's: XLA would otherwise compute the scalar anew in every loop that uses it, and
     # compile it as often. It does not do so with a reduction.
-    return jnp.max(_odds(jnp.stack([epsilon, jnp.full_like(epsilon, _SMALLEST)])))
-
-
-_SMALLEST = 1e-37
+    return jnp.min(_odds(epsilon * jnp.array([1, 2], epsilon.dtype)))
 
 
 def _odds(epsilon):

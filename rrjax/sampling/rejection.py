@@ -129,4 +129,4 @@ def in_blocks(
         new = lax.cond(jnp.any(here), lambda: jnp.where(here, draw(cells), old), lambda: old)
         return lax.dynamic_update_slice(drawn, new, (start,))
 
-    return lax.cond(jnp.any(wanted), lambda: repeat(-(-size // block), body, drawn), lambda: drawn)
+    return lax.cond(jnp.any(wanted), lambda: repeat(jnp.int32(-(-size // block)), body, drawn), lambda: drawn)

@@ -346,7 +346,7 @@ def _at_least_two(length: int) -> int:
 def _options(work: int) -> dict[str, bool | int]:
     """For XLA on a CPU: its older emitters compile in half the time, and code that is not optimized in a third.
 
-    What its newer ones make is the quickest at level 1, by up to a half: at the default both compiling and running take longer.
+    What its newer ones make is the quickest at level 1, by up to a half; the default level only takes longer.
     """
     options: dict[str, bool | int] = {"xla_backend_optimization_level": 0 if work < _LITTLE else 1}
     return options if work >= _MUCH else options | {"xla_cpu_use_fusion_emitters": False}
