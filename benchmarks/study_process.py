@@ -19,7 +19,15 @@ from typing import Any
 
 import report
 
-GOALS = {"seconds": 30, "aim": 15, "numpy": 4, "paper": 60, "memory": 4e9, "sampler": 2, "sampler aim": 5}
+GOALS = {
+    "seconds": 12,
+    "again": 5,
+    "numpy": 2.5,
+    "paper": 60,
+    "memory": 4e9,
+    "counts": 5,
+    "collect": 4,
+}
 METRICS = ("mse", "nll", "bias2", "variance")
 ESTIMATORS = ("mle_star", "inv_p", "inv_n", "inv")
 

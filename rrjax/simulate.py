@@ -216,7 +216,7 @@ def _as_users(num_users):
         )
     if not isinstance(number, Tracer):
         _check_users(int(number))
-        return jnp.asarray(number, jnp.int32 if number < 2**31 else jnp.int64)
+        return jnp.asarray(number, jnp.int32 if int(number) < 2**31 else jnp.int64)
     # A wider integer must not wrap to a plausible number.
     narrow = number.astype(jnp.int32)
     return jnp.where(narrow.astype(number.dtype) == number, narrow, -1)

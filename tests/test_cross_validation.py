@@ -1,5 +1,6 @@
 """The cross-validated threshold: its contract, what it is a member of, and how well it chooses."""
 
+import math
 from functools import partial
 
 import jax
@@ -201,9 +202,10 @@ def test_a_dense_population():
 
 @pytest.mark.long
 @pytest.mark.once
-def test_a_point_mass_is_mostly_found():
-    inv_n, _, _, chosen = squared_errors(100, 20_000, 3.0, np.inf)
-    assert np.median(chosen) < 1e-12
+def test_a_point_mass_is_often_found_exactly():
+    # In 42 % of 3,000 collections, by this sampler and by the one before it.
+    inv_n, _, _, chosen = squared_errors(100, 20_000, 3.0, np.inf, num_seeds=400)
+    assert abs((chosen < 1e-12).mean() - 0.42) <= SIGMAS * math.sqrt(0.42 * 0.58 / 400)
     assert above(inv_n / 4 - chosen) > SIGMAS
 
 

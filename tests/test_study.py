@@ -212,9 +212,11 @@ import jax
 if sys.argv[2] != "-":
     jax.distributed.initialize(sys.argv[2], num_processes=2, process_id=int(sys.argv[3]))
 import rrjax.study.tile
-rrjax.study.tile._CELLS["cpu"] = 160
+if sys.argv[6] == "one":
+    rrjax.study.tile._CELLS["cpu"] = 160
 from rrjax.study import Study
-study = Study(estimators=["inv_n"], num_categories=[20], num_users=[50, 3000], epsilon=[1, 3.0],
+estimators, size = (["inv_n"], 20) if sys.argv[6] == "one" else (["mle_star", "inv_p", "inv_n", "inv"], 200)
+study = Study(estimators=estimators, num_categories=size, num_users=[50, 3000], epsilon=[1, 3.0],
               zipf=[0.01, 1.3], num_seeds=30, metrics=["mse", "nll", "bias2", "variance"])
 folder = None if sys.argv[4] == "-" else sys.argv[4]
 result = study.run(folder=folder, batch_size=2)
@@ -223,12 +225,13 @@ result.drop_attrs().to_netcdf(sys.argv[1], engine="h5netcdf")
 """
 
 
-def elsewhere(tmp_path, name, devices, address="-", process=0, folder="-", total=None):
+def elsewhere(tmp_path, name, devices, address="-", process=0, folder="-", total=None, estimators="one"):
     """Starts the study of SCRIPT in a process of its own."""
     flags = f"--xla_force_host_platform_device_count={devices}"
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     output = tmp_path / f"{name}.nc"
     command = [sys.executable, "-c", SCRIPT, str(output), address, str(process), folder, str(total or devices)]
+    command.append(estimators)
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     return process, output
 
@@ -263,6 +266,15 @@ def test_devices_and_processes_do_not_change_a_bit(tmp_path):
     sorted((tmp_path / "kept" / "checkpoint").glob("k20-*.npz"))[-1].unlink()
     (resumed,) = finished([elsewhere(tmp_path, "resumed", 1, folder=str(tmp_path / "kept"))])
     assert same(one, resumed)
+
+
+@pytest.mark.long
+@pytest.mark.once
+def test_nor_do_devices_for_several_estimators_in_one_program(tmp_path):
+    # XLA may divide by a scalar on one and multiply by its reciprocal on two.
+    pytest.importorskip("h5netcdf")
+    one, two = finished([elsewhere(tmp_path, str(devices), devices, estimators="all") for devices in (1, 2)])
+    assert same(one, two)
 
 
 class StopError(Exception):
