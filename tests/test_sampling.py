@@ -183,7 +183,7 @@ def test_the_tables_hold_their_law(tables):
     entries, first = (table.reshape(tables.number, -1) for table in _made(tables))
     thresholds, alias = entries >> tables.bits, first + (entries & (cells - 1)).astype(int)
     for j in range(1, tables.number):
-        rate = float(tables.step * j)
+        rate = float(j << tables.shift)
         own = thresholds[j] / 2 ** (32 - tables.bits) / cells
         low = int(first[j, 0])
         drawn = np.zeros(low + cells)

@@ -109,7 +109,9 @@ def _plan(base, share):
     for _ in range(_MOST_ROUNDS):
         trials.append(_ROOM * jnp.sqrt(trials[-1]))
         following.append(_ROOM * jnp.sqrt(following[-1]) + share * trials[-1])
-    return first_following, jnp.stack(trials), jnp.stack(following[:-1])
+    # Added to each, so that all are a batch where one is: on a mesh, what is stacked must live in one place.
+    nothing = 0 * base + 0 * share
+    return first_following, *(jnp.stack([each + nothing for each in kind]) for kind in (trials, following[:-1]))
 
 
 def _short(number):

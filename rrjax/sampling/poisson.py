@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int, UInt
+from jaxtyping import Array, Bool, Float, Int, UInt
 
 from rrjax.placement import aligned, looked_up
 from rrjax.sampling.inversion import TERMS, count_tails
@@ -58,16 +58,9 @@ def poisson(
     drawn = count_tails(for_rest, TERMS[0][1], jnp.exp(-rest), lambda k: rest * (1 / k))
     most = jnp.max(jnp.where(large, 0, most))
 
-    def by_tables(drawn):
-        for_ones, _ = stream.pair(place, site + 1)
-        drawn = drawn + ONES.draw(for_ones, whole & (SIXTEENS.step - 1))
-        return lax.cond(
-            most >= SIXTEENS.step,
-            lambda: drawn + SIXTEENS.draw(for_sixteens, whole >> (SIXTEENS.step.bit_length() - 1)),
-            lambda: drawn,
-        )
-
-    drawn = lax.cond(most >= 1, by_tables, lambda drawn: drawn, drawn)
+    for_ones, _ = stream.pair(place, site + 1)
+    for tables, words in ((ONES, for_ones), (SIXTEENS, for_sixteens)):
+        drawn = drawn + tables.draw_if(most >= 1 << tables.shift, words, (whole >> tables.shift) & (tables.number - 1))
 
     def by_rejection(cells):
         return _by_rejection(stream, site + 2, cells, looked_up(rate, cells), dtype)
@@ -78,23 +71,31 @@ def poisson(
 class Tables(NamedTuple):
     """Alias tables of the Poisson laws of some multiples of a step."""
 
-    step: int
+    shift: int
+    """The step is 2^shift."""
     number: int
+    """A power of two."""
     bits: int
     """Each has 2^bits cells, that one word chooses from by so many bits; with the others it chooses what is in it."""
 
-    def draw(self, words: UInt[Array, " n"], multiples: Int[Array, " n"]) -> Int[Array, " n"]:
+    def draw_if(
+        self, any_of_them: Bool[Array, ""], words: UInt[Array, " n"], multiples: Int[Array, " n"]
+    ) -> Int[Array, " n"]:
         """Draws from the laws of these multiples of the step, less than `number`; zero where they are zero."""
         entries, first = aligned(tuple(map(jnp.asarray, _made(self))), multiples)
-        cell = (words >> (32 - self.bits)).astype(jnp.int32)
-        entry = looked_up(entries, (multiples << self.bits) + cell)
-        own = (words & jnp.uint32(2 ** (32 - self.bits) - 1)) < (entry >> self.bits)
-        value = jnp.where(own, cell, (entry & jnp.uint32(2**self.bits - 1)).astype(jnp.int32))
-        return jnp.where(multiples > 0, looked_up(first, multiples) + value, 0)
+
+        def draw():
+            cell = (words >> (32 - self.bits)).astype(jnp.int32)
+            entry = looked_up(entries, (multiples << self.bits) + cell)
+            own = (words & jnp.uint32(2 ** (32 - self.bits) - 1)) < (entry >> self.bits)
+            value = jnp.where(own, cell, (entry & jnp.uint32(2**self.bits - 1)).astype(jnp.int32))
+            return jnp.where(multiples > 0, looked_up(first, multiples) + value, 0)
+
+        return lax.cond(any_of_them, draw, lambda: jnp.zeros_like(multiples))
 
 
-ONES = Tables(1, 16, 6)
-SIXTEENS = Tables(16, LARGE // 16, 9)
+ONES = Tables(0, 16, 6)
+SIXTEENS = Tables(4, LARGE // 16, 9)
 
 
 @cache
@@ -104,7 +105,7 @@ def _made(tables: Tables) -> tuple[np.ndarray, np.ndarray]:
     entries = np.zeros((tables.number, cells), np.uint32)
     first = np.zeros(tables.number, np.int32)
     for j in range(1, tables.number):
-        rate = tables.step * j
+        rate = j << tables.shift
         first[j] = max(0, rate - int(6.8 * math.sqrt(rate)) - 8)
         values = first[j] + np.arange(cells)
         mass = np.array([math.exp(k * math.log(rate) - rate - math.lgamma(k + 1)) for k in values.tolist()])
