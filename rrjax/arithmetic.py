@@ -18,14 +18,14 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 
 
 @jax.custom_jvp
-def odds(epsilon: Float[Array, ""]) -> Float[Array, ""]:
+def odds(epsilon: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Returns e1 = e^ε − 1 to about one unit in the last place, capped where the dtype ends.
 
     XLA's own expm1 is off by up to three units in float32, which would be the largest error of an estimate.
     The argument is reduced by a multiple of log 2 held in two parts, and the rest is a Taylor series.
 
     Args:
-        epsilon: Scalar, nats.
+        epsilon: Any shape, nats.
 
     Returns:
         Positive and finite (e^88 stands for infinity in float32, e^709 in float64; no ratio is inf/inf),
@@ -33,7 +33,7 @@ def odds(epsilon: Float[Array, ""]) -> Float[Array, ""]:
     """
     # As the smaller of this and twice ε's: XLA would otherwise compute the scalar anew in every loop that uses it, and
     # compile it as often. It does not do so with a reduction.
-    return jnp.min(_odds(epsilon * jnp.array([1, 2], epsilon.dtype)))
+    return jnp.min(_odds(epsilon[..., None] * jnp.array([1, 2], epsilon.dtype)), axis=-1)
 
 
 def _odds(epsilon):
