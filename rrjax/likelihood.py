@@ -154,9 +154,11 @@ def _checked(theta, counts, epsilon):
 @jax.jit
 def shares(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> tuple[Float[Array, " K"], Bool[Array, ""]]:
     """Returns φ = c/N in the dtype of epsilon, and whether counts and epsilon are usable at all."""
-    weights = counts.astype(epsilon.dtype)
-    total = accurate_sum(weights)
-    return weights / jnp.where(total > 0, total, 1), survey(counts).usable & (epsilon > 0)
+    weights, seen = counts.astype(epsilon.dtype), survey(counts)
+    # Of integers the survey's sum is exact.
+    exact = jnp.issubdtype(counts.dtype, jnp.integer)
+    total = seen.total.astype(epsilon.dtype) if exact else accurate_sum(weights)
+    return weights / jnp.where(total > 0, total, 1), seen.usable & (epsilon > 0)
 
 
 @jax.jit
