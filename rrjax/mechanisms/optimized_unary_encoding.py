@@ -39,7 +39,7 @@ class OptimizedUnaryEncoding(UnaryEncoding):
         ((4, 3), 4)
         >>> tally = mechanism.collect(jax.random.key(0), [60_000, 30_000, 10_000])
         >>> [round(t, 2) for t in rrjax.inv_p(tally).tolist()]
-        [0.6, 0.3, 0.09]
+        [0.6, 0.3, 0.1]
 
     References:
         Wang, Blocki, Li and Jha, "Locally differentially private protocols for frequency estimation", 2017, §4.3.
