@@ -18,7 +18,6 @@ from rrjax.estimators import inv, inv_n, inv_p, mle_star
 from rrjax.likelihood import nll
 from rrjax.ordered import ordered_bayes
 from rrjax.shrinkage import empirical_bayes
-from rrjax.tally import Tally
 
 IBU_GAP = 1e-10
 """Nats per report, where IBU's certificate is to end in double precision."""
@@ -42,13 +41,15 @@ class Estimator(NamedTuple):
         function: `f(counts, epsilon) -> theta`, or `f(key, counts, epsilon) -> theta`.
         title: In tables and figures.
         style: In figures.
-        note: What a person should know of its estimates, a sentence or two; or a function of counts, what `full` found
-            and the gap of the estimate's certificate (nats per report) that makes them.
+        note: What it is, in words that may follow its title and a colon; or a function of counts, what `full` found and
+            the gap of the estimate's certificate (nats per report) that makes them.
+        caution: What a reader must know not to misread its estimates, a sentence or two, or such a function.
         ordered: Whether it is for categories in order, whose neighbours are alike.
         by_name: Whether it runs where its name is given, and is left out where all estimators run.
         needs: What it takes of reports of other mechanisms than k-ary randomized response: their tally, their mixture,
             or "counts", which only that one has.
-        full: `f(counts, epsilon)`, to a result with a `theta` that is the estimate, where the note speaks of the rest.
+        full: `f(counts, epsilon)`, to a result with a `theta` that is the estimate, where note or caution is about the
+            rest.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Estimator(NamedTuple):
     title: str
     style: Style
     note: str | Callable[[Any, Any, float], str] = ""
+    caution: str | Callable[[Any, Any, float], str] = ""
     ordered: bool = False
     by_name: bool = False
     needs: Literal["tally", "mixture", "counts"] = "tally"
@@ -74,9 +76,12 @@ class Estimator(NamedTuple):
         found = self.full(counts, epsilon)
         return found.theta, found
 
-    def said(self, counts: Any, found: Any, gap: float) -> str:
-        """The note on what was found, with this gap; empty where there is none."""
-        return self.note if isinstance(self.note, str) else self.note(counts, found, gap)
+    def said(self, counts: Any, found: Any, gap: float) -> tuple[str, str]:
+        """The note on what was found and the caution, with this gap; empty where there is none."""
+        note, caution = (
+            text if isinstance(text, str) else text(counts, found, gap) for text in (self.note, self.caution)
+        )
+        return note, caution
 
 
 class Metric(NamedTuple):
@@ -132,56 +137,87 @@ def _ordered_bayes(counts, epsilon):
     return ordered_bayes(counts, epsilon).theta
 
 
-def _on_ibu(counts, found, gap):
-    if gap <= IBU_GAP:
-        return "IBU has no exact zeros: small shares are what its last step left."
-    return f"IBU stopped before its certificate reached {IBU_GAP:g}."
-
-
-def _on_empirical_bayes(counts, found, gap):
-    if found.uniform:
-        return (
-            "The reports hardly tell the categories apart: empirical Bayes takes all shares to be about equal. Either "
-            "they are, or it takes more reports, or a larger ε, to see that they are not."
-        )
-    likeliest = "IBU" if isinstance(counts, Tally) else "MLE*"
-    return f"Empirical Bayes is made for a small squared error, {likeliest} for the largest likelihood."
-
-
 def _on_ordered_bayes(counts, found, gap):
     alike = 1 - float(found.beliefs[0])
     return (
-        "Ordered Bayes takes neighbours to be alike as far as the reports bear it out. Here it believes that they are "
-        f"at {100 * alike:.0f}\N{NO-BREAK SPACE}%."
+        "empirical Bayes that takes neighbours to be alike as far as the reports bear it out; here it believes that "
+        f"they are at {100 * alike:.0f}\N{NO-BREAK SPACE}%"
+    )
+
+
+def _no_maximum(counts, found, gap):
+    return "" if gap <= IBU_GAP else f"IBU stopped before its certificate reached {IBU_GAP:g}."
+
+
+def _all_alike(counts, found, gap):
+    if not found.uniform:
+        return ""
+    return (
+        "The reports hardly tell the categories apart: empirical Bayes takes all shares to be about equal. Either they "
+        "are, or it takes more reports, or a larger ε, to see that they are not."
     )
 
 
 _NOT_ONE = "{} leaves the sum of the shares as it comes, and it is not one."
 
 
-def _named(name, function, title, style, note=""):
-    return Estimator(name, function, title, style, note.format(title), by_name=True)
+def _named(name, function, title, style, note, caution=""):
+    return Estimator(name, function, title, style, note, caution.format(title), by_name=True)
 
 
 def _of(measure):
     return lambda estimate, truth, counts, epsilon: measure(estimate, truth)
 
 
+_CLIPPED = "the unbiased estimate, with zero in place of negative shares"
+
 # In figures large and hollow to small and filled: where estimates coincide, each one still shows.
 ESTIMATORS: dict[str, Estimator] = {
     entry.name: entry
     for entry in (
-        Estimator("mle_star", mle_star, "MLE*", Style("#1b4f8a", "-", "s", 7.5), needs="counts"),
-        Estimator("inv_p", inv_p, "InvP", Style("#d9702b", "--", "o", 5)),
-        Estimator("inv_n", inv_n, "InvN", Style("#3d8b57", "-.", "D", 3.2, filled=True)),
-        Estimator("inv", inv, "Inv", Style("#808080", ":", "x", 5)),
-        Estimator("cv_threshold", cv_threshold, "CV threshold", Style("#8a3f8f", (0, (5, 1, 1, 1, 1, 1)), "^", 5)),
+        Estimator(
+            "mle_star",
+            mle_star,
+            "MLE*",
+            Style("#1b4f8a", "-", "s", 7.5),
+            "maximum likelihood, the distribution under which these reports are most probable",
+            needs="counts",
+        ),
+        Estimator(
+            "inv_p",
+            inv_p,
+            "InvP",
+            Style("#d9702b", "--", "o", 5),
+            "the distribution nearest to the unbiased estimate (its projection)",
+        ),
+        Estimator(
+            "inv_n",
+            inv_n,
+            "InvN",
+            Style("#3d8b57", "-.", "D", 3.2, filled=True),
+            f"{_CLIPPED}, scaled to sum to one",
+        ),
+        Estimator(
+            "inv",
+            inv,
+            "Inv",
+            Style("#808080", ":", "x", 5),
+            "the unbiased estimate, which undoes the randomization; often with negative shares, then no distribution",
+        ),
+        Estimator(
+            "cv_threshold",
+            cv_threshold,
+            "CV threshold",
+            Style("#8a3f8f", (0, (5, 1, 1, 1, 1, 1)), "^", 5),
+            "shares of the reports above a threshold that cross-validation chose",
+        ),
         Estimator(
             "empirical_bayes",
             _empirical_bayes,
             "Emp. Bayes",
             Style("#b3353f", (0, (3, 1)), "p", 4.5, filled=True),
-            _on_empirical_bayes,
+            "empirical Bayes, made for a small squared error; how shares are spread is learned from these same reports",
+            _all_alike,
             full=empirical_bayes,
         ),
         Estimator(
@@ -198,25 +234,60 @@ ESTIMATORS: dict[str, Estimator] = {
             _ibu,
             "IBU",
             Style("#7a6a2f", (0, (8, 2)), "v", 5),
-            _on_ibu,
+            "maximum likelihood in steps (iterative Bayesian update); it has no exact zeros, and small shares are what "
+            "its last step left",
+            _no_maximum,
             needs="mixture",
         ),
         # The list of Wang et al., NDSS 2020, under the names that it has there; and what Ye et al., NDSS 2025, add.
-        _named("base_pos", postprocessing.base_pos, "Base-Pos", Style("#5b7fa6", "-", "+", 6), _NOT_ONE),
-        _named("post_pos", postprocessing.base_pos, "Post-Pos", Style("#2f6f8f", "--", "x", 4), _NOT_ONE),
-        _named("base_cut", postprocessing.base_cut, "Base-Cut", Style("#3a5a7d", "-.", "1", 6), _NOT_ONE),
-        _named("norm", postprocessing.norm, "Norm", Style("#77773a", ":", "2", 6)),
-        _named("norm_mul", inv_n, "Norm-Mul", Style("#5fa36f", "-.", "d", 4)),
-        _named("norm_sub", inv_p, "Norm-Sub", Style("#e08f52", "--", "8", 4)),
-        _named("norm_cut", postprocessing.norm_cut, "Norm-Cut", Style("#a65a2e", (0, (4, 1, 1, 1)), "3", 6), _NOT_ONE),
-        _named("power", postprocessing.power, "Power", Style("#6b4f9e", (0, (6, 2)), "X", 5, filled=True), _NOT_ONE),
-        _named("power_ns", postprocessing.power_ns, "PowerNS", Style("#9b6fc2", (0, (6, 2, 1, 2)), "H", 5)),
+        _named("base_pos", postprocessing.base_pos, "Base-Pos", Style("#5b7fa6", "-", "+", 6), _CLIPPED, _NOT_ONE),
+        _named("post_pos", postprocessing.base_pos, "Post-Pos", Style("#2f6f8f", "--", "x", 4), _CLIPPED, _NOT_ONE),
+        _named(
+            "base_cut",
+            postprocessing.base_cut,
+            "Base-Cut",
+            Style("#3a5a7d", "-.", "1", 6),
+            "the unbiased estimate, with zero in place of shares that cannot be told from none",
+            _NOT_ONE,
+        ),
+        _named(
+            "norm",
+            postprocessing.norm,
+            "Norm",
+            Style("#77773a", ":", "2", 6),
+            "the unbiased estimate, with the same added to all shares so that they sum to one; some are negative",
+        ),
+        _named("norm_mul", inv_n, "Norm-Mul", Style("#5fa36f", "-.", "d", 4), "InvN by another name"),
+        _named("norm_sub", inv_p, "Norm-Sub", Style("#e08f52", "--", "8", 4), "InvP by another name"),
+        _named(
+            "norm_cut",
+            postprocessing.norm_cut,
+            "Norm-Cut",
+            Style("#a65a2e", (0, (4, 1, 1, 1)), "3", 6),
+            "the largest shares of the unbiased estimate, as many as sum to at most one",
+            _NOT_ONE,
+        ),
+        _named(
+            "power",
+            postprocessing.power,
+            "Power",
+            Style("#6b4f9e", (0, (6, 2)), "X", 5, filled=True),
+            "posterior means, where shares are taken to follow a power law",
+            _NOT_ONE,
+        ),
+        _named(
+            "power_ns",
+            postprocessing.power_ns,
+            "PowerNS",
+            Style("#9b6fc2", (0, (6, 2, 1, 2)), "H", 5),
+            "the distribution nearest to the shares of Power",
+        ),
         Estimator(
             "mixture_reduction",
             postprocessing.mixture_reduction,
             "MR",
             Style("#2f8f83", (0, (2, 1)), "4", 6),
-            "MR has given the categories that it merged equal shares.",
+            "maximum likelihood after small categories were merged, which have equal shares then",
             by_name=True,
             needs="counts",
         ),

@@ -57,7 +57,10 @@ def collection(tmp_path_factory):
 
 @pytest.mark.long
 def test_a_file_of_reports_is_enough(collection):
-    done = run("estimate", "reports.parquet", "--out", "estimate.csv", "--plot", "estimate.png", folder=collection)
+    done = run(
+        *("estimate", "reports.parquet", "--out", "estimate.csv", "--plot", "estimate.png", "--explain"),
+        folder=collection,
+    )
     assert done.returncode == 0, done.stderr
     assert "log-likelihood within" in done.stdout
     assert "Zürich" in done.stdout
@@ -133,9 +136,9 @@ def test_a_seed_repeats_and_its_absence_does_not(collection, invoke):
 
 @pytest.mark.long
 def test_demo_takes_the_same_path(tmp_path):
-    done = run("demo", "--users", "5000", "--categories", "20", folder=tmp_path)
+    done = run("demo", "--users", "5000", "--categories", "20", "--explain", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    for words in ("rrjax randomize", "rrjax estimate", "rrjax compare", "Certificate: log-likelihood within"):
+    for words in ("rrjax randomize", "rrjax estimate", "rrjax compare", "log-likelihood within"):
         assert words in done.stdout
     made = {path.name for path in (tmp_path / "rrjax-demo").iterdir()}
     assert made == {"values.parquet", "reports.parquet", "estimate.csv", "estimate.png"}
@@ -511,7 +514,9 @@ def test_an_order_that_means_something(invoke):
     assert result["estimator"] == "ordered_bayes"
     assert result["mle_star"]["certificate"]["gap"] < 1e-5
     assert Path("e.csv").read_text().startswith("label,count,estimate,mle_star,lower,upper,found")
-    assert "Here it believes that they are at" in " ".join(invoke("estimate", *asked, "--ordered")[1].split())
+    assert "here it believes that they are at" in " ".join(
+        invoke("estimate", *asked, "--ordered", "--explain")[1].split()
+    )
     assert "Ordered Bayes" in invoke("compare", *asked, "--ordered")[1]
     assert "Ordered Bayes" not in invoke("compare", *asked)[1]
     code, _, error = invoke("estimate", *asked, "--ordered", "--estimator", "inv-p")

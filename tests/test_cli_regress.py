@@ -73,7 +73,7 @@ def test_what_is_printed_is_what_the_library_finds(invoke, survey):
     written = io.read_covariate(io.Source("c.csv", column="estimate"))
     np.testing.assert_allclose(written.values, [row["estimate"] for row in found["coefficients"]])
     given = ("--weights", "weight", "--clusters", "house", "--reference", "often")
-    code, out, error = invoke("regress", "survey.csv", *READ, "--covariates", "age", *given)
+    code, out, error = invoke("regress", "survey.csv", *READ, "--covariates", "age", *given, "--explain")
     assert code == 0, error
     turned = np.asarray([1, 2, 0])[reports]
     weighted = fit(matrix[:, 0], turned, 2.0, num_categories=3, weights=columns["weight"], clusters=columns["house"])

@@ -229,7 +229,7 @@ def test_the_command_line_tells_ages_and_all_seconds(tmp_path, invoke, monkeypat
     code, said, _ = invoke(*command, "--domain", "17:19")
     assert code == 0
     np.testing.assert_array_equal(drawn[0]["labels"]["ages"], [17, 18, 19])
-    assert "Computing: 1,061.2 s, in 2 runs." in said
+    assert "Computing: 1,061.2 s, in 2 runs" in said
     assert "In 1 of 1 configuration the best share the win: no further apart than float32 rounds." in said
     text = text_of((tmp_path / "out" / "report.html").read_text())
     assert text.count("computing time | 1,061.2 s, in 2 runs") == 2

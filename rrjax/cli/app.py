@@ -11,6 +11,7 @@ import rrjax.cli.independent
 from rrjax.cli.audit import audit
 from rrjax.cli.cache import keeping_programs
 from rrjax.cli.compare import compare
+from rrjax.cli.completion import completion
 from rrjax.cli.demo import demo
 from rrjax.cli.estimate import estimate
 from rrjax.cli.options import Command
@@ -26,7 +27,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="The true distribution behind randomized reports: exact maximum likelihood for randomized response.",
+    help="The true distribution behind randomized reports: estimates with exact intervals, tests, regression, plans."
+    "\n\nStart with `rrjax demo`, which shows it all on made-up data; each command has examples in its --help.",
     epilog="Exit codes: 0 done; 2 a flag is wrong or contradicts the file; 3 a file cannot be read, holds something "
     "wrong, or cannot be written; 4 another process of the same study was lost; 130 interrupted.",
 )
@@ -59,6 +61,13 @@ def _root(
         context.with_resource(keeping_programs())
 
 
-for command in (randomize, estimate, compare, regress, demo, study, plan, audit):
-    app.command(cls=Command)(command)
-app.add_typer(tests, name="test")
+_REPORTS = "From reports to answers"
+_PANELS = {
+    _REPORTS: (estimate, compare, regress),
+    "For a collection": (randomize, plan, audit),
+    "More": (demo, study, completion),
+}
+for panel, commands in _PANELS.items():
+    for command in commands:
+        app.command(cls=Command, rich_help_panel=panel)(command)
+app.add_typer(tests, name="test", rich_help_panel=_REPORTS)

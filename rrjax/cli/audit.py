@@ -11,23 +11,21 @@ from rrjax.audit import Audit, audit_mechanism
 from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Json, flags, mechanism_name
+from rrjax.cli.options import Explain, Json, MechanismName, flags
 from rrjax.cli.reading import check_epsilon, check_rate
-from rrjax.mechanisms import MECHANISMS
 
 
 @flags()
 def audit(
     categories: Annotated[int, typer.Option(help="K, how many categories there are.")],
-    epsilon: Annotated[float, typer.Option(help="Privacy parameter that is claimed, in nats.")],
-    mechanism: Annotated[
-        str, typer.Option(parser=mechanism_name, metavar="NAME", help=f"One of {', '.join(MECHANISMS)}.")
-    ] = rrjax.RandomizedResponse.name,
+    epsilon: Annotated[float, typer.Option(help="Privacy parameter ε that is claimed, in nats.")],
+    mechanism: MechanismName = rrjax.RandomizedResponse.name,
     draws: Annotated[int, typer.Option(min=4, help="Reports of each of two values.")] = 1_000_000,
     level: Annotated[float, typer.Option(help="Confidence level of the bound, in (0, 1).")] = 0.999,
+    explain: Explain = False,
     json: Json = False,
 ) -> None:
-    """Bound the ε of the clients that `rrjax randomize` uses from below, by nothing but their reports.
+    """Check the ε of the clients that `rrjax randomize` uses: a bound from below, by nothing but their reports.
 
     rrjax audit --mechanism subset-selection --categories 100 --epsilon 1
 
@@ -44,23 +42,29 @@ def audit(
     if json:
         show.record({"command": "audit", "mechanism": client.name, "parameters": client.parameters} | facts(found))
         return
-    # By the numbers of events: which of the first and the last value their reports support.
-    names = ("neither of them", f"{categories - 1} alone", "0 alone", "both")
-    event = " or ".join(names[int(number)] for number in found.event)
+    confidence = f"{100 * level:.12g}\N{NO-BREAK SPACE}% confidence"
     show.say(
         f"{client.name}, K = {categories:,}: ε = {epsilon:g} nats asked for, {client.effective_epsilon:.12g} delivered "
         "by its integers."
     )
     show.say(
-        f"Of {found.num_draws:,} reports each of the values {found.likelier} and {found.other}, {found.counts[0]:,} "
-        f"and {found.counts[1]:,} support {event}: ε is at least {found.lower:.4f}, with "
-        f"{100 * level:.12g}\N{NO-BREAK SPACE}% confidence."
+        f"The reports prove that ε is at least {found.lower:.4f}, with {confidence}: "
+        + (
+            f"more than the {found.claimed:.12g} that is claimed. The client is wrong."
+            if found.violated
+            else "no more than is claimed, and nothing speaks against the client."
+        )
     )
-    show.say(
-        f"That is more than the {found.claimed:.12g} that is claimed: the client is wrong."
-        if found.violated
-        else "That is no more than is claimed: nothing speaks against the client."
-    )
+    # By the numbers of events: which of the first and the last value their reports support.
+    names = ("neither of them", f"{categories - 1} alone", "0 alone", "both")
+    event = " or ".join(names[int(number)] for number in found.event)
+    first, second = found.counts
+    words = {
+        "proof": f"of {found.num_draws:,} reports each of the values {found.likelier} and {found.other}, {first:,} and "
+        f"{second:,} support {event}; the larger the ratio of their chances, the more a report tells, and ε bounds it",
+        "limits": "a bound far below the claim shows nothing: other values, or events, may tell more",
+    }
+    show.explain(words, explain, "mechanisms")
 
 
 def facts(found: Audit) -> dict[str, object]:

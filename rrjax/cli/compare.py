@@ -18,13 +18,26 @@ from rrjax.cli.estimates import (
     draw,
     estimated,
     largest_rows,
+    of_reports,
     show_largest,
     show_written,
     side_by_side,
     write,
 )
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Json, Level, Ordered, Out, Plot, Top, estimator_name, flags
+from rrjax.cli.options import (
+    WHICH,
+    Explain,
+    Json,
+    Level,
+    Ordered,
+    Out,
+    Plot,
+    Top,
+    estimator_name,
+    estimator_names,
+    flags,
+)
 from rrjax.cli.reading import (
     PANEL,
     Collection,
@@ -54,29 +67,38 @@ def everything(ordered: bool = False) -> list[str]:
 @flags()
 def compare(
     reports: Reports,
-    reading: Reading,
+    *,
     truth: Annotated[list[str] | None, typer.Option(help="A file of the true values; repeatable, globs work.")] = None,
-    truth_column: Annotated[str | None, typer.Option(help="Its column.", rich_help_panel=PANEL)] = None,
-    truth_format: Annotated[Format | None, typer.Option(help="Its format.", rich_help_panel=PANEL)] = None,
-    truth_counts: Annotated[
-        str | None, typer.Option(help="It holds counts already: the column they are in.", rich_help_panel=PANEL)
-    ] = None,
     epsilon: Epsilon = None,
+    reading: Reading,
+    out: Out = None,
+    plot: Plot = None,
+    top: Top = 10,
+    explain: Explain = False,
+    json: Json = False,
+    truth_column: Annotated[
+        str | None, typer.Option(help="Column of the file of --truth.", rich_help_panel=PANEL)
+    ] = None,
+    truth_format: Annotated[
+        Format | None, typer.Option(help="Format of the file of --truth.", rich_help_panel=PANEL)
+    ] = None,
+    truth_counts: Annotated[
+        str | None,
+        typer.Option(help="The file of --truth holds counts already: the column they are in.", rich_help_panel=PANEL),
+    ] = None,
     estimator: Annotated[
         list[str] | None,
         typer.Option(
             parser=estimator_name,
+            autocompletion=estimator_names,
             metavar="NAME",
             help=f"In place of all: {', '.join(everything(ordered=True))}. Or, by name only: "
             f"{', '.join(name for name, entry in ESTIMATORS.items() if entry.by_name)}. Repeatable.",
+            rich_help_panel=WHICH,
         ),
     ] = None,
     ordered: Ordered = False,
     level: Level = 0.95,
-    out: Out = None,
-    plot: Plot = None,
-    top: Top = 10,
-    json: Json = False,
 ) -> None:
     """Run all estimators on the same reports, and measure them against the truth where one is given.
 
@@ -89,7 +111,7 @@ def compare(
     if estimator and ordered:
         raise UsageError("--ordered adds ordered_bayes to all estimators, --estimator picks some: give one of the two")
     names = list(dict.fromkeys(estimator)) if estimator else None
-    run(Files(reports, reading), epsilon, true, names, level, (out, plot), top, json, ordered=ordered)
+    run(Files(reports, reading), epsilon, true, names, level, (out, plot), top, json, ordered=ordered, explain=explain)
 
 
 def run(
@@ -103,6 +125,7 @@ def run(
     json: bool,
     *,
     ordered: bool = False,
+    explain: bool = False,
 ) -> None:
     """Reads, estimates, measures, writes and says it."""
     out, plot = outputs
@@ -143,6 +166,7 @@ def run(
     _show_comparison(collection, estimates, errors)
     show.out.print()
     show_largest(collection, shown, top, truth)
+    show.explain(_explanations(collection, estimates, measured=truth is not None), explain)
     show_written(out, plot)
 
 
@@ -158,7 +182,7 @@ def _errors(found: Estimate, truth: np.ndarray) -> dict[str, float]:
 
 
 def _show_comparison(collection: Collection, estimates: list[Estimate], errors: list[dict[str, float]] | None) -> None:
-    """A row an estimator: likelihood, certificate, and errors where the truth is known."""
+    """A row an estimator: likelihood, certificate, and errors where the truth is known; and how to read them."""
     table = show.table()
     table.add_column("", no_wrap=True)
     for title in ["> 0", "< 0", "NLL", "gap", *(ERRORS.values() if errors is not None else ())]:
@@ -178,10 +202,30 @@ def _show_comparison(collection: Collection, estimates: list[Estimate], errors: 
             ]
         table.add_row(*cells)
     show.show_table(table)
-    notes = "> 0, < 0: categories with a positive or negative share. NLL: negative log-likelihood, nats per report. "
-    notes += "" if collection.tallied is None else "It is known up to a constant. "
-    notes += "gap: at most this far above the smallest NLL of a distribution."
-    if errors is not None:
-        notes += " Errors: squared, summed over the categories; total variation; Kullback–Leibler divergence, "
-        notes += "nats; largest of a category."
-    show.out.print(" ".join([notes, *(found.note for found in estimates if found.note)]), style="dim")
+    show.say(
+        "> 0, < 0: how many categories have a positive or negative share; NLL: misfit to the reports (negative "
+        "log-likelihood, nats per report); gap: at most so much above the least misfit of any distribution."
+    )
+    show.say(
+        "The least misfit is the likeliest, and need not be the closest to the truth: --truth FILE measures that."
+        if errors is None
+        else "squared, TV, KL, max: distances from the truth; the smaller, the closer."
+    )
+    for found in estimates:
+        if found.caution:
+            show.beware(found.caution)
+
+
+def _explanations(collection: Collection, estimates: list[Estimate], *, measured: bool) -> dict[str, str]:
+    """What each row and each column is."""
+    words = {found.title: found.note for found in estimates}
+    words["NLL"] = "known up to a constant, for reports of this mechanism" if collection.tallied is not None else ""
+    words["gap"] = "a certificate, computed for the estimate itself; – where it is no distribution"
+    if measured:
+        words |= {
+            "squared": "sum of the squared errors of all categories",
+            "TV": "total variation: half the sum of the absolute errors, a share of the users",
+            "KL": "Kullback–Leibler divergence of the truth, nats; ∞ where a category is left out that somebody holds",
+            "max": "the largest error of a category, a share",
+        }
+    return words | of_reports(collection)

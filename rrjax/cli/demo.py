@@ -13,40 +13,44 @@ import rrjax
 from rrjax import io
 from rrjax.cli import compare, estimate, randomize, show
 from rrjax.cli.estimates import FDR
+from rrjax.cli.options import Explain, flags
 from rrjax.cli.reading import Files, Reading, check_epsilon
 
 
+@flags()
 def demo(
     folder: Annotated[Path, typer.Option(help="Where to write the files and the figure.")] = Path("rrjax-demo"),
-    categories: Annotated[int, typer.Option(min=2, help="K.")] = 50,
-    users: Annotated[int, typer.Option(min=2, help="N.")] = 100_000,
-    epsilon: Annotated[float, typer.Option(help="Privacy parameter, in nats.")] = 2.0,
-    exponent: Annotated[float, typer.Option(min=0, help="Of the Zipf population.")] = 1.3,
+    categories: Annotated[int, typer.Option(min=2, help="K, how many categories there are.")] = 50,
+    users: Annotated[int, typer.Option(min=2, help="N, how many users.")] = 100_000,
+    epsilon: Annotated[float, typer.Option(help="Privacy parameter ε, in nats.")] = 2.0,
+    exponent: Annotated[
+        float, typer.Option(min=0, help="Exponent of the Zipf population: the larger, the fewer items are frequent.")
+    ] = 1.3,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the population and its simulated reports.")] = 0,
+    explain: Explain = False,
 ) -> None:
     """Show it all on a built-in population: randomize, count, estimate, compare.
 
     The same path as the other commands, whose lines it prints.
     """
-    with show.reporting():
-        check_epsilon(epsilon)
-        values, reports = folder / "values.parquet", folder / "reports.parquet"
-        table, figure = folder / "estimate.csv", folder / "estimate.png"
-        io.make_folder(folder)
-        _write_population(values, categories, users, exponent, seed)
-        show.out.print(
-            f"[bold]A population[/bold] of {users:,} users, each holding one of {categories:,} items, Zipf with "
-            f"exponent {exponent:g}: {values}"
-        )
-        domain = f"1:{categories}"
-        show.command(f"rrjax randomize {values} --epsilon {epsilon:g} --domain {domain} --seed {seed} --out {reports}")
-        files = Files([str(values)], Reading(domain=domain))
-        randomize.show_made(randomize.make_reports(files, epsilon, reports, seed), reports, False)
-        show.command(f"rrjax estimate {reports} --top 10 --out {table}")
-        files = Files([str(reports)])
-        estimate.run(files, None, None, (0.95, False, FDR), (table, None), 10, False)
-        show.command(f"rrjax compare {reports} --truth {values} --top 5 --plot {figure}")
-        compare.run(files, None, Files([str(values)]), None, 0.95, (None, figure), 5, False)
+    check_epsilon(epsilon)
+    values, reports = folder / "values.parquet", folder / "reports.parquet"
+    table, figure = folder / "estimate.csv", folder / "estimate.png"
+    io.make_folder(folder)
+    _write_population(values, categories, users, exponent, seed)
+    show.out.print(
+        f"[bold]A population[/bold] of {users:,} users, each holding one of {categories:,} items, a few of them "
+        f"frequent and most rare (Zipf, exponent {exponent:g}): {values}"
+    )
+    domain, more = f"1:{categories}", " --explain" * explain
+    show.command(f"rrjax randomize {values} --epsilon {epsilon:g} --domain {domain} --seed {seed} --out {reports}")
+    files = Files([str(values)], Reading(domain=domain))
+    randomize.show_made(randomize.make_reports(files, epsilon, reports, seed), reports, False)
+    show.command(f"rrjax estimate {reports} --top 10 --out {table}{more}")
+    files = Files([str(reports)])
+    estimate.run(files, None, None, (0.95, False, FDR), (table, None), 10, False, explain=explain)
+    show.command(f"rrjax compare {reports} --truth {values} --top 5 --plot {figure}{more}")
+    compare.run(files, None, Files([str(values)]), None, 0.95, (None, figure), 5, False, explain=explain)
 
 
 def _write_population(path: Path, num_categories: int, num_users: int, exponent: float, seed: int) -> None:

@@ -20,12 +20,26 @@ from rrjax.cli.estimates import (
     estimated,
     known,
     largest_rows,
+    of_reports,
     show_largest,
     show_written,
     side_by_side,
     write,
 )
-from rrjax.cli.options import PANEL, Json, Level, Ordered, Out, Plot, Top, estimator_name, flags
+from rrjax.cli.options import (
+    SURE,
+    WHICH,
+    Explain,
+    Json,
+    Level,
+    Ordered,
+    Out,
+    Plot,
+    Top,
+    estimator_name,
+    estimator_names,
+    flags,
+)
 from rrjax.cli.reading import (
     Collection,
     Epsilon,
@@ -39,6 +53,9 @@ from rrjax.cli.reading import (
 from rrjax.cli.statements import Asked
 from rrjax.cli.statements import run as state
 
+PLAIN = {CLOSEST: "closest", CLOSEST_IN_ORDER: "closest", LIKELIEST: "likeliest", MAXIMIZER: "likeliest"}
+"""What columns are headed by where nobody asked for an estimator."""
+
 
 def leading(collection: Collection, ordered: bool = False) -> list[str]:
     """The closest estimate, and the likeliest one beside it, where the likelihood of these reports can be had."""
@@ -50,31 +67,39 @@ def leading(collection: Collection, ordered: bool = False) -> list[str]:
 @flags()
 def estimate(
     reports: Reports,
-    reading: Reading,
-    asked: Asked,
+    *,
     epsilon: Epsilon = None,
+    reading: Reading,
+    out: Out = None,
+    plot: Plot = None,
+    top: Top = 20,
+    explain: Explain = False,
+    json: Json = False,
+    asked: Asked,
     estimator: Annotated[
         str | None,
         typer.Option(
             parser=estimator_name,
+            autocompletion=estimator_names,
             metavar="NAME",
             help=f"One estimator in place of {CLOSEST} (the closest) with {LIKELIEST} (the likeliest) beside it: "
             f"{', '.join(ESTIMATORS)}.",
+            rich_help_panel=WHICH,
         ),
     ] = None,
     ordered: Ordered = False,
     level: Level = 0.95,
     at_once: Annotated[
         bool,
-        typer.Option("--at-once", help="Intervals that cover all at once, not each one.", rich_help_panel=PANEL),
+        typer.Option("--at-once", help="Intervals that cover all at once, not each one.", rich_help_panel=SURE),
     ] = False,
     fdr: Annotated[
-        float, typer.Option(help="False discovery rate of the categories marked as there.", rich_help_panel=PANEL)
+        float,
+        typer.Option(
+            help="False discovery rate: which part of the categories marked as there may be wrong, on average.",
+            rich_help_panel=SURE,
+        ),
     ] = FDR,
-    out: Out = None,
-    plot: Plot = None,
-    top: Top = 20,
-    json: Json = False,
 ) -> None:
     """Estimate the true distribution from randomized reports: the closest estimate, the likeliest, and intervals.
 
@@ -101,9 +126,10 @@ def estimate(
         check_outputs([files, *others], out, plot)
         with show.err.status("Counting …"):
             collection = read_collection(files, epsilon)
-        state(collection, asked, level, (out, plot), json, top)
+        state(collection, asked, level, (out, plot), json, top, explain=explain)
         return
-    run(Files(reports, reading), epsilon, estimator, (level, at_once, fdr), (out, plot), top, json, ordered=ordered)
+    rates = level, at_once, fdr
+    run(Files(reports, reading), epsilon, estimator, rates, (out, plot), top, json, ordered=ordered, explain=explain)
 
 
 def run(
@@ -116,6 +142,7 @@ def run(
     json: bool,
     *,
     ordered: bool = False,
+    explain: bool = False,
 ) -> None:
     """Reads, estimates, writes and says it."""
     out, plot = outputs
@@ -156,75 +183,103 @@ def run(
     show.say(collection.summary())
     show.warn(collection.warnings)
     show.out.print()
-    show_largest(collection, estimates, top, sure=sure)
+    headings = [PLAIN[each] if name is None else ESTIMATORS[each].title for each in names]
+    show_largest(collection, estimates, top, sure=sure, headings=headings)
     show.out.print()
-    _show_sureness(collection, found, sure)
-    _show_verdict(collection, estimates)
+    for sentence in sureness(collection, sure):
+        show.say(sentence)
+    for sentence in cautions(collection, estimates, sure):
+        show.beware(sentence)
+    show.explain(explanations(collection, estimates, headings, sure), explain)
     show_written(out, plot)
 
 
-def _show_sureness(collection: Collection, found: Estimate, sure: Confidence) -> None:
-    """How many categories are there, what the intervals are, and where the estimate contradicts them."""
+def sureness(collection: Collection, sure: Confidence) -> list[str]:
+    """Two sentences: which categories are there, and what the intervals are."""
     number, size = int(sure.found.sum()), collection.num_categories
-    rest = "" if number == size else "; of the others the reports do not tell"
-    show.out.print(
-        f"● {number:,} of {size:,} categories {'is' if number == 1 else 'are'} there, at a false discovery rate of "
-        f"{show.percent(sure.fdr)}{rest}."
+    rate = _rate(sure)
+    there = (
+        f"● {number:,} of {size:,} categories {'is' if number == 1 else 'are'} there: on average at most {rate} of "
+        f"such marks are wrong{'' if number == size else ', and of the other categories the reports do not tell'}."
+        if number
+        else f"No category is marked as there (●): of none the reports show it, if at most {rate} of such marks may be "
+        "wrong."
     )
     level = f"{100 * sure.level:.12g}\N{NO-BREAK SPACE}% confidence"
     if sure.at_once:
-        show.out.print(f"Intervals are exact, at zero too, and hold all at once with {level}.")
-    else:
-        show.out.print(
-            f"Intervals are exact, at zero too, and hold each one with {level}; of those picked because they came out "
-            "largest, fewer hold: --at-once is for them."
-        )
+        return [there, f"The intervals hold the true shares of all categories at once, with {level}."]
+    return [
+        there,
+        f"Each interval holds the true share of its category with {level}; of those picked because they came out "
+        "largest fewer do, and --at-once allows for that.",
+    ]
+
+
+def cautions(collection: Collection, estimates: list[Estimate], sure: Confidence) -> list[str]:
+    """What protects from a wrong reading of the table, where there is such a thing."""
+    found, number, size = estimates[0], int(sure.found.sum()), collection.num_categories
+    said = [each.caution for each in estimates if each.caution]
     contradicted = int(sure.contradicted.sum())
     if contradicted:
         alone = (1 - sure.level) / 2 / (size if sure.at_once else 1)
-        show.out.print(
-            f"! {show.number(contradicted, 'interval is', 'intervals are')} a single end, 0 or "
+        said.append(
+            f"{show.number(contradicted, 'interval is', 'intervals are')} a single end, 0 or "
             "100\N{NO-BREAK SPACE}%: no share explains so few reports, or so many. By chance at most "
             f"{show.percent(alone)} of the categories are like that. Where more are, or one by far: {collection.doubt}"
         )
     outside = int((sure.misses(found.theta) & sure.found).sum())
     if outside:
         of = "of the category that is" if number == 1 else f"for {outside:,} of the {number:,} that are"
-        show.out.print(
+        said.append(
             f"{found.title} lies outside the interval {of} there: an estimate makes all shares fit together, an "
             "interval is about one. For a share that was named beforehand believe the interval."
         )
+    return said
 
 
-def _show_verdict(collection: Collection, estimates: list[Estimate]) -> None:
-    """What each estimate is, with its certificate in words, and how noisy the collection is."""
-    for found in estimates:
-        if found.note:
-            show.out.print(found.note)
-        if found is estimates[0] and len(estimates) > 1:
-            continue  # it is not made to be likely; its figures are in the JSON object
-        # Of other mechanisms the likelihood is known up to a factor.
-        nll = f"; negative log-likelihood {found.nll:.6f} nats per report" if collection.tallied is None else ""
-        show.out.print(
-            f"{found.title}: {found.num_positive:,} of {collection.num_categories:,} categories "
-            f"{'has' if found.num_positive == 1 else 'have'} a positive share{nll}."
+def explanations(
+    collection: Collection, estimates: list[Estimate], headings: list[str], sure: Confidence
+) -> dict[str, str]:
+    """What each column is, how far the likelihood is from its maximum, and how noisy the collection is."""
+    found, names = estimates[-1], [_named(*each) for each in zip(headings, estimates, strict=True)]
+    words = of_reports(collection) | {name: each.note for name, each in zip(names, estimates, strict=True)}
+    # Of other mechanisms the likelihood is known up to a factor.
+    nll = f"; negative log-likelihood {found.nll:.6f} nats per report" if collection.tallied is None else ""
+    positive = (
+        f"{found.num_positive:,} of {collection.num_categories:,} categories "
+        f"{'has' if found.num_positive == 1 else 'have'} a positive share{nll}"
+    )
+    words[names[-1]] = f"{found.note}; {positive}" if found.note else positive
+    return words | {
+        "certificate": _certificate(collection, found),
+        sure.title: "exact, also where the share is zero; it is about one share, and an estimate, which makes all "
+        "shares fit together, may lie outside",
+        "●": f"found with a false discovery rate of at most {_rate(sure)} (--fdr sets it)",
+        "noise": f"a category that nobody holds is estimated with a standard error of "
+        f"{show.percent(collection.standard_error)} (unbiased inversion)",
+    }
+
+
+def _rate(sure: Confidence) -> str:
+    return f"{100 * sure.fdr:.12g}\N{NO-BREAK SPACE}%"
+
+
+def _named(heading: str, found: Estimate) -> str:
+    return heading if heading == found.title else f"{heading} ({found.title})"
+
+
+def _certificate(collection: Collection, found: Estimate) -> str:
+    """How far an estimate is from the likeliest distribution, at most."""
+    if collection.joint is None:
+        return (
+            "none: the likelihood of whole reports is left out, because there are too many for the categories "
+            f"({collection.num_reports:,} × {collection.num_categories:,})"
         )
-        if collection.joint is None:
-            show.out.print(
-                "No certificate: the likelihood of whole reports is left out, because there are too many for the "
-                f"categories ({collection.num_reports:,} × {collection.num_categories:,})."
-            )
-        elif found.proper:
-            certificate = found.certificate
-            near = certificate["l1_bound"] / 2
-            bound = f"; total variation at most {show.at_most(min(near, 1))} from the maximum likelihood estimate"
-            show.out.print(
-                f"Certificate: log-likelihood within {show.at_most(certificate['gap'])} of the maximum (nats per "
-                f"report){bound if math.isfinite(near) else ''}."
-            )
-        else:
-            show.out.print("No certificate: this estimate is not a distribution (it has negative shares).")
-    show.out.print(
-        f"Noise: a category that nobody holds is estimated with a standard error of "
-        f"{show.percent(collection.standard_error)} (unbiased inversion)."
+    if not found.proper:
+        return "none: this estimate is not a distribution"
+    near = found.certificate["l1_bound"] / 2
+    bound = f"; total variation at most {show.at_most(min(near, 1))} from the maximum likelihood estimate"
+    return (
+        f"log-likelihood within {show.at_most(found.certificate['gap'])} of the maximum (nats per report)"
+        f"{bound if math.isfinite(near) else ''}"
     )

@@ -34,6 +34,9 @@ class Estimate:
     nll: float
     certificate: dict[str, float]
     note: str
+    """What it is, in words that may follow its title and a colon."""
+    caution: str
+    """What a reader must know not to misread it."""
 
     @property
     def title(self) -> str:
@@ -72,8 +75,7 @@ def estimated(collection: Collection, name: str) -> Estimate:
     if joint is not None:
         certificate = {key: float(value) for key, value in rrjax.certificate(theta, *joint)._asdict().items()}
         nll = float(rrjax.nll(theta, *joint))
-    note = entry.said(given[0], found, certificate["gap"])
-    return Estimate(entry, np.asarray(theta), nll, certificate, note)
+    return Estimate(entry, np.asarray(theta), nll, certificate, *entry.said(given[0], found, certificate["gap"]))
 
 
 def _unable(collection: Collection, entry: Estimator) -> str:
@@ -122,11 +124,7 @@ class Confidence:
     @property
     def title(self) -> str:
         """What the intervals are called."""
-        return _interval(self.level)
-
-
-def _interval(level: float) -> str:
-    return f"{100 * level:.12g}\N{NO-BREAK SPACE}% interval"
+        return show.interval(self.level)
 
 
 @ending_at_once()
@@ -181,17 +179,15 @@ def show_largest(
     top: int,
     truth: np.ndarray | None = None,
     sure: Confidence | None = None,
+    headings: list[str] | None = None,
 ) -> None:
-    """The largest categories by the first estimate, as a table."""
+    """The largest categories by the first estimate, as a table; columns of estimates are headed by their titles."""
     first = estimates[0].theta
     largest = largest_of(first, top)
     table = show.table()
     table.add_column("category", no_wrap=True, max_width=40)
-    titles = [
-        "reports" if collection.tallied is None else "support",
-        "of all",
-        *(estimate.title for estimate in estimates),
-    ]
+    titles = ["reports" if collection.tallied is None else "support", "raw share"]
+    titles += headings or [estimate.title for estimate in estimates]
     titles += [sure.title] if sure is not None else []
     for title in titles if truth is None else [*titles, "truth"]:
         table.add_column(title, justify="right", no_wrap=True)
@@ -247,7 +243,7 @@ def draw(plot: Path, collection: Collection, estimates: list[Estimate], truth: n
             standard_error=collection.standard_error,
             truth=truth,
             limits=(lower, upper),
-            limits_label=f"{_interval(level)}, all at once",
+            limits_label=f"{show.interval(level)}, all at once",
             found=lower > 0,
             title=f"{collection.num_reports:,} reports in column {collection.counted.column}, "
             f"K = {collection.num_categories:,}, ε = {collection.epsilon:.4g}",
@@ -261,3 +257,16 @@ def show_written(out: Path | None, plot: Path | None) -> None:
         show.written("All categories", out)
     if plot is not None:
         show.written("Figure", plot)
+
+
+def of_reports(collection: Collection) -> dict[str, str]:
+    """What the columns of counts are, for --explain."""
+    p, q = show.percent(float(collection.rates.p)), show.percent(float(collection.rates.q))
+    heading, one, several = ("reports", "names", "name")
+    if collection.tallied is not None:
+        heading, one, several = ("support", "supports", "support")
+    return {
+        heading: f"how many of the {collection.num_reports:,} reports {several} the category; each one {one} its "
+        f"user's own category with probability {p}, and any one other with {q}",
+        "raw share": "their share of all reports, randomized as they are: no estimate",
+    }

@@ -11,8 +11,8 @@ from rrjax import inference, io
 from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Command, Json, flags
-from rrjax.cli.reading import PANEL, Files, Reading, Reports, parse_domain, read_collection
+from rrjax.cli.options import Command, Explain, Json, flags
+from rrjax.cli.reading import Files, Reading, Reports, parse_domain, read_collection
 from rrjax.cli.test import Draws, check_size, say, tests
 
 _MOST_PAIRS = 2**14
@@ -22,17 +22,21 @@ _MOST_PAIRS = 2**14
 @flags(without=("column", "domain", "counts", "items"))
 def independent(
     reports: Reports,
-    reading: Reading,
-    draws: Draws,
+    *,
     column: Annotated[
         list[str] | None,
         typer.Option(help="The columns of the two attributes; give it twice. A file of pairs names its own."),
     ] = None,
     domain: Annotated[
         list[str] | None,
-        typer.Option(help="Their categories, as elsewhere; give it twice, or not at all.", rich_help_panel=PANEL),
+        typer.Option(
+            help="Their categories, each a range such as 0:99 or a file of labels; give it twice, or not at all."
+        ),
     ] = None,
+    reading: Reading,
+    explain: Explain = False,
     json: Json = False,
+    draws: Draws,
 ) -> None:
     """Are two attributes of the same users independent?
 
@@ -54,7 +58,7 @@ def independent(
     metadata = files.source.metadata()
     if metadata is not None and metadata.columns is not None:
         _check(files.name, metadata, columns, (first, second))
-        _of_pairs(files, metadata.columns, draws, json)
+        _of_pairs(files, metadata.columns, draws, json, explain)
         return
     if not columns:
         raise UsageError(
@@ -78,7 +82,7 @@ def independent(
             f"{_of(columns[1], shape[1])}; {missing} left out"
         )
     more = {"columns": columns, "num_reports": number, "num_missing": pairs.num_missing}
-    say("independent", [], [verdict], draws, json, **more, num_categories=list(shape))
+    say("independent", [], [verdict], draws, json, explain, **more, num_categories=list(shape))
 
 
 def _of(name: str, size: int) -> str:
@@ -100,7 +104,7 @@ def _check(name: str, metadata: io.Metadata, columns: list[str], domains: tuple[
             )
 
 
-def _of_pairs(files: Files, columns: tuple[str, str], draws: Draws, json: bool) -> None:
+def _of_pairs(files: Files, columns: tuple[str, str], draws: Draws, json: bool, explain: bool) -> None:
     """Tests a file of pairs that were randomized as one."""
     with show.err.status("Counting …") as status:
         collection = read_collection(files, None)
@@ -115,7 +119,7 @@ def _of_pairs(files: Files, columns: tuple[str, str], draws: Draws, json: bool) 
             )
         status.update("Testing …")
         verdict = _independent(columns, counts, draws, collection.epsilon)
-    say("independent", [collection], [verdict], draws, json, columns=columns, num_categories=shape)
+    say("independent", [collection], [verdict], draws, json, explain, columns=columns, num_categories=shape)
 
 
 @ending_at_once()

@@ -2,44 +2,57 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_args
 
 import typer
 from typer.core import TyperCommand
 
+from rrjax.catalogue import ESTIMATORS
 from rrjax.cli.errors import UsageError
+from rrjax.mechanisms import ABBREVIATIONS, MECHANISMS
 
-PANEL = "Results"
+WHICH, SURE = "Which estimate", "How sure"
+"""Panels of flags that are wanted more rarely. Those without one are listed first, in the order of the parameters."""
 
-Out = Annotated[
-    Path | None,
-    typer.Option(help="Write all categories to this .csv, .tsv, .parquet or .jsonl.", rich_help_panel=PANEL),
-]
-Plot = Annotated[Path | None, typer.Option(help="Draw a figure: .png, .pdf or .svg.", rich_help_panel=PANEL)]
-Top = Annotated[int, typer.Option(min=1, help="How many of the largest categories to show.", rich_help_panel=PANEL)]
-Level = Annotated[float, typer.Option(help="Confidence level of the intervals, in (0, 1).", rich_help_panel=PANEL)]
+Out = Annotated[Path | None, typer.Option(help="Write all categories to this .csv, .tsv, .parquet or .jsonl.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw a figure: .png, .pdf or .svg.")]
+Top = Annotated[int, typer.Option(min=1, help="How many of the largest categories to show.")]
+Level = Annotated[float, typer.Option(help="Confidence level of the intervals, in (0, 1).", rich_help_panel=SURE)]
 Ordered = Annotated[
     bool,
     typer.Option(
         "--ordered",
         help="The order of the domain means something (ages, hours): neighbours are taken to be alike, as far as the "
         "reports bear it out.",
+        rich_help_panel=WHICH,
     ),
+]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Say more under the tables: what each column is, certificates, noise.")
 ]
 Json = Annotated[
     bool,
     typer.Option(
-        "--json",
-        help="Print one JSON object instead of tables; null stands for what is infinite or undefined.",
-        rich_help_panel=PANEL,
+        "--json", help="Print one JSON object instead of tables; null stands for what is infinite or undefined."
     ),
 ]
+
+
+def estimator_names() -> list[str]:
+    """What may be an estimator, for a shell that completes it."""
+    return list(ESTIMATORS)
+
+
+def mechanism_names() -> list[str]:
+    """What may be a mechanism, for a shell that completes it."""
+    return list(MECHANISMS)
 
 
 def estimator_name(text: str) -> str:
@@ -48,8 +61,6 @@ def estimator_name(text: str) -> str:
     Raises:
         BadParameter: There is none of that name.
     """
-    from rrjax.catalogue import ESTIMATORS
-
     name = text.replace("-", "_")
     if name not in ESTIMATORS:
         raise typer.BadParameter(f"{text!r} is none of {', '.join(ESTIMATORS)}")
@@ -62,13 +73,22 @@ def mechanism_name(text: str) -> str:
     Raises:
         BadParameter: There is none of that name.
     """
-    from rrjax.mechanisms import ABBREVIATIONS, MECHANISMS
-
     name = text.lower().replace("_", "-")
     name = ABBREVIATIONS.get(name, name)
     if name not in MECHANISMS:
         raise typer.BadParameter(f"{text!r} is none of {', '.join(MECHANISMS)}")
     return name
+
+
+MechanismName = Annotated[
+    str,
+    typer.Option(
+        parser=mechanism_name,
+        autocompletion=mechanism_names,
+        metavar="NAME",
+        help=f"One of {', '.join(MECHANISMS)}.",
+    ),
+]
 
 
 class Command(TyperCommand):
@@ -90,10 +110,16 @@ class Command(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-def flags(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def flags(
+    *, without: tuple[str, ...] = (), panels: Mapping[str, str] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command a flag for every field of those of its parameters that are dataclasses, but for some.
 
     The fields are annotated as Typer wants parameters to be. What a dataclass refuses is reported as other errors are.
+
+    Args:
+        without: Fields that the command has no flag for.
+        panels: Fields whose flags this command shows in another panel of its help.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -104,6 +130,7 @@ def flags(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], C
                 parameters.append(parameter)
                 continue
             hints = inspect.get_annotations(cast(type, kind), eval_str=True)
+            hints |= {name: _placed(hints[name], panel) for name, panel in (panels or {}).items() if name in hints}
             fields = [field for field in dataclasses.fields(kind) if field.name not in without]
             groups[parameter.name] = kind, [field.name for field in fields]
             parameters += [
@@ -118,6 +145,8 @@ def flags(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], C
             from rrjax.cli import show
 
             with show.reporting():
+                if given.get("explain") and given.get("json"):
+                    raise UsageError("--explain is about tables, and --json prints none: give one of the two")
                 grouped = {
                     name: cast(Any, kind)(**{field: given.pop(field) for field in fields})
                     for name, (kind, fields) in groups.items()
@@ -129,3 +158,11 @@ def flags(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], C
         return run
 
     return decorate
+
+
+def _placed(hint: Any, panel: str) -> Any:
+    """The annotation of a flag, in another panel."""
+    kind, option = get_args(hint)
+    option = copy.copy(option)
+    option.rich_help_panel = panel
+    return Annotated[kind, option]

@@ -13,7 +13,7 @@ from rrjax import RandomizedResponse, inference, io
 from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Json, Plot, mechanism_name
+from rrjax.cli.options import SURE, Explain, Json, Level, MechanismName, Plot, flags
 from rrjax.cli.reading import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, check_rate
 from rrjax.mechanisms import MECHANISMS
 
@@ -21,24 +21,26 @@ MOST_USERS = 10**15
 """More than there are people, and exact in float64."""
 
 
+@flags()
 def plan(
     categories: Annotated[int, typer.Option(help="K, how many categories there are.")],
-    epsilon: Annotated[float | None, typer.Option(help="Privacy parameter, in nats.")] = None,
-    users: Annotated[int | None, typer.Option(help="N, how many of them.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Privacy parameter ε, in nats.")] = None,
+    users: Annotated[int | None, typer.Option(help="N, how many users.")] = None,
     target_rmse: Annotated[
         float | None,
-        typer.Option(help="Root mean squared error of a share that is wanted (0.01 is one percent point)."),
+        typer.Option(help="Typical error of a share (root mean squared) that is wanted; 0.01 is one percent point."),
     ] = None,
     target_width: Annotated[
-        float | None, typer.Option(help="Width of an exact interval that is wanted, where --share hold it.")
+        float | None, typer.Option(help="Width of an exact interval that is wanted, where --share hold the category.")
     ] = None,
-    share: Annotated[float, typer.Option(help="True share of the category that the width is for.")] = 0.1,
-    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
-    mechanism: Annotated[
-        str, typer.Option(parser=mechanism_name, metavar="NAME", help=f"One of {', '.join(MECHANISMS)}.")
-    ] = RandomizedResponse.name,
+    mechanism: MechanismName = RandomizedResponse.name,
     plot: Plot = None,
+    explain: Explain = False,
     json: Json = False,
+    share: Annotated[
+        float, typer.Option(help="True share of the category that the width is for.", rich_help_panel=SURE)
+    ] = 0.1,
+    level: Level = 0.95,
 ) -> None:
     """Plan a collection: how many users, which ε, what it would know, which mechanism.
 
@@ -46,25 +48,25 @@ def plan(
 
     Give two of --epsilon, --users and a target; the third is computed.
     """
-    with show.reporting():
-        show.check_formats(None, plot)
+    show.check_formats(None, plot)
+    if plot is not None:
+        io.check_writable(plot)
+    wanted = Target(categories, mechanism, target_rmse, target_width, share, level)
+    with show.err.status("Planning …"):
+        found = _solve(wanted, epsilon, users)
         if plot is not None:
-            io.check_writable(plot)
-        wanted = Target(categories, mechanism, target_rmse, target_width, share, level)
-        with show.err.status("Planning …"):
-            found = _solve(wanted, epsilon, users)
-            if plot is not None:
-                _draw(plot, found)
-        if json:
-            # As flags and files spell them.
-            mechanisms = [row._asdict() | {"name": row.name.replace(" ", "-")} for row in found.mechanisms]
-            facts = dataclasses.asdict(found)
-            facts = facts.pop("target") | facts | {"mechanisms": mechanisms, "plot": plot}
-            show.record({"command": "plan"} | facts)
-            return
-        _show(found)
-        if plot is not None:
-            show.written("Figure", plot)
+            _draw(plot, found)
+    if json:
+        # As flags and files spell them.
+        mechanisms = [row._asdict() | {"name": row.name.replace(" ", "-")} for row in found.mechanisms]
+        facts = dataclasses.asdict(found)
+        facts = facts.pop("target") | facts | {"mechanisms": mechanisms, "plot": plot}
+        show.record({"command": "plan"} | facts)
+        return
+    _show(found)
+    show.explain(_explanations(found), explain, "mechanisms")
+    if plot is not None:
+        show.written("Figure", plot)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,13 +234,13 @@ def _show(found: Plan) -> None:
     table = show.table(show_header=False)
     table.add_column("")
     table.add_column("", justify="right", no_wrap=True)
-    level = f"{100 * target.level:g} %"
+    level = f"{100 * target.level:g}\N{NO-BREAK SPACE}%"
     for text, value in (
-        ("Root mean squared error of a share, unbiased inversion", found.rmse),
-        (f"Width of the exact {level} interval of a category that nobody holds", found.width),
-        (f"Width of the exact {level} interval of a share of {show.percent(target.share)}", found.share_width),
-        ("Smallest share found with 80 % power, one category, p ≤ 0.05", found.detectable),
-        ("Smallest share found with 80 % power, among all categories", found.detectable_among_all),
+        ("Typical error of a share (root mean squared)", found.rmse),
+        (f"Width of the {level} interval of a category that nobody holds", found.width),
+        (f"Width of the {level} interval of a share of {show.percent(target.share)}", found.share_width),
+        ("Smallest share that would be noticed, of one category", found.detectable),
+        ("Smallest share that would be noticed, among all categories", found.detectable_among_all),
     ):
         table.add_row(text, show.percent(value) if value <= 1 else "more than 100 %")
     show.show_table(table)
@@ -251,16 +253,23 @@ def _show(found: Plan) -> None:
     for row in found.mechanisms:
         table.add_row(row.name, show.percent(row.expected_rmse), f"{row.bits:,.0f}", f"{row.operations:.1e}", row.note)
     show.show_table(table)
-    show.out.print(
-        "Error of a share, root mean squared; bits of a report; operations (additions, hashes) that counting all "
-        "reports takes a server, roughly.",
-        style="dim",
-    )
+    show.say("error: typical, of a share; bits: size of a report; operations: the server's, to count all reports.")
     own_name = target.mechanism.replace("-", " ")
     best, own = found.mechanisms[0], next(row for row in found.mechanisms if row.name == own_name)
     more = (own.expected_rmse / best.expected_rmse) ** 2
     if more > 1.05:
-        show.out.print(
-            f"For the same error {own_name} needs {more:.2g} times the users of {best.name} (unbiased estimates "
-            f"compared). `rrjax randomize --mechanism {best.name.replace(' ', '-')}` makes its reports."
+        show.say(
+            f"For the same error {own_name} needs {more:.2g} times the users of {best.name}, whose reports "
+            f"`rrjax randomize --mechanism {best.name.replace(' ', '-')}` makes."
         )
+
+
+def _explanations(found: Plan) -> dict[str, str]:
+    """What the rows and columns are."""
+    return {
+        "error": "root mean squared, of the unbiased estimate of a share; that of `rrjax estimate` is often closer",
+        "interval": "exact, as `rrjax estimate` prints it",
+        "noticed": "with a chance of 80\N{NO-BREAK SPACE}%, by a p-value of at most 0.05; among all categories of at "
+        f"most 0.05 ÷ {found.target.num_categories:,}",
+        "operations": "additions and hashes, roughly",
+    }

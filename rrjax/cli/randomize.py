@@ -15,23 +15,23 @@ from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Json, flags, mechanism_name
-from rrjax.cli.reading import PANEL, Files, Reading, check_epsilon, check_outputs, parse_domain
+from rrjax.cli.options import Json, flags, mechanism_name, mechanism_names
+from rrjax.cli.reading import Files, Reading, check_epsilon, check_outputs, parse_domain
 from rrjax.mechanisms import MECHANISMS
 
 
 @flags(without=("column", "domain", "counts"))
 def randomize(
-    values: Annotated[list[str], typer.Argument(metavar="VALUES...", help="Files of true values; globs work.")],
-    epsilon: Annotated[float, typer.Option(help="Privacy parameter, in nats.")],
+    values: Annotated[list[str], typer.Argument(metavar="VALUES", help="Files of true values; globs work.")],
+    epsilon: Annotated[
+        float, typer.Option(help="Privacy parameter ε, in nats: the smaller, the more private (0.5 to 8 is common).")
+    ],
     out: Annotated[Path, typer.Option(help="The .parquet file of reports to write.")],
-    reading: Reading,
     column: Annotated[
         list[str] | None,
         typer.Option(
             help="Column to read: its name, or its number (from 1) where there is no header. Twice: the pairs of the "
             "two columns are randomized as one, with ε for the pair.",
-            rich_help_panel=PANEL,
         ),
     ] = None,
     domain: Annotated[
@@ -39,24 +39,30 @@ def randomize(
         typer.Option(
             help="All categories: a range such as 0:99, both ends included, or a file of labels, one a line. Of two "
             "columns once for each, in their order.",
-            rich_help_panel=PANEL,
         ),
     ] = None,
     mechanism: Annotated[
         str,
         typer.Option(
             parser=mechanism_name,
+            autocompletion=mechanism_names,
             metavar="NAME",
             help=f"How to randomize: {', '.join(MECHANISMS)}. `rrjax plan` says which is closest.",
+            rich_help_panel="How to randomize",
         ),
     ] = rrjax.RandomizedResponse.name,
     seed: Annotated[
         int | None,
         typer.Option(
-            min=0, max=2**63 - 1, help="Simulate, reproducibly. Without it the system's secure random numbers are used."
+            min=0,
+            max=2**63 - 1,
+            help="Simulate, reproducibly. Without it the system's secure random numbers are used.",
+            rich_help_panel="Simulation",
         ),
     ] = None,
     json: Json = False,
+    *,
+    reading: Reading,
 ) -> None:
     """Randomize true values into a file of reports that carries its mechanism, ε, K and domain.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,13 +26,13 @@ PANEL = "Reading"
 Format = Literal["csv", "tsv", "parquet", "jsonl", "transactions"]
 Items = Literal["first", "all"]
 Epsilon = Annotated[
-    float | None, typer.Option(help="Privacy parameter of the collection, in nats.", rich_help_panel=PANEL)
+    float | None,
+    typer.Option(help="Privacy parameter ε of the collection, in nats; files of `rrjax randomize` carry it."),
 ]
-Reports = Annotated[list[str], typer.Argument(metavar="REPORTS...", help="Files of randomized reports; globs work.")]
+Reports = Annotated[list[str], typer.Argument(metavar="REPORTS", help="Files of randomized reports; globs work.")]
 
 
-def _flag(*names: str, help: str) -> Any:  # noqa: A002
-    return typer.Option(*names, help=help, rich_help_panel=PANEL)
+_flag = partial(typer.Option, rich_help_panel=PANEL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Reading:
     """The flags that say how to read files, for `options.flags`."""
 
     column: Annotated[
-        str | None, _flag(help="Column to read: its name, or its number (from 1) where there is no header.")
+        str | None, typer.Option(help="Column to read: its name, or its number (from 1) where there is no header.")
     ] = None
     domain: Annotated[
         str | None,
-        _flag(help="All categories: a range such as 0:99, both ends included, or a file of labels, one a line."),
+        typer.Option(help="All categories: a range such as 0:99, both ends included, or a file of labels, one a line."),
     ] = None
     counts: Annotated[str | None, _flag(help="The file holds counts already: the column they are in.")] = None
     format: Annotated[Format | None, _flag(help="Format, where the file's name does not tell.")] = None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import NormalDist
 from typing import Annotated, Any
@@ -19,53 +18,58 @@ from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import PANEL, Json, Level, Plot, flags
+from rrjax.cli.options import Explain, Json, Level, Plot, flags
 from rrjax.cli.reading import Collection, Epsilon, Files, Reading, check_outputs, check_rate, read_collection
-from rrjax.cli.subgroups import read_weights
+from rrjax.cli.rows import Rows, read, split
 
 FEW_CLUSTERS = 20
 MOST_COEFFICIENTS = 2000
 """Whose information is a matrix of 32 MB."""
+_MISFIT = 0.01
+"""A p-value of the fit below which the model is said to miss something."""
 _NUMBERS = ("estimate", "lower", "upper")
 
+_flag = partial(typer.Option, rich_help_panel="The model")
+
 Table = Annotated[
-    Path | None,
-    typer.Option("--out", help="Write all coefficients to this .csv, .tsv, .parquet or .jsonl.", rich_help_panel=PANEL),
+    Path | None, typer.Option("--out", help="Write all coefficients to this .csv, .tsv, .parquet or .jsonl.")
 ]
 
 
 @flags(without=("column", "counts", "items"))
 def regress(
-    reports: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files of rows; globs work.")],
+    reports: Annotated[list[str], typer.Argument(metavar="FILES", help="Files of rows; globs work.")],
     outcome: Annotated[str, typer.Option(help="Column of randomized reports.")],
     covariates: Annotated[
         str, typer.Option(help="Columns that it may depend on, separated by commas: numbers, or texts as factors.")
     ],
-    reading: Reading,
     epsilon: Epsilon = None,
-    factors: Annotated[
-        str | None, typer.Option(help="Covariates whose numbers are names of levels, separated by commas.")
-    ] = None,
-    reference: Annotated[
-        str | None, typer.Option(help="The category that others are compared with, in place of the first one.")
-    ] = None,
-    weights: Annotated[str | None, typer.Option(help="Column of survey weights; errors are robust then.")] = None,
-    clusters: Annotated[
-        str | None, typer.Option(help="Column of clusters, within which users may depend on each other.")
-    ] = None,
-    robust: Annotated[
-        bool, typer.Option("--robust", help="Standard errors that hold where the model is wrong, too (sandwich).")
-    ] = False,
-    drop_missing: Annotated[
-        bool, typer.Option("--drop-missing", help="Leave out rows that lack a covariate, a weight or a cluster.")
-    ] = False,
-    ridge: Annotated[float, typer.Option(help="Precision of a normal prior on standardized coefficients.")] = 0.0,
-    level: Level = 0.95,
+    *,
+    reading: Reading,
     out: Table = None,
     plot: Plot = None,
+    explain: Explain = False,
     json: Json = False,
+    factors: Annotated[
+        str | None, _flag(help="Covariates whose numbers are names of levels, separated by commas.")
+    ] = None,
+    reference: Annotated[
+        str | None, _flag(help="The category that others are compared with, in place of the first one.")
+    ] = None,
+    weights: Annotated[str | None, _flag(help="Column of survey weights; errors are robust then.")] = None,
+    clusters: Annotated[
+        str | None, _flag(help="Column of clusters, within which users may depend on each other.")
+    ] = None,
+    robust: Annotated[
+        bool, _flag("--robust", help="Standard errors that hold where the model is wrong, too (sandwich).")
+    ] = False,
+    drop_missing: Annotated[
+        bool, _flag("--drop-missing", help="Leave out rows that lack a covariate, a weight or a cluster.")
+    ] = False,
+    ridge: Annotated[float, _flag(help="Precision of a normal prior on standardized coefficients.")] = 0.0,
+    level: Level = 0.95,
 ) -> None:
-    """Regress randomized answers on covariates: multinomial logistic regression of what is behind the reports.
+    """Find what a randomized answer depends on: multinomial logistic regression of what is behind the reports.
 
     rrjax regress survey.csv --outcome uses --covariates age,region --epsilon 1
 
@@ -75,7 +79,7 @@ def regress(
     if not (np.isfinite(ridge) and ridge >= 0):
         raise UsageError(f"--ridge must be a number that is not negative, got {ridge:g}")
     files = Files(reports, dataclasses.replace(reading, column=outcome))
-    names, listed = _split("--covariates", covariates), [] if factors is None else _split("--factors", factors)
+    names, listed = split("--covariates", covariates), [] if factors is None else split("--factors", factors)
     for name in (*names, weights, clusters):
         if name == outcome:
             raise UsageError(f"column {outcome!r} is the outcome; it cannot be used for another purpose, too")
@@ -84,7 +88,7 @@ def regress(
     with show.err.status("Reading …") as status:
         collection = read_collection(files, epsilon)
         collection.check_counts("`rrjax regress`")
-        rows = _read(collection, names, listed, (weights, clusters), drop_missing)
+        rows = read(collection, names, listed, (weights, clusters), drop_missing)
         _check_size(rows, collection)
         status.update("Fitting …")
         found = _fitted(rows, collection, reference, ridge, robust)
@@ -97,14 +101,14 @@ def regress(
         return
     show.say(collection.summary())
     show.warn(collection.warnings)
-    found.show(level)
+    found.show(level, explain=explain)
     if out is not None:
         show.written("Coefficients", out)
     if plot is not None:
         show.written("Figure", plot)
 
 
-def _check_size(rows: _Rows, collection: Collection) -> None:
+def _check_size(rows: Rows, collection: Collection) -> None:
     number = (len(rows.columns) + 1) * (collection.num_categories - 1)
     if number > MOST_COEFFICIENTS:
         raise UsageError(
@@ -117,90 +121,12 @@ def _check_size(rows: _Rows, collection: Collection) -> None:
         )
 
 
-def _split(flag: str, text: str) -> list[str]:
-    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True))]  # quotes hold commas
-    if not all(names):
-        raise UsageError(f"{flag} wants names of columns with commas between them, got {text!r}")
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(f"{flag} names column {twice!r} twice")
-    return names
-
-
-@dataclasses.dataclass(frozen=True)
-class _Rows:
-    """Reports and covariates of the users who have both."""
-
-    reports: np.ndarray
-    matrix: np.ndarray
-    columns: list[str]
-    of: list[tuple[str, list[int]]]
-    """Each covariate, and its columns."""
-    weights: np.ndarray | None
-    clusters: np.ndarray | None
-    num_dropped: int
-
-
-def _read(
-    collection: Collection,
-    names: Sequence[str],
-    factors: Sequence[str],
-    others: tuple[str | None, str | None],
-    drop: bool,
-) -> _Rows:
-    source, domain = collection.files.source, collection.counted.domain
-    reports = io.read_rows(dataclasses.replace(source, column=collection.counted.column), domain).indices
-    try:
-        covariates = io.read_covariates(source, names, factors)
-    except io.DataError as error:
-        if "among the covariates" in str(error):
-            raise UsageError(str(error)) from error
-        raise
-    of_weight, of_cluster = (None if name is None else dataclasses.replace(source, column=name) for name in others)
-    weight = None if of_weight is None else read_weights(of_weight)
-    cluster = None if of_cluster is None else io.read_covariate(of_cluster, factor=True, most_levels=None)
-    answered = reports >= 0
-    used = [*covariates, *(each for each in (weight, cluster) if each is not None)]
-    lacking = np.any([each.missing for each in used], axis=0)
-    if (answered & lacking).any() and not drop:
-        raise _missing(collection, used, answered)
-    kept = answered & ~lacking
-    if not kept.any():
-        raise io.DataError(f"{collection.files.name}: no row has a report and all covariates")
-    parts = [each.of_rows(kept).columns() for each in covariates]
-    ends = np.cumsum([0, *(len(labels) for _, labels in parts)])
-    return _Rows(
-        reports[kept],
-        np.concatenate([matrix for matrix, _ in parts], axis=1),
-        [label for _, labels in parts for label in labels],
-        [(each.name, list(range(*ends[place : place + 2]))) for place, each in enumerate(covariates)],
-        None if weight is None else weight.values[kept],
-        None if cluster is None else cluster.values[kept],
-        int((answered & lacking).sum()),
-    )
-
-
-def _missing(collection: Collection, used: Sequence[io.Covariate], answered: np.ndarray) -> io.DataError:
-    first = min(
-        (int(np.argmax(each.missing & answered)), each.name) for each in used if (each.missing & answered).any()
-    )
-    row, name = first
-    number = int((np.any([each.missing for each in used], axis=0) & answered).sum())
-    # Rows are counted through all files.
-    where = f", row {row + 1:,}" if len(collection.files.source.files()) == 1 else ""
-    return io.DataError(
-        f"{collection.files.name}, column {name!r}{where}: no value; "
-        f"{show.number(number, 'row lacks', 'rows lack')} a covariate, a weight or a cluster. Fill them in, or leave "
-        "such rows out with --drop-missing"
-    )
-
-
 @dataclasses.dataclass(frozen=True)
 class _Found:
     """A regression, with the names of what it is of."""
 
     result: Any
-    rows: _Rows
+    rows: Rows
     labels: list[str]
     tests: list[tuple[str, float, int, float]]
     fit: tuple[float, int, float] | None
@@ -261,15 +187,21 @@ class _Found:
             title = f"Log-odds per unit of each covariate; {len(self.rows.reports):,} users"
             save(forest_figure(panels, level=level, title=title), plot)
 
-    def show(self, level: float) -> None:
-        """Prints a table for each category, the tests, and the fit."""
+    def show(self, level: float, *, explain: bool) -> None:
+        """Prints a table for each category, the tests, and how to read them."""
         table = self.table(level)
         terms = len(self.rows.columns) + 1
+        if self.rows.num_dropped:
+            show.say(
+                f"{show.number(self.rows.num_dropped, 'row is', 'rows are')} left out for want of a covariate, a "
+                f"weight or a cluster; {len(self.rows.reports):,} are left."
+            )
+        robust = "robust error" if self.kind == "sandwich" else "std. error"
         for place, label in enumerate(self.labels[1:]):
             show.out.print()
             show.say(f"{show.printable(label)}, compared with {show.printable(self.labels[0])} (log-odds)")
             drawn = show.table()
-            for title in ("", "Estimate", "Std. error", f"{100 * level:.12g}% interval", "p"):
+            for title in ("", "estimate", robust, show.interval(level), "p"):
                 drawn.add_column(title, justify="left" if title == "" else "right", no_wrap=True)
             drawn.columns[0].max_width = 30
             for row in range(place * terms, (place + 1) * terms):
@@ -279,29 +211,53 @@ class _Found:
                     _chance(table["p_value"][row]),
                 )
             show.show_table(drawn)
+        show.say(
+            "An estimate is the change of the log-odds by one unit of a covariate, the others as they are: 0.69 "
+            f"doubles the odds of the answer against {show.printable(self.labels[0])}, −0.69 halves them."
+        )
         show.out.print()
         drawn = show.table()
-        for title in ("Covariate means nothing (Wald)", "χ²", "df", "p"):
+        for title in ("does it matter?", "χ²", "df", "p"):
             drawn.add_column(title, justify="right" if drawn.columns else "left", no_wrap=True)
         drawn.columns[0].max_width = 40
         for name, statistic, degrees, p_value in self.tests:
             written = "–" if math.isnan(statistic) else f"{statistic:.4g}"
             drawn.add_row(Text(show.printable(name)), written, f"{degrees}", _chance(p_value))
         show.show_table(drawn)
-        show.out.print()
-        if self.fit is not None:
-            statistic, degrees, p_value = self.fit
-            show.out.print(
-                f"Fit (score test, ten groups of users): χ² = {statistic:.4g} on {degrees} df, p = {_chance(p_value)}. "
-                + ("The model misses something." if p_value < 0.01 else "Nothing speaks against the model.")
-            )
-        errors = {"observed": "", "sandwich": "; standard errors are robust"}[self.kind]
-        users = f"{len(self.rows.reports):,} users"
-        dropped = f" ({self.rows.num_dropped:,} rows without a covariate left out)" * bool(self.rows.num_dropped)
-        show.out.print(
-            f"{users}{dropped}; deviance {float(self.result.deviance):,.2f}, AIC {float(self.result.aic):,.2f}; "
-            f"log-likelihood within {show.at_most(max(float(self.result.gap), 1e-300))} nats of its maximum{errors}."
-        )
+        show.say("p: how likely an effect that looks as large as this one would be if there were none.")
+        if self.fit is not None and self.fit[-1] < _MISFIT:
+            show.beware(f"The model misses something: {self._fitness()}.")
+        show.explain(self._explanations(level, robust), explain, "models")
+
+    def _fitness(self) -> str:
+        """How well the model fits, in numbers."""
+        assert self.fit is not None
+        statistic, degrees, p_value = self.fit
+        return f"by a score test of ten groups of users χ² = {statistic:.4g} on {degrees} df, p = {_chance(p_value)}"
+
+    def _explanations(self, level: float, robust: str) -> dict[str, str]:
+        """What each column is, and the figures of the fit."""
+        ways = {
+            "observed": "by how much estimates are off, typically, if the model is right",
+            "sandwich": "standard errors are robust: by how much estimates are off, typically, even of a wrong model",
+        }
+        return {
+            "(intercept)": "log-odds where all covariates are zero, or at their first levels",
+            robust: ways[self.kind],
+            show.interval(
+                level
+            ): "estimate ± a multiple of the error: holds each one with this confidence, for many users",
+            "p": "of the first tables: of a single estimate; of the last one: of all estimates of a covariate together "
+            "(Wald's χ²; df: how many there are)",
+            "fit": f"nothing speaks against the model, {self._fitness()}"
+            if self.fit and self.fit[-1] >= _MISFIT
+            else "",
+            "users": f"{len(self.rows.reports):,}",
+            "likelihood": f"deviance {float(self.result.deviance):,.2f}, AIC {float(self.result.aic):,.2f} (of "
+            "models of the same answers the smaller is better)",
+            "certificate": f"log-likelihood within {show.at_most(max(float(self.result.gap), 1e-300))} nats of its "
+            "maximum",
+        }
 
 
 def _written(error: float, estimate: float, lower: float, upper: float) -> tuple[str, str, str]:
@@ -317,7 +273,7 @@ def _chance(p_value: float) -> str:
 
 
 @ending_at_once()
-def _fitted(rows: _Rows, collection: Collection, reference: str | None, ridge: float, robust: bool) -> _Found:
+def _fitted(rows: Rows, collection: Collection, reference: str | None, ridge: float, robust: bool) -> _Found:
     from rrjax.models import fit, goodness_of_fit_test
 
     labels = [str(label) for label in collection.labels]

@@ -154,6 +154,34 @@ def say(text: str) -> None:
     out.print(text, markup=False)
 
 
+def beware(text: str) -> None:
+    """Prints what a reader must know not to misread the table above."""
+    out.print(Text("! ", style="bold yellow").append(text, style="not bold default"))
+
+
+def explain(words: Mapping[str, str], wanted: bool, page: str = "") -> None:
+    """Prints what goes beyond the sentences under the tables, where --explain is given; else that there is more.
+
+    Args:
+        words: What is explained, and in which words; empty ones are left out.
+        wanted: Whether --explain is given.
+        page: Of the documentation, where there is still more.
+    """
+    if not wanted:
+        out.print("--explain says more.", style="dim")
+        return
+    explained = table(show_header=False)
+    explained.add_column(no_wrap=True, style="bold")
+    explained.add_column()
+    for name, text in words.items():
+        if text:
+            explained.add_row(Text(name), Text(text))
+    out.print()
+    out.print(explained)
+    if page:
+        written("docs", page)
+
+
 def printable(label: object) -> str:
     """A label without what a terminal or a figure would obey instead of showing: control and format characters."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(label))
@@ -175,6 +203,11 @@ def decimals(standard_error: float) -> int:
     if not (math.isfinite(standard_error) and standard_error > 0):
         return 2
     return max(1 - math.floor(math.log10(standard_error)), 0)
+
+
+def interval(level: float) -> str:
+    """What intervals of a confidence level are called: 95 % interval."""
+    return f"{100 * level:.12g}\N{NO-BREAK SPACE}% interval"
 
 
 def at_most(bound: float, digits: int = 1) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import math
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -27,8 +28,7 @@ _WIDEST = 24
 """Characters of a level."""
 
 
-def _flag(*names: str, help: str) -> Any:  # noqa: A002
-    return typer.Option(*names, help=help, rich_help_panel=PANEL)
+_flag = partial(typer.Option, rich_help_panel=PANEL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +107,14 @@ class Row:
 
 
 def run(
-    collection: Collection, asked: Asked, level: float, outputs: tuple[Path | None, Path | None], json: bool, top: int
+    collection: Collection,
+    asked: Asked,
+    level: float,
+    outputs: tuple[Path | None, Path | None],
+    json: bool,
+    top: int,
+    *,
+    explain: bool = False,
 ) -> None:
     """Estimates what was asked for, writes and draws it, and says it."""
     out, plot = outputs
@@ -140,6 +147,7 @@ def run(
     if num_left_out:
         show.warn([f"{show.number(num_left_out, 'row is', 'rows are')} left out: no value in a column of the flags."])
     _show(rows, asked, level, exact=collection.tallied is None)
+    show.explain(_explanations(rows, asked, level), explain)
     if out is not None:
         show.written("Statements", out)
     if plot is not None:
@@ -285,7 +293,7 @@ def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool) -> None:
     table = show.table()
     several = asked.by is not None
     titles = ["statement", *([asked.by] if several else []), "reports", "estimate", "std. error"]
-    for title in (*titles, f"{100 * level:.12g}\N{NO-BREAK SPACE}% interval"):
+    for title in (*titles, show.interval(level)):
         justify = "right" if title not in ("statement", asked.by) else "left"
         table.add_column(Text(show.printable(title)), no_wrap=True, justify=justify)
     table.columns[0].max_width = 30
@@ -308,6 +316,28 @@ def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool) -> None:
     if "mean" in kinds or not exact or any(row.about != "users" for row in rows):
         words.append("those of means, differences and populations hold for every number of users, and are wider")
     show.out.print("; ".join(words)[:1].upper() + "; ".join(words)[1:] + ".")
+
+
+def _explanations(rows: list[Row], asked: Asked, level: float) -> dict[str, str]:
+    """What each column and row is."""
+    kinds, abouts = {row.statement.kind for row in rows}, {row.about for row in rows}
+    quantiles = "quantile" in kinds
+    words = {
+        "reports": "how many there are of these users",
+        "estimate": "unbiased: the randomization is undone, on average" if kinds != {"quantile"} else "",
+        "quantile": "the first category, in the order of the domain, up to which so many of the users come, by the "
+        "likeliest distribution"
+        if quantiles
+        else "",
+        "std. error": "by how much estimates are off, typically" + "; quantiles have none" * quantiles,
+        show.interval(level): "holds what is estimated with this confidence, each row for itself",
+        "all": "the users of all levels together" if asked.by is not None else "",
+    }
+    if "difference" in abouts:
+        words["… less …"] = "the difference between two levels"
+    if "population" in abouts:
+        words["population"] = "the levels together, each counted by its size in --population, not by its reports"
+    return words
 
 
 def _short(level: str) -> str:

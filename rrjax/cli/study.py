@@ -21,9 +21,9 @@ from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.machine import Machine
-from rrjax.cli.options import Json, flags
+from rrjax.cli.options import Explain, Json, estimator_names, flags
 from rrjax.cli.progress import Bar, progress_bar
-from rrjax.cli.reading import Files, Reading
+from rrjax.cli.reading import PANEL, Files, Reading
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rrjax.study.drawings import Drawing
 
 GRID = "What is studied"
+PRESETS = ("paper", "quick", "data")
 RESUME = "interrupted; what is finished is kept, and the same command goes on from there"
 
 
@@ -54,7 +55,8 @@ class Wish:
     estimator: Annotated[
         list[str] | None,
         typer.Option(
-            help="mle_star, inv_p, inv_n, inv, cv_threshold or ibu, in place of the usual. Repeatable.",
+            help="In place of the usual ones, by name: those of `rrjax compare`. Repeatable.",
+            autocompletion=estimator_names,
             rich_help_panel=GRID,
         ),
     ] = None
@@ -76,18 +78,23 @@ class Wish:
         return estimators | ({} if self.seeds is None else {"num_seeds": self.seeds})
 
 
-@flags()
+def presets() -> list[str]:
+    """What may be studied without a file of one's own, for a shell that completes it."""
+    return list(PRESETS)
+
+
+@flags(panels={"column": PANEL, "domain": PANEL})
 def study(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="WHAT", help="paper, quick, data (then files of true values), or a .toml file of your own."
+            metavar="WHAT",
+            help="paper, quick, data (then files of true values), or a .toml file of your own.",
+            autocompletion=presets,
         ),
     ],
-    wish: Wish,
-    reading: Reading,
-    machine: Machine,
-    files: Annotated[list[str] | None, typer.Argument(metavar="[FILES]...", help="Of true values, after data.")] = None,
+    files: Annotated[list[str] | None, typer.Argument(metavar="FILES", help="Of true values, after data.")] = None,
+    *,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -95,7 +102,11 @@ def study(
             "where NAME is paper, quick, or that of the file."
         ),
     ] = None,
+    explain: Explain = False,
     json: Json = False,
+    wish: Wish,
+    reading: Reading,
+    machine: Machine,
 ) -> None:
     """Run a Monte Carlo study: estimators compared on simulated collections, with standard errors.
 
@@ -123,7 +134,7 @@ def study(
             machine.settle()
             jobs = _jobs(what, Files(paths, reading), wish)
             folder = out or Path(f"rrjax-study-{Path(paths[0] if what == 'data' else what).name.split('.')[0]}")
-            _run(what, jobs, wish, machine, folder, json)
+            _run(what, jobs, wish, machine, folder, json, explain)
         except PeerError:
             raise
         except StudyError as error:
@@ -158,7 +169,7 @@ def _check(what: str, paths: list[str], wish: Wish, reading: Reading) -> None:
         raise UsageError(f"{flag} says how to read files, and belongs to `rrjax study data`")
     if what != "data" and wish.epsilon:
         raise UsageError("--epsilon belongs to `rrjax study data`; a grid of your own goes into a TOML file")
-    if what not in ("paper", "quick", "data") and not what.endswith(".toml"):
+    if what not in PRESETS and not what.endswith(".toml"):
         raise UsageError(f"{what!r} is none of paper, quick and data, nor a .toml file")
     for number in wish.figure or ():
         if number not in paper.FIGURES:
@@ -212,7 +223,7 @@ def _of_users(label: str, users: io.CountedReports, wish: Wish, estimators: Sequ
     return Job(label.lower().replace(" ", "-"), found, wish.seed or 0, users=(label, users))
 
 
-def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path, json: bool) -> None:
+def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path, json: bool, explain: bool) -> None:
     from rrjax.study import paper
     from rrjax.study.em_convergence import convergence
 
@@ -240,9 +251,14 @@ def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path,
         seconds = more + sum(job.dataset.attrs["seconds"] for job in jobs)
         show.record({"command": "study", "what": what, "seconds": round(seconds, 3), "files": written})
         return
-    _summarize(jobs, more)
+    ranked = _summarize(jobs)
     if what == "paper" and not (wish.figure or wish.kosarak or wish.acs_income):
         show.say("Figure 3 (real data) was left out: give --kosarak and --acs-income, or use `rrjax study data`.")
+    if ranked:
+        from rrjax.study.rankings import COLUMNS
+
+        show.explain(COLUMNS, explain)
+    show.written("Computing", _computing(jobs, more))
     show.written("Results", folder)
     show.written("Report", written[-1])
 
@@ -309,9 +325,11 @@ def _computing(jobs: list[Job], more: float = 0.0) -> str:
     return computing_time([job.dataset.attrs for job in jobs], more)
 
 
-def _summarize(jobs: list[Job], more: float) -> None:
+def _summarize(jobs: list[Job]) -> bool:
+    """Says what was run, and ranks the estimators; returns whether there was something to rank."""
     from rrjax.study.rankings import ranking, ranking_note, ranking_rows
 
+    any_ranked = False
     for job in jobs:
         number, attributes = len(job.study.configurations()), job.dataset.attrs
         show.say(
@@ -320,10 +338,11 @@ def _summarize(jobs: list[Job], more: float) -> None:
             f"{_computing([job])}"
         )
         if "mse" in job.dataset and job.dataset.sizes["estimator"] > 1:
+            any_ranked = True
             ranked = ranking(job.dataset, "mse")
             # How many of them shared a win the report tells; here a sentence has to do.
             rows = [{name: text for name, text in row.items() if name != "shared"} for row in ranking_rows(ranked)]
-            table = show.table(title="By mean squared error", title_justify="left")
+            table = show.table(title="By mean squared error; the best first", title_justify="left")
             for name in rows[0]:
                 table.add_column(name, justify="left" if name == "estimator" else "right", no_wrap=True)
             for row in rows:
@@ -331,4 +350,4 @@ def _summarize(jobs: list[Job], more: float) -> None:
             show.show_table(table)
             if note := ranking_note(ranked):
                 show.say(note)
-    show.say(f"Computing: {_computing(jobs, more)}.")
+    return any_ranked

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,8 +20,7 @@ from rrjax import inference, io
 from rrjax.cli import show
 from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import PANEL as RESULT
-from rrjax.cli.options import Command, Json, flags
+from rrjax.cli.options import Command, Explain, Json, flags
 from rrjax.cli.reading import (
     PANEL,
     Collection,
@@ -37,25 +37,23 @@ from rrjax.cli.reading import (
 
 MOST_DRAWS = 10_000_000
 
+_flag = partial(typer.Option, rich_help_panel="The test")
+
 tests = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Test hypotheses about the true distribution, from files of randomized reports. All tests are simulated, and "
-    "keep their level at the boundary too.",
+    help="Ask yes-or-no questions of the true distribution, from files of randomized reports: statistical tests, "
+    "simulated, which keep their level at the boundary too.",
 )
 
 Epsilons = Annotated[
     list[float] | None,
-    typer.Option(
-        "--epsilon",
-        help="Privacy parameter, in nats: once for all collections, or once for each.",
-        rich_help_panel=PANEL,
-    ),
+    typer.Option("--epsilon", help="Privacy parameter ε, in nats: once for all collections, or once for each."),
 ]
 Collections = Annotated[
     list[str],
     typer.Argument(
-        metavar="REPORTS...",
+        metavar="REPORTS",
         help="Files of randomized reports: each argument is a collection (a glob in quotes is one). The flags that say "
         "how to read hold for all.",
     ),
@@ -66,11 +64,11 @@ Collections = Annotated[
 class Draws:
     """How a test is simulated, and what its p-value is compared with."""
 
-    draws: Annotated[int, typer.Option(help="Simulations of the null.", rich_help_panel=RESULT)] = 9999
+    draws: Annotated[int, _flag(help="How many collections to simulate in which there is nothing to find.")] = 9999
     significance: Annotated[
-        float, typer.Option(help="What the p-value is compared with: the chance to be wrong.", rich_help_panel=RESULT)
+        float, _flag(help="What the p-value is compared with: the chance of an alarm where there is nothing.")
     ] = 0.05
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the simulations.", rich_help_panel=RESULT)] = 0
+    seed: Annotated[int, _flag(min=0, max=2**63 - 1, help="Of the simulations.")] = 0
 
     def __post_init__(self) -> None:
         """Refuses a level that is none, and too few draws for it."""
@@ -115,8 +113,7 @@ class Draws:
 @flags()
 def fit(
     reports: Reports,
-    reading: Reading,
-    draws: Draws,
+    *,
     against: Annotated[
         list[str] | None,
         typer.Option(
@@ -124,6 +121,11 @@ def fit(
             "Read with the flags --header, --delimiter, --items and --missing too."
         ),
     ] = None,
+    epsilon: Epsilon = None,
+    reading: Reading,
+    explain: Explain = False,
+    json: Json = False,
+    draws: Draws,
     against_column: Annotated[
         str | None, typer.Option(help="Column of the file of --against.", rich_help_panel=PANEL)
     ] = None,
@@ -136,8 +138,6 @@ def fit(
             help="The file of --against holds counts, whole numbers: the column they are in.", rich_help_panel=PANEL
         ),
     ] = None,
-    epsilon: Epsilon = None,
-    json: Json = False,
 ) -> None:
     """Do the users come from a given distribution? Without one: can any have made these reports?
 
@@ -153,17 +153,19 @@ def fit(
         theta = None if other is None else read_truth(other, collection, "--against")
         status.update("Testing …")
         verdicts = _fits_any(collection, draws) if theta is None else _fits(collection, theta, draws)
-    say("fit", [collection], verdicts, draws, json)
+    say("fit", [collection], verdicts, draws, json, explain)
 
 
 @tests.command(cls=Command)
 @flags()
 def equal(
     reports: Collections,
-    reading: Reading,
-    draws: Draws,
+    *,
     epsilon: Epsilons = None,
+    reading: Reading,
+    explain: Explain = False,
     json: Json = False,
+    draws: Draws,
 ) -> None:
     """Do two collections, or more, come from the same distribution? Their ε may differ.
 
@@ -173,22 +175,24 @@ def equal(
         collections = _read_collections(reports, reading, epsilon or [])
         status.update("Testing …")
         verdict = _equal(collections, draws)
-    say("equal", collections, [verdict], draws, json)
+    say("equal", collections, [verdict], draws, json, explain)
 
 
 @tests.command(cls=Command)
 @flags()
 def trend(
     reports: Collections,
-    reading: Reading,
-    draws: Draws,
+    *,
     category: Annotated[str | None, typer.Option(help="The label of one category; all by default.")] = None,
     time: Annotated[
         list[float] | None,
         typer.Option(help="When each was collected, in their order; 0, 1, … by default. Repeatable."),
     ] = None,
     epsilon: Epsilons = None,
+    reading: Reading,
+    explain: Explain = False,
     json: Json = False,
+    draws: Draws,
 ) -> None:
     """Do shares rise or fall over collections, given in their order?
 
@@ -198,7 +202,7 @@ def trend(
         collections = _read_collections(reports, reading, epsilon or [])
         status.update("Testing …")
         verdict = _trend(collections, time or [], category, draws)
-    say("trend", collections, [verdict], draws, json, category=category, times=time)
+    say("trend", collections, [verdict], draws, json, explain, category=category, times=time)
 
 
 @ending_at_once()
@@ -318,7 +322,13 @@ def _repeated(collections: Sequence[Collection]) -> list[str]:
 
 
 def say(
-    name: str, collections: list[Collection], verdicts: list[dict[str, Any]], draws: Draws, json: bool, **more: Any
+    name: str,
+    collections: list[Collection],
+    verdicts: list[dict[str, Any]],
+    draws: Draws,
+    json: bool,
+    explain: bool,
+    **more: Any,
 ) -> None:
     """Says what was tested, and the answers; in JSON also whatever else is given."""
     if json:
@@ -345,5 +355,11 @@ def say(
         show.out.print(Text(show.printable(verdict["question"]), style="bold"))
         show.say(
             f"{verdict['answer']} p = {verdict['p_value']:.2g} (± {verdict['standard_error']:.1g} from {draws.draws:,} "
-            f"draws), significance {draws.significance:g}; statistic {verdict['statistic']:.4g}: {verdict['method']}."
+            f"draws), significance {draws.significance:g}."
         )
+    words = {
+        "p": "how often collections that are simulated so that there is nothing to find look as odd as this, or odder",
+        "significance": "where p is no larger, something is found; the chance of a false alarm (--significance)",
+    }
+    words["statistic"] = "; ".join(f"{verdict['statistic']:.4g} ({verdict['method']})" for verdict in verdicts)
+    show.explain(words, explain)

@@ -14,7 +14,17 @@ from rrjax.figures.selection import rounding
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["ranking", "ranking_note", "ranking_rows"]
+__all__ = ["COLUMNS", "ranking", "ranking_note", "ranking_rows"]
+
+COLUMNS = {
+    "best": "in how many configurations its mean is the smallest; ties count for each",
+    "within 10 %": "in how many its mean is at most a tenth above the smallest",
+    "worst": "in how many its mean is the largest",
+    "ratio to the best": "of its mean to the smallest one: geometric mean over the configurations, ± a standard error",
+    "behind by > 3 s.e.": "of the configurations where it is not the best and the chance of that is known: in how many "
+    "it is behind by more than chance, three standard errors",
+}
+"""What the columns of `ranking_rows` are, in words."""
 
 
 def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:

@@ -1,0 +1,290 @@
+"""What the command line says by itself, what waits for --explain, how its help is ordered, and what shells complete."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
+typer = pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
+
+from rrjax import io  # noqa: E402
+from rrjax.catalogue import ESTIMATORS  # noqa: E402
+from rrjax.cli import show  # noqa: E402
+from rrjax.mechanisms import MECHANISMS  # noqa: E402
+
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
+HINT = "--explain says more."
+READ = ("r.csv", "--column", "answer", "--epsilon", "2", "--domain", "0:3")
+TRUTH = ("--truth", "t.csv", "--truth-column", "label", "--truth-counts", "n")
+STUDY = """
+num_categories = [4, 5]
+num_users = 100
+epsilon = 2
+zipf = 1.0
+num_seeds = 3
+estimators = ["inv_n", "inv_p"]
+"""
+
+
+@pytest.fixture
+def files(invoke, monkeypatch):
+    """`invoke` beside files for every command; tables are between brackets in what it returns."""
+    rng = np.random.default_rng(0)
+    columns = {
+        "answer": rng.choice(4, 2000, p=[0.45, 0.28, 0.15, 0.12]),
+        "age": rng.integers(20, 60, 2000),
+        "region": np.asarray(["north", "south"], object)[rng.integers(0, 2, 2000)],
+    }
+    io.write_table("r.csv", columns)
+    io.write_table("t.csv", {"label": np.arange(4), "n": np.asarray([60, 30, 8, 2])})
+    Path("own.toml").write_text(STUDY)
+    printed = show.show_table
+
+    def marked(table, **options):
+        print("\N{START OF TEXT}")
+        printed(table, **options)
+        print("\N{END OF TEXT}")
+
+    monkeypatch.setattr(show, "show_table", marked)
+    # JAX cannot be configured once more, and what is drawn and written is not looked at here.
+    monkeypatch.setattr("rrjax.cli.study.Machine.settle", lambda self: None)
+    monkeypatch.setattr("rrjax.cli.study._write", lambda *_: [Path("report.html")])
+    return invoke
+
+
+def sentences_under_tables(out):
+    """Below each table, without the lines that are no sentences: what is left out, what is written where, the hint."""
+    below = re.sub("\N{START OF TEXT}.*?\N{END OF TEXT}", "\0", out, flags=re.DOTALL).split("\0")[1:]
+    for text in below:
+        lines = [line for line in text.splitlines() if not re.match(r"… and |(Computing|Results|Report): |! ", line)]
+        yield re.findall(r"\S[^.!?]*(?:[.!?](?!\s|$)[^.!?]*)*[.!?](?=\s|$)", "\n".join(lines).replace(HINT, ""))
+
+
+def test_sentences_are_counted():
+    table = "\N{START OF TEXT}\na 0.5\n\N{END OF TEXT}\n"
+    said = f"Head.\n{table}One of 0.5 %. Two! (Three?)\nfour.\n{HINT}\n! Not this one.\nResults: x.y\n"
+    assert [len(below) for below in sentences_under_tables(said + table + "No sentence")] == [3, 0]
+
+
+WITH_TABLES = {
+    "estimate": ("estimate", *READ),
+    "estimate at once": ("estimate", *READ, "--at-once"),
+    "estimate inv": ("estimate", *READ, "--estimator", "inv"),
+    "estimate in order": ("estimate", *READ, "--ordered"),
+    "statements": ("estimate", *READ, "--mean", "--quantile", "0.5", "--group", "few=2:3", "--by", "region"),
+    "normal statements": ("estimate", *READ, "--mean", "--normal"),
+    "compare": ("compare", *READ),
+    "compare with truth": ("compare", *READ, *TRUTH),
+    "regress": ("regress", "r.csv", "--outcome", "answer", *READ[3:], "--covariates", "age,region"),
+    "plan": ("plan", "--categories", "50", "--epsilon", "1", "--target-rmse", "0.01"),
+    "study": ("study", "own.toml", "--out", "s"),
+}
+"""A line for every kind of table."""
+EXPLAINED = {
+    "estimate": ["raw share", "closest (Emp. Bayes)", "likeliest (MLE*)", "log-likelihood within", "standard error"],
+    "estimate at once": ["● ", "false discovery rate"],
+    "estimate inv": ["Inv ", "the unbiased estimate", "total variation at most"],
+    "estimate in order": ["closest (Ordered Bayes)", "here it believes that they are at"],
+    "statements": ["std. error", "… less …", "quantile"],
+    "normal statements": ["std. error"],
+    "compare": [*(entry.title for entry in ESTIMATORS.values() if not (entry.by_name or entry.ordered)), "gap "],
+    "compare with truth": ["Kullback–Leibler divergence", "total variation"],
+    "regress": [
+        "(intercept)",
+        "deviance",
+        "AIC",
+        "nothing speaks against the model",
+        "nats of its maximum",
+        "docs: models",
+    ],
+    "plan": ["noticed", "p-value", "docs: mechanisms"],
+    "study": ["ratio to the best", "geometric mean"],
+}
+"""What waits for --explain: labels in the margin, and words beside them."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", WITH_TABLES)
+def test_two_sentences_under_a_table_and_the_rest_for_the_asking(files, name):
+    code, out, error = files(*WITH_TABLES[name])
+    assert code == 0, error
+    below = list(sentences_under_tables(out))
+    assert below, "no table"
+    assert max(map(len, below)) <= 2, below
+    assert max([len(sentence.split()) for said in below for sentence in said], default=0) <= 40, below
+    assert out.count(HINT) == 1
+    code, more, error = files(*WITH_TABLES[name], "--explain")
+    assert code == 0, error
+    assert HINT not in more
+    # What was said is still said; --explain adds to it.
+    assert [said[: len(shown)] for said, shown in zip(sentences_under_tables(more), below, strict=True)] == below
+    rest = "\n".join(line for line in more.splitlines() if line not in out.splitlines())
+    for words in EXPLAINED[name]:
+        assert words in rest, words
+
+
+def test_every_command_with_a_table_can_explain_itself():
+    from rrjax.cli.app import app
+
+    root = typer.main.get_command(app)
+    commands = dict(root.commands) | dict(root.commands["test"].commands)
+    silent = {name for name, each in commands.items() if "explain" not in {flag.name for flag in each.params}}
+    assert silent == {"randomize", "completion", "test"}
+
+
+@pytest.mark.long
+def test_what_protects_from_a_wrong_reading_is_said_unasked(files):
+    for counts, words in (
+        ([9000, 900, 10, 950], "! 4 intervals are a single end"),
+        ([10] * 40, "! The reports hardly tell the categories apart"),
+    ):
+        io.write_table("c.csv", {"label": np.arange(len(counts)), "n": np.asarray(counts)})
+        out = files("estimate", "c.csv", "--column", "label", "--counts", "n", "--epsilon", "1")[1]
+        assert words in out
+    code, out, _ = files("estimate", *READ, "--estimator", "base-pos")
+    assert code == 0
+    assert "! Base-Pos leaves the sum of the shares as it comes, and it is not one." in out
+    io.write_table("c.csv", {"label": np.arange(4), "n": np.asarray([9000, 900, 10, 950])})
+    read = ("--column", "label", "--counts", "n", "--epsilon", "1")
+    assert (
+        "none: this estimate is not a distribution"
+        in files("estimate", "c.csv", *read, "--estimator", "inv", "--explain")[1]
+    )
+
+
+def test_nothing_is_marked_where_nothing_is_known(files):
+    io.write_table("c.csv", {"label": np.arange(4), "n": np.asarray([26, 24, 25, 25])})
+    out = files("estimate", "c.csv", "--column", "label", "--counts", "n", "--epsilon", "0.1")[1]
+    assert "No category is marked as there (●): of none the reports show it" in out
+
+
+def test_explanations_are_for_people(files):
+    code, _, error = files("estimate", *READ, "--explain", "--json")
+    assert code == 2
+    assert "--explain is about tables, and --json prints none: give one of the two" in error
+
+
+def panels(out):
+    """The flags in each panel of a help, in order, and how many lines it has."""
+    found = {}
+    for line in out.splitlines():
+        if title := re.match(r"╭─ (.*?) ─", line):
+            panel = found[title[1]] = []
+        elif line.startswith("│"):
+            panel.append(line)
+    flag = re.compile(r"^│ (?:\*  |   )?(--[\w-]+)", re.MULTILINE)
+    return {name: (flag.findall("\n".join(lines)), len(lines)) for name, lines in found.items()}
+
+
+COMMON = {
+    "estimate": ["--epsilon", "--column", "--domain", "--out", "--plot", "--top", "--explain", "--json"],
+    "compare": ["--truth", "--epsilon", "--column", "--domain", "--out", "--plot", "--top", "--explain", "--json"],
+    "regress": ["--outcome", "--covariates", "--epsilon", "--domain", "--out", "--plot", "--explain", "--json"],
+    "randomize": ["--epsilon", "--out", "--column", "--domain", "--json"],
+    "study": ["--out", "--explain", "--json"],
+    "test fit": ["--against", "--epsilon", "--column", "--domain", "--explain", "--json"],
+    "test equal": ["--epsilon", "--column", "--domain", "--explain", "--json"],
+    "test trend": ["--category", "--time", "--epsilon", "--column", "--domain", "--explain", "--json"],
+    "test independent": ["--column", "--domain", "--explain", "--json"],
+}
+
+
+@pytest.mark.parametrize("command", COMMON)
+def test_help_lists_the_common_flags_first(invoke, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = invoke(*command.split(), "--help")
+    assert code == 0
+    found = panels(out)
+    names = list(found)
+    assert names[:2] == ["Arguments", "Options"]
+    flags, lines = found["Options"]
+    assert flags == [*COMMON[command], "--help"]
+    assert lines <= 24  # a terminal that nobody made larger
+    assert f"rrjax {command} " in out  # an example
+    rare = {flag for name in names[2:] for flag in found[name][0]}
+    assert len(rare) > 4
+    assert not rare & set(flags)
+
+
+def test_help_of_all_begins_with_reports(invoke, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = invoke("--help")
+    assert code == 0
+    assert list(panels(out)) == ["Options", "From reports to answers", "For a collection", "More"]
+    assert "rrjax demo" in out
+
+
+COMPLETE = """
+source ./rrjax.bash
+complete -p rrjax
+while read -ra COMP_WORDS; do
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    [ "${COMP_WORDS[COMP_CWORD]}" = _ ] && COMP_WORDS[COMP_CWORD]=
+    COMPREPLY=()
+    _rrjax
+    echo "${COMPREPLY[@]}"
+done
+"""
+
+
+def test_bash_completes_without_starting_a_process(invoke):
+    """The script is all there is: on the path is no program, so neither Python nor JAX can be started by a Tab."""
+    code, script, _ = invoke("completion", "bash")
+    assert code == 0
+    Path("rrjax.bash").write_text(script)
+    expected = {
+        "rrjax est": ["estimate"],
+        "rrjax --no-cache comp": ["compare", "completion"],
+        "rrjax estimate --est": ["--estimator"],
+        "rrjax estimate --estimator _": list(ESTIMATORS),
+        "rrjax estimate r.csv --estimator = mle": ["mle_star"],
+        "rrjax compare --estimator = _": list(ESTIMATORS),
+        "rrjax plan --mechanism sub": ["subset-selection"],
+        "rrjax randomize v.csv --mechanism _": list(MECHANISMS),
+        "rrjax audit --json --dr": ["--draws"],
+        "rrjax study _": ["paper", "quick", "data"],
+        "rrjax study data --format p": ["parquet"],
+        "rrjax study --estimator inv": [name for name in ESTIMATORS if name.startswith("inv")],
+        "rrjax test _": ["fit", "equal", "trend", "independent"],
+        "rrjax test fit r.csv --agai": ["--against", "--against-column", "--against-format", "--against-counts"],
+        "rrjax test fit --against-format t": ["tsv", "transactions"],
+        "rrjax completion _": ["bash", "zsh", "fish"],
+        # Files, which bash completes itself where there are no words.
+        "rrjax estimate _": [],
+        "rrjax estimate r.csv --out _": [],
+        "rrjax study --out p": [],
+    }
+    done = subprocess.run(
+        ["/bin/bash", "--norc", "-c", COMPLETE],
+        input="\n".join(expected) + "\n",
+        env={"PATH": "/nowhere"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    registered, *lines = done.stdout.splitlines()
+    assert registered == "complete -o default -F _rrjax rrjax"
+    assert {line: sorted(found.split()) for line, found in zip(expected, lines, strict=True)} == {
+        line: sorted(words) for line, words in expected.items()
+    }
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_are_told_the_same_names(invoke, shell):
+    code, script, _ = invoke("completion", shell)
+    assert code == 0
+    for name in (*ESTIMATORS, *MECHANISMS, "estimate", "independent", "explain", "truth-counts", "paper"):
+        assert re.search(rf"[ \"'-]{name}[ \"']", script), name
+    assert "python" not in script
+
+
+def test_a_shell_that_is_not_known_is_refused(invoke):
+    code, _, error = invoke("completion", "tcsh")
+    assert code == 2
+    assert "bash" in error
