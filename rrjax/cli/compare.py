@@ -204,12 +204,13 @@ def _show_comparison(collection: Collection, estimates: list[Estimate], errors: 
     show.show_table(table)
     show.say(
         "> 0, < 0: how many categories have a positive or negative share; NLL: misfit to the reports (negative "
-        "log-likelihood, nats per report); gap: at most so much above the least misfit of any distribution."
+        "log-likelihood, nats per report); gap: at most so much above the least misfit of any distribution (–: it is "
+        "none)."
     )
     show.say(
         "The least misfit is the likeliest, and need not be the closest to the truth: --truth FILE measures that."
         if errors is None
-        else "squared, TV, KL, max: distances from the truth; the smaller, the closer."
+        else "squared, TV, KL (nats), max: distances from the truth; the smaller, the closer."
     )
     for found in estimates:
         if found.caution:
@@ -220,12 +221,12 @@ def _explanations(collection: Collection, estimates: list[Estimate], *, measured
     """What each row and each column is."""
     words = {found.title: found.note for found in estimates}
     words["NLL"] = "known up to a constant, for reports of this mechanism" if collection.tallied is not None else ""
-    words["gap"] = "a certificate, computed for the estimate itself; – where it is no distribution"
+    words["gap"] = "a certificate, computed for the estimate itself, in nats per report"
     if measured:
         words |= {
             "squared": "sum of the squared errors of all categories",
             "TV": "total variation: half the sum of the absolute errors, a share of the users",
-            "KL": "Kullback–Leibler divergence of the truth, nats; ∞ where a category is left out that somebody holds",
+            "KL": "Kullback–Leibler divergence, nats; ∞ where a category is left out that somebody holds",
             "max": "the largest error of a category, a share",
         }
     return words | of_reports(collection)

@@ -26,10 +26,20 @@ def demo(
     exponent: Annotated[
         float, typer.Option(min=0, help="Exponent of the Zipf population: the larger, the fewer items are frequent.")
     ] = 1.3,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the population and its simulated reports.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=2**63 - 1,
+            help="Of the population and its simulated reports.",
+            rich_help_panel="Simulation",
+        ),
+    ] = 0,
     explain: Explain = False,
 ) -> None:
     """Show it all on a built-in population: randomize, count, estimate, compare.
+
+    rrjax demo
 
     The same path as the other commands, whose lines it prints.
     """

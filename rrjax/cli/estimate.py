@@ -198,20 +198,20 @@ def sureness(collection: Collection, sure: Confidence) -> list[str]:
     """Two sentences: which categories are there, and what the intervals are."""
     number, size = int(sure.found.sum()), collection.num_categories
     rate = _rate(sure)
+    verb, rest = "is" if number == 1 else "are", "" if number == size else "; of the others they do not tell"
     there = (
-        f"● {number:,} of {size:,} categories {'is' if number == 1 else 'are'} there: on average at most {rate} of "
-        f"such marks are wrong{'' if number == size else ', and of the other categories the reports do not tell'}."
+        f"● {number:,} of {size:,} categories {verb} held by somebody, as the reports show (on average at most {rate} "
+        f"of such marks are wrong){rest}."
         if number
-        else f"No category is marked as there (●): of none the reports show it, if at most {rate} of such marks may be "
-        "wrong."
+        else f"The reports show of no category that somebody holds it (if at most {rate} of such marks may be wrong)."
     )
     level = f"{100 * sure.level:.12g}\N{NO-BREAK SPACE}% confidence"
     if sure.at_once:
         return [there, f"The intervals hold the true shares of all categories at once, with {level}."]
     return [
         there,
-        f"Each interval holds the true share of its category with {level}; of those picked because they came out "
-        "largest fewer do, and --at-once allows for that.",
+        f"Each interval holds the true share of its category with {level}; of those picked for being the largest "
+        "fewer do, which --at-once allows for.",
     ]
 
 

@@ -87,6 +87,7 @@ MechanismName = Annotated[
         autocompletion=mechanism_names,
         metavar="NAME",
         help=f"One of {', '.join(MECHANISMS)}.",
+        rich_help_panel="Which mechanism",
     ),
 ]
 

@@ -48,7 +48,7 @@ def randomize(
             autocompletion=mechanism_names,
             metavar="NAME",
             help=f"How to randomize: {', '.join(MECHANISMS)}. `rrjax plan` says which is closest.",
-            rich_help_panel="How to randomize",
+            rich_help_panel="Which mechanism",
         ),
     ] = rrjax.RandomizedResponse.name,
     seed: Annotated[

@@ -212,8 +212,8 @@ class _Found:
                 )
             show.show_table(drawn)
         show.say(
-            "An estimate is the change of the log-odds by one unit of a covariate, the others as they are: 0.69 "
-            f"doubles the odds of the answer against {show.printable(self.labels[0])}, −0.69 halves them."
+            "An estimate is the change of the log-odds for one unit more of a covariate, the others as they are: "
+            f"0.69 doubles the odds of the answer against {show.printable(self.labels[0])}, −0.69 halves them."
         )
         show.out.print()
         drawn = show.table()
@@ -224,7 +224,7 @@ class _Found:
             written = "–" if math.isnan(statistic) else f"{statistic:.4g}"
             drawn.add_row(Text(show.printable(name)), written, f"{degrees}", _chance(p_value))
         show.show_table(drawn)
-        show.say("p: how likely an effect that looks as large as this one would be if there were none.")
+        show.say("p: how likely so large a χ² would be if the covariate meant nothing.")
         if self.fit is not None and self.fit[-1] < _MISFIT:
             show.beware(f"The model misses something: {self._fitness()}.")
         show.explain(self._explanations(level, robust), explain, "models")
@@ -233,7 +233,7 @@ class _Found:
         """How well the model fits, in numbers."""
         assert self.fit is not None
         statistic, degrees, p_value = self.fit
-        return f"by a score test of ten groups of users χ² = {statistic:.4g} on {degrees} df, p = {_chance(p_value)}"
+        return f"by a score test of ten groups of users χ² = {statistic:.4g} on {degrees} df, p {_compared(p_value)}"
 
     def _explanations(self, level: float, robust: str) -> dict[str, str]:
         """What each column is, and the figures of the fit."""
@@ -267,9 +267,11 @@ def _written(error: float, estimate: float, lower: float, upper: float) -> tuple
 
 
 def _chance(p_value: float) -> str:
-    if math.isnan(p_value):
-        return "–"
-    return "< 0.0001" if p_value < 1e-4 else f"{p_value:.4f}"
+    return "–" if math.isnan(p_value) else _compared(p_value).removeprefix("= ")
+
+
+def _compared(p_value: float) -> str:
+    return "< 0.0001" if p_value < 1e-4 else f"= {p_value:.4f}"
 
 
 @ending_at_once()

@@ -292,10 +292,9 @@ def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool) -> None:
     show.out.print()
     table = show.table()
     several = asked.by is not None
-    titles = ["statement", *([asked.by] if several else []), "reports", "estimate", "std. error"]
-    for title in (*titles, show.interval(level)):
-        justify = "right" if title not in ("statement", asked.by) else "left"
-        table.add_column(Text(show.printable(title)), no_wrap=True, justify=justify)
+    names = ["statement", *([show.printable(asked.by)] if several else [])]
+    for title in (*names, "reports", "estimate", "std. error", show.interval(level)):
+        table.add_column(Text(title), no_wrap=True, justify="left" if title in names else "right")
     table.columns[0].max_width = 30
     for row in rows:  # each with its name: a narrow terminal shows the columns in several blocks
         place = [Text(_short(row.level))] if several else []
