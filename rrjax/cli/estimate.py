@@ -254,7 +254,8 @@ def explanations(
         "certificate": _certificate(collection, found),
         sure.title: "exact, also where the share is zero; it is about one share, and an estimate, which makes all "
         "shares fit together, may lie outside",
-        "●": f"found with a false discovery rate of at most {_rate(sure)} (--fdr sets it)",
+        "●": f"found with a false discovery rate of at most {_rate(sure)} (--fdr sets it); among many categories "
+        "some intervals exclude zero by luck, and are not marked for it",
         "noise": f"a category that nobody holds is estimated with a standard error of "
         f"{show.percent(collection.standard_error)} (unbiased inversion)",
     }

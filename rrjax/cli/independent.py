@@ -13,7 +13,8 @@ from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Command, Explain, Json, flags
 from rrjax.cli.reading import Files, Reading, Reports, parse_domain, read_collection
-from rrjax.cli.test import Draws, check_size, say, tests
+from rrjax.cli.test import Draws, check_size, tests
+from rrjax.cli.verdicts import say
 
 _MOST_PAIRS = 2**14
 

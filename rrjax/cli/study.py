@@ -78,11 +78,6 @@ class Wish:
         return estimators | ({} if self.seeds is None else {"num_seeds": self.seeds})
 
 
-def presets() -> list[str]:
-    """What may be studied without a file of one's own, for a shell that completes it."""
-    return list(PRESETS)
-
-
 @flags(panels={"column": PANEL, "domain": PANEL})
 def study(
     what: Annotated[
@@ -90,7 +85,7 @@ def study(
         typer.Argument(
             metavar="WHAT",
             help="paper, quick, data (then files of true values), or a .toml file of your own.",
-            autocompletion=presets,
+            autocompletion=lambda: list(PRESETS),
         ),
     ],
     files: Annotated[list[str] | None, typer.Argument(metavar="FILES", help="Of true values, after data.")] = None,

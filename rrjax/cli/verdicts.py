@@ -1,0 +1,67 @@
+"""What the tests of `rrjax test` say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from rrjax.cli import show
+from rrjax.cli.reading import Collection
+
+if TYPE_CHECKING:
+    from rrjax.cli.test import Draws
+
+
+def _repeated(collections: Sequence[Collection]) -> list[str]:
+    """Warnings of files that are given more than once."""
+    real = [os.path.realpath(file) for collection in collections for file in collection.files.source.files()]
+    twice = [file for place, file in enumerate(real) if file in real[:place]]
+    return [f"{Path(file).name} is given more than once: its reports are compared with themselves." for file in twice]
+
+
+def say(
+    name: str,
+    collections: list[Collection],
+    verdicts: list[dict[str, Any]],
+    draws: Draws,
+    json: bool,
+    explain: bool,
+    **more: Any,
+) -> None:
+    """Says what was tested, and the answers; in JSON also whatever else is given."""
+    if json:
+        show.record(
+            {
+                "command": f"test {name}",
+                "significance": draws.significance,
+                "num_draws": draws.draws,
+                "seed": draws.seed,
+                "collections": [collection.facts() for collection in collections],
+                **more,
+                "tests": verdicts,
+            }
+        )
+        return
+    several = len(collections) > 1
+    for collection in collections:
+        file = show.printable(collection.files.name) if several else ""
+        show.say(collection.summary(file))
+        show.warn([f"{file}: {warning}" if several else warning for warning in collection.warnings])
+    show.warn(_repeated(collections))
+    for verdict in verdicts:
+        show.out.print()
+        show.out.print(Text(show.printable(verdict["question"]), style="bold"))
+        show.say(
+            f"{verdict['answer']} p = {verdict['p_value']:.2g} (± {verdict['standard_error']:.1g} from {draws.draws:,} "
+            f"draws), significance {draws.significance:g}."
+        )
+    words = {
+        "p": "how often collections that are simulated so that there is nothing to find look as odd as this, or odder",
+        "significance": "where p is no larger, something is found; the chance of a false alarm (--significance)",
+    }
+    words["statistic"] = "; ".join(f"{verdict['statistic']:.4g} ({verdict['method']})" for verdict in verdicts)
+    show.explain(words, explain)
