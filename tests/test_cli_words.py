@@ -18,6 +18,7 @@ from rrjax.mechanisms import MECHANISMS  # noqa: E402
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
 HINT = "--explain says more."
+DOCS = Path(__file__).parents[1] / "docs"
 READ = ("r.csv", "--column", "answer", "--epsilon", "2", "--domain", "0:3")
 TRUTH = ("--truth", "t.csv", "--truth-column", "label", "--truth-counts", "n")
 STUDY = """
@@ -101,7 +102,7 @@ EXPLAINED = {
         "nats of its maximum",
         "docs: models",
     ],
-    "plan": ["noticed", "p-value", "docs: mechanisms"],
+    "plan": ["noticed", "p-value", "docs: choose/mechanism"],
     "study": ["ratio to the best", "geometric mean"],
 }
 """What waits for --explain: labels in the margin, and words beside them."""
@@ -300,3 +301,12 @@ def test_a_shell_that_is_not_known_is_refused(invoke):
     code, _, error = invoke("completion", "tcsh")
     assert code == 2
     assert "bash" in error
+
+
+@pytest.mark.skipif(not (DOCS / "index.md").exists(), reason="the pages of the documentation are not here")
+def test_pages_that_are_named_exist():
+    sources = "".join(file.read_text(encoding="utf-8") for file in Path(show.__file__).parent.glob("*.py"))
+    pages = set(re.findall(r'show\.explain\(.*, "([\w/-]+)"\)', sources))
+    assert {"inference", "models"} <= pages
+    for page in pages:
+        assert (DOCS / f"{page}.md").exists(), page

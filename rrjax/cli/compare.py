@@ -166,7 +166,7 @@ def run(
     _show_comparison(collection, estimates, errors)
     show.out.print()
     show_largest(collection, shown, top, truth)
-    show.explain(_explanations(collection, estimates, measured=truth is not None), explain)
+    show.explain(_explanations(collection, estimates, measured=truth is not None), explain, "choose/estimator")
     show_written(out, plot)
 
 

@@ -190,7 +190,7 @@ def run(
         show.say(sentence)
     for sentence in cautions(collection, estimates, sure):
         show.beware(sentence)
-    show.explain(explanations(collection, estimates, headings, sure), explain)
+    show.explain(explanations(collection, estimates, headings, sure), explain, "inference")
     show_written(out, plot)
 
 

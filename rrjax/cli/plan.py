@@ -64,7 +64,7 @@ def plan(
         show.record({"command": "plan"} | facts)
         return
     _show(found)
-    show.explain(_explanations(found), explain, "mechanisms")
+    show.explain(_explanations(found), explain, "choose/mechanism")
     if plot is not None:
         show.written("Figure", plot)
 

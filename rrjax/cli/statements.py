@@ -147,7 +147,7 @@ def run(
     if num_left_out:
         show.warn([f"{show.number(num_left_out, 'row is', 'rows are')} left out: no value in a column of the flags."])
     _show(rows, asked, level, exact=collection.tallied is None)
-    show.explain(_explanations(rows, asked, level), explain)
+    show.explain(_explanations(rows, asked, level), explain, "inference")
     if out is not None:
         show.written("Statements", out)
     if plot is not None:

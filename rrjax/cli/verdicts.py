@@ -64,4 +64,4 @@ def say(
         "significance": "where p is no larger, something is found; the chance of a false alarm (--significance)",
     }
     words["statistic"] = "; ".join(f"{verdict['statistic']:.4g} ({verdict['method']})" for verdict in verdicts)
-    show.explain(words, explain)
+    show.explain(words, explain, "inference")
