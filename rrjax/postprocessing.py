@@ -3,18 +3,20 @@
 Wang et al. compare them under names of their own. Each has an entry of that name in `rrjax.catalogue`; those that are
 an estimator already are that very function:
 
-| their name | here | ≥ 0 | sums to one |
-|---|---|---|---|
-| Base-Pos | `base_pos` | yes | no |
-| Post-Pos | `base_pos`, of single categories | yes | no |
-| Base-Cut | `base_cut` | yes | no |
-| Norm | `norm` | no | yes |
-| Norm-Mul | `rrjax.inv_n` | yes | yes |
-| Norm-Sub | `rrjax.inv_p` | yes | yes |
-| Norm-Cut | `norm_cut` | yes | at most |
-| Power | `power` | yes | no |
-| PowerNS | `power_ns` | yes | yes |
-| MR, of Ye et al. | `mixture_reduction` | yes | yes |
+================  ==================================  ====  ============
+their name        here                                ≥ 0   sums to one
+================  ==================================  ====  ============
+Base-Pos          `base_pos`                          yes   no
+Post-Pos          `base_pos`, of single categories    yes   no
+Base-Cut          `base_cut`                          yes   no
+Norm              `norm`                              no    yes
+Norm-Mul          `rrjax.inv_n`                       yes   yes
+Norm-Sub          `rrjax.inv_p`                       yes   yes
+Norm-Cut          `norm_cut`                          yes   at most
+Power             `power`                             yes   no
+PowerNS           `power_ns`                          yes   yes
+MR, of Ye et al.  `mixture_reduction`                 yes   yes
+================  ==================================  ====  ============
 
 Base-Pos and Post-Pos differ in queries of several categories, which Post-Pos answers by the unrepaired sum, and repairs
 only then; a vector of shares is K queries of one category. Norm-Sub is the δ with Σ max(θ + δ, 0) = 1, which is the

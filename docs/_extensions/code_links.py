@@ -1,0 +1,45 @@
+"""Code that names something of the reference is a link to it, in pages and in docstrings."""
+
+import re
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.util.nodes import make_refnode
+
+_NAME = re.compile(r"(?:rrjax\.)?([A-Za-z]\w*(?:\.\w+)*)(?:\(.*\))?", re.DOTALL)
+
+
+def _enclosing(node):
+    """The signature of the function or class whose docstring a node is in."""
+    while node is not None:
+        if isinstance(node, addnodes.desc):
+            return node[0]
+        node = node.parent
+    return None
+
+
+def _link(app, doctree, docname):
+    objects = app.env.get_domain("py").objects
+    for node in list(doctree.findall(nodes.literal)):
+        name = _NAME.fullmatch(node.astext())
+        parents = (nodes.reference, nodes.title, addnodes.desc_signature)
+        if not name or isinstance(node.parent, parents):
+            continue
+        signature = _enclosing(node)
+        scopes = ["rrjax"]
+        if signature is not None and not re.search(rf"\b{name[1]}\b", signature.astext()):
+            scopes.insert(0, signature.get("module") or "rrjax")
+        elif signature is not None:
+            continue  # a parameter, or the thing itself
+        for scope in scopes:
+            found = objects.get(f"{scope}.{name[1]}")
+            if found is not None:
+                link = make_refnode(app.builder, docname, found.docname, found.node_id, node.deepcopy())
+                node.replace_self(link)
+                break
+
+
+def setup(app):
+    """Is called by Sphinx."""
+    app.connect("doctree-resolved", _link)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
