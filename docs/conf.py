@@ -41,7 +41,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(jax|numpy|xarray|pathlib|collections|typing|enum|abc)\..*"),
 ]
 default_role = "code"
-smartquotes = False
+smartquotes_action = "D"
 highlight_language = "text"
 
 # Notebooks show what they printed when they were last run: the tests run them.

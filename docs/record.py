@@ -27,7 +27,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("RRJAX_DATA", ROOT.parent / "shared" / "data"))
-WIDTH = 100
+WIDTH = 96
 ELISION = "…"
 _FENCE = re.compile(r"( *)(```+)(\S*).*")
 

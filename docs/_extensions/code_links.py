@@ -1,4 +1,4 @@
-"""Code that names something of the reference is a link to it, in pages and in docstrings."""
+"""Code that names something of the reference, or a page, is a link to it, in pages and in docstrings."""
 
 import re
 
@@ -21,9 +21,14 @@ def _enclosing(node):
 def _link(app, doctree, docname):
     objects = app.env.get_domain("py").objects
     for node in list(doctree.findall(nodes.literal)):
+        if isinstance(node.parent, nodes.reference | nodes.title | addnodes.desc_signature):
+            continue
+        page = re.sub(r"\.(md|ipynb)$", "", node.astext())
+        if page in app.env.all_docs and page != node.astext():
+            node.replace_self(make_refnode(app.builder, docname, page, "", node.deepcopy()))
+            continue
         name = _NAME.fullmatch(node.astext())
-        parents = (nodes.reference, nodes.title, addnodes.desc_signature)
-        if not name or isinstance(node.parent, parents):
+        if not name:
             continue
         signature = _enclosing(node)
         scopes = ["rrjax"]
