@@ -22,7 +22,13 @@ import numpy as np
 import rrjax
 
 HERE = Path(__file__).parent
-FIGURES = {"04": ("plan.png", 4), "06": ("regression.png", 0), "07": ("labels.png", 0), "08": ("tuning.png", 0)}
+FIGURES = {
+    "04": ("plan.png", 4),
+    "05": ("which-mechanism.png", 0),
+    "06": ("regression.png", 0),
+    "07": ("labels.png", 0),
+    "08": ("tuning.png", 0),
+}
 """Of each notebook: what to call a figure, and which one it is."""
 
 
