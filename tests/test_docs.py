@@ -26,7 +26,7 @@ _spec.loader.exec_module(record)
 PAGES = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in path.parts]
 LANGUAGES = {"python", "console"}
 """Of blocks that run."""
-OTHERS = {"text", "toml", "csv", "json"}
+OTHERS = {"text", "toml"}
 """Of those that are only read."""
 QUICK = {"index", "extending"}
 """Pages that run in a few seconds."""
@@ -57,8 +57,8 @@ def test_every_block_says_what_it_is(page):
 )
 @pytest.mark.usefixtures("quick_processes")
 def test_every_block_runs(page, tmp_path, monkeypatch):
-    pytest.importorskip("duckdb", reason="pages use the command line")
-    pytest.importorskip("typer", reason="pages use the command line")
+    for name in ("duckdb", "matplotlib", "narwhals", "polars", "typer", "xarray"):
+        pytest.importorskip(name, reason=f"pages need {name} (rrjax[cli] and the group test)")
     missing = [name for name in record.needed(page.read_text(encoding="utf-8")) if not (record.DATA / name).exists()]
     if missing:
         pytest.skip(f"{', '.join(missing)}: shared/data or RRJAX_DATA is not here")
