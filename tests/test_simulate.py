@@ -1,6 +1,7 @@
 """Populations, and the histograms of collections from them."""
 
 import itertools
+import math
 
 import jax
 import jax.numpy as jnp

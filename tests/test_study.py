@@ -480,7 +480,7 @@ def _uses_a_global(counts, epsilon):
 
 
 def _uses_a_module(counts, epsilon):
-    return rrjax.inv(counts, epsilon) * helpers.factor()  # which the test brings
+    return rrjax.inv(counts, epsilon) * helpers.factor()  # noqa: F821 - which the test brings
 
 
 class Scaled:

@@ -161,7 +161,7 @@ def _one_by_one(stream, left, behind, cells, edges, rest, rest_following):
     width, size = cells.shape[1], edges.shape[0]
     followed = cells.size > size
     block = min(max(size // 8, 32), 1024)
-    position = jnp.arange(block, dtype=jnp.int32)
+    position = jnp.arange(block, dtype=left.dtype)
 
     def words(turn):
         return stream.pair(position, (1 << 30) + turn)[0]  # sites that no round reaches
