@@ -28,8 +28,8 @@ from rrjax.models.ascent import ascend, tolerance
 from rrjax.pytrees import register
 
 _ENOUGH = 1e-3
-"""Nats of all reports that a fit of a test may be missing. float32 cannot always show less of 10⁵ users, and would count
-a fit that is there as none; statistics of collections differ by tenths."""
+"""Nats of all reports that a fit of a test may be missing: statistics of collections differ by tenths. float32 cannot
+always show less of 10⁵ users, and would take a fit that is there for none."""
 
 
 @register(
