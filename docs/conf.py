@@ -24,7 +24,7 @@ include_patterns = [
     "docs/**",
     "notebooks/*.ipynb",
     "benchmarks/README.md",
-    "benchmarks/results/*.md",
+    "benchmarks/results/**",
     "validation/README.md",
     "validation/results/*.md",
     "README.md",
