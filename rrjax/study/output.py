@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 from collections.abc import Callable, Generator, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rrjax.io import replacing, write_table
+from rrjax.pages import versions
 from rrjax.study.drawings import Drawing
 from rrjax.study.pictures import Picture, pictures
 
@@ -71,9 +71,8 @@ def write_figures(
 
 def provenance() -> dict[str, str]:
     """Versions and hardware, in words."""
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES)
     return {
-        "versions": f"{versions}, Python {platform.python_version()}",
+        "versions": versions(*_PACKAGES),
         "hardware": f"{_processor()}, {os.cpu_count()} cores; {platform.system()} {platform.machine()}",
     }
 

@@ -7,7 +7,6 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from rrjax.catalogue import ESTIMATORS, METRICS
 from rrjax.figures import estimator_title, measured
 from rrjax.figures.style import AXES
 from rrjax.mechanisms import MECHANISMS
+from rrjax.pages import Markup, contents, figure, heading, joined, markup, pairs, paragraph, table, write_page
 from rrjax.study.checkpoint import Timing, computing_time
 from rrjax.study.pictures import Picture, picture_of
 from rrjax.study.rankings import ranking, ranking_note, ranking_rows
@@ -46,23 +46,6 @@ _RANKING = (
     "differences to the best, where that is another, are beyond three standard errors. Estimators that are no further "
     "apart than rounding share a win, and each has it counted. The smallest ratio comes first."
 )
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 72rem; margin: 2rem auto;
-  padding: 0 1rem; }
-h1 { font-size: 1.7rem; line-height: 1.2; } h2 { font-size: 1.25rem; margin-top: 2.2rem; }
-a { color: #1b4f8a; } p.note, figcaption, caption { color: #333; font-size: .92rem; }
-div.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .92rem; margin: 1rem 0; }
-caption { text-align: left; padding-bottom: .4rem; }
-th, td { padding: .25rem .9rem .25rem 0; border-bottom: 1px solid #ccc; text-align: left; vertical-align: top; }
-thead th { border-bottom: 2px solid #555; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-td { overflow-wrap: anywhere; }
-figure { margin: 1.5rem 0 2.5rem; break-inside: avoid; } img { max-width: 100%; height: auto; }
-@media print { body { font-size: 10pt; margin: 0; max-width: none; } h2 { break-after: avoid; }
-  table { break-inside: avoid; } div.wide { overflow: visible; } nav { display: none; } }
-@page { margin: 1.5cm; }
-"""
 
 
 def write_report(
@@ -108,50 +91,38 @@ def write_report(
     """
     import xarray as xr
 
-    from rrjax.io import replacing
-
     named = {"": datasets} if isinstance(datasets, xr.Dataset) else dict(datasets)
-    body = [f"<h1>{_html(title)}</h1>"]
+    body = []
     if summary:
-        body += ["<h2>Summary</h2>", _pairs(summary)]
+        body += [heading("Summary"), _pairs(summary)]
     for name, dataset in named.items():
-        body += [f"<h2>{_html(f'Study: {name}' if name else 'Study')}</h2>", _pairs(_described(dataset))]
+        body += [heading(f"Study: {name}" if name else "Study"), _pairs(_described(dataset))]
         wanted = [name for name in measured(dataset) if name != "nll"] if metrics is None else metrics
         ranked = [name for name in wanted if name in dataset and "estimator" in dataset[name].dims]
-        body += [f'<p class="note">{_html(_RANKING)}</p>'] if ranked else []
+        body += [paragraph(_RANKING, kind="note")] if ranked else []
         body += [_ranking_table(ranking(dataset, metric)) for metric in ranked]
-    for heading, caption, columns in extra_tables:
+    for title_of, caption, columns in extra_tables:
         lengths = {column: len(values) for column, values in columns.items()}
         if len(set(lengths.values())) > 1:
-            raise ValueError(f"the columns of the table {heading!r} are not of one length: {lengths}")
+            raise ValueError(f"the columns of the table {title_of!r} are not of one length: {lengths}")
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-        body += [f"<h2>{_html(heading)}</h2>", _table(list(columns), rows, caption)]
-    contents, drawn = [], []
-    for number, (heading, caption, figure) in enumerate(figures, 1):
-        contents.append(f'<li><a href="#figure-{number}">{_html(heading)}</a></li>')
-        picture = figure if isinstance(figure, Picture) else picture_of(lambda figure=figure: figure)
+        body += [heading(title_of), _table(list(columns), rows, caption or title_of)]
+    links, drawn = [], []
+    for number, (title_of, caption, given) in enumerate(figures, 1):
+        links.append((f"figure-{number}", title_of))
+        picture = given if isinstance(given, Picture) else picture_of(lambda given=given: given)
         png = base64.b64encode(picture.files["png"]).decode("ascii")
+        words = markup(". ".join([title_of, *picture.words]))
+        image = Markup(f'<img src="data:image/png;base64,{png}" alt="{words}.">')
         drawn.append(
-            f'<figure id="figure-{number}"><img src="data:image/png;base64,{png}" '
-            f'alt="{_html(". ".join([heading, *picture.words]))}.">\n'
-            f"<figcaption><strong>{_html(heading)}.</strong> {_html(caption)}</figcaption></figure>"
+            figure(f"figure-{number}", image, joined(Markup(f"<strong>{markup(title_of)}.</strong> "), caption))
         )
     if drawn:
-        body += ["<h2>Figures</h2>", f"<nav><ul>{''.join(contents)}</ul></nav>", *drawn]
-    page = (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_html(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body>\n</html>\n"
-    )
-    with replacing(path) as aside:
-        # A name from a file system may hold what is no text.
-        aside.write_bytes(page.encode("utf-8", errors="backslashreplace"))
-    return Path(path)
+        body += [heading("Figures"), contents("Figures", links), *drawn]
+    return write_page(path, title, body)
 
 
-def _ranking_table(ranked: xr.Dataset) -> str:
+def _ranking_table(ranked: xr.Dataset) -> Markup:
     rows = ranking_rows(ranked)
     name = str(ranked.attrs["metric"])
     what = _metric(name)
@@ -237,32 +208,12 @@ def _words(value: Any) -> str:
     return "" if value is None else _cell(value)
 
 
-def _pairs(pairs: Mapping[str, object]) -> str:
-    rows = "\n".join(
-        f'<tr><th scope="row">{_html(name)}</th><td>{_html(_cell(value))}</td></tr>' for name, value in pairs.items()
-    )
-    return f'<div class="wide"><table><tbody>\n{rows}\n</tbody></table></div>'
+def _pairs(rows: Mapping[str, object]) -> Markup:
+    return pairs({name: _cell(value) for name, value in rows.items()})
 
 
-def _table(columns: list[str], rows: Sequence[Mapping[str, object]], caption: str) -> str:
-    """The first column names the row; the others are numbers where all of their cells look so."""
-    texts = [[_cell(row[column]) for column in columns] for row in rows]
-    numeric = [index > 0 and all(_looks_numeric(row[index]) for row in texts) for index in range(len(columns))]
-    marks = [' class="number"' if number else "" for number in numeric]
-    head = "".join(f'<th scope="col"{mark}>{_html(column)}</th>' for column, mark in zip(columns, marks, strict=True))
-    lines = []
-    for row in texts:
-        cells = "".join(f"<td{mark}>{_html(text)}</td>" for text, mark in zip(row[1:], marks[1:], strict=True))
-        lines.append(f'<tr><th scope="row">{_html(row[0])}</th>{cells}</tr>')
-    inside = "\n".join(lines)
-    return (
-        f'<div class="wide"><table><caption>{_html(caption)}</caption>\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{inside}\n</tbody></table></div>"
-    )
-
-
-def _html(value: object) -> str:
-    return escape(str(value), quote=True)
+def _table(columns: list[str], rows: Sequence[Mapping[str, object]], caption: str) -> Markup:
+    return table(columns, [[_cell(row[column]) for column in columns] for row in rows], caption)
 
 
 def _cell(value: Any) -> str:
@@ -275,7 +226,3 @@ def _cell(value: Any) -> str:
             return "–"
         return ("−" if value < 0 else "") + "∞" if math.isinf(value) else f"{value:.6g}".replace("-", "−")
     return str(value)
-
-
-def _looks_numeric(text: str) -> bool:
-    return bool(text) and text[0] in "0123456789−–∞+.-"
