@@ -18,6 +18,7 @@ from rrjax.cli.options import Command
 from rrjax.cli.plan import plan
 from rrjax.cli.randomize import randomize
 from rrjax.cli.regress import regress
+from rrjax.cli.report import report
 from rrjax.cli.study import study
 from rrjax.cli.test import tests
 
@@ -63,7 +64,7 @@ def _root(
 
 _REPORTS = "From reports to answers"
 _PANELS = {
-    _REPORTS: (estimate, compare, regress),
+    _REPORTS: (estimate, report, compare, regress),
     "For a collection": (randomize, plan, audit),
     "More": (demo, study, completion),
 }

@@ -118,10 +118,7 @@ def run(
 ) -> None:
     """Estimates what was asked for, writes and draws it, and says it."""
     out, plot = outputs
-    statements = _statements(collection, asked, top)
-    parts, num_left_out = parts_of(collection, asked.by, asked.weights)
-    shares = None if asked.population is None else shares_of(asked.population, parts[1:])
-    rows = [row for statement in statements for row in _rows(collection, statement, parts, asked, level, shares)]
+    rows, num_left_out = rows_of(collection, asked, level, top)
     if out is not None:
         facts = [row.facts() for row in rows]
         columns = {name: [fact[name] for fact in facts] for name in facts[0]}
@@ -152,6 +149,16 @@ def run(
         show.written("Statements", out)
     if plot is not None:
         show.written("Figure", plot)
+
+
+def rows_of(collection: Collection, asked: Asked, level: float, top: int) -> tuple[list[Row], int]:
+    """What was asked for, and how many reports are left out of it."""
+    statements = _statements(collection, asked, top)
+    parts, num_left_out = parts_of(collection, asked.by, asked.weights)
+    shares = None if asked.population is None else shares_of(asked.population, parts[1:])
+    return [
+        row for statement in statements for row in _rows(collection, statement, parts, asked, level, shares)
+    ], num_left_out
 
 
 def _statements(collection: Collection, asked: Asked, top: int) -> list[Statement]:
@@ -298,23 +305,26 @@ def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool) -> None:
     table.columns[0].max_width = 30
     for row in rows:  # each with its name: a narrow terminal shows the columns in several blocks
         place = [Text(_short(row.level))] if several else []
-        table.add_row(Text(show.printable(row.statement.name)), *place, f"{row.num_reports:,}", *_written(row))
+        table.add_row(Text(show.printable(row.statement.name)), *place, f"{row.num_reports:,}", *written(row))
     show.show_table(table)
     show.out.print()
+    show.out.print(told(rows, asked, exact=exact))
+
+
+def told(rows: list[Row], asked: Asked, *, exact: bool) -> str:
+    """What kind of intervals these are, in words."""
     if asked.weights is not None:
-        show.out.print("Intervals are normal, by the variance of weighted means: they want many users of any weight.")
-        return
+        return "Intervals are normal, by the variance of weighted means: they want many users of any weight."
     kinds = {row.statement.kind for row in rows}
     if asked.normal:
         also = "; those of quantiles are exact" * ("quantile" in kinds)
-        show.out.print(f"Intervals are normal: they want thousands of users{also}.")
-        return
+        return f"Intervals are normal: they want thousands of users{also}."
     words = []
     if kinds & {"share", "quantile"} and exact:
         words.append("intervals of shares and quantiles are exact")
     if "mean" in kinds or not exact or any(row.about != "users" for row in rows):
         words.append("those of means, differences and populations hold for every number of users, and are wider")
-    show.out.print("; ".join(words)[:1].upper() + "; ".join(words)[1:] + ".")
+    return "; ".join(words)[:1].upper() + "; ".join(words)[1:] + "."
 
 
 def _explanations(rows: list[Row], asked: Asked, level: float) -> dict[str, str]:
@@ -369,7 +379,8 @@ def _draw(plot: Path, rows: list[Row], collection: Collection, level: float) -> 
         save(forest_figure(panels, level=level, title=title), plot)
 
 
-def _written(row: Row) -> tuple[str, str, str]:
+def written(row: Row) -> tuple[str, str, str]:
+    """A value, its standard error and its interval, for a person."""
     if row.statement.kind == "quantile":
         return show.printable(row.value), "", f"{show.printable(row.lower)} – {show.printable(row.upper)}"
     known = math.isfinite(row.standard_error)

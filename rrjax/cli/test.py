@@ -150,7 +150,7 @@ def fit(
         check_size(collection.num_reports)
         theta = None if other is None else read_truth(other, collection, "--against")
         status.update("Testing …")
-        verdicts = _fits_any(collection, draws) if theta is None else _fits(collection, theta, draws)
+        verdicts = fits_any(collection, draws) if theta is None else _fits(collection, theta, draws)
     say("fit", [collection], verdicts, draws, json, explain)
 
 
@@ -204,7 +204,7 @@ def trend(
 
 
 @ending_at_once()
-def _fits_any(collection: Collection, draws: Draws) -> list[dict[str, Any]]:
+def fits_any(collection: Collection, draws: Draws) -> list[dict[str, Any]]:
     """Whether the reports can come from randomized response at this ε at all."""
     result = inference.goodness_of_fit_test(draws.key, collection.counts, collection.epsilon, **draws.options)
     verdict = draws.verdict(

@@ -56,7 +56,7 @@ th, td {{ padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--rule); 
 thead th {{ border-bottom: 2px solid var(--edge); vertical-align: bottom; }}
 tfoot td, tfoot th {{ font-weight: normal; color: var(--soft); }}
 .wide tbody th, .wide tfoot th {{ min-width: 5.5rem; max-width: 20rem; overflow-wrap: break-word; }}
-.pairs th {{ min-width: 6.5rem; font-weight: 600; }} .pairs td, .pairs th {{ overflow-wrap: anywhere; }}
+.pairs th {{ min-width: 6.5rem; font-weight: 600; }} .pairs td {{ overflow-wrap: anywhere; }}
 td.number, th.number {{ text-align: right; font-variant-numeric: tabular-nums; }}
 td.number {{ white-space: nowrap; }}
 figure {{ margin: 1.5rem 0 2.5rem; break-inside: avoid; }} img {{ max-width: 100%; height: auto; }}

@@ -1,0 +1,166 @@
+"""What a page tells of a collection: estimates, what is known of them, a test of fit, bands of categories in order."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property, partial
+
+import jax.numpy as jnp
+import numpy as np
+
+from rrjax import inference, io
+from rrjax.cli.errors import UsageError
+from rrjax.cli.estimate import leading
+from rrjax.cli.estimates import FDR, Confidence, Estimate, estimated, known, largest_of, side_by_side
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.reading import Collection
+from rrjax.cli.statements import Asked, Row, rows_of
+from rrjax.cli.test import Draws, check_size, fits_any
+from rrjax.inference.functionals import group_rates
+from rrjax.pages import round_step
+from rrjax.tally import Tally
+
+MOST_SINGLE = 120
+"""Categories in order up to which each is drawn for itself."""
+_BANDS = 40
+_CELLS = 20_000_000
+"""Categories × draws that a test of fit is worth in passing: a second or so."""
+_FEWEST = 199
+"""Draws that say something."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """How often reports made as stated fit no better than these; or why nobody knows."""
+
+    p_value: float | None
+    draws: int = 0
+    lacking: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bands:
+    """Categories in their order, taken together: what the reports say of each band, and exact limits for all at once.
+
+    The limits are None for other mechanisms than randomized response.
+    """
+
+    edges: np.ndarray
+    """`[n + 1]`, the first category of each, and K."""
+    values: np.ndarray
+    limits: tuple[np.ndarray, np.ndarray] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """All of it."""
+
+    collection: Collection
+    estimates: list[Estimate]
+    sure: Confidence
+    """Intervals that hold all at once: the largest are picked out of all."""
+    fit: Fit
+    detectable: tuple[float, float]
+    """Shares that the reports would show with 4 chances in 5: of a category named beforehand, and of any."""
+    asked: Asked
+    rows: list[Row]
+    num_left_out: int
+    """Reports that what was asked for leaves out."""
+    top: int
+    ordered: bool
+
+    @property
+    def found(self) -> Estimate:
+        """The estimate that leads."""
+        return self.estimates[0]
+
+    @cached_property
+    def largest(self) -> np.ndarray:
+        """Numbers of the categories that are listed."""
+        return largest_of(self.found.theta, self.top)
+
+    @property
+    def num_found(self) -> int:
+        """Of how many categories it is shown that somebody holds them."""
+        return int(self.sure.found.sum())
+
+    @property
+    def flat(self) -> bool:
+        """Whether nothing stands out."""
+        return not self.num_found and float(self.found.theta.max()) * self.collection.num_categories < 2
+
+    @cached_property
+    def bands(self) -> Bands:
+        """Of categories in order that are too many to be drawn."""
+        return _bands(self.collection, self.sure.level)
+
+
+def find(collection: Collection, asked: Asked, level: float, top: int, ordered: bool) -> Findings:
+    """Computes all that the page tells."""
+    rows, left_out = rows_of(collection, asked, level, top) if asked.any() else ([], 0)
+    tasks = [partial(estimated, collection, name) for name in leading(collection, ordered)]
+    more = [partial(known, collection, level, True, FDR), partial(fit_of, collection), partial(_detectable, collection)]
+    *estimates, sure, fit, detectable = side_by_side([*tasks, *more])
+    return Findings(collection, estimates, sure, fit, detectable, asked, rows, left_out, top, ordered)
+
+
+def fit_of(collection: Collection) -> Fit:
+    """Whether randomized response can have made the reports at all."""
+    if collection.tallied is not None:
+        return Fit(None, lacking=f"There is no test of fit for reports of {collection.mechanism.name}.")
+    draws = min(Draws.draws, _CELLS // collection.num_categories)
+    if draws < _FEWEST:
+        return Fit(
+            None,
+            lacking=f"A test of fit is simulated, which takes long for {collection.num_categories:,} categories, so it "
+            "was left out here; `rrjax test fit` does it.",
+        )
+    try:
+        check_size(collection.num_reports)
+        return Fit(float(fits_any(collection, Draws(draws=draws))[0]["p_value"]), draws)
+    except (UsageError, io.DataError) as error:
+        return Fit(None, lacking=f"There is no test of fit of these reports: {error}.")
+
+
+@ending_at_once()
+def _detectable(collection: Collection) -> tuple[float, float]:
+    size, number, epsilon = collection.num_categories, collection.num_reports, collection.epsilon
+    first, any_of_them = (
+        float(
+            inference.detectable_share(
+                size, number, epsilon, level=level, mechanism=lambda size, epsilon: collection.mechanism
+            )
+        )
+        for level in (0.05, 0.05 / size)
+    )
+    return first, any_of_them
+
+
+@ending_at_once()
+def _bands(collection: Collection, level: float) -> Bands:
+    edges = _edges(collection.counted.domain)
+    sizes, number, rates = np.diff(edges), collection.num_reports, collection.rates
+    support = np.add.reduceat(np.asarray(collection.counts, np.int64), edges[:-1])
+    values = np.clip((support / number - sizes * rates.q) / rates.d, 0, 1)
+    if collection.tallied is not None:
+        return Bands(edges, values, None)
+    # A band is named by a report as a category is, only more often: one program serves bands of all sizes.
+    lower, upper = np.zeros(len(sizes)), np.zeros(len(sizes))
+    for size in np.unique(sizes):
+        tally = Tally(
+            jnp.asarray(support), jnp.asarray(number), rates=group_rates(collection.mechanism.rates, jnp.asarray(size))
+        )
+        limits = inference.intervals(tally, level=level, simultaneous="bonferroni")
+        for ends, limit in zip((lower, upper), limits, strict=True):
+            ends[sizes == size] = np.asarray(limit)[sizes == size]
+    return Bands(edges, values, (lower, upper))
+
+
+def _edges(domain: io.Domain) -> np.ndarray:
+    """Where bands begin: of integers at round numbers."""
+    size = domain.num_categories
+    if not domain.is_range:
+        return np.linspace(0, size, _BANDS + 1).astype(int)
+    first, last = domain.ends
+    width = int(round_step(size, _BANDS))
+    return np.unique([0, *(edge - first for edge in range(width * (first // width + 1), last + 1, width)), size])

@@ -1,0 +1,237 @@
+"""What the page of `rrjax report` says beside the shares: whether to believe them, what ε means, how it was made."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from rrjax.cli import show
+from rrjax.cli.findings import Findings
+from rrjax.cli.report_shares import in_full, label
+from rrjax.pages import Markup, details, joined, listing, pairs, paragraph, table, versions
+
+_PACKAGES = ("rrjax", "jax", "numpy", "duckdb")
+_PRIORS = (0.01, 0.1, 0.5)
+
+
+def believed(findings: Findings) -> list[Markup]:
+    """Whether the reports look as they should, and how much chance is in them."""
+    collection, sure, fit = findings.collection, findings.sure, findings.fit
+    points: list[object] = []
+    if fit.p_value is None:
+        points.append(fit.lacking)
+    else:
+        often = "none" if fit.p_value * (fit.draws + 1) < 1.5 else f"{100 * fit.p_value:.3g}\N{NO-BREAK SPACE}%"
+        tested = f"{often} of {fit.draws:,} simulated collections, made as stated, fit"
+        points.append(
+            f"The reports do not look as stated: {tested} so badly (p = {fit.p_value:.2g}). Is ε right, are reports "
+            "missing, was it another mechanism?"
+            if fit.p_value <= 0.05
+            else f"Nothing speaks against the reports having been made as stated: {tested} no better "
+            f"(p = {fit.p_value:.2g}). That does not prove it."
+        )
+    contradicted = int(sure.contradicted.sum())
+    if contradicted:
+        points.append(
+            f"{show.number(contradicted, 'category is', 'categories are')} named so rarely, or so often, that no share "
+            f"explains it: the interval is a single end, 0 or 100\N{NO-BREAK SPACE}%. {collection.doubt}"
+        )
+    by_chance = collection.num_reports * collection.rates.q
+    kind = "name" if collection.tallied is None else "support"
+    points.append(
+        f"Chance: about {_count(by_chance)} of the {collection.num_reports:,} reports {kind} a category that nobody "
+        f"holds. In its share that is a standard error of {show.percent(collection.standard_error)}; "
+        "with four times as many people it would be half of that."
+    )
+    points.append("Of two categories one is larger for certain where their intervals have nothing in common.")
+    return [listing(points)]
+
+
+def likeliest(findings: Findings) -> list[Markup]:
+    """For those who ask: the likeliest distribution beside the estimate, and its certificate in words."""
+    collection, shown = findings.collection, findings.estimates
+    if len(shown) == 1:
+        return [
+            paragraph(
+                f"There is no likeliest distribution here: {collection.num_reports:,} reports on "
+                f"{collection.num_categories:,} categories are too many for the likelihood of whole reports.",
+                kind="note",
+            )
+        ]
+    found, best = shown[0], shown[1]
+    rows = [
+        [label(collection.labels[place]), *(show.percent(each.theta[place]) for each in shown)]
+        for place in findings.largest
+    ]
+    words = [
+        f"The estimate above, {found.title}, is made to be close to the truth. Of all distributions there is also one "
+        f"under which these very reports are most probable, the maximum likelihood estimate ({best.title}). Where "
+        "there is much chance in the reports it goes along with it: here it gives "
+        f"{best.num_positive:,} of {collection.num_categories:,} categories a positive share."
+    ]
+    gap, near = best.certificate["gap"], best.certificate["l1_bound"] / 2
+    if math.isfinite(gap):
+        words.append(
+            "That nothing is likelier is certified: no distribution has a log-likelihood that is higher by more than "
+            f"{show.at_most(max(gap, 0.0))} nats per report"
+            + (
+                f", and the likeliest one differs from what is shown by at most {show.at_most(min(near, 1))} in all "
+                "(total variation)."
+                if math.isfinite(near)
+                else "."
+            )
+        )
+    columns = ["Category", *(each.title for each in shown)]
+    return [
+        details(
+            "The likeliest distribution, and its certificate", paragraph(*words), table(columns, rows, "Both estimates")
+        )
+    ]
+
+
+def meaning(findings: Findings) -> list[Markup]:
+    """What ε means for those who reported, in the numbers of this collection."""
+    collection = findings.collection
+    size, epsilon = collection.num_categories, collection.epsilon
+    factor, p, q = math.exp(epsilon), collection.rates.p, collection.rates.q
+    if collection.tallied is None:
+        first = (
+            f"Every report was made at random on its way: it is the truth with probability {_chance(p)}, and "
+            f"{'each of the ' if size > 2 else 'the '}{show.number(size - 1, 'other category', 'other categories')} "
+            f"with {_chance(q)}. Of {collection.num_reports:,} "
+            f"reports about {_count(collection.num_reports * p)} are true; which ones, no report says."
+        )
+    else:
+        first = (
+            f"Every report was made at random on its way, by {collection.mechanism.name}: it speaks for the category "
+            f"that its sender holds with probability {_chance(p)}, and for any other one with {_chance(q)}."
+        )
+    words = (
+        f"What a report gives away is bounded by ε = {epsilon:.4g}: whatever somebody believed of a person before, the "
+        f"odds of it change by a factor of at most e^ε = {_factor(factor)} by seeing that person's report, "
+        "whatever else is known. Who thought before that the person holds some category with "
+        f"{in_full(_PRIORS[0])}, thinks so with at most {_believed(_PRIORS[0], factor)} after. ε = 0 would give away "
+        "nothing."
+    )
+    top = float(findings.found.theta[findings.largest[0]])
+    name = label(collection.labels[findings.largest[0]])
+    priors = [(f"1 in {size:,} (nothing is known)", 1 / size)]
+    priors += [(in_full(prior), prior) for prior in _PRIORS if prior * size != 1]
+    if 0 < top < 1 and not findings.flat:
+        priors.append((joined(show.percent(top), ", the estimated share of ", name), top))
+    rows = [[prior, _believed(share, factor), _believed(share, 1 / factor)] for prior, share in priors]
+    caption = (
+        "What can be believed of one person. How sure somebody is that the person holds some category, before "
+        "and after seeing the report."
+    )
+    many = (
+        "All of this is of one report from each person. Of somebody who gave two, both together count: the factor is "
+        f"{_factor(factor**2)} then. The shares on this page are of the whole group, and computing them from the "
+        "reports takes nothing from this protection."
+    )
+    return [
+        paragraph(first),
+        paragraph(words),
+        table(["Before", "After, at most", "After, at least"], rows, caption),
+        paragraph(many),
+    ]
+
+
+def _believed(prior: float, factor: float) -> str:
+    """A probability whose odds have changed."""
+    after = factor * prior / (factor * prior + 1 - prior)
+    if after > 0.9999:
+        return "≥ 99.99\N{NO-BREAK SPACE}%"
+    return show.percent(after) if after > 1e-5 else "≤ 0.001\N{NO-BREAK SPACE}%"
+
+
+def _chance(probability: float) -> str:
+    """A probability that may be small beyond per cent."""
+    return show.percent(probability) if probability > 1e-5 else f"1 in {1 / probability:,.0f}"
+
+
+def how_made(findings: Findings, context: typer.Context, made: datetime) -> list[Markup]:
+    """The command, what was read, the mechanism, versions and date."""
+    collection = findings.collection
+    counted, mechanism = collection.counted, collection.mechanism
+    metadata, files = counted.metadata, collection.files.source.files()
+    names = [show.printable(Path(file).name) for file in files]
+    listed = ", ".join(names[:5]) + (f" … ({len(names):,} files)" if len(names) > 5 else "")
+    rows: dict[str, object] = {
+        "Command": joined(Markup("<code>"), show.printable(command_line(context)), Markup("</code>")),
+        "Read": listed,
+        "Column": show.printable(counted.column),
+        "Reports": f"{collection.num_reports:,}"
+        + (f"; {counted.num_missing:,} of {counted.num_rows:,} rows hold none" if counted.num_missing else ""),
+        "Categories": show.printable(counted.domain.describe()),
+        "Mechanism": mechanism.name + (f" ({mechanism.note})" if mechanism.note else ""),
+        "ε": f"{collection.epsilon:.12g} nats"
+        + (f" delivered, {metadata.epsilon:g} asked for" if metadata is not None else ""),
+        "Known from": "the file, which says how its reports were made"
+        if metadata is not None
+        else "whoever gave the command; the file does not say how its reports were made",
+    }
+    if metadata is not None:
+        rows["Randomness"] = (
+            "simulated from a seed, which protects nobody" if metadata.simulated else "of the system's secure source"
+        )
+        rows["Reports by"] = f"rrjax {metadata.version}"
+    sure = findings.sure
+    rows |= {
+        "Estimate": f"{findings.found.estimator.name}; intervals: Clopper–Pearson, all at once (Bonferroni), "
+        f"{in_full(sure.level)}; false discovery rate {in_full(sure.fdr)}",
+        "Versions": versions(*_PACKAGES),
+        "Made on": made.strftime("%Y-%m-%d %H:%M %Z"),
+    }
+    return [pairs(rows, "Command, data, mechanism and versions")]
+
+
+def command_line(context: typer.Context) -> str:
+    """The command as it was given, with the names of files in place of their paths."""
+    return shlex.join(["rrjax", str(context.info_name), *_words_of(context)])
+
+
+def _words_of(context: typer.Context) -> Iterator[str]:
+    for parameter in context.command.params:
+        value: Any = context.params.get(parameter.name or "")
+        source = context.get_parameter_source(parameter.name or "")
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        is_argument = parameter.param_type_name == "argument"
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(each, bool):
+                yield (parameter.opts if each else parameter.secondary_opts)[-1]
+                continue
+            text = f"{each:.12g}" if isinstance(each, float) else str(each)
+            is_path = is_argument or isinstance(each, Path) or (os.sep in text and os.path.lexists(text))
+            yield from ([] if is_argument else [parameter.opts[-1]])
+            yield Path(text).name if is_path else text
+
+
+def cautions(findings: Findings) -> list[Markup]:
+    """What a person should know before believing any of it."""
+    warnings = list(findings.collection.warnings)
+    if findings.fit.p_value is not None and findings.fit.p_value <= 0.01:
+        warnings.append("The reports do not look as they should: see below, how far to believe it.")
+    if not warnings:
+        return []
+    body = listing(warnings)
+    return [Markup(f'<div class="card">{paragraph("Before you believe this:")}{body}</div>')]
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def _factor(factor: float) -> str:
+    if factor >= 1e6:
+        power = math.floor(math.log10(factor))
+        return f"{factor / 10.0**power:.1f}\N{NO-BREAK SPACE}× 10^{power}"
+    return f"{factor:,.0f}" if factor >= 100 else f"{factor:.3g}"

@@ -1,0 +1,215 @@
+"""`rrjax report`: the page says what the library finds, of any labels, and what it cannot say."""
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
+pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
+
+import jax
+from pages import check_page
+
+import rrjax
+from rrjax import inference, io
+from rrjax.cli import show
+from rrjax.cli.findings import fit_of
+from rrjax.cli.reading import Collection, Files
+
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
+LABELS = [
+    "Zürich",
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(2)>',
+    "a & b",
+    "right\u202eto left",
+    "escape\x1b[31m",
+    "שלום",
+    "`typed`",
+    "x" * 300,
+    "50 %",
+]
+COUNTS = [3800, 1500, 900, 640, 630, 620, 640, 650, 625, 645]
+
+
+def made(invoke, *line, code=0):
+    """The page that a command makes, and what it says."""
+    found, said, complaint = invoke("report", *line)
+    assert found == code, complaint
+    return said, complaint
+
+
+def text_of(name):
+    return check_page(Path(name).read_text("utf-8")).text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def percent(share):
+    return show.percent(share).replace("\N{NO-BREAK SPACE}", " ")
+
+
+@pytest.mark.long
+def test_a_page_says_what_the_library_finds_whatever_the_labels(invoke):
+    """Ten seconds and more: the estimators, two kinds of intervals and a test of fit, each compiled."""
+    io.write_table("c.csv", {"city": np.array(LABELS, object), "n": np.array(COUNTS)})
+    Path("labels.txt").write_text("\n".join(LABELS) + "\n", encoding="utf-8")
+    read = ("c.csv", "--column", "city", "--counts", "n", "--epsilon", "2", "--domain", Path("labels.txt").resolve())
+    said, complaint = made(
+        invoke, Path("c.csv").resolve(), *read[1:], "--group", "two=Zürich,a & b", "--title", "Where <they> live"
+    )
+    assert "Page: c-report.html" in said
+    assert complaint == ""
+    source = Path("c-report.html").read_text("utf-8")
+    page = check_page(source)
+    text = text_of("c-report.html")
+    # Nothing that a label holds is obeyed.
+    assert not page.all("script")
+    assert not page.all("img")
+    assert not re.search(r"[\u202e\x1b]", source)
+    for shown in ("<script>alert(1)</script>", '"><img src=x onerror=alert(2)>', r"right\u202eto left", r"\x1b[31m"):
+        assert shown in text
+    assert "`typed`" in text
+    assert "x" * 99 + "…" in text
+    assert "x" * 100 not in text
+    # The largest share, its interval among all, and what ε means, as the library has them.
+    theta = rrjax.empirical_bayes(COUNTS, 2.0).theta
+    lower, upper = inference.intervals(COUNTS, 2.0, simultaneous="bonferroni")
+    interval = show.between(lower[0], upper[0]).replace("\N{NO-BREAK SPACE}", " ")
+    assert f"Zürich with about {percent(theta[0])} ({interval})" in text
+    found = int(inference.discoveries(COUNTS, 2.0).sum())
+    assert f"shown for {found} of 10 categories" in text
+    mechanism = rrjax.RandomizedResponse(10, 2.0)
+    assert f"it is the truth with probability {percent(mechanism.p)}" in text
+    assert f"1 in 10 (nothing is known){percent(mechanism.p)}" in text
+    after = math.exp(2) * 0.01 / (math.exp(2) * 0.01 + 0.99)
+    assert f"1 %{percent(after)}" in text
+    fit = inference.goodness_of_fit_test(jax.random.key(0), COUNTS, 2.0)
+    assert f"(p = {float(fit.p_value):.2g})" in text
+    members = np.isin(LABELS, ["Zürich", "a & b"])
+    share = inference.group_share(COUNTS, 2.0, members=members)
+    limits = show.between(share.lower, share.upper).replace("\N{NO-BREAK SPACE}", " ")
+    assert f"two{percent(share.value)}{limits}" in text
+    assert "nats per report" in text
+    assert "Where <they> live" in text
+    line = "rrjax report c.csv --column city --domain labels.txt --counts n --group 'two=Zürich,a & b' --epsilon 2"
+    assert line in text
+    assert str(Path.cwd()) not in source
+    assert "All categories in order" not in text  # cities have none
+
+
+@pytest.mark.long
+def test_categories_in_order_are_drawn_one_by_one_or_in_bands(invoke):
+    rng = np.random.default_rng(0)
+    ages = np.clip(rng.normal(40, 9, 20_000), 0, 999).astype(int)
+    reports = np.asarray(rrjax.RandomizedResponse(1000, 5.0).randomize(jax.random.key(1), ages))
+    io.write_table("ages.csv", {"age": reports})
+    read = ("ages.csv", "--column", "age", "--epsilon", "5", "--domain", "0:999")
+    made(invoke, *read, "--out", "bands.html")
+    text = text_of("bands.html")
+    assert "All 1,000 categories, from 0 to 999, in 20 bands" in text
+    members = np.arange(1000) < 50
+    band = inference.group_share(np.bincount(reports, minlength=1000), 5.0, members=members, level=1 - 0.05 / 20)
+    assert f"0 – 49{percent(band.value)}{show.between(band.lower, band.upper)}".replace("\xa0", " ") in text
+    assert "The largest band: 0 – 49" in Path("bands.html").read_text("utf-8")
+    # So few that each has a bar, in whatever order a list has.
+    Path("ten.txt").write_text("\n".join("abcdefghij"))
+    io.write_table("ten.csv", {"grade": np.array(list("abcdefghij"))[np.minimum(reports // 10, 9)]})
+    read = ("ten.csv", "--epsilon", "5", "--domain", "ten.txt")
+    made(invoke, *read, "--out", "list.html")
+    assert "All categories in order" not in text_of("list.html")
+    made(invoke, *read, "--ordered", "--out", "ordered.html")
+    text = text_of("ordered.html")
+    assert "Every category, from a to j." in text
+    assert "Ordered Bayes" in text
+    drawn = re.search(r'class="mark" d="(M[^"]*H[^"]*)"/></svg><div class="across"', Path("ordered.html").read_text())
+    assert drawn.group(1).count("M") == 10
+
+
+@pytest.mark.long
+def test_other_mechanisms_have_pages(invoke):
+    io.write_table("v.csv", {"city": np.array(list("abcdefgh"))[np.random.default_rng(0).choice(8, 3000)]})
+    Path("d.txt").write_text("\n".join("abcdefgh"))
+    line = ("randomize", "v.csv", "--epsilon", "1", "--domain", "d.txt", "--mechanism", "subset-selection")
+    code, _, complaint = invoke(*line, "--seed", "1", "--out", "r.parquet")
+    assert code == 0, complaint
+    _, complaint = made(invoke, "r.parquet", "--ordered")
+    text = text_of("r-report.html")
+    assert "protect nobody" in complaint
+    assert "Before you believe this: The reports are a simulation" in text
+    assert "There is no test of fit for reports of subset-selection." in text
+    assert "Reports that support it" in text
+    assert "by subset-selection: it speaks for the category that its sender holds with probability" in text
+    assert "subset-selection (subsets of" in text
+    assert "Known fromthe file, which says how its reports were made" in text
+
+
+@pytest.mark.long
+def test_what_the_reports_cannot_say_is_said_in_its_place(invoke):
+    io.write_table("few.csv", {"x": np.array([1, 2, 2, 5])})
+    made(invoke, "few.csv", "--column", "x", "--epsilon", "0.5", "--domain", "1:6")
+    text = text_of("few-report.html")
+    assert "These reports hardly tell the categories apart." in text
+    assert "Of none of the 6 categories do the reports show that anybody holds it." in text
+    assert "These 4 reports carry little information" in text
+    assert "would hardly show even a category that everybody holds" in text
+    # Reports that nobody's values explain.
+    io.write_table("odd.csv", {"x": np.arange(4), "n": np.array([9000, 500, 0, 500])})
+    _, complaint = made(invoke, "odd.csv", "--column", "x", "--counts", "n", "--epsilon", "1", "--domain", "0:3")
+    text = text_of("odd-report.html")
+    assert "named less often than chance alone allows" in complaint
+    assert "The reports do not look as stated: none of 9,999 simulated collections, made as stated, fit so" in text
+    assert "contradicted" in text
+
+
+def test_a_test_that_cannot_be_made_is_no_failure():
+    def fit(counts):
+        counts = np.asarray(counts, np.int64)
+        domain = io.Domain.range(0, len(counts) - 1)
+        counted = io.CountedReports(counts, domain, "x", int(counts.sum()), 0, domain_from_data=False)
+        return fit_of(Collection(Files(["x.csv"]), counted, 1.0, []))
+
+    known = fit([60, 20, 10, 10])
+    assert known.draws == 9999
+    assert known.lacking == ""
+    assert known.p_value == float(inference.goodness_of_fit_test(jax.random.key(0), [60, 20, 10, 10], 1.0).p_value)
+    for counts, words in (
+        ([3 * 10**9, 10**9, 10**9, 10**9], "tests are simulated, of at most 2,147,483,647 reports in all"),
+        (np.ones(200_000), "takes long for 200,000 categories, so it was left out here; `rrjax test fit` does it."),
+    ):
+        found = fit(counts)
+        assert found.p_value is None
+        assert words in found.lacking
+
+
+def test_what_cannot_be_read_is_refused_as_an_estimate_is(invoke):
+    for content, flags in (
+        ("x\n", ()),
+        ("x\n1\n", ()),
+        ("x\n1\n9\n", ("--domain", "1:3")),
+        ("x\n1\n2\n", ("--column", "y")),
+        (None, ()),
+    ):
+        if content is None:
+            Path("r.csv").unlink()
+        else:
+            Path("r.csv").write_text(content)
+        line = ("r.csv", "--epsilon", "1", *flags)
+        code, _, complaint = invoke("estimate", *line)
+        assert code == 3
+        assert made(invoke, *line, code=3)[1] == complaint
+        assert not Path("r-report.html").exists()
+    Path("r.csv").write_text("x\n1\n2\n")
+    for flags, words in (
+        ((), "give --epsilon"),
+        (("--epsilon", "1", "--out", "page.pdf"), "--out page.pdf: a page is written as .html"),
+        (("--epsilon", "1", "--level", "95"), "did you mean 0.95?"),
+        (("--epsilon", "1", "--quantile", "2"), "--quantile must lie between 0 and 1"),
+    ):
+        assert words in made(invoke, "r.csv", *flags, code=2)[1]
+    Path("r.html").write_text("x\n1\n2\n")
+    line = ("r.html", "--format", "csv", "--epsilon", "1", "--out", "r.html")
+    assert "r.html is read by this command; write to another file" in made(invoke, *line, code=2)[1]
+    assert Path("r.html").read_text() == "x\n1\n2\n"
