@@ -88,6 +88,9 @@ def test_a_page_says_what_the_library_finds_whatever_the_labels(invoke):
     assert f"1 %{percent(after)}" in text
     fit = inference.goodness_of_fit_test(jax.random.key(0), COUNTS, 2.0)
     assert f"(p = {float(fit.p_value):.2g})" in text
+    named, picked = (float(inference.detectable_share(10, sum(COUNTS), 2.0, level=level)) for level in (0.05, 0.005))
+    assert f"at least {percent(named)} of all people if it was named beforehand" in text
+    assert f"by at least {percent(picked)} if it is picked out of all" in text
     members = np.isin(LABELS, ["Zürich", "a & b"])
     share = inference.group_share(COUNTS, 2.0, members=members)
     limits = show.between(share.lower, share.upper).replace("\N{NO-BREAK SPACE}", " ")

@@ -99,7 +99,11 @@ def find(collection: Collection, asked: Asked, level: float, top: int, ordered: 
     """Computes all that the page tells."""
     rows, left_out = rows_of(collection, asked, level, top) if asked.any() else ([], 0)
     tasks = [partial(estimated, collection, name) for name in leading(collection, ordered)]
-    more = [partial(known, collection, level, True, FDR), partial(fit_of, collection), partial(_detectable, collection)]
+    more = [
+        partial(known, collection, level, True, FDR),
+        partial(fit_of, collection),
+        partial(_detectable, collection),
+    ]
     *estimates, sure, fit, detectable = side_by_side([*tasks, *more])
     return Findings(collection, estimates, sure, fit, detectable, asked, rows, left_out, top, ordered)
 
@@ -124,16 +128,13 @@ def fit_of(collection: Collection) -> Fit:
 
 @ending_at_once()
 def _detectable(collection: Collection) -> tuple[float, float]:
-    size, number, epsilon = collection.num_categories, collection.num_reports, collection.epsilon
-    first, any_of_them = (
-        float(
-            inference.detectable_share(
-                size, number, epsilon, level=level, mechanism=lambda size, epsilon: collection.mechanism
-            )
-        )
-        for level in (0.05, 0.05 / size)
-    )
-    return first, any_of_them
+    size, number = collection.num_categories, collection.num_reports
+
+    def share(level: float) -> float:
+        given = {"level": level, "mechanism": lambda size, epsilon: collection.mechanism}
+        return float(inference.detectable_share(size, number, collection.epsilon, **given))
+
+    return share(0.05), share(0.05 / size)
 
 
 @ending_at_once()

@@ -67,14 +67,13 @@ def likeliest(findings: Findings) -> list[Markup]:
         ]
     found, best = shown[0], shown[1]
     rows = [
-        [label(collection.labels[place]), *(show.percent(each.theta[place]) for each in shown)]
+        [label(collection.labels[place]), *(_in_table(float(each.theta[place])) for each in shown)]
         for place in findings.largest
     ]
     words = [
         f"The estimate above, {found.title}, is made to be close to the truth. Of all distributions there is also one "
         f"under which these very reports are most probable, the maximum likelihood estimate ({best.title}). Where "
-        "there is much chance in the reports it goes along with it: here it gives "
-        f"{best.num_positive:,} of {collection.num_categories:,} categories a positive share."
+        "there is much chance in the reports, it goes along with it."
     ]
     gap, near = best.certificate["gap"], best.certificate["l1_bound"] / 2
     if math.isfinite(gap):
@@ -94,6 +93,11 @@ def likeliest(findings: Findings) -> list[Markup]:
             "The likeliest distribution, and its certificate", paragraph(*words), table(columns, rows, "Both estimates")
         )
     ]
+
+
+def _in_table(share: float) -> str:
+    """A share, which a last step may have left next to zero."""
+    return show.percent(share) if share == 0 or share > 1e-7 else "≤ 0.00001\N{NO-BREAK SPACE}%"
 
 
 def meaning(findings: Findings) -> list[Markup]:
