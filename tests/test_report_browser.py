@@ -66,6 +66,12 @@ def seen(folder, source):
     return json.loads(unescape(found.group(1)))
 
 
+def checked(folder, source):
+    """What axe-core finds."""
+    scripts = f"<script>{AXE.read_text('utf-8')}</script><script>{CHECK}</script></body>"
+    return seen(folder, source.replace("</body>", scripts))
+
+
 @pytest.fixture
 def source(invoke):
     """A page with every part that there is."""
@@ -83,10 +89,12 @@ def test_axe_finds_nothing(tmp_path, source, scheme):
     dark = "@media screen and (prefers-color-scheme: dark)"
     assert dark in source
     source = source.replace(dark, "@media screen" if scheme == "dark" else "@media not all")
-    scripts = f"<script>{AXE.read_text('utf-8')}</script><script>{CHECK}</script></body>"
-    found = seen(tmp_path, source.replace("</body>", scripts))
+    found = checked(tmp_path, source)
     assert found["told"] == []
     assert found["rules"] > 20
+    # It would find something.
+    spoilt = source.replace("color: var(--ink)", "color: #888888").replace(' lang="en"', "").replace(' role="img"', "")
+    assert {each[0] for each in checked(tmp_path, spoilt)["told"]} >= {"color-contrast", "html-has-lang"}
 
 
 @pytest.mark.parametrize("width", [320, 360, 1280])

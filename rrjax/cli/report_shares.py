@@ -220,6 +220,8 @@ def asked_for(findings: Findings) -> list[Markup]:
     cells = []
     for row in rows:
         value, _, interval = written(row)
+        if row.statement.kind != "quantile":  # which are labels
+            value, interval = (text.replace("-", "−") for text in (value, interval))
         drawn = [strip(float(row.value), float(row.lower), float(row.upper), end)] if shares else []
         level = [label(row.level)] if several else []
         cells.append([label(row.statement.name), *level, value, interval, *drawn, f"{row.num_reports:,}"])

@@ -106,11 +106,11 @@ def meaning(findings: Findings) -> list[Markup]:
     size, epsilon = collection.num_categories, collection.epsilon
     factor, p, q = math.exp(epsilon), collection.rates.p, collection.rates.q
     if collection.tallied is None:
+        others = f"each of the {size - 1:,} other categories" if size > 2 else "the other category"
         first = (
-            f"Every report was made at random on its way: it is the truth with probability {_chance(p)}, and "
-            f"{'each of the ' if size > 2 else 'the '}{show.number(size - 1, 'other category', 'other categories')} "
-            f"with {_chance(q)}. Of {collection.num_reports:,} "
-            f"reports about {_count(collection.num_reports * p)} are true; which ones, no report says."
+            f"Every report was made at random on its way: it is the truth with probability {_chance(p)}, and {others} "
+            f"with {_chance(q)}. Of {collection.num_reports:,} reports about {_count(collection.num_reports * p)} are "
+            "true; which ones, no report says."
         )
     else:
         first = (
@@ -120,9 +120,9 @@ def meaning(findings: Findings) -> list[Markup]:
     words = (
         f"What a report gives away is bounded by ε = {epsilon:.4g}: whatever somebody believed of a person before, the "
         f"odds of it change by a factor of at most e^ε = {_factor(factor)} by seeing that person's report, "
-        "whatever else is known. Who thought before that the person holds some category with "
-        f"{in_full(_PRIORS[0])}, thinks so with at most {_believed(_PRIORS[0], factor)} after. ε = 0 would give away "
-        "nothing."
+        "whatever else is known. To somebody who gave a category "
+        f"{in_full(_PRIORS[0])} before, for that person, it may be {_believed(_PRIORS[0], factor)} after, and no more. "
+        "ε = 0 would give away nothing."
     )
     top = float(findings.found.theta[findings.largest[0]])
     name = label(collection.labels[findings.largest[0]])
@@ -169,7 +169,7 @@ def how_made(findings: Findings, context: typer.Context, made: datetime) -> list
     names = [show.printable(Path(file).name) for file in files]
     listed = ", ".join(names[:5]) + (f" … ({len(names):,} files)" if len(names) > 5 else "")
     rows: dict[str, object] = {
-        "Command": joined(Markup("<code>"), show.printable(command_line(context)), Markup("</code>")),
+        "Command": _typed(command_line(context)),
         "Read": listed,
         "Column": show.printable(counted.column),
         "Reports": f"{collection.num_reports:,}"
@@ -197,9 +197,15 @@ def how_made(findings: Findings, context: typer.Context, made: datetime) -> list
     return [pairs(rows, "Command, data, mechanism and versions")]
 
 
-def command_line(context: typer.Context) -> str:
-    """The command as it was given, with the names of files in place of their paths."""
-    return shlex.join(["rrjax", str(context.info_name), *_words_of(context)])
+def _typed(words: list[str]) -> Markup:
+    """A command line, which is broken between its words."""
+    whole = (joined(Markup("<span>"), show.printable(word), Markup("</span>")) for word in words)
+    return joined(Markup("<code>"), *(part for word in whole for part in (" ", word)), Markup("</code>"))
+
+
+def command_line(context: typer.Context) -> list[str]:
+    """The command as it was given, quoted, with the names of files in place of their paths."""
+    return [shlex.quote(word) for word in ("rrjax", str(context.info_name), *_words_of(context))]
 
 
 def _words_of(context: typer.Context) -> Iterator[str]:

@@ -36,11 +36,12 @@ STYLE = f"""
 *, ::before, ::after {{ box-sizing: border-box; }}
 body {{ font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 72rem;
   margin: 2rem auto; padding: 0 1rem; }}
-h1 {{ font-size: 1.7rem; line-height: 1.2; }} h2 {{ font-size: 1.25rem; margin-top: 2.2rem; }}
+h1 {{ font-size: 1.7rem; line-height: 1.4; }} h2 {{ font-size: 1.25rem; margin-top: 2.2rem; }}
 h3 {{ font-size: 1.05rem; }} h1, h2, h3, p, li {{ overflow-wrap: break-word; }}
 p, li {{ max-width: 46rem; }} p.lead {{ font-size: 1.1rem; }}
 a {{ color: var(--link); }} p.note, figcaption, caption, footer {{ color: var(--soft); font-size: .92rem; }}
 code {{ font: .92em ui-monospace, monospace; overflow-wrap: anywhere; }}
+code span {{ display: inline-block; max-width: 100%; }}
 ul {{ padding-left: 1.3rem; }} li {{ margin: .3rem 0; }}
 nav ul {{ padding: 0; list-style: none; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; }}
 .card {{ background: var(--card); border-left: .3rem solid var(--edge); padding: .1rem 1rem; margin: 1rem 0; }}
