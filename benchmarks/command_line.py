@@ -49,6 +49,7 @@ class Start(NamedTuple):
 STARTS = (
     Start("rrjax estimate, 10,000 reports, K = 100", 2.0, 100, 10_000),
     Start("rrjax estimate, 10,000,000 reports, K = 1,500,000", 3.5, 1_500_000, 10_000_000),
+    Start("rrjax report, 10,000,000 reports, K = 1,500,000", 5.0, 1_500_000, 10_000_000),
     Start("rrjax demo", 6.0),
 )
 QUICK = (Start("rrjax estimate, 10,000 reports, K = 100", 2.0, 100, 10_000),)
@@ -104,7 +105,8 @@ def start(what: Start, runs: int) -> dict[str, Any]:
         arguments = ["demo", "--folder", str(Path(folder) / "demo")]
         if what.num_reports:
             make(file, what.num_reports, what.num_categories)
-            arguments = ["estimate", file]
+            page = ["--out", str(Path(folder) / "page.html")] if what.label.startswith("rrjax report") else []
+            arguments = ["report" if page else "estimate", file, *page]
         command = [sys.executable, "-m", "rrjax"]
         homes = [
             dict.fromkeys(("XDG_CACHE_HOME", "HOME", "LOCALAPPDATA"), str(Path(folder) / f"home {turn}"))
