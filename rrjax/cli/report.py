@@ -24,9 +24,9 @@ MOST_ROWS = 5000
 def report(
     context: typer.Context,
     reports: Reports,
-    reading: Reading,
-    asked: Asked,
+    *,
     epsilon: Epsilon = None,
+    reading: Reading,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -35,8 +35,9 @@ def report(
         ),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
-    ordered: Ordered = False,
     top: Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="How many of the largest categories to list.")] = 20,
+    asked: Asked,
+    ordered: Ordered = False,
     level: Level = 0.95,
 ) -> None:
     """Make one HTML page of a file of reports, for people who look rather than type.
@@ -45,8 +46,7 @@ def report(
 
     rrjax report survey.csv --column age --epsilon 1 --domain 0:99 --ordered --group "young=0:29" --title "How old?"
 
-    Shares with intervals, drawn; whether the reports look as they should; what ε means for those who reported; how the
-    page was made. It needs no other file, and reads on screens, phones and paper.
+    Shares with intervals, a test of the reports, what ε means, how it was made; for screens, phones and paper.
     """
     check_rate("--level", level)
     files = Files(reports, reading)
