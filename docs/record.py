@@ -23,6 +23,7 @@ import tempfile
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -90,7 +91,7 @@ def record(page: Path) -> str:
     sys.modules["page"] = module  # where dataclasses look for what annotations mean
     found = blocks(text)
     with _folder(needed(text)) as run:
-        for block, following in zip(found, [*found[1:], None], strict=True):
+        for block, following in zip_longest(found, found[1:]):
             shown, fresh = None, []
             if block.language == "python":
                 fresh = _executed(block, page, module)
