@@ -198,10 +198,10 @@ def sureness(collection: Collection, sure: Confidence) -> list[str]:
     """Two sentences: which categories are there, and what the intervals are."""
     number, size = int(sure.found.sum()), collection.num_categories
     rate = _rate(sure)
-    verb, rest = "is" if number == 1 else "are", "" if number == size else "; of the others they do not tell"
+    rest = "" if number == size else "; the others may be rare, or nobody's"
     there = (
-        f"● {number:,} of {size:,} categories {verb} held by somebody, as the reports show (on average at most {rate} "
-        f"of such marks are wrong){rest}."
+        f"● marks the {number:,} of {size:,} categories that somebody holds, as the reports show (on average at most "
+        f"{rate} of such marks are wrong){rest}."
         if number
         else f"The reports show of no category that somebody holds it (if at most {rate} of such marks may be wrong)."
     )
@@ -210,8 +210,8 @@ def sureness(collection: Collection, sure: Confidence) -> list[str]:
         return [there, f"The intervals hold the true shares of all categories at once, with {level}."]
     return [
         there,
-        f"Each interval holds the true share of its category with {level}; of those picked for being the largest "
-        "fewer do, which --at-once allows for.",
+        f"Each interval holds the true share of its category with {level}; for the largest, picked after looking, use "
+        "--at-once, whose intervals are wider.",
     ]
 
 

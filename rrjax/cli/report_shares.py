@@ -36,11 +36,21 @@ def _cut(name: object, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+def in_words(share: float) -> str:
+    """An estimated share; one that a last step left next to zero has no digits."""
+    return show.percent(share) if share == 0 or share >= 1e-6 else "< 0.0001\N{NO-BREAK SPACE}%"
+
+
 def in_short(findings: Findings) -> list[Markup]:
     """The few sentences that most readers want."""
     collection, sure = findings.collection, findings.sure
     size, number = collection.num_categories, findings.num_found
     points: list[object] = []
+    if sure.contradicted.any():
+        points.append(
+            "The reports contradict how they are said to have been made (see how far to believe it): these numbers "
+            "mean nothing before that is settled."
+        )
     if findings.flat:
         points.append(
             "These reports hardly tell the categories apart. Either all shares are about equal, or it takes more "
@@ -51,7 +61,7 @@ def in_short(findings: Findings) -> list[Markup]:
         named = [
             joined(
                 *(Markup("<strong>"), label(collection.labels[place]), Markup("</strong>")),
-                f" with about {show.percent(findings.found.theta[place])} "
+                f" with about {in_words(float(findings.found.theta[place]))} "
                 f"({show.between(sure.lower[place], sure.upper[place])})",
             )
             for place in findings.largest[:3]
@@ -93,11 +103,12 @@ def largest(findings: Findings) -> list[Markup]:
     end = float(max(np.max(sure.upper[places]), np.max(theta[places])))
     scale = Markup(f'Drawn<span class="ends"><span>0</span><span>{show.percent(end)}</span></span>')
     named = "Reports that name it" if collection.tallied is None else "Reports that support it"
-    columns = ["Category", "Estimated share", f"{in_full(sure.level)} interval", scale, named, "Somebody holds it"]
+    interval = f"{in_full(sure.level)} interval, all at once"
+    columns = ["Category", "Estimated share", interval, scale, named, "Somebody holds it"]
     rows = [
         [
             label(collection.labels[place]),
-            show.percent(theta[place]),
+            in_words(float(theta[place])),
             show.between(sure.lower[place], sure.upper[place]),
             strip(float(theta[place]), float(sure.lower[place]), float(sure.upper[place]), end),
             f"{collection.counts[place]:,}",
@@ -130,14 +141,17 @@ def _reading(findings: Findings) -> list[object]:
         f"{in_full(1 - sure.level)} of such collections is any of them wrong. Of a category that somebody named "
         "before looking at the reports, `rrjax estimate` gives a shorter one.",
         f"Somebody holds it: yes where the reports show it; of all yes at most {in_full(sure.fdr)} are wrong on "
-        "average. Where they cannot tell, so many reports may be chance alone.",
+        "average. \N{LEFT DOUBLE QUOTATION MARK}Cannot tell\N{RIGHT DOUBLE QUOTATION MARK}: so many reports could be "
+        "chance alone.",
     ]
     if (sure.found[places] & (sure.lower[places] == 0)).any():
         points.append(
             "A yes may stand beside an interval that begins at zero: the intervals promise more, namely that none of "
             "them is wrong."
         )
-    outside = int(sure.misses(findings.found.theta)[places].sum())
+    if sure.contradicted[places].any():
+        points.append("Contradicted: no share explains so few reports, or so many; the interval means nothing.")
+    outside = int((sure.misses(findings.found.theta) & ~sure.contradicted)[places].sum())
     if outside:
         points.append(
             f"{show.number(outside, 'estimate in the table lies', 'estimates in the table lie')} outside the interval: "
@@ -182,7 +196,7 @@ def in_order(findings: Findings) -> list[Markup]:
     rows = [
         [
             joined(label(name[0]), *(joined(" – ", label(last)) for last in name[1:])),
-            show.percent(value),
+            in_words(float(value)),
             *([] if limits is None else [show.between(limits[0][row], limits[1][row])]),
         ]
         for row, (name, value) in enumerate(zip(ends, values, strict=True))

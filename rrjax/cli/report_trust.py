@@ -14,7 +14,7 @@ import typer
 
 from rrjax.cli import show
 from rrjax.cli.findings import Findings
-from rrjax.cli.report_shares import in_full, label
+from rrjax.cli.report_shares import in_full, in_words, label
 from rrjax.pages import Markup, details, joined, listing, pairs, paragraph, table, versions
 
 _PACKAGES = ("rrjax", "jax", "numpy", "duckdb")
@@ -50,7 +50,10 @@ def believed(findings: Findings) -> list[Markup]:
         f"holds. In its share that is a standard error of {show.percent(collection.standard_error)}; "
         "with four times as many people it would be half of that."
     )
-    points.append("Of two categories one is larger for certain where their intervals have nothing in common.")
+    points.append(
+        "Where the intervals of two categories have nothing in common, one is larger: with "
+        f"{in_full(sure.level)} confidence of all such pairs at once."
+    )
     return [listing(points)]
 
 
@@ -67,7 +70,7 @@ def likeliest(findings: Findings) -> list[Markup]:
         ]
     found, best = shown[0], shown[1]
     rows = [
-        [label(collection.labels[place]), *(_in_table(float(each.theta[place])) for each in shown)]
+        [label(collection.labels[place]), *(in_words(float(each.theta[place])) for each in shown)]
         for place in findings.largest
     ]
     words = [
@@ -81,8 +84,8 @@ def likeliest(findings: Findings) -> list[Markup]:
             "That nothing is likelier is certified: no distribution has a log-likelihood that is higher by more than "
             f"{show.at_most(max(gap, 0.0))} nats per report"
             + (
-                f", and the likeliest one differs from what is shown by at most {show.at_most(min(near, 1))} in all "
-                "(total variation)."
+                f", and the likeliest one differs from the column {best.title} by at most {show.at_most(min(near, 1))} "
+                "in all (total variation)."
                 if math.isfinite(near)
                 else "."
             )
@@ -93,11 +96,6 @@ def likeliest(findings: Findings) -> list[Markup]:
             "The likeliest distribution, and its certificate", paragraph(*words), table(columns, rows, "Both estimates")
         )
     ]
-
-
-def _in_table(share: float) -> str:
-    """A share, which a last step may have left next to zero."""
-    return show.percent(share) if share == 0 or share > 1e-7 else "≤ 0.00001\N{NO-BREAK SPACE}%"
 
 
 def meaning(findings: Findings) -> list[Markup]:
@@ -140,6 +138,11 @@ def meaning(findings: Findings) -> list[Markup]:
         f"{_factor(factor**2)} then. The shares on this page are of the whole group, and computing them from the "
         "reports takes nothing from this protection."
     )
+    metadata = collection.counted.metadata
+    if metadata is not None and metadata.simulated:
+        first = f"These reports are a simulation and protect nobody; this is what ε would mean of real ones. {first}"
+    elif metadata is None:
+        first = f"If the reports were made as stated: {first[0].lower()}{first[1:]}"
     return [
         paragraph(first),
         paragraph(words),
@@ -228,6 +231,8 @@ def _words_of(context: typer.Context) -> Iterator[str]:
 def cautions(findings: Findings) -> list[Markup]:
     """What a person should know before believing any of it."""
     warnings = list(findings.collection.warnings)
+    if findings.sure.contradicted.any():
+        warnings.append("The reports contradict how they are said to have been made: see below, how far to believe it.")
     if findings.fit.p_value is not None and findings.fit.p_value <= 0.01:
         warnings.append("The reports do not look as they should: see below, how far to believe it.")
     if not warnings:
