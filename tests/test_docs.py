@@ -9,7 +9,6 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
-from urllib.parse import unquote
 
 import pytest
 
@@ -126,19 +125,6 @@ def test_a_page_is_recorded(tmp_path):
         )
         assert done.returncode == 1, wrong
         assert page.read_text() == wrong
-
-
-LINK = re.compile(r"\]\(([^)\s]+)\)")
-TEXTS = [*PAGES, *sorted(ROOT.glob("*.md")), ROOT / "benchmarks/README.md", ROOT / "validation/README.md"]
-
-
-@pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_links_lead_to_files(text):
-    without_code = re.sub(r"```.*?```|`[^`]*`", "", text.read_text(encoding="utf-8"), flags=re.DOTALL)
-    for link in LINK.findall(without_code):
-        if not re.match(r"[a-z]+:", link):
-            file = unquote(link.partition("#")[0])
-            assert not file or (text.parent / file).exists(), link
 
 
 def public():
