@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -113,8 +114,13 @@ def estimate_figure(
         _ranked(right, theta, color=style.colour, linestyle=style.dash, linewidth=1.6, label=named[name])
     right.axhline(2 * standard_error, color="0.4", linewidth=0.8, linestyle=":", label="2 standard errors")
     right.set(xscale="log", yscale="log", xlabel="rank (every curve by its own order)", ylabel="share of users")
+    # Shares far below the noise say nothing, and would take all the room.
+    floor = standard_error / 1000 if truth is None else min(standard_error / 1000, truth[truth > 0].min(initial=1))
     low, high = right.get_ylim()
-    right.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1e5 else (1,)))
+    if low < floor < high:
+        low, high = right.set_ylim(bottom=floor)
+    room = 3 * math.log10(high / low) < min(15, 2.5 * figure.get_figheight())  # for three labels a decade
+    right.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if room else (1,)))
     set_share_ticks(right.yaxis)
     ranks = max(2, *(int((theta > 0).sum()) for theta in (*estimates.values(), *(() if truth is None else (truth,)))))
     right.set_xlim(0.9, 1.1 * ranks)
