@@ -97,10 +97,33 @@ def test_a_page_says_what_the_library_finds_whatever_the_labels(invoke):
     assert f"two{percent(share.value)}{limits}" in text
     assert "nats per report" in text
     assert "Where <they> live" in text
-    line = "rrjax report c.csv --column city --domain labels.txt --counts n --group 'two=Zürich,a & b' --epsilon 2"
+    line = "rrjax report c.csv --epsilon 2 --column city --domain labels.txt --counts n"
     assert line in text
+    assert "--group 'two=Zürich,a & b'" in text
+    assert "If the reports were made as stated" in text  # no file says so
     assert str(Path.cwd()) not in source
     assert "All categories in order" not in text  # cities have none
+
+
+@pytest.mark.long
+def test_reports_that_contradict_their_mechanism_are_called_so_first(invoke):
+    """Nobody's mechanism at ε = 3 lets 3,000 reports in a row say the same; long for what is compiled."""
+    io.write_table("c.csv", {"answer": np.array(["yes", "no"], object), "n": np.array([3000, 0])})
+    made(invoke, "c.csv", "--column", "answer", "--counts", "n", "--epsilon", "3")
+    text = text_of("c-report.html")
+    said = text.index("The reports contradict how they are said to have been made")
+    assert said < text.index("In short") < text.index("these numbers mean nothing before that is settled")
+    assert "the interval means nothing" in text
+    assert "believe the interval" not in text
+
+
+def test_shares_next_to_zero_have_no_digits():
+    assert [show.share(each) for each in (0.0, 2e-7, 1e-6, -2e-7)] == [
+        "0\N{NO-BREAK SPACE}%",
+        "< 0.0001\N{NO-BREAK SPACE}%",
+        "0.0001\N{NO-BREAK SPACE}%",
+        "-2e-05\N{NO-BREAK SPACE}%",
+    ]
 
 
 @pytest.mark.long

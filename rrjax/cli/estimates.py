@@ -202,7 +202,7 @@ def show_largest(
             Text(show.printable(collection.labels[index])),
             f"{count:,}",
             show.percent(count / collection.num_reports),
-            *(show.percent(estimate.theta[index]) for estimate in estimates),
+            *(show.share(estimate.theta[index]) for estimate in estimates),
         ]
         if sure is not None:
             marks = "●" * bool(sure.found[index]) + "!" * bool(sure.contradicted[index])

@@ -36,11 +36,6 @@ def _cut(name: object, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def in_words(share: float) -> str:
-    """An estimated share; one that a last step left next to zero has no digits."""
-    return show.percent(share) if share == 0 or share >= 1e-6 else "< 0.0001\N{NO-BREAK SPACE}%"
-
-
 def in_short(findings: Findings) -> list[Markup]:
     """The few sentences that most readers want."""
     collection, sure = findings.collection, findings.sure
@@ -61,7 +56,7 @@ def in_short(findings: Findings) -> list[Markup]:
         named = [
             joined(
                 *(Markup("<strong>"), label(collection.labels[place]), Markup("</strong>")),
-                f" with about {in_words(float(findings.found.theta[place]))} "
+                f" with about {show.share(findings.found.theta[place])} "
                 f"({show.between(sure.lower[place], sure.upper[place])})",
             )
             for place in findings.largest[:3]
@@ -108,7 +103,7 @@ def largest(findings: Findings) -> list[Markup]:
     rows = [
         [
             label(collection.labels[place]),
-            in_words(float(theta[place])),
+            show.share(theta[place]),
             show.between(sure.lower[place], sure.upper[place]),
             strip(float(theta[place]), float(sure.lower[place]), float(sure.upper[place]), end),
             f"{collection.counts[place]:,}",
@@ -196,7 +191,7 @@ def in_order(findings: Findings) -> list[Markup]:
     rows = [
         [
             joined(label(name[0]), *(joined(" – ", label(last)) for last in name[1:])),
-            in_words(float(value)),
+            show.share(value),
             *([] if limits is None else [show.between(limits[0][row], limits[1][row])]),
         ]
         for row, (name, value) in enumerate(zip(ends, values, strict=True))

@@ -14,7 +14,7 @@ import typer
 
 from rrjax.cli import show
 from rrjax.cli.findings import Findings
-from rrjax.cli.report_shares import in_full, in_words, label
+from rrjax.cli.report_shares import in_full, label
 from rrjax.pages import Markup, details, joined, listing, pairs, paragraph, table, versions
 
 _PACKAGES = ("rrjax", "jax", "numpy", "duckdb")
@@ -70,7 +70,7 @@ def likeliest(findings: Findings) -> list[Markup]:
         ]
     found, best = shown[0], shown[1]
     rows = [
-        [label(collection.labels[place]), *(in_words(float(each.theta[place])) for each in shown)]
+        [label(collection.labels[place]), *(show.share(each.theta[place]) for each in shown)]
         for place in findings.largest
     ]
     words = [

@@ -193,6 +193,12 @@ def percent(share: float | np.ndarray) -> str:
     return f"{value:.2f}\N{NO-BREAK SPACE}%" if abs(value) >= 0.1 else f"{value:.2g}\N{NO-BREAK SPACE}%"
 
 
+def share(estimate: float | np.ndarray) -> str:
+    """An estimated share for a person; one that a last step left next to zero has no digits."""
+    value = float(estimate)
+    return percent(value) if not 0 < value < 1e-6 else "< 0.0001\N{NO-BREAK SPACE}%"
+
+
 def between(lower: float | np.ndarray, upper: float | np.ndarray) -> str:
     """Two limits for a person: 12.34 – 13.45 %."""
     return f"{percent(lower)[:-2]} – {percent(upper)}"
