@@ -58,6 +58,21 @@ def _odds_jvp(primals, tangents):
     return odds(epsilon), (odds(epsilon) + 1) * tangent
 
 
+def reciprocal(x: Float[Array, ""]) -> Float[Array, ""]:
+    """Returns 1/x of a positive scalar, in a form that XLA leaves alone.
+
+    It divides by a scalar in some programs and multiplies by its reciprocal in others, whichever is written, so that
+    last bits depend on what else is computed. It does not look through a reduction.
+
+    Args:
+        x: Scalar, positive.
+
+    Returns:
+        Scalar, in the dtype of x; derivatives of every order.
+    """
+    return jnp.max(1 / (x * jnp.array([1, 2], x.dtype)))
+
+
 _ROW = 1024
 
 

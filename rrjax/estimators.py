@@ -27,7 +27,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
 from rrjax import waterfill
 from rrjax.arguments import as_survey
-from rrjax.arithmetic import accurate_sum, odds
+from rrjax.arithmetic import accurate_sum, odds, reciprocal
 from rrjax.counts import survey
 from rrjax.tally import Tally, as_tally, of_tally
 from rrjax.waterfill import Solver
@@ -232,9 +232,8 @@ def _inv(counts, epsilon):
     total, _, e1, usable = _surveyed(counts, epsilon)
     if jnp.issubdtype(counts.dtype, jnp.floating):
         total = accurate_sum(counts)
-    # By reciprocals: XLA takes them for some shapes and divides for others, and the bits must not depend on a batch.
-    share = counts.astype(e1.dtype) * (1 / total.astype(e1.dtype))
-    return jnp.where(usable, share + (counts.shape[0] * share - 1) * (1 / e1), jnp.nan)
+    share = counts.astype(e1.dtype) * reciprocal(total.astype(e1.dtype))
+    return jnp.where(usable, share + (counts.shape[0] * share - 1) * reciprocal(e1), jnp.nan)
 
 
 @jax.jit
