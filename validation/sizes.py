@@ -108,7 +108,7 @@ def tests_of(theta: jax.Array, users: jax.Array, epsilon: jax.Array) -> dict[str
         # The reports of independent attributes: the product of their laws, the second one of ε = 1 and K = 2.
         second = jnp.array([0.7, 0.3], theta.dtype) @ rrjax.RandomizedResponse(2, 1.0).channel()
         first = (1 + jnp.expm1(epsilon) * theta) / (jnp.expm1(epsilon) + size)
-        cells, _ = multinomial(Stream.of(data), users, jnp.outer(second, first).ravel())
+        (cells,) = multinomial(Stream.of(data), users, jnp.outer(second, first).reshape(1, -1))
         return inference.independence_test(null, cells.reshape(2, -1), num_draws=DRAWS).p_value
 
     return {
