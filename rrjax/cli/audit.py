@@ -42,7 +42,7 @@ def audit(
     if json:
         show.record({"command": "audit", "mechanism": client.name, "parameters": client.parameters} | facts(found))
         return
-    confidence = f"{100 * level:.12g}\N{NO-BREAK SPACE}% confidence"
+    confidence = f"{show.in_full(level)} confidence"
     show.say(
         f"{client.name}, K = {categories:,}: ε = {epsilon:g} nats asked for, {client.effective_epsilon:.12g} delivered "
         "by its integers."

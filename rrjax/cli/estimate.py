@@ -197,7 +197,7 @@ def run(
 def sureness(collection: Collection, sure: Confidence) -> list[str]:
     """Two sentences: which categories are there, and what the intervals are."""
     number, size = int(sure.found.sum()), collection.num_categories
-    rate = _rate(sure)
+    rate = show.in_full(sure.fdr)
     rest = "" if number == size else "; the others may be rare, or nobody's"
     there = (
         f"● marks the {number:,} of {size:,} categories that somebody holds, as the reports show (on average at most "
@@ -205,7 +205,7 @@ def sureness(collection: Collection, sure: Confidence) -> list[str]:
         if number
         else f"The reports show of no category that somebody holds it (if at most {rate} of such marks may be wrong)."
     )
-    level = f"{100 * sure.level:.12g}\N{NO-BREAK SPACE}% confidence"
+    level = f"{show.in_full(sure.level)} confidence"
     if sure.at_once:
         return [there, f"The intervals hold the true shares of all categories at once, with {level}."]
     return [
@@ -254,15 +254,11 @@ def explanations(
         "certificate": _certificate(collection, found),
         sure.title: "exact, also where the share is zero; it is about one share, and an estimate, which makes all "
         "shares fit together, may lie outside",
-        "●": f"found with a false discovery rate of at most {_rate(sure)} (--fdr sets it); among many categories "
-        "some intervals exclude zero by luck, and are not marked for it",
+        "●": f"found with a false discovery rate of at most {show.in_full(sure.fdr)} (--fdr sets it); among many "
+        "categories some intervals exclude zero by luck, and are not marked for it",
         "noise": f"a category that nobody holds is estimated with a standard error of "
         f"{show.percent(collection.standard_error)} (unbiased inversion)",
     }
-
-
-def _rate(sure: Confidence) -> str:
-    return f"{100 * sure.fdr:.12g}\N{NO-BREAK SPACE}%"
 
 
 def _named(heading: str, found: Estimate) -> str:

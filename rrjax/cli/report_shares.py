@@ -65,7 +65,7 @@ def in_short(findings: Findings) -> list[Markup]:
     rest = "" if number == size else " Of the others the reports do not tell: they may be rare, or nobody's."
     points.append(
         f"That somebody holds them is shown for {number:,} of {size:,} categories; of such a list at most "
-        f"{in_full(sure.fdr)} is wrong on average.{rest}"
+        f"{show.in_full(sure.fdr)} is wrong on average.{rest}"
         if number
         else f"Of none of the {size:,} categories do the reports show that anybody holds it."
     )
@@ -98,7 +98,7 @@ def largest(findings: Findings) -> list[Markup]:
     end = float(max(np.max(sure.upper[places]), np.max(theta[places])))
     scale = Markup(f'Drawn<span class="ends"><span>0</span><span>{show.percent(end)}</span></span>')
     named = "Reports that name it" if collection.tallied is None else "Reports that support it"
-    interval = f"{in_full(sure.level)} interval, all at once"
+    interval = f"{show.in_full(sure.level)} interval, all at once"
     columns = ["Category", "Estimated share", interval, scale, named, "Somebody holds it"]
     rows = [
         [
@@ -127,15 +127,15 @@ def largest(findings: Findings) -> list[Markup]:
 def _reading(findings: Findings) -> list[object]:
     """How to read the table."""
     sure, places = findings.sure, findings.largest
-    level = in_full(sure.level)
+    level = show.in_full(sure.level)
     points: list[object] = [
         "Estimated share: of all people, not of the reports, most of which may be chance. Undoing the chance alone "
         "would give negative shares; this estimate learns from the same reports how shares are spread, and reads each "
         "number of reports in that light.",
         f"Interval: where the share is. All intervals hold together, with {level} confidence: in at most "
-        f"{in_full(1 - sure.level)} of such collections is any of them wrong. Of a category that somebody named "
+        f"{show.in_full(1 - sure.level)} of such collections is any of them wrong. Of a category that somebody named "
         "before looking at the reports, `rrjax estimate` gives a shorter one.",
-        f"Somebody holds it: yes where the reports show it; of all yes at most {in_full(sure.fdr)} are wrong on "
+        f"Somebody holds it: yes where the reports show it; of all yes at most {show.in_full(sure.fdr)} are wrong on "
         "average. \N{LEFT DOUBLE QUOTATION MARK}Cannot tell\N{RIGHT DOUBLE QUOTATION MARK}: so many reports could be "
         "chance alone.",
     ]
@@ -162,7 +162,7 @@ def in_order(findings: Findings) -> list[Markup]:
     domain, size = collection.counted.domain, collection.num_categories
     if not (domain.is_range or findings.ordered):
         return []
-    labels, level = collection.labels, in_full(sure.level)
+    labels, level = collection.labels, show.in_full(sure.level)
     if size <= MOST_SINGLE:
         values, limits = findings.found.theta, (sure.lower, sure.upper)
         ends = [(each,) for each in labels]
@@ -224,7 +224,7 @@ def asked_for(findings: Findings) -> list[Markup]:
     shares = all(row.statement.kind == "share" and row.about != "difference" for row in rows)
     end = max((float(row.upper) for row in rows), default=1.0) if shares else 1.0
     columns: list[object] = ["What", *([label(asked.by)] if several else []), "Estimate"]
-    columns += [f"{in_full(findings.sure.level)} interval"]
+    columns += [f"{show.in_full(findings.sure.level)} interval"]
     columns += [Markup(f'Drawn<span class="ends"><span>0</span><span>{show.percent(end)}</span></span>')] * shares
     cells = []
     for row in rows:
@@ -242,8 +242,3 @@ def asked_for(findings: Findings) -> list[Markup]:
         number = show.number(findings.num_left_out, "row is", "rows are")
         parts.append(paragraph(f"{number} left out: no value in a column that was asked for.", kind="note"))
     return parts
-
-
-def in_full(share: float) -> str:
-    """A level, with as many digits as it has."""
-    return f"{100 * share:.12g}\N{NO-BREAK SPACE}%"

@@ -14,7 +14,7 @@ import typer
 
 from rrjax.cli import show
 from rrjax.cli.findings import Findings
-from rrjax.cli.report_shares import in_full, label
+from rrjax.cli.report_shares import label
 from rrjax.pages import Markup, details, joined, listing, pairs, paragraph, table, versions
 
 _PACKAGES = ("rrjax", "jax", "numpy", "duckdb")
@@ -52,7 +52,7 @@ def believed(findings: Findings) -> list[Markup]:
     )
     points.append(
         "Where the intervals of two categories have nothing in common, one is larger: with "
-        f"{in_full(sure.level)} confidence of all such pairs at once."
+        f"{show.in_full(sure.level)} confidence of all such pairs at once."
     )
     return [listing(points)]
 
@@ -119,13 +119,14 @@ def meaning(findings: Findings) -> list[Markup]:
         f"What a report gives away is bounded by ε = {epsilon:.4g}: whatever somebody believed of a person before, the "
         f"odds of it change by a factor of at most e^ε = {_factor(factor)} by seeing that person's report, "
         "whatever else is known. To somebody who gave a category "
-        f"{in_full(_PRIORS[0])} before, for that person, it may be {_believed(_PRIORS[0], factor)} after, and no more. "
+        f"{show.in_full(_PRIORS[0])} before, for that person, it may be {_believed(_PRIORS[0], factor)} after, and no "
+        "more. "
         "ε = 0 would give away nothing."
     )
     top = float(findings.found.theta[findings.largest[0]])
     name = label(collection.labels[findings.largest[0]])
     priors = [(f"1 in {size:,} (nothing is known)", 1 / size)]
-    priors += [(in_full(prior), prior) for prior in _PRIORS if prior * size != 1]
+    priors += [(show.in_full(prior), prior) for prior in _PRIORS if prior * size != 1]
     if 0 < top < 1 and not findings.flat:
         priors.append((joined(show.percent(top), ", the estimated share of ", name), top))
     rows = [[prior, _believed(share, factor), _believed(share, 1 / factor)] for prior, share in priors]
@@ -193,7 +194,7 @@ def how_made(findings: Findings, context: typer.Context, made: datetime) -> list
     sure = findings.sure
     rows |= {
         "Estimate": f"{findings.found.estimator.name}; intervals: Clopper–Pearson, all at once (Bonferroni), "
-        f"{in_full(sure.level)}; false discovery rate {in_full(sure.fdr)}",
+        f"{show.in_full(sure.level)}; false discovery rate {show.in_full(sure.fdr)}",
         "Versions": versions(*_PACKAGES),
         "Made on": made.strftime("%Y-%m-%d %H:%M %Z"),
     }

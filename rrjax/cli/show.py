@@ -211,9 +211,14 @@ def decimals(standard_error: float) -> int:
     return max(1 - math.floor(math.log10(standard_error)), 0)
 
 
+def in_full(share: float) -> str:
+    """A level or a rate that somebody chose, with as many digits as it has: 95 %."""
+    return f"{100 * share:.12g}\N{NO-BREAK SPACE}%"
+
+
 def interval(level: float) -> str:
     """What intervals of a confidence level are called: 95 % interval."""
-    return f"{100 * level:.12g}\N{NO-BREAK SPACE}% interval"
+    return f"{in_full(level)} interval"
 
 
 def at_most(bound: float, digits: int = 1) -> str:
