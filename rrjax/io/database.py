@@ -61,7 +61,15 @@ def connect() -> Iterator[Connection]:
         ) from error
     # By default an in-memory database would spill into .tmp of the current folder.
     with tempfile.TemporaryDirectory(prefix="rrjax-") as folder:
-        connection = duckdb.connect(config={"temp_directory": folder, "autoinstall_known_extensions": False})
+        connection = duckdb.connect(
+            config={
+                "temp_directory": folder,
+                "autoinstall_known_extensions": False,
+                # DuckDB 2.0.0 stops a write that is interrupted, or for which the disk has no room, with a lock held
+                # that its asynchronous writer waits for: often, neither goes on. Without that writer none is slower.
+                "async_threads": 0,
+            }
+        )
         try:
             # In a notebook without ipywidgets DuckDB refuses to be told, and shows no bar either.
             with contextlib.suppress(duckdb.InvalidInputException):
