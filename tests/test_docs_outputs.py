@@ -1,0 +1,186 @@
+"""`docs/reference/outputs.md` names every field that commands and studies write, and none that they do not."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
+pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
+xarray = pytest.importorskip("xarray", reason="studies write datasets with rrjax[study]")
+
+from rrjax import io  # noqa: E402
+from rrjax.catalogue import ESTIMATORS, METRICS  # noqa: E402
+from rrjax.study import Study  # noqa: E402
+
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "outputs.md"
+EVERYWHERE, OF_REPORTS, ESTIMATES = "In every JSON object", "Of reports that were read", "Estimates"
+OBJECTS = {"parameters"}
+"""Whose fields are those of the mechanism."""
+
+
+def fields(heading):
+    """What the first column of the tables below a heading names, up to the next heading."""
+    (text,) = re.findall(rf"^##+ {re.escape(heading)}\n(.*?)(?=^##|\Z)", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    return {name for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for name in re.findall(r"`(.+?)`", row)}
+
+
+def paths(value, before=""):
+    """The fields of an object, as the page spells them."""
+    if isinstance(value, list) and any(isinstance(each, dict) for each in value):
+        return set().union(*(paths(each, before + "[]") for each in value))
+    if not isinstance(value, dict) or before in OBJECTS:
+        return {before}
+    return set().union(*(paths(each, f"{before}.{name}" if before else name) for name, each in value.items()))
+
+
+def test_fields_are_found():
+    assert fields("`audit`") >= {"lower", "claimed", "counts", "num_draws"}
+    assert paths({"a": {"b": 1}, "c": [{"d": [1, 2]}, {"e": []}]}) == {"a.b", "c[].d", "c[].e"}
+    assert paths({"parameters": {"f": 1}}) == {"parameters"}
+
+
+def under(name, inner):
+    return {f"{name}.{each}" for each in inner}
+
+
+def documented(command):
+    """Which fields one or another object of a command has, by the page."""
+    everywhere, of_reports, of_estimates = fields(EVERYWHERE), fields(OF_REPORTS), fields(ESTIMATES)
+    if command == "estimate":
+        beside = {"mle_star", "ibu"}
+        own = fields("`estimate`") - beside | set().union(*(under(name, of_estimates) for name in beside))
+        own |= {"top[].ibu"} | fields("`estimate` of means, quantiles and groups")
+        return everywhere | of_reports | of_estimates | own
+    if command == "compare":
+        shares = {f"top[].{name}" for name, entry in ESTIMATORS.items() if not (entry.by_name or entry.ordered)}
+        return everywhere | of_reports | under("estimators[]", of_estimates) | fields("`compare`") | shares
+    if command == "regress":
+        return everywhere | of_reports | fields("`regress`")
+    if command == "test":
+        own = fields("`test fit`, `test equal`, `test trend`, `test independent`") - {"collections[]"}
+        return everywhere - {"out", "plot"} | under("collections[]", of_reports) | own
+    without = {"plan": {"out"}, "randomize": {"plot"}, "audit": {"out", "plot"}, "study": {"out", "plot"}}
+    return everywhere - without[command] | fields(f"`{command}`")
+
+
+READ = ("r.csv", "--column", "answer", "--epsilon", "2", "--domain", "0:3")
+TRUTH = ("--truth", "t.csv", "--truth-column", "label", "--truth-counts", "n")
+RUNS = {
+    "estimate": [
+        ("estimate", *READ),
+        ("estimate", "unary.parquet"),
+        ("estimate", *READ, "--mean", "--by", "region", "--group", "few=2:3"),
+    ],
+    "compare": [("compare", *READ, *TRUTH)],
+    "regress": [("regress", "r.csv", "--outcome", "answer", *READ[3:], "--covariates", "age,region")],
+    "test": [
+        ("test", "fit", *READ, "--draws", "19"),
+        ("test", "trend", "first.parquet", "first.parquet", "--category", "0", "--draws", "19"),
+        ("test", "independent", "pairs.parquet", "--draws", "19"),
+    ],
+    "plan": [("plan", "--categories", "4", "--users", "1000", "--epsilon", "1")],
+    "randomize": [
+        ("randomize", "t.csv", "--column", "label", "--epsilon", "1", "--domain", "0:3", "--out", "o.parquet")
+    ],
+    "audit": [("audit", "--categories", "3", "--epsilon", "1", "--draws", "1000")],
+    "study": [("study", "own.toml", "--out", "s")],
+}
+STUDY = """
+num_categories = 4
+num_users = 100
+epsilon = 2
+zipf = 1.0
+num_seeds = 3
+estimators = ["inv_n", "inv_p"]
+"""
+
+
+@pytest.fixture
+def files(invoke, monkeypatch):
+    rng = np.random.default_rng(0)
+    region = np.asarray(["north", "south"], object)[rng.integers(0, 2, 4000)]
+    columns = {"answer": rng.choice(4, 4000, p=[0.45, 0.28, 0.15, 0.12]), "age": rng.integers(20, 60, 4000)}
+    io.write_table("r.csv", columns | {"region": region})
+    io.write_table("t.csv", {"label": np.arange(4), "n": np.asarray([60, 30, 8, 2])})
+    Path("regions.txt").write_text("north\nsouth\n")
+    Path("own.toml").write_text(STUDY)
+    answers = ("--column", "answer", "--domain", "0:3")
+    for name, flags in {
+        "first": answers,
+        "unary": (*answers, "--mechanism", "optimized-unary-encoding"),
+        "pairs": (*answers, "--column", "region", "--domain", "regions.txt"),
+    }.items():
+        assert invoke("randomize", "r.csv", "--epsilon", "2", *flags, "--out", f"{name}.parquet")[0] == 0
+    # JAX cannot be configured once more, and no figure is looked at here.
+    monkeypatch.setattr("rrjax.cli.study.Machine.settle", lambda self: None)
+    monkeypatch.setattr("rrjax.cli.study._write", lambda *_: [Path("report.html")])
+    return invoke
+
+
+@pytest.mark.long  # what most commands do, once
+@pytest.mark.parametrize("command", RUNS)
+def test_objects_have_the_fields_that_the_page_names(files, command):
+    found = set()
+    for run in RUNS[command]:
+        code, out, error = files(*run, "--json")
+        assert code == 0, error
+        found |= paths(json.loads(out))
+    named = documented(command) - {"…"}
+    assert found == named
+
+
+def test_no_command_with_json_is_left_out():
+    import typer
+
+    from rrjax.cli.app import app
+
+    root = typer.main.get_command(app)
+    assert {
+        name for name, each in root.commands.items() if "json" in {flag.name for flag in each.params}
+    } == RUNS.keys() - {"test"}
+
+
+@pytest.mark.long
+def test_tables_have_the_columns_that_the_page_names(files):
+    text = PAGE.read_text()
+
+    def columns(*run):
+        code, _, error = files(*run, "--out", "out.csv")
+        assert code == 0, error
+        return Path("out.csv").read_text().splitlines()[0].split(",")
+
+    (named,) = re.findall(r"for each of the K categories and the columns (.*?)\. With", text, re.DOTALL)
+    names = [name for name in re.findall(r"`(\w+)`", named) if name != "ibu"]
+    assert columns("estimate", *READ) == names
+    assert columns("estimate", "unary.parquet") == ["ibu" if name == "mle_star" else name for name in names]
+    assert columns("estimate", *READ, "--estimator", "inv") == [name for name in names if name != "mle_star"]
+    for heading, prefix, run in (
+        ("`estimate` of means, quantiles and groups", "statements[].", ("estimate", *READ, "--mean")),
+        ("`regress`", "coefficients[].", RUNS["regress"][0]),
+    ):
+        assert set(columns(*run)) == {name.removeprefix(prefix) for name in fields(heading) if name.startswith(prefix)}
+
+
+def test_a_study_has_the_dimensions_variables_and_attributes_that_the_page_names():
+    given = {"estimators": ["inv_n", "inv_p"], "num_categories": 4, "num_users": 100, "epsilon": 2.0, "num_seeds": 3}
+    first = Study(**given, zipf=1.0, metrics=list(METRICS)).run(quantiles=[0.5], keep_seeds=True)
+    second = Study(
+        **given, distributions={"even": lambda size: np.ones(size) / size}, mechanism="subset-selection", metrics="mse"
+    ).run()
+    section = PAGE.read_text().partition("## The folder of a study")[2]
+    named = {}
+    for title in ("Dimension", "Variable", "Attribute"):
+        rows = section.partition(f"| {title} | What it is |\n|---|---|\n")[2].partition("\n\n")[0].splitlines()
+        named[title] = {name for row in rows for name in re.findall(r"`([^`]+)`", row.partition(" | ")[0])}
+    assert {*first.dims, *second.dims} <= named["Dimension"] | {"distribution"}
+    assert named["Dimension"] <= {*first.dims, *second.dims}
+    summed = {"bias2", "variance"}
+    patterns = {name.replace("METRIC", metric) for name in named["Variable"] for metric in METRICS.keys() - summed}
+    assert {*first.data_vars} == patterns
+    assert {*first.attrs} == named["Attribute"]
+    assert {*second.attrs} - named["Attribute"] == {"distributions", "mechanism"}
