@@ -133,8 +133,8 @@ def certificate(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLik
 
     References:
         The gap is the duality gap of EM for mixtures with known components (Lindsay, "The geometry of mixture
-        likelihoods", 1983, §5). `l1_bound` = 2·sqrt(2·gap)/d follows from Pinsker's inequality between φ and
-        φ·μ/μ*: at the maximum φ/μ* is largest, and at least one, on the support.
+        likelihoods", 1983, §5). `l1_bound` = sqrt(2·gap)/d, and what rounding takes θ off the simplex, follows
+        from Pinsker's inequality between μ* and μ: at the maximum φ/μ* is largest, and at least one, on the support.
     """
     if isinstance(counts, Mixture):
         return certificate_of(*as_mixture(counts, epsilon, theta))
@@ -216,20 +216,39 @@ def rounding_of_score(
 @jax.jit
 def _certificate(theta, counts, epsilon):
     rounding = rounding_of_score(theta, counts, epsilon)
-    return _judged(theta, _score(theta, counts, epsilon), rounding, 1 + counts.shape[0] / odds(epsilon))
+    found = _judged(theta, _score(theta, counts, epsilon), rounding)
+    near = found.simplex_violation <= jnp.sqrt(jnp.finfo(theta.dtype).eps)
+    distance = jnp.where(near | jnp.isnan(found.gap), _distance(theta, found.gap, epsilon), jnp.inf)
+    return found._replace(l1_bound=distance)
 
 
-def _judged(theta, direction, rounding, reach):
-    """The certificate of θ with this score; `reach` is 1/d, by which a gap in μ may be larger in θ."""
+def _distance(theta, gap, epsilon):
+    """Bounds ‖θ − θ*‖₁ for θ next to the simplex.
+
+    Of sum 1 + s and with negative entries −n_j it is sqrt(2·(gap + d·|s| + Σ q·x_j/(1 − x_j)))/d + |s|, where x_j is
+    n_j·(e^ε − 1), in place of sqrt(2·gap)/d.
+    """
+    eps = jnp.finfo(theta.dtype).eps
+    e1, num_categories = odds(epsilon), theta.shape[0]
+    reach = 1 + num_categories / e1  # 1/d
+    excess = jnp.abs(accurate_sum(theta) - 1) + 2 * eps  # the rounding of the sum
+    negative = theta < 0
+    lack = jnp.where(negative, e1 * jnp.where(negative, -theta, 1), 0)
+    possible = lack < 1
+    lost = jnp.where(possible, lack / (num_categories + e1) / jnp.where(possible, 1 - lack, 1), jnp.inf)
+    inside = gap + excess / reach + jnp.sum(lost)
+    return (jnp.sqrt(2 * inside) * reach + excess) * (1 + 16 * eps)
+
+
+def _judged(theta, direction, rounding):
+    """The certificate of θ with this score, without a bound of the distance."""
     steepest = jnp.maximum(jnp.max(direction), 0)
     # Rounded up: vectorized by XLA, a logarithm is off by up to a hundred units in its last place.
     gap = jnp.log1p(steepest + rounding) * (1 + 128 * jnp.finfo(theta.dtype).eps)
     violation = jnp.maximum(jnp.abs(accurate_sum(theta) - 1), jnp.max(-theta))
-    distance = 2 * jnp.sqrt(2 * gap) * reach + 2 * violation
-    on_simplex = violation <= jnp.sqrt(jnp.finfo(theta.dtype).eps)
     return Certificate(
         gap=gap,
-        l1_bound=jnp.where(on_simplex | jnp.isnan(gap), distance, jnp.inf),
+        l1_bound=jnp.where(jnp.isnan(gap), gap, jnp.inf),
         stationarity=jnp.max(jnp.where(theta <= 0, 0, jnp.abs(direction))),  # NaN where theta is
         dual_infeasibility=steepest,
         simplex_violation=violation,
@@ -250,7 +269,7 @@ def _score_of(theta, reports):
 def certificate_of(theta: Float[Array, " K"], reports: Reports) -> Certificate:
     """The certificate for a mixture that is settled."""
     slope = reports.slopes(theta)
-    return _judged(theta, _centred(theta, slope), rounding_of_slopes(slope), jnp.inf)
+    return _judged(theta, _centred(theta, slope), rounding_of_slopes(slope))
 
 
 def rounding_of_slopes(slope: Float[Array, " K"]) -> Float[Array, ""]:
