@@ -152,6 +152,23 @@ def test_an_option_that_takes_one_value_is_refused_twice(invoke, arguments, flag
     assert f"{flag} was given 2 times, and takes one value" in error
 
 
+@pytest.mark.parametrize(
+    ("arguments", "flag", "came"),
+    [
+        (("estimate", "r.csv", "--epsilon", "half"), "--epsilon", "'half'"),
+        (("plan", "--categories", "1.5", "--epsilon", "1"), "--categories", "'1.5'"),
+        (("estimate", "r.csv", "--epsilon", "1", "--quantile", "0.5", "--quantile", "top"), "--quantile", "'top'"),
+        (("audit", "--categories", "3", "--epsilon", "1", "--draws", "2"), "--draws", "2"),
+        (("estimate", "r.csv", "--epsilon", "1", "--estimator", "best"), "--estimator", "'best'"),
+    ],
+)
+def test_a_value_that_cannot_be_is_repeated(invoke, arguments, flag, came):
+    code, out, error = invoke(*arguments)
+    assert (code, out) == (2, "")
+    assert f"Invalid value for '{flag}'" in error
+    assert error.count(came) == 1
+
+
 @pytest.mark.long
 def test_options_that_take_several_values_may_be_repeated(invoke):
     io.write_table("r.csv", {"a": np.array(["x", "y", "?", "-"] * 10)})

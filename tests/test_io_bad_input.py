@@ -273,7 +273,7 @@ def test_truncated_and_damaged_parquet(tmp_path):
         ("a,a\n1,2\n", "columns 1 and 2 have the same name, 'a'"),
         ("b,a,c,a,a\n1,2,3,4,5\n", "columns 2, 4 and 5 have the same name, 'a'"),
         ("a;b\n1;2\n", "Is the delimiter ';'"),
-        ("a,b\r\n1,2\n3,4\r\n", "line ends"),
+        ("a,b\r\n1,2\n3,4\r\n", r"line 2: it ends with '\n' where the first line ends with '\r\n'. Save it again"),
         ("a,\n1,2\n", "is the first line a header"),
     ],
 )

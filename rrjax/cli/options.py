@@ -93,14 +93,14 @@ MechanismName = Annotated[
 
 
 class Command(TyperCommand):
-    """A command that refuses an option given more than once, unless it is one that takes several.
+    """A command that refuses an option given twice, unless it is one that takes several, and repeats a bad value.
 
-    The parser would keep the last and drop the others without a word.
+    The parser would keep the last and drop the others without a word, and says of a bad value only what it is not.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses as any command does, after a look at what is there more than once."""
-        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+        values, _, given = self.make_parser(ctx).parse_args(args=list(args))
         for parameter, times in Counter(given).items():
             single = parameter.param_type_name == "option" and not parameter.multiple and not parameter.is_eager
             if times > 1 and single:
@@ -108,7 +108,14 @@ class Command(TyperCommand):
 
                 with show.reporting():
                     raise UsageError(f"{parameter.opts[0]} was given {times} times, and takes one value: give it once")
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            came = values.get(getattr(error.param, "name", None) or "") or []
+            texts = [came] if isinstance(came, str) else came
+            if not any(repr(text) in error.message for text in texts):
+                error.message += f"; got {', '.join(map(repr, texts))}" * bool(texts)
+            raise
 
 
 def flags(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rrjax.io.errors import DataError
-from rrjax.io.plaintext import BAD_GZIP, NOT_UTF8, broken_json_line
+from rrjax.io.plaintext import BAD_GZIP, NOT_UTF8, broken_json_line, odd_line_end
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Connection
@@ -18,6 +18,7 @@ else:
     Connection = Any  # naming the type must not load DuckDB
 
 _NO_OBJECT = "not valid JSON. Every line must be one JSON object."
+_CHANGING = "its structure changes along the way. Save it again with one program."
 _EXPLANATIONS = (
     (r"GZIP|zlib|decompress", BAD_GZIP),
     (
@@ -37,10 +38,7 @@ _EXPLANATIONS = (
     (r"unterminated quote", "a double quote is opened and never closed, or not doubled."),
     (r"has duplicate key \"(.*)\"", "an object has the key {0!r} more than once. Keep one of them."),
     (r"Malformed JSON|JSON transform|Expected.*object|non-record JSON", _NO_OBJECT),
-    (
-        r"invalid state",
-        "its structure changes along the way, as with line ends of different kinds. Save it again with one program.",
-    ),
+    (r"invalid state", _CHANGING),
     (r"Maximum line size", "the line is longer than 2 MB; is this the right format and delimiter?"),
     (
         r"Out of Memory|failed to offload|temp(?:orary)? directory",
@@ -108,6 +106,8 @@ def _explained(text: str, files: Sequence[str]) -> DataError:
             # DuckDB names the line where it noticed, and does not count blank ones.
             number = broken_json_line(file) if file else None
             return DataError(f"{where}{'' if number is None else f', line {number:,}'}: {message}")
+        if found and message is _CHANGING and file and (odd := odd_line_end(file)):
+            return DataError(f"{where}, line {odd[0]:,}: {odd[1]}. Save it again with one program.")
         if found:
             at = f", line {line[1]}" if line else ""
             return DataError(f"{where}{at}: " + message.format(*found.groups()))

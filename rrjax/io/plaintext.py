@@ -84,6 +84,21 @@ def broken_json_line(file: str) -> int | None:
         return None
 
 
+def odd_line_end(file: str) -> tuple[int, str] | None:
+    """The number, from 1, of the first line that ends otherwise than the first one, and how both end; None of none."""
+    first = None
+    try:
+        with opened(file) as stream:
+            for number, line in enumerate(stream, start=1):
+                end = line[len(line.rstrip("\r\n")) :]
+                first = first or end
+                if end not in (first, ""):
+                    return number, f"it ends with {end!r} where the first line ends with {first!r}"
+    except DataError:
+        pass
+    return None
+
+
 def _is_object(line: str) -> bool:
     try:
         return isinstance(json.loads(line), dict)
