@@ -58,7 +58,7 @@ def smoothed(values: Float[Array, " K"]) -> Curve:
     Returns:
         The curve, at O(K·log K).
     """
-    shapes = jnp.asarray(_shapes(values.shape[0]), values.dtype)
+    bends = jnp.asarray(np.geomspace(0.25, max(values.shape[0] / 4, 1), _BENDS), values.dtype)
     before = jnp.append(values[1], values[:-1])
     after = jnp.append(values[1:], values[-2])
     # A difference from the nearer one of two neighbours has a variance of at most two.
@@ -66,23 +66,16 @@ def smoothed(values: Float[Array, " K"]) -> Curve:
     alone = (values > jnp.maximum(before, after) + apart) | (values < jnp.minimum(before, after) - apart)
     kept = jnp.where(alone, (before + after) / 2, values)
     for _ in range(_PASSES):
-        curve = _drawn(values, kept, shapes)
+        curve = _drawn(values, kept, bends)
         out = jnp.abs(values - curve.without) * jnp.sqrt(1 - curve.own) > _OUTLIER
         kept = jnp.where(out, curve.without, values)
-    return _drawn(values, kept, shapes)
+    return _drawn(values, kept, bends)
 
 
-def _shapes(number: int):
-    """`[S, K − 1]`, how the variance falls with the frequency, for several frequencies from where it does."""
-    frequency = np.arange(1, number)
-    bends = np.geomspace(0.25, max(number / 4, 1), _BENDS)
-    return 1 / (1 + (frequency / bends[:, None]) ** _POWER)
-
-
-def _drawn(values, kept, shapes) -> Curve:
+def _drawn(values, kept, bends) -> Curve:
     middle = jnp.mean(kept)
     filtered = dct(kept - middle, norm="ortho")
-    passed = jnp.concatenate([jnp.ones_like(filtered[:1]), _passed(filtered[1:], shapes)])
+    passed = jnp.concatenate([jnp.ones_like(filtered[:1]), _passed(filtered[1:], bends)])
     number = values.shape[0]
     scale = jnp.asarray(np.sqrt(np.append(1, np.full(number - 1, 2)) / number), values.dtype)
     level = _summed(passed * filtered * scale) + middle
@@ -95,24 +88,29 @@ def _drawn(values, kept, shapes) -> Curve:
     return Curve(level, own, without, likelihood)
 
 
-def _passed(coefficients, shapes):
+def _passed(coefficients, bends):
     """`[K − 1]`, what part of each coefficient belongs to the curve: the average over the grid, by likelihood."""
     amplitudes = jnp.asarray(_AMPLITUDES, coefficients.dtype)[:, None]
 
-    def believed(shape):
-        variance = 1 + amplitudes * shape
+    def signal(bend):
+        """`[A, K − 1]`, the variance of each coefficient, which falls from a frequency on."""
+        frequency = lax.iota(coefficients.dtype, coefficients.shape[0]) + 1
+        return amplitudes / (1 + (frequency / bend) ** _POWER)
+
+    def believed(bend):
+        variance = 1 + signal(bend)
         return -jnp.sum(coefficients**2 / variance + jnp.log(variance), axis=1) / 2
 
-    likelihoods = lax.map(believed, shapes)
+    likelihoods = lax.map(believed, bends)
     flat = -jnp.sum(coefficients**2) / 2
     every = jax.nn.softmax(jnp.append(likelihoods.ravel(), flat))
 
     def add(passed, part):
-        shape, weight = part
-        signal = amplitudes * shape
-        return passed + weight @ (signal / (1 + signal)), None
+        bend, weight = part
+        of_signal = signal(bend)
+        return passed + weight @ (of_signal / (1 + of_signal)), None
 
-    parts = shapes, every[:-1].reshape(likelihoods.shape)
+    parts = bends, every[:-1].reshape(likelihoods.shape)
     return lax.scan(add, aligned(jnp.zeros_like(coefficients), parts), parts)[0]
 
 
