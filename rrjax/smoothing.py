@@ -58,7 +58,7 @@ def smoothed(values: Float[Array, " K"]) -> Curve:
     Returns:
         The curve, at O(K·log K).
     """
-    bends = jnp.asarray(np.geomspace(0.25, max(values.shape[0] / 4, 1), _BENDS), values.dtype)
+    bends = jnp.asarray(_bends(values.shape[0]), values.dtype)
     before = jnp.append(values[1], values[:-1])
     after = jnp.append(values[1:], values[-2])
     # A difference from the nearer one of two neighbours has a variance of at most two.
@@ -70,6 +70,11 @@ def smoothed(values: Float[Array, " K"]) -> Curve:
         out = jnp.abs(values - curve.without) * jnp.sqrt(1 - curve.own) > _OUTLIER
         kept = jnp.where(out, curve.without, values)
     return _drawn(values, kept, bends)
+
+
+def _bends(number: int) -> np.ndarray:
+    """Frequencies from where the variance falls."""
+    return np.geomspace(0.25, max(number / 4, 1), _BENDS)
 
 
 def _drawn(values, kept, bends) -> Curve:

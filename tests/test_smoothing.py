@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from cases import FLOAT
 
-from rrjax.smoothing import _drawn, _passed, _shapes, smoothed
+from rrjax.smoothing import _bends, _drawn, _passed, smoothed
 
 
 def cosines(size):
@@ -18,10 +18,10 @@ def cosines(size):
 @pytest.mark.parametrize("size", [2, 8, *(pytest.param(size, marks=pytest.mark.long) for size in (3, 37))])
 def test_curve_and_parts_against_dense_matrices(size):
     values = jnp.asarray(np.random.default_rng(size).normal(3, 2, size), FLOAT)
-    shapes = jnp.asarray(_shapes(size), FLOAT)
-    curve = _drawn(values, values, shapes)
+    bends = jnp.asarray(_bends(size), FLOAT)
+    curve = _drawn(values, values, bends)
     rows = cosines(size)
-    passed = np.append(1, _passed(jnp.asarray(rows @ np.asarray(values), FLOAT)[1:], shapes))
+    passed = np.append(1, _passed(jnp.asarray(rows @ np.asarray(values), FLOAT)[1:], bends))
     smoother = rows.T @ (passed[:, None] * rows)
     np.testing.assert_allclose(curve.level, smoother @ np.asarray(values), atol=2e-5)
     np.testing.assert_allclose(curve.own, np.minimum(np.diag(smoother), 0.99), atol=2e-5)
