@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
@@ -48,14 +48,10 @@ def replacing(path: str | PathLike[str]) -> Iterator[Path]:
         ...     figure.savefig(aside)
     """
     place = check_writable(path)
-    suffixes = "".join(place.suffixes[-2:])
+    # Named before it is made, so that no interrupt finds a file that nothing will remove.
+    aside = place.parent / f".rrjax-{secrets.token_hex(8)}{''.join(place.suffixes[-2:])}"
     try:
-        number, name = tempfile.mkstemp(dir=place.parent, prefix=".rrjax-", suffix=suffixes)
-        os.close(number)
-    except OSError as error:
-        raise _failure(path, error) from error
-    aside = Path(name)
-    try:
+        os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         yield aside
         os.chmod(aside, _mode(place))
         with open(aside, "rb+") as stream:
