@@ -158,7 +158,7 @@ def test_an_option_that_takes_one_value_is_refused_twice(invoke, arguments, flag
         (("estimate", "r.csv", "--epsilon", "half"), "--epsilon", "'half'"),
         (("plan", "--categories", "1.5", "--epsilon", "1"), "--categories", "'1.5'"),
         (("estimate", "r.csv", "--epsilon", "1", "--quantile", "0.5", "--quantile", "top"), "--quantile", "'top'"),
-        (("audit", "--categories", "3", "--epsilon", "1", "--draws", "2"), "--draws", "2"),
+        (("audit", "--categories", "5", "--epsilon", "1", "--draws", "3"), "--draws", "3"),
         (("estimate", "r.csv", "--epsilon", "1", "--estimator", "best"), "--estimator", "'best'"),
     ],
 )

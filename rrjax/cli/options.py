@@ -113,7 +113,8 @@ class Command(TyperCommand):
         except typer.BadParameter as error:
             came = values.get(getattr(error.param, "name", None) or "") or []
             texts = [came] if isinstance(came, str) else came
-            if not any(repr(text) in error.message for text in texts):
+            said = error.message.split()
+            if not any(text in said or repr(text) in error.message for text in texts):
                 error.message += f"; got {', '.join(map(repr, texts))}" * bool(texts)
             raise
 
