@@ -73,7 +73,7 @@ def smoothed(values: Float[Array, " K"]) -> Curve:
 
 
 def _bends(number: int) -> np.ndarray:
-    """Frequencies from where the variance falls."""
+    """`[S]`, from which cosine on the variance falls, in half waves over all values."""
     return np.geomspace(0.25, max(number / 4, 1), _BENDS)
 
 

@@ -22,6 +22,11 @@ LARGEST = int(np.iinfo(INT).max)
 ULP = float(np.finfo(FLOAT).eps)
 
 
+READ = ("r.csv", "--column", "answer", "--epsilon", "2", "--domain", "0:3")
+TRUTH = ("--truth", "t.csv", "--truth-column", "label", "--truth-counts", "n")
+"""Flags for the files of `beside_files`."""
+
+
 class Estimator(NamedTuple):
     name: str
     function: Callable

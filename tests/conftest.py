@@ -86,3 +86,35 @@ def invoke(tmp_path, monkeypatch):
         return result.exit_code, result.stdout, result.stderr
 
     return call
+
+
+STUDY = """
+num_categories = [4, 5]
+num_users = 100
+epsilon = 2
+zipf = 1.0
+num_seeds = 3
+estimators = ["inv_n", "inv_p"]
+"""
+
+
+@pytest.fixture
+def beside_files(invoke, monkeypatch):
+    """`invoke` beside r.csv (reports, covariates), t.csv (their truth) and own.toml (a study), for every command."""
+    import numpy as np
+
+    from rrjax import io
+
+    rng = np.random.default_rng(0)
+    columns = {
+        "answer": rng.choice(4, 2000, p=[0.45, 0.28, 0.15, 0.12]),
+        "age": rng.integers(20, 60, 2000),
+        "region": np.asarray(["north", "south"], object)[rng.integers(0, 2, 2000)],
+    }
+    io.write_table("r.csv", columns)
+    io.write_table("t.csv", {"label": np.arange(4), "n": np.asarray([60, 30, 8, 2])})
+    pathlib.Path("own.toml").write_text(STUDY)
+    # JAX cannot be configured once more, and what is drawn and written is not looked at there.
+    monkeypatch.setattr("rrjax.cli.study.Machine.settle", lambda self: None)
+    monkeypatch.setattr("rrjax.cli.study._write", lambda *_: [pathlib.Path("report.html")])
+    return invoke

@@ -10,6 +10,8 @@ import pytest
 pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
 typer = pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
 
+from cases import READ, TRUTH  # noqa: E402
+
 from rrjax import io  # noqa: E402
 from rrjax.catalogue import ESTIMATORS  # noqa: E402
 from rrjax.cli import show  # noqa: E402
@@ -19,30 +21,11 @@ pytestmark = pytest.mark.once  # nothing here depends on the precision
 
 HINT = "--explain says more."
 DOCS = Path(__file__).parents[1] / "docs"
-READ = ("r.csv", "--column", "answer", "--epsilon", "2", "--domain", "0:3")
-TRUTH = ("--truth", "t.csv", "--truth-column", "label", "--truth-counts", "n")
-STUDY = """
-num_categories = [4, 5]
-num_users = 100
-epsilon = 2
-zipf = 1.0
-num_seeds = 3
-estimators = ["inv_n", "inv_p"]
-"""
 
 
 @pytest.fixture
-def files(invoke, monkeypatch):
-    """`invoke` beside files for every command; tables are between brackets in what it returns."""
-    rng = np.random.default_rng(0)
-    columns = {
-        "answer": rng.choice(4, 2000, p=[0.45, 0.28, 0.15, 0.12]),
-        "age": rng.integers(20, 60, 2000),
-        "region": np.asarray(["north", "south"], object)[rng.integers(0, 2, 2000)],
-    }
-    io.write_table("r.csv", columns)
-    io.write_table("t.csv", {"label": np.arange(4), "n": np.asarray([60, 30, 8, 2])})
-    Path("own.toml").write_text(STUDY)
+def files(beside_files, monkeypatch):
+    """`beside_files`; tables are between brackets in what it returns."""
     printed = show.show_table
 
     def marked(table, **options):
@@ -51,10 +34,7 @@ def files(invoke, monkeypatch):
         print("\N{END OF TEXT}")
 
     monkeypatch.setattr(show, "show_table", marked)
-    # JAX cannot be configured once more, and what is drawn and written is not looked at here.
-    monkeypatch.setattr("rrjax.cli.study.Machine.settle", lambda self: None)
-    monkeypatch.setattr("rrjax.cli.study._write", lambda *_: [Path("report.html")])
-    return invoke
+    return beside_files
 
 
 def sentences_under_tables(out):

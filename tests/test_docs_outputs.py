@@ -11,7 +11,8 @@ pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
 pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
 xarray = pytest.importorskip("xarray", reason="studies write datasets with rrjax[study]")
 
-from rrjax import io  # noqa: E402
+from cases import READ, TRUTH  # noqa: E402
+
 from rrjax.catalogue import ESTIMATORS, METRICS  # noqa: E402
 from rrjax.study import Study  # noqa: E402
 
@@ -68,8 +69,6 @@ def documented(command):
     return everywhere - without[command] | fields(f"`{command}`")
 
 
-READ = ("r.csv", "--column", "answer", "--epsilon", "2", "--domain", "0:3")
-TRUTH = ("--truth", "t.csv", "--truth-column", "label", "--truth-counts", "n")
 RUNS = {
     "estimate": [
         ("estimate", *READ),
@@ -90,36 +89,19 @@ RUNS = {
     "audit": [("audit", "--categories", "3", "--epsilon", "1", "--draws", "1000")],
     "study": [("study", "own.toml", "--out", "s")],
 }
-STUDY = """
-num_categories = 4
-num_users = 100
-epsilon = 2
-zipf = 1.0
-num_seeds = 3
-estimators = ["inv_n", "inv_p"]
-"""
 
 
 @pytest.fixture
-def files(invoke, monkeypatch):
-    rng = np.random.default_rng(0)
-    region = np.asarray(["north", "south"], object)[rng.integers(0, 2, 4000)]
-    columns = {"answer": rng.choice(4, 4000, p=[0.45, 0.28, 0.15, 0.12]), "age": rng.integers(20, 60, 4000)}
-    io.write_table("r.csv", columns | {"region": region})
-    io.write_table("t.csv", {"label": np.arange(4), "n": np.asarray([60, 30, 8, 2])})
+def files(beside_files):
     Path("regions.txt").write_text("north\nsouth\n")
-    Path("own.toml").write_text(STUDY)
     answers = ("--column", "answer", "--domain", "0:3")
     for name, flags in {
         "first": answers,
         "unary": (*answers, "--mechanism", "optimized-unary-encoding"),
         "pairs": (*answers, "--column", "region", "--domain", "regions.txt"),
     }.items():
-        assert invoke("randomize", "r.csv", "--epsilon", "2", *flags, "--out", f"{name}.parquet")[0] == 0
-    # JAX cannot be configured once more, and no figure is looked at here.
-    monkeypatch.setattr("rrjax.cli.study.Machine.settle", lambda self: None)
-    monkeypatch.setattr("rrjax.cli.study._write", lambda *_: [Path("report.html")])
-    return invoke
+        assert beside_files("randomize", "r.csv", "--epsilon", "2", *flags, "--out", f"{name}.parquet")[0] == 0
+    return beside_files
 
 
 @pytest.mark.long  # what most commands do, once

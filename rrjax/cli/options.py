@@ -114,8 +114,8 @@ class Command(TyperCommand):
             came = values.get(getattr(error.param, "name", None) or "") or []
             texts = [came] if isinstance(came, str) else came
             said = error.message.split()
-            if not any(text in said or repr(text) in error.message for text in texts):
-                error.message += f"; got {', '.join(map(repr, texts))}" * bool(texts)
+            if texts and not any(text in said or repr(text) in error.message for text in texts):
+                error.message += f"; got {', '.join(map(repr, texts))}"
             raise
 
 
