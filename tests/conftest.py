@@ -72,7 +72,10 @@ def compilations():
 
 @pytest.fixture
 def invoke(tmp_path, monkeypatch):
-    """`rrjax` in this process, in an empty folder: returns exit code, standard output and standard error."""
+    """`rrjax` in this process, in an empty folder: returns exit code, standard output and standard error.
+
+    `invoke.error` is the error behind the last exit code, if there was one, with its `flag`, `file`, `row`, `value`.
+    """
     from typer.testing import CliRunner
 
     from rrjax.cli.app import app
@@ -83,6 +86,7 @@ def invoke(tmp_path, monkeypatch):
     def call(*arguments):
         result = CliRunner().invoke(app, [str(argument) for argument in arguments])
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        call.error = result.exception and result.exception.__context__
         return result.exit_code, result.stdout, result.stderr
 
     return call

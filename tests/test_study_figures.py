@@ -17,11 +17,11 @@ from matplotlib.figure import Figure
 import rrjax
 from rrjax import figures
 from rrjax.catalogue import ESTIMATORS, METRICS, Estimator, Style
+from rrjax.errors import StudyError
 from rrjax.io import DataError
 from rrjax.study import drawings, paper
 from rrjax.study.claims import check_claims, claims_table
 from rrjax.study.em_convergence import convergence
-from rrjax.study.errors import StudyError
 from rrjax.study.rankings import ranking, ranking_rows
 from rrjax.study.report import write_report
 

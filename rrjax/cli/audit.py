@@ -9,10 +9,10 @@ import typer
 import rrjax
 from rrjax.audit import Audit, audit_mechanism
 from rrjax.cli import show
-from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Explain, Json, MechanismName, flags
 from rrjax.cli.reading import check_epsilon, check_rate
+from rrjax.errors import UsageError
 
 
 @flags()

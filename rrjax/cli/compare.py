@@ -12,7 +12,6 @@ import typer
 
 from rrjax.catalogue import ESTIMATORS, METRICS
 from rrjax.cli import show
-from rrjax.cli.errors import UsageError
 from rrjax.cli.estimates import (
     Estimate,
     draw,
@@ -52,6 +51,7 @@ from rrjax.cli.reading import (
     read_collection,
     read_truth,
 )
+from rrjax.errors import UsageError
 
 SHOWN = ("empirical_bayes", "ordered_bayes", "mle_star", "inv_p")
 """Category by category, where there are more: the others are in the file."""

@@ -11,7 +11,6 @@ import typer
 
 from rrjax.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
 from rrjax.cli import show
-from rrjax.cli.errors import UsageError
 from rrjax.cli.estimates import (
     FDR,
     Confidence,
@@ -52,6 +51,7 @@ from rrjax.cli.reading import (
 )
 from rrjax.cli.statements import Asked
 from rrjax.cli.statements import run as state
+from rrjax.errors import UsageError
 
 PLAIN = {CLOSEST: "closest", CLOSEST_IN_ORDER: "closest", LIKELIEST: "likeliest", MAXIMIZER: "likeliest"}
 """What columns are headed by where nobody asked for an estimator."""

@@ -16,9 +16,9 @@ import rrjax
 from rrjax import inference, io
 from rrjax.catalogue import ESTIMATORS, Estimator
 from rrjax.cli import show
-from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
+from rrjax.errors import UsageError
 
 FDR = 0.05
 _OFF_SIMPLEX = {"float64": 1e-9, "float32": 1e-6}

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from rrjax import inference, io
-from rrjax.cli.errors import UsageError
 from rrjax.cli.estimate import leading
 from rrjax.cli.estimates import FDR, Confidence, Estimate, estimated, known, largest_of, side_by_side
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
 from rrjax.cli.statements import Asked, Row, rows_of
 from rrjax.cli.test import Draws, check_size, fits_any
+from rrjax.errors import UsageError
 from rrjax.inference.functionals import group_rates
 from rrjax.pages import round_step
 from rrjax.tally import Tally

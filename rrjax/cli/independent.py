@@ -9,12 +9,12 @@ import typer
 
 from rrjax import inference, io
 from rrjax.cli import show
-from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Command, Explain, Json, flags
 from rrjax.cli.reading import Files, Reading, Reports, parse_domain, read_collection
 from rrjax.cli.test import Draws, check_size, tests
 from rrjax.cli.verdicts import say
+from rrjax.errors import UsageError
 
 _MOST_PAIRS = 2**14
 

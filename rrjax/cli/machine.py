@@ -11,7 +11,7 @@ import jax
 import typer
 
 from rrjax.cli import together
-from rrjax.cli.errors import UsageError
+from rrjax.errors import UsageError
 
 RUN = "Running"
 

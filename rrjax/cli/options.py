@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from rrjax.catalogue import ESTIMATORS
-from rrjax.cli.errors import UsageError
+from rrjax.errors import UsageError
 from rrjax.mechanisms import ABBREVIATIONS, MECHANISMS
 
 WHICH, SURE = "Which estimate", "How sure"

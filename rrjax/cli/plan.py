@@ -11,10 +11,10 @@ import typer
 
 from rrjax import RandomizedResponse, inference, io
 from rrjax.cli import show
-from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import SURE, Explain, Json, Level, MechanismName, Plot, flags
 from rrjax.cli.reading import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, check_rate
+from rrjax.errors import UsageError
 from rrjax.mechanisms import MECHANISMS
 
 MOST_USERS = 10**15

@@ -13,10 +13,10 @@ import typer
 import rrjax
 from rrjax import io
 from rrjax.cli import show
-from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Json, flags, mechanism_name, mechanism_names
 from rrjax.cli.reading import Files, Reading, check_epsilon, check_outputs, parse_domain
+from rrjax.errors import UsageError
 from rrjax.mechanisms import MECHANISMS
 
 

@@ -15,8 +15,8 @@ import typer
 import rrjax
 from rrjax import io
 from rrjax.catalogue import Estimator
-from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
+from rrjax.errors import UsageError
 from rrjax.mechanisms import Mechanism
 from rrjax.rates import Rates
 

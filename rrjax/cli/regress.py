@@ -16,11 +16,11 @@ from rich.text import Text
 
 from rrjax import io
 from rrjax.cli import show
-from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Explain, Json, Level, Plot, flags
 from rrjax.cli.reading import Collection, Epsilon, Files, Reading, check_outputs, check_rate, read_collection
 from rrjax.cli.rows import Rows, read, split
+from rrjax.errors import UsageError
 
 FEW_CLUSTERS = 20
 MOST_COEFFICIENTS = 2000

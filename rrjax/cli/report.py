@@ -10,11 +10,11 @@ import typer
 
 import rrjax
 from rrjax.cli import report_shares, report_trust, show
-from rrjax.cli.errors import UsageError
 from rrjax.cli.findings import Findings, find
 from rrjax.cli.options import Level, Ordered, flags
 from rrjax.cli.reading import Epsilon, Files, Reading, Reports, check_outputs, check_rate, read_collection
 from rrjax.cli.statements import Asked
+from rrjax.errors import UsageError
 from rrjax.pages import Markup, contents, heading, paragraph, write_page
 
 MOST_ROWS = 5000

@@ -10,9 +10,9 @@ import numpy as np
 
 from rrjax import io
 from rrjax.cli import show
-from rrjax.cli.errors import UsageError
 from rrjax.cli.reading import Collection
 from rrjax.cli.subgroups import read_weights
+from rrjax.errors import UsageError
 
 
 def split(flag: str, text: str) -> list[str]:

@@ -20,8 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rrjax import io
-from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import INTERRUPTED, MESSAGE, unwinding
+from rrjax.errors import UsageError
 from rrjax.io.errors import number as number
 
 USAGE, BAD_DATA = 2, 3

@@ -17,10 +17,10 @@ from rich.text import Text
 
 from rrjax import inference, io
 from rrjax.cli import show
-from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
 from rrjax.cli.subgroups import Part, parts_of, shares_of
+from rrjax.errors import UsageError
 
 PANEL = "Statements"
 About: TypeAlias = Literal["users", "difference", "population"]

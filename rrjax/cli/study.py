@@ -18,12 +18,12 @@ from rich.text import Text
 
 from rrjax import io
 from rrjax.cli import show
-from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.machine import Machine
 from rrjax.cli.options import Explain, Json, estimator_names, flags
 from rrjax.cli.progress import Bar, progress_bar
 from rrjax.cli.reading import PANEL, Files, Reading
+from rrjax.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -119,7 +119,6 @@ def study(
     """
     try:
         from rrjax.study import StudyError
-        from rrjax.study.errors import PeerError
     except ImportError as error:
         raise UsageError(f"studies need {error.name}: pip install 'rrjax[study]'") from error
     paths = files or []

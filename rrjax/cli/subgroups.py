@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from rrjax import inference, io
-from rrjax.cli.errors import UsageError
 from rrjax.cli.reading import Collection
+from rrjax.errors import UsageError
 
 MOST_LEVELS = 100
 

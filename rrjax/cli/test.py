@@ -15,7 +15,6 @@ import typer
 
 from rrjax import inference, io
 from rrjax.cli import show
-from rrjax.cli.errors import UsageError
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Command, Explain, Json, flags
 from rrjax.cli.reading import (
@@ -32,6 +31,7 @@ from rrjax.cli.reading import (
     read_truth,
 )
 from rrjax.cli.verdicts import say
+from rrjax.errors import UsageError
 
 MOST_DRAWS = 10_000_000
 

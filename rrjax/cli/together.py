@@ -23,7 +23,7 @@ from typing import IO, Any
 import jax
 
 from rrjax.cli import show
-from rrjax.cli.errors import UsageError
+from rrjax.errors import PeerError, UsageError
 
 LOST = 4
 """The exit code where a process was lost: the same command may be started again."""
@@ -71,8 +71,6 @@ def join(coordinator: str, processes: int | None, process: int | None, seconds: 
 @contextmanager
 def ending(seconds: int) -> Iterator[None]:
     """Ends a process that fails soon, even where JAX would have it wait for the others, which wait for it."""
-    from rrjax.study.errors import PeerError  # studies are an extra
-
     try:
         with show.reporting():
             yield

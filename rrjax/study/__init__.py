@@ -1,10 +1,10 @@
 """Monte Carlo studies: estimators compared over a grid of configurations, on every device, to the bit reproducible."""
 
+from rrjax.errors import StudyError
 from rrjax.study import paper
 from rrjax.study.claims import Claim, check_claims
 from rrjax.study.config import read_study
 from rrjax.study.em_convergence import convergence
-from rrjax.study.errors import StudyError
 from rrjax.study.grid import Configuration
 from rrjax.study.rankings import ranking, ranking_rows
 from rrjax.study.report import write_report

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rrjax.study.errors import StudyError
+from rrjax.errors import StudyError
 
 
 def named(given: Any, known: Mapping[str, Any], kind: str, *, dash: str = "_") -> dict[str, Any]:

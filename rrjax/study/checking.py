@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from rrjax.arguments import float_dtype
 from rrjax.catalogue import takes_key
+from rrjax.errors import StudyError
 from rrjax.study.designs import chosen_by, tally_of
-from rrjax.study.errors import StudyError
 from rrjax.study.grid import Grid
 from rrjax.study.tile import measured, measures_of
 

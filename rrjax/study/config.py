@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rrjax.study.errors import StudyError
+from rrjax.errors import StudyError
 from rrjax.study.study import Study
 
 _STUDY = (

@@ -12,8 +12,8 @@ from jaxtyping import ArrayLike
 
 from rrjax.arguments import float_dtype
 from rrjax.catalogue import ESTIMATORS, METRICS
+from rrjax.errors import StudyError
 from rrjax.mechanisms import Design, Mechanism
-from rrjax.study.errors import StudyError
 from rrjax.tally import Tally
 
 

@@ -16,10 +16,10 @@ from jaxtyping import ArrayLike
 from rrjax import simulate
 from rrjax.arguments import Estimand, float_dtype
 from rrjax.catalogue import ESTIMATORS, METRICS
+from rrjax.errors import StudyError
 from rrjax.mechanisms import MECHANISMS, Design
 from rrjax.study.arguments import as_texts, categories_of, exponent, integer, named, positive, several, variables
 from rrjax.study.designs import check_whole_reports
-from rrjax.study.errors import StudyError
 from rrjax.study.identity import identity_of
 
 Estimator: TypeAlias = Callable[..., Any]

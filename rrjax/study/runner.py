@@ -16,11 +16,11 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import rrjax
+from rrjax.errors import StudyError
 from rrjax.study import tile
 from rrjax.study.arguments import integer, several, share
 from rrjax.study.checking import check_functions
 from rrjax.study.checkpoint import Checkpoint, Part, Timing, name_of_group
-from rrjax.study.errors import StudyError
 from rrjax.study.grid import Grid
 from rrjax.study.processes import check_agreement, gathered, on_first, shared
 from rrjax.study.results import Result, dataset

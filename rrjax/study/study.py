@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from rrjax.arguments import float_dtype
-from rrjax.study.errors import StudyError
+from rrjax.errors import StudyError
 from rrjax.study.grid import Configuration, Grid
 from rrjax.study.runner import Progress, run
 from rrjax.study.tile import Shape, draw, identity, mechanism_at

@@ -1,0 +1,13 @@
+"""Refusals, held to what they say as data: the words are free to change."""
+
+import pytest
+
+from rrjax.errors import ArgumentError
+
+
+def refused(argument=None, *, error=ArgumentError, **attributes):
+    """`pytest.raises` of an error with these attributes: `refused("epsilon")`, `refused(error=DataError, row=3)`."""
+    expected = attributes if argument is None else {"argument": argument, **attributes}
+    return pytest.raises(
+        error, check=lambda raised: all(getattr(raised, name, None) == value for name, value in expected.items())
+    )
