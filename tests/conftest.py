@@ -1,13 +1,30 @@
 """Strict settings for the whole suite. JAX_ENABLE_X64 comes from outside; both values must pass."""
 
+import hashlib
 import os
 import pathlib
 from importlib.metadata import version
 
-# What took long to compile is kept for the next run, and for the processes that tests start.
-compiled = pathlib.Path(__file__).parents[1] / ".pytest_cache" / "compiled"
+
+def compiling_quickly():
+    """The value of XLA_FLAGS with which programs are not optimized."""
+    given = os.environ.get("XLA_FLAGS", "")
+    if not version("jaxlib").startswith("0.10."):  # XLA ends a process over a flag that it does not know
+        return given
+    flags = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    return given if flags in given else f"{given} {flags}".strip()
+
+
+# Most of the time goes into compiling thousands of programs that run once, so that is done without optimization.
+# `.ci/run` repeats what depends on it, compiled as users do.
+if not os.environ.get("RRJAX_TESTS_OPTIMIZED"):
+    os.environ["XLA_FLAGS"] = compiling_quickly()
+# Every compiled program is kept for the next run, the other workers, and the processes that tests start: a folder for
+# each jaxlib and each set of flags.
+kept = hashlib.sha256(f"{version('jaxlib')} {os.environ.get('XLA_FLAGS', '')}".encode()).hexdigest()[:12]
+compiled = pathlib.Path(__file__).parents[1] / ".pytest_cache" / "compiled" / kept
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(compiled))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 # Nor do tests leave programs where the user has those of the command line.
 os.environ.setdefault("RRJAX_NO_CACHE", "1")
@@ -22,20 +39,10 @@ settings.register_profile("all", derandomize=True, deadline=None, max_examples=1
 settings.register_profile("quick", settings.get_profile("all"), max_examples=20)
 
 
-def compiling_quickly():
-    """The value of XLA_FLAGS with which programs are not optimized."""
-    given = os.environ.get("XLA_FLAGS", "")
-    if not version("jaxlib").startswith("0.10."):  # XLA ends a process over a flag that it does not know
-        return given
-    return f"{given} --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false".strip()
-
-
 def pytest_configure(config):
-    # Most of the time goes into compiling thousands of programs that run once, so that is done without optimization.
-    # `.ci/run` has the quick tests whose precision matters compile as users do, too.
     settings.load_profile("quick" if config.option.markexpr == "not long" else "all")
-    if not os.environ.get("RRJAX_TESTS_OPTIMIZED"):
-        os.environ["XLA_FLAGS"] = compiling_quickly()
+    if jax.config.jax_enable_x64:
+        config.option.doctestmodules = False  # examples print what float32 gives
     config.addinivalue_line("filterwarnings", "error")
     jax.config.update("jax_numpy_dtype_promotion", "strict")
 
