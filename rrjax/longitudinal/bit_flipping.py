@@ -18,11 +18,10 @@ from rrjax.arithmetic import odds
 from rrjax.counts import as_values
 from rrjax.longitudinal.protocol import Protocol, as_positive, check_rounds, for_each_user, kinds, mixture_of_rows
 from rrjax.longitudinal.unary import drawn_bits
-from rrjax.mechanisms.mechanism import Mechanism
+from rrjax.mechanisms.mechanism import Mechanism, numbers_if
 from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.mechanisms.symmetric_unary_encoding import SymmetricUnaryEncoding
 from rrjax.mixture import Mixture
-from rrjax.placement import aligned
 from rrjax.pytrees import register
 from rrjax.tally import Rates
 
@@ -57,7 +56,7 @@ class BitFlipping(Mechanism):
 
         Returns:
             Reports, int8, the shape of `values` and a last axis of K: 0 or 1, and −1 for what was not asked. Under
-            tracing, all 1 for a value outside the domain.
+            tracing, all 2 for a value outside the domain, which is no report.
 
         Raises:
             ValueError: Values that are not integers, or (not under tracing) outside the domain.
@@ -78,6 +77,11 @@ class BitFlipping(Mechanism):
         """
         return self.checked(reports) == 1
 
+    def is_report(self, reports: Array) -> Bool[Array, "*s"]:
+        """As `Mechanism`; those of d bits, and −1 elsewhere."""
+        bits = jnp.sum(reports >= 0, axis=-1, dtype=jnp.int32)
+        return jnp.all((reports >= -1) & (reports <= 1), axis=-1) & (bits == self.num_bits)
+
     def log_probability(self, reports: Array) -> Float[Array, "*s"]:
         """As `Mechanism`; of which categories are asked, and of d bits, one of them the own one and set."""
         log_p, _, log_q, log_not_q = SymmetricUnaryEncoding(self.num_categories, self.epsilon).log_rates
@@ -88,13 +92,14 @@ class BitFlipping(Mechanism):
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
         """As `Mechanism`; a bit that is not set speaks against its category, one that was not asked for neither."""
-        reports = self.checked(reports)
+        sound, reports = self._sound(reports), self.checked(reports)
         epsilon = as_scalar(self.epsilon, float_dtype())
         # Relative to a bit that is set; where none is, to one that was not asked: e^{ε/2} less.
         above = jnp.where(jnp.any(reports == 1, axis=-1), 0, epsilon / 2)
         unasked = jnp.where(reports < 0, log_gain(epsilon / 2) - epsilon / 2, -jnp.inf)
         lift = jnp.where(reports == 1, log_gain(epsilon), unasked)
-        return LogRows(self.log_probability(reports), above - epsilon, above[..., None] + lift)
+        rows = LogRows(self.log_probability(reports), above - epsilon, above[..., None] + lift)
+        return rows.where(sound, jnp.nan)
 
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
         """Turns single reports into unbiased vectors: K/d times those of the d bits, and zero for what was not asked.
@@ -106,16 +111,16 @@ class BitFlipping(Mechanism):
             reports: `[*s, K]`, integers −1, 0 or 1.
 
         Returns:
-            A vector for each report.
+            A vector for each report. Under tracing, NaN for what is no report.
 
         Raises:
             ValueError: As `supports`.
         """
         rates = SymmetricUnaryEncoding(self.num_categories, self.epsilon).rates
         scale = self.num_categories / self.num_bits
-        reports = self.checked(reports)
+        sound, reports = jnp.asarray(self._sound(reports)), self.checked(reports)
         bits = jnp.where(reports == 1, 1 + rates.never / rates.truth, -rates.always / rates.truth)
-        return jnp.where(reports < 0, 0, scale * bits)
+        return jnp.where(sound[..., None], jnp.where(reports < 0, 0, scale * bits), jnp.nan)
 
     def mixture(self, reports: ArrayLike) -> Mixture:
         """The likelihood of reports: e^{ε/2} for a set bit, e^{−ε/2} for one that is not, 1 for what was not asked.
@@ -125,14 +130,13 @@ class BitFlipping(Mechanism):
 
         Returns:
             `Mixture`, a row for every report that is different (under tracing, for every report, and unusable where one
-            has other than d bits).
+            is none).
 
         Raises:
             ValueError: As `supports`.
         """
         rows, numbers = kinds(self.checked(reports).reshape(-1, self.num_categories))
-        valid = jnp.all(jnp.sum(rows >= 0, axis=1) == self.num_bits)  # which tracing hides
-        numbers = jnp.where(valid, aligned(numbers, valid), -1)
+        numbers = numbers_if(self._sound(rows), numbers)
         half = odds(as_scalar(self.epsilon, float_dtype()) / 2)
         # Less the likelihood of a bit that is not set, and over it.
         lift = jnp.where(rows == 1, half * (half + 2), jnp.where(rows == 0, 0, half))
@@ -266,7 +270,8 @@ class LongitudinalBitFlipping(Protocol):
             reports: `[N, T, K]`, T reports of each of N users.
 
         Returns:
-            `Mixture`, a row for every report that is different (under tracing, for every user).
+            `Mixture`, a row for every report that is different (under tracing, for every user, and unusable where the
+            reports of one differ).
 
         Raises:
             ValueError: Another shape or dtype, no users, what is no report, or (not under tracing) a user whose
@@ -274,10 +279,12 @@ class LongitudinalBitFlipping(Protocol):
         """
         reports = self.single_round.checked(reports)
         check_rounds(reports, f"[N, T, {self.num_categories}]", 3)
-        if not isinstance(reports, Tracer):
-            differ = (np.asarray(reports) != np.asarray(reports[:, :1])).any(axis=(1, 2))
-            if differ.any():
-                raise ValueError(f"reports of user {int(np.argmax(differ))} differ: the value was not always the same")
+        if isinstance(reports, Tracer):
+            alike = jnp.all(reports == reports[:, :1], axis=(1, 2))
+            return self.single_round.mixture(jnp.where(alike[:, None], reports[:, 0], -1))  # of no bits
+        differ = (np.asarray(reports) != np.asarray(reports[:, :1])).any(axis=(1, 2))
+        if differ.any():
+            raise ValueError(f"reports of user {int(np.argmax(differ))} differ: the value was not always the same")
         return self.single_round.mixture(reports[:, 0])
 
 
@@ -293,6 +300,6 @@ def _randomize(mechanism, key, values):
         which = jnp.where(jnp.any(own), jnp.argmax(own), mechanism.num_bits)
         bits = drawn_bits(jax.random.fold_in(of_memos, which), own, rates)
         inside = (value >= 0) & (value < size)
-        return jnp.where(inside, jnp.full(size, -1, jnp.int8).at[asked].set(bits.astype(jnp.int8)), jnp.int8(1))
+        return jnp.where(inside, jnp.full(size, -1, jnp.int8).at[asked].set(bits.astype(jnp.int8)), jnp.int8(2))
 
     return for_each_user(answer, key, (values.ravel(),), size).reshape(*values.shape, size)

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, Shaped
 from rrjax.arguments import as_scalar, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.longitudinal.protocol import TwoStages, as_positive, mixture_of_rows, second_odds
+from rrjax.mechanisms.mechanism import numbers_if
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.mixture import Mixture
 from rrjax.placement import aligned, repeat
@@ -94,8 +95,7 @@ class Chain(TwoStages):
             `Mixture`. In log space: R^T is no float. Under tracing, unusable where an answer is none.
         """
         if isinstance(answers, Tracer):
-            valid = jnp.all((answers >= 0) & (answers < self.num_answers))
-            numbers = jnp.where(valid, aligned(numbers, valid), -1)
+            numbers = numbers_if((answers >= 0) & (answers < self.num_answers), numbers)
         return _likelihood(self, supported, named, numbers)
 
 

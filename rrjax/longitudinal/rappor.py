@@ -25,7 +25,8 @@ from rrjax.lifts import Dense
 from rrjax.longitudinal.protocol import as_positive, check_rounds, for_each_user, kinds
 from rrjax.longitudinal.regression import Regression, least_squares
 from rrjax.longitudinal.unary import again, chained, drawn_bits, epsilon_of_bits, log_ratios, odds_ratio
-from rrjax.mechanisms.mechanism import CELLS
+from rrjax.mechanisms.mechanism import CELLS, numbers_if
+from rrjax.mechanisms.unary import are_bits
 from rrjax.mixture import Mixture
 from rrjax.placement import looked_up
 from rrjax.pytrees import register
@@ -188,8 +189,8 @@ class Rappor:
             reports: Of one round.
 
         Returns:
-            How many users each cohort has, and how many of them set each bit. Under tracing, −1 users where there is a
-            report of no cohort.
+            How many users each cohort has, and how many of them set each bit. Under tracing, −1 users where a report
+            has no cohort, or what is no bit.
 
         Raises:
             ValueError: As `report`.
@@ -197,7 +198,7 @@ class Rappor:
         cohorts, bits = self._checked(reports, "[N, k]", 2)
         number = np.shape(self.filters)[0]
         users = jnp.zeros(number, jnp.int32).at[cohorts].add(1)
-        users = jnp.where(jnp.all((cohorts >= 0) & (cohorts < number)), users, -1)
+        users = numbers_if((cohorts >= 0) & (cohorts < number), users)
         return users, jnp.zeros((number, bits.shape[1]), jnp.int32).at[cohorts].add(bits.astype(jnp.int32))
 
     def regression(self, reports: CohortBits, *, num_steps: int = 2000) -> Regression:
@@ -231,7 +232,8 @@ class Rappor:
             reports: Of T rounds, `[N, T, k]`, or of one, `[N, k]`.
 
         Returns:
-            `Mixture`, a row for every kind of user that is different (under tracing, for every user).
+            `Mixture`, a row for every kind of user that is different (under tracing, for every user, and unusable where
+            one has no cohort, or what is no bit).
 
         Raises:
             ValueError: As `report`, or no users.
@@ -243,7 +245,7 @@ class Rappor:
         ones = jnp.sum(bits, axis=1, dtype=jnp.int32)
         rows, numbers = kinds(jnp.concatenate([cohorts[:, None], ones], axis=1))
         base, lift = _likelihood(self, rows[:, 0], rows[:, 1:], bits.shape[1])
-        return Mixture(numbers, base, Dense(lift))
+        return Mixture(numbers_if(rows[:, 0] >= 0, numbers), base, Dense(lift))
 
     def _checked(self, reports, shape, num_axes):
         num_cohorts, _, num_bits = np.shape(self.filters)
@@ -256,7 +258,10 @@ class Rappor:
             )
         if bits.dtype.kind not in "biu":
             raise ValueError(f"bits must be booleans, or integers 0 and 1, got dtype {bits.dtype}")
-        if not isinstance(bits, Tracer) and bits.dtype.kind != "b" and not np.isin(np.asarray(bits), (0, 1)).all():
+        if isinstance(bits, Tracer):  # a user with what is no bit has no cohort
+            sound = jnp.all(are_bits(bits), axis=tuple(range(1, num_axes)))
+            cohorts = jnp.where(sound, cohorts, -1)
+        elif bits.dtype.kind != "b" and not np.isin(np.asarray(bits), (0, 1)).all():
             raise ValueError("bits must be 0 and 1")
         return cohorts, jnp.asarray(bits).astype(bool)
 

@@ -21,6 +21,7 @@ from rrjax.arithmetic import odds
 from rrjax.counts import as_values
 from rrjax.longitudinal.protocol import TwoStages, as_positive, check_rounds, for_each_user, kinds, mixture_of_rows
 from rrjax.mechanisms.draws import below, rounded_down, rounded_up
+from rrjax.mechanisms.mechanism import numbers_if
 from rrjax.mechanisms.unary import UnaryEncoding, as_bits
 from rrjax.mixture import Mixture
 from rrjax.pytrees import register
@@ -92,15 +93,16 @@ class LongitudinalUnaryEncoding(TwoStages):
             reports: `[N, T, K]`, T reports of each of N users.
 
         Returns:
-            `Mixture`, a row for every kind of user that is different (under tracing, for every user).
+            `Mixture`, a row for every kind of user that is different (under tracing, for every user, and unusable where
+            a bit is none).
 
         Raises:
             ValueError: Another shape or dtype, no users, or (not under tracing) what is no report.
         """
-        reports = as_bits(reports, self.num_categories)
+        sound, reports = self.single_round._sound(reports), as_bits(reports, self.num_categories)
         check_rounds(reports, f"[N, T, {self.num_categories}]", 3)
         ones, numbers = kinds(jnp.sum(reports, axis=1, dtype=jnp.int32))
-        return _likelihood(self, ones, numbers, reports.shape[1])
+        return _likelihood(self, ones, numbers_if(sound, numbers), reports.shape[1])
 
 
 def posteriors(permanent: Rates, instantaneous: Rates, ones: Any, zeros: Any) -> Float[Array, "*s"]:

@@ -185,7 +185,7 @@ class Channel:
         columns = jnp.asarray(self.matrix, float_dtype()).T[jnp.where(inside, reports, 0)]
         most, least = jnp.max(columns, axis=-1), jnp.min(columns, axis=-1)
         lift = jnp.log((columns - least[..., None]) / most[..., None])
-        return LogRows(jnp.where(inside, jnp.log(most), jnp.nan), jnp.log(least / most), lift)
+        return LogRows(jnp.log(most), jnp.log(least / most), lift).where(inside, jnp.nan)
 
     def inv(self, counts: ArrayLike) -> Float[Array, " K"]:
         """The unbiased estimate of the shares: the least squares that are best where all values are as frequent.

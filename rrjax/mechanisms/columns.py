@@ -96,6 +96,10 @@ class ColumnResponse(Mechanism):
         reports = as_values(reports, self.num_columns, "reports").astype(jnp.int32)
         return self.incident(reports[..., None], jnp.arange(self.num_categories, dtype=jnp.int32))
 
+    def is_report(self, reports: Array) -> Bool[Array, "*s"]:
+        """As `Mechanism`; those from 0 to M − 1."""
+        return (reports >= 0) & (reports < self.num_columns)
+
     @abc.abstractmethod
     def incident(self, columns: Int[Array, "*s"], values: Int[Array, "*s"]) -> Bool[Array, "*s"]:
         """Whether the category is there in the column, of arrays that broadcast."""

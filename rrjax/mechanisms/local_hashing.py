@@ -23,7 +23,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, UInt
 from rrjax.arguments import int_dtype
 from rrjax.counts import as_values
 from rrjax.mechanisms.draws import below, number_below, rounded_down
-from rrjax.mechanisms.mechanism import Mechanism, as_true_counts, known_epsilon, settled
+from rrjax.mechanisms.mechanism import Mechanism, as_true_counts, known_epsilon, settled, tally_if
 from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.mechanisms.unary import independent
 from rrjax.parameters import best_num_buckets, num_buckets_of, two_buckets
@@ -102,6 +102,10 @@ class Hashing(Mechanism):
         reports = self._checked(reports)
         return _supports(reports, settled(self.num_buckets, "num_buckets"), self.num_categories)
 
+    def is_report(self, reports: Array) -> Bool[Array, "*s"]:
+        """As `Mechanism`; those of a bucket from 0 to g − 1 and a seed of 32 bits."""
+        return self._checked(reports)[..., 1] < settled(self.num_buckets, "num_buckets")
+
     def log_probability(self, reports: Array) -> Float[Array, ""]:
         """As `Mechanism`; given the seed, of the bucket."""
         del reports
@@ -114,17 +118,16 @@ class Hashing(Mechanism):
             reports: `[*s, 2]`, integers: a seed of 32 bits and a bucket in 0 … g − 1 each.
 
         Returns:
-            `Tally`. Tallies of parts add up.
+            `Tally`. Tallies of parts add up. Under tracing, all counts are −1 where one is no report.
 
         Raises:
             ValueError: As `supports`.
         """
         reports = self._checked(reports).reshape(-1, 2)
         number = settled(self.num_buckets, "num_buckets")
-        valid = jnp.all(reports[:, 1] < number)
         support = _counted(reports, number, self.num_categories)
         users = jnp.asarray(reports.shape[0], int_dtype())
-        return Tally(jnp.where(valid, support, -1), jnp.where(valid, users, -1), rates=self.rates)
+        return tally_if(reports[:, 1] < number, support, users, self.rates)
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
         """Draws what a collection from given users brings, by its law under ideal hashing, in O(K).
@@ -145,6 +148,7 @@ class Hashing(Mechanism):
         return independent(key, as_true_counts(true_counts, self.num_categories), self.rates)
 
     def _checked(self, reports) -> UInt[Array, "*s 2"]:
+        """The reports; under tracing, the bucket of what is none is 2³² − 1, which no hash makes."""
         number = settled(self.num_buckets, "num_buckets")
         reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
         if reports.ndim == 0 or reports.shape[-1] != 2 or reports.dtype.kind not in "iu":
@@ -152,11 +156,16 @@ class Hashing(Mechanism):
                 "reports must be integers of shape [N, 2], a seed and a bucket each; got "
                 f"{reports.dtype.name} of shape {tuple(reports.shape)}"
             )
-        if not isinstance(reports, Tracer) and reports.size:
-            known = np.asarray(reports)
-            for name, part, end in (("seeds", known[..., 0], 1 << 32), ("buckets", known[..., 1], number)):
-                if int(part.min()) < 0 or int(part.max()) >= end:
-                    raise ValueError(f"{name} must be from 0 to {end - 1}, got {part.min()} to {part.max()}")
+        parts = (("seeds", reports[..., 0], 1 << 32), ("buckets", reports[..., 1], number))
+        if isinstance(reports, Tracer):
+            # What the dtype ends below need not be compared, and cannot be.
+            ends = [min(end - 1, jnp.iinfo(reports.dtype).max) for _, _, end in parts]
+            inside = jnp.all((reports >= 0) & (reports <= jnp.asarray(ends, reports.dtype)), axis=-1)
+            bucket = jnp.where(inside, reports[..., 1].astype(jnp.uint32), jnp.uint32(2**32 - 1))
+            return jnp.stack([reports[..., 0].astype(jnp.uint32), bucket], axis=-1)
+        for name, part, end in parts if reports.size else ():
+            if int(part.min()) < 0 or int(part.max()) >= end:
+                raise ValueError(f"{name} must be from 0 to {end - 1}, got {part.min()} to {part.max()}")
         return jnp.asarray(reports.astype(np.uint32))
 
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Bool, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from rrjax.arguments import as_counts, as_scalar, float_dtype, int_dtype
 from rrjax.arithmetic import odds
@@ -25,7 +25,7 @@ from rrjax.counts import survey
 from rrjax.lifts import Dense, incidence
 from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.mixture import Mixture
-from rrjax.placement import repeat
+from rrjax.placement import aligned, repeat
 from rrjax.tally import Rates, Tally
 
 Dependence: TypeAlias = Literal["negative", "any"]
@@ -38,9 +38,9 @@ CELLS = 1 << 24
 class Mechanism(abc.ABC):
     """A pure mechanism of local differential privacy: a frozen dataclass of K and ε that is a pytree, K static.
 
-    To add one: a subclass with `weights`, `bits`, `randomize`, `supports` and `log_probability`, registered with JAX,
-    and an entry in `rrjax.mechanisms.MECHANISMS`. What is here for all of them takes O(N·K); a mechanism that knows a
-    faster way, or the law of its collections, has its own.
+    To add one: a subclass with `weights`, `bits`, `randomize`, `supports`, `is_report` and `log_probability`,
+    registered with JAX, and an entry in `rrjax.mechanisms.MECHANISMS`. What is here for all of them takes O(N·K); a
+    mechanism that knows a faster way, or the law of its collections, has its own.
     """
 
     name: ClassVar[str]
@@ -73,7 +73,22 @@ class Mechanism(abc.ABC):
 
     @abc.abstractmethod
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
-        """Which categories each report supports."""
+        """Which categories each report supports; no matter which under tracing, where `is_report` is false."""
+
+    @abc.abstractmethod
+    def is_report(self, reports: Array) -> Bool[Array, "*s"]:
+        """Which of these can be reports of this mechanism: the others are refused, or under tracing made unusable.
+
+        Args:
+            reports: Of a shape and dtype that `supports` takes.
+
+        Returns:
+            A boolean for each report.
+        """
+
+    def _sound(self, reports: ArrayLike) -> Any:
+        """`is_report` where tracing hides the reports; true where `supports` has refused what is none."""
+        return self.is_report(reports) if isinstance(reports, Tracer) else np.True_
 
     @property
     def rates(self) -> Rates:
@@ -165,7 +180,7 @@ class Mechanism(abc.ABC):
             reports: Of this mechanism.
 
         Returns:
-            `LogRows`.
+            `LogRows`. Under tracing, NaN for what is no report.
 
         Raises:
             ValueError: As `supports`.
@@ -175,7 +190,8 @@ class Mechanism(abc.ABC):
         shape = supported.shape[:-1]
         scale = jnp.broadcast_to(self.log_probability(jnp.asarray(reports)), shape)
         lift = jnp.where(supported, log_gain(epsilon), -jnp.inf)
-        return LogRows(scale, jnp.broadcast_to(-epsilon, shape), lift)
+        rows = LogRows(scale, jnp.broadcast_to(-epsilon, shape), lift)
+        return rows.where(self._sound(reports), jnp.nan)
 
     def simulated(self, key: Array, values: Int[Array, " N"]) -> Bool[Array, "N K"]:
         """Which categories the reports of users support who are made up; `collect` adds them up."""
@@ -191,14 +207,16 @@ class Mechanism(abc.ABC):
             reports: Of this mechanism.
 
         Returns:
-            A vector for each report, its entries not probabilities: they may be negative or above one.
+            A vector for each report, its entries not probabilities: they may be negative or above one. Under tracing,
+            NaN for what is no report.
 
         Raises:
             ValueError: As `tally`.
         """
         rates = self.rates
         supported = self.supports(reports)
-        return jnp.where(supported, 1 + rates.never / rates.truth, -rates.always / rates.truth)
+        vectors = jnp.where(supported, 1 + rates.never / rates.truth, -rates.always / rates.truth)
+        return jnp.where(jnp.asarray(self._sound(reports))[..., None], vectors, jnp.nan)
 
     def tally(self, reports: ArrayLike) -> Tally:
         """Counts reports.
@@ -207,14 +225,16 @@ class Mechanism(abc.ABC):
             reports: Of this mechanism.
 
         Returns:
-            `Tally`. Tallies of parts add up.
+            `Tally`. Tallies of parts add up. Under tracing, where what is no report cannot be refused, one makes all
+            counts −1, which every estimator turns into NaN.
 
         Raises:
             ValueError: A wrong shape or dtype, or (not under tracing) what is no report.
         """
         supported = self.supports(reports)
         support = jnp.sum(supported.reshape(-1, self.num_categories), axis=0, dtype=int_dtype())
-        return Tally(support, jnp.asarray(supported.size // self.num_categories, int_dtype()), rates=self.rates)
+        number = jnp.asarray(supported.size // self.num_categories, int_dtype())
+        return tally_if(self._sound(reports), support, number, self.rates)
 
     def mixture(self, reports: ArrayLike) -> Mixture:
         """The likelihood of reports: a = 1, and B = e^ε − 1 where a category is supported.
@@ -223,13 +243,14 @@ class Mechanism(abc.ABC):
             reports: Of this mechanism.
 
         Returns:
-            `Mixture`, a row for every set of categories that is different (under tracing, for every report); up to a
-            factor that θ does not change.
+            `Mixture`, a row for every set of categories that is different (under tracing, for every report, and
+            unusable where one is none); up to a factor that θ does not change.
 
         Raises:
             ValueError: As `tally`, or no reports.
         """
-        return mixture_of_supports(self.supports(reports).reshape(-1, self.num_categories), self.odds)
+        supported = self.supports(reports).reshape(-1, self.num_categories)
+        return mixture_of_supports(supported, self.odds, self._sound(reports))
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
         """Draws what a collection from given users brings, by its exact law.
@@ -257,18 +278,33 @@ Design: TypeAlias = Callable[[int, ArrayLike], Mechanism]
 """A mechanism before K and ε are settled: its class, or a function of the two."""
 
 
-def mixture_of_supports(supported: Bool[ArrayLike, "N K"], odds: Float[Array, ""]) -> Mixture:
+def tally_if(sound: Bool[ArrayLike, "*s"], support: Array, number: Array, rates: Rates) -> Tally:
+    """The tally of reports that are all sound; all counts are −1 where one is not, so that it is unusable."""
+    sound = jnp.all(jnp.asarray(sound))
+    return Tally(jnp.where(sound, support, -1), jnp.where(sound, number, -1), rates=rates)
+
+
+def numbers_if(sound: Bool[ArrayLike, "*s"], numbers: Shaped[Array, " U"]) -> Shaped[Array, " U"]:
+    """How many reports there are of each kind, the weights of a mixture; −1 where one is not sound."""
+    sound = jnp.all(jnp.asarray(sound))
+    return jnp.where(sound, aligned(numbers, sound), -1)
+
+
+def mixture_of_supports(
+    supported: Bool[ArrayLike, "N K"], odds: Float[Array, ""], sound: Bool[ArrayLike, "*s"] = np.True_
+) -> Mixture:
     """The likelihood of reports by what they support: a = 1, B = e^ε − 1 there, a row for every set that is different.
 
     Args:
         supported: `[N, K]`, which categories each report supports.
         odds: Scalar, e^ε − 1.
+        sound: Which reports are some of the mechanism, where tracing keeps others from being refused.
 
     Returns:
-        `Mixture`; under tracing a row for every report.
+        `Mixture`; under tracing a row for every report, unusable where one is not sound.
     """
     if isinstance(supported, Tracer):
-        return Mixture(jnp.ones(supported.shape[0], int_dtype()), 1.0, Dense(supported, odds))
+        return Mixture(numbers_if(sound, jnp.ones(supported.shape[0], int_dtype())), 1.0, Dense(supported, odds))
     size = np.shape(supported)[1]
     packed, weights = np.unique(np.packbits(np.asarray(supported), axis=1), axis=0, return_counts=True)
     different = np.unpackbits(packed, axis=1, count=size).astype(bool)

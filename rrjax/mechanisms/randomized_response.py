@@ -151,6 +151,10 @@ class RandomizedResponse(Mechanism):
         reports = as_values(reports, self.num_categories, "reports")
         return reports[..., None] == jnp.arange(self.num_categories, dtype=reports.dtype)
 
+    def is_report(self, reports: Array) -> Bool[Array, "*s"]:
+        """As `Mechanism`; those from 0 to K − 1."""
+        return (reports >= 0) & (reports < self.num_categories)
+
     def log_probability(self, reports: Array) -> Float[Array, ""]:
         """As `Mechanism`; log p for all."""
         del reports

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import float_dtype
 from rrjax.arithmetic import log_sum
@@ -32,6 +32,12 @@ class LogRows(NamedTuple):
         dtype = log_theta.dtype
         lifted = log_sum(self.lift.astype(dtype) + log_theta)
         return self.scale.astype(dtype) + jnp.logaddexp(self.base.astype(dtype), lifted)
+
+    def where(self, kept: Bool[ArrayLike, "*s"], otherwise: float) -> LogRows:
+        """The rows that are kept, and one number in place of the others: NaN makes their derivatives NaN too."""
+        kept = jnp.asarray(kept)
+        scale, base = (jnp.where(kept, part, otherwise) for part in (self.scale, self.base))
+        return LogRows(scale, base, jnp.where(kept[..., None], self.lift, otherwise))
 
 
 def log_gain(epsilon: Float[Array, "*s"]) -> Float[Array, "*s"]:

@@ -20,7 +20,7 @@ from rrjax.checks import check_domain, check_integers
 from rrjax.counts import as_values
 from rrjax.lifts import FEW, Sparse
 from rrjax.mechanisms.draws import below, number_below, rounded_down
-from rrjax.mechanisms.mechanism import Mechanism, known_epsilon, settled
+from rrjax.mechanisms.mechanism import Mechanism, known_epsilon, settled, tally_if
 from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.mixture import Mixture
 from rrjax.parameters import best_subset_size, subset_rates, subset_size_of
@@ -130,6 +130,12 @@ class SubsetSelection(Mechanism):
         """
         return _members(self._checked(reports), self.num_categories)
 
+    def is_report(self, reports: Array) -> Bool[Array, "*s"]:
+        """As `Mechanism`; those of ω different categories."""
+        ordered = jnp.sort(reports, axis=-1)
+        different = jnp.all(ordered[..., 1:] != ordered[..., :-1], axis=-1)
+        return different & (ordered[..., 0] >= 0) & (ordered[..., -1] < self.num_categories)
+
     def log_probability(self, reports: Array) -> Float[Array, ""]:
         """As `Mechanism`; for all alike."""
         del reports
@@ -144,17 +150,15 @@ class SubsetSelection(Mechanism):
             reports: `[*s, ω]`, integers in 0 … K − 1, different ones in each report.
 
         Returns:
-            `Tally`. Tallies of parts add up.
+            `Tally`. Tallies of parts add up. Under tracing, all counts are −1 where one is no report.
 
         Raises:
             ValueError: As `supports`.
         """
-        reports = self._checked(reports)
-        inside = (reports >= 0) & (reports < self.num_categories)
-        counts = jnp.bincount(jnp.where(inside, reports, 0).ravel(), length=self.num_categories).astype(int_dtype())
+        sound, reports = self._sound(reports), self._checked(reports)
+        counts = jnp.bincount(reports.ravel(), length=self.num_categories).astype(int_dtype())
         number = jnp.asarray(reports.size // reports.shape[-1], int_dtype())
-        valid = jnp.all(inside)
-        return Tally(jnp.where(valid, counts, -1), jnp.where(valid, number, -1), rates=self.rates)
+        return tally_if(sound, counts, number, self.rates)
 
     def mixture(self, reports: ArrayLike) -> Mixture:
         """The likelihood of reports: a = 1, and B = e^ε − 1 where a category is a member.

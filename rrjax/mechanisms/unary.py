@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
 from rrjax.counts import as_values, survey
 from rrjax.mechanisms.draws import below, rounded_down, rounded_up
@@ -65,6 +65,10 @@ class UnaryEncoding(Mechanism):
             ValueError: Another shape or dtype, or (not under tracing) numbers that are no bits.
         """
         return as_bits(reports, self.num_categories)
+
+    def is_report(self, reports: Array) -> Bool[Array, "*s"]:
+        """As `Mechanism`; those of zeros and ones."""
+        return jnp.all(are_bits(reports), axis=-1)
 
     @property
     def log_rates(self) -> tuple[Float[Array, ""], ...]:
@@ -119,6 +123,11 @@ def as_bits(reports: ArrayLike, num_categories: int) -> Bool[Array, "*s K"]:
         if low < 0 or high > 1:
             raise ValueError(f"reports must be 0 and 1, a bit a category; got values from {low} to {high}")
     return jnp.asarray(reports).astype(bool)
+
+
+def are_bits(bits: Shaped[Array, "*s"]) -> Bool[Array, "*s"]:
+    """Which of these are zero or one, or booleans."""
+    return bits == bits.astype(bool).astype(bits.dtype)
 
 
 @jax.jit

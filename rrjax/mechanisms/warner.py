@@ -98,6 +98,10 @@ class Warner(Mechanism):
         """Which category each report supports: the one that it names, or does not name where p is below ½."""
         return self.response.supports(self._own(reports))
 
+    def is_report(self, reports: Array) -> Bool[Array, "*s"]:
+        """As `Mechanism`; those that are 0 or 1."""
+        return self.response.is_report(reports)
+
     def log_probability(self, reports: Array) -> Float[Array, ""]:
         """As `Mechanism`."""
         return self.response.log_probability(reports)

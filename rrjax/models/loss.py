@@ -19,6 +19,7 @@ from rrjax.arguments import as_epsilons, float_dtype
 from rrjax.arithmetic import log_sum, short_sum
 from rrjax.checks import check_num_categories
 from rrjax.counts import as_values
+from rrjax.errors import ArgumentError
 from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.models.candidates import CandidateResponse
@@ -53,12 +54,12 @@ def rr_loss(
     Returns:
         `[*s]`, in the dtype of the logits, at least float32. For float32 and k-ary randomized response within 1e-6 of
         float64, relative to the loss where that is above one, for ε from 1e-3 to 100 and K up to 100,000. Under
-        tracing, NaN for a report outside the domain or an ε that is not positive. Differentiable in logits, ε and soft
-        reports.
+        tracing, NaN for what is no report of the mechanism, or an ε that is not positive. Differentiable in logits, ε
+        and soft reports.
 
     Raises:
-        ValueError: Shapes that do not fit, or (not under tracing) reports outside the domain or an ε that is not
-            positive; the message says where.
+        ValueError: Shapes that do not fit, or (not under tracing) what is no report or an ε that is not positive; the
+            message says where.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -79,9 +80,10 @@ def rr_loss(
     reports = _of_examples(reports, possible)
     mechanism = _mechanism(mechanism_or_epsilon, logits, possible)
     if mechanism is None:
-        loss = _of_names(logits, reports, _as_epsilon(mechanism_or_epsilon, logits, possible))
+        loss = _of_names(logits, reports, _as_epsilon(mechanism_or_epsilon, logits, possible), possible)
     else:
-        loss = -mechanism.log_rows(reports).log_probability(logits - log_sum(logits)[..., None])
+        rows = mechanism.log_rows(reports).where(possible, 0)  # or the derivatives of masked ones could be NaN
+        loss = -rows.log_probability(logits - log_sum(logits)[..., None])
     return jnp.where(possible, loss, 0)
 
 
@@ -130,11 +132,13 @@ def backward_loss(
         epsilon = _as_epsilon(mechanism_or_epsilon, logits, possible)
         reports = _as_names(reports, logits)
         soft = jnp.issubdtype(reports.dtype, jnp.floating)
-        named = short_sum(reports * log_theta) if soft else _at(log_theta, reports)
+        reports = _at_masked(reports, possible)
+        named = short_sum(_as_weights(reports) * log_theta) if soft else _at(log_theta, reports)
         total = jnp.sum(reports, axis=-1) if soft else 1
         loss = (total * short_sum(log_theta) - logits.shape[-1] * named) / jnp.expm1(epsilon) - named
     else:
-        loss = -short_sum(mechanism.debias(reports).astype(logits.dtype) * log_theta)
+        vectors = jnp.where(jnp.asarray(possible)[..., None], mechanism.debias(reports), 0)
+        loss = -short_sum(vectors.astype(logits.dtype) * log_theta)
     return jnp.where(possible, loss, 0)
 
 
@@ -173,8 +177,8 @@ def rows_of(
     epsilon = _as_epsilon(mechanism_or_epsilon, logits, np.ones(number, bool))
     reports = as_values(reports, num_categories, "reports")
     named = reports[:, None] == jnp.arange(num_categories, dtype=reports.dtype)
-    scale = jnp.where(jnp.any(named, axis=1), _log_p(epsilon, num_categories), jnp.nan)
-    return LogRows(scale, -epsilon, jnp.where(named, log_gain(epsilon)[:, None], -jnp.inf))
+    rows = LogRows(_log_p(epsilon, num_categories), -epsilon, jnp.where(named, log_gain(epsilon)[:, None], -jnp.inf))
+    return rows.where(jnp.any(named, axis=1), jnp.nan)
 
 
 def _log_p(epsilon, num_categories):
@@ -201,8 +205,8 @@ def _mechanism(given, logits, possible) -> Law | None:
     return None if isinstance(given, RandomizedResponse) else given
 
 
-def _of_names(logits, reports, epsilon):
-    reports = _as_names(reports, logits)
+def _of_names(logits, reports, epsilon, possible):
+    reports = _at_masked(_as_names(reports, logits), possible)
     soft = jnp.issubdtype(reports.dtype, jnp.floating)
     normalizer = log_sum(logits)
     if soft:
@@ -211,8 +215,19 @@ def _of_names(logits, reports, epsilon):
         log_share = _at(logits, reports) - normalizer
     log_probability = _log_p(epsilon, logits.shape[-1]) + jnp.logaddexp(-epsilon, log_gain(epsilon) + log_share)
     if soft:
-        return -short_sum(jnp.where(reports > 0, reports * log_probability, 0 * reports))
+        return -short_sum(jnp.where(reports > 0, reports * log_probability, 0 * _as_weights(reports)))
     return -log_probability
+
+
+def _at_masked(reports, possible):
+    """The reports of randomized response, zero for examples that are masked, whose own may be none."""
+    possible = jnp.asarray(possible)
+    return jnp.where(possible[..., None] if reports.ndim > possible.ndim else possible, reports, 0)
+
+
+def _as_weights(reports):
+    """Soft reports; NaN where one is negative, which no number of reports is."""
+    return jnp.where(reports < 0, jnp.nan, reports)
 
 
 def _at(values, places):
@@ -268,6 +283,10 @@ def _as_names(reports, logits):
         if reports.shape != logits.shape:
             raise ValueError(
                 f"reports that are floats are weights of all categories, {logits.shape}; got shape {reports.shape}"
+            )
+        if not isinstance(reports, Tracer) and (np.asarray(reports) < 0).any():
+            raise ArgumentError(
+                "reports that are floats are weights of categories, and one is negative", argument="reports"
             )
         return jnp.asarray(reports, logits.dtype)
     if reports.shape != logits.shape[:-1]:
