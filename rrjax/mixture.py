@@ -53,12 +53,10 @@ class Mixture:
     lift: Lift
 
     def __post_init__(self) -> None:
-        """Checks what a person gives; what a transformation of JAX puts in is taken as it is."""
+        """Checks shapes and numbers, unless one is traced."""
         if isinstance(self.weights, list | tuple):
             object.__setattr__(self, "weights", np.asarray(self.weights))
-        leaves = jax.tree.leaves(self)
-        known = (np.ndarray, np.generic, float, int, jax.Array)
-        if all(isinstance(leaf, known) and not isinstance(leaf, Tracer) for leaf in leaves):
+        if not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(self)):
             _check(self)
 
     @property
@@ -71,8 +69,6 @@ def _check(mixture):
     weights, base = np.asarray(mixture.weights), np.asarray(mixture.base)
     if weights.dtype.kind not in "iuf" or base.dtype.kind not in "iuf":
         raise ValueError(f"weights and base must be real numbers, got dtypes {weights.dtype} and {base.dtype}")
-    if weights.ndim > 1 or base.ndim > 1:  # a batch, on its way through a transformation
-        return
     number, size = mixture.lift.shape
     if weights.shape != (number,) or base.shape not in ((), (number,)):
         raise ValueError(

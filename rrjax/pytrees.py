@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from jax import tree_util
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export, tree_util
+from jax.core import Tracer
 
 _Class = TypeVar("_Class", bound=type)
+
+_SHOWN = 6
+"""Numbers of an array up to which `repr` prints them one by one."""
 
 
 def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> Callable[[_Class], _Class]:
@@ -17,9 +27,16 @@ def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> 
     fields, have *equal* tree structures (jaxlib up to 0.10 at least; only their hashes differ). Once in some hundred
     cases the hashes collide, and `jax.jit` runs for the one class what it has compiled for the other.
 
+    JAX puts anything in the place of a leaf: a tracer, a batch, a zero without a dtype, a place of an axis. Therefore
+    instances are made of leaves without `__init__` and `__post_init__`, which check what a person gives.
+
+    Functions that take or return an instance can be exported: `jax.export` knows the class by its full name, and its
+    meta fields as JSON. `==` is one bool, see `equal`; `repr` is short. An instance has a hash where all its fields
+    have one: numbers and texts have, arrays have not (`TypeError`).
+
     Args:
         data_fields: The leaves, in order.
-        meta_fields: What is static.
+        meta_fields: The static fields: None, booleans, numbers or texts.
 
     Returns:
         What registers the class, and returns it.
@@ -33,6 +50,8 @@ def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> 
         ...     name: str
         >>> jax.tree.leaves(Rope(2.0, "long"))
         [2.0]
+        >>> jax.tree.map(lambda length: jax.numpy.full(1000, length), Rope(2.0, "long"))
+        Rope(length=float32[1000], name='long')
     """
     data, meta = tuple(data_fields), tuple(meta_fields)
     keys = tuple(tree_util.GetAttrKey(name) for name in data)
@@ -46,9 +65,77 @@ def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> 
             return tuple(zip(keys, leaves, strict=True)), static
 
         def unflatten(static: tuple[Any, ...], leaves: Iterable[Any]):
-            return cls(**dict(zip(data, leaves, strict=True)), **dict(zip(meta, static, strict=True)))
+            tree = object.__new__(cls)
+            for names, values in ((data, leaves), (meta, static)):
+                for name, value in zip(names, values, strict=True):
+                    object.__setattr__(tree, name, value)
+            return tree
 
+        def shown(tree: Any) -> str:
+            fields = ", ".join(f"{name}={short(getattr(tree, name))}" for name in in_order)
+            return f"{type(tree).__name__}({fields})"
+
+        in_order = [field.name for field in dataclasses.fields(cls) if field.name in data + meta]
         tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+        # A class that is defined again under its name, as in a notebook, cannot be registered again, and need not be.
+        with contextlib.suppress(ValueError):
+            export.register_pytree_node_serialization(
+                cls,
+                serialized_name=f"{cls.__module__}.{cls.__qualname__}",
+                serialize_auxdata=lambda static: json.dumps(static).encode(),
+                deserialize_auxdata=lambda text: tuple(json.loads(text)),
+            )
+        methods: dict[str, Any] = {"__eq__": equal, "__hash__": lambda tree: hash((cls, *flatten(tree)))}
+        if vars(cls)["__dataclass_params__"].repr:  # unless it has its own
+            methods["__repr__"] = shown
+        for name, method in methods.items():
+            setattr(cls, name, method)
         return cls
 
     return register_class
+
+
+def exportable(cls: _Class) -> _Class:
+    """Lets exported functions (`jax.export`) take and return a NamedTuple, such as a field of a registered class."""
+    with contextlib.suppress(ValueError):  # as above
+        export.register_namedtuple_serialization(cls, serialized_name=f"{cls.__module__}.{cls.__qualname__}")
+    return cls
+
+
+def equal(tree: Any, other: Any) -> Any:
+    """Whether two instances of a registered class have the same static fields and the same numbers: their `==`.
+
+    Args:
+        tree: An instance.
+        other: Anything.
+
+    Returns:
+        One bool. NaN is equal to nothing; the dtypes of equal numbers may differ.
+
+    Raises:
+        jax.errors.TracerArrayConversionError: A leaf is traced: compare leaves with `jax.tree.map`.
+    """
+    if type(tree) is not type(other):
+        return NotImplemented
+    (ours, structure), (theirs, another) = tree_util.tree_flatten(tree), tree_util.tree_flatten(other)
+    # Arrays first: array_equal would take what cannot be made one for another one.
+    return structure == another and all(map(np.array_equal, map(np.asarray, ours), map(np.asarray, theirs)))
+
+
+def short(value: Any) -> str:
+    """A field in a few words: an array of more than six numbers is its dtype and shape."""
+    if isinstance(value, tuple):
+        return f"{getattr(type(value), '__name__', '').removeprefix('tuple')}({', '.join(map(short, value))})"
+    if not isinstance(value, np.ndarray | jax.Array):
+        return repr(value)
+    hidden = isinstance(value, Tracer) or (isinstance(value, jax.Array) and not _readable(value))
+    if hidden or value.ndim > 1 or value.size > _SHOWN:
+        return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+    known = np.asarray(value)
+    return str(known) if known.ndim == 0 else f"[{', '.join(map(str, known))}]"
+
+
+def _readable(array):
+    """Whether the numbers are here: not those of keys, donated arrays, or other processes."""
+    is_key = jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+    return not is_key and not array.is_deleted() and array.is_fully_addressable

@@ -21,15 +21,28 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 from rrjax.arguments import as_counts, as_scalar, as_survey, float_dtype
 from rrjax.arithmetic import odds, split_product
 from rrjax.counts import survey
+from rrjax.errors import ArgumentError
+from rrjax.fingerprint import Fingerprint, as_fingerprint, difference
 from rrjax.placement import aligned
-from rrjax.pytrees import register
+from rrjax.pytrees import exportable, register, short
 from rrjax.rates import Rates
 
+exportable(Rates)
 
-@register(data_fields=["support", "num_users", "rates"])
-@dataclasses.dataclass(frozen=True, init=False)
+
+@register(data_fields=["support", "num_users", "rates"], meta_fields=["domain"])
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
 class Tally:
     """Support counts of a collection, with the rates that they were made at. A pytree; tallies of parts add up.
+
+    A tally that was read from files or a data frame knows the labels of its categories, by their fingerprint, which
+    sums and transformations of JAX keep. Tallies of other labels, or of the same labels in another order, do not add
+    up. One without adds to any. The fingerprint is static: a function is compiled once for each, and the branches of a
+    condition, or the state of a loop before and after a step, must have the same, so begin a loop with a tally of the
+    same domain.
+
+    `==` says whether supports, users, rates and fingerprints are equal, as one bool: the weights of the rates too, so
+    that a tally made of `p` and `q` of another one may differ from it, and still adds up. A tally has no hash.
 
     Args:
         support: `[K]`, how many reports support each category, from 0 to N: integers (exact), or floats (weights).
@@ -37,9 +50,11 @@ class Tally:
         p: Scalar, how often a report supports the category that its user holds.
         q: Scalar, how often it supports any other one; less than p.
         rates: `Rates` in place of p and q, where a mechanism knows them better than as two rounded numbers.
+        domain: The labels of the categories in their order, an `rrjax.io.Domain` or a list; None says nothing of them.
+            As an attribute, a `Fingerprint`, with `labels`.
 
     Raises:
-        ValueError: Shapes, dtypes or (not under tracing) values that no collection has.
+        ValueError: Shapes, dtypes or (not under tracing) values that no collection has, or other than K labels.
 
     Example:
         >>> import rrjax
@@ -54,6 +69,7 @@ class Tally:
     support: Shaped[Array, " K"]
     num_users: Shaped[Array, ""]
     rates: Rates
+    domain: Fingerprint | None
 
     def __init__(
         self,
@@ -63,15 +79,30 @@ class Tally:
         q: ArrayLike | None = None,
         *,
         rates: Rates | None = None,
+        domain: Any = None,
     ) -> None:
-        """Checks what a person gives; what a transformation of JAX puts in is taken as it is."""
+        """Checks what a person gives, which p and q are; rates come from a mechanism, with counts of its own."""
         if p is not None and q is not None:
             rates = Rates.of(*_as_probabilities(p, q))
             support, num_users = _as_support(support, num_users)
         elif p is not None or q is not None:
             raise ValueError("a tally has both probabilities: p, of the category that a user holds, and q, of others")
-        for name, value in (("support", support), ("num_users", num_users), ("rates", rates)):
+        elif isinstance(support, list | tuple):
+            support, num_users = _as_support(support, num_users)
+        known = as_fingerprint(domain)
+        labels = getattr(known, "labels", None)
+        if labels is not None and len(labels) != np.shape(support)[-1]:
+            message = f"domain must have a label for each of {np.shape(support)[-1]:,} categories, got {len(labels):,}"
+            raise ArgumentError(message, argument="domain", value=labels)
+        fields = {"support": support, "num_users": num_users, "rates": rates, "domain": known}
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        """The first numbers; of more than six, how many there are."""
+        domain = "" if self.domain is None else f", domain={short(getattr(self.domain, 'labels', None) or self.domain)}"
+        rates = f"p={short(self.p)}, q={short(self.q)}" if isinstance(self.rates, Rates) else f"rates={self.rates}"
+        return f"Tally(support={short(self.support)}, num_users={short(self.num_users)}, {rates}{domain})"
 
     @property
     def num_categories(self) -> int:
@@ -94,37 +125,69 @@ class Tally:
         return self.rates.d
 
     def __add__(self, other: Tally) -> Tally:
-        """The tally of both collections together.
+        """The tally of both collections together, at the rates of the first.
+
+        Rates are equal here where p and q are, to eight machine epsilons of the dtype that they are computed in: p is a
+        quotient of sums of three weights, at most five roundings of half an epsilon, and so is what was stored of it,
+        and what is computed of that again.
 
         Raises:
-            ValueError: Other categories or (not under tracing) other rates, or more users than the dtype can count.
+            ValueError: Other categories or labels, or (not under tracing) other rates, or more users than the dtype can
+                count.
         """
         if not isinstance(other, Tally):
             return NotImplemented
         if self.support.shape != other.support.shape:
-            raise ValueError(
-                f"tallies of {self.num_categories} and of {other.num_categories} categories cannot be added"
+            raise ArgumentError(
+                f"tallies of {self.num_categories} and of {other.num_categories} categories cannot be added",
+                argument="other",
+            )
+        if self.domain is not None and other.domain is not None and self.domain != other.domain:
+            raise ArgumentError(
+                f"tallies of other labels cannot be added: {difference(self.domain, other.domain)}. Count both with "
+                "one domain",
+                argument="domain",
             )
         number = self.num_users + other.num_users
-        alike = jnp.all(jnp.stack([a == b for a, b in zip(self.rates, other.rates, strict=True)]))
-        alike = alike & (number >= self.num_users)
+        alike = equal_rates(self.rates, other.rates) & (number >= self.num_users)
         if not isinstance(alike, Tracer):
             if not number >= self.num_users:
-                raise ValueError(
+                raise ArgumentError(
                     f"{self.num_users} and {other.num_users} users are more than {number.dtype.name} can count: "
-                    "enable 64-bit mode (JAX_ENABLE_X64=1)"
+                    "enable 64-bit mode (JAX_ENABLE_X64=1)",
+                    argument="num_users",
                 )
             if not alike:
-                raise ValueError(
-                    f"tallies of other rates cannot be added: p = {self.p:.6g}, q = {self.q:.6g}, and "
-                    f"p = {other.p:.6g}, q = {other.q:.6g}; estimate them apart"
+                raise ArgumentError(
+                    f"tallies of other rates cannot be added: {_apart('p', self.p, other.p)}, "
+                    f"{_apart('q', self.q, other.q)}; estimate them apart",
+                    argument="rates",
                 )
         # Where it cannot be refused, it is unusable.
-        return Tally(self.support + other.support, jnp.where(alike, number, -1), rates=self.rates)
+        domain = other.domain if self.domain is None else self.domain
+        number = jnp.where(alike, number, -1)
+        return Tally(self.support + other.support, number, rates=self.rates, domain=domain)
 
     def __radd__(self, other: Any) -> Tally:
         """So that `sum` works."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
+
+
+def equal_rates(first: Rates, second: Rates) -> Bool[Array, ""]:
+    """Whether p and q are equal, but for rounding: see `Tally.__add__`."""
+    dtypes = [jnp.result_type(weight) for weight in (*first, *second)]
+    eps = max(jnp.finfo(dtype).eps for dtype in (*dtypes, float_dtype()) if jnp.issubdtype(dtype, jnp.floating))
+    ours, theirs = (
+        jnp.stack([jnp.asarray(x).astype(float_dtype()) for x in (each.p, each.q)]) for each in (first, second)
+    )
+    return jnp.all(jnp.abs(ours - theirs) <= 8 * eps * jnp.maximum(ours, theirs))
+
+
+def _apart(name, first, second):
+    """Two numbers with as many digits as show that they differ."""
+    pairs = [(f"{float(first):.{digits}g}", f"{float(second):.{digits}g}") for digits in range(6, 18)]
+    ours, theirs = next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])
+    return f"{name} is {ours} in one and {theirs} in the other"
 
 
 def _as_probabilities(p, q):

@@ -8,7 +8,9 @@ import pkgutil
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from cases import FLOAT
 
 import rrjax
 from rrjax.pytrees import register
@@ -61,6 +63,89 @@ def registered_classes():
             if not isinstance(getattr(cls, field.name, None), property):  # a subclass may derive what its base stores
                 object.__setattr__(instance, field.name, 1.0)
     return {cls: tree for cls, tree in empty.items() if not jax.tree_util.all_leaves([tree])}
+
+
+CLASSES = registered_classes()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_whatever_takes_the_place_of_leaves_passes(cls):
+    tree = CLASSES[cls]
+    structure = jax.tree.structure(tree)
+    for leaf in (0, -1.0, None, "text", object(), np.zeros((2, 3))):
+        assert type(jax.tree.map(lambda _, leaf=leaf: leaf, tree)) is cls
+    assert jax.tree.structure(jax.tree.map(jnp.zeros_like, tree)) == structure
+    whole = jax.tree.map(lambda _: jnp.arange(3), tree)
+
+    def total(tree):
+        return sum(jnp.sum(jnp.asarray(leaf, jnp.float32)) for leaf in jax.tree.leaves(tree))
+
+    floats = jax.tree.map(lambda _: jnp.ones(3, jnp.float32), tree)
+    slopes = jax.grad(total)(floats)
+    assert slopes == floats
+    assert jax.tree.leaves(jax.grad(total, allow_int=True)(whole))[0].dtype == jax.dtypes.float0
+    _, change = jax.jvp(lambda tree: tree, (floats,), (slopes,))
+    assert change == floats
+    axes = jax.tree.map(lambda _: 0, tree)
+    out = jax.vmap(lambda tree: tree, in_axes=(axes,), out_axes=axes)(floats)
+    assert type(out) is cls
+    assert jax.tree.structure(out) == structure
+    (first,) = jax.tree.leaves(jax.eval_shape(lambda tree: tree, floats))[:1]
+    assert first.shape == (3,)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_equality_is_one_bool_and_large_leaves_are_shown_by_their_shape(cls):
+    tree = CLASSES[cls]
+    large, other = (jax.tree.map(lambda _, n=n: np.full((40, 50), n), tree) for n in (1, 2))
+    assert (large == jax.tree.map(jnp.asarray, large)) is True
+    assert (large == other) is False
+    assert (large != other) is True
+    assert (large == 1) is False
+    assert len(repr(large)) < 60 * len(dataclasses.fields(cls)) + 60
+    assert "[40, 50]" in repr(jax.tree.map(jnp.asarray, large)) or cls is rrjax.Tally
+    with pytest.raises(TypeError):
+        hash(large)
+
+
+@pytest.mark.once
+def test_plain_mechanisms_have_a_hash_that_goes_with_equality():
+    one, same, other = (rrjax.RandomizedResponse(3, epsilon) for epsilon in (1.0, 1, 2.0))
+    assert one == same != other
+    assert hash(one) == hash(same)
+    assert (one == rrjax.RandomizedResponse(3, jnp.asarray(1.0))) is True
+    assert (rrjax.RandomizedResponse(3, jnp.ones(4)) == one) is False
+    assert hash(rrjax.mechanisms.Warner(0.3)) == hash(rrjax.mechanisms.Warner(0.3))
+    assert repr(one) == "RandomizedResponse(num_categories=3, epsilon=1.0)"
+
+
+def test_a_likelihood_has_derivatives_and_zeros():
+    mixture = rrjax.RandomizedResponse(3, 1.0).mixture([0, 1, 1, 2])
+    theta = np.full(3, 1 / 3, FLOAT)
+    slopes = jax.grad(lambda mixture: rrjax.nll(theta, mixture), allow_int=True)(mixture)
+    assert slopes.weights.dtype == jax.dtypes.float0
+    assert float(slopes.lift.scale) < 0
+    assert type(jax.tree.map(jnp.zeros_like, mixture)) is rrjax.Mixture
+    _, change = jax.jvp(lambda mixture: rrjax.nll(theta, mixture), (mixture,), (slopes,))
+    assert float(change) > 0
+
+
+@pytest.mark.once
+def test_exported_functions_take_and_return_them():
+    pytest.importorskip("flatbuffers")
+    mechanism = rrjax.mechanisms.OptimizedUnaryEncoding(3, 1.0)
+    tally = dataclasses.replace(mechanism.tally(np.eye(3, dtype=int)), domain=["red", "green", "blue"])
+    for function, given in (
+        (lambda reports: mechanism.tally(reports), np.eye(3, dtype=np.int32)),
+        (lambda tally: tally + tally, tally),
+        (lambda mixture: mixture, mechanism.mixture(np.eye(3, dtype=int))),
+        (lambda law: law, rrjax.mechanisms.LocalHashing(3, jnp.asarray(1.0))),
+    ):
+        exported = jax.export.export(jax.jit(function))(given)
+        found = jax.export.deserialize(exported.serialize()).call(given)
+        assert found == function(given)
 
 
 @pytest.mark.once

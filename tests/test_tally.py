@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cases import FLOAT, INT, LARGEST, ULP, X64, collect
 from jax.test_util import check_grads
+from refusals import refused
 from scipy import stats
 
 import rrjax
@@ -137,14 +138,14 @@ def test_parts_add_up():
 
 def test_other_tallies_do_not_add_up():
     tally = Tally([3, 2, 1], 10, 0.5, 0.2)
-    with pytest.raises(ValueError, match=r"other rates cannot be added: p = 0\.5, q = 0\.2, and p = 0\.6"):
+    with refused("rates"):
         tally + Tally([3, 2, 1], 10, 0.6, 0.2)
-    with pytest.raises(ValueError, match="of 3 and of 2 categories"):
+    with refused("other"):
         tally + Tally([3, 2], 10, 0.5, 0.2)
     with pytest.raises(TypeError):
         tally + 1
     large = Tally([3, 2, 1], LARGEST, 0.5, 0.2)
-    with pytest.raises(ValueError, match=r"more than .* can count"):
+    with refused("num_users"):
         large + tally
     # Under tracing nothing can be refused, and nothing plausible comes of it.
     for other in (Tally([3, 2, 1], 10, 0.6, 0.2), large):

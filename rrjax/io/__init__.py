@@ -24,6 +24,7 @@ from rrjax.io.read import (
 )
 from rrjax.io.scan import column_names
 from rrjax.io.source import Source, read_metadata
+from rrjax.io.stored import StoredTally, load_tally, save_tally
 from rrjax.io.tallies import MOST_CELLS, Tallied, mechanism_of, read_tally
 from rrjax.io.write import (
     check_reports_name,
@@ -47,6 +48,7 @@ __all__ = [
     "Metadata",
     "Pairs",
     "Source",
+    "StoredTally",
     "Tallied",
     "Values",
     "check_reports_name",
@@ -58,6 +60,7 @@ __all__ = [
     "count_reports",
     "load_acs_income",
     "load_kosarak",
+    "load_tally",
     "make_folder",
     "mechanism_of",
     "read_counts",
@@ -70,6 +73,7 @@ __all__ = [
     "read_tally",
     "read_values",
     "replacing",
+    "save_tally",
     "table_suffix",
     "tally_frame",
     "write_reports",

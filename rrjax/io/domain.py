@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import index
 from typing import Any, Self
 
 import numpy as np
 
+from rrjax.fingerprint import Fingerprint
 from rrjax.io.errors import DataError, number
 
 BLANKS = " \t\r\n"
@@ -125,6 +127,11 @@ class Domain:
         if self.first is None or self.last is None:
             raise DataError("A list of labels has no first and last integer.")
         return self.first, self.last
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """What tells a tally of these labels from one of others, or of the same in another order."""
+        return Fingerprint.of(self.listed if self.listed is not None else range(self.ends[0], self.ends[1] + 1))
 
     def labels(self) -> np.ndarray:
         """The labels of all categories, `[K]`: int64 for a range, NumPy's variable-length strings for listed ones."""

@@ -16,9 +16,10 @@ import numpy as np
 from rrjax.io.codings import CODINGS
 from rrjax.io.domain import BLANKS, Domain
 from rrjax.io.errors import DataError, number
-from rrjax.io.expressions import INTEGER_TEXT, LARGEST_EXACT_FLOAT
+from rrjax.io.expressions import INTEGER_TEXT
 from rrjax.io.frame_engine import amounts_of, groups_of, lazy, on_engine, row_of, type_of
-from rrjax.io.read import CountedReports, as_domain
+from rrjax.io.labels import Labels, as_domain, label_of
+from rrjax.io.read import CountedReports
 from rrjax.io.tallies import tally_of_columns, tally_of_support
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def tally_frame(
     mechanism: Mechanism,
     *,
     column: str | Sequence[str] = "report",
-    domain: Domain | str | None = None,
+    domain: Labels | None = None,
     counts: str | None = None,
 ) -> Tally:
     """Counts the reports in a data frame where they are.
@@ -60,8 +61,9 @@ def tally_frame(
             DuckDB, and others.
         mechanism: How the reports were made.
         column: Name of the column of reports; or the K names of columns of bits.
-        domain: The labels of the K categories, where reports name categories; a text is what `read_domain` reads. None
-            is their numbers, 0 … K − 1.
+        domain: The labels of the K categories, where reports name categories: a `Domain`, a list of labels, or a text
+            that `read_domain` reads. The tally keeps their fingerprint. None is the numbers 0 … K − 1, and no
+            fingerprint.
         counts: Name of a column of integers that says how many such reports a row stands for; of labels and numbers.
 
     Returns:
@@ -90,7 +92,8 @@ def tally_frame(
     if coding is None or coding == "hashes":
         raise _uncountable(mechanism, coding)
     size = mechanism.num_categories
-    known = as_domain(domain) or Domain.range(0, size - 1)
+    given = as_domain(domain)
+    known = given or Domain.range(0, size - 1)
     if known.num_categories != size:
         raise DataError(f"The mechanism has {size:,} categories, and the domain has {known.describe()}.")
     opened = lazy(frame)
@@ -105,7 +108,7 @@ def tally_frame(
             support, total = _support_of_lists(opened, column, known, wanted)
         else:
             support, total = _support_of_columns(opened, column, known, wanted)
-        return tally_of_support(support, total, mechanism)
+        return tally_of_support(support, total, mechanism, given)
     if not isinstance(column, str):
         raise DataError(f"Reports of {mechanism.name} are in one column, and {len(column):,} were named.")
     if coding == "numbers":
@@ -117,13 +120,13 @@ def tally_frame(
             "out of the frame, or count with count_frame, which says how many they are."
         )
     if coding == "numbers":
-        return tally_of_columns(counted.counts, mechanism)
-    return tally_of_support(counted.counts, counted.num_rows, mechanism)
+        return tally_of_columns(counted.counts, mechanism, given)
+    return tally_of_support(counted.counts, counted.num_rows, mechanism, given)
 
 
 def count_frame(
     frame: IntoFrame,
-    domain: Domain | str | None = None,
+    domain: Labels | None = None,
     *,
     column: str = "report",
     counts: str | None = None,
@@ -136,8 +139,8 @@ def count_frame(
 
     Args:
         frame: What narwhals knows, as for `tally_frame`.
-        domain: The K categories; a text is what `read_domain` reads. None takes the values in the data (see
-            `CountedReports.domain_from_data`).
+        domain: The K categories: a `Domain`, a list of labels, or a text that `read_domain` reads. None takes the
+            values in the data (see `CountedReports.domain_from_data`).
         column: Name of the column: of integers, text, categories, booleans, or floats that are whole numbers.
         counts: Name of a column of integers that says how many such rows a row stands for.
         missing: Values that stand for a missing answer, such as `("?",)`; nulls, NaN and empty text always do.
@@ -188,7 +191,7 @@ def _counted(frame, column: str, domain: Domain | None, counts: str | None, miss
     absent: Counter[str] = Counter()
     labels: Counter[str | int] = Counter()
     for value, amount in zip(values, amounts, strict=True):
-        label = _label(value)
+        label = label_of(value)
         if str(label) in tokens:
             absent[str(label)] += amount
         else:
@@ -221,19 +224,6 @@ def _is_text(kind: Any) -> bool:
     import narwhals.stable.v2 as nw
 
     return kind in (nw.String, nw.Categorical, nw.Enum)
-
-
-def _label(value: Any) -> str | int:
-    """A value as an integer or the text of a label; whole numbers lose their `.0`, and nothing is empty text."""
-    if isinstance(value, str):
-        return value.strip(BLANKS)
-    if value is None or value != value:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int):
-        return value
-    return int(value) if abs(value) <= LARGEST_EXACT_FLOAT and value == int(value) else str(value)
 
 
 def _integer(label: str | int) -> int | None:
@@ -317,7 +307,7 @@ def _support_of_lists(frame, column: str, domain: Domain, wanted: int | None) ->
         values, amounts = groups_of(exploded, 2 * domain.num_categories + _SPELLINGS, column)
     labels: Counter[str | int] = Counter()
     for value, amount in zip(values, amounts["amount"], strict=True):
-        labels[_label(value)] += amount
+        labels[label_of(value)] += amount
     if "" in labels:
         raise DataError(f"Column {column!r}: in lists {number(labels[''], 'category is', 'categories are')} missing.")
     support = _placed(labels, domain, column)

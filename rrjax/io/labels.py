@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from os import PathLike, fspath
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from rrjax.io.database import connect, explaining
 from rrjax.io.domain import BLANKS, Domain
 from rrjax.io.errors import DataError
+from rrjax.io.expressions import LARGEST_EXACT_FLOAT
 from rrjax.io.expressions import text as text_of
 from rrjax.io.plaintext import opened
 from rrjax.io.scan import scan
 from rrjax.io.source import Source, only_file
 
+Labels: TypeAlias = Domain | str | PathLike[str] | Iterable[Any]
+"""A domain, as functions take it: a `Domain`, what `read_domain` reads, or the labels in their order."""
 _RANGE = re.compile(r"\s*([+-]?[0-9]+)\s*:\s*([+-]?[0-9]+)\s*")
 _TABLES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".json")
 
@@ -56,6 +63,45 @@ def read_domain(text: str | PathLike[str]) -> Domain:
         return Domain.of(labels)
     except DataError as error:
         raise DataError(f"{file}: {error}") from error
+
+
+def as_domain(domain: Labels | None) -> Domain | None:
+    """A domain as it was given: a `Domain`, what `read_domain` reads, or its labels in order; None is none.
+
+    Raises:
+        DataError: As `read_domain` or `Domain.of`, or what is no list of labels.
+    """
+    if domain is None or isinstance(domain, Domain):
+        return domain
+    if isinstance(domain, str | PathLike):
+        return read_domain(domain)
+    try:
+        labels = [label_of(label) for label in getattr(domain, "categories", domain)]
+    except TypeError as error:
+        raise DataError(
+            f"A domain is a list of labels, a range such as 0:99, or a file of labels, not a {type(domain).__name__}."
+        ) from error
+    first = labels[0] if labels else None
+    if isinstance(first, int) and labels == list(range(first, first + len(labels))):
+        return Domain.range(first, first + len(labels) - 1)
+    return Domain.of(map(str, labels))
+
+
+def label_of(value: Any) -> str | int:
+    """A value as an integer or the text of a label; whole numbers lose their `.0`, and nothing is empty text."""
+    if hasattr(value, "as_py"):
+        value = value.as_py()  # of PyArrow
+    elif isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        return value.strip(BLANKS)
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return value
+    return int(value) if abs(value) <= LARGEST_EXACT_FLOAT and value == int(value) else str(value)
 
 
 def _labels_of_text(file: str) -> list[str]:

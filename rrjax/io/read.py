@@ -11,7 +11,7 @@ from rrjax.io.complaints import no_count, nothing, outside
 from rrjax.io.domain import PAIR, Domain
 from rrjax.io.errors import DataError
 from rrjax.io.expressions import integer, is_integer_label, is_missing, position, text
-from rrjax.io.labels import read_domain
+from rrjax.io.labels import Labels, as_domain
 from rrjax.io.metadata import Metadata
 from rrjax.io.scan import Filter, Scan, scanning
 from rrjax.io.source import Source
@@ -87,15 +87,16 @@ class Pairs:
     from_data: tuple[bool, bool] = (False, False)
 
 
-def count_reports(source: Source | str, domain: Domain | str | None = None) -> CountedReports:
+def count_reports(source: Source | str, domain: Labels | None = None) -> CountedReports:
     """Counts a column of reports, or of true values.
 
     The rows are counted where they are: memory grows with the number of different values, not with the number of rows.
 
     Args:
         source: The files and how to read them; a plain path is `Source(path)`.
-        domain: The K categories; a text is what `read_domain` reads. None takes the domain from the metadata of Parquet
-            files that rrjax wrote, else from the values in the data (see `domain_from_data`).
+        domain: The K categories: a `Domain`, a list of labels, or a text that `read_domain` reads. None takes the
+            domain from the metadata of Parquet files that rrjax wrote, else from the values in the data (see
+            `domain_from_data`).
 
     Returns:
         The counts. A range takes whole numbers in any notation without exponent ("12", "12.0", 12.0); listed labels are
@@ -121,7 +122,7 @@ def count_filtered(source: Source, domain: Domain | None, filters: Sequence[Filt
         return _counted(chosen, domain)
 
 
-def read_counts(source: Source | str, counts_column: str, domain: Domain | str | None = None) -> CountedReports:
+def read_counts(source: Source | str, counts_column: str, domain: Labels | None = None) -> CountedReports:
     """Reads ready counts: a column of labels and a column of counts.
 
     Args:
@@ -153,7 +154,7 @@ def read_counts(source: Source | str, counts_column: str, domain: Domain | str |
         return _counted(chosen, domain)
 
 
-def read_values(source: Source | str, domain: Domain | str | None = None) -> Values:
+def read_values(source: Source | str, domain: Labels | None = None) -> Values:
     """Reads the category number of every row.
 
     Args:
@@ -170,9 +171,7 @@ def read_values(source: Source | str, domain: Domain | str | None = None) -> Val
     return replace(values, indices=values.indices[values.indices >= 0]) if values.num_missing else values
 
 
-def count_pairs(
-    source: Source | str, columns: tuple[str, str], domains: tuple[Domain | str | None, Domain | str | None]
-) -> Pairs:
+def count_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[Labels | None, Labels | None]) -> Pairs:
     """Counts the pairs of two columns of reports, row by row.
 
     Args:
@@ -205,9 +204,7 @@ def count_pairs(
     )
 
 
-def read_pairs(
-    source: Source | str, columns: tuple[str, str], domains: tuple[Domain | str | None, Domain | str | None]
-) -> Values:
+def read_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[Labels | None, Labels | None]) -> Values:
     """Reads two columns as one, whose categories are their pairs (`Domain.product`).
 
     Args:
@@ -229,7 +226,7 @@ def read_pairs(
 
 
 def _read_both(
-    source: Source, columns: tuple[str, str], domains: tuple[Domain | str | None, Domain | str | None]
+    source: Source, columns: tuple[str, str], domains: tuple[Labels | None, Labels | None]
 ) -> tuple[Values, Values, np.ndarray]:
     """Two columns, row by row, and which rows have both answers."""
     if columns[0] == columns[1]:
@@ -246,11 +243,6 @@ def _read_both(
 
 def _as_source(source: Source | str) -> Source:
     return source if isinstance(source, Source) else Source(source)
-
-
-def as_domain(domain: Domain | str | None) -> Domain | None:
-    """A domain as it was given, or as `read_domain` reads it."""
-    return domain if domain is None or isinstance(domain, Domain) else read_domain(domain)
 
 
 def _settled(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, bool]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rrjax.io.codings import CODINGS, count_numbers, read_bits, read_hashes
+from rrjax.io.domain import Domain
 from rrjax.io.errors import DataError
 from rrjax.io.metadata import Metadata
 from rrjax.io.read import CountedReports, count_reports
 from rrjax.io.source import Source
 
 if TYPE_CHECKING:
+    from jaxtyping import Array
+
     from rrjax.mechanisms import Mechanism
     from rrjax.mixture import Mixture
     from rrjax.tally import Tally
@@ -78,23 +81,30 @@ def mechanism_of(metadata: Metadata, file: str) -> Mechanism:
     Raises:
         DataError: This version of rrjax does not know it, or not its parameters.
     """
+    parameters: dict[str, Any] = {**metadata.mechanism.parameters, "epsilon": metadata.effective_epsilon}
+    wrote = f" (the file was written by {metadata.version})"
+    return made(metadata.mechanism.name, parameters, file, wrote)
+
+
+def made(name: str, parameters: dict[str, Any], file: str, wrote: str = "") -> Mechanism:
+    """The mechanism of a name and its parameters, which a file has.
+
+    Raises:
+        DataError: This version of rrjax does not know it, or not its parameters.
+    """
     import rrjax
     from rrjax.mechanisms import MECHANISMS
 
-    name = metadata.mechanism.name
     if name not in MECHANISMS:
         raise DataError(
-            f"{file} was made by the mechanism {name!r}, which rrjax {rrjax.__version__} does not know (the file was "
-            f"written by {metadata.version}); it knows {', '.join(MECHANISMS)}. A newer version may: "
-            "pip install -U rrjax"
+            f"{file} was made by the mechanism {name!r}, which rrjax {rrjax.__version__} does not know{wrote}; it "
+            f"knows {', '.join(MECHANISMS)}. A newer version may: pip install -U rrjax"
         )
-    parameters: dict[str, Any] = {**metadata.mechanism.parameters, "epsilon": metadata.effective_epsilon}
     try:
         return MECHANISMS[name](**parameters)
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"{file} was made by {name} with {metadata.mechanism.parameters}, which rrjax {rrjax.__version__} cannot "
-            f"make: {error}"
+            f"{file} was made by {name} with {parameters}, which rrjax {rrjax.__version__} cannot make: {error}"
         ) from error
 
 
@@ -103,14 +113,14 @@ def _of_labels(source, metadata, mechanism):
     from rrjax.mixture import Mixture
 
     counted = count_reports(source)
-    tally = tally_of_support(counted.counts, int(counted.counts.sum()), mechanism)
+    tally = tally_of_support(counted.counts, int(counted.counts.sum()), mechanism, counted.domain)
     lift = Scaling(mechanism.odds, mechanism.num_categories)
     return Tallied(counted, mechanism, tally, Mixture(counted.counts, 1.0, lift))
 
 
 def _of_numbers(source, metadata, mechanism):
     columns = count_numbers(source, metadata, mechanism.num_columns)
-    tally = tally_of_columns(columns, mechanism)
+    tally = tally_of_columns(columns, mechanism, metadata.domain)
     return Tallied(_counted(tally, metadata), mechanism, tally, mechanism.mixture_of_counts(columns))
 
 
@@ -151,41 +161,46 @@ def _summed(file, support, number, kept, metadata, mechanism):
 
     if number == 0:
         raise DataError(f"{file}: there is no report in it.")
-    tally = tally_of_support(support, number, mechanism)
+    tally = tally_of_support(support, number, mechanism, metadata.domain)
     whole = number * metadata.num_categories <= MOST_CELLS
     mixture = mixture_of_supports(np.concatenate(kept), mechanism.odds) if whole else None
     return Tallied(_counted(tally, metadata), mechanism, tally, mixture)
 
 
-def tally_of_support(support: np.ndarray, number: int, mechanism: Mechanism) -> Tally:
-    """The tally of so many reports that support each category so often.
+def tally_of_support(support: np.ndarray, number: int, mechanism: Mechanism, domain: Domain | None = None) -> Tally:
+    """The tally of so many reports that support each category so often, with the fingerprint of its domain.
 
     Raises:
         DataError: More than the default integers of JAX can count.
     """
     from rrjax.tally import Tally
 
-    return Tally(_whole(support), _whole(np.int64(number)), rates=mechanism.rates)
+    return Tally(whole(support), whole(np.int64(number)), rates=mechanism.rates, domain=domain)
 
 
-def tally_of_columns(columns: np.ndarray, mechanism: Mechanism) -> Tally:
-    """The tally of reports of which so many name each column.
+def tally_of_columns(columns: np.ndarray, mechanism: Mechanism, domain: Domain | None = None) -> Tally:
+    """The tally of reports of which so many name each column, with the fingerprint of its domain.
 
     Raises:
         DataError: More than the default integers of JAX can count.
     """
-    _whole(columns.sum())
-    return mechanism.tally_of_counts(_whole(columns))  # pyright: ignore[reportAttributeAccessIssue]
+    whole(columns.sum())
+    tally = mechanism.tally_of_counts(whole(columns))  # pyright: ignore[reportAttributeAccessIssue]
+    return replace(tally, domain=domain)
 
 
-def _whole(counts):
-    """Counts as integers of JAX; refused where its default dtype cannot hold them."""
+def whole(counts: np.ndarray | np.integer) -> Array:
+    """Counts as integers of JAX.
+
+    Raises:
+        DataError: Its default dtype cannot hold them.
+    """
     import jax.numpy as jnp
 
     from rrjax.arguments import int_dtype
 
-    if int(counts.max(initial=0)) > jnp.iinfo(int_dtype()).max:
-        raise DataError(f"{counts.max():,} reports are more than 32 bits can count: set JAX_ENABLE_X64=1.")
+    if int(np.max(counts, initial=0)) > jnp.iinfo(int_dtype()).max:
+        raise DataError(f"{np.max(counts):,} reports are more than 32 bits can count: set JAX_ENABLE_X64=1.")
     return jnp.asarray(counts, int_dtype())
 
 

@@ -33,7 +33,7 @@ from rrjax.arguments import as_scalar, float_dtype, int_dtype
 from rrjax.arithmetic import odds
 from rrjax.checks import check_num_categories
 from rrjax.lifts import Dense
-from rrjax.mechanisms.mechanism import CELLS, Mechanism
+from rrjax.mechanisms.mechanism import CELLS, Mechanism, check_epsilon
 from rrjax.mixture import Mixture
 from rrjax.tally import Rates, Tally
 
@@ -49,9 +49,9 @@ class Protocol(abc.ABC):
     epsilon: ArrayLike
 
     def __post_init__(self) -> None:
-        """Checks what can be checked of K and ε∞; a leaf of a tree in transformation passes."""
+        """Checks what can be checked of K and ε∞."""
         check_num_categories(self.num_categories)
-        check_epsilon(self.epsilon, "epsilon")
+        check_epsilon(self.epsilon)
 
     @property
     @abc.abstractmethod
@@ -178,7 +178,7 @@ class TwoStages(Protocol):
     first_epsilon: ArrayLike
 
     def __post_init__(self) -> None:
-        """Checks what can be checked of K, ε∞ and ε₁; a leaf of a tree in transformation passes."""
+        """Checks what can be checked of K, ε∞ and ε₁."""
         super().__post_init__()
         check_epsilon(self.first_epsilon, "first_epsilon")
         if isinstance(self.epsilon, _NUMBERS) and isinstance(self.first_epsilon, _NUMBERS):
@@ -219,12 +219,6 @@ def as_positive(value: int, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} must be a positive integer, got {value!r}")
     return int(value)
-
-
-def check_epsilon(value: ArrayLike, name: str) -> None:
-    """Raises `ValueError` for a number that is not positive."""
-    if isinstance(value, _NUMBERS) and not value > 0:
-        raise ValueError(f"{name} must be a positive number of nats, got {value}")
 
 
 def second_odds(size: ArrayLike, epsilon: ArrayLike, first_epsilon: ArrayLike) -> Float[Array, ""]:

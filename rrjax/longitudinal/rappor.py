@@ -82,16 +82,15 @@ class Rappor:
     q: ArrayLike = 0.75
 
     def __post_init__(self) -> None:
-        """Checks what can be checked; a leaf of a tree in transformation passes."""
-        if isinstance(self.filters, np.ndarray | jax.Array) and not isinstance(self.filters, Tracer):
-            if self.filters.ndim != 3 or self.filters.dtype != bool or 0 in self.filters.shape:
-                raise ValueError(
-                    f"filters must be booleans of shape [m, K, k], got {self.filters.dtype} of {self.filters.shape}"
-                )
-            if self.filters.shape[1] < 2:
-                raise ValueError("filters must be those of at least two candidates, or there is nothing to estimate")
-            if not 1 <= int(np.asarray(self.filters).sum(axis=2).max()) <= self.num_hashes:
-                raise ValueError(f"filters set more bits a word than num_hashes = {self.num_hashes}, or none")
+        """Checks what can be checked."""
+        filters = self.filters if isinstance(self.filters, jax.Array) else np.asarray(self.filters)
+        object.__setattr__(self, "filters", filters)
+        if filters.ndim != 3 or filters.dtype != bool or 0 in filters.shape:
+            raise ValueError(f"filters must be booleans of shape [m, K, k], got {filters.dtype} of {filters.shape}")
+        if filters.shape[1] < 2:
+            raise ValueError("filters must be those of at least two candidates, or there is nothing to estimate")
+        if not isinstance(filters, Tracer) and not 1 <= int(np.asarray(filters).sum(axis=2).max()) <= self.num_hashes:
+            raise ValueError(f"filters set more bits a word than num_hashes = {self.num_hashes}, or none")
         numbers = {name: value for name in ("f", "p", "q") if isinstance(value := getattr(self, name), int | float)}
         for name, value in numbers.items():
             if not 0 < value < 1:

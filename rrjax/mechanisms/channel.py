@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,12 +19,13 @@ from rrjax.mechanisms.draws import below, threshold
 from rrjax.mechanisms.rows import LogRows
 from rrjax.mixture import Mixture
 from rrjax.placement import looked_up
+from rrjax.pytrees import register
 
 _SUM = 1e-6
 """How far a row may be from adding up to one: what rounding to float32 may leave."""
 
 
-@jax.tree_util.register_pytree_node_class
+@register(data_fields=["matrix"])
 @dataclasses.dataclass(frozen=True)
 class Channel:
     """A mechanism given by its probabilities: C_ij that a user who holds value i reports j. A pytree, C its leaf.
@@ -61,18 +61,6 @@ class Channel:
         if not isinstance(self.matrix, jax.Array):
             object.__setattr__(self, "matrix", np.asarray(self.matrix))
         _check(self.matrix)
-
-    def tree_flatten(self) -> tuple[tuple[Any], None]:
-        """For JAX."""
-        return (self.matrix,), None
-
-    @classmethod
-    def tree_unflatten(cls, structure: None, leaves: tuple[Any]) -> Channel:
-        """For JAX, which may put in what is no channel, such as a derivative by one."""
-        del structure
-        channel = object.__new__(cls)
-        object.__setattr__(channel, "matrix", leaves[0])
-        return channel
 
     @property
     def num_categories(self) -> int:

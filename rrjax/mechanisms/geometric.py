@@ -55,7 +55,7 @@ class Geometric:
     epsilon: ArrayLike
 
     def __post_init__(self) -> None:
-        """Checks what can be checked of K and ε; a leaf of a tree in transformation passes."""
+        """Checks what can be checked of K and ε."""
         check_num_categories(self.num_categories)
         check_epsilon(self.epsilon)
 

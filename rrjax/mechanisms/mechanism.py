@@ -22,6 +22,7 @@ from rrjax.arguments import as_counts, as_scalar, float_dtype, int_dtype
 from rrjax.arithmetic import odds
 from rrjax.checks import check_num_categories
 from rrjax.counts import survey
+from rrjax.errors import ArgumentError
 from rrjax.lifts import Dense, incidence
 from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.mixture import Mixture
@@ -53,7 +54,7 @@ class Mechanism(abc.ABC):
     """Of support counts on each other, for `inference.discoveries`: "negative" where they are independent too."""
 
     def __post_init__(self) -> None:
-        """Checks what can be checked of K and ε; a leaf of a tree in transformation passes."""
+        """Checks what can be checked of K and ε."""
         check_num_categories(self.num_categories)
         object.__setattr__(self, "num_categories", int(self.num_categories))  # NumPy's own would overflow, and JSON
         check_epsilon(self.epsilon)
@@ -311,14 +312,20 @@ def mixture_of_supports(
     return Mixture(jnp.asarray(weights, int_dtype()), 1.0, incidence(different, odds))
 
 
-def check_epsilon(epsilon: Any) -> None:
-    """Raises `ValueError` for a number that is not positive; a leaf of a tree in transformation passes."""
-    if isinstance(epsilon, int | float | np.number) and not epsilon > 0:
-        raise ValueError(f"epsilon must be a positive number of nats, got {epsilon}")
+def check_epsilon(epsilon: Any, name: str = "epsilon") -> None:
+    """Refuses an ε that is no number, or known and not positive; that of an array of JAX is NaN in what comes of it.
+
+    Raises:
+        ValueError: As said.
+    """
+    if isinstance(epsilon, np.ndarray | jax.Array):
+        return
+    if not isinstance(epsilon, int | float | np.number) or not epsilon > 0:
+        raise ArgumentError(f"{name} must be a positive number of nats, got {epsilon!r}", argument=name, value=epsilon)
 
 
 def known_epsilon(epsilon: Any) -> float | None:
-    """ε as a number that parameters can be chosen by, where it is known: not traced, and no leaf of some other tree."""
+    """ε as a number that parameters can be chosen by, where it is known: a positive scalar, and not traced."""
     if isinstance(epsilon, int | float | np.number | np.ndarray | jax.Array) and not isinstance(epsilon, Tracer):
         value = float(np.asarray(epsilon)) if np.ndim(epsilon) == 0 else 0.0
         return min(value, 300.0) if value > 0 else None

@@ -63,7 +63,7 @@ class SquareWave:
     num_reports: int | None = None
 
     def __post_init__(self) -> None:
-        """Checks what can be checked of K, M and ε; a leaf of a tree in transformation passes."""
+        """Checks what can be checked of K, M and ε."""
         check_num_categories(self.num_categories)
         check_epsilon(self.epsilon)
         if self.num_reports is None:

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -53,10 +52,10 @@ class Warner(Mechanism):
     truth_probability: ArrayLike
 
     def __init__(self, truth_probability: ArrayLike) -> None:
-        """Checks what can be checked; a leaf of a tree in transformation passes."""
+        """Checks what can be checked."""
         given = truth_probability
-        known = isinstance(given, int | float | np.ndarray | np.generic | jax.Array) and not isinstance(given, Tracer)
-        if known and np.ndim(given) == 0 and not (0 < float(given) < 1 and float(given) != 0.5):  # pyright: ignore[reportArgumentType]
+        known = not isinstance(given, Tracer) and np.ndim(given) == 0
+        if known and not (0 < float(given) < 1 and float(given) != 0.5):  # pyright: ignore[reportArgumentType]
             raise ValueError(
                 f"truth_probability must be between 0 and 1 and not 1/2, at which reports say nothing; got {given}"
             )

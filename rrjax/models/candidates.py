@@ -22,12 +22,13 @@ from rrjax.arithmetic import odds
 from rrjax.counts import as_values
 from rrjax.mechanisms.draws import below, number_below, threshold
 from rrjax.mechanisms.rows import LogRows, log_gain
+from rrjax.pytrees import register
 
 _SUM = 1e-2
 """How far a prior may be from adding up to one: what bfloat16 may leave of a softmax. Its scale changes nothing."""
 
 
-@jax.tree_util.register_pytree_node_class
+@register(data_fields=["candidates", "epsilon"])
 @dataclasses.dataclass(frozen=True)
 class CandidateResponse:
     """Randomized response of each user among candidates of their own (RRTopK). A pytree of arrays.
@@ -75,19 +76,6 @@ class CandidateResponse:
                 raise ValueError(f"{place} has no candidates: each needs at least one, such as the likeliest label")
         object.__setattr__(self, "candidates", jnp.asarray(given))
         object.__setattr__(self, "epsilon", as_epsilons(self.epsilon, given.shape[:-1], float_dtype()))
-
-    def tree_flatten(self) -> tuple[tuple[Any, Any], None]:
-        """For JAX."""
-        return (self.candidates, self.epsilon), None
-
-    @classmethod
-    def tree_unflatten(cls, structure: None, leaves: tuple[Any, Any]) -> CandidateResponse:
-        """For JAX, which may put in what are no candidates, such as a place of an axis."""
-        del structure
-        mechanism = object.__new__(cls)
-        for name, leaf in zip(("candidates", "epsilon"), leaves, strict=True):
-            object.__setattr__(mechanism, name, leaf)
-        return mechanism
 
     def __getitem__(self, rows: Any) -> CandidateResponse:
         """That of some of the users, such as a minibatch: `mechanism[rows]` goes with `reports[rows]`."""

@@ -14,8 +14,10 @@ from rrjax.arguments import float_dtype
 from rrjax.mechanisms.rows import LogRows
 from rrjax.models.logistic import Data
 from rrjax.models.loss import MechanismOrEpsilon, rows_of
+from rrjax.pytrees import exportable
 
 
+@exportable
 class Units(NamedTuple):
     """The units that covariates are computed with in: `[D]` each.
 

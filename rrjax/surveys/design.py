@@ -107,13 +107,13 @@ def together(*values: Any) -> tuple[Any, ...]:
 
 
 def is_known(value: Any) -> bool:
-    """Whether a value is the host's; a design of JAX's arrays may be one of derivatives, and is taken as it is."""
+    """Whether a value is the host's; what is in JAX's arrays may be traced, and makes NaN where it is none."""
     return isinstance(value, int | float | np.number | np.ndarray)
 
 
 def check_probability(value: Any, name: str, example: float) -> None:
     """Raises `ValueError` unless a known number lies strictly between 0 and 1, or is none yet."""
-    if not is_known(value) or np.ndim(value) > 0:  # a batch, on its way through a transformation
+    if not is_known(value) or np.ndim(value) > 0:  # a batch, for jax.vmap
         return
     if not 0 < float(value) < 1:
         raise ValueError(f"{name} must lie between 0 and 1, such as {example:g}, got {float(value):g}")
