@@ -138,7 +138,9 @@ def _protocols() -> list[str]:
         f"| `Rappor` | {_law(longitudinal.Rappor)}; f = ½, p = ½, q = ¾, 16 bits, 2 hashes, 8 cohorts | – | {spent} "
         f"| {FEW} |",
         "",
-        "ε of T reports of one value. Errors as above, at the ε of a round.",
+        "ε of T reports of one value. Errors as above, at the ε of a round. Answers kept times ε∞ bounds the loss of "
+        "two histories whose answers change at the same times, to a new one and back to an old one alike. When they do "
+        "so is not hidden. `history_loss(history, other)` is the exact loss of any two histories.",
     ]
     return rows
 

@@ -63,6 +63,20 @@ def test_epsilon_by_enumeration_of_all_outputs(f, p, q):
     assert float(rappor.epsilon_after(10**6)) == pytest.approx(float(rappor.epsilon), rel=1e-5)
 
 
+@pytest.mark.once
+def test_the_loss_of_two_histories_is_that_of_all_outputs():
+    rappor, histories = Rappor(SMALL, 2), [(0, 0), (0, 1), (1, 0), (2, 1), (3, 3), (1, 2)]
+    worst = np.zeros((len(histories),) * 2)
+    for cohort in (0, 1):
+        same = law(rappor, cohort, 2)[0]
+        apart = [np.einsum("a,b->ab", *(law(rappor, cohort)[0][word] for word in history)) for history in histories]
+        table = np.log([same[h[0]] if h[0] == h[1] else each.ravel() for h, each in zip(histories, apart, strict=True)])
+        worst = np.maximum(worst, np.abs(table[:, None] - table[None]).max(2))
+    found = [[rappor.history_loss(one, other) for other in histories] for one in histories]
+    np.testing.assert_allclose(found, worst, rtol=1e-5, atol=1e-6)
+    assert rappor.history_loss([0, 0], [0, 1]) > float(rappor.epsilon_after(1))
+
+
 @pytest.mark.long
 def test_memos_and_two_rounds_have_their_law():
     rappor, number = Rappor(SMALL, 2), 40_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.arguments import as_scalar, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.counts import as_values
+from rrjax.longitudinal.histories import Loss
 from rrjax.longitudinal.protocol import Protocol, as_positive, check_rounds, for_each_user, kinds, mixture_of_rows
 from rrjax.longitudinal.unary import drawn_bits
 from rrjax.mechanisms.mechanism import Mechanism, numbers_if
@@ -169,9 +171,12 @@ class LongitudinalBitFlipping(Protocol):
     """d-bit flipping with permanent memoization (dBitFlipPM). A pytree, ε∞ its leaf.
 
     A user draws d of the K categories for ever. The memo is a bit for each of them, by symmetric unary encoding at ε∞,
-    and is reported as it is: ε₁ = ε∞. The memo of all values that are not among the d is one; so histories whose
-    memos change at the same times are apart by at most min(d + 1, K)·ε∞. A change from one memo to another that
-    differs is seen at once, and nothing hides when it was.
+    and is reported as it is: ε₁ = ε∞. The memo of all values that are not among the d is one. Two histories are apart
+    by at most min(d + 1, K)·ε∞ where their memos have the same pattern: the memo changes at the same times, to a new
+    one and back to the same old one alike. For histories with different patterns there is no bound at all: a change
+    from one memo to another that differs is seen at once, and so is a memo that comes back. Histories of values can
+    have the same pattern while their memos have not, as (0, 1) and (0, 2) of a user who is asked about 2 alone.
+    `history_loss` is the loss of any two.
 
     Args:
         num_categories: K, an integer, at least 2; numbers are put into so many buckets first.
@@ -209,7 +214,7 @@ class LongitudinalBitFlipping(Protocol):
 
     @property
     def num_memos(self) -> int:
-        """min(d + 1, K), how many memos a user can come to: at most so many times ε∞, but for when they change."""
+        """The largest number of memos of one user, min(d + 1, K): bounds histories with the same pattern of memos."""
         return min(self.num_bits + 1, self.num_categories)
 
     @property
@@ -231,6 +236,20 @@ class LongitudinalBitFlipping(Protocol):
         """
         as_positive(num_reports, "num_reports")
         return as_scalar(self.epsilon, float_dtype())
+
+    def _loss(self, history, other):
+        values, places = np.unique(np.concatenate([history, other]), return_inverse=True)
+        one, two = np.split(places, 2)
+        # Every choice of those of the values that are asked about; the rest of the d are other categories.
+        fewest = max(0, self.num_bits - (self.num_categories - values.size))
+        chosen = (
+            np.isin(np.arange(values.size), asked)
+            for size in range(fewest, min(self.num_bits, values.size) + 1)
+            for asked in itertools.combinations(range(values.size), size)
+        )
+        most = max(_units_apart(asked, one, two) for asked in chosen)
+        loss = most * float(np.asarray(self.epsilon)) / 2
+        return Loss(loss, loss)
 
     def memoize(self, key: Array, values: ArrayLike) -> Int[Array, "*s K"]:
         """The memo of each user for the value that the user has now: `Protocol.memoize`.
@@ -286,6 +305,15 @@ class LongitudinalBitFlipping(Protocol):
         if differ.any():
             raise ValueError(f"reports of user {int(np.argmax(differ))} differ: the value was not always the same")
         return self.single_round.mixture(reports[:, 0])
+
+
+def _units_apart(asked, history, other):
+    """How many times ε/2 two histories are apart, for a user who is asked about these of the values."""
+    one, two = (np.where(asked[each], each, -1) for each in (history, other))  # the memos
+    pairs = set(zip(one.tolist(), two.tolist(), strict=True))
+    if len(pairs) > min(np.unique(one).size, np.unique(two).size):
+        return math.inf  # rounds that share a memo in the one history and not in the other
+    return sum((first >= 0) + (second >= 0) for first, second in pairs if first != second)
 
 
 @jax.jit

@@ -31,7 +31,7 @@ class Chain(TwoStages):
 
     @property
     def num_memos(self) -> int:
-        """g, how many memos a user can come to: ε∞ is spent so many times at most, but for when they change."""
+        """The largest number of memos of one user, g: g·ε∞ bounds the loss where memos have the same pattern."""
         return self.num_answers
 
     @property

@@ -11,6 +11,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, UInt
 
 from rrjax.counts import as_values
+from rrjax.longitudinal import histories
 from rrjax.longitudinal.chain import Chain, times_named, times_supported
 from rrjax.longitudinal.protocol import check_rounds, for_each_user, kinds
 from rrjax.mechanisms.local_hashing import LocalHashing
@@ -27,9 +28,11 @@ class LongitudinalLocalHashing(Chain):
 
     A user draws a hash function once, keeps a memo for each of its g buckets, made by randomized response at ε∞, and
     reports the memo of the bucket of the value, randomized again. A round is local hashing at ε₁. However often the
-    value changes, all that is ever told is made of g memos: histories whose buckets change at the same times are apart
-    by at most g·ε∞, and a change to another value of the same bucket does not show at all. That and when the bucket
-    changes may be learned from many reports, as with any memo.
+    value changes, all that is ever told is made of g memos, and a change to another value of the same bucket does not
+    show at all. Two histories are apart by at most g·ε∞ where their buckets have the same pattern: the bucket changes
+    at the same times, to a new one and back to the same old one alike. Histories of values can have the same pattern
+    while their buckets have not, because a hash function may put two values of one of them together. Then many reports
+    tell them apart, by more than g·ε∞, as with any memo: `history_loss` says by how much, over all hash functions.
 
     The closest single round has g = round(e^ε₁) + 1, whatever ε∞: with the chain over g answers counted exactly, a
     round does not depend on ε∞. (The published optimum differs, because its chain is that of g = 2.) Many reports of
@@ -76,6 +79,17 @@ class LongitudinalLocalHashing(Chain):
     def single_round(self) -> LocalHashing:
         """Local hashing at ε₁, of the same buckets."""
         return LocalHashing(self.num_categories, self._first, self.num_answers)
+
+    def _loss(self, history, other):
+        # Each way to share out the values among buckets. No seed may make it, where they are many.
+        values, places = np.unique(np.concatenate([history, other]), return_inverse=True)
+        one, two = np.split(places, 2)
+        rates = self.permanent, self.instantaneous
+        losses = (
+            histories.loss_of_answers(np.take(buckets, one), np.take(buckets, two), *rates, self.num_answers)
+            for buckets in histories.groupings(values.size, self.num_answers)
+        )
+        return max(losses, key=lambda loss: loss.either)
 
     def memoize(self, key: Array, values: ArrayLike) -> UInt[Array, "*s 2"]:
         """The memo of each user for the value that the user has now: `Protocol.memoize`.

@@ -3,12 +3,14 @@
 A user who is asked T times and randomizes afresh each time has spent T·ε: the reports average out to the value. So the
 value is randomized once, at ε∞, and what came of it is kept; what is reported is the memo, randomized again. A single
 report then delivers ε₁ < ε∞, and no number of reports of one value more than ε∞, because all of them are made of the
-memo. A value that the user did not have before gets a memo of its own, and ε∞ is spent anew: two histories whose memo
-changes at the same times, to a new one and back to an old one alike, are apart by at most ε∞ for each memo in them.
+memo. A value that the user did not have before gets a memo of its own, and ε∞ is spent anew.
 
-When it changes is another matter, which no number of memos bounds: histories that differ at n times are apart by at
-most n·ε₂, ε₂ that of the second randomization between any two memos. So whoever collects many reports learns that a
-memo has changed, and when, and that it has changed back.
+Two histories have the same pattern where any two rounds share a memo in the one exactly if they share a memo in the
+other: the memo changes at the same times, to a new one and back to the same old one alike. Histories with the same
+pattern are apart by at most ε∞ for each memo in them. The pattern itself is not hidden, and no number of memos bounds
+it: histories that differ in n rounds are apart by at most n·ε₂, ε₂ that of the second randomization between any two
+memos. So whoever collects many reports learns that a memo has changed, when, and whether it has changed back.
+`Protocol.history_loss` is the exact loss of any two histories.
 
 The memo of a user is drawn from a key of the user and the value: a function of both, and the same whenever it is asked
 for. That is a table of one answer a value, of which nothing but the key need be stored. Keys of JAX are for simulation;
@@ -33,6 +35,7 @@ from rrjax.arguments import as_scalar, float_dtype, int_dtype
 from rrjax.arithmetic import odds
 from rrjax.checks import check_num_categories
 from rrjax.lifts import Dense
+from rrjax.longitudinal import histories
 from rrjax.mechanisms.mechanism import CELLS, Mechanism, check_epsilon
 from rrjax.mixture import Mixture
 from rrjax.tally import Rates, Tally
@@ -60,7 +63,7 @@ class Protocol(abc.ABC):
 
     @property
     def num_memos(self) -> int:
-        """How many memos a user can come to: ε∞ is spent so many times at most, but for when they change."""
+        """The largest number of memos of one user: so many ε∞ bound the loss where they have the same pattern."""
         return self.num_categories
 
     @abc.abstractmethod
@@ -122,6 +125,40 @@ class Protocol(abc.ABC):
         Raises:
             ValueError: Another shape or dtype, no users, or (not under tracing) what is no report.
         """
+
+    def history_loss(self, history: ArrayLike, other: ArrayLike) -> float:
+        """The privacy loss of two histories: the largest |log P(reports | history) − log P(reports | other)|.
+
+        Over all outputs of all rounds, and over whatever the user drew for ever (the hash function, the categories
+        that are asked). It is found by enumeration in float64 from `permanent` and `instantaneous`, whose precision is
+        that of the dtype. Not for traced ε.
+
+        Args:
+            history: `[T]`, integers in 0 … K − 1, the value of the user in each round.
+            other: `[T]`, those of the other history.
+
+        Returns:
+            Nats; `inf` where an output of the one is impossible under the other. At most `num_memos`·ε∞ for histories
+            whose memos have the same pattern, which can be far below the loss of others.
+
+        Raises:
+            ArgumentError: Histories that are not integers of the domain or not of one length, or with more outputs
+                than can be gone through: some 15 rounds with few changes, fewer with many.
+
+        Example:
+            >>> import rrjax
+            >>> protocol = rrjax.longitudinal.LongitudinalRandomizedResponse(3, epsilon=1.0, first_epsilon=0.5)
+            >>> f"{protocol.history_loss([0, 1, 0], [1, 0, 1]):.2f}"  # the same pattern: at most 2
+            '1.33'
+            >>> f"{protocol.history_loss([0, 1, 0], [0, 1, 2]):.2f}"  # it comes back, or does not
+            '0.77'
+        """
+        one, two = histories.checked(history, other, self.num_categories)
+        return self._loss(np.asarray(one, np.int64), np.asarray(two, np.int64)).either
+
+    @abc.abstractmethod
+    def _loss(self, history: np.ndarray, other: np.ndarray) -> histories.Loss:
+        """The loss of two histories `[T]`."""
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
         """Which categories each report supports.

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int
 
 from rrjax.counts import as_values
+from rrjax.longitudinal import histories
 from rrjax.longitudinal.chain import Chain, times_named, times_supported
 from rrjax.longitudinal.protocol import check_rounds, for_each_user, kinds
 from rrjax.mechanisms.randomized_response import RandomizedResponse
@@ -60,6 +61,9 @@ class LongitudinalRandomizedResponse(Chain):
     def single_round(self) -> RandomizedResponse:
         """Randomized response at ε₁."""
         return RandomizedResponse(self.num_categories, self._first)
+
+    def _loss(self, history, other):
+        return histories.loss_of_answers(history, other, self.permanent, self.instantaneous, self.num_categories)
 
     def memoize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
         """The memo of each user for the value that the user has now: `Protocol.memoize`.

@@ -22,6 +22,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.arguments import as_scalar, float_dtype
 from rrjax.counts import as_values
 from rrjax.lifts import Dense
+from rrjax.longitudinal import histories
 from rrjax.longitudinal.protocol import as_positive, check_rounds, for_each_user, kinds
 from rrjax.longitudinal.regression import Regression, least_squares
 from rrjax.longitudinal.unary import again, chained, drawn_bits, epsilon_of_bits, log_ratios, odds_ratio
@@ -145,6 +146,23 @@ class Rappor:
         number = as_positive(num_reports, "num_reports")
         ratio = odds_ratio(self.permanent)
         return self.num_hashes * epsilon_of_bits(self.permanent, self.instantaneous, ratio, number)
+
+    def history_loss(self, history: ArrayLike, other: ArrayLike) -> float:
+        """The privacy loss of two histories of words, in the cohort where it is largest: `Protocol.history_loss`.
+
+        Args:
+            history: `[T]`, integers in 0 … K − 1, the word of the user in each round.
+            other: `[T]`, those of the other history.
+
+        Returns:
+            Nats. ε∞ bounds it for each memo where histories have the same pattern, and not else.
+
+        Raises:
+            ArgumentError: As `Protocol.history_loss`.
+        """
+        one, two = histories.checked(history, other, self.num_categories)
+        rates = self.permanent, self.instantaneous
+        return max(histories.loss_of_bits(one, two, *rates, held).either for held in np.asarray(self.filters))
 
     def memoize(self, key: Array, values: ArrayLike) -> CohortBits:
         """The memo of each user for the word that the user has now: `Protocol.memoize`.

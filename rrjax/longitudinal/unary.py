@@ -14,11 +14,13 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import as_scalar, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.counts import as_values
+from rrjax.longitudinal import histories
 from rrjax.longitudinal.protocol import TwoStages, as_positive, check_rounds, for_each_user, kinds, mixture_of_rows
 from rrjax.mechanisms.draws import below, rounded_down, rounded_up
 from rrjax.mechanisms.mechanism import numbers_if
@@ -54,6 +56,14 @@ class LongitudinalUnaryEncoding(TwoStages):
         """
         number, e_last = as_positive(num_reports, "num_reports"), odds(as_scalar(self.epsilon, float_dtype()))
         return epsilon_of_bits(self.permanent, self.instantaneous, e_last, number)
+
+    def _loss(self, history, other):
+        # A bit a value of the histories, and one that stands for each of the others.
+        values, places = np.unique(np.concatenate([history, other]), return_inverse=True)
+        one, two = np.split(places, 2)
+        rest = self.num_categories - values.size
+        held = np.concatenate([np.eye(values.size, dtype=bool), np.zeros((values.size, rest), bool)], axis=1)
+        return histories.loss_of_bits(one, two, self.permanent, self.instantaneous, held)
 
     def memoize(self, key: Array, values: ArrayLike) -> Bool[Array, "*s K"]:
         """The memo of each user for the value that the user has now: `Protocol.memoize`.
