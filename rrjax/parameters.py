@@ -23,7 +23,8 @@ MOST_BUCKETS = 1 << 30
 
 
 def _odds(epsilon):
-    return math.expm1(min(epsilon, 300.0))
+    """e^ε − 1, whose square and its inverse are floats; the best parameter is the same beyond."""
+    return math.expm1(min(max(epsilon, 1e-100), 300.0))
 
 
 def as_integer(given: Any, name: str, low: int, high: int, most: str = "") -> int:

@@ -1,11 +1,7 @@
 """Longitudinal protocols: by enumeration of memo and reports, by their laws, and against written-out likelihoods."""
 
 import itertools
-import json
 import math
-import os
-import pathlib
-import stat
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +20,6 @@ from rrjax.longitudinal import (
     LongitudinalRandomizedResponse,
     LongitudinalSymmetricOptimizedUnaryEncoding,
     LongitudinalSymmetricUnaryEncoding,
-    Memo,
     averaging_attack,
 )
 from rrjax.memo import second_epsilon
@@ -609,95 +604,6 @@ def test_a_row_of_the_likelihood_is_a_kind_of_user():
     mixture = protocol.mixture(np.array([[7, 7, 3], [3, 7, 7], [7, 3, 7], [3, 3, 7], [1, 2, 3]]))
     assert sorted(np.asarray(mixture.weights).tolist()) == [1, 1, 3]
     assert mixture.lift.shape == (3, 1000)
-
-
-@pytest.fixture
-def urandom(monkeypatch):
-    """The random numbers of the operating system, but the same in every run."""
-    monkeypatch.setattr("os.urandom", np.random.default_rng(0).bytes)
-
-
-@pytest.mark.once
-@pytest.mark.usefixtures("urandom")
-def test_a_memo_on_file_answers_as_the_protocol(tmp_path):
-    for size, epsilon, first in ((2, 1.0, 0.5), (5, 3.0, 1.0), (50, 0.1, 1e-6), (3, 30.0, 29.0)):
-        p1, q1, p2, q2 = (
-            math.exp(e) ** own / (math.exp(e) + size - 1)
-            for e in (epsilon, second_epsilon(size, epsilon, first))
-            for own in (1, 0)
-        )
-        law = matrix(size, p1, q1) @ matrix(size, p2, q2)
-        assert law[0, 0] / law[0, 1] == pytest.approx(math.exp(first), rel=1e-12)
-    users = [Memo(tmp_path / str(user), f"user {user}", 3, 2.0, 1.0) for user in range(400)]
-    rounds = np.array([[memo.report(1) for memo in users] for _ in range(2)])
-    memo, reports, _ = laws(make(LongitudinalRandomizedResponse, 3), 2)
-    check_frequencies(np.bincount(rounds[0] * 3 + rounds[1], minlength=9), (memo @ reports)[1])
-
-
-@pytest.mark.once
-@pytest.mark.usefixtures("urandom")
-def test_a_memo_on_file_is_kept_and_taken_for_no_other(tmp_path, monkeypatch):
-    path = tmp_path / "memo.json"
-    given = (path, "survey/17", 4, 3.0, 1.0)
-    with monkeypatch.context() as patch:  # stopped before the file was renamed
-        patch.setattr(pathlib.Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("stopped")))
-        memo = Memo(*given)
-        with pytest.raises(OSError, match="stopped"):
-            memo.report(2)
-    assert not path.exists()
-    assert memo.spent == 0
-    memo.report(2)
-    memo.report(0)
-    content = json.loads(path.read_text())
-    assert set(content["answers"]) == {"0", "2"}
-    assert memo.spent == 6.0
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    again = Memo(*given)
-    reports = [again.report(2) for _ in range(400)]
-    assert json.loads(path.read_text()) == content
-    assert again.spent == 6.0
-    assert max(set(reports), key=reports.count) == content["answers"]["2"]
-    for changed, name in (
-        ((path, "survey/18", 4, 3.0, 1.0), "user"),
-        ((path, "survey/17", 5, 3.0, 1.0), "num_categories"),
-        ((path, "survey/17", 4, 2.0, 1.0), "epsilon"),
-        ((path, "survey/17", 4, 3.0, 0.5), "first_epsilon"),
-    ):
-        with pytest.raises(ValueError, match=f"has {name} = .*nothing was changed"):
-            Memo(*changed)
-    for damage, message in (
-        (json.dumps(content | {"version": 2}), "has version = 2, not 1"),
-        (json.dumps(content | {"answers": {"2": 4}}), "holds 4, which is no category"),
-        (path.read_text()[:-5], "is no memo, or a damaged one"),
-        ("[]", "is no memo, or a damaged one"),
-    ):
-        path.write_text(damage)
-        with pytest.raises(ValueError, match=message):
-            Memo(*given)
-    with pytest.raises(ValueError, match="value must be an integer from 0 to 3, got 4"):
-        memo.report(4)
-    with pytest.raises(ValueError, match="must be positive and below epsilon"):
-        Memo(path, "x", 4, 1.0, 1.0)
-
-
-@pytest.mark.once
-def test_a_memo_on_file_refuses_an_epsilon_before_it_is_asked(tmp_path):
-    # The second one at which ε∞ itself can be delivered, but not the ε₂ that would make so much of it.
-    for epsilon, first in ((60.0, 1.0), (30.0, 30.0 - 1e-9), (2.0, 1e-25)):
-        with pytest.raises(ValueError, match=r"is too (large|small)"):
-            Memo(tmp_path / "memo", "x", 4, epsilon, first)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.once
-@pytest.mark.usefixtures("urandom")
-def test_a_memo_on_file_outlasts_a_power_cut(tmp_path, monkeypatch):
-    synced, sync = [], os.fsync
-    monkeypatch.setattr("os.fsync", lambda file: (synced.append(stat.S_ISDIR(os.fstat(file).st_mode)), sync(file)))
-    memo = Memo(tmp_path / "memo", "x", 4, 2.0, 1.0)
-    memo.report(0)
-    memo.report(0)
-    assert synced == ([False, True] if hasattr(os, "O_DIRECTORY") else [False])
 
 
 KEY = jax.random.key(0)

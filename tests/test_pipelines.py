@@ -1,6 +1,7 @@
 """What is differentiated through estimators and plans: against finite differences, and what is built on it."""
 
 import math
+from fractions import Fraction
 from functools import partial
 
 import jax
@@ -214,6 +215,14 @@ def test_a_budget_satisfies_the_conditions_of_the_least(total):
     assert float(found.gap) >= -1e-6 * float(found.objective)
     assert float(found.gap) <= (1e-6 if X64 else 1e-2) * float(found.objective)
     assert float(found.gain) >= 1
+
+
+def test_a_budget_is_never_exceeded():
+    """In exact fractions, of the numbers that mechanisms are made with and of the budget that was given."""
+    for total in (0.1, 0.7, 1.0, 1 / 3, 3.3):
+        for sizes in ([5], [2, 7], [4, 4, 4]):
+            spent = sum(Fraction(each) for each in np.asarray(split_budget(total, sizes, 1000).epsilons).tolist())
+            assert Fraction(total) * (1 - Fraction(1e-6)) <= spent <= Fraction(total)
 
 
 def test_equal_questions_get_equal_shares():

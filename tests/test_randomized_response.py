@@ -11,6 +11,7 @@ import pytest
 from cases import FLOAT, INT, ULP, X64
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 import rrjax
 from rrjax import secure
@@ -53,10 +54,10 @@ def threshold(mechanism):
     return int(high) * 2**32 + int(low)
 
 
-def delivered(num_categories, keep):
+def delivered(num_categories, keep, whole=2**64):
     """log(p/q), to 40 digits."""
     with mpmath.workdps(40):
-        return mpmath.log1p(mpmath.mpf(num_categories) * keep / (2**64 - keep))
+        return mpmath.log1p(mpmath.mpf(num_categories) * keep / (whole - keep))
 
 
 @pytest.mark.long
@@ -88,12 +89,11 @@ def test_simulated_epsilon_never_exceeds_the_one_asked_for(num_categories, epsil
 @example(2, 35.0)
 def test_secure_epsilon_never_exceeds_the_one_asked_for(num_categories, epsilon):
     keep = secure.keep_threshold(num_categories, epsilon)
-    assert 0 < keep < 2**64
-    assert (2**64 - keep) % num_categories == 0
-    effective = delivered(num_categories, keep)
+    assert 0 < keep < 2**128
+    assert (2**128 - keep) % num_categories == 0
+    effective = delivered(num_categories, keep, 2**128)
     assert effective <= epsilon
-    steps = num_categories * (math.exp(epsilon) + num_categories) / 2**64
-    assert (epsilon - effective) / min(epsilon, 1) <= 1e-14 + 2 * steps / min(epsilon, 1)
+    assert (epsilon - effective) / epsilon < 2**-40
     assert secure.effective_epsilon(num_categories, keep) <= epsilon
     assert secure.effective_epsilon(num_categories, keep) == pytest.approx(float(effective), rel=1e-14)
 
@@ -235,10 +235,10 @@ def test_jit_and_vmap_draw_the_same_reports():
 def test_exact_boundaries_of_the_secure_decision(num_categories, monkeypatch):
     keep = secure.keep_threshold(num_categories, 1.0)
     draws = {0: 1, keep - 1: 1, keep: 0, keep + 1: 1, keep + num_categories - 1: num_categories - 1}
-    draws |= {keep + num_categories: 0, 2**64 - 1: num_categories - 1}
+    draws |= {keep + num_categories: 0, 2**128 - 1: num_categories - 1}
     if num_categories > 2:
         draws[keep + 2] = 2
-    bits = np.array(list(draws), np.uint64)
+    bits = np.array([divmod(draw, 2**64) for draw in draws], np.uint64)
     monkeypatch.setattr("os.urandom", lambda size: bits.tobytes()[:size])
     reports = secure.randomize(np.ones(len(draws), int), num_categories, 1.0)
     assert reports.tolist() == list(draws.values())
@@ -302,18 +302,18 @@ def test_impossible_epsilons_are_refused(epsilon):
             build(4, epsilon)
 
 
-def test_epsilons_that_64_bits_cannot_deliver_are_refused():
+def test_epsilons_that_random_bits_cannot_deliver_are_refused():
     for epsilon in (40.0, 800.0, math.inf):
-        with pytest.raises(ValueError, match="too large"):
+        with refused("epsilon", value=epsilon):
             secure.keep_threshold(4, epsilon)
-    for num_categories, epsilon in ((4, 1e-25), (BIG, 1e-25), (BIG, 1e-8)):
-        with pytest.raises(ValueError, match="too small"):
+    for num_categories, epsilon in ((4, 1e-40), (BIG, 1e-25), (2**31 - 1, 1e-12)):
+        with refused("epsilon", value=epsilon):
             secure.keep_threshold(num_categories, epsilon)
 
 
 def test_peers_rounding_of_epsilon_does_not_happen_here():
     # A published client rounds to two decimals on the way to a probability: ε = 12 gave no privacy at all.
-    noise = [2**64 - secure.keep_threshold(4, e) for e in (12.0, 12.001)]
+    noise = [2**128 - secure.keep_threshold(4, e) for e in (12.0, 12.001)]
     assert noise[0] / noise[1] == pytest.approx(math.exp(0.001), rel=1e-4)
 
 

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rrjax.checks import check_domain, check_integers, check_num_categories
+from rrjax.checks import check_num_categories
+from rrjax.errors import ArgumentError
 from rrjax.secure.thresholds import as_epsilon, log_down
 from rrjax.secure.words import words
 
@@ -21,7 +22,7 @@ class Client(abc.ABC):
 
     Attributes:
         num_categories: K.
-        epsilon: What was asked for, nats.
+        epsilon: What was asked for, nats. What is delivered is at most 2⁻³⁰ of it less, so that estimates may take it.
         likelihood_ratio: What is delivered, as an exact fraction: by how much one value can make a report likelier than
             another.
     """
@@ -75,13 +76,32 @@ class Client(abc.ABC):
             Reports, coded as those of the mechanism's `randomize`: the shape of `values` and of a report.
 
         Raises:
-            ValueError: Values that are not integers or lie outside the domain.
+            ArgumentError: Values that are not integers or lie outside the domain. The message shows none of them.
         """
-        values = check_integers(np.asarray(values), self.num_categories, "values")
-        check_domain(values, self.num_categories, "values")
+        values = self._checked(values)
         reports = np.empty((values.size, *self.shape), self.dtype)
         self._fill(values.reshape(-1), reports)
         return reports.reshape((*values.shape, *self.shape))
+
+    def _checked(self, given):
+        values, last = np.asarray(given), self.num_categories - 1
+        if values.size == 0:
+            return values.astype(np.int32)
+        if values.dtype.kind not in "iu":
+            raise ArgumentError(
+                f"values must be integers from 0 to {last}, got dtype {values.dtype}; labels live in rrjax.io and on "
+                "the command line",
+                argument="values",
+            )
+        outside = (values < 0) | (values > last)
+        if outside.any():
+            place = int(np.argmax(outside))
+            raise ArgumentError(
+                f"values must be from 0 to {last}; the one at position {place} is not",
+                argument="values",
+                value=values.flat[place].item(),
+            )
+        return values
 
     @abc.abstractmethod
     def supports(self, reports: np.ndarray, value: int) -> np.ndarray:

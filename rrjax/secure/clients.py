@@ -6,13 +6,14 @@ from fractions import Fraction
 
 import numpy as np
 
+from rrjax.errors import ArgumentError
 from rrjax.geometry import dimension_of, num_points, plane_of, product_of, vectors_of
 from rrjax.parameters import field_order_of, num_buckets_of, subset_size_of, two_buckets
 from rrjax.secure import base
 from rrjax.secure.base import Client
 from rrjax.secure.randomized_response import keep_threshold, kept
 from rrjax.secure.thresholds import ALL, as_epsilon, threshold
-from rrjax.secure.words import MOST, numbers_below, words
+from rrjax.secure.words import MOST, below, numbers_below, words
 from rrjax.words import buckets_of
 
 
@@ -24,12 +25,8 @@ class _RandomizedResponse(Client):
         self._keep = keep_threshold(self.num_categories, self.epsilon)
         self.likelihood_ratio = 1 + Fraction(self.num_categories * self._keep, ALL - self._keep)
 
-    @property
-    def num_words(self):
-        return 1
-
     def _made(self, values, draws):
-        return kept(draws[:, 0], values, self._keep, self.num_categories)
+        return kept(draws, values, self._keep, self.num_categories)
 
     def supports(self, reports, value):
         return reports == value
@@ -48,15 +45,14 @@ class _Unary(Client):
 
     def _fill(self, values, reports):
         # Bit by bit, because the bits of one user may be more than what is drawn at a time.
-        cells, own, other = reports.reshape(-1), np.uint64(self._own), np.uint64(self._other)
+        cells = reports.reshape(-1)
         for begin in range(0, cells.size, base.CHUNK):
             place = np.arange(begin, min(begin + base.CHUNK, cells.size))
             user, category = np.divmod(place, self.num_categories)
-            bound = np.where(values[user].astype(np.int64) == category, own, other)
-            cells[place] = self._made(bound, words(place.size, 1))
+            cells[place] = self._made(values[user].astype(np.int64) == category, words(place.size, 1))
 
-    def _made(self, values, draws):  # here values are the thresholds of bits
-        return draws[:, 0] < values
+    def _made(self, values, draws):  # here values say which bits are of the own category
+        return np.where(values, below(draws[:, 0], self._own), below(draws[:, 0], self._other))
 
     def supports(self, reports, value):
         return reports[..., value]
@@ -96,10 +92,14 @@ class _LocalHashing(Client):
     def shape(self):
         return (2,)
 
+    @property
+    def num_words(self):
+        return 3
+
     def _made(self, values, draws):
         seeds = draws[:, 0].astype(np.uint32)  # its low bits
         own = buckets_of(seeds, values.astype(np.uint32), np.uint32(self.num_buckets), np)
-        return np.stack([seeds, kept(draws[:, 1], own, self._keep, self.num_buckets)], axis=-1)
+        return np.stack([seeds, kept(draws[:, 1:], own, self._keep, self.num_buckets)], axis=-1)
 
     def supports(self, reports, value):
         hashed = buckets_of(reports[..., 0], np.full(1, value, np.uint32), np.uint32(self.num_buckets), np)
@@ -129,7 +129,7 @@ class _Blocks(Client):
         self.likelihood_ratio = Fraction(self._threshold * others, (ALL - self._threshold) * own)
 
     def _own(self, draws):
-        return draws[:, 0] < np.uint64(self._threshold)
+        return below(draws[:, 0], self._threshold)
 
 
 class _SubsetSelection(_Blocks):
@@ -172,8 +172,10 @@ class _Columns(_Blocks):
 
     def _settle_columns(self, own):
         if self.num_columns >= 2**31:
-            raise ValueError(
-                f"num_categories = {self.num_categories} makes {self.num_columns} columns, more than int32 can number"
+            raise ArgumentError(
+                f"num_categories = {self.num_categories} makes {self.num_columns} columns, more than int32 can number",
+                argument="num_categories",
+                value=self.num_categories,
             )
         self._settle(own, self.num_columns - own)
 
@@ -249,12 +251,12 @@ def client(
     num_buckets: int | None = None,
     field_order: int | None = None,
 ) -> Client:
-    """Makes the client of a mechanism, with probabilities that are integers out of 2⁶⁴.
+    """Makes the client of a mechanism, with probabilities that are integers out of 2¹²⁸.
 
     Args:
         name: Of the mechanism, such as "subset-selection".
         num_categories: K, at least 2.
-        epsilon: Nats. What is delivered is this or a little less.
+        epsilon: Nats. What is delivered is this or a little less, by at most 2⁻³⁰ of it.
         subset_size: ω of subset selection.
         num_buckets: g of local hashing.
         field_order: s of projective geometry response. None chooses by K and ε, as the mechanism does.
@@ -264,8 +266,9 @@ def client(
         `MECHANISMS[client.name](**client.parameters)` counts them.
 
     Raises:
-        ValueError: No such mechanism, a parameter that it does not have or that is out of range, or an ε that 64 random
-            bits cannot deliver.
+        ArgumentError: No such mechanism, a parameter that it does not have, or an ε that is not a positive number or
+            that 128 random bits cannot deliver.
+        ValueError: K or a parameter out of range.
 
     Example:
         >>> import rrjax
@@ -278,13 +281,19 @@ def client(
         True
     """
     if name not in CLIENTS:
-        raise ValueError(f"no mechanism is called {name!r}: there are {', '.join(CLIENTS)}")
+        raise ArgumentError(
+            f"no mechanism is called {name!r}: there are {', '.join(CLIENTS)}", argument="name", value=name
+        )
     kind = CLIENTS[name]
     chosen = {"subset_size": subset_size, "num_buckets": num_buckets, "field_order": field_order}
     given = {parameter: value for parameter, value in chosen.items() if value is not None}
     for parameter in given:
         if parameter != kind.parameter:
-            raise ValueError(f"{name} has no {parameter}: leave it out (got {given[parameter]!r})")
+            raise ArgumentError(
+                f"{name} has no {parameter}: leave it out (got {given[parameter]!r})",
+                argument=parameter,
+                value=given[parameter],
+            )
     return kind(num_categories, epsilon, **given)
 
 
@@ -303,7 +312,7 @@ def randomize(values: np.typing.ArrayLike, num_categories: int, epsilon: float) 
         `effective_epsilon(num_categories, keep_threshold(num_categories, epsilon))`, never more than asked.
 
     Raises:
-        ValueError: As `keep_threshold`; values that are not integers or lie outside the domain.
+        ValueError: As `keep_threshold`; values that are not integers or lie outside the domain, which are not shown.
 
     Example:
         >>> reports = randomize([0, 3, 2], num_categories=4, epsilon=1.0)

@@ -14,6 +14,24 @@ def words(rows: int, columns: int) -> np.ndarray:
     return np.frombuffer(os.urandom(8 * rows * columns), np.uint64).reshape(rows, columns)
 
 
+def below(draws: np.ndarray, threshold: int) -> np.ndarray:
+    """Whether numbers of 128 bits, uniform, are below a threshold.
+
+    Args:
+        draws: `[N]`, uint64: their high words. A low word is drawn only where the high one does not decide.
+        threshold: An integer in [0, 2¹²⁸).
+
+    Returns:
+        `[N]`, booleans.
+    """
+    high, low = (np.uint64(word) for word in divmod(threshold, 2**64))
+    found = draws < high
+    tied = draws == high
+    if tied.any():
+        found[tied] = words(int(tied.sum()), 1)[:, 0] < low
+    return found
+
+
 def numbers_below(draws: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Numbers from 0 to bound − 1, exactly uniform: what is left beyond the last whole multiple is drawn again.
 
