@@ -117,8 +117,9 @@ def test_an_error_beyond_reach_has_no_slope():
 def test_users_have_the_slope_of_what_is_rounded_up():
     found = jax.grad(lambda e, r: users_for_error(10, e, r), argnums=(0, 1))(FLOAT.type(1.0), FLOAT.type(0.01))
     ratio = math.e
-    number = 9 * (8 + 2 * ratio) / (10 * (ratio - 1) ** 2 * 1e-4)
-    by_epsilon = number * (2 * ratio / (8 + 2 * ratio) - 2 * ratio / (ratio - 1))
+    of_users = 9 * (8 + 2 * ratio) / (10 * (ratio - 1) ** 2 * 1e-4)
+    by_epsilon = of_users * (2 * ratio / (8 + 2 * ratio) - 2 * ratio / (ratio - 1))
+    number = of_users + 0.9 / (10 * 1e-4)
     np.testing.assert_allclose(found, [by_epsilon, -2 * number / 0.01], rtol=1e-9 if X64 else 1e-5)
     assert float(users_for_error(10, 1.0, 0.01)) == math.ceil(number)
 

@@ -28,13 +28,16 @@ TOLERANCE = 1e-10 if X64 else 2e-5
 
 @pytest.mark.parametrize("num_categories", [2, 100, 1_423_000])
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
-def test_errors_users_and_epsilon_are_each_others_inverse(num_categories, epsilon):
-    rmse = float(expected_rmse(num_categories, 10_000, epsilon))
+@pytest.mark.parametrize("estimand", ["distribution", "users"])
+def test_errors_users_and_epsilon_are_each_others_inverse(num_categories, epsilon, estimand):
+    of = {"estimand": estimand}
+    rmse = float(expected_rmse(num_categories, 10_000, epsilon, **of))
     ratio = math.exp(epsilon)
-    total = (num_categories - 1) * (num_categories - 2 + 2 * ratio) / (10_000 * (ratio - 1) ** 2)
-    assert rmse == pytest.approx(math.sqrt(total / num_categories), rel=TOLERANCE)
-    assert float(users_for_error(num_categories, epsilon, rmse)) == pytest.approx(10_000, abs=1.01)
-    assert float(epsilon_for_error(num_categories, 10_000, rmse)) == pytest.approx(epsilon, rel=10 * TOLERANCE)
+    total = (num_categories - 1) * (num_categories - 2 + 2 * ratio) / (ratio - 1) ** 2
+    total += 1 - 1 / num_categories if estimand == "distribution" else 0
+    assert rmse == pytest.approx(math.sqrt(total / num_categories / 10_000), rel=TOLERANCE)
+    assert float(users_for_error(num_categories, epsilon, rmse, **of)) == pytest.approx(10_000, abs=1.01)
+    assert float(epsilon_for_error(num_categories, 10_000, rmse, **of)) == pytest.approx(epsilon, rel=10 * TOLERANCE)
 
 
 @pytest.mark.long
@@ -48,16 +51,44 @@ def test_the_expected_error_is_that_of_simulated_collections():
 
     found = np.asarray(jax.jit(jax.vmap(squared))(jax.random.split(jax.random.key(0), 5000)), float)
     error = found.std() / math.sqrt(5000)
-    assert abs(found.mean() - float(expected_rmse(4, users, epsilon)) ** 2) <= 4 * error
+    assert abs(found.mean() - float(expected_rmse(4, users, epsilon, estimand="users")) ** 2) <= 4 * error
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_the_expected_error_takes_in_who_was_drawn(epsilon):
+    # Of the population, with equal shares: where drawing the users adds most.
+    theta, users = jnp.full(3, 1 / 3, FLOAT), 100
+
+    def squared(key):
+        return jnp.mean((rrjax.inv(rrjax.simulate.counts(key, theta, users, epsilon), epsilon) - theta) ** 2)
+
+    found = np.asarray(jax.jit(jax.vmap(squared))(jax.random.split(jax.random.key(1), 4000)), float)
+    error = found.std() / math.sqrt(4000)
+    assert abs(found.mean() - float(expected_rmse(3, users, epsilon)) ** 2) <= 4 * error
+
+
+def test_people_are_planned_for_a_population():
+    """The users who make an error small make an interval narrow, at an ε that hides nothing too."""
+    assert float(users_for_error(3, 8.0, 0.02, estimand="users")) == 2
+    number = float(users_for_error(3, 8.0, 0.02))
+    assert 550 < number < 560
+    assert float(expected_width(3, number, 8.0, 1 / 3)) == pytest.approx(2 * 1.96 * 0.02, rel=0.03)
+    assert float(epsilon_for_error(3, 500, 0.02)) == math.inf  # drawing 500 users alone is off by more
+    assert float(expected_rmse(3, number, 8.0)) == pytest.approx(
+        compare_mechanisms(3, int(number), 8.0)[0].expected_rmse, rel=1e-5
+    )
 
 
 def test_two_categories_follow_the_well_known_law():
     # 1/(2·sinh(ε/2)·√N), which is 1/(ε√N) for small ε.
     for epsilon in (0.01, 0.5, 2.0):
         expected = 1 / (2 * math.sinh(epsilon / 2) * math.sqrt(1000))
-        assert float(expected_rmse(2, 1000, epsilon)) == pytest.approx(expected, rel=TOLERANCE)
+        assert float(expected_rmse(2, 1000, epsilon, estimand="users")) == pytest.approx(expected, rel=TOLERANCE)
         assert float(rrjax.RandomizedResponse(2, epsilon).standard_error(1000)) == pytest.approx(expected, rel=1e-4)
-    assert float(expected_rmse(2, 1000, 0.01)) == pytest.approx(1 / (0.01 * math.sqrt(1000)), rel=1e-4)
+    assert float(expected_rmse(2, 1000, 0.01, estimand="users")) == pytest.approx(
+        1 / (0.01 * math.sqrt(1000)), rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
@@ -124,9 +155,8 @@ def test_mechanisms_against_their_published_variances():
     # Wang et al. 2017, of a category that nobody holds, times N.
     for num_categories, epsilon in ((10, 1.0), (1000, 3.0)):
         ratio = math.exp(epsilon)
-        rows = {
-            row.name: row.expected_rmse**2 * num_categories for row in compare_mechanisms(num_categories, 1, epsilon)
-        }
+        found = compare_mechanisms(num_categories, 1, epsilon, estimand="users")
+        rows = {row.name: row.expected_rmse**2 * num_categories for row in found}
         noise = {
             "symmetric unary encoding": (math.sqrt(ratio) / (math.sqrt(ratio) - 1) ** 2, 0),
             "optimized unary encoding": (4 * ratio / (ratio - 1) ** 2, 1),
@@ -171,19 +201,20 @@ def test_what_counting_takes():
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "argument"),
     [
-        (lambda: expected_rmse(1, 10, 1.0), "num_categories must be from 2"),
-        (lambda: users_for_width(10, 1.0, 0.01, level=2), "level must lie"),
-        (lambda: expected_width(10, 100, 1.0, simultaneous="holm"), "simultaneous must be"),
-        (lambda: detectable_share(10, 100, 1.0, power=0.3), r"power must be at least 0\.5"),
-        (lambda: compare_mechanisms(10, 0, 1.0), "num_users must be at least 1"),
-        (lambda: compare_mechanisms(10, 10, 0.0), "epsilon must be a positive number"),
-        (lambda: power(jax.random.key(0), None, None, num_collections=0), "num_collections must be at least 1"),
+        (lambda: expected_rmse(1, 10, 1.0), "num_categories"),
+        (lambda: expected_rmse(2, 10, 1.0, estimand="people"), "estimand"),
+        (lambda: users_for_width(10, 1.0, 0.01, level=2), "level"),
+        (lambda: expected_width(10, 100, 1.0, simultaneous="holm"), "simultaneous"),
+        (lambda: detectable_share(10, 100, 1.0, power=0.3), "power"),
+        (lambda: compare_mechanisms(10, 0, 1.0), "num_users"),
+        (lambda: compare_mechanisms(10, 10, 0.0), "epsilon"),
+        (lambda: power(jax.random.key(0), None, None, num_collections=0), "num_collections"),
     ],
 )
-def test_bad_arguments(call, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_arguments(call, argument):
+    with pytest.raises(ValueError, match=argument):
         call()
 
 

@@ -109,7 +109,7 @@ def test_the_maximum_likelihood_of_whole_reports(kind, epsilon):
 def test_plans_for_any_mechanism():
     for kind in (*KINDS, RandomizedResponse):
         p, q = (float(x) for x in (kind(100, 1.0).rates.p, kind(100, 1.0).rates.q))
-        wanted = math.sqrt((p * (1 - p) + 99 * q * (1 - q)) / (100 * 10_000 * (p - q) ** 2))
+        wanted = math.sqrt((p * (1 - p) + 99 * q * (1 - q) + 0.99 * (p - q) ** 2) / (100 * 10_000 * (p - q) ** 2))
         assert float(inference.expected_rmse(100, 10_000, 1.0, mechanism=kind)) == pytest.approx(wanted, rel=1e-5)
         number = float(inference.users_for_error(100, 1.0, wanted, mechanism=kind))
         assert number == pytest.approx(10_000, rel=1e-4)

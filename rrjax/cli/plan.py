@@ -17,6 +17,8 @@ from rrjax.cli.reading import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, 
 from rrjax.errors import UsageError
 from rrjax.mechanisms import MECHANISMS
 
+PROTECTS = 8.0
+"""The ε above which a report nearly gives its user's value away: odds change by up to 3,000."""
 MOST_USERS = 10**15
 """More than there are people, and exact in float64."""
 
@@ -28,7 +30,10 @@ def plan(
     users: Annotated[int | None, typer.Option(help="N, how many users.")] = None,
     target_rmse: Annotated[
         float | None,
-        typer.Option(help="Typical error of a share (root mean squared) that is wanted; 0.01 is one percent point."),
+        typer.Option(
+            help="Typical error (root mean squared) that is wanted, of a share of the population that the users are "
+            "drawn from; 0.01 is one percent point."
+        ),
     ] = None,
     target_width: Annotated[
         float | None, typer.Option(help="Width of an exact interval that is wanted, where --share hold the category.")
@@ -84,19 +89,28 @@ class Target:
         """Refuses what no plan can reach."""
         check_rate("--level", self.level)
         if not 2 <= self.num_categories < 2**31:
-            raise UsageError(f"--categories must be from 2 to 2147483647, got {_short(self.num_categories)}")
+            raise UsageError(
+                f"--categories must be from 2 to 2147483647, got {_short(self.num_categories)}",
+                flag="--categories",
+                value=self.num_categories,
+            )
         for flag, value in (("--target-rmse", self.target_rmse), ("--target-width", self.target_width)):
             if value is not None:
                 check_rate(flag, value)
         if not 0 <= self.share <= 1:
-            raise UsageError(f"--share must lie between 0 and 1, got {self.share:g}")
+            raise UsageError(f"--share must lie between 0 and 1, got {self.share:g}", flag="--share", value=self.share)
         if self.target_rmse is not None and self.target_width is not None:
-            raise UsageError("--target-rmse and --target-width are two targets; give one")
+            raise UsageError("--target-rmse and --target-width are two targets; give one", flag="--target-width")
 
     @property
     def given(self) -> bool:
         """Whether there is a target at all."""
         return self.target_rmse is not None or self.target_width is not None
+
+    @property
+    def flag(self) -> str:
+        """The flag that it was given by."""
+        return "--target-rmse" if self.target_width is None else "--target-width"
 
     def of(self, function: Any, *arguments: Any, **options: Any) -> float:
         """A plan of `rrjax.inference` for this K and mechanism."""
@@ -117,6 +131,9 @@ class Plan:
     solved: str
     """Which of users, epsilon and target was asked for."""
     rmse: float
+    """Of a share of the population that the users are drawn from, whatever their distribution: at most."""
+    rmse_of_users: float
+    """Of a share of the users themselves."""
     width: float
     """Of the interval of a category that nobody holds."""
     share_width: float
@@ -134,10 +151,13 @@ def _solve(target: Target, epsilon: float | None, users: int | None) -> Plan:
     if epsilon is not None:
         check_epsilon(epsilon)
     if users is not None and not 1 <= users <= MOST_USERS:
-        raise UsageError(f"--users must be at least 1 and at most {MOST_USERS:,}, got {_short(users)}")
+        raise UsageError(
+            f"--users must be at least 1 and at most {MOST_USERS:,}, got {_short(users)}", flag="--users", value=users
+        )
     if (epsilon is not None) + (users is not None) + target.given != 2:
         raise UsageError(
-            "give two of --epsilon, --users and a target (--target-rmse or --target-width); the third is computed"
+            "give two of --epsilon, --users and a target (--target-rmse or --target-width); the third is computed",
+            flag="--epsilon",
         )
     number, solved = float(users or 1), "target"
     if epsilon is not None and users is None:
@@ -151,6 +171,7 @@ def _solve(target: Target, epsilon: float | None, users: int | None) -> Plan:
         round(number),
         solved,
         target.of(inference.expected_rmse, number, epsilon),
+        target.of(inference.expected_rmse, number, epsilon, estimand="users"),
         target.width(number, epsilon, 0.0),
         target.width(number, epsilon, target.share),
         target.of(inference.detectable_share, number, epsilon),
@@ -167,7 +188,9 @@ def _users(target: Target, epsilon: float) -> float:
     else:
         number = target.of(inference.users_for_error, epsilon, target.target_rmse)
     if not max(number, 1.0) <= MOST_USERS:
-        raise UsageError(f"the target takes more than {MOST_USERS:,} users: widen it, or raise ε")
+        raise UsageError(
+            f"the target takes more than {MOST_USERS:,} users: widen it, or raise ε", flag=target.flag, value=number
+        )
     return max(number, 1.0)
 
 
@@ -180,11 +203,13 @@ def _epsilon(target: Target, number: float) -> float:
     if epsilon > LARGEST_EPSILON:
         raise UsageError(
             f"with {show.number(round(number), 'user', 'users')} no ε reaches the target: it takes more of them, or a "
-            "wider target"
+            "wider target",
+            flag=target.flag,
         )
     if epsilon < SMALLEST_EPSILON:
         raise UsageError(
-            f"with {show.number(round(number), 'user', 'users')} any ε down to {SMALLEST_EPSILON:g} reaches the target"
+            f"with {show.number(round(number), 'user', 'users')} any ε down to {SMALLEST_EPSILON:g} reaches the target",
+            flag=target.flag,
         )
     return epsilon
 
@@ -236,7 +261,8 @@ def _show(found: Plan) -> None:
     table.add_column("", justify="right", no_wrap=True)
     level = f"{100 * target.level:g}\N{NO-BREAK SPACE}%"
     for text, value in (
-        ("Typical error of a share (root mean squared)", found.rmse),
+        ("Typical error of a share of the population (root mean squared)", found.rmse),
+        ("Typical error of a share of these very users", found.rmse_of_users),
         (f"Width of the {level} interval of a category that nobody holds", found.width),
         (f"Width of the {level} interval of a share of {show.percent(target.share)}", found.share_width),
         ("Smallest share that would be noticed, of one category", found.detectable),
@@ -253,7 +279,10 @@ def _show(found: Plan) -> None:
     for row in found.mechanisms:
         table.add_row(row.name, show.percent(row.expected_rmse), f"{row.bits:,.0f}", f"{row.operations:.1e}", row.note)
     show.show_table(table)
-    show.say("error: typical, of a share; bits: size of a report; operations: the server's, to count all reports.")
+    show.say(
+        "error: typical, of a share of the population; bits: size of a report; operations: the server's, to count all "
+        "reports."
+    )
     own_name = target.mechanism.replace("-", " ")
     best, own = found.mechanisms[0], next(row for row in found.mechanisms if row.name == own_name)
     more = (own.expected_rmse / best.expected_rmse) ** 2
@@ -262,12 +291,20 @@ def _show(found: Plan) -> None:
             f"For the same error {own_name} needs {more:.2g} times the users of {best.name}, whose reports "
             f"`rrjax randomize --mechanism {best.name.replace(' ', '-')}` makes."
         )
+    if found.epsilon > PROTECTS:
+        show.beware(
+            f"ε = {found.epsilon:.4g} hardly protects anybody: a report may change the odds of what its user holds "
+            f"{show.at_most(math.exp(min(found.epsilon, 700)))}-fold. Collect from more people at a smaller ε, or "
+            "accept a larger error."
+        )
 
 
 def _explanations(found: Plan) -> dict[str, str]:
     """What the rows and columns are."""
     return {
         "error": "root mean squared, of the unbiased estimate of a share; that of `rrjax estimate` is often closer",
+        "population": "from which the users are drawn at random; drawing them is a part of the error, taken as large "
+        "as it can be (where all shares are equal). Intervals and what would be noticed are of the population, too",
         "interval": "exact, as `rrjax estimate` prints it",
         "noticed": "with a chance of 80\N{NO-BREAK SPACE}%, by a p-value of at most 0.05; among all categories of at "
         f"most 0.05 ÷ {found.target.num_categories:,}",

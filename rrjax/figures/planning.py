@@ -20,6 +20,8 @@ def plan_figure(
 ) -> Figure:
     """Draws the expected root mean squared error of a share against N, for some ε, and against ε, for each mechanism.
 
+    Errors are from the distribution that the users are drawn from (`inference.expected_rmse`).
+
     Args:
         num_categories: K.
         epsilon: Nats; its curve is among those on the left, and a line on the right.
@@ -70,6 +72,8 @@ def plan_figure(
 def two_category_figure(epsilons: Sequence[float] = (0.1, 0.5, 1.0, 2.0)) -> Figure:
     """Draws the error of two categories, 1/(2·sinh(ε/2)·√N), beside its well-known form for small ε, 1/(ε√N).
 
+    Errors are from the users' own shares.
+
     Args:
         epsilons: Nats, a curve each.
 
@@ -87,7 +91,7 @@ def two_category_figure(epsilons: Sequence[float] = (0.1, 0.5, 1.0, 2.0)) -> Fig
     users = np.geomspace(100, 1e7, 60)
     for place, value in enumerate(epsilons):
         colour = COLOURS[place % len(COLOURS)]
-        exact = float(inference.expected_rmse(2, 1, value)) / np.sqrt(users)
+        exact = float(inference.expected_rmse(2, 1, value, estimand="users")) / np.sqrt(users)
         axes.plot(users, exact, color=colour, label=f"ε = {value:g}")
         axes.plot(users, 1 / (value * np.sqrt(users)), color=colour, linestyle=":")
     axes.plot([], [], color="0.4", linestyle=":", label="1/(ε√N)")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from rrjax.arguments import Estimand
 from rrjax.checks import check_num_categories
+from rrjax.errors import ArgumentError
+from rrjax.inference.planning import drawing_error
 from rrjax.mechanisms import MECHANISMS
 
 
@@ -27,22 +30,26 @@ class MechanismErrors(NamedTuple):
     operations: float
 
 
-def compare_mechanisms(num_categories: int, num_users: int, epsilon: float) -> list[MechanismErrors]:
+def compare_mechanisms(
+    num_categories: int, num_users: int, epsilon: float, *, estimand: Estimand = "distribution"
+) -> list[MechanismErrors]:
     """Which mechanism for K, N and ε: the error of each one's unbiased estimate, the least first.
 
     A report supports the user's own value with probability p* and any other one with q*; over N users the squared
-    error, summed over the categories, is (p*(1−p*) + (K−1)·q*(1−q*))/(N·(p*−q*)²) in expectation, for all of them.
+    error, summed over the categories, is (p*(1−p*) + (K−1)·q*(1−q*))/(N·(p*−q*)²) in expectation, for all of them. To
+    that of the distribution that users are drawn from, drawing them adds (1 − 1/K)/N at most (see `expected_rmse`).
 
     Args:
         num_categories: K, an integer, at least 2.
         num_users: N, at least 1.
         epsilon: Nats, positive.
+        estimand: "distribution" or "users": what the errors are from, as in `expected_rmse`.
 
     Returns:
         A list of `MechanismErrors`, one for each of `rrjax.mechanisms`.
 
     Raises:
-        ValueError: One of them is out of range.
+        ValueError: One of them is out of range, or an unknown estimand.
 
     Example:
         >>> import rrjax
@@ -55,14 +62,16 @@ def compare_mechanisms(num_categories: int, num_users: int, epsilon: float) -> l
     """
     check_num_categories(num_categories)
     if not num_users >= 1:
-        raise ValueError(f"num_users must be at least 1, got {num_users}")
+        raise ArgumentError(f"num_users must be at least 1, got {num_users}", argument="num_users", value=num_users)
     if not epsilon > 0:
-        raise ValueError(f"epsilon must be a positive number of nats, got {epsilon}")
-    epsilon = min(epsilon, 300)
+        raise ArgumentError(
+            f"epsilon must be a positive number of nats, got {epsilon}", argument="epsilon", value=epsilon
+        )
+    epsilon, drawn = min(epsilon, 300), drawing_error(num_categories, estimand)
     found = []
     for kind in MECHANISMS.values():
         mechanism = kind(num_categories, epsilon)
-        variance = mechanism.weights(math.expm1).total_variance(num_categories)
+        variance = mechanism.weights(math.expm1).total_variance(num_categories) + drawn
         error = math.sqrt(variance / num_users / num_categories)
         name, operations = kind.name.replace("-", " "), float(mechanism.server_operations(num_users))
         found.append(MechanismErrors(name, error, mechanism.bits, mechanism.note, operations))

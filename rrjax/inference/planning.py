@@ -15,8 +15,9 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import as_probability, as_scalar, complement, float_dtype
+from rrjax.arguments import Estimand, as_probability, as_scalar, check_estimand, complement, float_dtype
 from rrjax.checks import check_num_categories
+from rrjax.errors import ArgumentError
 from rrjax.inference.intervals import Simultaneous, log_tail
 from rrjax.inference.monte_carlo import HypothesisTest
 from rrjax.inference.plans import (
@@ -32,45 +33,68 @@ from rrjax.mechanisms import Design, RandomizedResponse
 
 
 def expected_rmse(
-    num_categories: int, num_users: ArrayLike, epsilon: ArrayLike, *, mechanism: Design = RandomizedResponse
+    num_categories: int,
+    num_users: ArrayLike,
+    epsilon: ArrayLike,
+    *,
+    estimand: Estimand = "distribution",
+    mechanism: Design = RandomizedResponse,
 ) -> Float[Array, ""]:
     """Root mean squared error of the unbiased estimate (`inv`) of a share: over the categories, as expected.
 
-    sqrt([p(1−p) + (K−1)·q(1−q)]/(K·N·(p−q)²)), for randomized response sqrt((K−1)(K−2+2e^ε)/(K·N·(e^ε−1)²)), whatever
-    the distribution of the users, whose own one it is measured against. Estimators on the simplex do better; by how
-    much depends on the truth (`rrjax.study` simulates it).
+    Of the users' own shares it is sqrt(V/(K·N)) with V = [p(1−p) + (K−1)·q(1−q)]/(p−q)², for randomized response
+    (K−1)(K−2+2e^ε)/(e^ε−1)², whatever they hold. Of the distribution θ that users are drawn from, drawing them adds
+    1 − Σθ² to V, 1 − 1/K at most; that most is what is added here, so that no distribution has a larger error. The
+    widths of `expected_width` are of that distribution, too. Estimators on the simplex do better; by how much depends
+    on the truth (`rrjax.study` simulates it).
 
     Args:
         num_categories: K, at least 2. Static.
         num_users: Scalar, N.
         epsilon: Scalar, nats.
+        estimand: "distribution" or "users": what the error is from.
         mechanism: Its class, or a function of K and ε. Static.
 
     Returns:
         Scalar, probability. NaN where N or ε is not positive.
 
     Raises:
-        ValueError: K < 2, or what is not one number.
+        ValueError: K < 2, what is not one number, or an unknown estimand.
 
     Example:
         >>> import rrjax
         >>> print(f"{rrjax.inference.expected_rmse(100, 380_000, epsilon=1.0):.4f}")
         0.0096
+        >>> both = [rrjax.inference.expected_rmse(3, 100, 8.0, estimand=each) for each in ("distribution", "users")]
+        >>> [f"{each:.4f}" for each in both]  # at a large ε chance is in the drawing of the users
+        ['0.0472', '0.0021']
     """
     num_users = as_scalar(num_users, float_dtype(), "num_users")
-    total = squared_error_of_one(num_categories, epsilon, mechanism)
+    total = squared_error_of_one(num_categories, epsilon, mechanism) + drawing_error(num_categories, estimand)
     return jnp.sqrt(total / jnp.where(num_users > 0, num_users, jnp.nan) / num_categories)
 
 
+def drawing_error(num_categories: int, estimand: Estimand) -> float:
+    """The largest expected squared error, times N, that drawing the users adds: 1 − Σθ² of equal shares, or nothing."""
+    check_estimand(estimand)
+    return 1 - 1 / num_categories if estimand == "distribution" else 0.0
+
+
 def users_for_error(
-    num_categories: int, epsilon: ArrayLike, rmse: ArrayLike, *, mechanism: Design = RandomizedResponse
+    num_categories: int,
+    epsilon: ArrayLike,
+    rmse: ArrayLike,
+    *,
+    estimand: Estimand = "distribution",
+    mechanism: Design = RandomizedResponse,
 ) -> Float[Array, ""]:
-    """How many users bring `expected_rmse` down to a target; of randomized response (K−1)(K−2+2e^ε)/(K·(e^ε−1)²·rmse²).
+    """How many users bring `expected_rmse` down to a target.
 
     Args:
         num_categories: K, at least 2. Static.
         epsilon: Scalar, nats.
         rmse: Scalar, the target, probability.
+        estimand: As in `expected_rmse`.
         mechanism: As in `expected_rmse`.
 
     Returns:
@@ -78,54 +102,63 @@ def users_for_error(
         of the number before it is rounded up.
 
     Raises:
-        ValueError: K < 2, or what is not one number.
+        ValueError: K < 2, what is not one number, or an unknown estimand.
 
     Example:
         >>> import rrjax
         >>> int(rrjax.inference.users_for_error(100, epsilon=1.0, rmse=0.01))
-        346834
+        346933
     """
     rmse = as_scalar(rmse, float_dtype(), "rmse")
     rmse = jnp.where(rmse > 0, rmse, jnp.nan)
-    number = squared_error_of_one(num_categories, epsilon, mechanism) / num_categories / rmse**2
+    total = squared_error_of_one(num_categories, epsilon, mechanism) + drawing_error(num_categories, estimand)
+    number = total / num_categories / rmse**2
     return rounded(number, jnp.ceil(number))
 
 
 def epsilon_for_error(
-    num_categories: int, num_users: ArrayLike, rmse: ArrayLike, *, mechanism: Design = RandomizedResponse
+    num_categories: int,
+    num_users: ArrayLike,
+    rmse: ArrayLike,
+    *,
+    estimand: Estimand = "distribution",
+    mechanism: Design = RandomizedResponse,
 ) -> Float[Array, ""]:
     """The smallest ε at which `expected_rmse` reaches a target with so many users.
 
-    Of randomized response, with M = K·N·rmse², e^ε − 1 is the positive root of M·x² = (K−1)·(2x + K); of other
-    mechanisms ε is found by bisection.
+    Of randomized response, with M = K·N·rmse² less what drawing the users adds, e^ε − 1 is the positive root of
+    M·x² = (K−1)·(2x + K); of other mechanisms ε is found by bisection.
 
     Args:
         num_categories: K, at least 2. Static.
         num_users: Scalar, N.
         rmse: Scalar, the target, probability.
+        estimand: As in `expected_rmse`.
         mechanism: As in `expected_rmse`.
 
     Returns:
-        Scalar, nats; infinite where no ε up to 80 reaches it, with derivatives of NaN. NaN where N or the target is not
-        positive.
+        Scalar, nats; infinite where no ε (of other mechanisms: none up to 80) reaches it, with derivatives of NaN. NaN
+        where N or the target is not positive.
 
     Raises:
-        ValueError: K < 2, or what is not one number.
+        ValueError: K < 2, what is not one number, or an unknown estimand.
 
     Example:
         >>> import rrjax
-        >>> print(f"{rrjax.inference.epsilon_for_error(100, 346_834, rmse=0.01):.4f}")
+        >>> print(f"{rrjax.inference.epsilon_for_error(100, 346_933, rmse=0.01):.4f}")
         1.0000
     """
     check_num_categories(num_categories)
     num_users = as_scalar(num_users, float_dtype(), "num_users")
     rmse = as_scalar(rmse, float_dtype(), "rmse")
+    left = rmse**2 * num_users * num_categories - drawing_error(num_categories, estimand)
     if mechanism is not RandomizedResponse:
-        found = epsilon_of_error(rmse**2 * num_users * num_categories, num_categories, mechanism)
+        found = epsilon_of_error(left, num_categories, mechanism)
         return jnp.where((num_users > 0) & (rmse > 0), found, jnp.nan)
-    load = (num_categories - 1) / (num_categories * num_users * rmse**2)
-    root = load + jnp.sqrt(load**2 + load * num_categories)
-    return jnp.where((num_users > 0) & (rmse > 0), jnp.log1p(root), jnp.nan)
+    load = (num_categories - 1) / jnp.where(left > 0, left, jnp.nan)
+    found = jnp.log1p(load + jnp.sqrt(load**2 + load * num_categories))
+    found = rounded(found, jnp.where(left > 0, found, jnp.inf))
+    return jnp.where((num_users > 0) & (rmse > 0), found, jnp.nan)
 
 
 def expected_width(
@@ -251,7 +284,7 @@ def detectable_share(
     check_num_categories(num_categories)
     level, power = as_probability(level, "level", 0.05), as_probability(power, "power", 0.8)
     if not isinstance(power, Tracer) and power < 0.5:
-        raise ValueError(f"power must be at least 0.5, got {float(power):g}")
+        raise ArgumentError(f"power must be at least 0.5, got {float(power):g}", argument="power", value=power)
     number = as_scalar(num_users, float_dtype(), "num_users")
     number = rounded(number, jnp.floor(number))
     rates = rates_of(num_categories, epsilon, mechanism)
@@ -310,7 +343,11 @@ def power(
     """
     as_probability(level, "level", 0.05)
     if num_collections < 1:
-        raise ValueError(f"num_collections must be at least 1, got {num_collections}")
+        raise ArgumentError(
+            f"num_collections must be at least 1, got {num_collections}",
+            argument="num_collections",
+            value=num_collections,
+        )
 
     def rejects(key: Array) -> Float[Array, ""]:
         of_data, of_test = jax.random.split(key)
