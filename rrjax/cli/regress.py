@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from functools import partial
 from pathlib import Path
-from statistics import NormalDist
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -21,6 +19,9 @@ from rrjax.cli.options import Explain, Json, Level, Plot, flags
 from rrjax.cli.reading import Collection, Epsilon, Files, Reading, check_outputs, check_rate, read_collection
 from rrjax.cli.rows import Rows, read, split
 from rrjax.errors import UsageError
+
+if TYPE_CHECKING:
+    from rrjax.models import FitError
 
 FEW_CLUSTERS = 20
 MOST_COEFFICIENTS = 2000
@@ -77,12 +78,17 @@ def regress(
     """
     check_rate("--level", level)
     if not (np.isfinite(ridge) and ridge >= 0):
-        raise UsageError(f"--ridge must be a number that is not negative, got {ridge:g}")
+        raise UsageError(f"--ridge must be a number that is not negative, got {ridge:g}", flag="--ridge", value=ridge)
     files = Files(reports, dataclasses.replace(reading, column=outcome))
     names, listed = split("--covariates", covariates), [] if factors is None else split("--factors", factors)
-    for name in (*names, weights, clusters):
+    purposes = [*(("--covariates", name) for name in names), ("--weights", weights), ("--clusters", clusters)]
+    for flag, name in purposes:
         if name == outcome:
-            raise UsageError(f"column {outcome!r} is the outcome; it cannot be used for another purpose, too")
+            raise UsageError(
+                f"{flag}: column {outcome!r} is the outcome; it cannot be used for another purpose, too",
+                flag=flag,
+                value=name,
+            )
     show.check_formats(out, plot)
     check_outputs([files], out, plot)
     with show.err.status("Reading …") as status:
@@ -113,9 +119,11 @@ def _check_size(rows: Rows, collection: Collection) -> None:
     if number > MOST_COEFFICIENTS:
         raise UsageError(
             f"{collection.num_categories:,} categories and {len(rows.columns)} columns make {number:,} coefficients, "
-            f"more than {MOST_COEFFICIENTS:,}: merge categories before the collection is made, or use rrjax.models.fit"
+            f"more than {MOST_COEFFICIENTS:,}: merge categories before the collection is made, or use rrjax.models.fit",
+            flag="--covariates",
+            value=number,
         )
-    if rows.clusters is not None and (clusters := len(np.unique(rows.clusters))) < FEW_CLUSTERS:
+    if rows.clusters is not None and number < (clusters := len(np.unique(rows.clusters))) < FEW_CLUSTERS:
         collection.warnings.append(
             f"There are {clusters} clusters. Standard errors by clusters want some dozens; of few they are too small."
         )
@@ -134,12 +142,13 @@ class _Found:
 
     def table(self, level: float) -> dict[str, np.ndarray]:
         """All coefficients, one below another."""
-        from rrjax.models.statements import p_value_of
+        from rrjax.models.tails import p_value_of, reach
 
         estimates, errors = (
             np.asarray(each, np.float64).T.ravel() for each in (self.result.coefficients, self.result.standard_errors)
         )
-        width = NormalDist().inv_cdf(0.5 + level / 2) * errors
+        clusters = self.result.num_clusters
+        width = reach(level, clusters) * errors
         terms = ["(intercept)", *self.rows.columns]
         return {
             "category": np.repeat(np.asarray(self.labels[1:], object), len(terms)),
@@ -148,7 +157,7 @@ class _Found:
             "standard_error": errors,
             "lower": estimates - width,
             "upper": estimates + width,
-            "p_value": p_value_of(estimates / errors),
+            "p_value": p_value_of(estimates / errors, clusters),
         }
 
     def facts(self, level: float) -> dict[str, Any]:
@@ -159,6 +168,7 @@ class _Found:
             "covariance": self.kind,
             "num_rows": len(self.rows.reports),
             "num_dropped": self.rows.num_dropped,
+            "num_clusters": self.result.num_clusters,
             "level": level,
             "coefficients": [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)],
             "tests": [
@@ -217,14 +227,17 @@ class _Found:
         )
         show.out.print()
         drawn = show.table()
-        for title in ("does it matter?", "χ²", "df", "p"):
+        clusters = self.result.num_clusters
+        statistic_title = "χ²" if clusters is None else "F"
+        for title in ("does it matter?", statistic_title, "df", "p"):
             drawn.add_column(title, justify="right" if drawn.columns else "left", no_wrap=True)
         drawn.columns[0].max_width = 40
         for name, statistic, degrees, p_value in self.tests:
             written = "–" if math.isnan(statistic) else f"{statistic:.4g}"
-            drawn.add_row(Text(show.printable(name)), written, f"{degrees}", _chance(p_value))
+            freedom = f"{degrees}" if clusters is None else f"{degrees}, {clusters - 1:,}"
+            drawn.add_row(Text(show.printable(name)), written, freedom, _chance(p_value))
         show.show_table(drawn)
-        show.say("p: how likely so large a χ² would be if the covariate meant nothing.")
+        show.say(f"p: how likely so large a {statistic_title} would be if the covariate meant nothing.")
         if self.fit is not None and self.fit[-1] < _MISFIT:
             show.beware(f"The model misses something: {self._fitness()}.")
         show.explain(self._explanations(level, robust), explain, "models")
@@ -237,6 +250,7 @@ class _Found:
 
     def _explanations(self, level: float, robust: str) -> dict[str, str]:
         """What each column is, and the figures of the fit."""
+        clusters = self.result.num_clusters
         ways = {
             "observed": "by how much estimates are off, typically, if the model is right",
             "sandwich": "standard errors are robust: by how much estimates are off, typically, even of a wrong model",
@@ -246,9 +260,14 @@ class _Found:
             robust: ways[self.kind],
             show.interval(
                 level
-            ): "estimate ± a multiple of the error: holds each one with this confidence, for many users",
+            ): "estimate ± a multiple of the error: holds each one with this confidence, for many users"
+            + (f" and clusters (Student's t of {clusters - 1:,} degrees)" if clusters is not None else ""),
             "p": "of the first tables: of a single estimate; of the last one: of all estimates of a covariate together "
-            "(Wald's χ²; df: how many there are)",
+            + (
+                "(Wald's χ²; df: how many there are)"
+                if clusters is None
+                else "(Wald's F; df: how many there are, and clusters less one)"
+            ),
             "fit": f"nothing speaks against the model, {self._fitness()}"
             if self.fit and self.fit[-1] >= _MISFIT
             else "",
@@ -276,7 +295,7 @@ def _compared(p_value: float) -> str:
 
 @ending_at_once()
 def _fitted(rows: Rows, collection: Collection, reference: str | None, ridge: float, robust: bool) -> _Found:
-    from rrjax.models import fit, goodness_of_fit_test
+    from rrjax.models import FitError, fit, goodness_of_fit_test
 
     labels = [str(label) for label in collection.labels]
     order = _reordered(labels, reference)
@@ -289,8 +308,8 @@ def _fitted(rows: Rows, collection: Collection, reference: str | None, ridge: fl
             *given, num_categories=len(labels), weights=rows.weights, clusters=rows.clusters, covariance=kind,
             ridge=ridge,
         )  # fmt: skip
-    except ValueError as error:
-        raise io.DataError(f"{collection.files.name}: {_named(str(error), rows.columns, labels)}") from error
+    except FitError as error:
+        raise _told(error, collection.files.name, rows.columns, labels) from error
     tests = [(name, *_tested(result, columns)) for name, columns in rows.of]
     fitness = None
     # Survey weights and clusters are no numbers of users, which its law wants; and few rows cannot fill ten groups.
@@ -298,17 +317,18 @@ def _fitted(rows: Rows, collection: Collection, reference: str | None, ridge: fl
         try:
             test = goodness_of_fit_test(result, *given)
             fitness = float(test.statistic), test.degrees, float(test.p_value)
-        except ValueError:
+        except FitError:
             fitness = None  # the covariates determine the groups, as one of few levels does
     return _Found(result, rows, labels, tests, fitness, kind)
 
 
 def _tested(result: Any, columns: list[int]) -> tuple[float, int, float]:
+    from rrjax.errors import ArgumentError
     from rrjax.models import wald_test
 
     try:
         test = wald_test(result, columns)
-    except ValueError:  # of too few clusters
+    except ArgumentError:  # of a singular covariance
         return math.nan, len(columns) * result.standard_coefficients.shape[1], math.nan
     return float(test.statistic), test.degrees, float(test.p_value)
 
@@ -318,23 +338,39 @@ def _reordered(labels: list[str], reference: str | None) -> list[int]:
         return list(range(len(labels)))
     if reference not in labels:
         shown = ", ".join(map(repr, labels[:10])) + ", …" * (len(labels) > 10)
-        raise UsageError(f"--reference {reference!r} is none of the categories {shown}")
+        raise UsageError(
+            f"--reference {reference!r} is none of the categories {shown}", flag="--reference", value=reference
+        )
     place = labels.index(reference)
     return [place, *(other for other in range(len(labels)) if other != place)]
 
 
-def _named(message: str, columns: list[str], labels: list[str]) -> str:
-    """A message of `fit` with names in place of numbers, and flags in place of arguments."""
-
-    def named(found: re.Match[str]) -> str:
-        column, covariate, category, several = found.groups()
-        if several is not None:
-            return "(" + re.sub(r"\d+", lambda place: repr(columns[int(place[0])]), several) + ")"
-        if category is not None:
-            return f"category {labels[int(category)]!r}"
-        return f"covariate {columns[int(column or covariate)]!r}"
-
-    # In one pass: what was put in is not looked at again.
-    one, several = r"\bcolumn (\d+) of covariates|\bcovariate (\d+)\b", r"\(columns ((?:[\d, ]|the intercept)+)\)"
-    message = re.sub(rf"{one}|\bcategory (\d+)\b|{several}", named, message)
-    return message.replace("ridge=0.1", "--ridge 0.1").replace("of weights is", "of the weights is")
+def _told(error: FitError, file: str, columns: list[str], labels: list[str]) -> io.DataError | UsageError:
+    """Why there is no regression, with the names of covariates and categories, and the flags that help."""
+    names = ["the intercept" if number < 0 else f"covariate {columns[number]!r}" for number in error.columns]
+    column = next((columns[number] for number in error.columns if number >= 0), None)
+    listed, name = ", ".join(names), names[0] if names else "a coefficient"
+    number = 0 if error.number is None else error.number
+    of = "" if error.category is None else f" of category {labels[error.category]!r}"
+    said = {
+        "missing": f"{name} has a value that is no finite number; {show.number(int(number), 'row', 'rows')} in all. "
+        "Correct them, or leave them out as missing values",
+        "constant": f"{name} is the same for everybody: leave it out of --covariates",
+        "dependent": f"covariates depend on each other linearly ({listed}): leave one of them out of --covariates",
+        "users": f"{show.number(int(number), 'row', 'rows')} are fewer than coefficients: leave covariates out",
+        "weights": f"the --weights count as {number:.3g} users of equal weight, too few for {len(columns)} columns and "
+        f"{len(labels)} categories: trim the weights, or leave covariates out",
+        "unbounded": f"{name}{of} runs off or is hardly determined. A covariate may separate the reports, no report "
+        "may speak for a category, or the reports may say next to nothing at this ε: merge categories, leave the "
+        "covariate out, or give a prior, such as --ridge 0.1",
+        "steps": f"no maximum was found in {int(number)} steps: give a prior, such as --ridge 0.1",
+    }
+    if error.reason == "clusters":
+        return UsageError(
+            f"--clusters: {int(number)} clusters are too few for {(error.needed or 1) - 1:.0f} coefficients; there "
+            "must be more clusters than coefficients. Leave covariates out, or give smaller clusters",
+            flag="--clusters",
+            value=number,
+        )
+    message = said.get(error.reason, str(error))
+    return io.DataError(f"{file}: {message}", file=file, column=column, value=error.value)

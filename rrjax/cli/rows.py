@@ -19,10 +19,10 @@ def split(flag: str, text: str) -> list[str]:
     """The names of columns in a flag, with commas between them."""
     names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True))]  # quotes hold commas
     if not all(names):
-        raise UsageError(f"{flag} wants names of columns with commas between them, got {text!r}")
+        raise UsageError(f"{flag} wants names of columns with commas between them, got {text!r}", flag=flag, value=text)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise UsageError(f"{flag} names column {twice!r} twice")
+        raise UsageError(f"{flag} names column {twice!r} twice", flag=flag, value=twice)
     return names
 
 
@@ -50,12 +50,12 @@ def read(
     """Reads reports, covariates, weights and clusters (the two others); drops or refuses rows that lack one."""
     source, domain = collection.files.source, collection.counted.domain
     reports = io.read_rows(dataclasses.replace(source, column=collection.counted.column), domain).indices
-    try:
-        covariates = io.read_covariates(source, names, factors)
-    except io.DataError as error:
-        if "among the covariates" in str(error):
-            raise UsageError(str(error)) from error
-        raise
+    odd = next((name for name in factors if name not in names), None)
+    if odd is not None:
+        raise UsageError(
+            f"--factors: {odd!r} is not among the covariates {', '.join(map(repr, names))}", flag="--factors", value=odd
+        )
+    covariates = io.read_covariates(source, names, factors)
     of_weight, of_cluster = (None if name is None else dataclasses.replace(source, column=name) for name in others)
     weight = None if of_weight is None else read_weights(of_weight)
     cluster = None if of_cluster is None else io.read_covariate(of_cluster, factor=True, most_levels=None)
@@ -66,7 +66,9 @@ def read(
         raise _missing(collection, used, answered)
     kept = answered & ~lacking
     if not kept.any():
-        raise io.DataError(f"{collection.files.name}: no row has a report and all covariates")
+        raise io.DataError(
+            f"{collection.files.name}: no row has a report and all covariates", file=collection.files.name
+        )
     parts = [each.of_rows(kept).columns() for each in covariates]
     ends = np.cumsum([0, *(len(labels) for _, labels in parts)])
     return Rows(
@@ -87,9 +89,13 @@ def _missing(collection: Collection, used: Sequence[io.Covariate], answered: np.
     row, name = first
     number = int((np.any([each.missing for each in used], axis=0) & answered).sum())
     # Rows are counted through all files.
-    where = f", row {row + 1:,}" if len(collection.files.source.files()) == 1 else ""
+    alone = len(collection.files.source.files()) == 1
+    where = f", row {row + 1:,}" if alone else ""
     return io.DataError(
         f"{collection.files.name}, column {name!r}{where}: no value; "
         f"{show.number(number, 'row lacks', 'rows lack')} a covariate, a weight or a cluster. Fill them in, or leave "
-        "such rows out with --drop-missing"
+        "such rows out with --drop-missing",
+        file=collection.files.name,
+        column=name,
+        row=row + 1 if alone else None,
     )

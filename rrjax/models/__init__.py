@@ -9,8 +9,17 @@ from rrjax.models.fitted import Regression
 from rrjax.models.goodness import goodness_of_fit_test, score_test
 from rrjax.models.loss import backward_loss, rr_loss
 from rrjax.models.outcome import OutcomeRegression, fit_outcome
+from rrjax.models.refusals import FitError
 from rrjax.models.regression import fit, fit_in_batches
-from rrjax.models.statements import ChiSquareTest, Prediction, likelihood_ratio_test, predict, summary, wald_test
+from rrjax.models.statements import (
+    ChiSquareTest,
+    FTest,
+    Prediction,
+    likelihood_ratio_test,
+    predict,
+    summary,
+    wald_test,
+)
 
 __all__ = [
     "BudgetSplit",
@@ -18,7 +27,9 @@ __all__ = [
     "ChiSquareTest",
     "DeltaEstimate",
     "DirichletFit",
+    "FTest",
     "FamilyFit",
+    "FitError",
     "OutcomeRegression",
     "Prediction",
     "Regression",

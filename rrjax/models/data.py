@@ -11,9 +11,11 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.arguments import float_dtype
+from rrjax.errors import ArgumentError
 from rrjax.mechanisms.rows import LogRows
 from rrjax.models.logistic import Data
 from rrjax.models.loss import MechanismOrEpsilon, rows_of
+from rrjax.models.refusals import INTERCEPT, FitError
 from rrjax.pytrees import exportable
 
 
@@ -107,17 +109,24 @@ def as_covariates(covariates: ArrayLike) -> Any:
     if covariates.ndim == 1:
         covariates = covariates[:, None]
     if covariates.ndim != 2 or covariates.dtype.kind not in "biuf":
-        raise ValueError(
+        raise ArgumentError(
             f"covariates must be numbers of shape [N, D], got {covariates.dtype} of shape {tuple(covariates.shape)}: "
-            "code categories as columns of zeros and ones"
+            "code categories as columns of zeros and ones",
+            argument="covariates",
         )
     if not isinstance(covariates, Tracer):
         wrong = np.argwhere(~np.isfinite(np.asarray(covariates, np.float64)))
         if wrong.size:
             row, column = wrong[0]
-            raise ValueError(
+            number = len(np.unique(wrong[:, 0]))
+            raise FitError(
                 f"row {row}, column {column} of covariates is {covariates[row, column]}: fill it in or drop the row "
-                f"({len(np.unique(wrong[:, 0]))} rows have missing values)"
+                f"({number} rows have missing values)",
+                reason="missing",
+                argument="covariates",
+                row=int(row),
+                columns=(int(column),),
+                number=number,
             )
     return covariates
 
@@ -132,54 +141,86 @@ def as_weights(weights: ArrayLike | None, number: int, dtype: np.dtype) -> Float
         return jnp.ones(number, dtype)
     weights = weights if isinstance(weights, jax.Array) else np.asarray(weights)
     if weights.shape != (number,) or weights.dtype.kind not in "biuf":
-        raise ValueError(f"weights must be numbers of shape [{number}], got {weights.dtype} of {tuple(weights.shape)}")
+        raise ArgumentError(
+            f"weights must be numbers of shape [{number}], got {weights.dtype} of {tuple(weights.shape)}",
+            argument="weights",
+        )
     if not isinstance(weights, Tracer):
         known = np.asarray(weights, np.float64)
         wrong = np.flatnonzero(~(np.isfinite(known) & (known >= 0)))
         if wrong.size:
-            raise ValueError(f"row {wrong[0]} of weights is {known[wrong[0]]:g}: weights are finite and not negative")
+            raise FitError(
+                f"row {wrong[0]} of weights is {known[wrong[0]]:g}: weights are finite and not negative",
+                reason="weights",
+                argument="weights",
+                row=int(wrong[0]),
+                value=float(known[wrong[0]]),
+            )
         if not known.any():
-            raise ValueError("all weights are zero: there is nobody to estimate from")
+            raise FitError(
+                "all weights are zero: there is nobody to estimate from", reason="weights", argument="weights", number=0
+            )
     return jnp.asarray(weights, dtype)
 
 
-def as_clusters(clusters: ArrayLike, number: int) -> tuple[Int[Array, " N"], int]:
-    """Numbers the clusters from 0, and counts them.
+def as_clusters(clusters: ArrayLike, number: int, weights: np.ndarray | None = None) -> tuple[Int[Array, " N"], int]:
+    """Numbers the clusters from 0, and counts them; of known weights those in which there is one above zero.
 
     Raises:
-        ValueError: Another shape than `[N]`, a missing one, fewer than two, or traced ones.
+        ValueError: Another shape than `[N]`, a missing one, or traced ones.
     """
     if isinstance(clusters, Tracer):
-        raise ValueError("clusters are traced here, and must be known: how many there are decides shapes")
+        raise ArgumentError(
+            "clusters are traced here, and must be known: how many there are decides shapes", argument="clusters"
+        )
     clusters = np.asarray(clusters)
     if clusters.shape != (number,):
-        raise ValueError(f"clusters must have shape [{number}], one for each row; got {clusters.shape}")
+        raise ArgumentError(
+            f"clusters must have shape [{number}], one for each row; got {clusters.shape}", argument="clusters"
+        )
     missing = np.flatnonzero(clusters != clusters) if clusters.dtype.kind in "fO" else np.zeros(0, int)
     missing = np.union1d(missing, np.flatnonzero([each is None for each in clusters])).astype(int)
     if missing.size:
-        raise ValueError(f"row {missing[0]} of clusters is missing: fill it in, or drop the row ({missing.size} rows)")
-    known, numbers = np.unique(clusters.astype(str) if clusters.dtype == object else clusters, return_inverse=True)
-    if len(known) < 2:
-        raise ValueError("clusters must be two or more")
-    return jnp.asarray(numbers.ravel(), jnp.int32), len(known)
+        raise ArgumentError(
+            f"row {missing[0]} of clusters is missing: fill it in, or drop the row ({missing.size} rows)",
+            argument="clusters",
+            row=int(missing[0]),
+        )
+    names = clusters.astype(str) if clusters.dtype == object else clusters
+    used = np.unique(names if weights is None else names[weights > 0])
+    # Who has no weight adds nothing, in whatever cluster.
+    numbers = np.minimum(np.searchsorted(used, names), len(used) - 1)
+    return jnp.asarray(numbers, jnp.int32), len(used)
 
 
 def _check_rank(standard, intercept):
     constant = np.flatnonzero(~np.isfinite(standard).all(axis=0))
     if constant.size:
-        column = constant[0] - intercept
-        raise ValueError(
+        column = int(constant[0]) - intercept
+        raise FitError(
             f"column {column} of covariates is the same for everybody: drop it"
-            + (" (there is an intercept)" if intercept else "")
+            + (" (there is an intercept)" if intercept else ""),
+            reason="constant",
+            argument="covariates",
+            columns=(column,),
         )
     if standard.shape[0] < standard.shape[1]:
-        raise ValueError(
+        raise FitError(
             f"there are {standard.shape[1] - intercept} covariates{' and an intercept' * intercept} for "
-            f"{standard.shape[0]} users: no more than users can be told apart"
+            f"{standard.shape[0]} users: no more than users can be told apart",
+            reason="users",
+            argument="covariates",
+            number=standard.shape[0],
+            needed=standard.shape[1],
         )
     # Of the moments, which are small whatever the number of users: eigenvalues are squares of singular values.
     sizes, right = np.linalg.eigh(standard.T @ standard)
     if sizes[0] <= 1e-12 * sizes[-1]:
-        columns = np.flatnonzero(np.abs(right[:, 0]) > 1e-3) - intercept
-        named = ", ".join("the intercept" if column < 0 else str(column) for column in columns)
-        raise ValueError(f"covariates depend on each other linearly (columns {named}): drop one of them")
+        columns = tuple(int(place) - intercept for place in np.flatnonzero(np.abs(right[:, 0]) > 1e-3))
+        named = ", ".join("the intercept" if column == INTERCEPT else str(column) for column in columns)
+        raise FitError(
+            f"covariates depend on each other linearly (columns {named}): drop one of them",
+            reason="dependent",
+            argument="covariates",
+            columns=columns,
+        )

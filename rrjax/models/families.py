@@ -20,6 +20,7 @@ from rrjax.arguments import as_scalar, as_survey, check_positive, float_dtype, u
 from rrjax.arithmetic import accurate_sum, log_sum
 from rrjax.checks import check_num_categories
 from rrjax.em import reports_of
+from rrjax.errors import ArgumentError
 from rrjax.inference.likelihood_ratio import ratio
 from rrjax.inference.monte_carlo import HypothesisTest, check_draws, compared, simulable
 from rrjax.interior import factored, solved
@@ -148,10 +149,11 @@ def fit_family(
         num_users=number,
     )
     if not isinstance(state.converged, Tracer) and not state.converged:
-        raise ValueError(
+        raise ArgumentError(
             f"no maximum found in {int(state.num_iters)} steps (gap {float(state.gap):.3g} nats, at parameters "
             f"{result.parameters}): either the likelihood has none, because a parameter runs off or the reports say "
-            "nothing of it, or the start is too far: give another start, or a larger max_iters"
+            "nothing of it, or the start is too far: give another start, or a larger max_iters",
+            argument="start",
         )
     return result
 
@@ -333,11 +335,12 @@ def _as_start(log_shares, start, size, dtype):
     leaves, structure = jax.tree.flatten(start)
     family = _Family(log_shares, (structure, tuple(leaf.shape for leaf in leaves), dtype), back)
     if not flat.size:
-        raise ValueError("start has no numbers: there is nothing to fit")
+        raise ArgumentError("start has no numbers: there is nothing to fit", argument="start")
     found = jax.eval_shape(family.logits, flat)
     if found.shape != (size,) or not jnp.issubdtype(found.dtype, jnp.floating):
-        raise ValueError(
+        raise ArgumentError(
             f"log_shares must return [{size}] floats, one a category of the counts; got {found.dtype} of shape "
-            f"{found.shape}"
+            f"{found.shape}",
+            argument="log_shares",
         )
     return lax.stop_gradient(flat), family

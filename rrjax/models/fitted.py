@@ -16,7 +16,7 @@ from rrjax.pytrees import register
         "standard_coefficients", "standard_covariance", "units", "log_likelihood", "gain", "gap", "num_iters",
         "converged", "num_users",
     ],
-    meta_fields=["intercept", "robust"],
+    meta_fields=["intercept", "robust", "num_clusters"],
 )  # fmt: skip
 @dataclasses.dataclass(frozen=True)
 class Regression:
@@ -35,6 +35,8 @@ class Regression:
         num_users: Scalar, the sum of the weights.
         intercept: Whether there is one. Static.
         robust: Whether the covariance is a sandwich. Static.
+        num_clusters: Of how many clusters the covariance is, or None. With c of them statements about coefficients are
+            made by Student's t and F with c − 1 degrees of freedom, not by the normal law and χ². Static.
     """
 
     standard_coefficients: Float[Array, "D k"]
@@ -48,6 +50,7 @@ class Regression:
     num_users: Float[Array, ""]
     intercept: bool
     robust: bool
+    num_clusters: int | None = None
 
     @property
     def coefficients(self) -> Float[Array, "D k"]:

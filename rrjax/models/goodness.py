@@ -10,6 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
+from rrjax.errors import ArgumentError
 from rrjax.interior import factored, solved
 from rrjax.mechanisms import Channel, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows
@@ -17,6 +18,7 @@ from rrjax.models.data import Units, as_covariates, as_weights, covariates_dtype
 from rrjax.models.fitted import Regression
 from rrjax.models.logistic import Data, on_coefficients, posteriors
 from rrjax.models.loss import Law, MechanismOrEpsilon, rows_of
+from rrjax.models.refusals import FitError
 from rrjax.models.statements import ChiSquareTest, chi_square, predict
 from rrjax.placement import aligned
 
@@ -73,9 +75,10 @@ def score_test(
     own, more = as_covariates(covariates), as_covariates(added)
     size, width = result.standard_coefficients.shape
     if own.shape[1] != size - result.intercept or more.shape[0] != own.shape[0]:
-        raise ValueError(
+        raise ArgumentError(
             f"covariates must be the {size - result.intercept} of the fit, and the added ones of as many users; got "
-            f"shapes {own.shape} and {more.shape}"
+            f"shapes {own.shape} and {more.shape}",
+            argument="covariates" if own.shape[1] != size - result.intercept else "added",
         )
     library = jnp if isinstance(own, jax.Array) or isinstance(more, jax.Array) else np
     wide = np.promote_types(covariates_dtype(own), covariates_dtype(more))
@@ -205,21 +208,26 @@ def goodness_of_fit_test(
     """
     if groups is None:
         if num_groups < 2:
-            raise ValueError(f"num_groups must be at least 2, got {num_groups}")
+            raise ArgumentError(
+                f"num_groups must be at least 2, got {num_groups}", argument="num_groups", value=num_groups
+            )
         held = 1 - predict(result, covariates).shares[:, 0]
         codes, count = _along(held, as_weights(weights, held.shape[0], held.dtype), num_groups), num_groups
     else:
         names, codes = np.unique(np.asarray(groups), return_inverse=True)
         codes, count = jnp.asarray(codes.ravel(), jnp.int32), len(names)
         if count < 2:
-            raise ValueError("groups must be two or more")
+            raise ArgumentError("groups must be two or more", argument="groups")
     dummies = codes[:, None] == jnp.arange(1, count, dtype=jnp.int32)
     if not isinstance(dummies, Tracer) and not isinstance(covariates, Tracer):
         dummies = _telling(as_covariates(covariates), np.asarray(dummies), result.intercept)
         if not dummies.shape[1]:
-            raise ValueError(
+            raise FitError(
                 f"the covariates tell the {count} groups apart, and the model fits them whatever they hold: give other "
-                "groups"
+                "groups",
+                reason="groups",
+                argument="groups",
+                number=count,
             )
     dummies = dummies.astype(result.standard_coefficients.dtype)
     return score_test(result, covariates, dummies, reports, mechanism_or_epsilon, weights=weights, key=key)

@@ -15,6 +15,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.arithmetic import accurate_sum, log_sum
+from rrjax.errors import ArgumentError
 from rrjax.interior import factored, solved
 from rrjax.models.ascent import tolerance
 from rrjax.models.data import as_data
@@ -22,6 +23,7 @@ from rrjax.models.fitted import back_of
 from rrjax.models.hidden import View, added_up, ascended, blocks_of
 from rrjax.models.logistic import Data, curvatures, maximum, on_coefficients, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
+from rrjax.models.refusals import FitError
 from rrjax.models.regression import LOST
 from rrjax.pytrees import register
 
@@ -130,7 +132,9 @@ def fit_outcome(
         categories); Dempster, Laird and Rubin, "Maximum likelihood from incomplete data via the EM algorithm", 1977.
     """
     if family not in get_args(Family):
-        raise ValueError(f"family must be one of {', '.join(get_args(Family))}; got {family!r}")
+        raise ArgumentError(
+            f"family must be one of {', '.join(get_args(Family))}; got {family!r}", argument="family", value=family
+        )
     data, units = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
     outcome = _as_outcome(outcome, data.weights.shape[0], family)
     outcome, centre, spread = _standardized(outcome, data.weights, family == "normal", intercept)
@@ -144,7 +148,10 @@ def fit_outcome(
 def _as_outcome(outcome, number, family) -> Any:
     outcome = outcome if isinstance(outcome, jax.Array) else np.asarray(outcome)
     if outcome.shape != (number,) or outcome.dtype.kind not in "biuf":
-        raise ValueError(f"outcome must be numbers of shape [{number}], got {outcome.dtype} of {tuple(outcome.shape)}")
+        raise ArgumentError(
+            f"outcome must be numbers of shape [{number}], got {outcome.dtype} of {tuple(outcome.shape)}",
+            argument="outcome",
+        )
     if not isinstance(outcome, Tracer):
         known = np.asarray(outcome, np.float64)
         right = {
@@ -155,11 +162,18 @@ def _as_outcome(outcome, number, family) -> Any:
         what = {"normal": "a number", "binary": "0 or 1", "counts": "a whole number, not negative"}[family]
         wrong = np.flatnonzero(~right)
         if wrong.size:
-            raise ValueError(
-                f"row {wrong[0]} of outcome is {known[wrong[0]]:g}: one of the family {family!r} is {what}"
+            raise ArgumentError(
+                f"row {wrong[0]} of outcome is {known[wrong[0]]:g}: one of the family {family!r} is {what}",
+                argument="outcome",
+                row=int(wrong[0]),
+                value=float(known[wrong[0]]),
             )
         if (known == known[0]).all():
-            raise ValueError(f"outcome is {known[0]:g} for everybody: nothing can be told about what it depends on")
+            raise ArgumentError(
+                f"outcome is {known[0]:g} for everybody: nothing can be told about what it depends on",
+                argument="outcome",
+                value=float(known[0]),
+            )
     return outcome
 
 
@@ -317,8 +331,10 @@ def _check(result: OutcomeRegression, errors: Any) -> None:
     if bool(result.converged):
         return
     error = f"a standard error is {size:.3g} on standardized covariates" if np.isfinite(size) else "no information"
-    raise ValueError(
+    raise FitError(
         f"no maximum was found in {int(result.num_iters)} steps ({error}). The reports may say next to nothing at this "
         "epsilon, none may speak for a category, or a covariate separates the outcomes: merge categories, leave "
-        "covariates out, or give a larger max_iters"
+        "covariates out, or give a larger max_iters",
+        reason="steps" if np.isfinite(size) and size < LOST else "unbounded",
+        number=int(result.num_iters),
     )

@@ -9,14 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.scipy.special import gammaincc, ndtr, ndtri
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.arithmetic import log_sum
+from rrjax.errors import ArgumentError
 from rrjax.interior import factored, solved
 from rrjax.models.data import as_covariates
 from rrjax.models.fitted import Regression
 from rrjax.models.outcome import OutcomeRegression
+from rrjax.models.tails import p_value_of, reach, tail
 
 
 class ChiSquareTest(NamedTuple):
@@ -33,7 +34,23 @@ class ChiSquareTest(NamedTuple):
     p_value: Float[Array, ""]
 
 
-def wald_test(result: Regression, covariates: int | Sequence[int]) -> ChiSquareTest:
+class FTest(NamedTuple):
+    """A test of a regression with clusters, whose statistic has about the law of F.
+
+    Attributes:
+        statistic: Scalar, Wald's statistic over its degrees of freedom.
+        degrees: Of freedom, of the numerator; a static integer.
+        denominator: Those of the denominator, the number of clusters less one; a static integer.
+        p_value: Scalar.
+    """
+
+    statistic: Float[Array, ""]
+    degrees: int
+    denominator: int
+    p_value: Float[Array, ""]
+
+
+def wald_test(result: Regression, covariates: int | Sequence[int]) -> ChiSquareTest | FTest:
     """Tests that the values do not depend on some covariates: all of their coefficients are zero.
 
     Args:
@@ -41,10 +58,10 @@ def wald_test(result: Regression, covariates: int | Sequence[int]) -> ChiSquareT
         covariates: Columns of `covariates`, from 0; the intercept does not count.
 
     Returns:
-        `ChiSquareTest`, with K − 1 degrees of freedom for each covariate.
+        `ChiSquareTest`, with K − 1 degrees of freedom for each covariate; of a regression with clusters `FTest`.
 
     Raises:
-        ValueError: A column that there is not, or twice.
+        ValueError: A column that there is not, or twice; (not under tracing) a singular covariance.
 
     Example:
         >>> import jax, numpy as np, rrjax
@@ -59,7 +76,11 @@ def wald_test(result: Regression, covariates: int | Sequence[int]) -> ChiSquareT
     number, width = result.standard_coefficients.shape[0] - result.intercept, result.standard_coefficients.shape[1]
     columns = [int(column) for column in np.atleast_1d(np.asarray(covariates, int))]
     if not columns or len(set(columns)) < len(columns) or not all(0 <= column < number for column in columns):
-        raise ValueError(f"covariates must be different columns from 0 to {number - 1}, got {covariates}")
+        raise ArgumentError(
+            f"covariates must be different columns from 0 to {number - 1}, got {covariates}",
+            argument="covariates",
+            value=covariates,
+        )
     rows = np.asarray(columns) + result.intercept
     places = (rows[:, None] * width + np.arange(width)).ravel()
     tested = result.standard_coefficients.ravel()[places]
@@ -67,17 +88,20 @@ def wald_test(result: Regression, covariates: int | Sequence[int]) -> ChiSquareT
     if not isinstance(covariance, Tracer):
         _check_full(np.asarray(covariance), places.size)
     statistic = tested @ solved(factored(covariance), tested[:, None])[:, 0]
-    return chi_square(statistic, places.size)
+    if result.num_clusters is None:
+        return chi_square(statistic, places.size)
+    p_value = tail(statistic, places.size, result.num_clusters)
+    return FTest(statistic / places.size, places.size, result.num_clusters - 1, p_value)
 
 
 def _check_full(covariance: np.ndarray, number: int) -> None:
-    """Refuses a covariance that leaves some direction out, as the scores of few clusters do."""
+    """Refuses a covariance that leaves some direction out, as the scores of few users do."""
     scale = np.sqrt(np.diagonal(covariance).astype(float))
     least = np.linalg.eigvalsh(covariance / scale / scale[:, None])[0]
     if not least > 20 * number * np.finfo(covariance.dtype).eps:
-        raise ValueError(
-            f"the covariance of the {number} coefficients is singular: clusters must be more than coefficients that "
-            "are tested"
+        raise ArgumentError(
+            f"the covariance of the {number} coefficients is singular: they cannot be tested together",
+            argument="covariates",
         )
 
 
@@ -107,30 +131,36 @@ def likelihood_ratio_test(result: Regression, within: Regression) -> ChiSquareTe
     degrees = result.num_parameters - within.num_parameters
     shapes = result.standard_coefficients.shape, within.standard_coefficients.shape
     if shapes[0][1] != shapes[1][1] or degrees <= 0:
-        raise ValueError(
+        raise ArgumentError(
             f"the second regression must have the same categories and fewer covariates, got coefficients of shapes "
-            f"{shapes[0]} and {shapes[1]}"
+            f"{shapes[0]} and {shapes[1]}",
+            argument="within",
         )
     if result.robust or within.robust:
-        raise ValueError("likelihood ratios have no χ² law with survey weights or clusters: use wald_test")
+        raise ArgumentError(
+            "likelihood ratios have no χ² law with survey weights or clusters: use wald_test",
+            argument="result" if result.robust else "within",
+        )
     one, other = result.num_users, within.num_users
     # Of what each gains on no covariates at all, user by user: the difference of two log-likelihoods would be rounded.
     statistic = 2 * (result.gain - within.gain)
     if not isinstance(statistic, Tracer):
         if not np.allclose(one, other):
-            raise ValueError(f"the regressions are of {one:g} and {other:g} users: give the same reports to both")
+            raise ArgumentError(
+                f"the regressions are of {one:g} and {other:g} users: give the same reports to both", argument="within"
+            )
         if statistic < -0.1:
-            raise ValueError(
+            raise ArgumentError(
                 f"the second regression has the larger likelihood, by {-float(statistic) / 2:.3g} nats: it is not "
-                "within the first, or not of the same reports"
+                "within the first, or not of the same reports",
+                argument="within",
             )
     return chi_square(jnp.maximum(statistic, 0), degrees)
 
 
 def chi_square(statistic: Float[Array, ""], degrees: int) -> ChiSquareTest:
     """The test of a statistic with so many degrees of freedom."""
-    half = jnp.asarray(degrees / 2, statistic.dtype)
-    return ChiSquareTest(statistic, degrees, gammaincc(half, statistic / 2))
+    return ChiSquareTest(statistic, degrees, tail(statistic, degrees))
 
 
 class Prediction(NamedTuple):
@@ -158,10 +188,10 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
         confidence: Of each interval, between 0 and 1.
 
     Returns:
-        `Prediction`; the intervals are of the delta method in the log-odds of each share.
+        `Prediction`; the intervals are of the delta method in the log-odds of each share, with clusters by Student's t.
 
     Raises:
-        ValueError: Other covariates than were fitted.
+        ValueError: Other covariates than were fitted, or a confidence outside (0, 1).
 
     Example:
         >>> import jax, numpy as np, rrjax
@@ -176,8 +206,9 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
     given = as_covariates(covariates)
     size, dtype = result.standard_coefficients.shape[0], result.standard_coefficients.dtype
     if given.shape[1] != size - result.intercept:
-        raise ValueError(
-            f"covariates must have {size - result.intercept} columns, those of the fit; got {given.shape[1]}"
+        raise ArgumentError(
+            f"covariates must have {size - result.intercept} columns, those of the fit; got {given.shape[1]}",
+            argument="covariates",
         )
     shift, scales = (each[int(result.intercept) :] for each in result.units)
     if isinstance(given, np.ndarray) and not isinstance(shift, Tracer):  # the difference in double precision
@@ -187,8 +218,10 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
     if result.intercept:
         rows = jnp.concatenate([jnp.ones_like(rows[:, :1]), rows], axis=1)
     if not 0 < confidence < 1:
-        raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
-    factor = ndtri(jnp.asarray(0.5 + confidence / 2, dtype))
+        raise ArgumentError(
+            f"confidence must be between 0 and 1, got {confidence}", argument="confidence", value=confidence
+        )
+    factor = reach(confidence, result.num_clusters)
 
     def log_odds(coefficients, row):
         logits = jnp.concatenate([jnp.zeros((1,), row.dtype), row @ coefficients])
@@ -218,6 +251,8 @@ def summary(
     categories: Sequence[str] | None = None,
 ) -> str:
     """The table of a regression, as R prints it: estimate, standard error, z, and the p-value of each being zero.
+
+    With clusters it is t in place of z.
 
     Args:
         result: Of `fit` or `fit_outcome`, of one regression.
@@ -249,8 +284,9 @@ def summary(
     names = [f"x{place}" for place in range(number)] if names is None else list(names)
     categories = [str(place) for place in range(width + 1)] if categories is None else list(categories)
     if len(names) != number or len(categories) != width + 1:
-        raise ValueError(
-            f"there are {number} covariates and {width + 1} categories, got {len(names)} names and {len(categories)}"
+        raise ArgumentError(
+            f"there are {number} covariates and {width + 1} categories, got {len(names)} names and {len(categories)}",
+            argument="names" if len(names) != number else "categories",
         )
     names = (["(intercept)"] if result.intercept else []) + names
     estimates, errors = np.asarray(result.coefficients, float), np.asarray(result.standard_errors, float)
@@ -265,22 +301,18 @@ def summary(
     lines = []
     for place, category in enumerate(categories[1:]):
         lines.append(f"{category}, compared with {categories[0]}:")
-        lines += _lines(names, estimates[:, place], errors[:, place])
+        lines += _lines(names, estimates[:, place], errors[:, place], result.num_clusters)
     fits = f"deviance {float(result.deviance):,.2f}, AIC {float(result.aic):,.2f}, {int(result.num_iters)} steps"
-    return "\n".join([*lines, f"{users}, {fits}"])
+    clustered = "" if result.num_clusters is None else f" in {result.num_clusters:,} clusters"
+    return "\n".join([*lines, f"{users}{clustered}, {fits}"])
 
 
-def _lines(names, estimates, errors):
+def _lines(names, estimates, errors, clusters=None):
     scores = estimates / errors
-    chances = p_value_of(scores)
+    chances = p_value_of(scores, clusters)
     label = max(len(name) for name in names) + 2
-    lines = [f"  {'':{label}}{'Estimate':>10}{'Std. error':>12}{'z':>9}{'p':>10}"]
+    lines = [f"  {'':{label}}{'Estimate':>10}{'Std. error':>12}{'z' if clusters is None else 't':>9}{'p':>10}"]
     for name, estimate, error, score, chance in zip(names, estimates, errors, scores, chances, strict=True):
         written = "< 1e-4" if chance < 1e-4 else f"{chance:.4f}"
         lines.append(f"  {name:{label}}{estimate:>10.4f}{error:>12.4f}{score:>9.2f}{written:>10}")
     return lines
-
-
-def p_value_of(scores: ArrayLike) -> np.ndarray:
-    """How often a normal variable is farther from zero, on the host."""
-    return np.asarray(2 * ndtr(-jnp.abs(jnp.asarray(scores))), float)
