@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
+from refusals import refused
 
 from rrjax.io import (
     DataError,
@@ -160,7 +161,27 @@ def test_chunks_add_up_to_the_whole(tmp_path):
     np.testing.assert_array_equal(read_values(Source(named, column="a"), domain).indices, values)
     # A file that two patterns name counts once.
     twice = Source([tmp_path / "part-*", tmp_path / "part-0.csv"], column="a")
-    assert count_reports(twice, domain).num_rows == 3000
+    with refused(error=DataError, file=str(tmp_path / "part-0.csv")):
+        count_reports(twice, domain)
+
+
+def test_a_file_under_two_names_is_refused(write, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write("r.csv", "a\n1\n2\n")
+    os.link("r.csv", "hard.csv")
+    os.symlink("r.csv", "soft.csv")
+    os.mkdir("folder")
+    os.symlink(tmp_path, "folder/up")
+    for other in ("./r.csv", "hard.csv", "soft.csv", str(tmp_path / "r.csv"), "folder/up/r.csv"):
+        with pytest.raises(DataError) as caught:
+            count_reports(Source(["r.csv", other]))
+        assert caught.value.file == other
+        assert f"r.csv and {other} are the same file" in str(caught.value)
+    for paths in (["r.csv", "r.csv"], ["r*.csv", "r.csv"], ["?.csv", "r*"], ["*.csv"]):
+        with pytest.raises(DataError, match="would count twice"):
+            count_reports(Source(paths))
+    write("other.csv", "a\n1\n2\n")
+    assert count_reports(Source(["r.csv", "other.csv"])).num_rows == 4
 
 
 def test_parquet_files_of_different_types_are_not_rounded_into_each_other(tmp_path):

@@ -38,20 +38,24 @@ class _Listing:
 
     @cached_property
     def files(self) -> tuple[str, ...]:
-        files: list[str] = []
+        found: dict[str, str] = {}
+        # Each file, and the path or pattern that named it.
         for path in self.paths:
-            # A plain file whose name holds [ or * is that file, not a pattern.
-            if has_magic(path) and not os.path.lexists(path):
-                found = sorted(file for file in glob(path, recursive=True) if os.path.isfile(file))
-                if not found:
-                    raise DataError(f"No file matches {path!r}.")
-                files += found
-            else:
-                files.append(path)
-        # Two patterns that overlap must not count a file twice.
-        files = list(dict.fromkeys(files))
-        for file in files:
-            _check_file(file)
+            for file in _matching(path):
+                if file in found:
+                    by = f" (by {found[file]!r} and {path!r})" if path != file or found[file] != file else ""
+                    raise DataError(f"{file} is named twice{by}: its rows would count twice. Name it once.", file=file)
+                found[file] = path
+        known: dict[tuple[int, int], str] = {}
+        for file in found:
+            first = known.setdefault(_identity(file), file)
+            if first is not file:
+                raise DataError(
+                    f"{first} and {file} are the same file under two names: its rows would count twice. Give one of "
+                    "them.",
+                    file=file,
+                )
+        files = list(found)
         return tuple(files)
 
     @cached_property
@@ -106,15 +110,21 @@ class Source:
         missing = (self.missing,) if isinstance(self.missing, str) else self.missing
         object.__setattr__(self, "missing", tuple(token.strip(BLANKS) for token in missing))
         if not self.paths:
-            raise DataError("No file was given.")
+            raise DataError("No file was given.", argument="paths")
         if self.format is not None and self.format not in _FORMATS:
-            raise DataError(f"Format {self.format!r} is not one of {', '.join(_FORMATS)}.")
+            raise DataError(
+                f"Format {self.format!r} is not one of {', '.join(_FORMATS)}.", argument="format", value=self.format
+            )
         if self.items not in ("first", "all"):
-            raise DataError(f"items must be 'first' or 'all', not {self.items!r}.")
+            raise DataError(f"items must be 'first' or 'all', not {self.items!r}.", argument="items", value=self.items)
         if self.delimiter is not None and (
             len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n\0'
         ):
-            raise DataError(f"The delimiter must be one character, not {self.delimiter!r}.")
+            raise DataError(
+                f"The delimiter must be one character, not {self.delimiter!r}.",
+                argument="delimiter",
+                value=self.delimiter,
+            )
 
     def files(self) -> tuple[str, ...]:
         """The files that are there, globs expanded and sorted.
@@ -143,7 +153,9 @@ class Source:
         first = _format_of_name(files[0])
         for file in files:
             if (found := _format_of_name(file)) != first:
-                raise DataError(f"{files[0]} is {first} and {file} is {found}: give files of one format at a time.")
+                raise DataError(
+                    f"{files[0]} is {first} and {file} is {found}: give files of one format at a time.", file=file
+                )
         return first
 
 
@@ -166,7 +178,7 @@ def only_file(source: Source) -> str:
     """The file of a source that must be one file."""
     first, *others = source.files()
     if others:
-        raise DataError(f"{first} is one of {len(others) + 1} files, and a single one is wanted.")
+        raise DataError(f"{first} is one of {len(others) + 1} files, and a single one is wanted.", file=first)
     return first
 
 
@@ -175,30 +187,53 @@ def _format_of_name(file: str) -> Format:
     if suffix == ".gz":
         suffix = os.path.splitext(root)[1]
         if suffix == ".parquet":
-            raise DataError(f"{file}: Parquet inside gzip cannot be read; unpack it with gunzip.")
+            raise DataError(f"{file}: Parquet inside gzip cannot be read; unpack it with gunzip.", file=file)
     if suffix not in _FORMAT_OF_SUFFIX:
         raise DataError(
-            f"{file}: the name does not tell the format. Say which it is (format=, --format): {', '.join(_FORMATS)}."
+            f"{file}: the name does not tell the format. Say which it is (format=, --format): {', '.join(_FORMATS)}.",
+            file=file,
         )
     return _FORMAT_OF_SUFFIX[suffix]
 
 
+def _matching(path: str) -> list[str]:
+    """The file of a path, or the files of a pattern."""
+    # A plain file whose name holds [ or * is that file, not a pattern.
+    if not has_magic(path) or os.path.lexists(path):
+        return [path]
+    found = sorted(file for file in glob(path, recursive=True) if os.path.isfile(file))
+    if not found:
+        raise DataError(f"No file matches {path!r}.", file=path)
+    return found
+
+
+def _identity(file: str) -> tuple[int, int]:
+    """Device and number of a file that can be read: what its names, links among them, have in common."""
+    _check_file(file)
+    status = os.stat(file)
+    return status.st_dev, status.st_ino
+
+
 def _check_file(file: str) -> None:
     if os.path.isdir(file):
-        raise DataError(f"{file} is a folder: name its files, for example {file.rstrip('/')}/*.csv")
+        raise DataError(f"{file} is a folder: name its files, for example {file.rstrip('/')}/*.csv", file=file)
     if not os.path.exists(file):
         if file == "-":
-            raise DataError("-: standard input cannot be read twice, which counting takes: save it to a file first.")
-        raise DataError(f"{file}: there is no such file.")
+            raise DataError(
+                "-: standard input cannot be read twice, which counting takes: save it to a file first.", file=file
+            )
+        raise DataError(f"{file}: there is no such file.", file=file)
     if not os.path.isfile(file):
-        raise DataError(f"{file} is a pipe or a device, which cannot be read twice: save it to a file first.")
+        raise DataError(
+            f"{file} is a pipe or a device, which cannot be read twice: save it to a file first.", file=file
+        )
     try:
         with open(file, "rb") as stream:
             start = stream.read(START)
     except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}.") from error
+        raise DataError(f"{file}: cannot be read: {error.strerror}.", file=file) from error
     if not start:
-        raise DataError(f"{file} is empty (0 bytes).")
+        raise DataError(f"{file} is empty (0 bytes).", file=file)
     if start[:2] == GZIP_MAGIC and not file.lower().endswith(".gz"):
-        raise DataError(f"{file} is compressed with gzip: give it a name that ends in .gz.")
+        raise DataError(f"{file} is compressed with gzip: give it a name that ends in .gz.", file=file)
     check_encoding(file, start)
