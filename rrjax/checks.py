@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from rrjax.errors import ArgumentError
+
 Values = TypeVar("Values", bound=Any)
 
 
@@ -42,11 +44,20 @@ def check_integers(values: Values, num_categories: int, name: str) -> Values:
 
 
 def check_domain(values: Any, num_categories: int, name: str) -> None:
-    """Raises `ValueError` for a value outside 0 … K − 1; looks at the values of a NumPy or JAX array."""
+    """Raises `ArgumentError` for a value outside 0 … K − 1; looks at the values of a NumPy or JAX array.
+
+    Logs keep messages, so of a value only its position is said; reports are randomized, and are repeated.
+    """
     if values.size == 0:
         return
     low, high = int(values.min()), int(values.max())
     if low < 0 or high >= num_categories:
         flat = np.asarray(values).ravel()
         first = int(np.argmax((flat < 0) | (flat >= num_categories)))
-        raise ValueError(f"{name} must be from 0 to {num_categories - 1}, got {flat[first]} at position {first}")
+        came = flat[first] if name == "reports" else "another number"
+        raise ArgumentError(
+            f"{name} must be from 0 to {num_categories - 1}, got {came} at position {first}",
+            argument=name,
+            row=first + 1,
+            value=int(flat[first]) if name == "reports" else None,
+        )

@@ -2,6 +2,7 @@
 
 import json
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -113,3 +114,93 @@ def test_an_audit_from_the_command_line(invoke):
         code, _, err = invoke("audit", "--categories", size, "--epsilon", epsilon)
         assert code == 2
         assert message in err
+
+
+def with_metadata(name, **changes):
+    """Reports whose metadata were changed after they were written."""
+    record = {
+        "mechanism": {"name": "subset-selection", "num_categories": 3, "epsilon": 1.0, "subset_size": 1},
+        "effective_epsilon": 1.0,
+        "domain": {"first": 0, "last": 2},
+        "column": "r",
+        "simulated": True,
+        "version": "0",
+        "domain_from_data": False,
+    }
+    record["mechanism"] |= changes.pop("parameters", {})
+    text = json.dumps(record | changes).replace("'", "''")
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (SELECT 'a'::BLOB AS r FROM range(9)) TO '{name}' (FORMAT parquet, KV_METADATA {{rrjax: '{text}'}})"
+        )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"effective_epsilon": 1.1},
+        {"effective_epsilon": float("inf")},
+        {"effective_epsilon": float("nan")},
+        {"effective_epsilon": 0.5},
+        {"effective_epsilon": 1e-300, "parameters": {"epsilon": 1e-300}},
+        {"effective_epsilon": 1e300, "parameters": {"epsilon": 1e300}},
+        {"parameters": {"subset_size": 10**400}},
+        {"parameters": {"subset_size": -1}},
+        {"parameters": {"subset_size": [[1]]}},
+        {"parameters": {"salt": 1}},
+        {"parameters": {"name": "of the future"}},
+        {"mechanism": [[[]]]},
+        {"column": {"a": 1}},
+        {"domain": {"factors": [{"factors": []}]}},
+    ],
+)
+@pytest.mark.parametrize("command", ["estimate", "report"])
+def test_damaged_metadata_are_bad_data(invoke, command, changes):
+    with_metadata("r.parquet", **changes)
+    code, out, _ = invoke(command, "r.parquet")
+    assert (code, out) == (3, "")
+    assert isinstance(invoke.error, io.DataError)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("randomize", "true.csv", "--column", "answer", "--epsilon", 1, "--domain", "0:2", "--out", "r.parquet"),
+        ("compare", "r.csv", "--epsilon", 1, "--domain", "0:2", "--truth", "true.csv", "--truth-column", "answer"),
+        ("study", "data", "true.csv", "--column", "answer", "--domain", "0:2"),
+    ],
+)
+def test_true_values_do_not_reach_messages(beside_files, line):
+    invoke = beside_files
+    with open("true.csv", "w") as stream:
+        stream.write("name,answer\nx,1\ny,4711\nz,4712\n")
+    with open("r.csv", "w") as stream:
+        stream.write("r\n0\n1\n2\n")
+    code, out, err = invoke(*line)
+    assert code == 3
+    assert "471" not in out + err
+    assert (invoke.error.column, invoke.error.value) == ("answer", None)
+    code, _, err = invoke(*line, "--show-values")
+    assert code == 3
+    assert "'4711'" in err
+
+
+def test_reports_are_repeated_in_messages_and_covariates_are_not(beside_files):
+    code, _, err = beside_files("estimate", "r.csv", "--column", "answer", "--epsilon", 1, "--domain", "0:2")
+    assert (code, beside_files.error.value) == (3, "3")
+    with open("c.csv", "w") as stream:
+        stream.write("r,age\n0,30\n1,4711x\n0,50\n")
+    line = ("regress", "c.csv", "--outcome", "r", "--covariates", "age", "--epsilon", 1)
+    code, _, err = beside_files(*line)
+    assert (code, "4711x" in err) == (3, False)
+    assert (beside_files.error.file, beside_files.error.column, beside_files.error.row) == ("c.csv", "age", 2)
+    code, _, err = beside_files(*line, "--show-values")
+    assert (code, "4711x" in err) == (3, True)
+
+
+def test_a_file_of_values_taken_for_one_of_labels(values):
+    with open("people.txt", "w") as stream:
+        stream.write("secret\nother\nsecret\n")
+    line = ("randomize", "values.csv", "--epsilon", 1, "--out", "r.parquet", "--domain", "people.txt")
+    code, _, err = values(*line)
+    assert (code, "secret" in err) == (3, False)

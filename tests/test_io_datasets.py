@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from rrjax.io import DataError, load_acs_income, load_kosarak
 
@@ -38,7 +39,7 @@ def states(tmp_path):
 
 @pytest.mark.skipif(not KOSARAK.exists(), reason="kosarak-head.dat.gz is not here")
 def test_head_of_kosarak():
-    with pytest.raises(DataError, match="36,683 sessions and 17,034 pages"):
+    with refused(error=DataError, file=str(KOSARAK)):
         load_kosarak(KOSARAK)
     counted = load_kosarak(KOSARAK, verify=False)
     assert counted.domain.num_categories == 41_270
@@ -53,9 +54,9 @@ def test_head_of_kosarak():
 def test_derived_kosarak(tmp_path, header):
     path = tmp_path / "kosarak.csv"
     path.write_text(header + "1\n11\n11\n41270\n")
-    with pytest.raises(DataError, match=r"not the published kosarak\.csv.*bytes"):
+    with refused(error=DataError, file=str(path)):
         load_kosarak(path)
-    with pytest.raises(DataError, match="only the first page"):
+    with refused("items", error=DataError):
         load_kosarak(path, items="all", verify=False)
     counted = load_kosarak(path, verify=False)
     assert counted.counts[[0, 10, 41_269]].tolist() == [1, 2, 1]
@@ -65,7 +66,7 @@ def test_derived_kosarak(tmp_path, header):
 def test_derived_file_of_the_right_size_only(tmp_path):
     path = tmp_path / "kosarak.csv"
     path.write_bytes(b"1\n" * (3_133_492 // 2))
-    with pytest.raises(DataError, match="SHA-256"):
+    with refused(error=DataError, file=str(path)):
         load_kosarak(path)
 
 
@@ -80,14 +81,14 @@ def test_folktables_layout(states, inside):
     incomes = load_acs_income(folder, "PINCP", verify=False)
     assert incomes.domain.num_categories == 1_423_000
     assert np.flatnonzero(incomes.counts).tolist() == [100, 49_999, 1_422_999]
-    with pytest.raises(DataError, match=r"9 rows pass.*1,664,500"):
+    with refused(error=DataError, file=str(folder)):
         load_acs_income(folder)
 
 
 def test_value_outside_is_found_among_the_filtered_rows(states):
     path = states / "2018" / "1-Year" / "psam_p06.csv"
     path.write_text(PERSONS.format(state="06") + "P,10,00100,06,1,95,99,1423001\n")
-    with pytest.raises(DataError, match=r"psam_p06\.csv, column 'PINCP', row 10: '1423001'"):
+    with refused(error=DataError, file=str(path), column="PINCP", row=10, value="1423001"):
         load_acs_income(states, "PINCP", verify=False)
 
 
@@ -96,16 +97,16 @@ def test_derived_acs_income(tmp_path):
     path.write_text("PUMA,PINCP\n100,50000.0\n70301,104.0\n")
     assert load_acs_income(path, "PINCP", verify=False).counts[[103, 49_999]].tolist() == [1, 1]
     assert load_acs_income(path, "PUMA", verify=False).counts[[0, 70_201]].tolist() == [1, 1]
-    with pytest.raises(DataError, match=r"not the published ACSIncome\.csv"):
+    with refused(error=DataError, file=str(path)):
         load_acs_income(path)
 
 
 def test_nothing_there(tmp_path):
-    with pytest.raises(DataError, match=r"psam_p01\.csv"):
+    with refused(error=DataError, file=str(tmp_path)):
         load_acs_income(tmp_path)
-    with pytest.raises(DataError, match="no such file"):
+    with refused(error=DataError, file=str(tmp_path / "ACSIncome.csv")):
         load_acs_income(tmp_path / "ACSIncome.csv")
-    with pytest.raises(DataError, match="no such file"):
+    with refused(error=DataError, file=str(tmp_path / "kosarak.dat")):
         load_kosarak(tmp_path / "kosarak.dat")
-    with pytest.raises(DataError, match="PUMA or PINCP"):
+    with refused("column", error=DataError, value="AGEP"):
         load_acs_income(tmp_path, "AGEP")  # pyright: ignore

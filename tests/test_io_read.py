@@ -11,6 +11,7 @@ import pytest
 from refusals import refused
 
 from rrjax.io import (
+    Contradiction,
     DataError,
     Domain,
     MechanismRecord,
@@ -126,9 +127,9 @@ def test_text_takes_integers_and_refuses_what_duckdb_would_round(write):
     assert count_reports(Source(path), Domain.range(12, 13)).counts.tolist() == [5, 0]
     for text in ("12.5", "1e1", "0x0c", "1_2", "nan", "12abc", "99999999999999999999"):
         path = write("b.csv", f"a\n12\n{text}\n")
-        with pytest.raises(DataError, match="row 2: "):
+        with refused(error=DataError, row=2, value=text):
             count_reports(Source(path), Domain.range(12, 13))
-        with pytest.raises(DataError, match="row 2: "):
+        with refused(error=DataError, row=2, value=None):
             read_values(Source(path), Domain.range(12, 13))
 
 
@@ -207,7 +208,7 @@ def test_missing_values_are_named_and_counted(write):
 def test_one_report(write):
     path = write("a.csv", "a\n3\n")
     assert count_reports(Source(path), Domain.range(0, 4)).counts.tolist() == [0, 0, 0, 1, 0]
-    with pytest.raises(DataError, match=r"every report is '3'.*domain"):
+    with refused("domain", error=DataError):
         count_reports(Source(path))
 
 
@@ -242,14 +243,14 @@ def test_header_and_delimiter(write):
     path = write("a.csv", "1;x\n2;y\n2;x\n")
     headerless = Source(path, header=False, delimiter=";", column="1")
     assert by_label(count_reports(headerless)) == {"1": 1, "2": 2}
-    with pytest.raises(DataError, match=r"is the first line a header.*'1'"):
+    with refused("header", error=DataError, row=1):
         count_reports(Source(path, delimiter=";", column="1"))
     assert count_reports(Source(path, header=True, delimiter=";", column="x")).num_rows == 2
 
 
 def test_one_quoted_column(write):
     path = write("a.csv", '"one, quoted; name"\n"x, y"\nz\n')
-    with pytest.raises(DataError, match="Is the delimiter ';'"):
+    with refused("delimiter", error=DataError, row=1):
         count_reports(Source(path))
     assert count_reports(Source(path, delimiter=",")).domain.listed == ("x, y", "z")
 
@@ -287,13 +288,13 @@ def test_pairs_as_one_column(write):
     assert (values.num_missing, values.domain_from_data) == (1, True)
     assert Domain.from_metadata(values.domain.to_metadata()) == values.domain
     assert values.domain.describe() == "6 pairs ('x × 1', 'x × 2', 'x × 3', …)"
-    with pytest.raises(DataError, match="'x × y' holds ' × '"):
+    with refused(error=DataError, row=1):
         Domain.product(Domain.of(["x × y", "z"]), Domain.range(1, 3))
     for label in ("x ×", "× x"):
         # Not even at an end: 'x ×' and '× y' would make one label of two pairs.
-        with pytest.raises(DataError, match="or an end of it"):
+        with refused(error=DataError, row=1):
             Domain.product(Domain.of([label, "z"]), Domain.range(1, 3))
-    with pytest.raises(DataError, match=r"5,000 × 5,000 pairs .* coarser"):
+    with refused("domain", error=DataError):
         Domain.product(Domain.range(1, 5000), Domain.range(1, 5000))
 
 
@@ -305,7 +306,7 @@ def test_transactions(write):
     everything = Source(path, items="all")
     assert count_reports(everything, Domain.range(1, 5)).counts.tolist() == [2, 1, 3, 0, 1]
     assert read_values(everything, Domain.range(1, 5)).indices.tolist() == [2, 0, 1, 0, 4, 2, 2]
-    with pytest.raises(DataError, match="line 2: '5'"):
+    with refused(error=DataError, row=2, value="5"):
         count_reports(everything, Domain.range(1, 4))
     quoted = write("b.dat", "\"a b\n'c,d e\n")
     assert count_reports(Source(quoted)).domain.listed == ('"a', "'c,d")
@@ -323,7 +324,7 @@ def test_read_counts_beyond_int32(tmp_path, write):
     path = write("a.csv", f"label,n\n0,{2**31}\n1,{2**40}\n")
     assert read_counts(Source(path), "n").counts.tolist() == [2**31, 2**40]
     path = write("a.csv", f"label,n\n0,{2**53}\n1,1\n")
-    with pytest.raises(DataError, match=r"more than 2\^53"):
+    with refused(error=DataError, column="label"):
         read_counts(Source(path), "n")
     parquet = copy(tmp_path / "a.parquet", "SELECT unnest(['a','b']) l, unnest([1.0, 2.0]) n")
     assert read_counts(Source(parquet), "n").counts.tolist() == [1, 2]
@@ -346,14 +347,14 @@ def test_reports_carry_their_domain(tmp_path, listed):
     np.testing.assert_array_equal(counted.counts, np.bincount(indices, minlength=7))
     np.testing.assert_array_equal(read_values(Source(path)).indices, indices)
     assert count_reports(Source(path), domain).domain == domain
-    with pytest.raises(DataError, match="collected with the domain"):
+    with refused("domain", error=Contradiction, flag="--domain", file=str(path)):
         count_reports(Source(path), Domain.range(0, 9))
 
 
 def test_metadata_of_several_files(tmp_path):
     def metadata(epsilon=1.0, version="1"):
         mechanism = MechanismRecord("rr", {"num_categories": 5, "epsilon": epsilon})
-        return Metadata(mechanism, 1.0, Domain.range(0, 4), "r", False, version)
+        return Metadata(mechanism, epsilon, Domain.range(0, 4), "r", False, version)
 
     one, two, three, plain = (tmp_path / f"{name}.parquet" for name in ("1", "2", "3", "plain"))
     write_reports(one, np.arange(5), metadata())
@@ -363,34 +364,34 @@ def test_metadata_of_several_files(tmp_path):
     assert read_metadata([one, two]) == metadata()
     assert count_reports(Source([one, two])).counts.tolist() == [2] * 5
     assert read_metadata(plain) is None
-    with pytest.raises(DataError, match=r"1\.parquet and .*3\.parquet .*epsilon is 1.0 .* 2.0"):
+    with refused("epsilon", error=DataError, file=str(three)):
         read_metadata([one, three])
     for pair in ([one, plain], [plain, one]):
-        with pytest.raises(DataError, match=r"1\.parquet says .*plain\.parquet does not"):
+        with refused(error=DataError, file=str(plain)):
             count_reports(Source(pair))
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "argument"),
     [
-        ("{", "not JSON"),
-        ("[]", "not a JSON object"),
-        ("{}", "'domain'"),
-        ('{"domain": {"first": 0, "last": 4}, "num_categories": 6}', "6 categories"),
-        ('{"domain": {"first": 0, "last": 4}, "num_categories": 5}', "'mechanism'"),
+        ("{", None),
+        ("[]", None),
+        ("[" * 100_000, None),
+        ("{}", "domain"),
+        ('{"domain": {"first": 0, "last": 4}, "num_categories": 6}', "num_categories"),
+        ('{"domain": {"first": 0, "last": 4}, "num_categories": 5}', "mechanism"),
         (
             '{"domain": {"first": 0, "last": 1}, "num_categories": 2, "mechanism": "rr", "epsilon": NaN}',
-            "'epsilon'",
+            "epsilon",
         ),
     ],
 )
-def test_damaged_metadata(tmp_path, text, message):
+def test_damaged_metadata(tmp_path, text, argument):
     path = tmp_path / "a.parquet"
     with duckdb.connect() as connection:
         connection.execute(f"COPY (SELECT 1 AS r) TO '{path}' (FORMAT parquet, KV_METADATA {{rrjax: '{text}'}})")
-    with pytest.raises(DataError, match=message) as caught:
+    with refused(error=DataError, argument=argument, file=str(path)):
         read_metadata(path)
-    assert str(path) in str(caught.value)
 
 
 def test_counts_grow_with_the_domain_not_with_the_rows(tmp_path):
@@ -447,12 +448,12 @@ def test_pairs_are_counted_row_by_row(write):
     np.testing.assert_array_equal(pairs.counts, [[2, 0, 1], [0, 1, 0]])
     assert (pairs.num_rows, pairs.num_missing, pairs.columns) == (6, 2, ("a", "b"))
     assert [domain.num_categories for domain in pairs.domains] == [2, 3]
-    with pytest.raises(DataError, match="'a' was named twice"):
+    with refused("columns", error=DataError, column="a"):
         count_pairs(source, ("a", "a"), (None, None))
-    with pytest.raises(DataError, match="'3' is not in the domain 1:2"):
+    with refused(error=DataError, column="b", row=6, value="3"):
         count_pairs(source, ("a", "b"), (None, "1:2"))
-    with pytest.raises(DataError, match="more than 67,108,864; coarser"):
+    with refused(error=DataError, column="a"):
         count_pairs(source, ("a", "b"), (None, "0:99999999"))
     alone = Source(str(write("q.csv", "a,b\nx,\n,1\ny,\n,2\n")))
-    with pytest.raises(DataError, match="no row has an answer in both 'a' and 'b'"):
+    with refused(error=DataError, column="a", row=None):
         count_pairs(alone, ("a", "b"), (None, None))

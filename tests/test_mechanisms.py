@@ -334,7 +334,7 @@ def test_what_makes_no_sense_and_cannot_be_refused_is_marked(kind):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m: m.randomize(jax.random.key(0), [0, 6]), "values must be from 0 to 5, got 6"),
+        (lambda m: m.randomize(jax.random.key(0), [0, 6]), "values must be from 0 to 5"),
         (lambda m: m.randomize(jax.random.key(0), [0.5]), "values must be integers"),
         (lambda m: m.collect(jax.random.key(0), [1, 2]), r"true_counts must have shape \[6\]"),
         (lambda m: m.collect(jax.random.key(0), [0.5] * 6), "true_counts must be integers"),

@@ -16,6 +16,7 @@ from typer.core import TyperCommand
 
 from rrjax.catalogue import ESTIMATORS
 from rrjax.errors import UsageError
+from rrjax.io.errors import naming_flags
 from rrjax.mechanisms import ABBREVIATIONS, MECHANISMS
 
 WHICH, SURE = "Which estimate", "How sure"
@@ -153,7 +154,7 @@ def flags(
         def run(**given: Any) -> None:
             from rrjax.cli import show
 
-            with show.reporting():
+            with show.reporting(), naming_flags():
                 if given.get("explain") and given.get("json"):
                     raise UsageError("--explain is about tables, and --json prints none: give one of the two")
                 grouped = {

@@ -84,7 +84,7 @@ def randomize(
     if pair is None:
         given = {"column": next(iter(columns), None), "domain": next(iter(domains), None)}
         reading = dataclasses.replace(reading, **given)
-    files = Files(values, reading)
+    files = Files(values, reading, true_values=True)
     check_outputs([files], out)
     with show.err.status("Randomizing …"):
         made = make_reports(files, epsilon, out, seed, pair, mechanism)

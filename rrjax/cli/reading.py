@@ -56,13 +56,20 @@ class Reading:
     missing: Annotated[
         list[str] | None, _flag(help="A text that stands for a missing value, such as '?'. Repeatable.")
     ] = None
+    show_values: Annotated[
+        bool,
+        _flag(
+            "--show-values",
+            help="Repeat true values and covariates that cannot be used in messages, which logs may keep.",
+        ),
+    ] = False
 
     def first_flag(self) -> str | None:
         """The first of the flags that was given."""
         given = (
-            field.name for field in dataclasses.fields(self) if getattr(self, field.name) not in (None, [], "first")
+            field.name for field in dataclasses.fields(self) if getattr(self, field.name) not in (field.default, [])
         )
-        return next((f"--{name}" for name in given), None)
+        return next((f"--{name.replace('_', '-')}" for name in given), None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +78,8 @@ class Files:
 
     paths: list[str]
     reading: Reading = Reading()
+    true_values: bool = False
+    """Whether they hold what nobody has randomized, so that messages must not repeat it."""
 
     @property
     def name(self) -> str:
@@ -90,9 +99,10 @@ class Files:
                 delimiter={"\\t": "\t", "tab": "\t"}.get(flags.delimiter or "", flags.delimiter),
                 items=flags.items,
                 missing=tuple(flags.missing or ()),
+                show_values=True if flags.show_values else False if self.true_values else None,
             )
         except io.DataError as error:  # no file was looked at yet
-            raise UsageError(str(error)) from error
+            raise UsageError(str(error), flag=error.argument and f"--{error.argument}", value=error.value) from error
 
     @cached_property
     def domain(self) -> io.Domain | None:
@@ -216,12 +226,17 @@ def read_collection(files: Files, epsilon: float | None) -> Collection:
         check_epsilon(epsilon)
     metadata = files.source.metadata()
     if metadata is not None:
-        try:
-            mechanism = io.mechanism_of(metadata, files.name)
-        except io.DataError as error:  # nothing is wrong with the file
-            raise UsageError(str(error)) from error
+        mechanism = io.mechanism_of(metadata, files.name)
         metadata.check(files.name, column=files.reading.column, epsilon=epsilon, domain=files.domain)
         epsilon = metadata.effective_epsilon
+        if not 0.99 * SMALLEST_EPSILON < epsilon <= LARGEST_EPSILON:
+            raise io.DataError(
+                f"{files.name} says that it was randomized with ε = {epsilon:g} nats, and collections have one from "
+                f"{SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}: was the file changed after it was written?",
+                file=files.name,
+                argument="epsilon",
+                value=epsilon,
+            )
         if mechanism.name != rrjax.RandomizedResponse.name:
             return _checked(_tallied(files, epsilon))
     if epsilon is None:
@@ -315,7 +330,8 @@ def other_files(
 ) -> Files | None:
     """A second set of files with a column, format and counts of its own, as of --truth; all else is read alike."""
     if paths:
-        return Files(paths, dataclasses.replace(reading, column=column, domain=None, counts=counts, format=form))
+        own = dataclasses.replace(reading, column=column, domain=None, counts=counts, format=form)
+        return Files(paths, own, true_values=flag == "--truth")
     if column or form or counts:
         raise UsageError(f"{flag}-column, {flag}-format and {flag}-counts describe the file of {flag}")
     return None

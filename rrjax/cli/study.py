@@ -126,7 +126,7 @@ def study(
         try:
             _check(what, paths, wish, reading)
             machine.settle()
-            jobs = _jobs(what, Files(paths, reading), wish)
+            jobs = _jobs(what, Files(paths, reading, true_values=True), wish)
             folder = out or Path(f"rrjax-study-{Path(paths[0] if what == 'data' else what).name.split('.')[0]}")
             _run(what, jobs, wish, machine, folder, json, explain)
         except PeerError:

@@ -75,7 +75,8 @@ def check_coded(coding: Coding, reports: np.ndarray, num_categories: int) -> Non
         shape = ", ".join(["N", *map(str, cells)])
         raise DataError(
             f"Reports that are {coding} must be {np.dtype(dtype)} of shape [{shape}], as rrjax.io.coded makes them, "
-            f"not {reports.dtype} of shape {reports.shape}."
+            f"not {reports.dtype} of shape {reports.shape}.",
+            argument="reports",
         )
 
 
@@ -113,11 +114,16 @@ def count_numbers(source: Source, metadata: Metadata, end: int) -> np.ndarray:
     with _reading(source, metadata, "numbers") as (connection, column, table):
         found = connection.execute(f"SELECT {column} AS number, count(*) AS times FROM {table} GROUP BY 1").fetchnumpy()
     numbers, times = np.ma.filled(found["number"], -1), np.asarray(found["times"])
+    if not times.size:
+        raise DataError(f"{some(source.files())}: there is no report in it.", file=source.files()[0])
     wrong = (numbers < 0) | (numbers >= end)
     if wrong.any():
         raise DataError(
             f"{some(source.files())}: a report must be a number from 0 to {end - 1:,}, and {times[wrong].sum():,} are "
-            f"not, such as {numbers[wrong][0]}: they are not of the mechanism that the metadata name."
+            f"not, such as {numbers[wrong][0]}: they are not of the mechanism that the metadata name.",
+            file=source.files()[0],
+            column=metadata.column,
+            value=int(numbers[wrong][0]),
         )
     counts = np.zeros(end, np.int64)
     counts[numbers] = times
@@ -149,7 +155,10 @@ def read_bits(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
                 came = "nothing" if lengths[row] < 0 else f"{lengths[row]:,} bytes"
                 raise DataError(
                     f"{some(source.files())}: report {before + row + 1:,} is {came}; a report on {size:,} categories "
-                    f"has {width:,} bytes."
+                    f"has {width:,} bytes.",
+                    file=source.files()[0],
+                    column=metadata.column,
+                    row=before + row + 1,
                 )
             packed = np.frombuffer(b"".join(row for (row,) in rows), np.uint8).reshape(-1, width)
             yield np.unpackbits(packed, axis=1, count=size).astype(bool)
@@ -174,7 +183,11 @@ def read_hashes(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
         found = connection.execute(query).fetchnumpy()
     missing = sum(int(np.ma.count_masked(part)) for part in found.values())
     if missing:
-        raise DataError(f"{some(source.files())}: {missing:,} reports lack their seed or their bucket.")
+        raise DataError(
+            f"{some(source.files())}: {missing:,} reports lack their seed or their bucket.",
+            file=source.files()[0],
+            column=metadata.column,
+        )
     reports = np.stack([np.asarray(found[name], np.uint32) for name in ("seed", "bucket")], axis=1)
     for start in range(0, len(reports), _CHUNK):
         yield reports[start : start + _CHUNK]
@@ -192,6 +205,8 @@ def _reading(source: Source, metadata: Metadata, coding: Coding) -> Iterator[tup
             came = "is not there" if kind is None else f"holds {kind}"
             raise DataError(
                 f"{some(files)}: the reports of {metadata.mechanism.name} are {_TYPES[coding]} in column "
-                f"{metadata.column!r}, which {came}. Was the file changed after it was written?"
+                f"{metadata.column!r}, which {came}. Was the file changed after it was written?",
+                file=files[0],
+                column=metadata.column,
             )
         yield connection, identifier(metadata.column), table

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rrjax.io.complaints import nothing
-from rrjax.io.errors import DataError
+from rrjax.io.errors import DataError, option
 from rrjax.io.errors import number as count_of
 from rrjax.io.expressions import is_missing, text
 from rrjax.io.read import read_rows
-from rrjax.io.scan import Scan, scanning
+from rrjax.io.scan import Scan, scan, scanning
 from rrjax.io.source import Source
 
 MAX_LEVELS = 100
@@ -49,7 +49,7 @@ class Covariate:
             return replace(self, values=values)
         there, codes = np.unique(values, return_inverse=True)
         if len(there) == 1:
-            raise DataError(f"column {self.name!r} is {self.levels[int(there[0])]!r} in all rows: leave it out.")
+            raise DataError(f"column {self.name!r} has one value in all rows: leave it out.", column=self.name)
         return replace(self, values=codes.astype(float), levels=tuple(self.levels[int(code)] for code in there))
 
     def columns(self) -> tuple[np.ndarray, list[str]]:
@@ -95,26 +95,49 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
                 raise _no_number(chosen, int(np.argmax(~usable & ~missing)), int((~usable & ~missing).sum()))
         only = chosen.query(f"SELECT DISTINCT {text(chosen.kind)} FROM ({chosen.sql}) WHERE NOT {is_none} LIMIT 2")
         if len(only) == 1:
-            raise DataError(f"{chosen.where()}: every value is {only[0][0]!r}. Leave the column out.")
+            raise DataError(
+                f"{chosen.where()}: every value is the same. Leave the column out.",
+                file=chosen.files[0],
+                column=chosen.column,
+            )
     values = read_rows(source, None)
     levels = tuple(str(level) for level in values.domain.labels())
     if most_levels is not None and len(levels) > most_levels:
         raise DataError(
             f"{source.files()[0]}, column {values.column!r}, has {len(levels):,} levels, more than {most_levels}. "
-            "Correct the column, name the values that mean no answer (missing=, --missing), or leave it out."
+            f"Correct the column, name the values that mean no answer ({option('missing')}), or leave it out.",
+            file=source.files()[0],
+            column=values.column,
         )
     return Covariate(values.column, np.where(values.indices < 0, np.nan, values.indices), levels)
 
 
 def _no_number(chosen: Scan, place: int, number: int) -> DataError:
     """What to say of a column of numbers that holds something else, at a place among its rows."""
-    rows = f"SELECT {text(chosen.kind)} FROM ({chosen.sql}) LIMIT 1 OFFSET {place}"
-    where = f", row {place + 1:,}" if len(chosen.files) == 1 else ""
+    shown, value, file, row = "the value", None, *place_of(chosen, place)
+    if chosen.source.show_values:
+        value = chosen.scalar(f"SELECT {text(chosen.kind)} FROM ({chosen.sql}) LIMIT 1 OFFSET {place}")
+        shown = repr(value)
     return DataError(
-        f"{chosen.where()}{where}: {chosen.scalar(rows)!r} is no number, and others are "
-        f"({count_of(number, 'such value', 'such values')}). Correct it, name what means no value (missing=, "
-        "--missing), or make the column a factor (factor=True, --factors)."
+        f"{file}, column {chosen.column!r}, row {row:,}: {shown} is no number, and others are "
+        f"({count_of(number, 'such value', 'such values')}). Correct it, name what means no value "
+        f"({option('missing')}), or make the column a factor ({option('factor=True', '--factors')}).",
+        file=file,
+        column=chosen.column,
+        row=row,
+        value=value,
     )
+
+
+def place_of(chosen: Scan, place: int) -> tuple[str, int]:
+    """The file, and the row in it from 1, of a place among the rows of all files."""
+    for file in chosen.files[:-1]:
+        part = replace(chosen.source, paths=file, format=chosen.source.format_of(chosen.files), column=chosen.column)
+        rows = chosen.scalar(f"SELECT count(*) FROM ({scan(chosen.connection, part).sql})")
+        if place < rows:
+            return file, place + 1
+        place -= rows
+    return chosen.files[-1], place + 1
 
 
 def read_covariates(source: Source, names: Sequence[str], factors: Sequence[str] = ()) -> list[Covariate]:
@@ -130,8 +153,12 @@ def read_covariates(source: Source, names: Sequence[str], factors: Sequence[str]
     """
     twice = next((name for name in names if list(names).count(name) > 1), None)
     if twice is not None:
-        raise DataError(f"column {twice!r} was named twice among the covariates.")
+        raise DataError(f"column {twice!r} was named twice among the covariates.", column=twice, argument="names")
     odd = next((name for name in factors if name not in names), None)
     if odd is not None:
-        raise DataError(f"the factor {odd!r} is not among the covariates {', '.join(map(repr, names))}.")
+        raise DataError(
+            f"the factor {odd!r} is not among the covariates {', '.join(map(repr, names))}.",
+            column=odd,
+            argument="factors",
+        )
     return [read_covariate(replace(source, column=name), factor=name in factors) for name in names]

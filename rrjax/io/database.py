@@ -100,20 +100,24 @@ def _explained(text: str, files: Sequence[str]) -> DataError:
     file = max(named, key=len) if named else files[0] if len(files) == 1 else None
     where = file or some(files)
     line = re.search(r"(?:CSV Error on Line: |in line |at line )(\d+)", text)
+    row = int(line[1]) if line else None
     for pattern, message in _EXPLANATIONS:
         found = re.search(pattern, text, re.IGNORECASE)
         if found and message is _NO_OBJECT:
             # DuckDB names the line where it noticed, and does not count blank ones.
             number = broken_json_line(file) if file else None
-            return DataError(f"{where}{'' if number is None else f', line {number:,}'}: {message}")
+            at = "" if number is None else f", line {number:,}"
+            return DataError(f"{where}{at}: {message}", file=file, row=number)
         if found and message is _CHANGING and file and (odd := odd_line_end(file)):
-            return DataError(f"{where}, line {odd[0]:,}: {odd[1]}. Save it again with one program.")
+            return DataError(
+                f"{where}, line {odd[0]:,}: {odd[1]}. Save it again with one program.", file=file, row=odd[0]
+            )
         if found:
             at = f", line {line[1]}" if line else ""
-            return DataError(f"{where}{at}: " + message.format(*found.groups()))
+            return DataError(f"{where}{at}: " + message.format(*found.groups()), file=file, row=row)
     where += f", line {line[1]}" if line else ""
     first_line = text.split("\n", 1)[0]
-    return DataError(f"{where}: {first_line.split(': ', 1)[-1].strip()}")
+    return DataError(f"{where}: {first_line.split(': ', 1)[-1].strip()}", file=file, row=row)
 
 
 def some(files: Sequence[str]) -> str:

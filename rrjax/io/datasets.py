@@ -58,7 +58,10 @@ def load_kosarak(
         return count_reports(sessions, domain)
     if items != "first":
         raise DataError(
-            f"{os.fspath(path)} keeps only the first page of each session; for all pages give the original kosarak.dat."
+            f"{os.fspath(path)} keeps only the first page of each session; for all pages give the original "
+            "kosarak.dat.",
+            file=os.fspath(path),
+            argument="items",
         )
     pages = Source(path, format="csv")
     if verify:
@@ -96,7 +99,7 @@ def load_acs_income(
         F. Ding, M. Hardt, J. Miller, L. Schmidt, Retiring Adult: New Datasets for Fair Machine Learning, NeurIPS 2021.
     """
     if column not in _ACS_DOMAINS:
-        raise DataError(f"The column must be PUMA or PINCP, not {column!r}.")
+        raise DataError(f"The column must be PUMA or PINCP, not {column!r}.", argument="column", value=column)
     domain = _ACS_DOMAINS[column]
     folder = os.fspath(path)
     if not os.path.isdir(folder):
@@ -110,7 +113,8 @@ def load_acs_income(
             f"{folder}: {number(counted.num_rows, 'row passes', 'rows pass')} the filter of ACSIncome, "
             f"{_ACS_INCOME_ROWS:,} were published "
             "for 2018, all states. Is a state missing, or another year among the files? Download again, or take what "
-            "is there (verify=False)."
+            "is there (verify=False).",
+            file=folder,
         )
     return counted
 
@@ -124,7 +128,8 @@ def _state_files(folder: str) -> list[str]:
             return found
     raise DataError(
         f"{folder}: there is no psam_p01.csv, psam_p02.csv, … here or in 2018/1-Year. "
-        "Give the folder that Folktables downloads to (its root_dir)."
+        "Give the folder that Folktables downloads to (its root_dir).",
+        file=folder,
     )
 
 
@@ -137,7 +142,8 @@ def _verify_sessions(source: Source) -> None:
         raise DataError(
             f"{source.files()[0]}: {number(sessions, 'session', 'sessions')} and {number(pages, 'page', 'pages')}; "
             f"Kosarak has {_KOSARAK_SESSIONS:,} and "
-            f"{_KOSARAK_PAGES:,}. Download it again, or take this file for what it is (verify=False)."
+            f"{_KOSARAK_PAGES:,}. Download it again, or take this file for what it is (verify=False).",
+            file=source.files()[0],
         )
 
 
@@ -155,5 +161,6 @@ def _verify_derived(source: Source, name: str) -> None:
         came, published = number(found, "byte", "bytes"), f"{size:,}"
     raise DataError(
         f"{file} is not the published {name}: it has {came}, not {published}. Download it again (a repository with "
-        "large-file storage hands out a small pointer at first), or take this file for what it is (verify=False)."
+        "large-file storage hands out a small pointer at first), or take this file for what it is (verify=False).",
+        file=file,
     )

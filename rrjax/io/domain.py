@@ -53,7 +53,7 @@ class Domain:
         if self.listed is None:
             _check_range(self.first, self.last)
         elif self.first is not None or self.last is not None:
-            raise DataError("A domain is either a range or a list of labels, not both.")
+            raise DataError("A domain is either a range or a list of labels, not both.", argument="listed")
         else:
             _check_labels(self.listed)
 
@@ -90,16 +90,19 @@ class Domain:
         if sizes[0] * sizes[1] > _MAX_PAIRS:
             raise DataError(
                 f"{sizes[0]:,} × {sizes[1]:,} pairs of categories are more than {_MAX_PAIRS:,}: coarser categories are "
-                "needed."
+                "needed.",
+                argument="domain",
             )
         labels = [[str(label) for label in domain.labels()] for domain in (first, second)]
-        # At an end too: what is cut at its first PAIR must be the two again.
-        odd = next((label for side in labels for label in side if PAIR in f" {label} "), None)
-        if odd is not None:
-            raise DataError(
-                f"The label {odd!r} holds {PAIR!r}, or an end of it, which stands between the labels of a pair: rename "
-                "it."
-            )
+        for which, side in zip(("first", "second"), labels, strict=True):
+            # At an end too: what is cut at its first PAIR must be the two again.
+            odd = next((place for place, label in enumerate(side, start=1) if PAIR in f" {label} "), None)
+            if odd is not None:
+                raise DataError(
+                    f"Label {odd} of the {which} domain holds {PAIR!r}, or an end of it, which stands between the "
+                    "labels of a pair: rename it.",
+                    row=odd,
+                )
         return cls(
             listed=tuple(f"{one}{PAIR}{other}" for one in labels[0] for other in labels[1]), factors=(first, second)
         )
@@ -201,42 +204,54 @@ class Domain:
         ):
             return cls.product(*(cls.from_metadata(factor) for factor in factors))
         if set(metadata) not in ({"first", "last"}, {"labels"}):
-            raise DataError(f"A domain was expected, not {str(metadata)[:80]}.")
+            raise DataError(f"A domain was expected, not {str(metadata)[:80]}.", argument="domain")
         if "labels" not in metadata:
             return cls(first=metadata["first"], last=metadata["last"])
         if not isinstance(metadata["labels"], list):
-            raise DataError("The labels of a domain must be a list.")
+            raise DataError("The labels of a domain must be a list.", argument="domain")
         return cls.of(metadata["labels"])
 
 
 def _check_range(first: object, last: object) -> None:
     if type(first) is not int or type(last) is not int:
-        raise DataError(f"The ends of a range must be integers, not {first!r} and {last!r}.")
+        raise DataError(f"The ends of a range must be integers, not {first!r} and {last!r}.", argument="domain")
     num_categories = last - first + 1
     if num_categories < 2:
         hint = f" Did you mean {last}:{first}?" if last < first else ""
         raise DataError(
             f"The range {first}:{last} has {number(max(num_categories, 0), 'category', 'categories')}; "
-            f"randomized response needs at least 2.{hint}"
+            f"randomized response needs at least 2.{hint}",
+            argument="domain",
         )
     if num_categories > _MAX_CATEGORIES or first < -_INT64 or last >= _INT64:
         raise DataError(
-            f"The range {first}:{last} is too large: at most {_MAX_CATEGORIES:,} categories, within 64-bit integers."
+            f"The range {first}:{last} is too large: at most {_MAX_CATEGORIES:,} categories, within 64-bit integers.",
+            argument="domain",
         )
 
 
 def _check_labels(labels: tuple[str, ...]) -> None:
-    seen: set[str] = set()
+    seen: dict[str, int] = {}
     for position, label in enumerate(labels, start=1):
         if not isinstance(label, str):
-            raise DataError(f"Label {position} of the domain is no text: {label!r}.")
+            raise DataError(
+                f"Label {position} of the domain is no text but {type(label).__name__}.",
+                row=position,
+                argument="domain",
+            )
         if not label:
-            raise DataError(f"Label {position} of the domain is empty; remove it.")
+            raise DataError(f"Label {position} of the domain is empty; remove it.", row=position, argument="domain")
         if label in seen:
-            raise DataError(f"Label {position} of the domain, {label!r}, is there twice; remove one.")
-        seen.add(label)
+            # By number, not by name: what was taken for a file of labels may be one of values.
+            raise DataError(
+                f"Label {position} of the domain is the same as label {seen[label]}; remove one.",
+                row=position,
+                argument="domain",
+            )
+        seen[label] = position
     if len(labels) < 2:
         raise DataError(
             f"The domain has {number(len(labels), 'label', 'labels')}; randomized response "
-            "needs at least 2: list every answer that was possible."
+            "needs at least 2: list every answer that was possible.",
+            argument="domain",
         )

@@ -1,9 +1,34 @@
-"""The errors of reading and writing, and how they count."""
+"""The errors of reading and writing, how they count, and what they call an option."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from rrjax.errors import Contradiction as Contradiction
 from rrjax.errors import DataError as DataError
+
+_FLAGS = ContextVar("flags", default=False)
 
 
 def number(count: int, one: str, many: str) -> str:
     """How many of what, in words: 1 category, 12 categories."""
     return f"{count:,} {one if count == 1 else many}"
+
+
+@contextmanager
+def naming_flags() -> Iterator[None]:
+    """In here messages name the flags of the command line, outside the arguments of the library."""
+    token = _FLAGS.set(True)
+    try:
+        yield
+    finally:
+        _FLAGS.reset(token)
+
+
+def option(argument: str, flag: str | None = None) -> str:
+    """What a message calls an option: "domain=" of a caller, "--domain" of somebody at the command line."""
+    if _FLAGS.get():
+        return flag or f"--{argument}"
+    return argument if "=" in argument else f"{argument}="

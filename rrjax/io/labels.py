@@ -55,14 +55,17 @@ def read_domain(text: str | PathLike[str]) -> Domain:
             raise
         raise DataError(
             f"The domain {text!r} is neither a range of integers such as 0:99 nor a file of "
-            f"labels that can be read: {error}"
+            f"labels that can be read: {error}",
+            file=error.file,
+            argument="domain",
+            value=text,
         ) from error
     table = file.lower().removesuffix(".gz").endswith(_TABLES)
     labels = _labels_of_table(source, file) if table else _labels_of_text(file)
     try:
         return Domain.of(labels)
     except DataError as error:
-        raise DataError(f"{file}: {error}") from error
+        raise DataError(f"{file}: {error}", file=file, row=error.row, argument="domain") from error
 
 
 def as_domain(domain: Labels | None) -> Domain | None:
@@ -110,7 +113,8 @@ def _labels_of_text(file: str) -> list[str]:
     while labels and not labels[-1]:
         labels.pop()
     if "" in labels:
-        raise DataError(f"{file}, line {labels.index('') + 1}: a label is empty; remove the line.")
+        row = labels.index("") + 1
+        raise DataError(f"{file}, line {row}: a label is empty; remove the line.", file=file, row=row)
     return labels
 
 
@@ -123,10 +127,16 @@ def _labels_of_table(source: Source, file: str) -> list[str]:
                 chosen = scan(connection, source)
             except DataError as error:
                 raise DataError(
-                    f"{file}: a table of labels needs one column, or one that is called 'label' ({error})"
+                    f"{file}: a table of labels needs one column, or one that is called 'label' ({error})",
+                    file=file,
                 ) from error
         labels = [label for (label,) in chosen.query(f"SELECT {text_of(chosen.kind)} FROM ({chosen.sql})")]
     for row, label in enumerate(labels, start=1):
         if not label:
-            raise DataError(f"{file}, column {chosen.column!r}: the label in row {row} is empty; remove it.")
+            raise DataError(
+                f"{file}, column {chosen.column!r}: the label in row {row} is empty; remove it.",
+                file=file,
+                column=chosen.column,
+                row=row,
+            )
     return labels

@@ -10,7 +10,7 @@ from typing import Any, Self, cast
 
 from rrjax.io.database import Connection, file_list
 from rrjax.io.domain import Domain
-from rrjax.io.errors import Contradiction, DataError
+from rrjax.io.errors import Contradiction, DataError, option
 
 KEY = "rrjax"
 """Of the JSON in Parquet's key-value metadata."""
@@ -24,7 +24,9 @@ _TYPES = {
     "version": str,
     "domain_from_data": bool,
 }
-"""A float is a positive number here."""
+"""A float is a positive, finite number here."""
+_LEAST_DELIVERED, _MOST_DELIVERED = 0.99, 1 + 1e-6
+"""Of the ε asked for. Integer thresholds round down, by 1e-4 of it at most; float32 may round up by 1e-7."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,9 @@ class Metadata:
         columns: Of pairs that were randomized as one, the names of the two columns of true values; None otherwise.
 
     Raises:
-        DataError: A field or parameter is missing or has the wrong type, ε is not positive, K does not fit the domain,
-            or only one of columns and domain is of pairs.
+        DataError: A field or parameter is missing or has the wrong type, ε is not positive and finite, the ε delivered
+            is not the one asked for (rounding apart), K does not fit the domain, or only one of columns and domain is
+            of pairs.
     """
 
     mechanism: MechanismRecord
@@ -74,12 +77,25 @@ class Metadata:
         found = {**self.mechanism.parameters, **vars(self), "mechanism": self.mechanism.name}
         size = found.get("num_categories")
         if isinstance(size, int) and size != self.num_categories:
-            raise DataError(f"the metadata say {size} categories and list {self.num_categories}")
+            raise DataError(
+                f"the metadata say {size} categories and list {self.num_categories}", argument="num_categories"
+            )
         for name, expected in _TYPES.items():
             value = found.get(name)
-            number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-            if not (number if expected is float else type(value) is expected):
+            if not (_is_positive(value) if expected is float else type(value) is expected):
                 raise _lacking(name)
+        for name, value in self.mechanism.parameters.items():
+            if not (isinstance(name, str) and isinstance(value, int | float | str | bool)):
+                raise _lacking(f"mechanism: {name}")
+        if not _LEAST_DELIVERED * self.epsilon <= self.effective_epsilon <= _MOST_DELIVERED * self.epsilon:
+            raise DataError(
+                f"the metadata say that ε = {self.epsilon:g} was asked for and {self.effective_epsilon:g} delivered; "
+                "rounding does not make such a difference, so one of them was changed after the reports were made",
+                argument="effective_epsilon",
+                value=self.effective_epsilon,
+            )
+        if not all(_is_text(text) for text in (self.mechanism.name, self.column, *(self.domain.listed or ()))):
+            raise DataError("the metadata hold a character that no file can: half of a surrogate pair")
         names = self.columns
         if (names is None) != (self.domain.factors is None) or (
             names is not None and [type(name) for name in names] != [str, str]
@@ -112,18 +128,29 @@ class Metadata:
         """
         if column is not None and column != self.column:
             raise Contradiction(
-                f"--column {column} contradicts {file}, whose reports are in {self.column!r}; "
-                "leave it out (column=, --column)"
+                f"{_said('column', column)} contradicts {file}, whose reports are in {self.column!r}; leave it out",
+                file=file,
+                column=self.column,
+                value=column,
+                argument="column",
+                flag="--column",
             )
         if epsilon is not None and not math.isclose(epsilon, self.epsilon, rel_tol=1e-9):
             raise Contradiction(
-                f"--epsilon {epsilon:g} contradicts {file}, which was randomized with epsilon = {self.epsilon:g}; "
-                "leave it out (epsilon=, --epsilon)"
+                f"{_said('epsilon', f'{epsilon:g}')} contradicts {file}, which was randomized with epsilon = "
+                f"{self.epsilon:g}; leave it out",
+                file=file,
+                value=epsilon,
+                argument="epsilon",
+                flag="--epsilon",
             )
         if domain is not None and domain != self.domain:
             raise Contradiction(
-                f"--domain contradicts {file}, which was collected with the domain {self.domain.describe()}, not "
-                f"{domain.describe()}; leave it out (domain=, --domain)"
+                f"{_said('domain')} contradicts {file}, which was collected with the domain {self.domain.describe()}, "
+                f"not {domain.describe()}; leave it out",
+                file=file,
+                argument="domain",
+                flag="--domain",
             )
 
     def to_json(self) -> str:
@@ -143,7 +170,7 @@ class Metadata:
         """
         try:
             record = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"the metadata are not JSON ({error})") from error
         if not isinstance(record, dict):
             raise DataError("the metadata are not a JSON object")
@@ -162,7 +189,31 @@ class Metadata:
 
 
 def _lacking(name: str) -> DataError:
-    return DataError(f"the metadata lack a valid {name!r}")
+    return DataError(f"the metadata lack a valid {name!r}", argument=name)
+
+
+def _is_positive(value: Any) -> bool:
+    """Whether it is a positive number that a float holds."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return 0 < float(value) < math.inf
+    except OverflowError:
+        return False
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
+def _said(name: str, value: str = "") -> str:
+    """What a message calls a value that somebody gave: "--epsilon 2", or "epsilon=2"."""
+    called = option(name)
+    return called + (f" {value}" if value and called.startswith("--") else value)
 
 
 def metadata_of(connection: Connection, files: Sequence[str]) -> Metadata | None:
@@ -181,7 +232,8 @@ def metadata_of(connection: Connection, files: Sequence[str]) -> Metadata | None
     if silent is not None:
         raise DataError(
             f"{first} says how it was collected and {silent} does not: "
-            "estimate them apart, or give files of one collection."
+            "estimate them apart, or give files of one collection.",
+            file=silent,
         )
     known: dict[str, Metadata] = {}
     for file, text in texts.items():
@@ -189,7 +241,12 @@ def metadata_of(connection: Connection, files: Sequence[str]) -> Metadata | None
             try:
                 known[text] = Metadata.from_json(text)
             except DataError as error:
-                raise DataError(f"{file}: {error}. Write the file again with rrjax randomize.") from error
+                raise DataError(
+                    f"{file}: {error}. Write the file again with rrjax randomize.",
+                    file=file,
+                    argument=error.argument,
+                    value=error.value,
+                ) from error
         _agree(first, known[texts[first]], file, known[text])
     return known[texts[first]]
 
@@ -205,7 +262,9 @@ def _agree(first: str, expected: Metadata, file: str, found: Metadata) -> None:
             )
             raise DataError(
                 f"{first} and {file} were not collected alike: {name} is {one} in the first and {other} in the second. "
-                "Estimate them apart."
+                "Estimate them apart.",
+                file=file,
+                argument=name,
             )
 
 

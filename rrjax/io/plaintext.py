@@ -20,6 +20,22 @@ _LARGEST_JSON = 2**26
 """A JSON text that is not a line a record is looked through up to here, in characters."""
 _ZEROS = {"x0x0": "UTF-16LE", "0x0x": "UTF-16BE", "x000": "UTF-32LE", "000x": "UTF-32BE"}
 _PARQUET = b"PAR1"
+_SAVE = "which is not read: save it as CSV or Parquet"
+_KINDS = {
+    rb"\x28\xb5\x2f\xfd": "compressed with zstd: unpack it with unzstd",
+    rb"\xfd7zXZ\0": "compressed with xz: unpack it with unxz",
+    rb"BZh[1-9]1AY&SY": "compressed with bzip2: unpack it with bunzip2",
+    rb"\x04\x22\x4d\x18": "compressed with lz4: unpack it with unlz4",
+    rb"PK\x03\x04": "a zip archive or a spreadsheet (.xlsx, .ods): unpack it, or save the sheet as CSV",
+    rb"7z\xbc\xaf\x27\x1c": "a 7z archive: unpack it",
+    rb"\xd0\xcf\x11\xe0": "a document of Excel or Word: save the sheet as CSV",
+    rb"SQLite format 3\0": f"an SQLite database, {_SAVE}",
+    rb"ARROW1\0": f"an Arrow (Feather) file, {_SAVE}",
+    rb"Obj\x01": f"an Avro file, {_SAVE}",
+    rb"\x89HDF|CDF[\x01\x02\x05]": f"an HDF5 or NetCDF file, {_SAVE}",
+    rb"%PDF-": "a PDF: give the table that it was made from",
+}
+"""What a file is that begins so (a pattern), and what to do."""
 START = 256
 """So many bytes of a file show its encoding."""
 _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
@@ -33,19 +49,22 @@ def opened(file: str) -> Iterator[IO[str]]:
         with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
             yield stream
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{file}: {BAD_GZIP}") from error
+        raise DataError(f"{file}: {BAD_GZIP}", file=file) from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{file}: {NOT_UTF8}") from error
+        raise DataError(f"{file}: {NOT_UTF8}", file=file) from error
     except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}.") from error
+        raise DataError(f"{file}: cannot be read: {error.strerror}.", file=file) from error
 
 
 def check_encoding(file: str, start: bytes) -> None:
-    """Refuses UTF-16 and UTF-32, which spreadsheets and Windows write, by the first bytes of a file.
+    """Refuses files of other formats, and UTF-16 and UTF-32, by their first bytes.
 
     Raises:
         DataError: The file is one of these.
     """
+    kind = next((kind for mark, kind in _KINDS.items() if re.match(mark, start)), None)
+    if kind is not None:
+        raise DataError(f"{file} is {kind}.", file=file)
     if start[:2] == GZIP_MAGIC:
         # What is wrong with the compression itself is said where all of it is read.
         with contextlib.suppress(OSError, EOFError, zlib.error), gzip.open(file) as stream:
@@ -57,12 +76,14 @@ def check_encoding(file: str, start: bytes) -> None:
     if encoding is not None:
         raise DataError(
             f"{file}: the text is {encoding}, and must be UTF-8. Save it as UTF-8, or convert it, for example with: "
-            f"iconv -f {encoding} -t utf-8"
+            f"iconv -f {encoding} -t utf-8",
+            file=file,
         )
     if b"\0" in start and not start.startswith(_PARQUET):
         raise DataError(
             f"{file}: there are zero bytes in it, so it is UTF-16, UTF-32 or no text at all, and must be UTF-8. "
-            "Save it as that, or convert it, for example with: iconv -f utf-16le -t utf-8"
+            "Save it as that, or convert it, for example with: iconv -f utf-16le -t utf-8",
+            file=file,
         )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from rrjax.io.complaints import no_count, nothing, outside
 from rrjax.io.domain import PAIR, Domain
-from rrjax.io.errors import DataError
+from rrjax.io.errors import DataError, option
 from rrjax.io.expressions import integer, is_integer_label, is_missing, position, text
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.metadata import Metadata
@@ -150,7 +150,11 @@ def read_counts(source: Source | str, counts_column: str, domain: Labels | None 
         if refused:
             raise no_count(chosen, counts_column, refused)
         if chosen.scalar("SELECT sum(amount) FROM tally") == 0:
-            raise DataError(f"{chosen.where()}: the counts in {counts_column!r} are all 0.")
+            raise DataError(
+                f"{chosen.where()}: the counts in {counts_column!r} are all 0.",
+                file=chosen.files[0],
+                column=counts_column,
+            )
         return _counted(chosen, domain)
 
 
@@ -167,7 +171,7 @@ def read_values(source: Source | str, domain: Labels | None = None) -> Values:
     Raises:
         DataError: As `count_reports`.
     """
-    values = read_rows(_as_source(source), as_domain(domain))
+    values = read_rows(_confidential(_as_source(source)), as_domain(domain))
     return replace(values, indices=values.indices[values.indices >= 0]) if values.num_missing else values
 
 
@@ -190,7 +194,8 @@ def count_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[L
     if shape[0] * shape[1] > _MAX_CELLS:
         raise DataError(
             f"{columns[0]!r} and {columns[1]!r} have {shape[0]:,} × {shape[1]:,} pairs of categories, more than "
-            f"{_MAX_CELLS:,}; coarser categories are needed."
+            f"{_MAX_CELLS:,}; coarser categories are needed.",
+            column=columns[0],
         )
     cells = first.indices[both].astype(np.int64) * shape[1] + second.indices[both]
     counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
@@ -218,7 +223,7 @@ def read_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[La
     Raises:
         DataError: As `count_pairs`, and `Domain.product`.
     """
-    first, second, both = _read_both(_as_source(source), columns, domains)
+    first, second, both = _read_both(_confidential(_as_source(source)), columns, domains)
     domain = Domain.product(first.domain, second.domain)
     indices = first.indices[both] * np.int32(second.domain.num_categories) + second.indices[both]
     from_data = first.domain_from_data or second.domain_from_data
@@ -230,19 +235,30 @@ def _read_both(
 ) -> tuple[Values, Values, np.ndarray]:
     """Two columns, row by row, and which rows have both answers."""
     if columns[0] == columns[1]:
-        raise DataError(f"two columns are wanted, and {columns[0]!r} was named twice.")
+        raise DataError(
+            f"two columns are wanted, and {columns[0]!r} was named twice.", column=columns[0], argument="columns"
+        )
     first, second = (
         read_rows(replace(source, column=column), domain)
         for column, domain in zip(columns, [as_domain(domain) for domain in domains], strict=True)
     )
     both = (first.indices >= 0) & (second.indices >= 0)
     if not both.any():
-        raise DataError(f"{source.files()[0]}: no row has an answer in both {columns[0]!r} and {columns[1]!r}.")
+        raise DataError(
+            f"{source.files()[0]}: no row has an answer in both {columns[0]!r} and {columns[1]!r}.",
+            file=source.files()[0],
+            column=columns[0],
+        )
     return first, second, both
 
 
 def _as_source(source: Source | str) -> Source:
     return source if isinstance(source, Source) else Source(source)
+
+
+def _confidential(source: Source) -> Source:
+    """A source whose values no message repeats, unless its caller asked for that."""
+    return replace(source, show_values=False) if source.show_values is None else source
 
 
 def _settled(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, bool]:
@@ -297,7 +313,10 @@ def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
     num_rows = int(chosen.scalar("SELECT coalesce(sum(amount), 0) FROM tally"))
     if num_rows > MAX_TOTAL:
         raise DataError(
-            f"{chosen.where()}: the counts add up to {num_rows:,}, more than 2^53; are these really numbers of reports?"
+            f"{chosen.where()}: the counts add up to {num_rows:,}, more than 2^53; are these really numbers of "
+            "reports?",
+            file=chosen.files[0],
+            column=chosen.column,
         )
     if num_rows == num_missing:
         raise nothing(chosen, num_missing)
@@ -347,9 +366,13 @@ def _domain_of_data(chosen: Scan, is_none: str) -> tuple[Domain, np.ndarray]:
     found = chosen.connection.execute(f"{groups} ORDER BY {order}").fetchnumpy()
     labels = found["label"]
     if len(labels) < 2:
+        shown = "the same" if chosen.confidential else repr(labels[0])
         raise DataError(
-            f"{chosen.where()}: every report is {labels[0]!r}, which does not tell the domain. Give all answers that "
-            "were possible (domain=, --domain): a range such as 0:99 or a file of labels."
+            f"{chosen.where()}: every value is {shown}, which does not tell the domain. Give all answers that "
+            f"were possible ({option('domain')}): a range such as 0:99 or a file of labels.",
+            file=chosen.files[0],
+            column=None if chosen.transactions else chosen.column,
+            argument="domain",
         )
     return Domain.of(labels), np.asarray(found["amount"], dtype=np.int64)
 

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from rrjax.io.database import Connection, connect, explaining, file_list, identifier, literal, some
-from rrjax.io.errors import DataError
+from rrjax.io.errors import DataError, option
 from rrjax.io.expressions import Kind, text
 from rrjax.io.plaintext import opened
 from rrjax.io.source import Format, Source
@@ -57,6 +57,11 @@ class Scan:
         """Whether the files have no columns."""
         return self.source.format_of(self.files) == "transactions"
 
+    @property
+    def confidential(self) -> bool:
+        """Whether messages must not repeat values."""
+        return self.source.show_values is False
+
     def where(self) -> str:
         """The files and the column, for a message."""
         return some(self.files) + ("" if self.transactions else f", column {self.column!r}")
@@ -92,7 +97,11 @@ def scan(
         relations[0].column(counts_column)
     column = source.column or _only_column(relations[0], counts_column)
     if column == counts_column:
-        raise DataError(f"{source.files()[0]}: column {column!r} cannot hold both the labels and their counts.")
+        raise DataError(
+            f"{source.files()[0]}: column {column!r} cannot hold both the labels and their counts.",
+            file=source.files()[0],
+            column=column,
+        )
     kind, values = _alike([relation.column(column) for relation in relations])
     amount_kind, amounts = _alike([relation.column(counts_column) for relation in relations if counts_column])
     selects = []
@@ -145,8 +154,8 @@ class _Relation:
         message = f"{self.files[0]}: there is no column {name!r}" + (f"; did you mean {near[0]!r}?" if near else ".")
         message += f" Its columns: {_listing(names)}."
         if name.isdigit() and "1" not in names:
-            message += " If the file has no header line, say so (header=False, --no-header)."
-        raise DataError(message)
+            message += f" If the file has no header line, say so ({option('header=False', '--no-header')})."
+        raise DataError(message, file=self.files[0], column=name)
 
 
 def _only_column(relation: _Relation, counts_column: str | None) -> str:
@@ -159,10 +168,14 @@ def _only_column(relation: _Relation, counts_column: str | None) -> str:
         raise _equal_names(relation.files[0], every, twice)
     if not names:
         raise DataError(
-            f"{relation.files[0]} has one column, {counts_column!r}, the counts; labels must stand beside it."
+            f"{relation.files[0]} has one column, {counts_column!r}, the counts; labels must stand beside it.",
+            file=relation.files[0],
+            column=counts_column,
         )
     raise DataError(
-        f"{relation.files[0]} has {len(names)} columns; say which one to read (column=, --column): {_listing(names)}."
+        f"{relation.files[0]} has {len(names)} columns; say which one to read ({option('column')}): {_listing(names)}.",
+        file=relation.files[0],
+        argument="column",
     )
 
 
@@ -170,7 +183,9 @@ def _equal_names(file: str, names: Sequence[str], name: str) -> DataError:
     *places, last = (str(place) for place, other in enumerate(names, start=1) if other == name)
     return DataError(
         f"{file}: columns {', '.join(places)} and {last} have the same name, {name!r}, so that it cannot be told which "
-        "one is meant. Rename them in the file."
+        "one is meant. Rename them in the file.",
+        file=file,
+        column=name,
     )
 
 
@@ -194,7 +209,11 @@ def _relations(connection: Connection, source: Source) -> Iterator[_Relation]:
         yield _json_lines(connection, files, source.column)
     else:
         if source.column is not None:
-            raise DataError(f"{files[0]}: a transaction file has no columns; leave out {source.column!r}.")
+            raise DataError(
+                f"{files[0]}: a transaction file has no columns; leave out {source.column!r}.",
+                file=files[0],
+                column=source.column,
+            )
         yield _transactions(files, source)
 
 
@@ -218,18 +237,27 @@ def _column_names(file: str, delimiter: str, source: Source) -> tuple[str, ...]:
     record = _first_record(file, delimiter)
     other = next((mark for mark in ";\t|," if mark != delimiter and mark in record[0]), None)
     if source.delimiter is None and len(record) == 1 and other is not None:
+        shown = "" if source.show_values is False else f", {record[0][:60]!r},"
         raise DataError(
-            f"{file}: the first line, {record[0][:60]!r}, is one column. Is the delimiter {other!r} (delimiter=, "
-            f"--delimiter)? If it is one column, give {delimiter!r}."
+            f"{file}: the first line{shown} is one column. Is the delimiter {other!r} ({option('delimiter')})? "
+            f"If it is one column, give {delimiter!r}.",
+            file=file,
+            row=1,
+            argument="delimiter",
         )
     if source.header is False:
         return tuple(str(number) for number in range(1, len(record) + 1))
     names = tuple(name.strip() for name in record)
     odd = next((name for name in names if not name or _is_number(name)), None)
     if source.header is None and odd is not None:
+        shown = "a number, or an empty name" if source.show_values is False else repr(odd)
         raise DataError(
-            f"{file}: is the first line a header? It holds {odd!r}. If it names the columns say so (header=True, "
-            "--header), if it is data say that (header=False, --no-header) and give the column by its number, from 1."
+            f"{file}: is the first line a header? It holds {shown}. If it names the columns say so "
+            f"({option('header=True', '--header')}), if it is data say that ({option('header=False', '--no-header')}) "
+            "and give the column by its number, from 1.",
+            file=file,
+            row=1,
+            argument="header",
         )
     return names
 
@@ -247,9 +275,9 @@ def _first_record(file: str, delimiter: str) -> list[str]:
         with opened(file) as stream:
             record = next(csv.reader(stream, delimiter=delimiter), [])
     except csv.Error as error:
-        raise DataError(f"{file}, line 1: {error}.") from error
+        raise DataError(f"{file}, line 1: {error}.", file=file, row=1) from error
     if not record:
-        raise DataError(f"{file}: the first line is blank; it must be a header or data.")
+        raise DataError(f"{file}: the first line is blank; it must be a header or data.", file=file, row=1)
     return record
 
 

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from rrjax.io.database import connect, explaining
 from rrjax.io.domain import BLANKS
-from rrjax.io.errors import DataError
+from rrjax.io.errors import DataError, option
 from rrjax.io.metadata import Metadata, metadata_of
 from rrjax.io.plaintext import GZIP_MAGIC, START, check_encoding
 
@@ -84,6 +84,9 @@ class Source:
         delimiter: Separator of CSV, TSV and transaction files, one character; None is the format's own.
         items: Of a transaction, its "first" item or "all" of them.
         missing: Values that stand for a missing answer, such as `("?",)`; empty cells and nulls always do.
+        show_values: Whether errors repeat values of the column. Logs keep messages, so by default they do for reports
+            (`count_reports`, `read_counts`, `count_pairs`), which are randomized, and not for what is about to be
+            (`read_values`, `read_pairs`) nor for covariates: these errors name the row and the column alone.
 
     Example:
         >>> Source("survey.csv", column="age", missing=("?",)).column
@@ -97,6 +100,7 @@ class Source:
     delimiter: str | None = None
     items: Literal["first", "all"] = "first"
     missing: tuple[str, ...] = ()
+    show_values: bool | None = None
     # A field, so that `dataclasses.replace` hands it on.
     _listing: _Listing = field(default=_Listing(()), repr=False, compare=False)
 
@@ -190,7 +194,7 @@ def _format_of_name(file: str) -> Format:
             raise DataError(f"{file}: Parquet inside gzip cannot be read; unpack it with gunzip.", file=file)
     if suffix not in _FORMAT_OF_SUFFIX:
         raise DataError(
-            f"{file}: the name does not tell the format. Say which it is (format=, --format): {', '.join(_FORMATS)}.",
+            f"{file}: the name does not tell the format. Say which it is ({option('format')}): {', '.join(_FORMATS)}.",
             file=file,
         )
     return _FORMAT_OF_SUFFIX[suffix]

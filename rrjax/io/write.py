@@ -98,11 +98,14 @@ def write_reports(path: str | PathLike[str], reports: np.ndarray, metadata: Meta
 
 def _check_indices(indices: np.ndarray, num_categories: int) -> None:
     if indices.ndim != 1 or indices.dtype.kind not in "iu":
-        raise DataError(f"Reports must be a row of integers, not {indices.dtype} of shape {indices.shape}.")
+        raise DataError(
+            f"Reports must be a row of integers, not {indices.dtype} of shape {indices.shape}.", argument="reports"
+        )
     if indices.size and (indices.min() < 0 or indices.max() >= num_categories):
         raise DataError(
             f"Reports must be category numbers from 0 to {num_categories - 1:,}; "
-            f"they run from {indices.min():,} to {indices.max():,}."
+            f"they run from {indices.min():,} to {indices.max():,}.",
+            argument="reports",
         )
 
 
@@ -134,7 +137,7 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
     lengths = {array.shape for array in arrays.values()}
     if len(lengths) != 1 or len(lengths.pop()) != 1:
         shapes = {label: array.shape for label, array in arrays.items()}
-        raise DataError(f"The columns of a table must have one length; they have {shapes}.")
+        raise DataError(f"The columns of a table must have one length; they have {shapes}.", argument="columns")
     options = f"{_FORMATS[suffix]}, {_IN_PLACE}"
     if name.endswith(".gz"):
         options += ", COMPRESSION gzip"
@@ -165,7 +168,8 @@ def check_reports_name(path: str | PathLike[str]) -> None:
     if not os.fspath(path).lower().endswith(".parquet"):
         raise DataError(
             f"{os.fspath(path)}: reports are written as .parquet, because ε, the domain and the "
-            "mechanism must travel with the data and other formats have no place for them."
+            "mechanism must travel with the data and other formats have no place for them.",
+            file=os.fspath(path),
         )
 
 
@@ -180,7 +184,8 @@ def table_suffix(path: str | PathLike[str]) -> str:
     if suffix not in _FORMATS or (suffix == ".parquet" and name.endswith(".gz")):
         raise DataError(
             f"{os.fspath(path)}: the name must end in .csv, .tsv, .jsonl (or these and .gz) or .parquet, "
-            "to tell the format."
+            "to tell the format.",
+            file=os.fspath(path),
         )
     return suffix
 
@@ -193,11 +198,11 @@ def check_writable(path: str | PathLike[str]) -> Path:
     """
     place = Path(os.path.realpath(path))
     if place.is_dir():
-        raise DataError(f"{path} is a folder: name a file in it.")
+        raise DataError(f"{path} is a folder: name a file in it.", file=os.fspath(path))
     if place.exists() and not place.is_file():
-        raise DataError(f"{path} is no regular file; write to a file.")
+        raise DataError(f"{path} is no regular file; write to a file.", file=os.fspath(path))
     if not place.parent.is_dir():
-        raise DataError(f"{path}: the folder {place.parent} is not there. Make it first.")
+        raise DataError(f"{path}: the folder {place.parent} is not there. Make it first.", file=os.fspath(path))
     return place
 
 
@@ -210,7 +215,7 @@ def make_folder(path: str | PathLike[str]) -> None:
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
-        raise DataError(f"{os.fspath(path)}: cannot be made: {error.strerror}") from error
+        raise DataError(f"{os.fspath(path)}: cannot be made: {error.strerror}", file=os.fspath(path)) from error
 
 
 def _mode(place: Path) -> int:
@@ -229,10 +234,11 @@ def _failure(path: str | PathLike[str], error: Exception) -> DataError:
     if number in full or any(os.strerror(code).lower() in text for code in full):
         return DataError(
             f"{name}: there is no room left to write it. Free some disk space or write elsewhere; "
-            "no partial file was left behind."
+            "no partial file was left behind.",
+            file=name,
         )
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return DataError(f"{name}: no permission to write there. Choose another folder.")
+        return DataError(f"{name}: no permission to write there. Choose another folder.", file=name)
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     reason = reason.split("\n", 1)[0]
-    return DataError(f"{name}: cannot be written: {reason}. No partial file was left behind.")
+    return DataError(f"{name}: cannot be written: {reason}. No partial file was left behind.", file=name)
