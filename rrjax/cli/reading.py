@@ -17,6 +17,7 @@ from rrjax import io
 from rrjax.catalogue import Estimator
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.errors import UsageError
+from rrjax.io.errors import reworded
 from rrjax.mechanisms import Mechanism
 from rrjax.rates import Rates
 
@@ -102,7 +103,8 @@ class Files:
                 show_values=True if flags.show_values else False if self.true_values else None,
             )
         except io.DataError as error:  # no file was looked at yet
-            raise UsageError(str(error), flag=error.argument and f"--{error.argument}", value=error.value) from error
+            flag = error.argument and f"--{error.argument}"
+            raise reworded(error, str(error), UsageError, flag=flag) from error
 
     @cached_property
     def domain(self) -> io.Domain | None:
@@ -321,7 +323,7 @@ def read_truth(files: Files, collection: Collection, flag: str) -> np.ndarray:
         hint = f"Its own flags are {flag}-column, {flag}-format and {flag}-counts"
         if collection.counted.domain_from_data:
             hint += "; the domain was taken from the reports, --domain sets it for both"
-        raise io.DataError(f"{error} ({hint}.)") from error
+        raise reworded(error, f"{error} ({hint}.)") from error
     return counted.counts / counted.counts.sum()
 
 
@@ -345,7 +347,8 @@ def parse_domain(text: str | None) -> io.Domain | None:
         return io.read_domain(text)
     except io.DataError as error:
         is_range = ":" in text and not os.path.lexists(text)
-        raise (UsageError if is_range else io.DataError)(f"--domain: {error}") from error
+        kind = UsageError if is_range else io.DataError
+        raise reworded(error, f"--domain: {error}", kind, flag="--domain", value=text) from error
 
 
 def check_epsilon(epsilon: float) -> float:

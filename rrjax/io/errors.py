@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 from rrjax.errors import Contradiction as Contradiction
 from rrjax.errors import DataError as DataError
+from rrjax.errors import Located
 
 _FLAGS = ContextVar("flags", default=False)
 
@@ -15,6 +17,11 @@ _FLAGS = ContextVar("flags", default=False)
 def number(count: int, one: str, many: str) -> str:
     """How many of what, in words: 1 category, 12 categories."""
     return f"{count:,} {one if count == 1 else many}"
+
+
+def reworded(error: Located, message: str, kind: type[Located] = DataError, **attributes: Any) -> Any:
+    """An error of this kind that says more than another one, about the same place."""
+    return kind(message, **{**vars(error), **attributes})
 
 
 @contextmanager

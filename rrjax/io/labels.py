@@ -13,7 +13,7 @@ import numpy as np
 
 from rrjax.io.database import connect, explaining
 from rrjax.io.domain import BLANKS, Domain
-from rrjax.io.errors import DataError
+from rrjax.io.errors import DataError, reworded
 from rrjax.io.expressions import LARGEST_EXACT_FLOAT
 from rrjax.io.expressions import text as text_of
 from rrjax.io.plaintext import opened
@@ -53,19 +53,17 @@ def read_domain(text: str | PathLike[str]) -> Domain:
     except DataError as error:
         if os.path.isfile(text):
             raise
-        raise DataError(
+        message = (
             f"The domain {text!r} is neither a range of integers such as 0:99 nor a file of "
-            f"labels that can be read: {error}",
-            file=error.file,
-            argument="domain",
-            value=text,
-        ) from error
+            f"labels that can be read: {error}"
+        )
+        raise reworded(error, message, argument="domain", value=text) from error
     table = file.lower().removesuffix(".gz").endswith(_TABLES)
     labels = _labels_of_table(source, file) if table else _labels_of_text(file)
     try:
         return Domain.of(labels)
     except DataError as error:
-        raise DataError(f"{file}: {error}", file=file, row=error.row, argument="domain") from error
+        raise reworded(error, f"{file}: {error}", file=file) from error
 
 
 def as_domain(domain: Labels | None) -> Domain | None:

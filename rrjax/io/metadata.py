@@ -10,7 +10,7 @@ from typing import Any, Self, cast
 
 from rrjax.io.database import Connection, file_list
 from rrjax.io.domain import Domain
-from rrjax.io.errors import Contradiction, DataError, option
+from rrjax.io.errors import Contradiction, DataError, option, reworded
 
 KEY = "rrjax"
 """Of the JSON in Parquet's key-value metadata."""
@@ -241,12 +241,7 @@ def metadata_of(connection: Connection, files: Sequence[str]) -> Metadata | None
             try:
                 known[text] = Metadata.from_json(text)
             except DataError as error:
-                raise DataError(
-                    f"{file}: {error}. Write the file again with rrjax randomize.",
-                    file=file,
-                    argument=error.argument,
-                    value=error.value,
-                ) from error
+                raise reworded(error, f"{file}: {error}. Was it changed after it was written?", file=file) from error
         _agree(first, known[texts[first]], file, known[text])
     return known[texts[first]]
 
