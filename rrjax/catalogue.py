@@ -41,9 +41,9 @@ class Estimator(NamedTuple):
         function: `f(counts, epsilon) -> theta`, or `f(key, counts, epsilon) -> theta`.
         title: In tables and figures.
         style: In figures.
-        note: What it is, in words that may follow its title and a colon; or a function of counts, what `full` found and
-            the gap of the estimate's certificate (nats per report) that makes them.
-        caution: What a reader must know not to misread its estimates, a sentence or two, or such a function.
+        note: What it is, in words that may follow its title and a colon; or a function of counts, the result of `full`
+            and the gap of the estimate's certificate (nats per report) that returns them.
+        caution: A warning that prevents a wrong reading of its estimates, a sentence or two, or such a function.
         ordered: Whether it is for categories in order, whose neighbours are alike.
         by_name: Whether it runs where its name is given, and is left out where all estimators run.
         needs: What it takes of reports of other mechanisms than k-ary randomized response: their tally, their mixture,
@@ -94,6 +94,7 @@ class Metric(NamedTuple):
         short: In titles and tables.
         unit: In words.
         whole_reports: Whether it needs the likelihood of whole reports, which a `Tally` has not.
+        simplex: Whether it is defined for distributions only: shares of at least zero that sum to one.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Metric(NamedTuple):
     short: str
     unit: str
     whole_reports: bool = False
+    simplex: bool = False
 
 
 def takes_key(estimator: Callable[..., Any]) -> bool:
@@ -140,8 +142,8 @@ def _ordered_bayes(counts, epsilon):
 def _on_ordered_bayes(counts, found, gap):
     alike = 1 - float(found.beliefs[0])
     return (
-        "empirical Bayes that takes neighbours to be alike as far as the reports bear it out; here it believes that "
-        f"they are at {100 * alike:.0f}\N{NO-BREAK SPACE}%"
+        "empirical Bayes in which neighbouring categories have similar shares, as far as the reports support it; the "
+        f"posterior probability that they do is {100 * alike:.0f}\N{NO-BREAK SPACE}% here"
     )
 
 
@@ -153,12 +155,12 @@ def _all_alike(counts, found, gap):
     if not found.uniform:
         return ""
     return (
-        "The reports hardly tell the categories apart: empirical Bayes takes all shares to be about equal. Either they "
-        "are, or it takes more reports, or a larger ε, to see that they are not."
+        "The reports hardly distinguish the categories: empirical Bayes estimates all shares as about equal. Either "
+        "they are about equal, or more reports or a larger ε are needed to see how they differ."
     )
 
 
-_NOT_ONE = "{} leaves the sum of the shares as it comes, and it is not one."
+_NOT_ONE = "The shares of {} do not sum to one."
 
 
 def _named(name, function, title, style, note, caution=""):
@@ -202,7 +204,8 @@ ESTIMATORS: dict[str, Estimator] = {
             inv,
             "Inv",
             Style("#808080", ":", "x", 5),
-            "the unbiased estimate, which undoes the randomization; often with negative shares, then no distribution",
+            "the unbiased estimate, by inverting the randomization; shares may be negative, and then it is not a "
+            "distribution",
         ),
         Estimator(
             "cv_threshold",
@@ -216,7 +219,8 @@ ESTIMATORS: dict[str, Estimator] = {
             _empirical_bayes,
             "Emp. Bayes",
             Style("#b3353f", (0, (3, 1)), "p", 4.5, filled=True),
-            "empirical Bayes, made for a small squared error; how shares are spread is learned from these same reports",
+            "posterior means (empirical Bayes), made for a small squared error; the prior is estimated from the same "
+            "reports",
             _all_alike,
             full=empirical_bayes,
         ),
@@ -234,8 +238,8 @@ ESTIMATORS: dict[str, Estimator] = {
             _ibu,
             "IBU",
             Style("#7a6a2f", (0, (8, 2)), "v", 5),
-            "maximum likelihood in steps (iterative Bayesian update); it has no exact zeros, and small shares are what "
-            "its last step left",
+            "maximum likelihood by iteration (iterative Bayesian update); it has no exact zeros: the smallest shares "
+            "are below the tolerance of the last iteration",
             _no_maximum,
             needs="mixture",
         ),
@@ -247,7 +251,7 @@ ESTIMATORS: dict[str, Estimator] = {
             postprocessing.base_cut,
             "Base-Cut",
             Style("#3a5a7d", "-.", "1", 6),
-            "the unbiased estimate, with zero in place of shares that cannot be told from none",
+            "the unbiased estimate, with zero in place of shares that are not significantly above zero",
             _NOT_ONE,
         ),
         _named(
@@ -255,7 +259,8 @@ ESTIMATORS: dict[str, Estimator] = {
             postprocessing.norm,
             "Norm",
             Style("#77773a", ":", "2", 6),
-            "the unbiased estimate, with the same added to all shares so that they sum to one; some are negative",
+            "the unbiased estimate, with the same amount added to each share so that all sum to one; shares may be "
+            "negative",
         ),
         _named("norm_mul", inv_n, "Norm-Mul", Style("#5fa36f", "-.", "d", 4), "InvN by another name"),
         _named("norm_sub", inv_p, "Norm-Sub", Style("#e08f52", "--", "8", 4), "InvP by another name"),
@@ -272,7 +277,7 @@ ESTIMATORS: dict[str, Estimator] = {
             postprocessing.power,
             "Power",
             Style("#6b4f9e", (0, (6, 2)), "X", 5, filled=True),
-            "posterior means, where shares are taken to follow a power law",
+            "posterior means under a prior in which shares follow a power law",
             _NOT_ONE,
         ),
         _named(
@@ -287,7 +292,7 @@ ESTIMATORS: dict[str, Estimator] = {
             postprocessing.mixture_reduction,
             "MR",
             Style("#2f8f83", (0, (2, 1)), "4", 6),
-            "maximum likelihood after small categories were merged, which have equal shares then",
+            "maximum likelihood after small categories are merged; merged categories have equal shares",
             by_name=True,
             needs="counts",
         ),
@@ -318,10 +323,18 @@ METRICS: dict[str, Metric] = {
             "NLL",
             "nats per report",
             whole_reports=True,
+            simplex=True,
         ),
         Metric("tv", _of(metrics.total_variation), "total variation", "total variation", "probability"),
         Metric("max_error", _of(metrics.max_error), "largest error of a category", "largest error", "probability"),
-        Metric("kl", _of(metrics.kl_divergence), "Kullback–Leibler divergence\n(nats)", "KL divergence", "nats"),
+        Metric(
+            "kl",
+            _of(metrics.kl_divergence),
+            "Kullback–Leibler divergence\n(nats)",
+            "KL divergence",
+            "nats",
+            simplex=True,
+        ),
         Metric("bias2", None, "squared bias,\nsummed over categories", "squared bias", "squared probability"),
         Metric("variance", None, "variance,\nsummed over categories", "variance", "squared probability"),
     )

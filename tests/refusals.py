@@ -11,3 +11,12 @@ def refused(argument=None, *, error=ArgumentError, **attributes):
     return pytest.raises(
         error, check=lambda raised: all(getattr(raised, name, None) == value for name, value in expected.items())
     )
+
+
+def blames(error, flag):
+    """Whether an error of the command line is about this flag: in its data, else by the flag's name in its message."""
+    parameter = getattr(error, "param", None)
+    if parameter is not None:  # of the parser
+        return flag in parameter.opts
+    named = getattr(error, "flag", None)
+    return flag in str(error) if named is None else named == flag

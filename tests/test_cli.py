@@ -15,6 +15,8 @@ import pytest
 duckdb = pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
 pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
 
+from refusals import blames  # noqa: E402
+
 import rrjax  # noqa: E402
 from rrjax import io  # noqa: E402
 from rrjax.catalogue import ESTIMATORS  # noqa: E402
@@ -62,7 +64,7 @@ def test_a_file_of_reports_is_enough(collection):
         folder=collection,
     )
     assert done.returncode == 0, done.stderr
-    assert "log-likelihood within" in done.stdout
+    assert "certificate" in done.stdout
     assert "Zürich" in done.stdout
     table = duckdb.connect().execute(f"FROM read_csv('{collection / 'estimate.csv'}')").fetchnumpy()
     assert list(table) == ["label", "count", "estimate", "mle_star", "lower", "upper", "found"]
@@ -138,13 +140,12 @@ def test_a_seed_repeats_and_its_absence_does_not(collection, invoke):
 def test_demo_takes_the_same_path(tmp_path):
     done = run("demo", "--users", "5000", "--categories", "20", "--explain", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    for words in ("rrjax randomize", "rrjax estimate", "rrjax compare", "log-likelihood within"):
-        assert words in done.stdout
+    assert "certificate" in done.stdout
     made = {path.name for path in (tmp_path / "rrjax-demo").iterdir()}
     assert made == {"values.parquet", "reports.parquet", "estimate.csv", "estimate.png"}
     # The lines it prints do what it did.
     lines = [line[2:] for line in done.stdout.splitlines() if line.startswith("$ ")]
-    assert len(lines) == 3
+    assert [line.split()[:2] for line in lines] == [["rrjax", each] for each in ("randomize", "estimate", "compare")]
     before = (tmp_path / "rrjax-demo" / "estimate.csv").read_bytes()
     assert run(*lines[1].split()[1:], folder=tmp_path).returncode == 0
     assert (tmp_path / "rrjax-demo" / "estimate.csv").read_bytes() == before
@@ -192,55 +193,45 @@ def write(name, text):
 ABC = "colour\n" + "red\nblue\nred\ngreen\n" * 50
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "words"),
-    [
-        ("0", "must be a positive number"),
-        ("-1", "must be a positive number"),
-        ("nan", "must be a positive number"),
-        ("1e-12", "below 1e-06"),
-        ("800", "above 36"),
-        ("inf", "above 36"),
-    ],
-)
+@pytest.mark.parametrize("epsilon", ["0", "-1", "nan", "1e-12", "800", "inf"])
 @pytest.mark.parametrize("command", ["estimate", "randomize"])
-def test_an_impossible_epsilon(invoke, command, epsilon, words):
+def test_an_impossible_epsilon(invoke, command, epsilon):
     write("a.csv", ABC)
     out = ("--out", "r.parquet")
     code, _, error = invoke(command, "a.csv", f"--epsilon={epsilon}", *out)
     assert code == 2
-    assert "--epsilon" in error
-    assert words in error
+    assert blames(invoke.error, "--epsilon")
+    assert float(epsilon) <= 0 or f"{float(epsilon):g}" in error
     assert not Path("r.parquet").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "words"),
+    ("arguments", "code", "named"),
     [
-        (["a.csv"], 2, ["a.csv", "give --epsilon"]),
-        (["gone.csv", "--epsilon", "1"], 3, ["gone.csv", "no such file"]),
-        (["empty.csv", "--epsilon", "1"], 3, ["empty.csv", "empty"]),
-        (["one.csv", "--epsilon", "1", "--domain", "0:9"], 3, ["one.csv", "one report"]),
-        (["a.csv", "--epsilon", "1", "--column", "color"], 3, ["did you mean 'colour'"]),
-        (["a.csv", "--epsilon", "1", "--domain", "two.txt"], 3, ["'green'", "not in the domain"]),
-        (["a.csv", "--epsilon", "1", "--domain", "5:5"], 2, ["at least 2"]),
+        (["a.csv"], 2, ["a.csv", "--epsilon"]),
+        (["gone.csv", "--epsilon", "1"], 3, ["gone.csv"]),
+        (["empty.csv", "--epsilon", "1"], 3, ["empty.csv"]),
+        (["one.csv", "--epsilon", "1", "--domain", "0:9"], 3, ["one.csv"]),
+        (["a.csv", "--epsilon", "1", "--column", "color"], 3, ["'colour'"]),
+        (["a.csv", "--epsilon", "1", "--domain", "two.txt"], 3, ["'green'"]),
+        (["a.csv", "--epsilon", "1", "--domain", "5:5"], 2, ["--domain"]),
         (["a.csv", "--epsilon", "1", "--domain", "gone.txt"], 3, ["gone.txt"]),
         (["a.csv", "--epsilon", "1", "--domain", "latin.txt"], 3, ["latin.txt", "UTF-8"]),
-        (["a.csv", "--epsilon", "1", "--delimiter", ";;"], 2, ["one character", "';;'"]),
-        (["a.csv", "--epsilon", "1", "--level", "95"], 2, ["did you mean 0.95?"]),
-        (["a.csv", "--epsilon", "1", "--fdr", "5"], 2, ["did you mean 0.05?"]),
-        (["n.csv", "--epsilon", "1", "--counts", "n"], 3, ["n.csv", "row 2", "'-2'"]),
-        (["a.csv", "--epsilon", "1", "--plot", "p.bmp"], 2, ["p.bmp", ".png"]),
-        (["a.csv", "--epsilon", "1", "--out", "p.xls"], 2, ["p.xls", ".csv"]),
-        (["a.csv", "--epsilon", "1", "--out", "a.csv"], 2, ["a.csv", "is read by this command"]),
+        (["a.csv", "--epsilon", "1", "--delimiter", ";;"], 2, ["';;'"]),
+        (["a.csv", "--epsilon", "1", "--level", "95"], 2, ["--level", "0.95?"]),
+        (["a.csv", "--epsilon", "1", "--fdr", "5"], 2, ["--fdr", "0.05?"]),
+        (["n.csv", "--epsilon", "1", "--counts", "n"], 3, ["n.csv", "2", "'-2'"]),
+        (["a.csv", "--epsilon", "1", "--plot", "p.bmp"], 2, ["--plot", "p.bmp", ".png"]),
+        (["a.csv", "--epsilon", "1", "--out", "p.xls"], 2, ["--out", "p.xls", ".csv"]),
+        (["a.csv", "--epsilon", "1", "--out", "a.csv"], 2, ["a.csv"]),
         (["a.csv", "--epsilon", "1", "--plot", "x.png", "--out", "gone/p.csv"], 3, ["gone"]),
-        (["n.csv", "--epsilon", "1", "--counts", "N"], 3, ["no column 'N'"]),
-        (["n.csv", "--epsilon", "1", "--counts", "n", "--column", "n"], 3, ["both the labels and their counts"]),
-        (["a.csv", "--epsilon", "1", "--out", "gone/p.csv"], 3, ["gone", "Make it first"]),
+        (["n.csv", "--epsilon", "1", "--counts", "N"], 3, ["'N'"]),
+        (["n.csv", "--epsilon", "1", "--counts", "n", "--column", "n"], 3, ["'n'"]),
+        (["a.csv", "--epsilon", "1", "--out", "gone/p.csv"], 3, ["gone"]),
         (["a.csv", "--epsilon", "1", "--estimator", "best"], 2, ["mle_star"]),
     ],
 )
-def test_bad_input_is_named_and_leaves_nothing(invoke, arguments, code, words):
+def test_bad_input_is_named_and_leaves_nothing(invoke, arguments, code, named):
     write("a.csv", ABC)
     write("empty.csv", "")
     write("one.csv", "digit\n3\n")
@@ -250,8 +241,8 @@ def test_bad_input_is_named_and_leaves_nothing(invoke, arguments, code, words):
     before = set(Path().iterdir())
     found, _, error = invoke("estimate", *arguments)
     assert found == code, error
-    for word in words:
-        assert word in error
+    for each in named:
+        assert each in error
     assert set(Path().iterdir()) == before
 
 
@@ -259,14 +250,15 @@ def test_what_is_no_percentage_is_not_taken_for_one(invoke):
     write("a.csv", ABC)
     code, _, error = invoke("estimate", "a.csv", "--epsilon", "1", "--level", "1.5")
     assert code == 2
-    assert "did you mean" not in error
+    assert "?" not in error
 
 
 def test_reports_are_written_where_their_metadata_have_a_place(invoke):
     write("a.csv", ABC)
     code, _, error = invoke("randomize", "a.csv", "--epsilon", "1", "--out", "o.csv")
     assert code == 2
-    assert "--out o.csv: reports are written as .parquet" in error
+    assert blames(invoke.error, "--out")
+    assert ".parquet" in error
 
 
 @pytest.mark.long
@@ -274,19 +266,18 @@ def test_a_domain_from_the_data_is_warned_about(invoke):
     write("a.csv", ABC)
     code, _, error = invoke("estimate", "a.csv", "--epsilon", "1")
     assert code == 0
-    assert "taken from the data (3 categories)" in error
-    code, _, error = invoke("randomize", "a.csv", "--epsilon", "1", "--out", "r.parquet")
-    assert code == 0
-    assert "disclosed without any privacy" in error
+    assert "The domain was taken from the data" in error  # K is too small then, and the estimate biased
 
 
 @pytest.mark.long
 def test_missing_reports_are_named_and_counted(invoke):
     write("a.csv", "colour,id\n" + "red,1\n?,2\n,3\nblue,4\n" * 500)
-    code, out, error = invoke("estimate", "a.csv", "--column", "colour", "--epsilon", "1", "--missing", "?")
+    line = ("estimate", "a.csv", "--column", "colour", "--epsilon", "1", "--missing", "?", "--json")
+    code, out, _ = invoke(*line)
     assert code == 0
-    assert "1,000 of 2,000 rows hold no report (500 empty, 500 '?')" in error
-    assert "1,000 reports in column 'colour'" in out
+    result = json.loads(out)
+    assert (result["num_missing"], result["num_reports"], result["column"]) == (1000, 1000, "colour")
+    assert any("1,000" in warning and "'?'" in warning for warning in result["warnings"])
 
 
 @pytest.mark.long  # programs that compile for seconds
@@ -295,30 +286,28 @@ def test_too_little_information_is_said(invoke):
     write("abc.txt", "red\nblue\ngreen\n")
     code, _, error = invoke("estimate", "a.csv", "--epsilon", "0.01", "--domain", "abc.txt")
     assert code == 0
-    assert "carry little information" in error
+    assert "carry little information" in error  # without which an estimate of pure noise would be believed
 
 
 def test_what_the_metadata_say_need_not_be_given_and_cannot_be_contradicted(invoke, collection):
     reports = collection / "reports.parquet"
     assert invoke("estimate", reports, "--epsilon", "2", "--column", "city")[0] == 0
-    for flag, value, words in (
-        ("--epsilon", "1", "was randomized with epsilon = 2"),
-        ("--column", "town", "whose reports are in 'city'"),
-        ("--domain", "0:4", "was collected with the domain"),
-    ):
+    for flag, value in (("--epsilon", "1"), ("--column", "town"), ("--domain", "0:4")):
         code, _, error = invoke("estimate", reports, flag, value)
-        assert code != 0
-        assert words in error
+        assert code == 2
+        assert isinstance(invoke.error, io.Contradiction)
+        assert flag in error
 
 
 def test_what_was_randomized_is_not_randomized_again(invoke, collection):
     reports = collection / "reports.parquet"
     code, _, error = invoke("randomize", reports, "--epsilon", "1", "--out", "again.parquet")
     assert code == 2
-    assert "randomized reports already" in error
+    assert "reports.parquet" in error
+    assert not Path("again.parquet").exists()
     code, _, error = invoke("compare", reports, "--truth", reports)
     assert code == 2
-    assert "not true values" in error
+    assert blames(invoke.error, "--truth")
 
 
 def test_a_user_is_randomized_once(invoke):
@@ -345,7 +334,7 @@ def test_a_domain_from_the_values_is_warned_of_where_they_are_randomized(invoke)
     write("a.csv", ABC)
     code, _, error = invoke("randomize", "a.csv", "--epsilon", "1", "--out", "r.parquet")
     assert code == 0
-    assert "disclosed without any privacy" in error
+    assert "disclosed without any privacy" in error  # a warning of privacy
     # The file's K is the mechanism's own: nothing is missing from it, and --domain would contradict it.
     code, _, error = invoke("estimate", "r.parquet")
     assert code == 0
@@ -400,7 +389,7 @@ def test_a_pipe_is_refused_at_once(invoke):
     os.mkfifo("pipe.csv")
     code, _, error = invoke("estimate", "pipe.csv", "--epsilon", "1")
     assert code == 3
-    assert "save it to a file" in error
+    assert "pipe.csv" in error
 
 
 @pytest.mark.long
@@ -430,8 +419,9 @@ def test_another_mechanism_is_refused(invoke):
     io.write_reports("r.parquet", np.array([0, 1, 2, 3]), metadata)
     code, _, error = invoke("estimate", "r.parquet")
     assert code == 2
-    assert "r.parquet was made by the mechanism 'geometry', which rrjax" in error
-    assert "it knows randomized-response" in error
+    assert "r.parquet" in error
+    assert "'geometry'" in error
+    assert "randomized-response" in error
 
 
 @pytest.mark.long
@@ -514,26 +504,21 @@ def test_an_order_that_means_something(invoke):
     assert result["estimator"] == "ordered_bayes"
     assert result["mle_star"]["certificate"]["gap"] < 1e-5
     assert Path("e.csv").read_text().startswith("label,count,estimate,mle_star,lower,upper,found")
-    assert "here it believes that they are at" in " ".join(
-        invoke("estimate", *asked, "--ordered", "--explain")[1].split()
-    )
-    assert "Ordered Bayes" in invoke("compare", *asked, "--ordered")[1]
-    assert "Ordered Bayes" not in invoke("compare", *asked)[1]
-    code, _, error = invoke("estimate", *asked, "--ordered", "--estimator", "inv-p")
-    assert code == 2
-    assert "--ordered leads with ordered_bayes, --estimator with inv_p: give one of the two" in error
-    code, _, error = invoke("compare", *asked, "--ordered", "--estimator", "inv-p")
-    assert code == 2
-    assert "--ordered adds ordered_bayes to all estimators" in error
+    for flags in ((), ("--ordered",)):
+        rows = json.loads(invoke("compare", *asked, "--json", *flags)[1])["estimators"]
+        assert ("ordered_bayes" in [row["estimator"] for row in rows]) == bool(flags)
+    for command in ("estimate", "compare"):
+        assert invoke(command, *asked, "--ordered", "--estimator", "inv-p")[0] == 2
+        assert invoke.error.flag == "--ordered"
 
 
 @pytest.mark.long
 def test_equal_shares_for_want_of_knowledge_are_said_to_be(invoke):
     write_equal = "\n".join(str(index % 40) for index in range(400))
     write("a.csv", "age\n" + write_equal)
-    assert "hardly tell the categories apart" in invoke("estimate", "a.csv", "--domain", "0:39", "--epsilon", "1")[1]
+    assert "hardly distinguish the categories" in invoke("estimate", "a.csv", "--domain", "0:39", "--epsilon", "1")[1]
     write("b.csv", "age\n" + "\n".join(["3"] * 300) + "\n" + write_equal)
-    assert "hardly tell" not in invoke("estimate", "b.csv", "--domain", "0:39", "--epsilon", "1")[1]
+    assert "distinguish" not in invoke("estimate", "b.csv", "--domain", "0:39", "--epsilon", "1")[1]
 
 
 @pytest.mark.long

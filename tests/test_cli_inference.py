@@ -1,13 +1,14 @@
 """Intervals, tests and plans on the command line."""
 
 import json
-import re
 
 import numpy as np
 import pytest
 
 pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
 pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
+
+from refusals import blames
 
 import rrjax
 from rrjax import io
@@ -54,7 +55,7 @@ def test_what_a_person_reads_of_an_estimate(invoke):
     code, out, error = invoke("estimate", "r.csv", *READ, "--plot", "r.png")
     assert code == 0, error
     assert "95\N{NO-BREAK SPACE}% interval" in out
-    assert "● marks the 2 of 4 categories that somebody holds, as the reports show (on average at most 5" in out
+    assert "● 2 of 4 categories are significantly above zero" in out
     assert "Each interval holds the true share of its category with 95\N{NO-BREAK SPACE}% confidence" in out
     assert "67.30 – 70.50" in out
 
@@ -80,28 +81,24 @@ def test_an_estimate_outside_its_interval_is_said(invoke):
     # 400 categories beside the one that all users hold.
     counts = np.array([60, *[2] * 200, *[0] * 200])
     io.write_table("r.csv", {"label": np.arange(401), "n": counts})
-    code, out, error = invoke("estimate", "r.csv", *READ[:-1], "4", "--estimator", "mle-star")
-    assert code == 0, error
-    assert (
-        "MLE* lies outside the interval of the category that is there: an estimate makes all shares fit together"
-        in " ".join(out.split())
-    )
-    assert "lies outside" not in invoke("estimate", "r.csv", *READ[:-1], "4")[1]
+    line = ("estimate", "r.csv", *READ[:-1], "4")
+    for flags, outside in ((("--estimator", "mle-star"), 1), ((), 0)):
+        code, out, error = invoke(*line, *flags)
+        assert code == 0, error
+        warned = [row for row in out.splitlines() if row.startswith("! ") and "believe the interval" in row]
+        assert len(warned) == outside
+        assert json.loads(invoke(*line, *flags, "--json")[1])["num_found_outside_interval"] == outside
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--level", "95"), "--level must lie between 0 and 1, got 95; did you mean 0.95?"),
-        (("--level", "0"), "--level must lie between 0 and 1, got 0"),
-        (("--fdr", "5"), "--fdr must lie between 0 and 1, got 5; did you mean 0.05?"),
-    ],
+    ("flag", "value", "meant"), [("--level", "95", "0.95?"), ("--level", "0", ""), ("--fdr", "5", "0.05?")]
 )
-def test_levels_that_are_none(invoke, flags, message):
+def test_levels_that_are_none(invoke, flag, value, meant):
     write_counts("r.csv", COUNTS)
-    code, _, error = invoke("estimate", "r.csv", *READ, *flags)
+    code, _, error = invoke("estimate", "r.csv", *READ, flag, value)
     assert code == 2
-    assert message in error
+    assert blames(invoke.error, flag)
+    assert meant in error
 
 
 @pytest.mark.long
@@ -109,9 +106,9 @@ def test_a_fit_to_any_distribution(invoke):
     write_counts("r.csv", [5200, 3900, 500, 400])
     code, out, error = invoke("test", "fit", "r.csv", *READ, *DRAWS)
     assert code == 0, error
-    assert "of any distribution?" in out
-    assert "No: some categories are named less often than chance" in out
     assert "p = 0.005 (± 0.005 from 199 draws), significance 0.05" in out
+    result = json.loads(invoke("test", "fit", "r.csv", *READ, *DRAWS, "--json")[1])
+    assert [test["rejected"] for test in result["tests"]] == [True]
 
 
 @pytest.mark.long
@@ -124,9 +121,8 @@ def test_a_fit_to_a_given_distribution(invoke):
     result = json.loads(out)
     assert [test["method"].split(",")[0] for test in result["tests"]] == ["likelihood ratio", "Pearson"]
     assert 0.03 < result["tests"][0]["p_value"] < 0.2
-    code, _, error = invoke("test", "fit", "r.csv", *READ, "--against-counts", "n")
-    assert code == 2
-    assert "describe the file of --against" in error
+    assert invoke("test", "fit", "r.csv", *READ, "--against-counts", "n")[0] == 2
+    assert blames(invoke.error, "--against-counts")
 
 
 @pytest.mark.long
@@ -135,7 +131,7 @@ def test_equal_collections_and_different_ones(invoke):
     write_counts("b.csv", COUNTS[::-1])
     code, out, error = invoke("test", "equal", "a.csv", "a.csv", *READ, *DRAWS)
     assert code == 0, error
-    assert "Nothing speaks against it (which does not show that they are equal). p = 1" in out
+    assert "which does not show that they are equal" in out
     code, out, error = invoke("test", "equal", "a.csv", "b.csv", *READ, *DRAWS, "--json")
     assert code == 0, error
     assert json.loads(out)["tests"][0]["rejected"] is True
@@ -148,17 +144,10 @@ def test_a_trend_and_its_direction(invoke):
     line = ("test", "trend", "a.csv", "b.csv", "c.csv", *READ, *DRAWS)
     code, out, error = invoke(*line, "--category", "a", "--time", "1", "--time", "2", "--time", "4")
     assert code == 0, error
-    assert "Does the share of a move with time?" in out
-    assert "Yes, downwards." in out
-    code, _, error = invoke(*line, "--category", "z")
-    assert code == 2
-    assert "--category z is none of" in error
-    code, _, error = invoke(*line, "--time", "1", "--time", "nan", "--time", "2")
-    assert code == 2
-    assert "--time must be finite numbers, got 1, nan, 2" in error
-    code, _, error = invoke(*line, "--time", "1")
-    assert code == 2
-    assert "--time was given 1 time for 3 collections" in error
+    assert "downwards" in out
+    for flags in (("--category", "z"), ("--time", "1", "--time", "nan", "--time", "2"), ("--time", "1")):
+        assert invoke(*line, *flags)[0] == 2
+        assert blames(invoke.error, flags[0])
 
 
 @pytest.mark.long
@@ -167,8 +156,9 @@ def test_markup_in_names_is_shown(invoke):
     line = ("test", "independent", "r.csv", "--column", "a[b]", "--column", "c[/d]", *DRAWS)
     code, out, error = invoke(*line)
     assert code == 0, error
-    assert "Are a[b] and c[/d] independent?" in out
-    assert "The categories of 'a[b]' were taken from the data" in error
+    assert "a[b]" in out
+    assert "c[/d]" in out
+    assert "'a[b]'" in error
     code, out, error = invoke(*line, "--json")
     assert json.loads(out)["num_categories"] == [2, 2]
 
@@ -177,8 +167,7 @@ def test_a_contradiction_is_warned_of(invoke):
     write_counts("r.csv", [5200, 3900, 500, 400])
     code, _, error = invoke("estimate", "r.csv", *READ)
     assert code == 0
-    assert "2 categories are named less often than chance alone" in error
-    assert "See `rrjax test fit`" in error
+    assert "2 categories are named less often than chance alone allows" in error
 
 
 @pytest.mark.long
@@ -188,32 +177,32 @@ def test_two_attributes(invoke, tmp_path):
     second = np.where(rng.random(2000) < 0.2, first % 2, rng.integers(0, 2, 2000))
     io.write_table(tmp_path / "r.csv", {"a": first, "b": second})
     line = ("test", "independent", "r.csv", "--column", "a", "--column", "b", *DRAWS)
-    code, out, error = invoke(*line, "--domain", "0:2", "--domain", "0:1")
+    code, out, error = invoke(*line, "--domain", "0:2", "--domain", "0:1", "--json")
     assert code == 0, error
-    assert "2,000 users with reports in both 'a' (3 categories) and 'b' (2 categories)" in out
-    assert "No: they go together." in out
-    code, _, error = invoke("test", "independent", "r.csv", "--column", "a")
-    assert code == 2
-    assert "--column must be given twice" in error
+    result = json.loads(out)
+    assert (result["columns"], result["num_categories"]) == (["a", "b"], [3, 2])
+    assert (result["num_reports"], result["tests"][0]["rejected"]) == (2000, True)
+    assert invoke("test", "independent", "r.csv", "--column", "a")[0] == 2
+    assert blames(invoke.error, "--column")
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("flags", "named"),
     [
-        (("a.csv",), "give two files of reports or more"),
-        (("a.csv", "b.csv"), "collections must be of the same categories"),
-        (("a.csv", "a.csv", "--epsilon", "1", "--epsilon", "3"), "--epsilon was given 3 times for 2 collections"),
-        (("a.csv", "a.csv", "--significance", "0.95"), "is small; did you mean 0.05"),
-        (("a.csv", "a.csv", "--significance", "95"), "must lie between 0 and 1, got 95; did you mean 0.05"),
-        (("a.csv", "a.csv", "--significance", "1e-320"), "is below what 10,000,000 draws can tell"),
-        (("a.csv", "a.csv", "--draws", "1000000000000"), "--draws must be at most 10,000,000"),
-        (("a.csv", "c.csv"), "'x' is a category of c.csv and not of a.csv"),
-        (("a.parquet", "d.parquet"), "the same labels in another order"),
-        (("a.csv", "e.csv"), "at most 2,147,483,647 reports in all; these are 6,000,000,000"),
-        (("a.csv", "a.csv", "--draws", "9"), "--draws 9 is too few for --significance 0.05: .* take at least 19"),
+        (("a.csv",), []),
+        (("a.csv", "b.csv"), ["--domain"]),
+        (("a.csv", "a.csv", "--epsilon", "1", "--epsilon", "3"), ["--epsilon"]),
+        (("a.csv", "a.csv", "--significance", "0.95"), ["--significance", "0.05"]),
+        (("a.csv", "a.csv", "--significance", "95"), ["--significance", "0.05"]),
+        (("a.csv", "a.csv", "--significance", "1e-320"), ["--significance"]),
+        (("a.csv", "a.csv", "--draws", "1000000000000"), ["--draws", "10,000,000"]),
+        (("a.csv", "c.csv"), ["'x'", "c.csv", "a.csv"]),
+        (("a.parquet", "d.parquet"), ["a.parquet", "d.parquet"]),
+        (("a.csv", "e.csv"), ["2,147,483,647", "6,000,000,000"]),
+        (("a.csv", "a.csv", "--draws", "9"), ["--draws", "19"]),
     ],
 )
-def test_collections_that_cannot_be_compared(invoke, flags, message):
+def test_collections_that_cannot_be_compared(invoke, flags, named):
     write_counts("a.csv", COUNTS)
     write_counts("b.csv", COUNTS[:3])
     write_counts("c.csv", COUNTS, "abcx")
@@ -231,7 +220,7 @@ def test_collections_that_cannot_be_compared(invoke, flags, message):
         io.write_reports(name, reports, about)
     code, _, error = invoke("test", "equal", *flags, *(READ if "a.csv" in flags else ()))
     assert code == 2
-    assert re.search(message, error), error
+    assert all(each in error for each in named), error
 
 
 @pytest.mark.long

@@ -8,6 +8,8 @@ import pytest
 duckdb = pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
 pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
 
+from refusals import blames  # noqa: E402
+
 from rrjax import io  # noqa: E402
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
@@ -43,8 +45,8 @@ def test_two_columns_are_randomized_as_a_pair_and_tested(invoke):
     a, b, _ = write_values()
     code, out, error = invoke(*PAIR, "--seed", "1")
     assert code == 0, error
-    assert "--domain, once for each column" in error
-    assert "6 pairs ('x × no', 'x × yes', 'y × no', …); ε = 2 nats asked for" in out
+    assert "disclosed without any privacy" in error
+    assert "6 pairs" in out
     metadata = io.read_metadata("p.parquet")
     assert metadata is not None
     assert (metadata.columns, metadata.column, metadata.num_categories) == (("a", "b"), "a × b", 6)
@@ -54,8 +56,7 @@ def test_two_columns_are_randomized_as_a_pair_and_tested(invoke):
     assert abs(kept - p) < 5 * np.sqrt(p * (1 - p) / len(a))
     code, out, error = invoke("test", "independent", "p.parquet")
     assert code == 0, error
-    assert "Are a and b independent?" in out
-    assert "No: they go together. p = 0.0001 " in out
+    assert "p = 0.0001 " in out
     code, out, error = invoke("test", "independent", "p.parquet", "--column", "a", "--column", "b", "--json")
     result = strict(out)
     assert (result["columns"], result["num_categories"], result["tests"][0]["rejected"]) == (["a", "b"], [3, 2], True)
@@ -71,15 +72,15 @@ def test_independent_values_make_dependent_pairs_that_are_not_called_dependent(i
         file.write("x\ny\nz\n")
     code, out, error = invoke(*line, "--domain", "labels.txt", "--domain", "0:3", "--out", "p.parquet")
     assert code == 0, error
-    assert "The domain was taken" not in error
-    code, out, error = invoke("test", "independent", "p.parquet", "--draws", "999")
+    assert "domain" not in error
+    code, out, error = invoke("test", "independent", "p.parquet", "--draws", "999", "--json")
     assert code == 0, error
-    assert "Nothing speaks against it." in out
+    assert strict(out)["tests"][0]["rejected"] is False
     # What a test that takes the reports for those of two randomizations says.
     reported = io.read_values(io.Source("p.parquet")).indices
     io.write_table("apart.csv", {"a": reported // 4, "c": reported % 4})
-    code, out, _ = invoke("test", "independent", "apart.csv", "--column", "a", "--column", "c", "--draws", "999")
-    assert "No: they go together." in out
+    line = ("test", "independent", "apart.csv", "--column", "a", "--column", "c", "--draws", "999", "--json")
+    assert strict(invoke(*line)[1])["tests"][0]["rejected"] is True
 
 
 def test_a_file_of_pairs_is_estimated_and_compared(invoke):
@@ -90,44 +91,32 @@ def test_a_file_of_pairs_is_estimated_and_compared(invoke):
     result = strict(out)
     assert result["top"][0]["label"] == "x × no"
     assert result["estimators"][0]["errors"]["tv"] < 0.1
-    for flags, words in (
-        (("--column", "a"), "leave it out"),
-        (("--epsilon", "3"), "contradicts"),
-    ):
-        code, _, error = invoke("estimate", "p.parquet", *flags)
-        assert (code, words in error) == (2, True)
+    for flags in (("--column", "a"), ("--epsilon", "3")):
+        assert invoke("estimate", "p.parquet", *flags)[0] == 2
+        assert blames(invoke.error, flags[0])
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (("--column", "c"), "--column was given 3 times (a, b, c)"),
-        (("--domain", "labels.txt"), "--domain was given 1 time for two columns; give it once for each"),
-    ],
-)
-def test_pairs_that_are_refused(invoke, flags, words):
+@pytest.mark.parametrize("flags", [("--column", "c"), ("--domain", "labels.txt")])
+def test_pairs_that_are_refused(invoke, flags):
     write_values()
-    code, _, error = invoke(*PAIR, *flags)
-    assert code == 2
-    assert words in error
+    assert invoke(*PAIR, *flags)[0] == 2
+    assert blames(invoke.error, flags[0])
     assert io.read_values(io.Source("v.csv", column="a")).indices.size == 4000
 
 
 def test_contradictions_of_columns(invoke):
     write_values()
     one = ("randomize", "v.csv", "--epsilon", "2", "--out", "p.parquet", "--column", "a")
-    assert "name two different columns" in invoke(*one, "--column", "a")[2]
-    code, _, error = invoke(*one, "--domain", "0:3", "--domain", "0:3")
-    assert (code, "--domain was given 2 times for one column" in error) == (2, True)
+    for flags in (("--column", "a"), ("--domain", "0:3", "--domain", "0:3")):
+        assert invoke(*one, *flags)[0] == 2
+        assert blames(invoke.error, flags[0])
     assert invoke(*PAIR)[0] == 0
-    for flags, words in (
-        (("--column", "b", "--column", "a"), "contradicts p.parquet, which holds pairs of 'a' and 'b'"),
-        (("--domain", "0:3", "--domain", "0:1"), "--domain contradicts p.parquet"),
-    ):
-        code, _, error = invoke("test", "independent", "p.parquet", *flags)
-        assert (code, words in error) == (2, True), error
+    for flags in (("--column", "b", "--column", "a"), ("--domain", "0:3", "--domain", "0:1")):
+        assert invoke("test", "independent", "p.parquet", *flags)[0] == 2
+        assert blames(invoke.error, flags[0])
+        assert "p.parquet" in str(invoke.error)
     code, _, error = invoke("test", "independent", "v.csv")
-    assert (code, "v.csv is no file of pairs" in error) == (2, True)
+    assert (code, "v.csv" in error) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -147,9 +136,9 @@ def test_contradictions_of_columns(invoke):
     ],
 )
 def test_an_option_that_takes_one_value_is_refused_twice(invoke, arguments, flag):
-    code, out, error = invoke(*arguments)
+    code, out, _ = invoke(*arguments)
     assert (code, out) == (2, "")
-    assert f"{flag} was given 2 times, and takes one value" in error
+    assert blames(invoke.error, flag)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +154,7 @@ def test_an_option_that_takes_one_value_is_refused_twice(invoke, arguments, flag
 def test_a_value_that_cannot_be_is_repeated(invoke, arguments, flag, came):
     code, out, error = invoke(*arguments)
     assert (code, out) == (2, "")
-    assert f"Invalid value for '{flag}'" in error
+    assert blames(invoke.error, flag)
     assert error.count(came) == 1
 
 
@@ -184,7 +173,7 @@ def test_an_interval_that_is_one_point_is_said_to_contradict_the_model(invoke, m
     rows = {line.split()[0]: line for line in out.splitlines() if line.startswith(("a ", "b ", "c ", "d "))}
     assert "100.00 – 100.00\N{NO-BREAK SPACE}%  ●!" in rows["a"]
     assert "0 – 0\N{NO-BREAK SPACE}%  !" in rows["b"]
-    assert "! 4 intervals are a single end, 0 or 100\N{NO-BREAK SPACE}%: no share explains so few reports" in out
+    assert "! 4 intervals are a single point, 0 or 100\N{NO-BREAK SPACE}%" in out
     result = strict(invoke("estimate", "r.csv", *READ, "--epsilon", "1", "--json")[1])
     assert result["num_contradicted"] == 4
     assert all(row["contradicted"] for row in result["top"])
@@ -218,6 +207,28 @@ def test_json_is_strict_and_what_is_infinite_is_null(invoke):
     assert "Infinity" not in out
 
 
+@pytest.mark.long
+def test_metrics_of_distributions_are_null_for_what_is_none(invoke):
+    """The unbiased estimate has a negative share, whose KL divergence came out negative; Base-Pos sums to more."""
+    write_counts("r.csv", [500, 310, 110, 80])
+    write_counts("t.csv", [55, 30, 15, 0])
+    read = ("--truth", "t.csv", "--truth-column", "label", "--truth-counts", "n")
+    names = [flag for name in ("inv", "base_pos", "inv_p") for flag in ("--estimator", name)]
+    line = ("compare", "r.csv", *READ, "--epsilon", "2", *read, *names)
+    code, out, error = invoke(*line, "--json")
+    assert code == 0, error
+    *improper, proper = strict(out)["estimators"]
+    for row in improper:
+        assert row["certificate"]["simplex_violation"] > 1e-3
+        assert (row["nll"], row["errors"]["kl"], row["certificate"]["gap"]) == (None, None, None)
+        assert min(row["errors"][name] for name in ("mse", "tv", "max_error")) > 0
+    assert None not in (proper["nll"], proper["certificate"]["gap"], *proper["errors"].values())
+    rows = [line.split() for line in invoke(*line, "--explain")[1].splitlines() if line]
+    for title in ("Inv", "Base-Pos"):
+        assert next(row for row in rows if row[0] == title).count("–") == 3
+    assert [row[1:3] for row in rows if row[0] == "–"] == [["Inv,", "Base-Pos:"]]  # the reason
+
+
 def test_one_spelling_of_names_in_what_machines_read(invoke):
     write_counts("r.csv", [50, 40, 30])
     code, out, error = invoke("compare", "r.csv", *READ, "--epsilon", "2", "--estimator", "mle-star", "--json")
@@ -243,31 +254,29 @@ def test_one_of_anything_is_singular(invoke):
         file.write("x\ny\n")
     read = ("--epsilon", "1", "--domain", "labels.txt")
     _, out, _ = invoke("randomize", "one.csv", *read, "--out", "p.parquet")
-    assert out.startswith("1 report from")
+    assert "1 report " in out
     io.write_table("r.csv", {"a": np.array(["x"] * 30 + ["y"] * 40 + [""])})
     _, out, error = invoke("randomize", "r.csv", *read, "--out", "p.parquet")
-    assert "1 row without a value is left out." in error
+    assert "1 row " in error
     _, out, error = invoke("estimate", "r.csv", *read)
-    assert "1 of 71 rows holds no report (1 empty), and is left out." in error
+    assert "1 of 71 rows holds " in error
     write_counts("r.csv", [900, 90, 10])
     _, out, error = invoke("estimate", "r.csv", *READ, "--epsilon", "2")
-    assert "1 category is named less often than chance alone allows" in error
+    assert "1 category is " in error
     assert "! 2 intervals are" in out or "! 1 interval is" in out
-    assert (
-        "1 of 3 categories has a positive share" in invoke("estimate", "r.csv", *READ, "--epsilon", "2", "--explain")[1]
-    )
+    assert "1 of 3 categories has " in invoke("estimate", "r.csv", *READ, "--epsilon", "2", "--explain")[1]
     _, _, error = invoke("estimate", "r.csv", *READ, "--epsilon", "1", "--domain", "3:3")
-    assert "The range 3:3 has 1 category;" in error
+    assert "1 category" in error
     io.write_table("two.csv", {"a": np.array(["x"]), "b": np.array(["y"])})
     columns = ("--column", "a", "--column", "b", "--domain", "labels.txt", "--domain", "labels.txt")
     _, out, error = invoke("test", "independent", "two.csv", *columns)
-    assert "1 user with reports in both 'a' (2 categories)" in out, error
+    assert "1 user " in out, error
     _, out, _ = invoke("plan", "--categories", "2", "--epsilon", "20", "--target-rmse", "0.9")
-    assert "1 user is needed" in out
+    assert "1 user " in out
 
 
 def test_standard_input_is_refused_with_what_to_do(invoke):
     code, _, error = invoke("estimate", "-", "--format", "csv", "--epsilon", "1")
     assert code == 3
-    assert "standard input cannot be read twice" in error
-    assert "save it to a file first" in error
+    assert isinstance(invoke.error, io.DataError)
+    assert "file" in error  # the advice: save it to one

@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
 pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
 
+from refusals import blames
+
 import rrjax
 from rrjax import inference, io
 
@@ -66,7 +68,7 @@ def test_statements_are_those_of_the_library(invoke, survey):
     agree(found["often", "north less south"], inference.difference(*counts, 2.0, values=often, method="normal"))
     code, out, error = invoke("estimate", "s.csv", *READ, *flags, "--by", "region", "--out", "o.csv", "--plot", "o.png")
     assert code == 0, error
-    assert "Figure: o.png" in out
+    assert "o.png" in out
     assert "north less south" in out
     assert "Intervals of shares and quantiles are exact" in out
     assert io.read_covariate(io.Source("o.csv", column="num_reports")).values[0] == 3000
@@ -93,42 +95,49 @@ def test_without_a_statement_shares_are_told_by_level(invoke, survey):
 
 @pytest.mark.usefixtures("survey")
 def test_what_is_wrong_is_named(invoke):
-    def error(*flags, code=2):
-        status, _, text = invoke("estimate", "s.csv", *READ, *flags)
-        assert status == code, text
-        return " ".join(text.split())
+    def refused(*flags):
+        code, _, text = invoke("estimate", "s.csv", *READ, *flags)
+        return code, text
 
-    assert "'12' is none of the categories 0:9" in error("--group", "x=1,12")
-    assert "--group 'x': 20:30 are none of the categories" in error("--group", "x=20:30")
-    assert "--group 'x': 0:9 are all of the categories" in error("--group", "x=0:9")
-    assert "--normal is about --mean, --group and --by" in error("--normal")
-    assert "--quantile must lie between 0 and 1 (0.5 is the median), got 50" in error("--quantile", "50")
-    assert "--population gives the sizes of the levels of --by" in error("--population", "p.csv")
-    assert "--weights both say whom" in error("--by", "region", "--population", "p.csv", "--weights", "weight")
-    assert "--quantile has no interval for weighted reports" in error("--quantile", "0.5", "--weights", "weight")
-    assert "--at-once is about the shares of all categories" in error("--mean", "--at-once")
-    assert "--by 'visits' is the column of reports" in error("--mean", "--by", "visits")
-    assert "has 3,000 levels, more than 100" in error("--mean", "--by", "weight")
-    assert "there is no column 'land'" in error("--mean", "--by", "land", code=3)
-    io.write_table("p.csv", {"region": np.asarray(["south", "west"], object), "people": np.asarray([2, 3])})
-    by = ("--group", "x=1", "--by", "region", "--population", "p.csv")
-    assert "p.csv does not say how large 'north' is in the population" in error(*by, code=3)
-    columns = {"region": np.asarray(["south", "north", "west"], object), "people": np.asarray([1, 2, 3])}
-    io.write_table("p.csv", columns)
-    assert "p.csv names 'west', of which there are no reports" in error(*by, code=3)
-    io.write_table(
-        "p.csv", {"region": np.asarray(["south", "north", "south"], object), "people": np.asarray([1, 2, 3])}
-    )
-    assert "p.csv names 'south' twice" in error(*by, code=3)
-    assert "p.csv is read by this command" in error(*by, "--out", "p.csv")
-    assert "--population weighs means and groups, not quantiles" in error("--quantile", "0.5", *by[2:])
-    assert "'x' is asked for twice" in error("--group", "x=1", "--group", "x=2")
+    by = ("--by", "region")
+    for flag, *flags in (
+        ("--group", "x=1,12"),
+        ("--group", "x=20:30"),
+        ("--group", "x=0:9"),
+        ("--group", "x=1", "--group", "x=2"),
+        ("--normal",),
+        ("--quantile", "50"),
+        ("--quantile", "0.5", "--weights", "weight"),
+        ("--population", "p.csv"),
+        ("--population", "p.csv", *by, "--weights", "weight"),
+        ("--population", "p.csv", *by, "--quantile", "0.5"),
+        ("--at-once", "--mean"),
+        ("--by", "visits", "--mean"),
+        ("--by", "weight", "--mean"),
+    ):
+        code, text = refused(flag, *flags)
+        assert code == 2, text
+        assert blames(invoke.error, flag), text
+    refused("--group", "x=1,12")
+    assert invoke.error.value == "12"
+    code, text = refused("--mean", "--by", "land")
+    assert (code, "'land'" in text) == (3, True)
+    for (regions, people), named in (
+        ((["south", "west"], [2, 3]), "'north'"),
+        ((["south", "north", "west"], [1, 2, 3]), "'west'"),
+        ((["south", "north", "south"], [1, 2, 3]), "'south'"),
+    ):
+        io.write_table("p.csv", {"region": np.asarray(regions, object), "people": np.asarray(people)})
+        code, text = refused("--group", "x=1", *by, "--population", "p.csv")
+        assert (code, named in text, "p.csv" in text) == (3, True, True)
+    code, text = refused("--group", "x=1", *by, "--population", "p.csv", "--out", "p.csv")
+    assert (code, "p.csv" in text) == (2, True)
     io.write_table("w.csv", {"a": np.asarray(["x", "y"] * 5, object), "w": np.asarray([1.0] * 9 + [-1])})
     status, _, text = invoke("estimate", "w.csv", "--column", "a", "--epsilon", "1", "--weights", "w", "--top", "1")
     assert status == 3
-    assert "column 'w', row 10: -1 is negative" in " ".join(text.split())
-    status, _, text = invoke("estimate", "w.csv", "--column", "a", "--epsilon", "1", "--mean")
-    assert "--mean needs labels that are numbers, and 'x' is none" in " ".join(text.split())
+    assert all(each in text for each in ("'w'", "10", "-1"))
+    assert invoke("estimate", "w.csv", "--column", "a", "--epsilon", "1", "--mean")[0] == 2
+    assert (invoke.error.flag, invoke.error.value) == ("--mean", "x")
 
 
 @pytest.mark.long
@@ -147,4 +156,4 @@ def test_levels_and_labels_are_shown_not_obeyed(invoke):
         assert "nowhere" not in out
     code, _, error = invoke("estimate", "odd.csv", *read, "--by", "place", "--group", "x=a,b", "--counts", "w")
     assert code == 2
-    assert "leave out --counts" in " ".join(error.split())
+    assert "--counts" in error

@@ -412,7 +412,7 @@ def test_the_command_line_takes_the_names(invoke, tmp_path):
     code, out, error = invoke("compare", "a.csv", "--epsilon", "1", *names)
     assert code == 0, error
     assert all(ESTIMATORS[name].title in out for name in listed)
-    assert "Power leaves the sum of the shares as it comes, and it is not one." in " ".join(out.split())
+    assert "The shares of Power do not sum to one" in " ".join(out.split())
     code, out, error = invoke("estimate", "a.csv", "--epsilon", "1", "--estimator", "norm-cut")
     assert code == 0, error
     assert "Norm-Cut" in out

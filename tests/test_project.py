@@ -1,5 +1,6 @@
 """What the files around the code say agrees with the code, and with each other."""
 
+import ast
 import os
 import re
 import tomllib
@@ -21,6 +22,10 @@ PAGES = [
     *sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts),
     *(ROOT / name / "README.md" for name in ("benchmarks", "benchmarks/results/before", "validation")),
 ]
+
+
+ASSERTED_WORDS = 401
+"""Assertions of words that the tests may hold: words change, so tests hold errors and results to their data."""
 
 
 def text(name):
@@ -128,3 +133,45 @@ def test_yaml_is_read_as_it_was_meant():
     assert citation["license"] == PROJECT["project"]["license"]
     assert citation["authors"] == PROJECT["project"]["authors"]
     assert citation["references"][0]["title"] in re.sub(r"\s+", " ", text("README.md"))
+
+
+def literal(node):
+    """The text of a string in code, without what is put into it when it runs."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(literal, node.values))
+    return literal(node.left) + literal(node.right) if isinstance(node, ast.BinOp) else ""
+
+
+def asserted_words(code):
+    """The lines that assert words: a text with a space that is to be `in` an output, or a `match=` for an error."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.keyword) and node.arg == "match":
+            found.append(node.value)
+        elif isinstance(node, ast.Assert):
+            compared = [each for each in ast.walk(node) if isinstance(each, ast.Compare)]
+            found += [each.left for each in compared if isinstance(each.ops[0], ast.In | ast.NotIn)]
+    return sorted(node.lineno for node in found if " " in literal(node))
+
+
+def test_asserted_words_are_counted():
+    code = """
+assert "two words" in out
+assert f"{number} words" not in out and "one" in out
+assert all("some words" in each for each in (out, error))
+assert "no words" == out
+with pytest.raises(ValueError, match="of words" + " and more"):
+    pass
+with pytest.raises(ValueError, match="name"):
+    pass
+"""
+    assert asserted_words(code) == [2, 3, 4, 6]
+
+
+def test_few_assertions_are_of_words():
+    """An error says as data what is wrong (tests/refusals.py), a command as JSON what it found."""
+    files = sorted((ROOT / "tests").glob("test_*.py"))
+    counts = {file.name: len(asserted_words(file.read_text(encoding="utf-8"))) for file in files}
+    assert sum(counts.values()) <= ASSERTED_WORDS, {name: number for name, number in counts.items() if number}

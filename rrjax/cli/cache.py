@@ -1,8 +1,8 @@
 """Compiled programs, kept from run to run in the user's cache folder.
 
-Compilation is most of a short run. JAX looks a program up by what it computes; here it is said where, and seen to that
-what is found is whole, made by these versions for this machine, and written by nobody else: it is machine code, and
-run as it is. Whatever is the matter with the folder, the run goes on without it, and one line says so.
+Compilation takes most of the time of a short run. JAX finds a program by what it computes. This module says in which
+folder, and checks that a program is whole, was made by these versions for this machine, and was written by this user:
+it is machine code, and runs as it is. Where the folder cannot be used, the run goes on without it, with one warning.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ import jaxlib.version
 import rrjax
 
 MOST_BYTES = 64 * 2**20
-"""Of all programs together; those that were not used for longest go first."""
+"""Limit of the size of all programs; the least recently used are removed first."""
 _SUFFIX, _ASIDE = ".program", ".aside"
-_FORGOTTEN = 3600
-"""Seconds after which nobody is writing a file any more."""
+STALE_AFTER_SECONDS = 3600
+"""Age from which on a file that was not put in place is removed."""
 _DIGEST = hashlib.sha256().digest_size
 _OF_PROCESSORS = (
     *("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features"),
     *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"),
 )
-"""What /proc/cpuinfo says of a kind of processor, and not of a moment."""
+"""Lines of /proc/cpuinfo that describe the kind of the processor, not its present state."""
 
 
 @contextmanager
 def keeping_programs() -> Iterator[None]:
-    """Keeps what JAX compiles, and takes what was kept, unless JAX has been told where to keep it, or not to."""
+    """Keeps and reuses compiled programs, unless JAX is configured to use a cache of its own, or none."""
     told: Any = jax.config
     if told.jax_compilation_cache_dir or not told.jax_enable_compilation_cache:
         yield
@@ -54,7 +54,7 @@ def keeping_programs() -> Iterator[None]:
         _say(f"{error.filename}: {error.strerror}")
         yield
         return
-    except RuntimeError as error:  # nobody's home
+    except RuntimeError as error:  # the user has no home folder
         _say(str(error))
         yield
         return
@@ -116,30 +116,30 @@ def _own(place: Path) -> Path:
 
 
 class Shelf:
-    """A folder of compiled programs, as JAX asks for one.
+    """A folder of compiled programs, with the interface that JAX expects of a cache.
 
-    A file is a digest and what it is of: the name of the program and the program. It is put in place whole.
+    A file holds a digest of the program's name and the program, and then the program. It is put in place whole.
 
     Attributes:
-        trouble: What was the matter with the folder, a sentence; empty where nothing was.
+        trouble: What was wrong with the folder, a sentence; empty where nothing was.
     """
 
     def __init__(self, path: Path) -> None:
-        """Takes a folder that is there."""
+        """Takes a folder that exists."""
         self.trouble = ""
         self._path = path  # under this name JAX looks for it
         self._taken: set[str] = set()
         self._added = self._refused = False
 
     def get(self, name: str) -> bytes | None:
-        """The program, None where there is none that is whole."""
+        """Returns the program; None where there is none, or a damaged one."""
         file = self._file(name)
         try:
             content = file.read_bytes()
             digest, program = content[:_DIGEST], content[_DIGEST:]
             if digest != _digest(name, program):
                 file.unlink()
-                self.trouble = f"{self._path}: a damaged program was there; it was removed"
+                self.trouble = f"{self._path}: a damaged program was removed"
                 return None
         except FileNotFoundError:
             return None
@@ -156,7 +156,7 @@ class Shelf:
         if self._refused:
             return
         if name in self._taken:
-            self.trouble = f"{self._path}: a program that was there could not be used; it was replaced"
+            self.trouble = f"{self._path}: a program could not be used; it was replaced"
         aside = None
         try:
             number, aside = tempfile.mkstemp(dir=self._path, suffix=_ASIDE)
@@ -172,7 +172,7 @@ class Shelf:
         self._added = True
 
     def prune(self) -> None:
-        """Removes what was not used for longest where there is too much, of all versions and machines."""
+        """Removes the least recently used programs where there are too many, of all versions and machines."""
         if not self._added:
             return
         found: list[tuple[float, int, Path]] = []
@@ -182,7 +182,7 @@ class Shelf:
                 about = file.stat()
                 if file.suffix == _SUFFIX:
                     found.append((about.st_mtime, about.st_size, file))
-                elif file.suffix == _ASIDE and now - about.st_mtime > _FORGOTTEN:
+                elif file.suffix == _ASIDE and now - about.st_mtime > STALE_AFTER_SECONDS:
                     file.unlink()
         total = sum(size for _, size, _ in found)
         if total <= MOST_BYTES:
@@ -217,7 +217,7 @@ def _serving(shelf: Shelf) -> Iterator[None]:
 
         _ = compilation_cache._cache, compilation_cache._cache_initialized, compilation_cache.reset_cache
     except (ImportError, AttributeError):  # no part of JAX's interface, and another version may have none
-        _say(f"JAX {jax.__version__} takes no cache of ours")
+        _say(f"this version of JAX, {jax.__version__}, does not accept rrjax's cache")
         yield
         return
     told: Any = jax.config
@@ -238,4 +238,9 @@ def _serving(shelf: Shelf) -> Iterator[None]:
 def _say(reason: str) -> None:
     from rrjax.cli import show
 
-    show.warn([f"{reason}. Programs are compiled anew; --no-cache, or RRJAX_NO_CACHE=1, does without the folder."])
+    show.warn(
+        [
+            f"Compiled programs are not kept, or not all: {show.sentence(reason)} They are compiled again, which takes "
+            "longer. --no-cache or RRJAX_NO_CACHE=1 turns this cache off."
+        ]
+    )

@@ -21,6 +21,7 @@ from rrjax.cli.estimates import (
     show_largest,
     show_written,
     side_by_side,
+    too_large,
     write,
 )
 from rrjax.cli.interrupt import ending_at_once
@@ -109,7 +110,11 @@ def compare(
     true = other_files(reading, truth, truth_column, truth_format, truth_counts, "--truth")
     check_rate("--level", level)
     if estimator and ordered:
-        raise UsageError("--ordered adds ordered_bayes to all estimators, --estimator picks some: give one of the two")
+        raise UsageError(
+            "--ordered adds ordered_bayes to all estimators, --estimator picks some: give one of the two",
+            flag="--ordered",
+            value=estimator,
+        )
     names = list(dict.fromkeys(estimator)) if estimator else None
     run(Files(reports, reading), epsilon, true, names, level, (out, plot), top, json, ordered=ordered, explain=explain)
 
@@ -175,7 +180,7 @@ def _errors(found: Estimate, truth: np.ndarray) -> dict[str, float]:
     """The distances of an estimate from the truth, by name."""
     measures = {name: METRICS[name].measure for name in ERRORS}
     return {
-        name: float(measure(found.theta, truth, None, None))
+        name: found.measured(name, measure(found.theta, truth, None, None))
         for name, measure in measures.items()
         if measure is not None
     }
@@ -202,15 +207,19 @@ def _show_comparison(collection: Collection, estimates: list[Estimate], errors: 
             ]
         table.add_row(*cells)
     show.show_table(table)
+    constant = "" if collection.tallied is None else ", up to a constant"
+    reasons = ["not computed"] * (collection.joint is None)
+    reasons += ["not a distribution"] * any(not found.proper for found in estimates)
+    undefined = f" (–: {' or '.join(reasons)})" if reasons else ""
     show.say(
-        "> 0, < 0: how many categories have a positive or negative share; NLL: misfit to the reports (negative "
-        "log-likelihood, nats per report); gap: at most so much above the least misfit of any distribution (–: it is "
-        "none)."
+        "> 0, < 0: categories with a positive or negative share; NLL: negative log-likelihood of the reports"
+        f"{constant} (nats per report); gap: upper bound on NLL minus the smallest of any distribution{undefined}."
     )
     show.say(
-        "The least misfit is the likeliest, and need not be the closest to the truth: --truth FILE measures that."
+        "The smallest NLL is the likeliest estimate, which need not be the closest to the truth: --truth FILE measures "
+        "the distance."
         if errors is None
-        else "squared, TV, KL (nats), max: distances from the truth; the smaller, the closer."
+        else "squared, TV, KL (nats), max: distances from the truth; smaller is closer."
     )
     for found in estimates:
         if found.caution:
@@ -220,13 +229,28 @@ def _show_comparison(collection: Collection, estimates: list[Estimate], errors: 
 def _explanations(collection: Collection, estimates: list[Estimate], *, measured: bool) -> dict[str, str]:
     """What each row and each column is."""
     words = {found.title: found.note for found in estimates}
-    words["NLL"] = "known up to a constant, for reports of this mechanism" if collection.tallied is not None else ""
-    words["gap"] = "a certificate, computed for the estimate itself, in nats per report"
+    words["NLL"] = ""
+    if collection.joint is None:
+        words["NLL"] = f"not computed: {too_large(collection)}"
+    elif collection.tallied is not None:
+        words["NLL"] = (
+            "a constant is left out for reports of this mechanism, so NLL may be negative; differences between rows "
+            "do not depend on it"
+        )
+    words["gap"] = "a certificate of the estimate: no distribution has an NLL that is smaller by more (nats per report)"
     if measured:
         words |= {
             "squared": "sum of the squared errors of all categories",
             "TV": "total variation: half the sum of the absolute errors, a share of the users",
-            "KL": "Kullback–Leibler divergence, nats; ∞ where a category is left out that somebody holds",
+            "KL": "Kullback–Leibler divergence from the truth, nats; ∞ where the estimate of a category that somebody "
+            "holds is zero",
             "max": "the largest error of a category, a share",
         }
+    improper = [found.title for found in estimates if not found.proper]
+    if improper:
+        undefined = " and KL" if measured else ""
+        words["–"] = (
+            f"{', '.join(improper)}: shares are negative or do not sum to one, so this is not a distribution; NLL, gap"
+            f"{undefined} are defined for distributions only"
+        )
     return words | of_reports(collection)

@@ -1,6 +1,6 @@
-"""`rrjax completion`: a script with which a shell completes commands, flags and names by itself.
+"""`rrjax completion`: a script with which a shell completes commands, flags and names.
 
-All that may be typed is written into the script, so that a shell need not start Python, and JAX, at every Tab.
+The script holds all words, so that a shell need not start Python and JAX at every Tab.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def completion(
 
     rrjax completion fish > ~/.config/fish/completions/rrjax.fish
 
-    It takes effect in new terminals. After an update of rrjax write it again.
+    It takes effect in new terminals. Write the script again after each update of rrjax.
     """
     root = context.find_root()
     places = list(_places(root.command, "rrjax", root))

@@ -20,8 +20,8 @@ from rrjax.cli.reading import Files, Reading, check_epsilon
 @flags()
 def demo(
     folder: Annotated[Path, typer.Option(help="Where to write the files and the figure.")] = Path("rrjax-demo"),
-    categories: Annotated[int, typer.Option(min=2, help="K, how many categories there are.")] = 50,
-    users: Annotated[int, typer.Option(min=2, help="N, how many users.")] = 100_000,
+    categories: Annotated[int, typer.Option(min=2, help="K, the number of categories.")] = 50,
+    users: Annotated[int, typer.Option(min=2, help="N, the number of users.")] = 100_000,
     epsilon: Annotated[float, typer.Option(help="Privacy parameter ε, in nats.")] = 2.0,
     exponent: Annotated[
         float, typer.Option(min=0, help="Exponent of the Zipf population: the larger, the fewer items are frequent.")
@@ -31,26 +31,26 @@ def demo(
         typer.Option(
             min=0,
             max=2**63 - 1,
-            help="Of the population and its simulated reports.",
+            help="Seed of the population and of its simulated reports.",
             rich_help_panel="Simulation",
         ),
     ] = 0,
     explain: Explain = False,
 ) -> None:
-    """Show it all on a built-in population: randomize, count, estimate, compare.
+    """Show the main commands on a built-in population: randomize, estimate, compare.
 
     rrjax demo
 
-    The same path as the other commands, whose lines it prints.
+    It prints the commands that it runs.
     """
     check_epsilon(epsilon)
     values, reports = folder / "values.parquet", folder / "reports.parquet"
     table, figure = folder / "estimate.csv", folder / "estimate.png"
     io.make_folder(folder)
     _write_population(values, categories, users, exponent, seed)
-    show.out.print(
-        f"[bold]A population[/bold] of {users:,} users, each holding one of {categories:,} items, a few of them "
-        f"frequent and most rare (Zipf, exponent {exponent:g}): {values}"
+    show.say(
+        f"A population of {users:,} users. Each holds one of {categories:,} items; a few items are frequent and most "
+        f"are rare (Zipf, exponent {exponent:g}). File: {values}"
     )
     domain, more = f"1:{categories}", " --explain" * explain
     show.command(f"rrjax randomize {values} --epsilon {epsilon:g} --domain {domain} --seed {seed} --out {reports}")

@@ -23,6 +23,7 @@ from rrjax.cli.estimates import (
     show_largest,
     show_written,
     side_by_side,
+    too_large,
     write,
 )
 from rrjax.cli.options import (
@@ -54,7 +55,7 @@ from rrjax.cli.statements import run as state
 from rrjax.errors import UsageError
 
 PLAIN = {CLOSEST: "closest", CLOSEST_IN_ORDER: "closest", LIKELIEST: "likeliest", MAXIMIZER: "likeliest"}
-"""What columns are headed by where nobody asked for an estimator."""
+"""Headings of the columns where no estimator is named."""
 
 
 def leading(collection: Collection, ordered: bool = False) -> list[str]:
@@ -91,17 +92,21 @@ def estimate(
     level: Level = 0.95,
     at_once: Annotated[
         bool,
-        typer.Option("--at-once", help="Intervals that cover all at once, not each one.", rich_help_panel=SURE),
+        typer.Option(
+            "--at-once",
+            help="Simultaneous intervals: all of them hold the true shares with the confidence of --level, not each.",
+            rich_help_panel=SURE,
+        ),
     ] = False,
     fdr: Annotated[
         float,
         typer.Option(
-            help="False discovery rate: which part of the categories marked as there may be wrong, on average.",
+            help="False discovery rate: the share of categories marked ● that are empty in truth, on average at most.",
             rich_help_panel=SURE,
         ),
     ] = FDR,
 ) -> None:
-    """Estimate the true distribution from randomized reports: the closest estimate, the likeliest, and intervals.
+    """Estimate the true distribution from randomized reports: the closest and the likeliest estimate, and intervals.
 
     rrjax estimate reports.parquet
 
@@ -112,13 +117,19 @@ def estimate(
     check_rate("--level", level)
     check_rate("--fdr", fdr, small=True)
     if estimator is not None and ordered:
-        raise UsageError(f"--ordered leads with {CLOSEST_IN_ORDER}, --estimator with {estimator}: give one of the two")
+        raise UsageError(
+            f"--ordered asks for {CLOSEST_IN_ORDER}, --estimator for {estimator}: give one of the two",
+            flag="--ordered",
+            value=estimator,
+        )
     if asked.any():
         chosen = {"--estimator": estimator, "--ordered": ordered, "--at-once": at_once}
         odd = next((flag for flag, given in chosen.items() if given), None)
         if odd is not None:
             raise UsageError(
-                f"{odd} is about the shares of all categories; --mean, --quantile, --group, --by and --weights are not"
+                f"{odd} applies to the table of all categories, which is not printed with --mean, --quantile, --group, "
+                f"--by or --weights: leave {odd} out",
+                flag=odd,
             )
         files = Files(reports, reading)
         show.check_formats(out, plot)
@@ -195,44 +206,43 @@ def run(
 
 
 def sureness(collection: Collection, sure: Confidence) -> list[str]:
-    """Two sentences: which categories are there, and what the intervals are."""
+    """Two sentences: which categories are significantly above zero, and what the intervals are."""
     number, size = int(sure.found.sum()), collection.num_categories
-    rate = show.in_full(sure.fdr)
-    rest = "" if number == size else "; the others may be rare, or nobody's"
-    there = (
-        f"● marks the {number:,} of {size:,} categories that somebody holds, as the reports show (on average at most "
-        f"{rate} of such marks are wrong){rest}."
+    rate = f"false discovery rate {show.in_full(sure.fdr)}"
+    rest = "" if number == size else "; the others may be rare or empty"
+    significant = (
+        f"● {number:,} of {size:,} categories {'is' if number == 1 else 'are'} significantly above zero ({rate}){rest}."
         if number
-        else f"The reports show of no category that somebody holds it (if at most {rate} of such marks may be wrong)."
+        else f"No category is significantly above zero ({rate})."
     )
     level = f"{show.in_full(sure.level)} confidence"
     if sure.at_once:
-        return [there, f"The intervals hold the true shares of all categories at once, with {level}."]
+        return [significant, f"The intervals are simultaneous: all of them hold the true shares, with {level}."]
     return [
-        there,
-        f"Each interval holds the true share of its category with {level}; for the largest, picked after looking, use "
-        "--at-once, whose intervals are wider.",
+        significant,
+        f"Each interval holds the true share of its category with {level}; for categories picked after looking, such "
+        "as the largest, use --at-once: simultaneous intervals, which are wider.",
     ]
 
 
 def cautions(collection: Collection, estimates: list[Estimate], sure: Confidence) -> list[str]:
-    """What protects from a wrong reading of the table, where there is such a thing."""
+    """Warnings that prevent a wrong reading of the table."""
     found, number, size = estimates[0], int(sure.found.sum()), collection.num_categories
     said = [each.caution for each in estimates if each.caution]
     contradicted = int(sure.contradicted.sum())
     if contradicted:
         alone = (1 - sure.level) / 2 / (size if sure.at_once else 1)
         said.append(
-            f"{show.number(contradicted, 'interval is', 'intervals are')} a single end, 0 or "
-            "100\N{NO-BREAK SPACE}%: no share explains so few reports, or so many. By chance at most "
-            f"{show.percent(alone)} of the categories are like that. Where more are, or one by far: {collection.doubt}"
+            f"{show.number(contradicted, 'interval is', 'intervals are')} a single point, 0 or "
+            "100\N{NO-BREAK SPACE}% (marked !): no share explains so few or so many reports. By chance this happens to "
+            f"at most {show.percent(alone)} of the categories. If it happens to more: {collection.doubt}"
         )
     outside = int((sure.misses(found.theta) & sure.found).sum())
     if outside:
-        of = "of the category that is" if number == 1 else f"for {outside:,} of the {number:,} that are"
+        of = "the category" if number == 1 else f"{outside:,} of the {number:,} categories"
         said.append(
-            f"{found.title} lies outside the interval {of} there: an estimate makes all shares fit together, an "
-            "interval is about one. For a share that was named beforehand believe the interval."
+            f"{found.title} lies outside the interval of {of} marked ●. An estimate makes all shares fit together; an "
+            "interval is about one share. For a category that you chose before looking, believe the interval."
         )
     return said
 
@@ -243,8 +253,9 @@ def explanations(
     """What each column is, how far the likelihood is from its maximum, and how noisy the collection is."""
     found, names = estimates[-1], [_named(*each) for each in zip(headings, estimates, strict=True)]
     words = of_reports(collection) | {name: each.note for name, each in zip(names, estimates, strict=True)}
-    # Of other mechanisms the likelihood is known up to a factor.
-    nll = f"; negative log-likelihood {found.nll:.6f} nats per report" if collection.tallied is None else ""
+    # For other mechanisms the likelihood is known up to a factor.
+    has_nll = collection.tallied is None and found.proper
+    nll = f"; negative log-likelihood {found.nll:.6f} nats per report" if has_nll else ""
     positive = (
         f"{found.num_positive:,} of {collection.num_categories:,} categories "
         f"{'has' if found.num_positive == 1 else 'have'} a positive share{nll}"
@@ -252,12 +263,13 @@ def explanations(
     words[names[-1]] = f"{found.note}; {positive}" if found.note else positive
     return words | {
         "certificate": _certificate(collection, found),
-        sure.title: "exact, also where the share is zero; it is about one share, and an estimate, which makes all "
-        "shares fit together, may lie outside",
-        "●": f"found with a false discovery rate of at most {show.in_full(sure.fdr)} (--fdr sets it); among many "
-        "categories some intervals exclude zero by luck, and are not marked for it",
-        "noise": f"a category that nobody holds is estimated with a standard error of "
-        f"{show.percent(collection.standard_error)} (unbiased inversion)",
+        sure.title: "exact, also where the share is zero; an interval is about one share, and an estimate, which makes "
+        "all shares fit together, may lie outside",
+        "●": f"significantly above zero: of the marked categories at most {show.in_full(sure.fdr)} are empty, on "
+        "average (--fdr sets this false discovery rate); among many categories some intervals exclude zero by chance, "
+        "and these have no mark",
+        "noise": "standard error of the unbiased estimate of an empty category: "
+        f"{show.percent(collection.standard_error)}",
     }
 
 
@@ -268,10 +280,7 @@ def _named(heading: str, found: Estimate) -> str:
 def _certificate(collection: Collection, found: Estimate) -> str:
     """How far an estimate is from the likeliest distribution, at most."""
     if collection.joint is None:
-        return (
-            "none: the likelihood of whole reports is left out, because there are too many for the categories "
-            f"({collection.num_reports:,} × {collection.num_categories:,})"
-        )
+        return f"none: the likelihood of whole reports is not computed, {too_large(collection)}"
     if not found.proper:
         return "none: this estimate is not a distribution"
     near = found.certificate["l1_bound"] / 2

@@ -14,7 +14,7 @@ from rich.text import Text
 
 import rrjax
 from rrjax import inference, io
-from rrjax.catalogue import ESTIMATORS, Estimator
+from rrjax.catalogue import ESTIMATORS, MAXIMIZER, METRICS, Estimator
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
@@ -32,7 +32,9 @@ class Estimate:
     estimator: Estimator
     theta: np.ndarray
     nll: float
+    """Negative log-likelihood, nats per report; NaN where it cannot be computed or the estimate is no distribution."""
     certificate: dict[str, float]
+    """Of its likelihood; NaN as `nll` is, but for how far it is off the simplex."""
     note: str
     """What it is, in words that may follow its title and a colon."""
     caution: str
@@ -50,8 +52,12 @@ class Estimate:
 
     @property
     def proper(self) -> bool:
-        """Whether it is a distribution."""
-        return self.certificate["simplex_violation"] <= _OFF_SIMPLEX[self.theta.dtype.name]
+        """Whether it is a distribution: shares of at least zero that sum to one, up to rounding."""
+        return bool(max(abs(self.theta.sum() - 1), -self.theta.min()) <= _OFF_SIMPLEX[self.theta.dtype.name])
+
+    def measured(self, metric: str, value: Any) -> float:
+        """What a metric of the catalogue says of it; NaN where the metric is defined for distributions only."""
+        return float(value) if self.proper or not METRICS[metric].simplex else math.nan
 
     def facts(self) -> dict[str, Any]:
         """As fields of a JSON object."""
@@ -69,26 +75,38 @@ def estimated(collection: Collection, name: str) -> Estimate:
     entry = ESTIMATORS[name]
     given, joint = collection.given(entry), collection.joint
     if given is None:
-        raise UsageError(_unable(collection, entry))
+        raise UsageError(_unable(collection, entry), flag="--estimator", value=name)
     theta, found = entry.found(*given)
     certificate, nll = dict.fromkeys(rrjax.Certificate._fields, math.nan), math.nan
     if joint is not None:
         certificate = {key: float(value) for key, value in rrjax.certificate(theta, *joint)._asdict().items()}
         nll = float(rrjax.nll(theta, *joint))
-    return Estimate(entry, np.asarray(theta), nll, certificate, *entry.said(given[0], found, certificate["gap"]))
+    estimate = Estimate(entry, np.asarray(theta), nll, certificate, *entry.said(given[0], found, certificate["gap"]))
+    if estimate.proper:
+        return estimate
+    off = {"simplex_violation": certificate["simplex_violation"]}
+    certificate = dict.fromkeys(certificate, math.nan) | off
+    return dataclasses.replace(estimate, nll=estimate.measured("nll", nll), certificate=certificate)
 
 
 def _unable(collection: Collection, entry: Estimator) -> str:
     """Why an estimator cannot be run on these reports."""
     if entry.needs == "counts":
         return (
-            f"{entry.name} is the closed form of {rrjax.RandomizedResponse.name}; {collection.files.name} was made by "
-            f"{collection.mechanism.name}, whose likelihood --estimator ibu maximizes"
+            f"--estimator {entry.name} is for {rrjax.RandomizedResponse.name} only; {collection.files.name} was made "
+            f"by {collection.mechanism.name}. For maximum likelihood use --estimator {MAXIMIZER}"
         )
     return (
-        f"{entry.name} needs the likelihood of whole reports, and {collection.num_reports:,} reports on "
-        f"{collection.num_categories:,} categories are more than fit ({io.MOST_CELLS:,} cells): the others need their "
-        "tally alone"
+        f"--estimator {entry.name} needs the likelihood of whole reports; {too_large(collection)}. Choose one of "
+        f"{', '.join(other.name for other in ESTIMATORS.values() if other.needs == 'tally' and not other.by_name)}"
+    )
+
+
+def too_large(collection: Collection) -> str:
+    """Why there is no likelihood of whole reports."""
+    return (
+        f"{collection.num_reports:,} reports × {collection.num_categories:,} categories are more than the limit of "
+        f"{io.MOST_CELLS:,}"
     )
 
 
@@ -108,7 +126,7 @@ class Confidence:
     lower: np.ndarray
     upper: np.ndarray
     found: np.ndarray
-    """Which categories are there, at the false discovery rate."""
+    """Which categories are significantly above zero, at the false discovery rate."""
     fdr: float
 
     def misses(self, theta: np.ndarray) -> np.ndarray:
@@ -118,7 +136,7 @@ class Confidence:
 
     @property
     def contradicted(self) -> np.ndarray:
-        """Whose intervals are a single end, as no share explains so few reports, or so many."""
+        """Whose intervals are a single point, 0 or 1: no share explains so few reports, or so many."""
         return self.lower == self.upper
 
     @property
@@ -129,7 +147,7 @@ class Confidence:
 
 @ending_at_once()
 def known(collection: Collection, level: float, at_once: bool, fdr: float) -> Confidence:
-    """Exact intervals for all shares, and the categories that are there; warns where no share explains the reports."""
+    """Exact intervals of all shares, and which are significant; warns where no share explains the reports."""
     given = collection.marginal
     limits = inference.intervals(*given, level, simultaneous="bonferroni" if at_once else None)
     found = inference.discoveries(*given, fdr, dependence=collection.mechanism.dependence)
@@ -138,7 +156,7 @@ def known(collection: Collection, level: float, at_once: bool, fdr: float) -> Co
     if missed.any():
         collection.warnings.append(
             f"{show.number(int(missed.sum()), 'category is', 'categories are')} named less often than chance alone "
-            f"allows at this ε, whatever the users hold. {collection.doubt}"
+            f"allows at this ε, even if no user holds {'it' if int(missed.sum()) == 1 else 'them'}. {collection.doubt}"
         )
     return Confidence(level, at_once, np.asarray(limits.lower), np.asarray(limits.upper), np.asarray(found), fdr)
 
@@ -186,7 +204,7 @@ def show_largest(
     largest = largest_of(first, top)
     table = show.table()
     table.add_column("category", no_wrap=True, max_width=40)
-    titles = ["reports" if collection.tallied is None else "support", "raw share"]
+    titles = list(of_reports(collection))
     titles += headings or [estimate.title for estimate in estimates]
     titles += [sure.title] if sure is not None else []
     for title in titles if truth is None else [*titles, "truth"]:
@@ -216,9 +234,7 @@ def show_largest(
     left = collection.num_categories - len(largest)
     if left:
         rest = show.percent(1 - float(first[largest].sum()))
-        show.out.print(
-            f"… and {show.number(left, 'more category', 'more categories')} with {rest} together", style="dim"
-        )
+        show.say(f"… and {show.number(left, 'more category', 'more categories')} with {rest} together", style="dim")
 
 
 def write(out: Path, collection: Collection, columns: dict[str, np.ndarray]) -> None:
@@ -229,7 +245,7 @@ def write(out: Path, collection: Collection, columns: dict[str, np.ndarray]) -> 
 def draw(plot: Path, collection: Collection, estimates: list[Estimate], truth: np.ndarray | None, level: float) -> None:
     """Draws the figure of estimates, with intervals that hold all at once: it picks the largest categories.
 
-    Marked is what is there by those intervals, so that no mark says another thing than the bar beside it.
+    A category is marked where its interval excludes zero, so that mark and interval agree.
     """
     with show.drawing():
         from rrjax.figures import estimate_figure, save
@@ -260,13 +276,20 @@ def show_written(out: Path | None, plot: Path | None) -> None:
 
 
 def of_reports(collection: Collection) -> dict[str, str]:
-    """What the columns of counts are, for --explain."""
+    """What the two columns of counts are, for --explain, by their headings."""
     p, q = show.percent(float(collection.rates.p)), show.percent(float(collection.rates.q))
-    heading, one, several = ("reports", "names", "name")
-    if collection.tallied is not None:
-        heading, one, several = ("support", "supports", "support")
+    number = collection.num_reports
+    if collection.tallied is None:
+        return {
+            "reports": f"how many of the {number:,} reports name the category; a report names its user's category "
+            f"with probability {p} and each other category with probability {q}",
+            "raw share": "the share of all reports that name the category; it is not an estimate, because the "
+            "randomization is not undone",
+        }
     return {
-        heading: f"how many of the {collection.num_reports:,} reports {several} the category; each one {one} its "
-        f"user's own category with probability {p}, and any one other with {q}",
-        "raw share": "their share of all reports, randomized as they are: no estimate",
+        "support": f"how many of the {number:,} reports support the category; a report supports its user's category "
+        f"with probability {p} and each other category with probability {q}",
+        "support rate": "the share of all reports that support the category; a report may support several categories, "
+        "so the rates may sum to more than 100\N{NO-BREAK SPACE}%; it is not an estimate, because the randomization is "
+        "not undone",
     }

@@ -1,4 +1,4 @@
-"""What a page tells of a collection: estimates, what is known of them, a test of fit, bands of categories in order."""
+"""What a page says of a collection: estimates, intervals, a test of fit, bands of categories in order."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rrjax import inference, io
+from rrjax.cli import show
 from rrjax.cli.estimate import leading
 from rrjax.cli.estimates import FDR, Confidence, Estimate, estimated, known, largest_of, side_by_side
 from rrjax.cli.interrupt import ending_at_once
@@ -21,17 +22,17 @@ from rrjax.pages import round_step
 from rrjax.tally import Tally
 
 MOST_SINGLE = 120
-"""Categories in order up to which each is drawn for itself."""
+"""Up to so many categories in order, each is drawn on its own."""
 _BANDS = 40
 _CELLS = 20_000_000
-"""Categories × draws that a test of fit is worth in passing: a second or so."""
+"""Categories × draws of a test of fit in a page: they take about a second."""
 _FEWEST = 199
-"""Draws that say something."""
+"""Draws that a test of fit needs at least."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """How often reports made as stated fit no better than these; or why nobody knows."""
+    """The p-value of a test of fit; or the reason that there is none."""
 
     p_value: float | None
     draws: int = 0
@@ -40,13 +41,13 @@ class Fit:
 
 @dataclasses.dataclass(frozen=True)
 class Bands:
-    """Categories in their order, taken together: what the reports say of each band, and exact limits for all at once.
+    """Categories in their order, in bands: the estimated share of each band, and exact simultaneous intervals.
 
-    The limits are None for other mechanisms than randomized response.
+    The intervals are None for other mechanisms than randomized response.
     """
 
     edges: np.ndarray
-    """`[n + 1]`, the first category of each, and K."""
+    """`[n + 1]`, the first category of each band, and K."""
     values: np.ndarray
     limits: tuple[np.ndarray, np.ndarray] | None
 
@@ -58,14 +59,14 @@ class Findings:
     collection: Collection
     estimates: list[Estimate]
     sure: Confidence
-    """Intervals that hold all at once: the largest are picked out of all."""
+    """Simultaneous intervals, because the largest categories are picked out of all."""
     fit: Fit
     detectable: tuple[float, float]
-    """Shares that the reports would show with 4 chances in 5: of a category named beforehand, and of any."""
+    """Shares that are significant with probability 0.8: of a category chosen beforehand, and of any."""
     asked: Asked
     rows: list[Row]
     num_left_out: int
-    """Reports that what was asked for leaves out."""
+    """Reports that the statements leave out."""
     top: int
     ordered: bool
 
@@ -81,22 +82,22 @@ class Findings:
 
     @property
     def num_found(self) -> int:
-        """Of how many categories it is shown that somebody holds them."""
+        """How many categories are significantly above zero."""
         return int(self.sure.found.sum())
 
     @property
     def flat(self) -> bool:
-        """Whether nothing stands out."""
+        """Whether no category is significant and all estimates are about equal."""
         return not self.num_found and float(self.found.theta.max()) * self.collection.num_categories < 2
 
     @cached_property
     def bands(self) -> Bands:
-        """Of categories in order that are too many to be drawn."""
+        """Bands of categories in order that are too many to be drawn one by one."""
         return _bands(self.collection, self.sure.level)
 
 
 def find(collection: Collection, asked: Asked, level: float, top: int, ordered: bool) -> Findings:
-    """Computes all that the page tells."""
+    """Computes all that the page says."""
     rows, left_out = rows_of(collection, asked, level, top) if asked.any() else ([], 0)
     tasks = [partial(estimated, collection, name) for name in leading(collection, ordered)]
     more = [
@@ -109,21 +110,21 @@ def find(collection: Collection, asked: Asked, level: float, top: int, ordered: 
 
 
 def fit_of(collection: Collection) -> Fit:
-    """Whether randomized response can have made the reports at all."""
+    """Tests whether randomized response can have made the reports."""
     if collection.tallied is not None:
         return Fit(None, lacking=f"There is no test of fit for reports of {collection.mechanism.name}.")
     draws = min(Draws.draws, _CELLS // collection.num_categories)
     if draws < _FEWEST:
         return Fit(
             None,
-            lacking=f"A test of fit is simulated, which takes long for {collection.num_categories:,} categories, so it "
-            "was left out here; `rrjax test fit` does it.",
+            lacking=f"There is no test of fit here, because its simulation takes long for "
+            f"{collection.num_categories:,} categories; `rrjax test fit` makes it.",
         )
     try:
         check_size(collection.num_reports)
         return Fit(float(fits_any(collection, Draws(draws=draws))[0]["p_value"]), draws)
     except (UsageError, io.DataError) as error:
-        return Fit(None, lacking=f"There is no test of fit of these reports: {error}.")
+        return Fit(None, lacking=show.sentence(f"There is no test of fit of these reports: {error}"))
 
 
 @ending_at_once()
@@ -145,7 +146,7 @@ def _bands(collection: Collection, level: float) -> Bands:
     values = np.clip((support / number - sizes * rates.q) / rates.d, 0, 1)
     if collection.tallied is not None:
         return Bands(edges, values, None)
-    # A band is named by a report as a category is, only more often: one program serves bands of all sizes.
+    # A report names a band as it names a category, only more often: one program serves bands of all sizes.
     lower, upper = np.zeros(len(sizes)), np.zeros(len(sizes))
     for size in np.unique(sizes):
         tally = Tally(
@@ -158,7 +159,7 @@ def _bands(collection: Collection, level: float) -> Bands:
 
 
 def _edges(domain: io.Domain) -> np.ndarray:
-    """Where bands begin: of integers at round numbers."""
+    """Where bands begin; for integers, at round numbers."""
     size = domain.num_categories
     if not domain.is_range:
         return np.linspace(0, size, _BANDS + 1).astype(int)

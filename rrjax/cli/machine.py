@@ -22,14 +22,15 @@ class Machine:
 
     x64: Annotated[bool, typer.Option("--x64", help="Compute in double precision.", rich_help_panel=RUN)] = False
     devices: Annotated[
-        int | None, typer.Option(help="How many to use; by default all GPUs, or all cores.", rich_help_panel=RUN)
+        int | None, typer.Option(help="Number of devices; by default all GPUs, or all cores.", rich_help_panel=RUN)
     ] = None
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Tiles a device computes between checkpoints.", rich_help_panel=RUN)
+        int | None,
+        typer.Option(min=1, help="Number of tiles that a device computes between checkpoints.", rich_help_panel=RUN),
     ] = None
     memory: Annotated[
         float | None,
-        typer.Option(help="GiB that arrays may take; by default 4, or half of the GPUs'.", rich_help_panel=RUN),
+        typer.Option(help="Memory for arrays, in GiB; by default 4, or half of each GPU's.", rich_help_panel=RUN),
     ] = None
     coordinator: Annotated[
         str | None,
@@ -38,35 +39,41 @@ class Machine:
             rich_help_panel=RUN,
         ),
     ] = None
-    processes: Annotated[int | None, typer.Option(help="How many there are.", rich_help_panel=RUN)] = None
-    process: Annotated[int | None, typer.Option(help="Which one this is, from 0.", rich_help_panel=RUN)] = None
+    processes: Annotated[int | None, typer.Option(help="Number of processes.", rich_help_panel=RUN)] = None
+    process: Annotated[int | None, typer.Option(help="Number of this process, from 0.", rich_help_panel=RUN)] = None
     timeout: Annotated[
         int | None,
         typer.Option(
             min=2,
-            help="Seconds without a sign of another process after which this one ends, by default 25; "
-            "to start they have twice as many.",
+            help="Seconds without a sign of life of another process after which this one ends, by default 25; "
+            "twice as many at the start.",
             rich_help_panel=RUN,
         ),
     ] = None
 
     def __post_init__(self) -> None:
-        """Refuses what no machine has."""
+        """Checks the flags."""
         if self.devices is not None and self.devices < 1:
-            raise UsageError(f"--devices must be at least 1, got {self.devices}")
+            raise UsageError(f"--devices must be at least 1, got {self.devices}", flag="--devices", value=self.devices)
         if self.memory is not None and not self.memory > 0:
-            raise UsageError(f"--memory must be a positive number of GiB, got {self.memory:g}")
+            raise UsageError(
+                f"--memory must be a positive number of GiB, got {self.memory:g}", flag="--memory", value=self.memory
+            )
         alone = (self.processes, self.process, self.timeout) == (None, None, None)
         if self.coordinator is None and not alone:
-            raise UsageError("--processes, --process and --timeout go with --coordinator")
+            given = {"--processes": self.processes, "--process": self.process, "--timeout": self.timeout}
+            raise UsageError(
+                "--processes, --process and --timeout need --coordinator, which says where process 0 is",
+                flag=next(flag for flag, value in given.items() if value is not None),
+            )
 
     @property
     def patience(self) -> int:
-        """Seconds after which a process that gives no sign is lost: all is noticed within a minute."""
+        """Seconds without a sign of life after which a process counts as lost; each loss is noticed within a minute."""
         return self.timeout or 25
 
     def together(self) -> AbstractContextManager[None]:
-        """In which a process that shares its study with others runs."""
+        """The context of a process that shares its study with others."""
         return nullcontext() if self.coordinator is None else together.ending(self.patience)
 
     def settle(self) -> None:
@@ -83,7 +90,11 @@ class Machine:
         """For `Study.run`."""
         devices = jax.devices()
         if self.devices is not None and self.devices > len(devices):
-            raise UsageError(f"--devices {self.devices}: there are {len(devices)}")
+            raise UsageError(
+                f"--devices {self.devices}: there {'is' if len(devices) == 1 else 'are'} only {len(devices)}",
+                flag="--devices",
+                value=self.devices,
+            )
         given = {
             "devices": devices[: self.devices] if jax.process_count() == 1 else None,
             "batch_size": self.batch_size,

@@ -43,13 +43,13 @@ def in_short(findings: Findings) -> list[Markup]:
     points: list[object] = []
     if sure.contradicted.any():
         points.append(
-            "The reports contradict how they are said to have been made (see how far to believe it): these numbers "
-            "mean nothing before that is settled."
+            "The reports contradict the mechanism and ε that are stated (see \N{LEFT DOUBLE QUOTATION MARK}How far to "
+            "believe it\N{RIGHT DOUBLE QUOTATION MARK}): do not use these numbers before that is resolved."
         )
     if findings.flat:
         points.append(
-            "These reports hardly tell the categories apart. Either all shares are about equal, or it takes more "
-            "people to see that they are not: read the estimates below as \N{LEFT DOUBLE QUOTATION MARK}nothing is "
+            "These reports hardly distinguish the categories. Either all shares are about equal, or more people are "
+            "needed to see how they differ: read the estimates below as \N{LEFT DOUBLE QUOTATION MARK}nothing is "
             "known\N{RIGHT DOUBLE QUOTATION MARK}."
         )
     else:
@@ -62,28 +62,28 @@ def in_short(findings: Findings) -> list[Markup]:
             for place in findings.largest[:3]
         ]
         points.append(joined("The largest shares: ", *_listed(named), "."))
-    rest = "" if number == size else " Of the others the reports do not tell: they may be rare, or nobody's."
+    rest = "" if number == size else " The others may be rare or empty."
     points.append(
-        f"That somebody holds them is shown for {number:,} of {size:,} categories; of such a list at most "
-        f"{show.in_full(sure.fdr)} is wrong on average.{rest}"
+        f"{number:,} of {size:,} categories {'is' if number == 1 else 'are'} significantly above zero: somebody holds "
+        f"{'it' if number == 1 else 'them'}. On average at most {show.in_full(sure.fdr)} of such a list is wrong.{rest}"
         if number
-        else f"Of none of the {size:,} categories do the reports show that anybody holds it."
+        else f"None of the {size:,} categories is significantly above zero."
     )
     points.append(_shown(*findings.detectable))
     return [listing(points)]
 
 
 def _shown(named: float, any_of_them: float) -> str:
-    """Which shares the reports are enough for, of a category named beforehand and of any."""
+    """The detectable shares, of a category chosen beforehand and of any."""
     if named >= 1:
-        return "These reports would hardly show even a category that everybody holds."
+        return "There are too few reports to detect any category, even one that everybody holds."
     words = (
-        "To be shown by these reports (4 times in 5), a category must be held by at least "
-        f"{show.percent(named)} of all people if it was named beforehand"
+        "Smallest share that these reports detect (with a probability of 80\N{NO-BREAK SPACE}%): "
+        f"{show.percent(named)} for a category chosen beforehand"
     )
     if any_of_them >= 1:
-        return f"{words}; picked out of all, hardly even one that everybody holds is."
-    return f"{words}, and by at least {show.percent(any_of_them)} if it is picked out of all."
+        return f"{words}; none for a category picked out of all."
+    return f"{words}, {show.percent(any_of_them)} for one picked out of all."
 
 
 def _listed(names: list[Markup]) -> list[Markup | str]:
@@ -98,8 +98,8 @@ def largest(findings: Findings) -> list[Markup]:
     end = float(max(np.max(sure.upper[places]), np.max(theta[places])))
     scale = Markup(f'Drawn<span class="ends"><span>0</span><span>{show.percent(end)}</span></span>')
     named = "Reports that name it" if collection.tallied is None else "Reports that support it"
-    interval = f"{show.in_full(sure.level)} interval, all at once"
-    columns = ["Category", "Estimated share", interval, scale, named, "Somebody holds it"]
+    interval = f"{show.in_full(sure.level)} interval, simultaneous"
+    columns = ["Category", "Estimated share", interval, scale, named, "Above zero"]
     rows = [
         [
             label(collection.labels[place]),
@@ -129,29 +129,30 @@ def _reading(findings: Findings) -> list[object]:
     sure, places = findings.sure, findings.largest
     level = show.in_full(sure.level)
     points: list[object] = [
-        "Estimated share: of all people, not of the reports, most of which may be chance. Undoing the chance alone "
-        "would give negative shares; this estimate learns from the same reports how shares are spread, and reads each "
-        "number of reports in that light.",
-        f"Interval: where the share is. All intervals hold together, with {level} confidence: in at most "
-        f"{show.in_full(1 - sure.level)} of such collections is any of them wrong. Of a category that somebody named "
-        "before looking at the reports, `rrjax estimate` gives a shorter one.",
-        f"Somebody holds it: yes where the reports show it; of all yes at most {show.in_full(sure.fdr)} are wrong on "
-        "average. \N{LEFT DOUBLE QUOTATION MARK}Cannot tell\N{RIGHT DOUBLE QUOTATION MARK}: so many reports could be "
+        "Estimated share: the share of all people who hold the category. It is not the share of the reports, most of "
+        "which may be random. Each share is estimated by its posterior mean; the prior is estimated from the same "
+        "reports.",
+        f"Interval: it holds the true share. The intervals are simultaneous, with {level} confidence: in at most "
+        f"{show.in_full(1 - sure.level)} of such collections any of them is wrong. For a category that was chosen "
+        "before looking at the reports, `rrjax estimate` gives a shorter interval.",
+        "Above zero: yes where the share is significantly above zero, which means that somebody holds the category. "
+        f"On average at most {show.in_full(sure.fdr)} of all yes are wrong (false discovery rate). "
+        "\N{LEFT DOUBLE QUOTATION MARK}Cannot tell\N{RIGHT DOUBLE QUOTATION MARK}: so many reports may come from "
         "chance alone.",
     ]
     if (sure.found[places] & (sure.lower[places] == 0)).any():
         points.append(
-            "A yes may stand beside an interval that begins at zero: the intervals promise more, namely that none of "
+            "A yes may stand beside an interval that begins at zero, because the intervals promise more: that none of "
             "them is wrong."
         )
     if sure.contradicted[places].any():
-        points.append("Contradicted: no share explains so few reports, or so many; the interval means nothing.")
+        points.append("Contradicted: no share explains so few or so many reports; do not use the interval.")
     outside = int((sure.misses(findings.found.theta) & ~sure.contradicted)[places].sum())
     if outside:
         points.append(
             f"{show.number(outside, 'estimate in the table lies', 'estimates in the table lie')} outside the interval: "
-            "an estimate makes all shares fit together, an interval is about one. Of a single share believe the "
-            "interval."
+            "an estimate makes all shares fit together, an interval is about one share. For a single share, believe "
+            "the interval."
         )
     return points
 
@@ -175,12 +176,12 @@ def in_order(findings: Findings) -> list[Markup]:
         first_column, what = "Categories", "band"
         caption = (
             f"All {size:,} categories, from {_cut(labels[0], _SHORT)} to {_cut(labels[-1], _SHORT)}, in {len(values)} "
-            "bands, of which each is estimated for itself. "
+            "bands. Each band is estimated by itself. "
         )
     caption += "A stroke is an estimate" + (
-        f", the bar behind it its interval; all hold together with {level} confidence."
+        f", the bar behind it its interval; the intervals are simultaneous, with {level} confidence."
         if limits is not None
-        else "; of these reports there are no exact intervals for several categories together."
+        else "; for this mechanism there are no exact intervals of bands."
     )
     most = int(np.argmax(values))
     name = " – ".join(_cut(each, _LONGEST) for each in ends[most])
@@ -235,10 +236,10 @@ def asked_for(findings: Findings) -> list[Markup]:
         level = [label(row.level)] if several else []
         cells.append([label(row.statement.name), *level, value, interval, *drawn, f"{row.num_reports:,}"])
     parts = [
-        table([*columns, "Reports"], cells, "What was asked for: each for itself, not all at once"),
+        table([*columns, "Reports"], cells, "Groups and means. Each interval holds for its row, not for all at once."),
         paragraph(told(rows, asked, exact=collection.tallied is None), kind="note"),
     ]
     if findings.num_left_out:
         number = show.number(findings.num_left_out, "row is", "rows are")
-        parts.append(paragraph(f"{number} left out: no value in a column that was asked for.", kind="note"))
+        parts.append(paragraph(f"{number} left out: a column named by a flag has no value there.", kind="note"))
     return parts

@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from rrjax.cli import show
+from rrjax.cli.estimates import too_large
 from rrjax.cli.findings import Findings
 from rrjax.cli.report_shares import label
 from rrjax.pages import Markup, details, joined, listing, pairs, paragraph, table, versions
@@ -29,30 +30,30 @@ def believed(findings: Findings) -> list[Markup]:
         points.append(fit.lacking)
     else:
         often = "none" if fit.p_value * (fit.draws + 1) < 1.5 else f"{100 * fit.p_value:.3g}\N{NO-BREAK SPACE}%"
-        tested = f"{often} of {fit.draws:,} simulated collections, made as stated, fit"
+        tested = f"Of {fit.draws:,} collections simulated with the stated mechanism and ε, {often}"
         points.append(
-            f"The reports do not look as stated: {tested} so badly (p = {fit.p_value:.2g}). Is ε right, are reports "
-            "missing, was it another mechanism?"
+            f"The reports do not fit the stated mechanism and ε. {tested} fit as badly (p = {fit.p_value:.2g}). Is ε "
+            "right, are reports missing, was it another mechanism?"
             if fit.p_value <= 0.05
-            else f"Nothing speaks against the reports having been made as stated: {tested} no better "
-            f"(p = {fit.p_value:.2g}). That does not prove it."
+            else f"The reports are consistent with the stated mechanism and ε. {tested} fit no better "
+            f"(p = {fit.p_value:.2g}). This does not prove that they are right."
         )
     contradicted = int(sure.contradicted.sum())
     if contradicted:
         points.append(
-            f"{show.number(contradicted, 'category is', 'categories are')} named so rarely, or so often, that no share "
-            f"explains it: the interval is a single end, 0 or 100\N{NO-BREAK SPACE}%. {collection.doubt}"
+            f"{show.number(contradicted, 'category is', 'categories are')} named so rarely or so often that no share "
+            f"explains it: the interval is a single point, 0 or 100\N{NO-BREAK SPACE}%. {collection.doubt}"
         )
     by_chance = collection.num_reports * collection.rates.q
     kind = "name" if collection.tallied is None else "support"
     points.append(
         f"Chance: about {_count(by_chance)} of the {collection.num_reports:,} reports {kind} a category that nobody "
-        f"holds. In its share that is a standard error of {show.percent(collection.standard_error)}; "
-        "with four times as many people it would be half of that."
+        f"holds. The standard error of its estimated share is {show.percent(collection.standard_error)}; with four "
+        "times as many people it would be half of that."
     )
     points.append(
-        "Where the intervals of two categories have nothing in common, one is larger: with "
-        f"{show.in_full(sure.level)} confidence of all such pairs at once."
+        "Where the intervals of two categories do not overlap, the one with the higher interval has the larger share, "
+        f"with {show.in_full(sure.level)} confidence for all such pairs at once."
     )
     return [listing(points)]
 
@@ -63,8 +64,7 @@ def likeliest(findings: Findings) -> list[Markup]:
     if len(shown) == 1:
         return [
             paragraph(
-                f"There is no likeliest distribution here: {collection.num_reports:,} reports on "
-                f"{collection.num_categories:,} categories are too many for the likelihood of whole reports.",
+                f"The likeliest distribution is not computed: {too_large(collection)}.",
                 kind="note",
             )
         ]
@@ -74,18 +74,18 @@ def likeliest(findings: Findings) -> list[Markup]:
         for place in findings.largest
     ]
     words = [
-        f"The estimate above, {found.title}, is made to be close to the truth. Of all distributions there is also one "
-        f"under which these very reports are most probable, the maximum likelihood estimate ({best.title}). Where "
-        "there is much chance in the reports, it goes along with it."
+        f"The estimate above, {found.title}, is made to be close to the truth. The maximum likelihood estimate "
+        f"({best.title}) is the distribution under which these reports are most probable. Where chance dominates the "
+        "reports, it follows the chance, and is farther from the truth."
     ]
     gap, near = best.certificate["gap"], best.certificate["l1_bound"] / 2
     if math.isfinite(gap):
         words.append(
-            "That nothing is likelier is certified: no distribution has a log-likelihood that is higher by more than "
+            "This is certified: no distribution has a log-likelihood that is higher by more than "
             f"{show.at_most(max(gap, 0.0))} nats per report"
             + (
-                f", and the likeliest one differs from the column {best.title} by at most {show.at_most(min(near, 1))} "
-                "in all (total variation)."
+                f", and the exact maximum differs from the column {best.title} by a total variation of at most "
+                f"{show.at_most(min(near, 1))}."
                 if math.isfinite(near)
                 else "."
             )
@@ -106,22 +106,20 @@ def meaning(findings: Findings) -> list[Markup]:
     if collection.tallied is None:
         others = f"each of the {size - 1:,} other categories" if size > 2 else "the other category"
         first = (
-            f"Every report was made at random on its way: it is the truth with probability {_chance(p)}, and {others} "
-            f"with {_chance(q)}. Of {collection.num_reports:,} reports about {_count(collection.num_reports * p)} are "
-            "true; which ones, no report says."
+            f"Every report was randomized: it is the truth with probability {_chance(p)}, and {others} "
+            f"with probability {_chance(q)}. About {_count(collection.num_reports * p)} of the "
+            f"{collection.num_reports:,} reports are true; nobody can tell which."
         )
     else:
         first = (
-            f"Every report was made at random on its way, by {collection.mechanism.name}: it speaks for the category "
-            f"that its sender holds with probability {_chance(p)}, and for any other one with {_chance(q)}."
+            f"Every report was randomized by {collection.mechanism.name}: it supports the category that its sender "
+            f"holds with probability {_chance(p)}, and each other category with probability {_chance(q)}."
         )
     words = (
-        f"What a report gives away is bounded by ε = {epsilon:.4g}: whatever somebody believed of a person before, the "
-        f"odds of it change by a factor of at most e^ε = {_factor(factor)} by seeing that person's report, "
-        "whatever else is known. To somebody who gave a category "
-        f"{show.in_full(_PRIORS[0])} before, for that person, it may be {_believed(_PRIORS[0], factor)} after, and no "
-        "more. "
-        "ε = 0 would give away nothing."
+        f"What a report discloses is bounded by ε = {epsilon:.4g}. Whatever somebody believed about a person before, "
+        f"seeing that person's report changes the odds by a factor of at most e^ε = {_factor(factor)}. Example: "
+        f"somebody who believed with {show.in_full(_PRIORS[0])} probability that a person holds a category believes it "
+        f"with at most {_believed(_PRIORS[0], factor)} after seeing the report. ε = 0 would disclose nothing."
     )
     top = float(findings.found.theta[findings.largest[0]])
     name = label(collection.labels[findings.largest[0]])
@@ -131,17 +129,17 @@ def meaning(findings: Findings) -> list[Markup]:
         priors.append((joined(show.percent(top), ", the estimated share of ", name), top))
     rows = [[prior, _believed(share, factor), _believed(share, 1 / factor)] for prior, share in priors]
     caption = (
-        "What can be believed of one person. How sure somebody is that the person holds some category, before "
-        "and after seeing the report."
+        "What a report discloses about one person: the probability that the person holds a category, before and after "
+        "seeing the report"
     )
     many = (
-        "All of this is of one report from each person. Of somebody who gave two, both together count: the factor is "
-        f"{_factor(factor**2)} then. The shares on this page are of the whole group, and computing them from the "
-        "reports takes nothing from this protection."
+        "This holds for one report from each person. For a person who gave two reports the factor is "
+        f"{_factor(factor**2)}. The shares on this page are about the whole group; computing them from the reports "
+        "does not weaken the protection."
     )
     metadata = collection.counted.metadata
     if metadata is not None and metadata.simulated:
-        first = f"These reports are a simulation and protect nobody; this is what ε would mean of real ones. {first}"
+        first = f"These reports are a simulation and protect nobody; this is what ε would mean for real ones. {first}"
     elif metadata is None:
         first = f"If the reports were made as stated: {first[0].lower()}{first[1:]}"
     return [
@@ -184,7 +182,7 @@ def how_made(findings: Findings, context: typer.Context, made: datetime) -> list
         + (f" delivered, {metadata.epsilon:g} asked for" if metadata is not None else ""),
         "Known from": "the file, which says how its reports were made"
         if metadata is not None
-        else "whoever gave the command; the file does not say how its reports were made",
+        else "the command; the file does not say how its reports were made",
     }
     if metadata is not None:
         rows["Randomness"] = (
@@ -193,7 +191,7 @@ def how_made(findings: Findings, context: typer.Context, made: datetime) -> list
         rows["Reports by"] = f"rrjax {metadata.version}"
     sure = findings.sure
     rows |= {
-        "Estimate": f"{findings.found.estimator.name}; intervals: Clopper–Pearson, all at once (Bonferroni), "
+        "Estimate": f"{findings.found.estimator.name}; intervals: Clopper–Pearson, simultaneous (Bonferroni), "
         f"{show.in_full(sure.level)}; false discovery rate {show.in_full(sure.fdr)}",
         "Versions": versions(*_PACKAGES),
         "Made on": made.strftime("%Y-%m-%d %H:%M %Z"),
@@ -233,9 +231,15 @@ def cautions(findings: Findings) -> list[Markup]:
     """What a person should know before believing any of it."""
     warnings = list(findings.collection.warnings)
     if findings.sure.contradicted.any():
-        warnings.append("The reports contradict how they are said to have been made: see below, how far to believe it.")
+        warnings.append(
+            "The reports contradict the mechanism and ε that are stated: see \N{LEFT DOUBLE QUOTATION MARK}How far to "
+            "believe it\N{RIGHT DOUBLE QUOTATION MARK} below."
+        )
     if findings.fit.p_value is not None and findings.fit.p_value <= 0.01:
-        warnings.append("The reports do not look as they should: see below, how far to believe it.")
+        warnings.append(
+            "The reports do not fit the mechanism and ε that are stated: see \N{LEFT DOUBLE QUOTATION MARK}How far to "
+            "believe it\N{RIGHT DOUBLE QUOTATION MARK} below."
+        )
     if not warnings:
         return []
     body = listing(warnings)

@@ -6,6 +6,7 @@ import decimal
 import json
 import math
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +27,10 @@ from rrjax.errors import UsageError
 from rrjax.io.errors import number as number
 
 USAGE, BAD_DATA = 2, 3
+_UNIT = re.compile(r"(?<=\d) (?=[^\W\d_]|[–×] \d)|(?<=[=≤≥<±–×]) (?=\d)|(?<=\S) (?=[=≤≥<±] \d)")
+"""Blanks at which a line is not broken: between a number and its unit, and around the sign before a number."""
+_HELD = {"\N{NO-BREAK SPACE}": "\ue000", " ": "\ue001"}
+"""What stands for a blank while lines are broken: rich breaks lines at a no-break space, too."""
 _GAP = 2  # between columns
 _SHORTEST_NAME = 12
 
@@ -36,13 +42,33 @@ class _Console(Console):
         raise SystemExit(0)
 
 
+class _Prose:
+    """A text whose numbers stay with their units at the end of a line."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text.copy()
+        held = _UNIT.sub(_HELD[" "], text.plain).replace("\N{NO-BREAK SPACE}", _HELD["\N{NO-BREAK SPACE}"])
+        self._text.plain = held
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self._text.wrap(console, options.max_width):
+            plain = line.plain
+            for blank, held in _HELD.items():
+                plain = plain.replace(held, blank)
+            line.plain = plain.rstrip()
+            yield line
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement.get(console, options, self._text)
+
+
 out = _Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
 @contextmanager
 def reporting() -> Iterator[None]:
-    """Turns what can go wrong into a sentence on the standard error and an exit code."""
+    """Turns errors into a sentence on the standard error and an exit code."""
     try:
         with unwinding():
             yield
@@ -62,40 +88,46 @@ def reporting() -> Iterator[None]:
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Says what to install where figures cannot be drawn, or not in full."""
+    """Shows the warnings of figures, and says what to install where they cannot be drawn."""
     try:
         with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
             yield
         warn([str(warning.message) for warning in caught])
     except ImportError as error:
-        raise UsageError(f"--plot needs {error.name}: pip install 'rrjax[plots]'") from error
+        raise UsageError(f"--plot needs {error.name}: pip install 'rrjax[plots]'", flag="--plot") from error
 
 
 def fail(message: str, code: int) -> NoReturn:
     """Prints a sentence on the standard error, and exits."""
-    err.print(Text("rrjax: ", style="bold red").append(message, style="not bold default"))
+    err.print(_Prose(Text("rrjax: ", style="bold red").append(sentence(message), style="not bold default")))
     raise SystemExit(code)
+
+
+def sentence(text: str) -> str:
+    """A text with one full stop at its end, where it does not end as a sentence already."""
+    text = text.rstrip()
+    return text if text.endswith((".", "!", "?", ".)", "…")) else f"{text}."
 
 
 def check_formats(table: Path | None, figure: Path | None) -> None:
     """Refuses, before any work is done, names that tell no format."""
     if figure is not None and figure.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise UsageError(f"--plot {figure}: figures are written as .png, .pdf or .svg")
+        raise UsageError(f"--plot {figure}: figures are written as .png, .pdf or .svg", flag="--plot", value=figure)
     if table is not None:
         try:
             io.table_suffix(table)
         except io.DataError as error:
-            raise UsageError(f"--out {error}") from error
+            raise UsageError(f"--out {error}", flag="--out", value=table) from error
 
 
 def warn(messages: list[str]) -> None:
     """Prints warnings on the standard error."""
     for message in messages:
-        err.print(Text("Warning: ", style="bold yellow").append(message, style="not bold default"))
+        err.print(_Prose(Text("Warning: ", style="bold yellow").append(message, style="not bold default")))
 
 
 def record(result: Mapping[str, Any]) -> None:
-    """Prints one JSON object. What is infinite or undefined is null there: JSON has no other word for it."""
+    """Prints one JSON object. Numbers that are infinite or undefined are null, because JSON has no such numbers."""
     print(json.dumps(_plain(result), ensure_ascii=False, indent=2, allow_nan=False), flush=True)
 
 
@@ -149,23 +181,23 @@ def show_table(table: Table, *, bars: bool = False) -> None:
             out.print()
 
 
-def say(text: str) -> None:
+def say(text: str, style: str = "") -> None:
     """Prints a sentence that may hold names: nothing in it is markup."""
-    out.print(text, markup=False)
+    out.print(_Prose(Text(text, style=style)))
 
 
 def beware(text: str) -> None:
-    """Prints what a reader must know not to misread the table above."""
-    out.print(Text("! ", style="bold yellow").append(text, style="not bold default"))
+    """Prints a warning about the table above."""
+    out.print(_Prose(Text("! ", style="bold yellow").append(text, style="not bold default")))
 
 
 def explain(words: Mapping[str, str], wanted: bool, page: str = "") -> None:
-    """Prints what goes beyond the sentences under the tables, where --explain is given; else that there is more.
+    """Prints the explanations of a table where --explain is given, and else that there are some.
 
     Args:
-        words: What is explained, and in which words; empty ones are left out.
+        words: Explanations by the name of a row or column; empty ones are left out.
         wanted: Whether --explain is given.
-        page: Of the documentation, where there is still more.
+        page: The page of the documentation that says still more.
     """
     if not wanted:
         out.print("--explain says more.", style="dim")
@@ -175,7 +207,7 @@ def explain(words: Mapping[str, str], wanted: bool, page: str = "") -> None:
     explained.add_column()
     for name, text in words.items():
         if text:
-            explained.add_row(Text(name), Text(text))
+            explained.add_row(Text(name), _Prose(Text(text)))
     out.print()
     out.print(explained)
     if page:
@@ -183,7 +215,7 @@ def explain(words: Mapping[str, str], wanted: bool, page: str = "") -> None:
 
 
 def printable(label: object) -> str:
-    """A label without what a terminal or a figure would obey instead of showing: control and format characters."""
+    """A label whose control and format characters are escaped, so that they are shown and not obeyed."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(label))
 
 
@@ -194,7 +226,7 @@ def percent(share: float | np.ndarray) -> str:
 
 
 def share(estimate: float | np.ndarray) -> str:
-    """An estimated share for a person; one that a last step left next to zero has no digits."""
+    """An estimated share for a person; below 0.0001 % without digits, which are below an iteration's tolerance."""
     value = float(estimate)
     return percent(value) if not 0 < value < 1e-6 else "< 0.0001\N{NO-BREAK SPACE}%"
 
@@ -205,19 +237,19 @@ def between(lower: float | np.ndarray, upper: float | np.ndarray) -> str:
 
 
 def decimals(standard_error: float) -> int:
-    """As many as tell two digits of a standard error; two where there is none."""
+    """Number of decimals that show two digits of a standard error; two where there is none."""
     if not (math.isfinite(standard_error) and standard_error > 0):
         return 2
     return max(1 - math.floor(math.log10(standard_error)), 0)
 
 
 def in_full(share: float) -> str:
-    """A level or a rate that somebody chose, with as many digits as it has: 95 %."""
+    """A level or a rate that the user chose, with all its digits: 95 %."""
     return f"{100 * share:.12g}\N{NO-BREAK SPACE}%"
 
 
 def interval(level: float) -> str:
-    """What intervals of a confidence level are called: 95 % interval."""
+    """Heading of intervals of a confidence level: 95 % interval."""
     return f"{in_full(level)} interval"
 
 
@@ -235,4 +267,4 @@ def command(line: str) -> None:
 
 def written(what: str, path: object) -> None:
     """Says where something was written."""
-    out.print(f"{what}: {path}", style="dim", markup=False)
+    out.print(Text(f"{what}: {path}", style="dim"), soft_wrap=True)

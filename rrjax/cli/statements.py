@@ -1,4 +1,4 @@
-"""What `rrjax estimate` says beyond single shares: means, groups and quantiles, of everybody and of subgroups."""
+"""The statements of `rrjax estimate`: means, groups and quantiles, of all users and of subgroups."""
 
 from __future__ import annotations
 
@@ -45,30 +45,49 @@ class Asked:
     ] = None
     normal: Annotated[
         bool,
-        _flag("--normal", help="Intervals of the normal law: shorter, and good for the thousands of users they want."),
+        _flag("--normal", help="Intervals by the normal approximation: shorter, and valid for thousands of users."),
     ] = False
-    by: Annotated[str | None, _flag(help="A public column: all of that for each of its levels.")] = None
+    by: Annotated[str | None, _flag(help="A public column: the same for each of its levels.")] = None
     weights: Annotated[str | None, _flag(help="A column of survey weights.")] = None
     population: Annotated[
         Path | None,
-        _flag(help="A table of the levels of --by and their sizes in the population (two columns): a row for all."),
+        _flag(
+            help="A table of two columns, the levels of --by and their sizes in the population: adds an estimate for "
+            "the population."
+        ),
     ] = None
 
     def __post_init__(self) -> None:
         """Refuses what does not go together."""
         if self.population is not None and self.by is None:
-            raise UsageError("--population gives the sizes of the levels of --by: say which column that is")
+            raise UsageError(
+                "--population gives the sizes of the levels of --by: name that column with --by", flag="--population"
+            )
         if self.population is not None and self.weights is not None:
-            raise UsageError("--population and --weights both say whom the users stand for: give one of the two")
+            raise UsageError(
+                "--population and --weights are two ways to weigh the users: give one of the two", flag="--population"
+            )
         if self.population is not None and self.quantile and not (self.mean or self.group):
-            raise UsageError("--population weighs means and groups, not quantiles: ask for --mean or --group")
+            raise UsageError(
+                "--population weighs means and groups, not quantiles: ask for --mean or --group", flag="--population"
+            )
         if self.weights is not None and self.quantile:
-            raise UsageError("--quantile has no interval for weighted reports: leave out --weights, or ask for --group")
+            raise UsageError(
+                "--quantile has no interval for weighted reports: leave out --weights, or ask for --group",
+                flag="--quantile",
+            )
         if self.normal and not self.any():
-            raise UsageError("--normal is about --mean, --group and --by: ask for one of them")
+            raise UsageError(
+                "--normal applies to --mean, --quantile, --group, --by and --weights: ask for one of them",
+                flag="--normal",
+            )
         for probability in self.quantile or []:
             if not 0 < probability < 1:
-                raise UsageError(f"--quantile must lie between 0 and 1 (0.5 is the median), got {probability:g}")
+                raise UsageError(
+                    f"--quantile must lie between 0 and 1 (0.5 is the median), got {probability:g}",
+                    flag="--quantile",
+                    value=probability,
+                )
 
     def any(self) -> bool:
         """Whether anything was asked for."""
@@ -142,7 +161,8 @@ def run(
     show.say(collection.summary())
     show.warn(collection.warnings)
     if num_left_out:
-        show.warn([f"{show.number(num_left_out, 'row is', 'rows are')} left out: no value in a column of the flags."])
+        rows_are = show.number(num_left_out, "row is", "rows are")
+        show.warn([f"{rows_are} left out: a column named by a flag has no value there."])
     _show(rows, asked, level, exact=collection.tallied is None)
     show.explain(_explanations(rows, asked, level), explain, "inference")
     if out is not None:
@@ -180,7 +200,12 @@ def _statements(collection: Collection, asked: Asked, top: int) -> list[Statemen
     names = [statement.name for statement in statements]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise UsageError(f"{twice!r} is asked for twice: leave one out, or give groups names, as in --group NAME=LABEL")
+        flag = {"mean": "--mean", "quantile": "--quantile", "share": "--group"}[statements[names.index(twice)].kind]
+        raise UsageError(
+            f"{twice!r} is asked for twice: leave one out, or give groups names, such as --group NAME=LABEL",
+            flag=flag,
+            value=twice,
+        )
     return statements
 
 
@@ -191,16 +216,22 @@ def _numbers(collection: Collection) -> np.ndarray:
             numbers.append(float(label))
         except ValueError:
             raise UsageError(
-                f"--mean needs labels that are numbers, and {show.printable(label)!r} is none: ask for --group, or "
-                "give the column numbers"
+                f"--mean needs labels that are numbers, and the label {show.printable(label)!r} is not a number: ask "
+                "for --group instead",
+                flag="--mean",
+                value=label,
             ) from None
         if not math.isfinite(numbers[-1]):
             raise UsageError(
-                f"--mean needs labels that are numbers, and {show.printable(label)!r} is none to take a mean of: if it "
-                "means no answer, name it with --missing"
+                f"--mean needs labels that are finite numbers, and the label {show.printable(label)!r} is not: if it "
+                "stands for a missing answer, name it with --missing",
+                flag="--mean",
+                value=label,
             )
     if len(set(numbers)) == 1:
-        raise UsageError(f"--mean: all labels are the number {numbers[0]:g}")
+        raise UsageError(
+            f"--mean: all labels are the number {numbers[0]:g}, so the mean is known", flag="--mean", value=numbers[0]
+        )
     return np.asarray(numbers)
 
 
@@ -227,7 +258,9 @@ def _members(collection: Collection, text: str) -> tuple[str, np.ndarray]:
     for label in wanted:
         if label not in known:
             raise UsageError(
-                f"--group {text!r}: {label!r} is none of the categories {collection.counted.domain.describe()}"
+                f"--group {text!r}: {label!r} is not a category; the domain is {collection.counted.domain.describe()}",
+                flag="--group",
+                value=label,
             )
         members[known[label]] = True
     return name, _checked(name, members, listed)
@@ -235,8 +268,12 @@ def _members(collection: Collection, text: str) -> tuple[str, np.ndarray]:
 
 def _checked(name: str, members: np.ndarray, listed: str) -> np.ndarray:
     if not members.any() or members.all():
-        what = "none" if not members.any() else "all"
-        raise UsageError(f"--group {name!r}: {listed} are {what} of the categories; its share needs no estimate")
+        what, share = ("none", 0) if not members.any() else ("all", 100)
+        raise UsageError(
+            f"--group {name!r}: {listed} holds {what} of the categories, so its share is {share}\N{NO-BREAK SPACE}%",
+            flag="--group",
+            value=listed,
+        )
     return members
 
 
@@ -267,8 +304,9 @@ def _rows(
             found = [inference.linear_functional(parts[0].data, values=values, level=level, method=how)]
         except ValueError as error:
             raise UsageError(
-                f"--normal knows no standard error of {statement.name!r} from reports of {collection.mechanism.name}: "
-                "leave it out"
+                f"--normal has no standard error of {statement.name!r} for reports of {collection.mechanism.name}: "
+                "leave --normal out",
+                flag="--normal",
             ) from error
     else:
         counts = jnp.stack([jnp.asarray(part.data) for part in parts])
@@ -308,22 +346,30 @@ def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool) -> None:
         table.add_row(Text(show.printable(row.statement.name)), *place, f"{row.num_reports:,}", *written(row))
     show.show_table(table)
     show.out.print()
-    show.out.print(told(rows, asked, exact=exact))
+    show.say(told(rows, asked, exact=exact))
 
 
 def told(rows: list[Row], asked: Asked, *, exact: bool) -> str:
-    """What kind of intervals these are, in words."""
+    """Which kind of intervals these are, and for how many users they hold."""
     if asked.weights is not None:
-        return "Intervals are normal, by the variance of weighted means: they want many users of any weight."
+        return (
+            "The intervals use the normal approximation of weighted means, which needs thousands of users, none of "
+            "them with most of the weight."
+        )
     kinds = {row.statement.kind for row in rows}
     if asked.normal:
-        also = "; those of quantiles are exact" * ("quantile" in kinds)
-        return f"Intervals are normal: they want thousands of users{also}."
+        also = "; intervals of quantiles are exact" * ("quantile" in kinds)
+        return f"The intervals use the normal approximation, which needs thousands of users{also}."
+    bounded = [f"{kind}s" for kind in ("mean", "share") if kind in kinds and (kind == "mean" or not exact)]
+    bounded += [f"{about}s" for about in ("difference", "population") if any(row.about == about for row in rows)]
     words = []
     if kinds & {"share", "quantile"} and exact:
-        words.append("intervals of shares and quantiles are exact")
-    if "mean" in kinds or not exact or any(row.about != "users" for row in rows):
-        words.append("those of means, differences and populations hold for every number of users, and are wider")
+        named = [f"{kind}s" for kind in ("share", "quantile") if kind in kinds]
+        words.append(f"intervals of {' and '.join(named)} are exact")
+    if bounded:
+        listed = ", ".join(bounded[:-1]) + " and " * (len(bounded) > 1) + bounded[-1]
+        shorter = "; --normal gives shorter ones" if exact else ""
+        words.append(f"intervals of {listed} hold for any number of users{shorter}")
     return "; ".join(words)[:1].upper() + "; ".join(words)[1:] + "."
 
 
@@ -332,20 +378,20 @@ def _explanations(rows: list[Row], asked: Asked, level: float) -> dict[str, str]
     kinds, abouts = {row.statement.kind for row in rows}, {row.about for row in rows}
     quantiles = "quantile" in kinds
     words = {
-        "reports": "how many there are of these users",
+        "reports": "number of reports of these users",
         "estimate": "unbiased: the randomization is undone, on average" if kinds != {"quantile"} else "",
-        "quantile": "the first category, in the order of the domain, up to which so many of the users come, by the "
-        "likeliest distribution"
+        "quantile": "the first category, in the order of the domain, at which the cumulative share reaches the "
+        "quantile, by the likeliest distribution"
         if quantiles
         else "",
-        "std. error": "by how much estimates are off, typically" + "; quantiles have none" * quantiles,
-        show.interval(level): "holds what is estimated with this confidence, each row for itself",
+        "std. error": "standard error of the estimate" + "; quantiles have none" * quantiles,
+        show.interval(level): "holds the true value with this confidence, each row for itself",
         "all": "the users of all levels together" if asked.by is not None else "",
     }
     if "difference" in abouts:
         words["… less …"] = "the difference between two levels"
     if "population" in abouts:
-        words["population"] = "the levels together, each counted by its size in --population, not by its reports"
+        words["population"] = "all levels together, each weighted by its size in --population"
     return words
 
 
@@ -372,7 +418,10 @@ def _draw(plot: Path, rows: list[Row], collection: Collection, level: float) -> 
             levels = [row.level for row in own]
             panels[statement.name] = Statements(levels, value, lower, upper, statement.kind == "share")
         if not panels:
-            raise UsageError("--plot draws numbers, and the quantiles of these labels are none: ask for --group")
+            raise UsageError(
+                "--plot draws numbers, and quantiles of these labels are not numbers: ask for --mean or --group",
+                flag="--plot",
+            )
         title = (
             f"{collection.num_reports:,} reports in column {collection.counted.column}, ε = {collection.epsilon:.4g}"
         )

@@ -1,4 +1,4 @@
-"""What the tests of `rrjax test` say."""
+"""How the results of `rrjax test` are printed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _repeated(collections: Sequence[Collection]) -> list[str]:
-    """Warnings of files that are given more than once."""
+    """Warnings about files that are given more than once."""
     real = [os.path.realpath(file) for collection in collections for file in collection.files.source.files()]
     twice = [file for place, file in enumerate(real) if file in real[:place]]
     return [f"{Path(file).name} is given more than once: its reports are compared with themselves." for file in twice]
@@ -32,7 +32,7 @@ def say(
     explain: bool,
     **more: Any,
 ) -> None:
-    """Says what was tested, and the answers; in JSON also whatever else is given."""
+    """Prints what was tested, and the answers; in JSON also the facts in `more`."""
     if json:
         show.record(
             {
@@ -60,8 +60,10 @@ def say(
             f"draws), significance {draws.significance:g}."
         )
     words = {
-        "p": "how often collections that are simulated so that there is nothing to find look as odd as this, or odder",
-        "significance": "where p is no larger, something is found; the chance of a false alarm (--significance)",
+        "p": "p-value: how often collections that are simulated under the hypothesis are at least as extreme as "
+        "this one",
+        "significance": "the hypothesis is rejected where p is at most this; the probability of a false alarm "
+        "(--significance)",
     }
     words["statistic"] = "; ".join(f"{verdict['statistic']:.4g} ({verdict['method']})" for verdict in verdicts)
     show.explain(words, explain, "inference")
