@@ -210,7 +210,7 @@ def _show_comparison(collection: Collection, estimates: list[Estimate], errors: 
     constant = "" if collection.tallied is None else ", up to a constant"
     reasons = ["not computed"] * (collection.joint is None)
     reasons += ["not a distribution"] * any(not found.proper for found in estimates)
-    undefined = f" (–: {' or '.join(reasons)})" if reasons else ""
+    undefined = f" (–:\N{NO-BREAK SPACE}{' or '.join(reasons)})" if reasons else ""
     show.say(
         "> 0, < 0: categories with a positive or negative share; NLL: negative log-likelihood of the reports"
         f"{constant} (nats per report); gap: upper bound on NLL minus the smallest of any distribution{undefined}."
