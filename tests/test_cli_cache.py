@@ -95,7 +95,7 @@ def test_a_jax_that_takes_no_cache_of_ours(place, run, monkeypatch, name):
     monkeypatch.setitem(sys.modules, f"jax._src.{name}", None)
     taken, said = run()
     assert taken == 0
-    assert f"JAX {jax.__version__}" in said
+    assert jax.__version__ in said
     assert said.count("Warning") == 1
 
 
@@ -247,7 +247,7 @@ def test_the_cache_is_bounded_over_all_machines(place, run, monkeypatch):
     other.mkdir()
     (other / "old.program").write_bytes(bytes(1_000_000))
     os.utime(other / "old.program", (1, 1))
-    for name, age in (("left.aside", 2 * cache._FORGOTTEN), ("now.aside", 0)):
+    for name, age in (("left.aside", 2 * cache.STALE_AFTER_SECONDS), ("now.aside", 0)):
         (place / name).touch()
         os.utime(place / name, (time.time() - age,) * 2)
     (place.parent / "notes.txt").write_text("not ours")
