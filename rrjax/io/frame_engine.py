@@ -13,6 +13,9 @@ from rrjax.io.read import MAX_TOTAL
 if TYPE_CHECKING:
     import narwhals.stable.v2 as nw
 
+IN_MEMORY = ("PANDAS", "MODIN", "PYARROW")
+"""Engines that have no expressions for lists, but whose values are here."""
+
 
 def lazy(frame: Any) -> nw.LazyFrame:
     """A frame of any engine as a lazy one of narwhals, which must be installed."""
@@ -59,6 +62,14 @@ def on_engine(frame, what: str) -> Iterator[None]:
         ) from error
 
 
+def rows_of(frame, column: str) -> list[Any]:
+    """All values of a column, of an engine in memory; None for nulls."""
+    import narwhals.stable.v2 as nw
+
+    found = frame.select(report=nw.col(column)).collect()["report"]
+    return _without_nulls(found)
+
+
 def row_of(frame, **expressions) -> dict[str, int]:
     """Aggregates of all rows."""
     found = frame.select(**expressions).collect()
@@ -78,16 +89,22 @@ def groups_of(frame, most: int, column: str) -> tuple[list[Any], dict[str, list[
             f"Column {column!r} has more than {most:,} different values, such as {found['report'].to_list()[0]!r}: is "
             "it the column of reports?"
         )
-    values, empty = found["report"].to_list(), found["report"].is_null().to_list()
-    values = [None if null else value for value, null in zip(values, empty, strict=True)]
+    values = _without_nulls(found["report"])
     # Sums of DuckDB are decimals.
     return values, {name: [int(n) for n in found[name].to_list()] for name in sums or ["amount"]}
+
+
+def _without_nulls(series) -> list[Any]:
+    """The values, with None for what an engine has for nulls."""
+    return [None if null else value for value, null in zip(series.to_list(), series.is_null().to_list(), strict=True)]
 
 
 def amounts_of(frame, column: str, counts: str | None, most: int) -> tuple[list[Any], list[int]]:
     """The different values of a column, and how many reports have each."""
     import narwhals.stable.v2 as nw
 
+    if frame.implementation.is_pyarrow() and type_of(frame, column) == nw.Categorical:
+        frame = frame.with_columns(nw.col(column).cast(nw.String))  # its chunks may have dictionaries of their own
     if counts is None:
         values, sums = groups_of(frame.select(report=nw.col(column)), most, column)
         return values, sums["amount"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -17,7 +17,7 @@ from rrjax.io.codings import CODINGS
 from rrjax.io.domain import BLANKS, Domain
 from rrjax.io.errors import DataError, number
 from rrjax.io.expressions import INTEGER_TEXT
-from rrjax.io.frame_engine import amounts_of, groups_of, lazy, on_engine, row_of, type_of
+from rrjax.io.frame_engine import IN_MEMORY, amounts_of, groups_of, lazy, on_engine, row_of, rows_of, type_of
 from rrjax.io.labels import Labels, as_domain, label_of
 from rrjax.io.read import CountedReports
 from rrjax.io.tallies import tally_of_columns, tally_of_support
@@ -50,9 +50,9 @@ def tally_frame(
     * Randomized response: a column of labels, as `count_frame` takes them.
     * Hadamard and projective geometry response: a column of numbers from 0 to M − 1, as `randomize` makes them.
     * Unary encodings and subset selection: a column of lists of the categories that are supported, or K columns, in the
-      order of the categories, of booleans or of 0 and 1. Lists take an engine that can explode them: Polars, DuckDB and
-      Spark can, and Spark counts lists several times faster than columns. Packed bits, as `rrjax randomize` writes
-      them, are counted from the files (`read_tally`).
+      order of the categories, of booleans or of 0 and 1. Polars, DuckDB and Spark count lists where they are, and Spark
+      several times faster than columns; those of pandas and PyArrow are gone through one by one in Python, and Dask
+      holds none. Packed bits, as `rrjax randomize` writes them, are counted from the files (`read_tally`).
     * Local hashing: refused. A report is hashed with all categories to be counted, which is for `read_tally`, or for
       `mechanism.tally` where each part of the data is; tallies of parts add up.
 
@@ -278,6 +278,8 @@ def _support_of_lists(frame, column: str, domain: Domain, wanted: int | None) ->
     import narwhals.stable.v2 as nw
 
     kind = type_of(frame, column)
+    if frame.implementation.name in IN_MEMORY and kind in (nw.Object, nw.List, nw.Array):
+        return _support_of_rows(rows_of(frame, column), column, domain, wanted)
     if kind == nw.Binary:
         raise DataError(
             f"Column {column!r} holds bytes. Packed bits are counted from the Parquet files (read_tally, rrjax "
@@ -308,12 +310,40 @@ def _support_of_lists(frame, column: str, domain: Domain, wanted: int | None) ->
     labels: Counter[str | int] = Counter()
     for value, amount in zip(values, amounts["amount"], strict=True):
         labels[label_of(value)] += amount
+    return _support_of_members(labels, seen["rows"], column, domain)
+
+
+def _support_of_rows(rows: list[Any], column: str, domain: Domain, wanted: int | None) -> tuple[np.ndarray, int]:
+    """Counts lists that are in memory, one by one: pandas and PyArrow have no expression for what is in a list."""
+    labels: Counter[str | int] = Counter()
+    seen = {"rows": len(rows), "missing": 0, "twice": 0, "odd": 0}
+    for place, row in enumerate(rows):
+        if row is None:
+            seen["missing"] += 1
+            continue
+        if isinstance(row, str | bytes) or not isinstance(row, Iterable):
+            raise DataError(
+                f"Column {column!r}, row {place + 1:,} holds a {type(row).__name__}, and such reports are lists of the "
+                "categories that they support, or K columns of bits (column=[…]).",
+                column=column,
+                row=place + 1,
+            )
+        members = [label_of(member) for member in row]
+        seen["twice"] += len(set(members)) != len(members)
+        seen["odd"] += wanted is not None and len(members) != wanted
+        labels.update(members)
+    _check_sets(seen, f"Column {column!r}", wanted)
+    return _support_of_members(labels, len(rows), column, domain)
+
+
+def _support_of_members(labels: Counter[str | int], rows: int, column: str, domain: Domain) -> tuple[np.ndarray, int]:
+    """How often each category is in a list, of so many lists."""
     if "" in labels:
         raise DataError(f"Column {column!r}: in lists {number(labels[''], 'category is', 'categories are')} missing.")
     support = _placed(labels, domain, column)
-    if int(support.max()) > seen["rows"]:  # one category in two spellings
+    if int(support.max()) > rows:  # one category in two spellings
         raise DataError(f"Column {column!r}: a report names a category more than once.")
-    return support, seen["rows"]
+    return support, rows
 
 
 def _support_of_columns(frame, columns: Sequence[str], domain: Domain, wanted: int | None) -> tuple[np.ndarray, int]:

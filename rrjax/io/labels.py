@@ -76,6 +76,8 @@ def as_domain(domain: Labels | None) -> Domain | None:
         return domain
     if isinstance(domain, str | PathLike):
         return read_domain(domain)
+    if isinstance(domain, set | frozenset):
+        raise DataError("A domain is a list of labels in their order, and a set has none: give a list.")
     try:
         labels = [label_of(label) for label in getattr(domain, "categories", domain)]
     except TypeError as error:
