@@ -101,7 +101,8 @@ class Tally:
     def __repr__(self) -> str:
         """The first numbers; of more than six, how many there are."""
         domain = "" if self.domain is None else f", domain={short(getattr(self.domain, 'labels', None) or self.domain)}"
-        rates = f"p={short(self.p)}, q={short(self.q)}" if isinstance(self.rates, Rates) else f"rates={self.rates}"
+        known = isinstance(self.rates, Rates) and all(map(_is_number, self.rates))
+        rates = f"p={short(self.p)}, q={short(self.q)}" if known else f"rates={short(self.rates)}"
         return f"Tally(support={short(self.support)}, num_users={short(self.num_users)}, {rates}{domain})"
 
     @property
@@ -181,6 +182,15 @@ def equal_rates(first: Rates, second: Rates) -> Bool[Array, ""]:
         jnp.stack([jnp.asarray(x).astype(float_dtype()) for x in (each.p, each.q)]) for each in (first, second)
     )
     return jnp.all(jnp.abs(ours - theirs) <= 8 * eps * jnp.maximum(ours, theirs))
+
+
+def _is_number(weight):
+    """Whether p can be computed of it, and looked at: JAX puts anything in the place of a leaf."""
+    if isinstance(weight, Tracer):
+        return False
+    return (
+        isinstance(weight, int | float | np.generic | np.ndarray | jax.Array) and jnp.result_type(weight).kind in "iuf"
+    )
 
 
 def _apart(name, first, second):

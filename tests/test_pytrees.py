@@ -104,6 +104,9 @@ def test_equality_is_one_bool_and_large_leaves_are_shown_by_their_shape(cls):
     assert (large == other) is False
     assert (large != other) is True
     assert (large == 1) is False
+    for leaf in (None, object(), jax.ShapeDtypeStruct((3,), jnp.float32), jax.random.key(0)):
+        assert repr(jax.tree.map(lambda _, leaf=leaf: leaf, tree)).startswith(cls.__name__)
+    jax.jit(lambda tree: [repr(tree), tree][1])(large)
     assert len(repr(large)) < 60 * len(dataclasses.fields(cls)) + 60
     assert "[40, 50]" in repr(jax.tree.map(jnp.asarray, large)) or cls is rrjax.Tally
     with pytest.raises(TypeError):
