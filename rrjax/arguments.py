@@ -12,7 +12,7 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
-from rrjax.placement import aligned
+from rrjax.placement import aligned, gathered
 
 Estimand: TypeAlias = Literal["distribution", "users"]
 """What shares are of: the distribution that the users are independent draws from, or these very users."""
@@ -82,11 +82,11 @@ def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed:
                     f"{name} {said}, more than {jnp.dtype(dtype).name} can ({jnp.iinfo(dtype).max}): "
                     f"enable 64-bit mode (JAX_ENABLE_X64=1){'' if whole else ' or pass floats'}"
                 )
-        return jnp.asarray(counts, dtype)
+        return gathered(jnp.asarray(counts, dtype))
     if whole:
         raise ValueError(f"{name} must be integers, numbers of users, got dtype {counts.dtype}")
     if jnp.issubdtype(counts.dtype, jnp.floating):
-        return _scaled(jnp.asarray(counts, _at_least_float32(counts.dtype)))
+        return _scaled(gathered(jnp.asarray(counts, _at_least_float32(counts.dtype))))
     raise ValueError(f"{name} must be integers or floats, got dtype {counts.dtype}")
 
 
@@ -117,10 +117,10 @@ def as_distribution(theta: ArrayLike, num_categories: int | None = None, name: s
     if num_categories is not None and theta.shape != (num_categories,):
         raise ValueError(f"{name} must have shape [{num_categories}], got {theta.shape}")
     if jnp.issubdtype(theta.dtype, jnp.floating):
-        return jnp.asarray(theta, _at_least_float32(theta.dtype))
+        return gathered(jnp.asarray(theta, _at_least_float32(theta.dtype)))
     if not jnp.issubdtype(theta.dtype, jnp.integer):
         raise ValueError(f"{name} must be real numbers, got dtype {theta.dtype}")
-    return jnp.asarray(theta, float_dtype())
+    return gathered(jnp.asarray(theta, float_dtype()))
 
 
 def _at_least_float32(dtype):
@@ -208,6 +208,8 @@ def as_survey(
         ValueError: As `as_counts` and `as_scalar` do.
     """
     counts = as_counts(counts, whole=whole)
+    if isinstance(epsilon, jax.Array):
+        _, epsilon = aligned((counts, epsilon))  # before its cast, which a batch of cotangents could not undo
     return aligned((counts, as_scalar(epsilon, float_of(counts))))
 
 

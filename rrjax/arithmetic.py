@@ -16,6 +16,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt
 
+from rrjax.placement import aligned, spread_over_devices
+
 
 @jax.custom_jvp
 def odds(epsilon: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -133,8 +135,9 @@ def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
 @accurate_sum.defjvp
 def _accurate_sum_jvp(primals, tangents):
     (x,), (tangent,) = primals, tangents
-    # A plain sum, because reverse mode must transpose it; a derivative can spare the last digits.
-    return accurate_sum(x), jnp.sum(tangent)
+    # A plain sum, because reverse mode must transpose it; a derivative can spare the last digits. In `shard_map` a
+    # tangent of zeros does not differ along the axes that its value does.
+    return accurate_sum(x), jnp.sum(aligned(tangent, x))
 
 
 _RUNS = range(512, 31, -1)
@@ -179,6 +182,8 @@ def _added_up(x, function):
     """The sum of a function of x: of each part within its own sum, so that what it makes is never written to memory."""
     run = _run(x.shape[-1])
     whole = x.shape[-1] // run * run
+    if whole == 0 or spread_over_devices(x, -1):  # an axis that devices share is not cut into others
+        return jnp.sum(function(x), axis=-1)
     blocks = jnp.sum(function(x[..., :whole].reshape(*x.shape[:-1], whole // run, run)), axis=-1)
     total = jnp.sum(blocks, axis=-1)
     return total if whole == x.shape[-1] else total + jnp.sum(function(x[..., whole:]), axis=-1)

@@ -20,7 +20,7 @@ from rrjax.arguments import as_counts, as_distribution, as_scalar, float_dtype
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.checks import check_num_categories
 from rrjax.counts import survey
-from rrjax.placement import aligned
+from rrjax.placement import aligned, searched
 from rrjax.sampling import Stream, binomial, multinomial
 
 
@@ -80,7 +80,7 @@ def values(key: Array, theta: ArrayLike, num_users: int) -> Int[Array, " N"]:
     theta = as_distribution(theta)
     edges = jnp.cumsum(theta)
     uniform = jax.random.uniform(key, (num_users,), theta.dtype) * edges[-1]
-    drawn = jnp.minimum(jnp.searchsorted(edges, uniform, side="right"), theta.shape[0] - 1)
+    drawn = jnp.minimum(searched(edges, uniform), theta.shape[0] - 1)
     usable = (jnp.min(theta) >= 0) & (edges[-1] > 0) & jnp.isfinite(edges[-1])
     return jnp.where(usable, drawn, -1).astype(jnp.int32)
 

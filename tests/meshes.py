@@ -100,6 +100,12 @@ FUNCTIONS = {
     "gradient of mle_star": gradients(rrjax.mle_star),
     "gradient of inv_p": gradients(rrjax.inv_p),
     "gradient of ibu": gradients(lambda c, e: rrjax.ibu(c, e).theta),
+    **{
+        f"gradient of {estimator.__name__} in a common ε": lambda k, c, t, estimator=estimator: jax.grad(
+            lambda e: t @ estimator(c, e)
+        )(EPSILON)
+        for estimator in (rrjax.inv, rrjax.inv_n, rrjax.mle_star, rrjax.inv_p)
+    },
     "derivative of mle_star": lambda k, c, t: jax.jacfwd(lambda e: rrjax.mle_star(c, e))(jnp.float32(EPSILON)),
     "inv of a tally": lambda k, c, t: rrjax.inv(UNARY.tally(reports(c))),
     "inv_n of a tally": lambda k, c, t: rrjax.inv_n(UNARY.tally(reports(c))),
@@ -125,6 +131,7 @@ FUNCTIONS = {
     "trend_test": lambda k, c, t: inference.trend_test(k, jnp.stack([c, c[::-1]]), EPSILON, **FEW),
     "independence_test": lambda k, c, t: inference.independence_test(k, c.reshape(2, 4), **FEW),
     "linear_functional": lambda k, c, t: inference.linear_functional(c, EPSILON, values=NUMBERS),
+    "linear_functional of values of each": lambda k, c, t: inference.linear_functional(c, EPSILON, values=t),
     "linear_functional of a tally": lambda k, c, t: inference.linear_functional(UNARY.tally(reports(c)), values=t),
     "linear_functional, normal": lambda k, c, t: inference.linear_functional(c, EPSILON, values=t, method="normal"),
     "group_share": lambda k, c, t: inference.group_share(c, EPSILON, members=NUMBERS > 3),
@@ -152,6 +159,9 @@ FUNCTIONS = {
     "fit_outcome": lambda k, c, t: models.fit_outcome(t, t[::-1], c % 2, EPSILON, num_categories=2),
     "fit_family": lambda k, c, t: models.fit_family(ZIPF, 1.0, c, EPSILON),
     "fit_dirichlet": lambda k, c, t: models.fit_dirichlet(k, jnp.stack([c, c[::-1]]), EPSILON, num_draws=16),
+    "delta_method of a mixture": lambda k, c, t: models.delta_method(
+        lambda theta: theta @ t, Mixture(c, 1.0, Decay(0.5, K))
+    ),
     "delta_method": lambda k, c, t: models.delta_method(lambda theta: theta @ t, c, EPSILON),
     "split_budget": lambda k, c, t: models.split_budget(1 + t[0], (2, 10), 1000),
     "posterior": lambda k, c, t: inference.posterior(k, c, EPSILON, num_draws=8, num_warmup=2),
@@ -190,14 +200,12 @@ FUNCTIONS = {
     "metrics": lambda k, c, t: [m.measure(t, t[::-1], c, EPSILON) for m in METRICS.values() if m.measure],
 }
 
-# `jax.random.gamma` and `jnp.searchsorted` themselves are, in jax 0.10, and optax's line search in `shard_map`.
-REFUSED = {("vmap, explicit", name) for name in ("posterior", "simulate.values", "randomize, forced response")}
-REFUSED |= {(way, "fit by l-bfgs") for way in ("shard_map, explicit", "shard_map, automatic")}
-# Models reshape and slice along axes that are spread, which wants more said than `vmap` says.
-REFUSED |= {("vmap, explicit", name) for name in (
-    "quantile", "rr_loss", "backward_loss", "fit", "fit, reduced", "fit by l-bfgs", "fit_in_batches", "fit_outcome",
-    "goodness_of_fit_test of a regression", "fit_family", "fit_dirichlet", "split_budget",
+# `jax.random.gamma` cannot be spread, in jax 0.10, nor can loops and sums of the regressions; optax's line search knows
+# no devices.
+REFUSED = {("vmap, explicit", name) for name in (
+    "posterior", "fit_dirichlet", "fit_in_batches", "fit_outcome", "goodness_of_fit_test of a regression",
 )}  # fmt: skip
+REFUSED |= {(way, "fit by l-bfgs") for way in ("shard_map, explicit", "shard_map, automatic", "vmap, explicit")}
 
 
 def data():
@@ -244,9 +252,12 @@ def in_vmap(function):
     return jax.vmap(function), placed(data(), mesh_of(AxisType.Explicit)), jax.vmap(function), data()
 
 
-def over_categories(function):
-    key, *rest = (value[0] for value in data())
-    return function, (key, *placed(tuple(rest), mesh_of(AxisType.Auto))), function, (key, *rest)
+def over_categories(kind):
+    def way(function):
+        key, *rest = (value[0] for value in data())
+        return function, (key, *placed(tuple(rest), mesh_of(kind))), function, (key, *rest)
+
+    return way
 
 
 # A function, what it is given, and both as they are on one device.
@@ -255,8 +266,23 @@ WAYS = {
     "shard_map, automatic": in_shard_map(AxisType.Auto),
     "shard_map, common law": of_common_law,
     "vmap, explicit": in_vmap,
-    "categories, automatic": over_categories,
+    "categories, automatic": over_categories(AxisType.Auto),
+    "categories, explicit": over_categories(AxisType.Explicit),
 }
+# With explicit axes an expression of this file, such as c[::-1], may itself want more said; these are functions alone.
+ALONE = {
+    "inv", "inv_n", "inv_p", "mle_star, sort", "mle_star of weights", "nll", "score", "certificate", "empirical_bayes",
+    "ordered_bayes", "cv_threshold", "intervals", "discoveries", "p_values", "standard_errors", "variances", "quantile",
+    "linear_functional", "linear_functional of values of each", "linear_functional, normal", "group_share", "ibu",
+    "simulate.counts", "simulate.true_counts",
+}  # fmt: skip
+
+
+def names(way):
+    """The functions that go this way."""
+    return [name for name in FUNCTIONS if way != "categories, explicit" or name in ALONE]
+
+
 # Types are checked as a program is built; compiling and running all of them would take minutes. These few are.
 RUN = {"inv_n", "mle_star", "gradient of mle_star", "certificate", "cv_threshold", "intervals", "simulate.counts"}
 
@@ -276,9 +302,11 @@ def difference(way, name):
 
 if __name__ == "__main__":
     way = sys.argv[1]
-    for name in FUNCTIONS:
+    for name in names(way):
         try:
             problem = difference(way, name)
+        except NotImplementedError as error:
+            problem = f"refused: {error}"
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"[:500]
         print(json.dumps([name, problem]), flush=True)

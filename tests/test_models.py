@@ -4,6 +4,7 @@ import functools
 import math
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -217,3 +218,15 @@ def test_what_is_wrong_is_named():
         rr_loss(logits, [0, 1, 2], 1.0, where=np.ones((3, 4)))
     traced = jax.jit(lambda y, e: rr_loss(logits, y, e))(jnp.asarray([0, 9, 2]), jnp.asarray([1.0, 1.0, -1.0], FLOAT))
     np.testing.assert_array_equal(np.isnan(traced), [False, True, True])
+
+
+@pytest.mark.parametrize("loss", [rr_loss, backward_loss])
+def test_a_loss_is_exported_for_any_number_of_examples(loss):
+    number = jax.export.symbolic_shape("b")
+    logits, reports = (
+        jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in (((*number, 6), FLOAT), (number, np.int32))
+    )
+    exported = jax.export.export(jax.jit(lambda logits, reports: loss(logits, reports, 1.5)))(logits, reports)
+    for size in (1, 7):
+        given = logits_of(size, 6), np.arange(size, dtype=np.int32) % 6
+        np.testing.assert_allclose(exported.call(*given), loss(*given, 1.5), rtol=1e-5)

@@ -22,7 +22,7 @@ from rrjax.arguments import as_probability, as_survey, complement, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.counts import survey
 from rrjax.inference.intervals import Intervals
-from rrjax.placement import aligned
+from rrjax.placement import aligned, refuse_spread
 from rrjax.sampling import Stream, binomial
 
 _MIXED = 1.05
@@ -80,6 +80,7 @@ def posterior(
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, or a number that is too small.
+        NotImplementedError: `jax.vmap` spreads it over a mesh with explicit axes; `jax.shard_map` can.
 
     Warns:
         UserWarning: The chains have not mixed (not under tracing): some R̂ is above 1.05.
@@ -108,7 +109,8 @@ def posterior(
     if prior.shape not in ((), counts.shape):
         raise ValueError(f"prior must be a number or have shape [{counts.shape[0]}], got shape {prior.shape}")
     alpha = jnp.broadcast_to(jnp.asarray(prior).astype(float_dtype()), counts.shape)
-    alpha = aligned(alpha, counts)
+    alpha, key = aligned(alpha, counts), refuse_spread(key, "posterior")
+    counts = refuse_spread(counts, "posterior")
     result = _posterior(key, counts, epsilon, alpha, num_chains, num_draws, num_warmup, thin)
     if not isinstance(result.r_hat, Tracer):
         worst = float(jnp.max(result.r_hat))

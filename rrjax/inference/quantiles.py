@@ -90,8 +90,9 @@ def _quantile(counts, epsilon, aim, miss, estimand):
     limits = jax.vmap(lambda n, k: group_limits(n, named[-1], group_rates(data.rates, k), tail, estimand))
     lower, upper = limits(named[:-1], numbers)
     # Up to the last category lie all.
-    first = jnp.argmax(jnp.append(upper >= aim, True))
-    last = size - 1 - jnp.argmax(jnp.append(lower < aim, False)[::-1])
+    some, none = aligned((jnp.ones(1, bool), jnp.zeros(1, bool)), upper)
+    first = jnp.argmax(jnp.append(upper >= aim, some))
+    last = size - 1 - jnp.argmax(jnp.append(lower < aim, none)[::-1])
     last = jnp.where(jnp.any(lower < aim), last + 1, 0)
     shares = jnp.cumsum(mle_star(counts, epsilon))
     value = jnp.argmax((shares >= aim - 8 * jnp.finfo(dtype).eps).at[-1].set(True))

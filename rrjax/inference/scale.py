@@ -11,6 +11,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import float_dtype
+from rrjax.placement import gathered
 
 
 class Estimate(NamedTuple):
@@ -90,4 +91,4 @@ def as_numbers(values: ArrayLike, num_categories: int) -> Float[Array, " K"]:
             raise ValueError(f"all values are {known[0]:g}, whatever the users hold: give two different ones")
         if not isinstance(given, jax.Array):
             return jnp.asarray(known, float_dtype())
-    return given.astype(float_dtype())
+    return gathered(given.astype(float_dtype()))

@@ -36,7 +36,7 @@ from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 
 from rrjax.arithmetic import accurate_sum
-from rrjax.placement import aligned
+from rrjax.placement import aligned, stacked
 from rrjax.special import exp_minus
 
 _GRID = 33
@@ -208,8 +208,8 @@ class _Law(NamedTuple):
         kept, lost = self.kept, 1 - self.kept
         mean = kept * share + lost * self.spread.mean
         # The generating function of a report's x less its mean, less one: of second order.
-        points = jnp.stack([self.spread.mean, jnp.ones_like(mean), jnp.zeros_like(mean)]) - mean
-        chances = jnp.stack([lost, kept * share, kept * (1 - share)])
+        points = stacked(self.spread.mean, jnp.ones_like(mean), jnp.zeros_like(mean)) - mean
+        chances = stacked(lost, kept * share, kept * (1 - share))
         kinds = _exp_minus(self.tilt * points, self.angles[:, None] * points)
         real, imaginary = (_product(part, chances) for part in kinds)
         grown, turn = lost * jnp.exp(self.tilt * points[0]), self.angles * points[0]

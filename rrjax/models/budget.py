@@ -17,6 +17,7 @@ from rrjax.checks import check_num_categories
 from rrjax.inference.plans import squared_error_of_one
 from rrjax.mechanisms import Design, RandomizedResponse
 from rrjax.models.ascent import ascend
+from rrjax.placement import aligned
 
 
 class BudgetSplit(NamedTuple):
@@ -181,7 +182,7 @@ def _errors(sizes, designs, epsilons):
 
 def _split(point, total):
     """The ε of each question, from the logarithms of their ratios to the first."""
-    return total * jax.nn.softmax(jnp.concatenate([jnp.zeros(1, point.dtype), point]))
+    return total * jax.nn.softmax(jnp.concatenate(aligned([jnp.zeros(1, point.dtype), point])))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,7 @@ from rrjax.arguments import as_scalar, check_positive, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.interior import factored, solved
 from rrjax.models.ascent import ascend
-from rrjax.placement import aligned
+from rrjax.placement import aligned, refuse_spread
 from rrjax.pytrees import register
 
 _DEGREES = 5
@@ -106,6 +106,7 @@ def fit_dirichlet(
         ValueError: A shape other than `[G, K]` with G and K at least 2, or (not under tracing) counts that are
             negative, a collection without reports, or no maximum, as where the collections differ by no more than the
             noise: then the concentration runs off.
+        NotImplementedError: `jax.vmap` spreads it over a mesh with explicit axes; `jax.shard_map` can.
 
     Example:
         >>> import jax, jax.numpy as jnp, rrjax
@@ -137,6 +138,7 @@ def fit_dirichlet(
     dtype = counts.dtype if counts.dtype in (np.float32, np.float64) else float_dtype()
     epsilon = as_scalar(epsilon, jax.dtypes.canonicalize_dtype(dtype))
     check_positive(epsilon)
+    key = refuse_spread(key, "fit_dirichlet")
     result = _fitted(key, jnp.asarray(counts, epsilon.dtype), epsilon, num_draws, num_rounds)
     if not isinstance(result.converged, Tracer) and not result.converged:
         raise ValueError(

@@ -20,7 +20,7 @@ from rrjax.models.logistic import Data, on_coefficients, posteriors
 from rrjax.models.loss import Law, MechanismOrEpsilon, rows_of
 from rrjax.models.refusals import FitError
 from rrjax.models.statements import ChiSquareTest, chi_square, predict
-from rrjax.placement import aligned
+from rrjax.placement import aligned, refuse_spread
 
 _DRAWS = 8
 """Reports that are drawn for each user, of mechanisms with too many to go through."""
@@ -187,6 +187,7 @@ def goodness_of_fit_test(
 
     Raises:
         ValueError: As `score_test`; fewer than two groups, or only some that the covariates determine.
+        NotImplementedError: `jax.vmap` spreads it over a mesh with explicit axes; `jax.shard_map` can.
 
     Example:
         >>> import jax, numpy as np, rrjax
@@ -206,6 +207,7 @@ def goodness_of_fit_test(
         Tsiatis, "A note on a goodness-of-fit test for the logistic regression model", 1980; Fagerland, Hosmer and
         Bofin, "Multinomial goodness-of-fit tests for logistic regression models", 2008 (the groups).
     """
+    reports = refuse_spread(reports, "goodness_of_fit_test")
     if groups is None:
         if num_groups < 2:
             raise ArgumentError(

@@ -23,6 +23,7 @@ from rrjax.errors import ArgumentError
 from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.models.candidates import CandidateResponse
+from rrjax.placement import gathered
 
 Law: TypeAlias = Mechanism | Channel | CandidateResponse
 """What says how reports were made, and knows its own K."""
@@ -174,7 +175,7 @@ def rows_of(
     check_num_categories(num_categories)
     # By the loss's own checks, of logits that are nobody's.
     logits = jnp.zeros((number, num_categories), float_dtype())
-    epsilon = _as_epsilon(mechanism_or_epsilon, logits, np.ones(number, bool))
+    epsilon = _as_epsilon(mechanism_or_epsilon, logits, _everyone((number,)))
     reports = as_values(reports, num_categories, "reports")
     named = reports[:, None] == jnp.arange(num_categories, dtype=reports.dtype)
     rows = LogRows(_log_p(epsilon, num_categories), -epsilon, jnp.where(named, log_gain(epsilon)[:, None], -jnp.inf))
@@ -244,9 +245,9 @@ def _as_logits(logits, where):
         raise ValueError(f"logits must have shape [..., K] with K >= 2, got {tuple(logits.shape)}")
     if logits.dtype.kind != "f" and not jnp.issubdtype(logits.dtype, jnp.floating):
         raise ValueError(f"logits must be floats, got dtype {logits.dtype}")
-    logits = jnp.asarray(logits, jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, logits.dtype)))
+    logits = gathered(jnp.asarray(logits, jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, logits.dtype))))
     if where is None:
-        return logits, np.ones(logits.shape[:-1], bool)
+        return logits, _everyone(logits.shape[:-1])
     where = where if isinstance(where, jax.Array) else np.asarray(where)
     if where.dtype != bool:
         raise ValueError(f"where must be booleans, got dtype {where.dtype}")
@@ -257,6 +258,11 @@ def _as_logits(logits, where):
     possible = where.any(axis=-1)
     # The rows of examples that are masked are put to rights, so that no derivative is undefined there.
     return jnp.where(where, logits, jnp.where(jnp.asarray(possible)[..., None], -jnp.inf, 0)), possible
+
+
+def _everyone(shape):
+    """Of no example masked; on the host, where checks look, but for the sizes of `jax.export` that are symbols."""
+    return (np if all(isinstance(size, int) for size in shape) else jnp).ones(shape, bool)
 
 
 def _of_examples(reports, possible):

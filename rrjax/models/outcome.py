@@ -25,6 +25,7 @@ from rrjax.models.logistic import Data, curvatures, maximum, on_coefficients, po
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.refusals import FitError
 from rrjax.models.regression import LOST
+from rrjax.placement import refuse_spread
 from rrjax.pytrees import register
 
 Family: TypeAlias = Literal["normal", "binary", "counts"]
@@ -113,6 +114,7 @@ def fit_outcome(
 
     Raises:
         ValueError: As `fit`; outcomes that are none of the family, with the row.
+        NotImplementedError: `jax.vmap` spreads it over a mesh with explicit axes; `jax.shard_map` can.
 
     Example:
         >>> import jax, numpy as np, rrjax
@@ -135,6 +137,7 @@ def fit_outcome(
         raise ArgumentError(
             f"family must be one of {', '.join(get_args(Family))}; got {family!r}", argument="family", value=family
         )
+    reports = refuse_spread(reports, "fit_outcome")
     data, units = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
     outcome = _as_outcome(outcome, data.weights.shape[0], family)
     outcome, centre, spread = _standardized(outcome, data.weights, family == "normal", intercept)

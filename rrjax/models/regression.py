@@ -24,6 +24,7 @@ from rrjax.models.hidden import blocks_of
 from rrjax.models.logistic import Data, look, maximum, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.refusals import INTERCEPT, FitError
+from rrjax.placement import refuse_spread
 
 Covariance: TypeAlias = Literal["observed", "sandwich", "none"]
 Solver: TypeAlias = Literal["newton", "l-bfgs"]
@@ -179,6 +180,7 @@ def fit_in_batches(
 
     Raises:
         ValueError: As `fit`, but for the gap; fewer than one user in a batch, or than one epoch.
+        NotImplementedError: `jax.vmap` spreads it over a mesh with explicit axes; `jax.shard_map` can.
 
     Example:
         >>> import jax, numpy as np, rrjax
@@ -200,6 +202,7 @@ def fit_in_batches(
             argument="batch_size" if batch_size < 1 else "num_epochs",
             value=batch_size if batch_size < 1 else num_epochs,
         )
+    key = refuse_spread(key, "fit_in_batches")
     kind = _kind(covariance, clusters is not None, False)
     data, units = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
     dtype = data.weights.dtype

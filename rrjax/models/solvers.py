@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from rrjax.models.hidden import added_up, blocks_of
 from rrjax.models.logistic import Data, posteriors
-from rrjax.placement import aligned
+from rrjax.placement import aligned, on_many_devices
 
 
 class Arrival(NamedTuple):
@@ -54,6 +54,10 @@ def lbfgs(data: Data, ridge: Float[Array, ""], tol: Float[Array, ""], max_iters:
         `Arrival`.
     """
     optax = needed()
+    if on_many_devices(data):  # optax's line search knows nothing of them
+        raise NotImplementedError(
+            "fit with solver 'l-bfgs' runs on one device: use solver 'newton' in shard_map and on meshes"
+        )
     blocks, number = blocks_of(data), jnp.sum(data.weights)
 
     def loss(coefficients):
