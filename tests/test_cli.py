@@ -418,7 +418,7 @@ def test_another_mechanism_is_refused(invoke):
     metadata = io.Metadata(made, 1.0, io.Domain.range(0, 3), "x", False, "0")
     io.write_reports("r.parquet", np.array([0, 1, 2, 3]), metadata)
     code, _, error = invoke("estimate", "r.parquet")
-    assert code == 2
+    assert code == 3
     assert "r.parquet" in error
     assert "'geometry'" in error
     assert "randomized-response" in error

@@ -23,7 +23,9 @@ def values(invoke):
 
 
 def randomized(invoke, name, *more):
-    return invoke("randomize", "values.csv", "--epsilon", 2, "--mechanism", name, "--out", "r.parquet", *more)
+    return invoke(
+        "randomize", "values.csv", "--epsilon", 2, "--mechanism", name, "--out", "r.parquet", "--force", *more
+    )
 
 
 def check(invoke, name):
@@ -209,3 +211,164 @@ def test_a_file_of_values_taken_for_one_of_labels(values):
     line = ("randomize", "values.csv", "--epsilon", 1, "--out", "r.parquet", "--domain", "people.txt")
     code, _, err = values(*line)
     assert (code, "secret" in err) == (3, False)
+
+
+def test_reports_are_not_replaced(values):
+    line = ("randomize", "values.csv", "--epsilon", 2, "--out", "r.parquet")
+    assert values(*line)[0] == 0
+    with open("r.parquet", "rb") as stream:
+        before = stream.read()
+    for command in (
+        line,
+        ("estimate", "values.csv", "--epsilon", 2, "--out", "r.parquet"),
+        ("estimate", "values.csv", "--epsilon", 2, "--group", "a=a", "--out", "r.parquet"),
+        ("compare", "values.csv", "--epsilon", 2, "--out", "r.parquet"),
+    ):
+        assert values(*command)[0] == 2
+        assert values.error.flag == "--out"
+        with open("r.parquet", "rb") as stream:
+            assert stream.read() == before
+    assert values(*line, "--force")[0] == 0
+    with open("r.parquet", "rb") as stream:
+        assert stream.read() != before
+    # Whatever else is there stays there, too.
+    with open("other.parquet", "w") as stream:
+        stream.write("mine")
+    assert values(*line[:-1], "other.parquet")[0] == 2
+    # A table of estimates can be made again.
+    for _ in range(2):
+        assert values("estimate", "r.parquet", "--out", "t.parquet")[0] == 0
+
+
+def test_a_demonstration_does_not_replace_reports(values):
+    io.make_folder("rrjax-demo")
+    assert values("randomize", "values.csv", "--epsilon", 2, "--out", "rrjax-demo/reports.parquet")[0] == 0
+    assert values("demo")[0] == 3
+
+
+def test_a_page_takes_the_place_of_pages_only(values):
+    assert randomized(values, "krr")[0] == 0
+    for _ in range(2):
+        assert values("report", "r.parquet", "--out", "page.html")[0] == 0
+    with open("mine.html", "w") as stream:
+        stream.write("<html>mine</html>")
+    assert values("report", "r.parquet", "--out", "mine.html")[0] == 2
+    assert values.error.flag == "--out"
+    with open("mine.html") as stream:
+        assert stream.read() == "<html>mine</html>"
+    assert values("report", "r.parquet", "--out", "mine.html", "--force")[0] == 0
+
+
+def test_a_simulation_says_so_everywhere(values):
+    code, _, err = randomized(values, "krr", "--seed", 1)
+    assert (code, "protects nobody" in err) == (0, True)
+    made = json.loads(randomized(values, "krr", "--seed", 1, "--json")[1])
+    assert made["simulated"]
+    assert any("protects nobody" in warning for warning in made["warnings"])
+    code, out, err = values("estimate", "r.parquet", "--out", "e.csv")
+    assert "protect nobody" in out.split("\n")[0]
+    assert "protect nobody" in err
+    assert json.loads(values("estimate", "r.parquet", "--json")[1])["simulated"] is True
+    for name, more in (("s.csv", ("--group", "a=a")), ("e.csv", ())):
+        assert values("estimate", "r.parquet", "--out", name, *more)[0] == 0
+        table = np.genfromtxt(name, delimiter=",", names=True, dtype=None, encoding=None)
+        assert np.all(table["simulated"])
+    assert io.read_domain("e.csv").listed == tuple("abcdef")
+    assert values("report", "r.parquet", "--out", "page.html")[0] == 0
+    with open("page.html", encoding="utf-8") as stream:
+        assert "protect nobody" in stream.read()
+    # Reports of real people do not.
+    assert "protects nobody" not in randomized(values, "krr")[2]
+    assert values("estimate", "r.parquet", "--out", "e.csv")[0] == 0
+    with open("e.csv") as stream:
+        assert "simulated" not in stream.readline()
+    assert json.loads(values("estimate", "r.parquet", "--json")[1])["simulated"] is False
+
+
+@pytest.fixture
+def people(invoke):
+    """A file of people, two of whom do not answer, in rows whose order can be told from their id."""
+    rng = np.random.default_rng(2)
+    age, region = rng.integers(20, 60, 3000), rng.integers(0, 2, 3000)
+    yes = rng.random(3000) < (age - 15) / 60
+    with open("people.csv", "w") as stream:
+        stream.write("id,answer,age,region\n")
+        for row in range(3000):
+            answer = "" if row in (7, 2000) else "yes" if yes[row] else "no"
+            stream.write(f"{row:05},{answer},{age[row]},{('north', 'south')[region[row]]}\n")
+    with duckdb.connect() as connection:
+        connection.execute(
+            "COPY (SELECT CAST(id AS INTEGER) AS id, answer, CAST(age AS DOUBLE) AS age, region, DATE '2020-01-01' AS "
+            "day FROM read_csv('people.csv', all_varchar=true)) TO 'people.parquet'"
+        )
+    return invoke
+
+
+KEPT = ("--column", "answer", "--epsilon", 3, "--out", "r.parquet", "--force")
+
+
+@pytest.mark.parametrize("name", ["krr", "oue", "olh", "ss", "hr", "pgr"])
+def test_columns_are_kept_beside_reports_of_every_coding(people, name):
+    code, _, err = people("randomize", "people.parquet", *KEPT, "--keep", "region,id,day,age", "--mechanism", name)
+    assert code == 0, err
+    assert "protected by nothing: region, id, day, age" in err
+    with duckdb.connect() as connection:
+        described = connection.execute("DESCRIBE FROM 'r.parquet'").fetchall()
+        assert [row[0] for row in described] == ["answer", "region", "id", "day", "age"]
+        assert [row[1] for row in described][1:] == ["VARCHAR", "INTEGER", "DATE", "DOUBLE"]
+        alike = "SELECT count(*) FROM 'r.parquet' AS r JOIN 'people.parquet' AS p USING (region, id, day, age)"
+        assert connection.execute(alike).fetchall() == [(2998,)]
+        ids = connection.execute("SELECT id FROM 'r.parquet'").fetchnumpy()["id"]
+    np.testing.assert_array_equal(ids, np.delete(np.arange(3000), [7, 2000]))
+    assert json.loads(people("estimate", "r.parquet", "--json")[1])["num_reports"] == 2998
+
+
+@pytest.mark.long
+def test_what_is_kept_serves_subgroups_and_regression(people):
+    code, _, err = people("randomize", "people.csv", *KEPT, "--keep", "age,region")
+    assert code == 0, err
+    # Each report is beside its own row: nearly all are true at ε = 3, and yes goes with age.
+    found = json.loads(people("estimate", "r.parquet", "--by", "region", "--group", "yes=yes", "--json")[1])
+    assert [row["of"] for row in found["statements"]][:3] == ["all", "north", "south"]
+    found = json.loads(people("regress", "r.parquet", "--outcome", "answer", "--covariates", "age,region", "--json")[1])
+    (age,) = [row for row in found["coefficients"] if row["term"] == "age"]
+    assert age["estimate"] > 8 * age["standard_error"] > 0
+
+
+def test_what_cannot_be_kept(people):
+    for names, code, column in (
+        ("answer", 2, "answer"),
+        ("age,age", 2, None),
+        ("Answer", 2, "Answer"),
+        ("nothing", 3, "nothing"),
+        ("", 2, None),
+    ):
+        assert people("randomize", "people.csv", *KEPT, "--keep", names)[0] == code
+        assert people.error.flag == "--keep"
+        assert getattr(people.error, "column", None) == column
+    pair = ("randomize", "people.csv", *KEPT, "--column", "region", "--keep")
+    assert people(*pair, "region")[0] == 2
+    assert people(*pair, "age")[0] == 0
+    with duckdb.connect() as connection:
+        assert len(connection.execute("FROM 'r.parquet'").fetchall()) == 2998
+
+
+@pytest.mark.parametrize("weight", ["1e308", "1e200", "inf", "-1", "x"])
+def test_weights_that_cannot_be(invoke, weight):
+    with open("w.csv", "w") as stream:
+        stream.write("r,w,g\n" + f"0,{weight},a\n1,{weight},b\n" * 5)
+    read = ("w.csv", "--epsilon", 1, "--weights", "w")
+    for command in (
+        ("estimate", *read, "--column", "r", "--group", "a=0"),
+        ("regress", *read, "--outcome", "r", "--covariates", "g"),
+    ):
+        code, out, _ = invoke(*command)
+        assert (code, out) == (3, "")
+        assert (invoke.error.file, invoke.error.column) == ("w.csv", "w")
+
+
+def test_no_covariates(beside_files):
+    line = ("regress", "r.csv", "--outcome", "answer", "--epsilon", 1, "--covariates")
+    for names in ("", ",", " "):
+        assert beside_files(*line, names)[0] == 2
+        assert beside_files.error.flag == "--covariates"

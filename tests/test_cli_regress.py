@@ -5,6 +5,7 @@ import json
 import jax
 import numpy as np
 import pytest
+from refusals import refused
 
 pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
 pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
@@ -127,8 +128,9 @@ def test_rows_that_lack_something_are_named_or_left_out(invoke, survey):
 @pytest.mark.usefixtures("invoke")
 def test_covariates_are_numbers_or_levels():
     io.write_table("n.csv", {"x": np.asarray(["1", "2", "-", "nan"], object)})
-    with pytest.raises(io.DataError, match=r"column 'x', row 3: '-' is no number, and others are \(2 such values\)"):
-        io.read_covariate(io.Source("n.csv", column="x"))
+    for show, value in ((None, None), (True, "-")):
+        with refused(error=io.DataError, file="n.csv", column="x", row=3, value=value):
+            io.read_covariate(io.Source("n.csv", column="x", show_values=show))
     named = io.read_covariate(io.Source("n.csv", column="x", missing=("-", "nan")))
     np.testing.assert_array_equal(named.values, [1, 2, np.nan, np.nan])
     levels = io.read_covariate(io.Source("n.csv", column="x"), factor=True)
@@ -150,5 +152,5 @@ def test_covariates_are_numbers_or_levels():
     assert names == ["code: 10"]
     np.testing.assert_array_equal(matrix, [[1], [0], [1]])
     np.testing.assert_array_equal(text.columns()[0], [[1], [0], [np.nan]])
-    with pytest.raises(io.DataError, match=r"column 'same': every value is 'x'\. Leave the column out"):
+    with refused(error=io.DataError, file="t.csv", column="same"):
         io.read_covariates(source, ["same"])

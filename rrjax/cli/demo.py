@@ -47,6 +47,7 @@ def demo(
     values, reports = folder / "values.parquet", folder / "reports.parquet"
     table, figure = folder / "estimate.csv", folder / "estimate.png"
     io.make_folder(folder)
+    io.check_reports(reports)
     _write_population(values, categories, users, exponent, seed)
     show.say(
         f"A population of {users:,} users. Each holds one of {categories:,} items; a few items are frequent and most "

@@ -239,7 +239,7 @@ def show_largest(
 
 def write(out: Path, collection: Collection, columns: dict[str, np.ndarray]) -> None:
     """Writes all categories: label, count, and the columns given."""
-    io.write_table(out, {"label": collection.labels, "count": collection.counts} | columns)
+    io.write_table(out, collection.table({"label": collection.labels, "count": collection.counts} | columns))
 
 
 def draw(plot: Path, collection: Collection, estimates: list[Estimate], truth: np.ndarray | None, level: float) -> None:
@@ -261,7 +261,7 @@ def draw(plot: Path, collection: Collection, estimates: list[Estimate], truth: n
             limits=(lower, upper),
             limits_label=f"{show.interval(level)}, all at once",
             found=lower > 0,
-            title=f"{collection.num_reports:,} reports in column {collection.counted.column}, "
+            title=f"{collection.called} in column {collection.counted.column}, "
             f"K = {collection.num_categories:,}, ε = {collection.epsilon:.4g}",
         )
         save(figure, plot)

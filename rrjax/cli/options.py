@@ -108,7 +108,10 @@ class Command(TyperCommand):
                 from rrjax.cli import show
 
                 with show.reporting():
-                    raise UsageError(f"{parameter.opts[0]} was given {times} times, and takes one value: give it once")
+                    raise UsageError(
+                        f"{parameter.opts[0]} was given {times} times, and takes one value: give it once",
+                        flag=parameter.opts[0],
+                    )
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
@@ -156,7 +159,9 @@ def flags(
 
             with show.reporting(), naming_flags():
                 if given.get("explain") and given.get("json"):
-                    raise UsageError("--explain is about tables, and --json prints none: give one of the two")
+                    raise UsageError(
+                        "--explain is about tables, and --json prints none: give one of the two", flag="--explain"
+                    )
                 grouped = {
                     name: cast(Any, kind)(**{field: given.pop(field) for field in fields})
                     for name, (kind, fields) in groups.items()

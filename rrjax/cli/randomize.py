@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +18,9 @@ from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Json, flags, mechanism_name, mechanism_names
 from rrjax.cli.reading import Files, Reading, check_epsilon, check_outputs, parse_domain
+from rrjax.cli.rows import split
 from rrjax.errors import UsageError
+from rrjax.io.errors import reworded
 from rrjax.mechanisms import MECHANISMS
 
 
@@ -60,6 +64,21 @@ def randomize(
             rich_help_panel="Simulation",
         ),
     ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns to write beside the reports, separated by commas, such as age,region: `--by` and `rrjax "
+            "regress` use them. They are written as they are: nothing protects them.",
+        ),
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Replace the file of --out. Reports cannot be made again without spending ε again: the ε of values "
+            "that are randomized twice add up.",
+        ),
+    ] = False,
     json: Json = False,
     *,
     reading: Reading,
@@ -72,22 +91,32 @@ def randomize(
 
     rrjax randomize values.csv --column city --epsilon 2 --mechanism subset-selection --out reports.parquet
 
+    rrjax randomize people.csv --column answer --keep age,region --epsilon 1 --out reports.parquet
+
     ε holds for one row a user: who has several rows is protected by that many times ε. The reports keep the order of
-    the rows; rows without a value are left out.
+    the rows; rows without a value are left out. Columns of --keep are NOT protected, and tell who answered where they
+    name somebody, alone or together.
     """
     try:
         io.check_reports_name(out)
     except io.DataError as error:
-        raise UsageError(f"--out {error}") from error
+        raise reworded(error, f"--out {error}", UsageError, flag="--out", value=out) from error
     columns, domains = column or [], domain or []
     pair = _pair(columns, domains)
     if pair is None:
         given = {"column": next(iter(columns), None), "domain": next(iter(domains), None)}
         reading = dataclasses.replace(reading, **given)
     files = Files(values, reading, true_values=True)
-    check_outputs([files], out)
+    check_outputs([files], out, force=True)
+    if not force and os.path.lexists(out):
+        raise UsageError(
+            f"--out {out} is there already. Reports cannot be made again without spending ε again: of values that are "
+            "randomized twice, the two ε add up. Write to another file, or replace it with --force",
+            flag="--out",
+            value=out,
+        )
     with show.err.status("Randomizing …"):
-        made = make_reports(files, epsilon, out, seed, pair, mechanism)
+        made = make_reports(files, epsilon, out, seed, pair, mechanism, () if keep is None else split("--keep", keep))
     show_made(made, out, json)
 
 
@@ -102,20 +131,22 @@ def _pair(columns: list[str], domains: list[str]) -> Pair | None:
     """What is randomized as one where two columns are named; None where one is, or none."""
     if len(columns) < 2:
         if len(domains) > 1:
-            raise UsageError(f"--domain was given {len(domains)} times for one column; give it once")
+            raise UsageError(f"--domain was given {len(domains)} times for one column; give it once", flag="--domain")
         return None
     if len(columns) > 2:
         raise UsageError(
             f"--column was given {len(columns)} times ({', '.join(columns)}): one column is randomized, or the pairs "
             "of two. For more make one column of them first, or randomize each apart: who is in m files is protected "
-            "by the sum of their ε"
+            "by the sum of their ε",
+            flag="--column",
         )
     if columns[0] == columns[1]:
-        raise UsageError(f"--column {columns[0]} was given twice; name two different columns, or one")
+        raise UsageError(f"--column {columns[0]} was given twice; name two different columns, or one", flag="--column")
     if len(domains) not in (0, 2):
         raise UsageError(
             f"--domain was given {show.number(len(domains), 'time', 'times')} for two columns; give it once for each, "
-            "in their order, or not at all"
+            "in their order, or not at all",
+            flag="--domain",
         )
     first, second = domains or (None, None)
     return (columns[0], columns[1]), (first, second)
@@ -129,6 +160,7 @@ class Randomized:
     num_reports: int
     num_missing: int
     warnings: list[str]
+    kept: tuple[str, ...] = ()
 
 
 def make_reports(
@@ -138,21 +170,25 @@ def make_reports(
     seed: int | None,
     pair: Pair | None = None,
     name: str = rrjax.RandomizedResponse.name,
+    keep: Sequence[str] = (),
 ) -> Randomized:
     """Randomizes a file of true values and writes the reports with all that it takes to estimate from them.
 
-    Of two columns each row's pair is one value, a category of the product of their domains: ε protects the pair.
+    Columns to keep stand beside them, unprotected. Of two columns each row's pair is one value, a category of the
+    product of their domains: ε protects the pair.
     """
     check_epsilon(epsilon)
     if files.reading.items == "all":
         raise UsageError(
             "--items all would randomize every item of a user apart, and a user with m items would be protected by "
-            "m·ε, not ε; randomize one item a user (--items first)"
+            "m·ε, not ε; randomize one item a user (--items first)",
+            flag="--items",
         )
     if files.source.metadata() is not None:
         raise UsageError(
             f"{files.paths[0]} holds randomized reports already; randomized again they would not be what their "
-            "metadata say. Start from the true values"
+            "metadata say. Start from the true values",
+            value=files.paths[0],
         )
     if pair is None:
         columns, values = None, io.read_values(files.source, files.domain)
@@ -160,7 +196,13 @@ def make_reports(
         columns, (first, second) = pair
         values = io.read_pairs(files.source, columns, (parse_domain(first), parse_domain(second)))
     num_categories = values.domain.num_categories
+    beside = _kept(files, keep, (values.column, *(columns or ())), values.present) if keep else None
     warnings = []
+    if seed is not None:
+        warnings.append("This is a simulation: its randomness comes from --seed, and it protects nobody.")
+    if beside is not None:
+        named = ", ".join(map(show.printable, keep))
+        warnings.append(f"Kept as they are, and protected by nothing: {named}. ε is about column {values.column!r}.")
     if values.domain_from_data:
         warnings.append(
             f"The domain was taken from the values ({num_categories:,} categories), and it is written into the "
@@ -174,7 +216,7 @@ def make_reports(
     try:
         client = rrjax.secure.client(name, num_categories, epsilon)
     except ValueError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(str(error), flag="--mechanism", value=name) from error
     coding = io.CODINGS[name]
 
     def kept(reports: Any) -> np.ndarray:
@@ -204,8 +246,20 @@ def make_reports(
         columns=columns,
     )
     reports = np.concatenate(reports)
-    io.write_reports(out, reports, metadata)
-    return Randomized(metadata, len(reports), values.num_missing, warnings)
+    io.write_reports(out, reports, metadata, kept=beside)
+    return Randomized(metadata, len(reports), values.num_missing, warnings, tuple(keep))
+
+
+def _kept(files: Files, names: Sequence[str], reported: Sequence[str], present: np.ndarray | None) -> io.Kept:
+    """The columns of --keep, looked up before anything is randomized."""
+    kept = io.Kept(files.source, tuple(names), present)
+    try:
+        kept.check(reported)
+    except io.DataError as error:
+        # A column that is not there is about the file.
+        kind = io.DataError if error.argument is None else UsageError
+        raise reworded(error, f"--keep: {error}", kind, flag="--keep") from error
+    return kept
 
 
 def _parts(values: np.ndarray, coding: str, num_categories: int) -> list[np.ndarray]:
@@ -227,6 +281,7 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
                 "num_missing": made.num_missing,
                 "column": metadata.column,
                 "columns": metadata.columns,
+                "kept": made.kept,
                 "mechanism": metadata.mechanism.name,
                 "num_categories": metadata.num_categories,
                 "epsilon": metadata.epsilon,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -173,6 +174,21 @@ class Collection:
             )
 
     @property
+    def simulated(self) -> bool:
+        """Whether the files say that their reports were made from a seed, which protects nobody."""
+        return self.counted.metadata is not None and self.counted.metadata.simulated
+
+    @property
+    def called(self) -> str:
+        """How many reports there are, in words for titles."""
+        return f"{self.num_reports:,} {'simulated reports (they protect nobody)' if self.simulated else 'reports'}"
+
+    def table(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The columns of a table to be written; one more says of every row that its reports are simulated."""
+        number = len(next(iter(columns.values())))
+        return {**columns, **({"simulated": np.full(number, True)} if self.simulated else {})}
+
+    @property
     def num_categories(self) -> int:
         """K."""
         return self.counted.domain.num_categories
@@ -210,6 +226,7 @@ class Collection:
             "domain": self.counted.domain.describe(),
             "mechanism": self.mechanism.name,
             "epsilon": self.epsilon,
+            "simulated": self.simulated,
             "warnings": self.warnings,
         }
 
@@ -217,7 +234,7 @@ class Collection:
         """What was counted, and in which file where there are several."""
         of = "" if self.tallied is None else f" of {self.mechanism.name}"
         return (
-            f"{name + ': ' if name else ''}{self.num_reports:,} reports{of} in column {self.counted.column!r}; domain: "
+            f"{name + ': ' if name else ''}{self.called}{of} in column {self.counted.column!r}; domain: "
             f"{self.counted.domain.describe()}; ε = {self.epsilon:.6g} nats"
         )
 
@@ -244,7 +261,8 @@ def read_collection(files: Files, epsilon: float | None) -> Collection:
     if epsilon is None:
         raise UsageError(
             f"{files.name} does not say how it was randomized: give --epsilon, the privacy parameter of the collection "
-            "in nats (files written by `rrjax randomize` carry it)"
+            "in nats (files written by `rrjax randomize` carry it)",
+            flag="--epsilon",
         )
     return _checked(Collection(files, files.count(files.domain, metadata.column if metadata else None), epsilon, []))
 
@@ -253,7 +271,11 @@ def read_collection(files: Files, epsilon: float | None) -> Collection:
 def _tallied(files: Files, epsilon: float) -> Collection:
     """Reports of another mechanism than randomized response."""
     if files.reading.counts is not None:
-        raise UsageError(f"--counts is for files of counts, and {files.name} holds reports")
+        raise UsageError(
+            f"--counts is for files of counts, and {files.name} holds reports",
+            flag="--counts",
+            value=files.reading.counts,
+        )
     tallied = io.read_tally(files.source)
     return Collection(files, tallied.counted, epsilon, [], tallied)
 
@@ -262,7 +284,9 @@ def _checked(collection: Collection) -> Collection:
     if collection.num_reports < 2:
         raise io.DataError(
             f"{collection.files.name} holds one report: a distribution cannot be estimated from it. "
-            "Were all files given, and is the column right?"
+            "Were all files given, and is the column right?",
+            file=collection.files.name,
+            column=collection.counted.column,
         )
     collection.warnings.extend(_warnings(collection))
     return collection
@@ -293,7 +317,7 @@ def _warnings(collection: Collection) -> list[str]:
             f"the squared error of the unbiased estimate is expected to be {squared_error:.3g}, and between two "
             f"distributions it is never more than 2. To expect 0.01, collect {needed:,} reports."
         )
-    if counted.metadata is not None and counted.metadata.simulated:
+    if collection.simulated:
         warnings.append("The reports are a simulation (made with --seed); they protect nobody.")
     return warnings
 
@@ -301,7 +325,9 @@ def _warnings(collection: Collection) -> list[str]:
 def read_truth(files: Files, collection: Collection, flag: str) -> np.ndarray:
     """Shares of the true values, over the domain of the reports. `[K]`, float64."""
     if files.source.metadata() is not None:
-        raise UsageError(f"{flag} {files.paths[0]} holds randomized reports, not true values")
+        raise UsageError(
+            f"{flag} {files.paths[0]} holds randomized reports, not true values", flag=flag, value=files.paths[0]
+        )
     domain, metadata = collection.counted.domain, collection.counted.metadata
     try:
         if (
@@ -335,7 +361,7 @@ def other_files(
         own = dataclasses.replace(reading, column=column, domain=None, counts=counts, format=form)
         return Files(paths, own, true_values=flag == "--truth")
     if column or form or counts:
-        raise UsageError(f"{flag}-column, {flag}-format and {flag}-counts describe the file of {flag}")
+        raise UsageError(f"{flag}-column, {flag}-format and {flag}-counts describe the file of {flag}", flag=flag)
     return None
 
 
@@ -353,18 +379,21 @@ def parse_domain(text: str | None) -> io.Domain | None:
 
 def check_epsilon(epsilon: float) -> float:
     """Returns ε, or raises `UsageError` where it makes no sense for a collection."""
+    refusal = None
     if not epsilon > 0:
-        raise UsageError(f"--epsilon must be a positive number of nats, got {epsilon:g}")
-    if epsilon < SMALLEST_EPSILON:
-        raise UsageError(
-            f"--epsilon {epsilon:g} is below {SMALLEST_EPSILON:g}: reports say nothing about the values then, not "
+        refusal = f"must be a positive number of nats, got {epsilon:g}"
+    elif epsilon < SMALLEST_EPSILON:
+        refusal = (
+            f"{epsilon:g} is below {SMALLEST_EPSILON:g}: reports say nothing about the values then, not "
             "even those of two billion users. Is it in nats?"
         )
-    if epsilon > LARGEST_EPSILON:
-        raise UsageError(
-            f"--epsilon {epsilon:g} is above {LARGEST_EPSILON:g}: no report would differ from its value, and nothing "
+    elif epsilon > LARGEST_EPSILON:
+        refusal = (
+            f"{epsilon:g} is above {LARGEST_EPSILON:g}: no report would differ from its value, and nothing "
             "would be private. Is it in nats? (A common choice is 0.5 to 8.)"
         )
+    if refusal is not None:
+        raise UsageError(f"--epsilon {refusal}", flag="--epsilon", value=epsilon)
     return float(epsilon)
 
 
@@ -373,16 +402,21 @@ def check_rate(flag: str, value: float, *, small: bool = False) -> None:
     if not 0 < value < 1:
         meant = 1 - value / 100 if small and value >= 50 else value / 100
         hint = f"; did you mean {meant:g}?" if (1 if small else 50) <= value < 100 else ""
-        raise UsageError(f"{flag} must lie between 0 and 1, got {value:g}{hint}")
+        raise UsageError(f"{flag} must lie between 0 and 1, got {value:g}{hint}", flag=flag, value=value)
 
 
-def check_outputs(inputs: list[Files], *outputs: Path | None) -> None:
-    """Refuses, before any work is done, files that cannot be written or that would replace what is read."""
+def check_outputs(inputs: list[Files], *outputs: Path | None, force: bool = False) -> None:
+    """Refuses, before any work is done, files that cannot be written or would replace what is read, or reports."""
     taken = {os.path.realpath(file): "is read by this command" for files in inputs for file in files.source.files()}
-    for path in outputs:
+    for flag, path in zip(("--out", "--plot", "--plot", "--plot"), outputs, strict=False):
         if path is None:
             continue
         target = str(io.check_writable(path))
         if target in taken:
-            raise UsageError(f"{path} {taken[target]}; write to another file")
+            raise UsageError(f"{flag} {path} {taken[target]}; write to another file", flag=flag, value=path)
+        if not force:
+            try:
+                io.check_reports(path)
+            except io.DataError as error:
+                raise reworded(error, f"{flag} {error}", UsageError, flag=flag, value=path) from error
         taken[target] = "is written twice"

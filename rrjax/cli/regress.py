@@ -99,7 +99,7 @@ def regress(
         status.update("Fitting …")
         found = _fitted(rows, collection, reference, ridge, robust)
         if out is not None:
-            io.write_table(out, found.table(level))
+            io.write_table(out, collection.table(found.table(level)))
         if plot is not None:
             found.draw(plot, level)
     if json:

@@ -15,7 +15,7 @@ from rrjax.cli.options import Level, Ordered, flags
 from rrjax.cli.reading import Epsilon, Files, Reading, Reports, check_outputs, check_rate, read_collection
 from rrjax.cli.statements import Asked
 from rrjax.errors import UsageError
-from rrjax.pages import Markup, contents, heading, paragraph, write_page
+from rrjax.pages import Markup, contents, heading, is_page, paragraph, write_page
 
 MOST_ROWS = 5000
 
@@ -34,6 +34,9 @@ def report(
             "the first file."
         ),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file of --out even where it is no page of rrjax.")
+    ] = False,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     top: Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="How many of the largest categories to list.")] = 20,
     asked: Asked,
@@ -53,9 +56,16 @@ def report(
     name = files.name.split(".")[0] or "rrjax"
     out = Path(f"{name}-report.html") if out is None else out
     if out.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"--out {out}: a page is written as .html")
+        raise UsageError(f"--out {out}: a page is written as .html", flag="--out", value=out)
     others = [] if asked.population is None else [Files([str(asked.population)])]
     check_outputs([files, *others], out)
+    if not force and out.exists() and not is_page(out):
+        raise UsageError(
+            f"--out {out} is there already, and rrjax did not make it: write to another file, or replace it with "
+            "--force",
+            flag="--out",
+            value=out,
+        )
     with show.err.status("Counting …") as status:
         collection = read_collection(files, epsilon)
         status.update("Estimating …")

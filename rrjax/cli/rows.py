@@ -17,12 +17,12 @@ from rrjax.errors import UsageError
 
 def split(flag: str, text: str) -> list[str]:
     """The names of columns in a flag, with commas between them."""
-    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True))]  # quotes hold commas
-    if not all(names):
+    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]  # quotes hold commas
+    if not names or not all(names):
         raise UsageError(f"{flag} wants names of columns with commas between them, got {text!r}", flag=flag, value=text)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise UsageError(f"{flag} names column {twice!r} twice", flag=flag, value=twice)
+        raise UsageError(f"{flag} names column {twice!r} twice", flag=flag, value=text)
     return names
 
 

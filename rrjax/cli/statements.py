@@ -142,13 +142,11 @@ def run(
         facts = [row.facts() for row in rows]
         columns = {name: [fact[name] for fact in facts] for name in facts[0]}
         texts = ("statement", "kind", "of", "value", "lower", "upper")  # quantiles are labels, which may be texts
-        io.write_table(
-            out,
-            {
-                name: np.asarray([str(each) for each in column], object) if name in texts else np.asarray(column)
-                for name, column in columns.items()
-            },
-        )
+        table = {
+            name: np.asarray([str(each) for each in column], object) if name in texts else np.asarray(column)
+            for name, column in columns.items()
+        }
+        io.write_table(out, collection.table(table))
     if plot is not None:
         _draw(plot, rows, collection, level)
     if json:
@@ -422,9 +420,7 @@ def _draw(plot: Path, rows: list[Row], collection: Collection, level: float) -> 
                 "--plot draws numbers, and quantiles of these labels are not numbers: ask for --mean or --group",
                 flag="--plot",
             )
-        title = (
-            f"{collection.num_reports:,} reports in column {collection.counted.column}, ε = {collection.epsilon:.4g}"
-        )
+        title = f"{collection.called} in column {collection.counted.column}, ε = {collection.epsilon:.4g}"
         save(forest_figure(panels, level=level, title=title), plot)
 
 

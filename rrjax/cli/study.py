@@ -24,6 +24,7 @@ from rrjax.cli.options import Explain, Json, estimator_names, flags
 from rrjax.cli.progress import Bar, progress_bar
 from rrjax.cli.reading import PANEL, Files, Reading
 from rrjax.errors import PeerError, UsageError
+from rrjax.pages import is_page
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -222,6 +223,13 @@ def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path,
     from rrjax.study.em_convergence import convergence
 
     io.make_folder(folder)
+    page = folder / "report.html"
+    if page.exists() and not is_page(page):
+        raise UsageError(
+            f"--out {folder}: there is a report.html already that rrjax did not make; give another folder",
+            flag="--out",
+            value=folder,
+        )
     em, more = None, 0.0
     with progress_bar() as bar:
         for job in jobs:

@@ -13,6 +13,8 @@ from rrjax.cli.reading import Collection
 from rrjax.errors import UsageError
 
 MOST_LEVELS = 100
+MOST_WEIGHT = 1e100
+"""Of one user: the squares of as many weights as there can be have a finite sum."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,11 +32,11 @@ def parts_of(collection: Collection, by: str | None, weighted_by: str | None) ->
         return [Part("all", collection.num_reports, collection.marginal[0])], 0
     collection.check_counts("--by and --weights")
     if collection.files.reading.counts is not None:
-        raise UsageError("--by and --weights need a row for each report: leave out --counts")
+        raise UsageError("--by and --weights need a row for each report: leave out --counts", flag="--counts")
     column, domain = collection.counted.column, collection.counted.domain
     for flag, name in (("--by", by), ("--weights", weighted_by)):
         if name == column:
-            raise UsageError(f"{flag} {name!r} is the column of reports; it takes a public one")
+            raise UsageError(f"{flag} {name!r} is the column of reports; it takes a public one", flag=flag, value=name)
     source = collection.files.source
     if weighted_by is None and by is not None:
         _levels(source, by)
@@ -58,7 +60,11 @@ def parts_of(collection: Collection, by: str | None, weighted_by: str | None) ->
             counts = inference.weighted_counts(reports[chosen], weights.values[chosen], domain.num_categories)
             parts.append(Part(name, int(chosen.sum()), counts))
         elif name == "all":
-            raise io.DataError(f"{collection.files.name}, column {weights.name!r}: all weights are zero, or missing")
+            raise io.DataError(
+                f"{collection.files.name}, column {weights.name!r}: all weights are zero, or missing",
+                file=source.files()[0],
+                column=weights.name,
+            )
     return parts, int(((reports >= 0) & ~there).sum())
 
 
@@ -68,7 +74,9 @@ def _levels(source: io.Source, by: str) -> io.Covariate:
     number = len(public.levels or ())
     if number > MOST_LEVELS:
         raise UsageError(
-            f"--by {by!r} has {number:,} levels, more than {MOST_LEVELS}: give a column of fewer, such as regions"
+            f"--by {by!r} has {number:,} levels, more than {MOST_LEVELS}: give a column of fewer, such as regions",
+            flag="--by",
+            value=by,
         )
     return public
 
@@ -80,27 +88,39 @@ def shares_of(path: Path, parts: list[Part]) -> np.ndarray:
     if len(names) != 2:
         raise io.DataError(
             f"{path} has {len(names)} columns; two are wanted, under a line with their names and with commas between "
-            "them: the level, and its size in the population"
+            "them: the level, and its size in the population",
+            file=str(path),
         )
     levels = io.read_covariate(dataclasses.replace(source, column=names[0]), factor=True, most_levels=None)
     sizes = io.read_covariate(dataclasses.replace(source, column=names[1]), most_levels=None)
-    if sizes.levels is not None or not (sizes.values >= 0).all() or not sizes.values.sum() > 0:
-        raise io.DataError(f"{path}, column {names[1]!r}: sizes are numbers, none of them missing or negative")
+    if sizes.levels is not None or not (sizes.values >= 0).all() or not 0 < sizes.values.sum() < np.inf:
+        raise io.DataError(
+            f"{path}, column {names[1]!r}: sizes are numbers, none of them missing, negative or too large to add up",
+            file=str(path),
+            column=names[1],
+        )
     if levels.missing.any():
-        raise io.DataError(f"{path}, column {names[0]!r}, row {int(np.argmax(levels.missing)) + 1}: no level")
+        row = int(np.argmax(levels.missing)) + 1
+        raise io.DataError(
+            f"{path}, column {names[0]!r}, row {row}: no level", file=str(path), column=names[0], row=row
+        )
     listed = [(levels.levels or ())[int(code)] for code in levels.values]
     twice = next((name for name in listed if listed.count(name) > 1), None)
     if twice is not None:
-        raise io.DataError(f"{path} names {twice!r} twice: give each level one size")
+        raise io.DataError(f"{path} names {twice!r} twice: give each level one size", file=str(path), value=twice)
     known = dict(zip(listed, sizes.values, strict=True))
     lacking = next((part.level for part in parts if part.level not in known), None)
     if lacking is not None:
-        raise io.DataError(f"{path} does not say how large {lacking!r} is in the population")
+        raise io.DataError(
+            f"{path} does not say how large {lacking!r} is in the population", file=str(path), value=lacking
+        )
     unseen = [name for name in known if name not in {part.level for part in parts} and known[name]]
     if unseen:
         raise io.DataError(
             f"{path} names {unseen[0]!r}, of which there are no reports: nothing is known of that part of the "
-            "population"
+            "population",
+            file=str(path),
+            value=unseen[0],
         )
     shares = np.asarray([known[part.level] for part in parts])
     return shares / shares.sum()
@@ -113,11 +133,25 @@ def read_weights(source: io.Source) -> io.Covariate:
         DataError: Weights that are no numbers, or negative, with the row.
     """
     weights = io.read_covariate(source, most_levels=None)
-    place = f"{source.files()[0]}, column {weights.name!r}"
+    file = source.files()[0]
+    place = f"{file}, column {weights.name!r}"
     if weights.levels is not None:
-        raise io.DataError(f"{place}: weights are numbers, and {weights.levels[0]!r} is none")
+        raise io.DataError(f"{place}: weights are numbers, and there is none", file=file, column=weights.name)
     wrong = np.flatnonzero(weights.values < 0)
     if wrong.size:
-        where = f", row {wrong[0] + 1:,}" if len(source.files()) == 1 else ""
-        raise io.DataError(f"{place}{where}: {weights.values[wrong[0]]:g} is negative, and a weight is not")
+        row = int(wrong[0]) + 1 if len(source.files()) == 1 else None
+        raise io.DataError(
+            f"{place}{'' if row is None else f', row {row:,}'}: a weight is negative; weights are not",
+            file=file,
+            column=weights.name,
+            row=row,
+        )
+    # Variances take sums of squares.
+    if np.nanmax(weights.values, initial=0) > MOST_WEIGHT:
+        raise io.DataError(
+            f"{place}: weights go up to {np.nanmax(weights.values):g}, more than {MOST_WEIGHT:g}, and their sums would "
+            "not be numbers any more. Divide all of them by one number: only their ratios count",
+            file=file,
+            column=weights.name,
+        )
     return weights

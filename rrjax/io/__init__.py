@@ -27,6 +27,8 @@ from rrjax.io.source import Source, read_metadata
 from rrjax.io.stored import StoredTally, load_tally, save_tally
 from rrjax.io.tallies import MOST_CELLS, Tallied, mechanism_of, read_tally
 from rrjax.io.write import (
+    Kept,
+    check_reports,
     check_reports_name,
     check_writable,
     make_folder,
@@ -44,6 +46,7 @@ __all__ = [
     "Covariate",
     "DataError",
     "Domain",
+    "Kept",
     "MechanismRecord",
     "Metadata",
     "Pairs",
@@ -51,6 +54,7 @@ __all__ = [
     "StoredTally",
     "Tallied",
     "Values",
+    "check_reports",
     "check_reports_name",
     "check_writable",
     "coded",

@@ -57,6 +57,7 @@ class Values:
         column: Name of the column that was read.
         num_missing: Rows without an answer.
         domain_from_data: Whether the domain is only what happened to be in the data.
+        present: Which rows of the files have an answer, booleans `[num_missing + N]`; None where all do.
     """
 
     indices: np.ndarray
@@ -64,6 +65,7 @@ class Values:
     column: str
     num_missing: int
     domain_from_data: bool
+    present: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -171,8 +173,11 @@ def read_values(source: Source | str, domain: Labels | None = None) -> Values:
     Raises:
         DataError: As `count_reports`.
     """
-    values = read_rows(_confidential(_as_source(source)), as_domain(domain))
-    return replace(values, indices=values.indices[values.indices >= 0]) if values.num_missing else values
+    values = read_rows(_as_source(source).confidential(), as_domain(domain))
+    if not values.num_missing:
+        return values
+    present = values.indices >= 0
+    return replace(values, indices=values.indices[present], present=present)
 
 
 def count_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[Labels | None, Labels | None]) -> Pairs:
@@ -223,11 +228,12 @@ def read_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[La
     Raises:
         DataError: As `count_pairs`, and `Domain.product`.
     """
-    first, second, both = _read_both(_confidential(_as_source(source)), columns, domains)
+    first, second, both = _read_both(_as_source(source).confidential(), columns, domains)
     domain = Domain.product(first.domain, second.domain)
     indices = first.indices[both] * np.int32(second.domain.num_categories) + second.indices[both]
     from_data = first.domain_from_data or second.domain_from_data
-    return Values(indices, domain, PAIR.join(columns), int((~both).sum()), from_data)
+    present = None if both.all() else both
+    return Values(indices, domain, PAIR.join(columns), int((~both).sum()), from_data, present)
 
 
 def _read_both(
@@ -254,11 +260,6 @@ def _read_both(
 
 def _as_source(source: Source | str) -> Source:
     return source if isinstance(source, Source) else Source(source)
-
-
-def _confidential(source: Source) -> Source:
-    """A source whose values no message repeats, unless its caller asked for that."""
-    return replace(source, show_values=False) if source.show_values is None else source
 
 
 def _settled(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, bool]:

@@ -95,7 +95,7 @@ def scan(
     relations = list(_relations(connection, source))
     if counts_column:
         relations[0].column(counts_column)
-    column = source.column or _only_column(relations[0], counts_column)
+    column = source.column or _reported(source, relations[0]) or _only_column(relations[0], counts_column)
     if column == counts_column:
         raise DataError(
             f"{source.files()[0]}: column {column!r} cannot hold both the labels and their counts.",
@@ -114,6 +114,25 @@ def scan(
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         selects.append(f"SELECT row, {values[index]} AS value{amount} FROM ({relation.sql}){where}")
     return Scan(connection, source, column, kind, " UNION ALL ".join(selects), amount_kind, filters)
+
+
+def selected(connection: Connection, source: Source, columns: Sequence[str]) -> str:
+    """The query for some columns, row by row and as they are, called k0, k1 and so on.
+
+    Raises:
+        DataError: Files that cannot be read, or a column that is not there.
+    """
+    relations = list(_relations(connection, source))
+    kept = [_alike([relation.column(name) for relation in relations])[1] for name in columns]
+    if len(relations) == 1:  # what has one type keeps it, and its blanks
+        (relation,) = relations
+        names = [name for name, _, _ in relation.columns]
+        if source.format_of(source.files()) != "transactions":
+            kept = [[f"c{names.index(name)}"] for name in columns]
+    return " UNION ALL ".join(
+        f"SELECT {', '.join(f'{each[place]} AS k{number}' for number, each in enumerate(kept))} FROM ({relation.sql})"
+        for place, relation in enumerate(relations)
+    )
 
 
 def column_names(source: Source) -> list[str]:
@@ -156,6 +175,15 @@ class _Relation:
         if name.isdigit() and "1" not in names:
             message += f" If the file has no header line, say so ({option('header=False', '--no-header')})."
         raise DataError(message, file=self.files[0], column=name)
+
+
+def _reported(source: Source, relation: _Relation) -> str | None:
+    """Of several columns, the one that the files say is that of the reports."""
+    if len(relation.columns) < 2:
+        return None
+    metadata = source.metadata()
+    names = [name for name, _, _ in relation.columns]
+    return metadata.column if metadata is not None and metadata.column in names else None
 
 
 def _only_column(relation: _Relation, counts_column: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from glob import glob, has_magic
 from typing import Literal, TypeAlias
@@ -129,6 +129,10 @@ class Source:
                 argument="delimiter",
                 value=self.delimiter,
             )
+
+    def confidential(self) -> Source:
+        """The same source, whose values no message repeats unless that was asked for."""
+        return replace(self, show_values=False) if self.show_values is None else self
 
     def files(self) -> tuple[str, ...]:
         """The files that are there, globs expanded and sorted.

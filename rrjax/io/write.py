@@ -5,18 +5,21 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 
 from rrjax.io.codings import CODINGS, check_coded, query_of
-from rrjax.io.database import Connection, connect, identifier, literal
+from rrjax.io.database import Connection, connect, explaining, identifier, literal
 from rrjax.io.domain import Domain
 from rrjax.io.errors import DataError
 from rrjax.io.metadata import KEY, Metadata
+from rrjax.io.scan import selected
+from rrjax.io.source import Source
 
 _FORMATS = {
     ".csv": "FORMAT csv, HEADER true, DELIMITER ','",
@@ -67,7 +70,51 @@ def replacing(path: str | PathLike[str]) -> Iterator[Path]:
         aside.unlink(missing_ok=True)
 
 
-def write_reports(path: str | PathLike[str], reports: np.ndarray, metadata: Metadata) -> None:
+@dataclass(frozen=True)
+class Kept:
+    """Columns that are written beside reports, as they are: nothing protects them.
+
+    Attributes:
+        source: The files that they are in, whose rows the reports were made of.
+        columns: Their names.
+        present: Which rows have a report, booleans; None where all do.
+    """
+
+    source: Source
+    columns: tuple[str, ...]
+    present: np.ndarray | None = None
+
+    def check(self, reported: Sequence[str]) -> None:
+        """Refuses columns that cannot stand beside reports.
+
+        Args:
+            reported: The columns that were randomized, and what the reports are called.
+
+        Raises:
+            DataError: A column that is not there, is named twice, or is one of these.
+        """
+        taken = {name.casefold() for name in reported}
+        for name in self.columns:
+            if name in reported:
+                raise DataError(
+                    f"column {name!r} was randomized to protect it; beside its reports it would be disclosed.",
+                    column=name,
+                    argument="kept",
+                )
+            if name.casefold() in taken:
+                raise DataError(
+                    f"column {name!r} cannot be kept: another one has the same name, or differs in capitals alone.",
+                    column=name,
+                    argument="kept",
+                )
+            taken.add(name.casefold())
+        with connect() as connection, explaining(self.source.files()):
+            selected(connection, self.source, self.columns)
+
+
+def write_reports(
+    path: str | PathLike[str], reports: np.ndarray, metadata: Metadata, *, kept: Kept | None = None
+) -> None:
     """Writes reports with all it takes to estimate from them.
 
     Args:
@@ -75,9 +122,11 @@ def write_reports(path: str | PathLike[str], reports: np.ndarray, metadata: Meta
         reports: Of randomized response integers `[N]`, 0-based category numbers, which are written as labels; of
             another mechanism as `coded` makes them.
         metadata: How the reports were made; its domain gives the labels that are written.
+        kept: Columns to write beside them, unchanged and unprotected.
 
     Raises:
-        DataError: Another format, what are no such reports, or a file that cannot be written.
+        DataError: Another format, what are no such reports, columns that cannot be kept, or a file that cannot be
+            written.
     """
     check_reports_name(path)
     reports = np.asarray(reports)
@@ -87,13 +136,34 @@ def write_reports(path: str | PathLike[str], reports: np.ndarray, metadata: Meta
     else:
         check_coded(coding, reports, metadata.num_categories)
     column = identifier(metadata.column)
+    if kept is not None:
+        kept.check((metadata.column, *(metadata.columns or ())))
     with connect() as connection, replacing(path) as aside:
         if coding == "labels":
             query = _labelled(connection, reports, metadata.domain, column)
         else:
             query = query_of(connection, coding, reports, column)
+        if kept is not None:
+            query = _beside(connection, query, column, len(reports), kept)
         record = f"KV_METADATA {{{KEY}: {literal(metadata.to_json())}}}"
         connection.execute(f"COPY ({query}) TO {literal(str(aside))} ({_FORMATS['.parquet']}, {_IN_PLACE}, {record})")
+
+
+def _beside(connection: Connection, query: str, column: str, number: int, kept: Kept) -> str:
+    """The query of reports with the kept columns beside them, row by row."""
+    with explaining(kept.source.files()):
+        connection.execute("SET preserve_insertion_order = true")
+        rows = selected(connection, kept.source, kept.columns)
+        there = connection.execute(f"SELECT count(*) FROM ({rows})").fetchall()[0][0]
+    if there != (number if kept.present is None else len(kept.present)):
+        raise DataError(
+            f"{kept.source.files()[0]} was changed while it was randomized: do it again.", file=kept.source.files()[0]
+        )
+    names = ", ".join(f"k{place} AS {identifier(name)}" for place, name in enumerate(kept.columns))
+    if kept.present is not None:
+        connection.register("present", {"present": np.ascontiguousarray(kept.present)})
+        rows = f"SELECT * FROM ({rows}) AS r POSITIONAL JOIN present WHERE present"
+    return f"SELECT reports.{column}, {names} FROM ({query}) AS reports POSITIONAL JOIN ({rows}) AS kept"
 
 
 def _check_indices(indices: np.ndarray, num_categories: int) -> None:
@@ -204,6 +274,27 @@ def check_writable(path: str | PathLike[str]) -> Path:
     if not place.parent.is_dir():
         raise DataError(f"{path}: the folder {place.parent} is not there. Make it first.", file=os.fspath(path))
     return place
+
+
+def check_reports(path: str | PathLike[str]) -> None:
+    """Refuses to replace reports that cannot be made again without spending ε again; simulated ones can.
+
+    Raises:
+        DataError: Such reports are there.
+    """
+    place = Path(os.path.realpath(path))
+    try:
+        with open(place, "rb") as stream:
+            parquet = stream.read(4) == b"PAR1"
+        metadata = Source(place, format="parquet").metadata() if parquet else None
+    except (OSError, DataError):  # nothing is there, or nothing that anybody could estimate from
+        return
+    if metadata is not None and not metadata.simulated:
+        raise DataError(
+            f"{os.fspath(path)} holds randomized reports, which cannot be made again without spending ε again: of "
+            "values that are randomized twice, the two ε add up. Write to another file.",
+            file=os.fspath(path),
+        )
 
 
 def make_folder(path: str | PathLike[str]) -> None:

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from rrjax.pages.style import STYLE
 
+_GENERATOR = '<meta name="generator" content="rrjax">'
+"""By which a page is known as one of ours."""
+
 
 class Markup(str):
     """HTML, which is taken as it is; every other text is escaped."""
@@ -103,6 +106,15 @@ def figure(place: str, picture: Markup, caption: object) -> Markup:
     return Markup(f'<figure id="{place}">{picture}\n<figcaption>{markup(caption)}</figcaption></figure>')
 
 
+def is_page(path: str | os.PathLike[str]) -> bool:
+    """Whether `write_page` wrote a file, so that another page may take its place."""
+    try:
+        with open(path, "rb") as stream:
+            return _GENERATOR.encode() in stream.read(1000)
+    except OSError:
+        return False
+
+
 def write_page(
     path: str | os.PathLike[str], title: str, main: Iterable[Markup], *, head: Iterable[Markup] = (), foot: str = ""
 ) -> Path:
@@ -127,6 +139,7 @@ def write_page(
     page = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        _GENERATOR,
         f"<title>{markup(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>",
         *("<header>", f"<h1>{markup(title)}</h1>", *head, "</header>"),
         *("<main>", *main, "</main>", *footer),
