@@ -16,6 +16,7 @@ import rrjax
 from rrjax import inference, io
 from rrjax.catalogue import ESTIMATORS, MAXIMIZER, METRICS, Estimator
 from rrjax.cli import show
+from rrjax.cli.contradictions import contradictions
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
 from rrjax.errors import UsageError
@@ -158,6 +159,7 @@ def known(collection: Collection, level: float, at_once: bool, fdr: float) -> Co
             f"{show.number(int(missed.sum()), 'category is', 'categories are')} named less often than chance alone "
             f"allows at this ε, even if no user holds {'it' if int(missed.sum()) == 1 else 'them'}. {collection.doubt}"
         )
+    collection.warnings.extend(contradictions(collection))
     return Confidence(level, at_once, np.asarray(limits.lower), np.asarray(limits.upper), np.asarray(found), fdr)
 
 

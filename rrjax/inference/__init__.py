@@ -5,6 +5,7 @@ Every function solves one problem and batches through `jax.vmap`, as the estimat
 
 from rrjax.inference.combined import difference, stratified
 from rrjax.inference.compare import MechanismErrors, compare_mechanisms
+from rrjax.inference.contradiction import contradiction_test, repeated_seed_test
 from rrjax.inference.discovery import discoveries, p_values
 from rrjax.inference.functionals import group_share, linear_functional
 from rrjax.inference.goodness_of_fit import goodness_of_fit_test
@@ -41,6 +42,7 @@ __all__ = [
     "Surface",
     "WeightedCounts",
     "compare_mechanisms",
+    "contradiction_test",
     "covariance",
     "credible_functional",
     "credible_intervals",
@@ -63,6 +65,7 @@ __all__ = [
     "power",
     "profile",
     "quantile",
+    "repeated_seed_test",
     "standard_errors",
     "stratified",
     "trend_test",

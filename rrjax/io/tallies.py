@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_CELLS = 1 << 24
 """Reports × categories up to which the likelihood of whole reports is held as a matrix."""
+MOST_SEEDS = 1 << 20
+"""Seeds of local hashing that are compared with each other."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,15 @@ class Tallied:
         mechanism: How the reports were made, at the ε that was delivered.
         tally: The support counts with the mechanism's rates.
         mixture: The likelihood of whole reports; None where it would take more than `MOST_CELLS` cells.
+        seeds: Of local hashing, how many of the first reports have the seed that most of them have, and how many were
+            looked at; else None.
     """
 
     counted: CountedReports
     mechanism: Mechanism
     tally: Tally
     mixture: Mixture | None
+    seeds: tuple[int, int] | None = None
 
 
 def read_tally(source: Source | str) -> Tallied:
@@ -144,12 +149,15 @@ def _of_bits(source, metadata, mechanism):
 
 def _of_hashes(source, metadata, mechanism):
     kept, support, number = [], np.zeros(metadata.num_categories, np.int64), 0
+    first = np.zeros(0, np.uint32)
     for hashes in read_hashes(source, metadata):
         support += np.asarray(mechanism.tally(hashes).support)
         number += len(hashes)
+        first = np.concatenate([first, hashes[: MOST_SEEDS - len(first), 0]])
         if number * metadata.num_categories <= MOST_CELLS:
             kept.append(np.asarray(mechanism.supports(hashes)))
-    return _summed(source.files()[0], support, number, kept, metadata, mechanism)
+    found = _summed(source.files()[0], support, number, kept, metadata, mechanism)
+    return replace(found, seeds=(int(np.unique(first, return_counts=True)[1].max()), len(first)))
 
 
 _READERS = {"labels": _of_labels, "numbers": _of_numbers, "bits": _of_bits, "hashes": _of_hashes}

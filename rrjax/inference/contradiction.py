@@ -1,0 +1,158 @@
+"""Whether reports can have been made as their metadata say, whatever the users hold."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from rrjax.arithmetic import accurate_sum
+from rrjax.errors import ArgumentError
+from rrjax.inference.monte_carlo import HypothesisTest
+from rrjax.mechanisms.columns import ColumnResponse
+from rrjax.mechanisms.local_hashing import Hashing
+from rrjax.mechanisms.mechanism import Mechanism
+from rrjax.mechanisms.randomized_response import RandomizedResponse
+from rrjax.mechanisms.subset_selection import SubsetSelection
+from rrjax.mechanisms.unary import UnaryEncoding
+from rrjax.special import exp_minus, log1p_minus
+from rrjax.tally import Evidence, Tally, evidence
+
+_COLUMNS = 1 << 18
+"""Columns whose law is gone through; it takes a second."""
+_TILTS = 128
+"""Exponents that the bound is evaluated at. It holds at each; the best of all of them would be 1 % better."""
+
+
+def contradiction_test(tally: Tally, mechanism: Mechanism | None = None) -> HypothesisTest:
+    r"""Tests whether a tally can come from its mechanism at all: whether the unbiased shares sum to one, but for noise.
+
+    The sum of the unbiased shares (`inv`) is (Σc/N − K·q)/d: how many categories the reports support in all. Its
+    expectation is one, whatever the users hold. Of reports made at another ε, by another mechanism, or with one hash
+    function for all users, it is something else, and their estimates and intervals mean nothing.
+
+    The p-value is twice Chernoff's bound of the tail: with M(s) the largest generating function of the number of
+    categories that a report supports, about its mean m, P(Σc − N·m ≥ x) ≤ exp(N·log M(s) − s·x) for every s. M is known
+    exactly for unary encoding and local hashing (whose supports are independent: one of probability p, K − 1 of q), and
+    for Hadamard and projective geometry response (a category of its columns at a time). It is 1 where all reports
+    support equally many, as of randomized response and subset selection, which this test says nothing of. For
+    other mechanisms, and for None, it is that of supports that come all together or not at all: valid, and weak.
+
+    Args:
+        tally: `Tally`.
+        mechanism: What the reports are said to have been made by, at the ε that is said to be theirs.
+
+    Returns:
+        `HypothesisTest`: the statistic is the sum of the unbiased shares; the p-value is an upper bound, whatever N, K,
+        ε and θ, and its standard error zero. All NaN for an unusable tally.
+
+    Raises:
+        ValueError: Floats in place of integers.
+
+    Example:
+        >>> import jax, rrjax
+        >>> from rrjax.mechanisms import OptimizedUnaryEncoding
+        >>> made, said = OptimizedUnaryEncoding(20, 1.0), OptimizedUnaryEncoding(20, 4.0)
+        >>> tally = made.collect(jax.random.key(0), [100] * 20)
+        >>> bool(rrjax.inference.contradiction_test(tally, made).p_value > 0.05)
+        True
+        >>> wrong = rrjax.Tally(tally.support, tally.num_users, rates=said.rates)
+        >>> result = rrjax.inference.contradiction_test(wrong, said)
+        >>> print(f"{result.statistic:.1f} {result.p_value:.1g}")
+        11.0 0
+
+    References:
+        Chernoff, "A measure of asymptotic efficiency for tests of a hypothesis based on the sum of observations", 1952;
+        Hoeffding, "Probability inequalities for sums of bounded random variables", 1963 (for None).
+    """
+    return _tested(evidence(tally, None), mechanism)
+
+
+@jax.jit
+def _tested(data: Evidence, mechanism):
+    rates, size, number = data.rates, data.support.shape[0], data.num_users
+    beyond = accurate_sum(data.excess) - number * rates.d  # of Σc over its expectation
+    statistic = 1 + beyond / (number * rates.d)
+    if isinstance(mechanism, RandomizedResponse | SubsetSelection):
+        p_value, method = jnp.ones_like(statistic), "every report supports as many categories"
+    else:
+        log_bound, method = _law(mechanism, rates, size, jnp.where(beyond < 0, -1, 1).astype(statistic.dtype))
+        tilts = jnp.geomspace(1e-7, 80, _TILTS, dtype=statistic.dtype)
+        found = lax.map(lambda tilt: number * log_bound(tilt) - tilt * jnp.abs(beyond), tilts)
+        # Where the generating function is beyond the dtype, the bound says nothing.
+        p_value = jnp.minimum(2 * jnp.exp(jnp.min(jnp.where(jnp.isfinite(found), found, 0))), 1)
+    statistic, p_value, error = (
+        jnp.where(data.usable, value, jnp.nan) for value in (statistic, p_value, jnp.zeros_like(statistic))
+    )
+    return HypothesisTest(statistic, p_value, error, method)
+
+
+def _law(mechanism, rates, size, sign):
+    """Log M, of a tilt, and what it is."""
+    if isinstance(mechanism, UnaryEncoding | Hashing):
+
+        def independent(tilt):
+            return _bernoulli(rates.p, sign * tilt) + (size - 1) * _bernoulli(rates.q, sign * tilt)
+
+        return independent, "Chernoff's bound, independent supports"
+    if isinstance(mechanism, ColumnResponse) and mechanism.num_columns <= _COLUMNS:
+        supports = mechanism.sums_of_categories(jnp.ones(size, rates.q.dtype)) - (rates.p + (size - 1) * rates.q)
+        holding = mechanism.num_holding
+        least, most = rates.not_p / (mechanism.num_columns - holding), rates.p / holding  # of one column
+
+        def of_columns(tilt):
+            terms = exp_minus(sign * tilt * supports)
+            return jnp.log1p(least * jnp.sum(terms) + (most - least) * jnp.max(mechanism.sums_of_columns(terms)))
+
+        return of_columns, "Chernoff's bound, columns"
+    mean = (rates.p + (size - 1) * rates.q) / size
+    return partial(_together, mean, sign, size), "Chernoff's bound, supports of any dependence"
+
+
+def _together(mean, sign, size, tilt):
+    return _bernoulli(mean, sign * tilt * size)
+
+
+def _bernoulli(chance: Float[Array, ""], tilt: Float[Array, ""]) -> Float[Array, ""]:
+    """Logarithm of the generating function of a Bernoulli variable about its mean."""
+    x = chance * jnp.expm1(tilt)
+    # Each form where its terms do not cancel.
+    return jnp.where(jnp.abs(tilt) < 1, chance * exp_minus(tilt) + log1p_minus(x), jnp.log1p(x) - chance * tilt)
+
+
+def repeated_seed_test(most: int, num_reports: int, *, seed_bits: int = 32) -> HypothesisTest:
+    """Tests whether each user drew a seed, by how many reports share the commonest one.
+
+    Of local hashing every user draws a hash function. With one for all of them categories that meet in it are not told
+    apart, and neither estimates nor intervals hold. Of N independent seeds of S bits some m are equal with probability
+    at most C(N, m)/2^(S·(m − 1)), by the union bound.
+
+    Args:
+        most: m, how many reports have the seed that most have.
+        num_reports: N.
+        seed_bits: S.
+
+    Returns:
+        `HypothesisTest`: the statistic is m; the p-value is an upper bound.
+
+    Raises:
+        ValueError: m is not from 1 to N.
+
+    Example:
+        >>> import rrjax
+        >>> test = rrjax.inference.repeated_seed_test
+        >>> float(test(2, 100_000).p_value), float(test(50, 100_000).p_value) < 1e-6
+        (1.0, True)
+    """
+    if not 1 <= most <= num_reports:
+        raise ArgumentError(
+            f"most must be from 1 to num_reports = {num_reports}, got {most}", argument="most", value=most
+        )
+    ways = math.lgamma(num_reports + 1) - math.lgamma(most + 1) - math.lgamma(num_reports - most + 1)
+    p_value = math.exp(min(ways - (most - 1) * seed_bits * math.log(2), 0.0))
+    statistic, p_value, error = (jnp.asarray(value, float) for value in (most, p_value, 0.0))
+    return HypothesisTest(statistic, p_value, error, "the commonest seed, union bound")
