@@ -93,6 +93,15 @@ def test_without_a_statement_shares_are_told_by_level(invoke, survey):
     agree(found[str(largest[0]), "south"], inference.group_share(counts, 2.0, members=np.arange(10) == largest[0]))
 
 
+def test_statements_that_contradict_the_reports_are_said_to(invoke):
+    """Of 1,000 reports at ε = 1 chance alone makes some hundred name each category."""
+    for counts, contradicted in (([1000, 0, 0, 0], 1), ([400, 210, 200, 190], 0)):
+        io.write_table("c.csv", {"label": np.arange(4), "n": np.asarray(counts)})
+        line = ("estimate", "c.csv", "--column", "label", "--counts", "n", "--epsilon", "1", "--group", "x=1")
+        assert json.loads(invoke(*line, "--json")[1])["num_contradicted"] == contradicted
+        assert sum(row.startswith("! 1 interval ") for row in invoke(*line)[1].splitlines()) == contradicted
+
+
 @pytest.mark.usefixtures("survey")
 def test_what_is_wrong_is_named(invoke):
     def refused(*flags):

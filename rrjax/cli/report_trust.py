@@ -81,7 +81,7 @@ def likeliest(findings: Findings) -> list[Markup]:
     gap, near = best.certificate["gap"], best.certificate["l1_bound"] / 2
     if math.isfinite(gap):
         words.append(
-            "This is certified: no distribution has a log-likelihood that is higher by more than "
+            "Certificate: no distribution has a log-likelihood that is higher by more than "
             f"{show.at_most(max(gap, 0.0))} nats per report"
             + (
                 f", and the exact maximum differs from the column {best.title} by a total variation of at most "

@@ -118,6 +118,11 @@ class Row:
     upper: Any
     about: About = "users"
 
+    @property
+    def contradicted(self) -> bool:
+        """Whether the interval of a mean or share is a single point, because no distribution explains the reports."""
+        return self.statement.kind != "quantile" and bool(self.lower == self.upper)
+
     def facts(self) -> dict[str, Any]:
         """As fields of a JSON object."""
         kept = {name: getattr(self, name) for name in ("value", "standard_error", "lower", "upper")}
@@ -151,6 +156,7 @@ def run(
         _draw(plot, rows, collection, level)
     if json:
         facts = {"level": level, "by": asked.by, "weights": asked.weights, "num_without_level": num_left_out}
+        facts["num_contradicted"] = sum(row.contradicted for row in rows)
         statements = [row.facts() for row in rows]
         show.record(
             {"command": "estimate"} | collection.facts() | facts | {"statements": statements, "out": out, "plot": plot}
@@ -161,7 +167,7 @@ def run(
     if num_left_out:
         rows_are = show.number(num_left_out, "row is", "rows are")
         show.warn([f"{rows_are} left out: a column named by a flag has no value there."])
-    _show(rows, asked, level, exact=collection.tallied is None)
+    _show(rows, asked, level, exact=collection.tallied is None, doubt=collection.doubt)
     show.explain(_explanations(rows, asked, level), explain, "inference")
     if out is not None:
         show.written("Statements", out)
@@ -331,7 +337,7 @@ def _row(statement: Statement, level: str, number: int, found: inference.Estimat
     return Row(statement, level, number, value, error, lower, upper, about)
 
 
-def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool) -> None:
+def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool, doubt: str) -> None:
     show.out.print()
     table = show.table()
     several = asked.by is not None
@@ -345,6 +351,12 @@ def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool) -> None:
     show.show_table(table)
     show.out.print()
     show.say(told(rows, asked, exact=exact))
+    contradicted = sum(row.contradicted for row in rows)
+    if contradicted:
+        show.beware(
+            f"{show.number(contradicted, 'interval is', 'intervals are')} a single point: no distribution explains "
+            f"these reports. {doubt}"
+        )
 
 
 def told(rows: list[Row], asked: Asked, *, exact: bool) -> str:
@@ -379,7 +391,7 @@ def _explanations(rows: list[Row], asked: Asked, level: float) -> dict[str, str]
         "reports": "number of reports of these users",
         "estimate": "unbiased: the randomization is undone, on average" if kinds != {"quantile"} else "",
         "quantile": "the first category, in the order of the domain, at which the cumulative share reaches the "
-        "quantile, by the likeliest distribution"
+        "quantile, by the likeliest distribution; it may lie outside the interval, which does not depend on it"
         if quantiles
         else "",
         "std. error": "standard error of the estimate" + "; quantiles have none" * quantiles,
