@@ -47,6 +47,7 @@ highlight_language = "text"
 # Notebooks show what they printed when they were last run: the tests run them.
 nb_execution_mode = "off"
 nb_merge_streams = True
+nb_render_markdown_format = "myst"  # outputs, too, have tables: CommonMark has none
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 html_math_renderer = "mathml"

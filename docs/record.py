@@ -7,7 +7,8 @@ them. A command that fails ends the run with exit code 1, and leaves its page as
 Blocks of a page share one namespace and one folder, so a command can read what code wrote. Of what is shown, a line `…`
 stands for lines left out: as many are kept before it and after it as there were. Two comments are for this script:
 `<!-- data: NAME … -->` names files of the data folder (RRJAX_DATA, or shared/data beside the repository) that the page
-needs, and a comment that begins with `python` holds code that readers need not see.
+needs, and a comment that begins with `python` holds code that readers need not see. A block whose first line is a
+comment with the name of a file (`# rrjax/tempered.py`) belongs into that file, and is not run here.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ DATA = Path(os.environ.get("RRJAX_DATA", ROOT.parent / "shared" / "data"))
 WIDTH = 96
 ELISION = "…"
 _FENCE = re.compile(r"( *)(```+)(\S*).*")
+_FILE = re.compile(r"# (\w+/\S+\.py)(?:, (.+))?")
 
 
 @dataclass
@@ -50,6 +52,12 @@ class Block:
     lines: list[str]
     indent: str
     after: int
+
+    @property
+    def part_of(self) -> tuple[str, str | None] | None:
+        """The file that it belongs into, and where in it (None: it is all of it); None where it is to be run."""
+        found = _FILE.fullmatch(self.lines[0]) if self.lines else None
+        return None if found is None else (found[1], found[2])
 
 
 def blocks(text: str) -> list[Block]:
@@ -93,7 +101,7 @@ def record(page: Path) -> str:
     with _folder(needed(text)) as run:
         for block, following in zip_longest(found, found[1:]):
             shown, fresh = None, []
-            if block.language == "python":
+            if block.language == "python" and block.part_of is None:
                 fresh = _executed(block, page, module)
                 between = [] if following is None else text.split("\n")[block.after : following.start - 1]
                 if following is not None and following.language == "text" and not "".join(between).strip():

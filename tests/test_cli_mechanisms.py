@@ -105,7 +105,7 @@ def test_mechanisms_that_there_are_not(values):
     code, _, err = randomized(values, "magic")
     assert code == 2
     assert "'magic' is none of randomized-response, " in err
-    assert set(ABBREVIATIONS.values()) == set(MECHANISMS)
+    assert set(ABBREVIATIONS.values()) <= set(MECHANISMS)
     assert rrjax.RandomizedResponse.name in MECHANISMS
 
 

@@ -186,7 +186,9 @@ def test_the_site(tmp_path):
         elsewhere = [address for address in elements.loaded if re.match(r"(https?:)?//", address)]
         assert not elsewhere, (page, elsewhere)
     for notebook in (ROOT / "notebooks").glob("*.ipynb"):
-        assert (out / "notebooks" / f"{notebook.stem}.html").exists()
+        page = (out / "notebooks" / f"{notebook.stem}.html").read_text(encoding="utf-8")
+        tables = len(re.findall(r'^ *"\|?(?: ?:?-{3}:? ?\|)+', notebook.read_text(encoding="utf-8"), re.MULTILINE))
+        assert page.count("<table") >= tables, notebook
     compressed = (out / "objects.inv").read_bytes().split(b"\n", 4)[4]
     listed = {line.split(" ")[0] for line in zlib.decompress(compressed).decode().splitlines()}
     assert not set(public()) - listed, sorted(set(public()) - listed)

@@ -1,6 +1,9 @@
 """The notebooks run from beginning to end, and find what they say."""
 
 import os
+import re
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -113,3 +116,23 @@ def test_outputs_name_no_machine(path):
     outputs = str([cell.outputs for cell in notebook.cells if cell.cell_type == "code"])
     assert not any(place in outputs for place in ("/home/", "/root/", "/tmp/", "/work/", "/Users/", "Traceback"))
     assert path.stat().st_size < 600_000
+
+
+RULE = re.compile(r"^[ |:-]*---[ |:-]*$", re.MULTILINE)
+"""What stands under the titles of a table in Markdown."""
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_tables_are_tables_on_the_site_too(path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])  # to which the settings add
+    settings = runpy.run_path(str(path.parents[1] / "docs" / "conf.py"))
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    for output in (output for cell in cells for output in cell.outputs):
+        shown = output.get("data", {})
+        for text in (output.get("text", ""), shown.get("text/plain", "")):
+            assert not RULE.search(text), f"a table is printed: display it as Markdown\n{text}"
+        table = shown.get("text/markdown", "")
+        if RULE.search(table):
+            assert settings.get("nb_render_markdown_format") in ("gfm", "myst")  # "commonmark" has no tables
+            lines = [line.strip().strip("|").replace(r"\|", "") for line in table.strip().split("\n")]
+            assert len({line.count("|") for line in lines}) == 1, table

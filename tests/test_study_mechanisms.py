@@ -15,8 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import FLOAT
+from refusals import refused
 
 import rrjax
+from rrjax.cli.options import mechanism_name
 from rrjax.mechanisms import MECHANISMS, ProjectiveGeometry, SubsetSelection
 from rrjax.pytrees import register
 from rrjax.sampling import Stream
@@ -132,7 +134,7 @@ def test_users_are_a_multinomial_draw():
     bound = 4 * np.sqrt((covariance**2 + np.outer(np.diag(covariance), np.diag(covariance))) / 399)
     assert (np.abs(spread - covariance) <= bound).all()
     assert (np.asarray(rrjax.simulate.true_counts(keys[0], [0.5, -0.5, 0.5, 0.5], 10)) == -1).all()
-    with pytest.raises(ValueError, match="num_users must be from 0"):
+    with pytest.raises(ValueError, match="num_users"):
         rrjax.simulate.true_counts(keys[0], [0.5, 0.5], -1)
 
 
@@ -153,49 +155,50 @@ def _needs_epsilon(counts, epsilon):
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    ("mechanism", "changes", "message"),
+    ("mechanism", "changes", "argument", "value"),
     [
-        ("oue", {}, "unknown mechanism 'oue'; known are randomized-response, "),
-        ([], {}, "at least one mechanism is needed"),
-        ([UNARY, UNARY], {}, "two mechanisms have one name"),
-        ({UNARY: SubsetSelection}, {}, "mechanism 'optimized-unary-encoding' is a name of its own"),
-        ([lambda size, epsilon: SubsetSelection(size, epsilon)], {}, "mechanism without a name"),
-        (3, {}, "mechanism must be a name or a function, got 3"),
-        (UNARY, {"estimators": ["inv", "mle_star"]}, "estimator 'mle_star' needs the likelihood of whole .* inv_p, "),
-        (UNARY, {"estimators": {"best": "ibu"}}, "estimator 'best' needs the likelihood of whole reports"),
-        (UNARY, {"metrics": ["mse", "nll"]}, "metric 'nll' is of whole reports"),
-        (UNARY, {"metrics": {"mechanism": rrjax.metrics.squared_error}}, "metric 'mechanism' cannot be a variable"),
+        ("uoe", {}, "mechanism", "uoe"),
+        ([], {}, "mechanism", {}),
+        ([UNARY, UNARY], {}, "mechanism", [UNARY, UNARY]),
+        ([UNARY, "OUE"], {}, "mechanism", [UNARY, "OUE"]),
+        ({UNARY: SubsetSelection}, {}, "mechanism", UNARY),
+        (3, {}, "mechanism", 3),
+        (UNARY, {"estimators": ["inv", "mle_star"]}, "estimators", "mle_star"),
+        (UNARY, {"estimators": {"best": "ibu"}}, "estimators", "best"),
+        (UNARY, {"metrics": ["mse", "nll"]}, "metrics", "nll"),
+        (UNARY, {"metrics": {"mechanism": rrjax.metrics.squared_error}}, "metrics", "mechanism"),
     ],
 )
-def test_what_makes_no_sense_is_refused_at_once(mechanism, changes, message):
-    with pytest.raises(StudyError, match=message):
+def test_what_makes_no_sense_is_refused_at_once(mechanism, changes, argument, value):
+    with refused(argument, error=StudyError, value=value):
         study(mechanism, **changes)
 
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    ("mechanism", "changes", "message"),
+    ("mechanism", "changes", "argument", "value"),
     [
-        ("projective-geometry-response", {}, "give field_order.*functools.partial.ProjectiveGeometry.*alone"),
-        ({"mine": lambda size, epsilon: None}, {}, "mechanism 'mine' failed for K = 6 .* must return a Mechanism"),
-        ({"mine": lambda size, epsilon: SubsetSelection(5, epsilon)}, {}, "'mine' failed for K = 6 .* true_counts"),
-        (
-            UNARY,
-            {"estimators": {"mine": _needs_epsilon}},
-            "estimator 'mine' failed on a tally of optimized-unary-encoding, without epsilon, under jax.jit",
-        ),
-        (UNARY, {"estimators": {"mine": partial(rrjax.mle_star, solver="sort")}}, "estimator 'mine' failed on a tally"),
+        ("projective-geometry-response", {}, "mechanism", "projective-geometry-response"),
+        ({"mine": lambda size, epsilon: None}, {}, "mechanism", "mine"),
+        ({"mine": lambda size, epsilon: SubsetSelection(5, epsilon)}, {}, "mechanism", "mine"),
+        (UNARY, {"estimators": {"mine": _needs_epsilon}}, "estimators", "mine"),
+        (UNARY, {"estimators": {"mine": partial(rrjax.mle_star, solver="sort")}}, "estimators", "mine"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_any_work(mechanism, changes, message, compilations):
-    with pytest.raises(StudyError, match=message):
+def test_what_makes_no_sense_is_refused_before_any_work(mechanism, changes, argument, value, compilations):
+    with refused(argument, error=StudyError, value=value):
         study(mechanism, zipf=None, distributions={"a": np.ones(6)}, **changes).run()
     assert not compilations
 
 
 @pytest.mark.once
-def test_names_are_read_with_either_dash():
+def test_names_are_read_as_the_command_line_reads_them():
     assert list(study(["optimized_unary_encoding", "subset-selection"]).mechanism) == [UNARY, SUBSETS]
+    assert list(study(["oue", "SS", "KRR"]).mechanism) == [UNARY, SUBSETS, "randomized-response"]
+    assert list(study({"mine": "oue"}).mechanism) == ["mine"]
+    for text in ("oue", "Subset_Selection"):
+        assert list(study(text).mechanism) == [mechanism_name(text)]
+    assert list(study("oue", estimators=["Inv-P", "INV"]).estimators) == ["inv_p", "inv"]
     assert list(study(partial(SubsetSelection, subset_size=2)).mechanism) == ["SubsetSelection"]
 
 
@@ -224,7 +227,9 @@ def test_files_name_mechanisms(tmp_path):
     found, _ = read_study(file)
     assert found.mechanism["pairs"](5, 1.0).subset_size == 2
     file.write_text(text + 'mechanism = "oue"\n')
-    with pytest.raises(StudyError, match=r"study\.toml: unknown mechanism 'oue'"):
+    assert list(read_study(file)[0].mechanism) == [UNARY]
+    file.write_text(text + 'mechanism = "uoe"\n')
+    with refused("mechanism", error=StudyError, value="uoe", file=file):
         read_study(file)
 
 
@@ -360,9 +365,9 @@ def test_a_run_that_stopped_goes_on_whatever_the_order(tmp_path, monkeypatch):
     assert again[0].done == seen[-1].done > 0
     assert result.mechanism.values.tolist() == ["planes", "a/b"]
     assert same(result.sel(mechanism=["a/b", "planes"]), whole)
-    with pytest.raises(StudyError, match="holds another study: mechanism is"):
+    with refused("folder", error=StudyError, value=["mechanism"]):
         study({"a/b": SUBSETS, "planes": PLANES["planes"]}, metrics=metrics).run(folder=tmp_path)
-    with pytest.raises(StudyError, match="holds another study: mechanism is null, there"):
+    with refused("folder", error=StudyError, value=["mechanism"]):
         Study(**GRID, metrics=metrics).run(folder=tmp_path)
 
 

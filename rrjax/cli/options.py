@@ -17,7 +17,7 @@ from typer.core import TyperCommand
 from rrjax.catalogue import ESTIMATORS
 from rrjax.errors import UsageError
 from rrjax.io.errors import naming_flags
-from rrjax.mechanisms import ABBREVIATIONS, MECHANISMS
+from rrjax.mechanisms import MECHANISMS, full_name
 
 WHICH, SURE = "Which estimate", "How sure"
 """Panels of flags that are wanted more rarely. Those without one are listed first, in the order of the parameters."""
@@ -74,8 +74,7 @@ def mechanism_name(text: str) -> str:
     Raises:
         BadParameter: There is none of that name.
     """
-    name = text.lower().replace("_", "-")
-    name = ABBREVIATIONS.get(name, name)
+    name = full_name(text)
     if name not in MECHANISMS:
         raise typer.BadParameter(f"{text!r} is none of {', '.join(MECHANISMS)}")
     return name

@@ -123,17 +123,35 @@ def study(
     except ImportError as error:
         raise UsageError(f"studies need {error.name}: pip install 'rrjax[study]'") from error
     paths = files or []
+    folder = out or Path(f"rrjax-study-{Path((*paths, what)[0]).name.split('.')[0]}")
     with machine.together():
         try:
             _check(what, paths, wish, reading)
             machine.settle()
             jobs = _jobs(what, Files(paths, reading, true_values=True), wish)
-            folder = out or Path(f"rrjax-study-{Path(paths[0] if what == 'data' else what).name.split('.')[0]}")
             _run(what, jobs, wish, machine, folder, json, explain)
         except PeerError:
             raise
         except StudyError as error:
-            raise UsageError(str(error)) from error
+            flag = _flag_of(error.argument, wish, machine)
+            message = str(error) if flag in (None, "--out") else f"{flag}: {error}"
+            raise UsageError(message, argument=error.argument, flag=flag, file=error.file, value=error.value) from error
+
+
+def _flag_of(argument: str | None, wish: Wish, machine: Machine) -> str | None:
+    """The flag that an argument of a study came from, if it came from one."""
+    if argument == "folder":
+        return "--out"
+    given = {
+        "estimators": ("--estimator", wish.estimator),
+        "num_seeds": ("--seeds", wish.seeds),
+        "seed": ("--seed", wish.seed),
+        "epsilon": ("--epsilon", wish.epsilon),
+        "batch_size": ("--batch-size", machine.batch_size),
+        "memory": ("--memory", machine.memory),
+    }
+    flag, value = given.get(argument or "", (None, None))
+    return None if value is None else flag
 
 
 @dataclasses.dataclass
@@ -195,7 +213,7 @@ def _jobs(what: str, files: Files, wish: Wish) -> list[Job]:
     try:
         found, arguments = read_study(what)
     except StudyError as error:
-        raise io.DataError(str(error)) from error
+        raise io.DataError(str(error), argument=error.argument, file=error.file, value=error.value) from error
     kept = arguments.pop("seed", 0)
     found = dataclasses.replace(found, **wish.changes) if wish.changes else found
     return [Job("study", found, kept if wish.seed is None else wish.seed, arguments)]
@@ -232,14 +250,17 @@ def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path,
         )
     em, more = None, 0.0
     with progress_bar() as bar:
-        for job in jobs:
-            _run_job(job, len(jobs), folder, machine, bar)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            for job in jobs:
+                _run_job(job, len(jobs), folder, machine, bar)
         if what == "paper" and paper.CONVERGENCE in (wish.figure or paper.FIGURES):
             bar.add_task("Figure 4: EM", total=None, rate="")
             begin = time.perf_counter()
             with ending_at_once(RESUME):
                 em = convergence(seed=wish.seed or 0)
             more = time.perf_counter() - begin
+    show.warn(list(dict.fromkeys(str(warning.message) for warning in caught)))
     if jax.process_index() > 0:
         return
     try:

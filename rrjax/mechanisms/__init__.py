@@ -40,7 +40,14 @@ ABBREVIATIONS: dict[str, str] = {
     "hr": HadamardResponse.name,
     "pgr": ProjectiveGeometry.name,
 }
-"""What papers call them, as the command line takes it too."""
+"""What papers call them, as the command line and studies take it too."""
+
+
+def full_name(text: str) -> str:
+    """The name of a mechanism as files have it, of what a person may write: capitals, underscores, an abbreviation."""
+    name = text.lower().replace("_", "-")
+    return ABBREVIATIONS.get(name, name)
+
 
 __all__ = [
     "ABBREVIATIONS",

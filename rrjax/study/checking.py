@@ -48,14 +48,18 @@ def _check_estimators(study: Grid, num_categories: int, what: str, given: tuple[
                 hint = " It must be made of jax.numpy, and choose by jnp.where instead of if"
             raise StudyError(
                 f"estimator {label!r} failed on {what} under jax.jit: "
-                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{hint}"
+                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{hint}",
+                argument="estimators",
+                value=label,
             ) from error
         found = getattr(shape, "shape", None)
         if found != (num_categories,) or not jnp.issubdtype(shape.dtype, jnp.floating):
             what = f"shape {found} of {shape.dtype}" if found is not None else f"a {type(shape).__name__}"
             raise StudyError(
                 f"estimator {label!r} must return the estimate, floats of shape ({num_categories},), for counts of "
-                f"that shape; it returned {what}"
+                f"that shape; it returned {what}",
+                argument="estimators",
+                value=label,
             )
 
 
@@ -65,8 +69,14 @@ def _check_metrics(study: Grid, num_categories: int, given: tuple[Any, Any]) -> 
         try:
             shape = jax.eval_shape(measure, theta, theta, *given)
         except Exception as error:
-            raise StudyError(f"metric {label!r} failed under jax.jit: {type(error).__name__}: {error}") from error
+            raise StudyError(
+                f"metric {label!r} failed under jax.jit: {type(error).__name__}: {error}",
+                argument="metrics",
+                value=label,
+            ) from error
         if getattr(shape, "shape", None) != ():
             found = getattr(shape, "shape", None)
             what = f"a {type(shape).__name__}" if found is None else f"an array of shape {found}"
-            raise StudyError(f"metric {label!r} must return a scalar, it returned {what}")
+            raise StudyError(
+                f"metric {label!r} must return a scalar, it returned {what}", argument="metrics", value=label
+            )

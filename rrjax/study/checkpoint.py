@@ -108,7 +108,9 @@ class Checkpoint:
         if kept:
             raise StudyError(
                 f"{self.folder} holds results, but {file.name}, which says of which study, is gone: choose another "
-                "folder, or delete this one"
+                "folder, or delete this one",
+                argument="folder",
+                file=file,
             )
         _write(file, lambda path: path.write_text(json.dumps(description, indent=1, sort_keys=True)))
 
@@ -166,26 +168,33 @@ class Checkpoint:
                         json.loads(str(arrays["order"])) if "order" in arrays else self.order
                     )  # older ones do not tell
                     part = Part(start, stop, arrays["measures"], arrays["squares"], arrays["pending"])
-                found = part.measures.shape, part.squares.shape, part.pending.shape
-                if found != (wanted := shapes(start, stop)):
-                    raise ValueError(f"arrays of shapes {found} instead of {wanted}")
-            except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+                held = part.measures, part.squares, part.pending
+                if tuple(array.shape for array in held) != shapes(start, stop):
+                    raise ValueError("arrays of other shapes")
+                if any(array.dtype.kind != "f" for array in held):
+                    raise ValueError("arrays of what are no numbers")
+            except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
                 aside = file.with_suffix(f".{time.time_ns()}.damaged")
                 file.replace(aside)
                 warnings.warn(
-                    f"{file} is damaged ({error}); it was renamed to {aside.name}, and its batch is computed again",
+                    f"{file} is damaged. It was renamed to {aside.name}, and its batch is computed again.",
                     stacklevel=2,
                 )
                 continue
             if study != self.study:
                 raise StudyError(
                     f"{file} is of another study, which used this folder at the same time: choose another folder, or "
-                    "delete this one"
+                    "delete this one",
+                    argument="folder",
+                    file=file,
                 )
             if order != self.order:
                 raise StudyError(
                     f"{file} holds the estimators and metrics in another order: {_short(order)}, not "
-                    f"{_short(self.order)}. Give them in that order, choose another folder, or delete this one"
+                    f"{_short(self.order)}. Give them in that order, choose another folder, or delete this one",
+                    argument="folder",
+                    file=file,
+                    value=order,
                 )
             parts[start] = part
         return parts
@@ -197,7 +206,7 @@ def _content(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}") from error
+        raise DataError(f"{file}: cannot be read: {error.strerror}", file=file) from error
 
 
 def _write(file: Path, write: Callable[[Path], object]) -> None:
@@ -220,21 +229,29 @@ def _compare(folder: Path, file: Path, description: dict[str, Any]) -> None:
     try:
         kept = json.loads(file.read_text())
         kept.setdefault("order", description["order"])  # folders made before do not tell
-        differences = [
-            f"{name} is {_short(description.get(name))}, there {_short(kept.get(name))}"
+        differences = {
+            name: f"{name} is {_short(description.get(name))}, there {_short(kept.get(name))}"
             for name in sorted({*kept, *description})
             if kept.get(name) != description.get(name)
-        ]
+        }
     except OSError as error:
-        raise StudyError(f"{file} cannot be read ({error.strerror}): choose another folder") from error
+        raise StudyError(
+            f"{file} cannot be read ({error.strerror}): choose another folder", argument="folder", file=file
+        ) from error
     except (ValueError, AttributeError) as error:
         raise StudyError(
-            f"{file} is damaged ({error}), so it cannot be told whether {folder} holds this study: choose another "
-            "folder, or delete this one"
+            f"{file} is damaged, so it cannot be told whether {folder} holds this study: choose another folder, or "
+            "delete this one",
+            argument="folder",
+            file=file,
         ) from error
     if differences:
         raise StudyError(
-            f"{folder} holds another study: {'; '.join(differences)}. Choose another folder, or delete this one"
+            f"{folder} holds another study: {'; '.join(differences.values())}. Choose another folder, or delete this "
+            "one",
+            argument="folder",
+            file=folder,
+            value=list(differences),
         )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rrjax.errors import StudyError
+from rrjax.study.arguments import check_run
 from rrjax.study.study import Study
 
 _STUDY = (
@@ -65,37 +66,41 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
     """
     path = Path(path)
     try:
-        with path.open("rb") as stream:
-            table = tomllib.load(stream)
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise StudyError(f"{path}: cannot be read: {error.strerror}") from error
+        raise StudyError(f"{path}: cannot be read: {error.strerror}", file=path) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise StudyError(f"{path} is not TOML: {error}") from error
+        raise StudyError(f"{path} is not TOML: {error}", file=path) from error
     unknown = sorted(set(table) - {*_STUDY, *_RUN})
     if unknown:
-        raise StudyError(f"{path}: unknown {', '.join(unknown)}; known are {', '.join((*_STUDY, *_RUN))}")
-    table = {name: _resolved(value, name, path) for name, value in table.items()}
-    arguments = {name: table.pop(name) for name in _RUN if name in table}
-    for required in ("estimators", "epsilon"):
-        if required not in table:
-            raise StudyError(f"{path}: {required} is missing")
+        raise StudyError(
+            f"{path}: unknown {', '.join(unknown)}; known are {', '.join((*_STUDY, *_RUN))}",
+            argument=unknown[0],
+            file=path,
+        )
     try:
+        table = {name: _resolved(value, name, path) for name, value in table.items()}
+        arguments = {name: table.pop(name) for name in _RUN if name in table}
+        for required in ("estimators", "epsilon"):
+            if required not in table:
+                raise StudyError(f"{required} is missing", argument=required)
+        check_run(**arguments)
         return Study(**table), arguments
     except StudyError as error:
-        raise StudyError(f"{path}: {error}") from error
+        raise StudyError(f"{path}: {error}", argument=error.argument, file=path, value=error.value) from error
 
 
 def _resolved(value: Any, name: str, path: Path) -> Any:
     if name not in ("estimators", "mechanism", "metrics", "distributions", "users"):
         return value
     if isinstance(value, dict):
-        return {label: _function(one, path) for label, one in value.items()}
+        return {label: _function(one, name, path) for label, one in value.items()}
     if isinstance(value, list):
-        return [_function(one, path) for one in value]
-    return _function(value, path)
+        return [_function(one, name, path) for one in value]
+    return _function(value, name, path)
 
 
-def _function(value: Any, path: Path) -> Any | Callable[..., Any]:
+def _function(value: Any, argument: str, path: Path) -> Any | Callable[..., Any]:
     """What "module:function" names; anything else as it is."""
     if not isinstance(value, str) or ":" not in value:
         return value
@@ -106,7 +111,9 @@ def _function(value: Any, path: Path) -> Any | Callable[..., Any]:
     try:
         function = getattr(importlib.import_module(module), name)
     except Exception as error:
-        raise StudyError(f"{path}: {value!r} cannot be imported: {type(error).__name__}: {error}") from error
+        raise StudyError(
+            f"{value!r} cannot be imported: {type(error).__name__}: {error}", argument=argument, value=value
+        ) from error
     if not callable(function):
-        raise StudyError(f"{path}: {value!r} is not a function")
+        raise StudyError(f"{value!r} is not a function", argument=argument, value=value)
     return function

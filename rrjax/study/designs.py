@@ -43,7 +43,9 @@ def chosen_by(label: str, design: Design, num_categories: int, epsilons: tuple[f
             f"functools.partial({name}, …)}}, or study each ε alone"
         )
     raise StudyError(
-        f"mechanism {label!r} failed for K = {num_categories} under jax.jit: {type(failure).__name__}: {said}{hint}"
+        f"mechanism {label!r} failed for K = {num_categories} under jax.jit: {type(failure).__name__}: {said}{hint}",
+        argument="mechanism",
+        value=label,
     ) from failure
 
 
@@ -90,11 +92,15 @@ def check_whole_reports(estimators: Mapping[str, Callable[..., Any]], metrics: M
             raise StudyError(
                 f"estimator {label!r} needs the likelihood of whole reports, and studies of mechanisms collect "
                 f"tallies: leave it out, or leave `mechanism` out, which is randomized response; a tally is enough "
-                f"for {enough}"
+                f"for {enough}",
+                argument="estimators",
+                value=label,
             )
     for label in metrics:
         if label in METRICS and METRICS[label].whole_reports:
             enough = ", ".join(name for name, entry in METRICS.items() if not entry.whole_reports)
             raise StudyError(
-                f"metric {label!r} is of whole reports, and studies of mechanisms collect tallies; there are {enough}"
+                f"metric {label!r} is of whole reports, and studies of mechanisms collect tallies; there are {enough}",
+                argument="metrics",
+                value=label,
             )

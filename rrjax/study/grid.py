@@ -17,7 +17,7 @@ from rrjax import simulate
 from rrjax.arguments import Estimand, float_dtype
 from rrjax.catalogue import ESTIMATORS, METRICS
 from rrjax.errors import StudyError
-from rrjax.mechanisms import MECHANISMS, Design
+from rrjax.mechanisms import MECHANISMS, Design, full_name
 from rrjax.study.arguments import as_texts, categories_of, exponent, integer, named, positive, several, variables
 from rrjax.study.designs import check_whole_reports
 from rrjax.study.identity import identity_of
@@ -102,26 +102,32 @@ class Grid:
     ) -> None:
         """Checks everything and settles the types."""
         if estimand not in get_args(Estimand):
-            raise StudyError(f"estimand must be 'users' or 'distribution', got {estimand!r}")
+            raise StudyError(
+                f"estimand must be 'users' or 'distribution', got {estimand!r}", argument="estimand", value=estimand
+            )
         if sum(given is not None for given in (zipf, distributions, users)) != 1:
-            raise StudyError("give zipf, distributions or users, one of them")
+            raise StudyError("give zipf, distributions or users, one of them", argument="zipf", value=zipf)
         if users is not None and estimand != "users":
-            raise StudyError("where users are given there is no distribution that they come from: leave estimand out")
+            raise StudyError(
+                "where users are given there is no distribution that they come from: leave estimand out",
+                argument="estimand",
+                value=estimand,
+            )
         labelled = distributions if users is None else users
         if labelled is not None:
             num_categories = categories_of(labelled, num_categories, "distributions" if users is None else "users")
         if num_categories is None:
-            raise StudyError("num_categories is missing")
+            raise StudyError("num_categories is missing", argument="num_categories")
 
         def put(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
         known = {name: entry.function for name, entry in ESTIMATORS.items()}
-        put("estimators", named(estimators, known, "estimator"))
-        put("mechanism", None if mechanism is None else named(mechanism, MECHANISMS, "mechanism", dash="-"))
+        put("estimators", named(estimators, known, "estimators"))
+        put("mechanism", None if mechanism is None else named(mechanism, MECHANISMS, "mechanism", full_name))
         if metrics is None:
             metrics = ("mse", "nll") if mechanism is None else "mse"
-        put("metrics", variables(named(metrics, dict.fromkeys(METRICS), "metric")))
+        put("metrics", variables(named(metrics, dict.fromkeys(METRICS), "metrics")))
         if self.mechanism is not None:
             check_whole_reports(self.estimators, self.metrics)
         put("estimand", estimand)
@@ -129,17 +135,28 @@ class Grid:
         put("epsilon", several("epsilon", epsilon, positive))
         for value in self.epsilon:
             if not np.asarray(value, float_dtype()) > 0:
-                raise StudyError(f"epsilon {value:g} is zero in {float_dtype().name}; the smallest is about 1e-38")
+                raise StudyError(
+                    f"epsilon {value:g} is zero in {float_dtype().name}; the smallest is about 1e-38",
+                    argument="epsilon",
+                    value=value,
+                )
         put("zipf", None if zipf is None else several("zipf", zipf, exponent))
-        put("distributions", None if distributions is None else as_texts(distributions, "distribution"))
-        put("users", None if users is None else as_texts(users, "population"))
+        put("distributions", None if distributions is None else as_texts(distributions, "distributions"))
+        put("users", None if users is None else as_texts(users, "users"))
         put("num_categories", several("num_categories", num_categories, partial(integer, low=2, high=2**24 - 1)))
+        for name, value in (self.distributions or {}).items():
+            if not callable(value):
+                self.shares(name, self.num_categories[0])
         if self.users is not None:
             given, num_users = num_users, self._total_users(self.users)
             if given is not None and several("num_users", given, integer) != (num_users,):
-                raise StudyError(f"num_users is {given}, those in users are {num_users:,}; leave it out")
+                raise StudyError(
+                    f"num_users is {given}, those in users are {num_users:,}; leave it out",
+                    argument="num_users",
+                    value=given,
+                )
         if num_users is None:
-            raise StudyError("num_users is missing")
+            raise StudyError("num_users is missing", argument="num_users")
         put("num_users", several("num_users", num_users, integer))
 
     def _total_users(self, users: Mapping[str, Distribution]) -> int:
@@ -149,30 +166,45 @@ class Grid:
             held = self.shares(name, self.num_categories[0])
             if held.dtype.kind not in "iu":
                 raise StudyError(
-                    f"users {name!r} must be integers, how many users hold each category; got {held.dtype}"
+                    f"users {name!r} must be integers, how many users hold each category; got {held.dtype}",
+                    argument="users",
+                    value=name,
                 )
             totals[name] = int(held.sum())
         if len(set(totals.values())) > 1:
             found = ", ".join(f"{name}: {total:,}" for name, total in totals.items())
-            raise StudyError(f"populations with different numbers of users ({found}): study each alone")
+            raise StudyError(
+                f"populations with different numbers of users ({found}): study each alone", argument="users"
+            )
         return next(iter(totals.values()))
 
     def shares(self, population: float | str, num_categories: int) -> np.ndarray:
         """The distribution of one population: `[K]`, normalized; where users are given, how many hold each category."""
         labelled = self.distributions if self.users is None else self.users
+        argument = "distributions" if self.users is None else "users"
         if labelled is None:
             return np.asarray(simulate.zipf(num_categories, float(population)))
         value = labelled[str(population)]
         try:
             array = np.asarray(value(num_categories) if callable(value) else value)
         except Exception as error:
-            raise StudyError(f"distribution {population!r} failed for K = {num_categories}: {error}") from error
+            raise StudyError(
+                f"distribution {population!r} failed for K = {num_categories}: {type(error).__name__}: {error}",
+                argument=argument,
+                value=population,
+            ) from error
         if array.shape != (num_categories,):
-            raise StudyError(f"distribution {population!r} has shape {array.shape} for K = {num_categories}")
+            raise StudyError(
+                f"distribution {population!r} has shape {array.shape} for K = {num_categories}",
+                argument=argument,
+                value=population,
+            )
         if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or (array < 0).any() or not array.any():
             raise StudyError(
                 f"distribution {population!r} must hold finite numbers, none negative and not all zero "
-                f"(K = {num_categories})"
+                f"(K = {num_categories})",
+                argument=argument,
+                value=population,
             )
         if self.users is not None:
             return array

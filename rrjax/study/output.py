@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rrjax.io import replacing, write_table
+from rrjax.io import make_folder, replacing, write_table
 from rrjax.pages import versions
 from rrjax.study.drawings import Drawing
 from rrjax.study.pictures import Picture, pictures
@@ -60,7 +60,7 @@ def write_figures(
         drawings: What to draw.
         begun: Called with how many have been begun, and the last of them.
     """
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     with closing(pictures(drawings, begun)) as drawn:
         for drawing, picture in zip(drawings, drawn, strict=True):
             for suffix, content in picture.files.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import itertools
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import rrjax
 from rrjax.errors import StudyError
 from rrjax.study import tile
-from rrjax.study.arguments import integer, several, share
+from rrjax.study.arguments import check_run, positive
 from rrjax.study.checking import check_functions
 from rrjax.study.checkpoint import Checkpoint, Part, Timing, name_of_group
 from rrjax.study.grid import Grid
@@ -65,18 +66,12 @@ def run(
 ) -> xr.Dataset:
     """See `Study.run`."""
     begin = time.perf_counter()
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise StudyError(f"seed must be an integer from 0, got {seed!r}")
-    if batch_size is not None:
-        integer("batch_size", batch_size)
-    if memory is not None and not (isinstance(memory, int | float) and memory >= 1):
-        raise StudyError(f"memory must be a number of bytes, got {memory!r}")
-    if not isinstance(keep_seeds, bool):
-        raise StudyError(f"keep_seeds must be true or false, got {keep_seeds!r}")
-    quantiles = several("quantiles", quantiles, share) if np.size(quantiles) else ()
-    devices = jax.devices() if devices is None else list(devices)
-    if not devices:
-        raise StudyError("devices is empty; leave it out to use all")
+    quantiles = check_run(seed=seed, batch_size=batch_size, keep_seeds=keep_seeds, quantiles=quantiles)
+    if memory is not None and not (positive("memory", memory) >= 1 and math.isfinite(memory)):
+        raise StudyError(f"memory must be a number of bytes, got {memory!r}", argument="memory", value=memory)
+    devices = jax.devices() if devices is None else devices
+    if not isinstance(devices, Sequence) or not devices:
+        raise StudyError("devices must be a list of them, not empty; leave it out to use all", argument="devices")
     mesh = Mesh(np.array(devices), ("devices",))
     platform = mesh.devices.flat[0].platform
     memory = _memory(mesh) if memory is None else int(memory)
@@ -154,7 +149,9 @@ def _check_results(study: Grid, memory: int) -> None:
     if needed > memory:
         raise StudyError(
             f"the metrics of {number:,} configurations × {study.num_seeds:,} seeds take {_bytes(needed)}, and "
-            f"the memory budget is {_bytes(memory)}: split the grid, or raise `memory`"
+            f"the memory budget is {_bytes(memory)}: split the grid, or raise `memory`",
+            argument="memory",
+            value=memory,
         )
 
 
@@ -256,7 +253,9 @@ class _Group:
             raise StudyError(
                 f"{where}: a batch of {self.batch} tiles on each of {self.mesh.size} devices "
                 f"takes {_bytes(needed)} beside the results' {_bytes(results)}, and the memory budget is "
-                f"{_bytes(self.memory)}: raise `memory`, use fewer devices, or leave this K out"
+                f"{_bytes(self.memory)}: raise `memory`, use fewer devices, or leave this K out",
+                argument="memory",
+                value=self.memory,
             )
         return compiled
 
@@ -306,9 +305,12 @@ class _Group:
         block, part = divmod(self.next + int(index), self.shape.parts)
         configurations = self.study.configurations(self.shape.num_categories, self.shape.mechanism)
         where = configurations[min(block * self.shape.configurations + int(configuration), len(configurations) - 1)]
+        label = list(self.study.estimators)[estimator]
         raise StudyError(
-            f"estimator {list(self.study.estimators)[estimator]!r} returned NaN or infinity for {where.describe()}, "
-            f"collection {part * self.shape.seeds + int(seed)} of seed {self.seed}"
+            f"estimator {label!r} returned NaN or infinity for {where.describe()}, "
+            f"collection {part * self.shape.seeds + int(seed)} of seed {self.seed}",
+            argument="estimators",
+            value=label,
         )
 
     def _part(self, start: int, stop: int, outputs: Outputs) -> Part:

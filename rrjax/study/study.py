@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from rrjax.arguments import float_dtype
-from rrjax.errors import StudyError
+from rrjax.study.arguments import integer
 from rrjax.study.grid import Configuration, Grid
 from rrjax.study.runner import Progress, run
 from rrjax.study.tile import Shape, draw, identity, mechanism_at
@@ -157,8 +157,7 @@ class Study(Grid):
             The truth that estimates are compared with, `[K]`, and the counts of the reports, `[K]`; of a mechanism,
             their tally.
         """
-        if not 0 <= number < 2**32:
-            raise StudyError(f"number must be from 0 to {2**32 - 1}, got {number}")
+        number = integer("number", number, 0, 2**32 - 1)
         population = self.shares(configuration.population, configuration.num_categories)
         given = (
             jax.numpy.asarray(configuration.words(seed), jax.numpy.uint32),
