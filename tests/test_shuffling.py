@@ -1,5 +1,6 @@
 """Bounds of shuffled reports against enumerated collections, the dominating pair in rationals, and closed forms."""
 
+import decimal
 import functools
 import itertools
 import math
@@ -11,7 +12,7 @@ import pytest
 from scipy import stats
 
 import rrjax
-from rrjax.mechanisms import MECHANISMS, Geometric
+from rrjax.mechanisms import MECHANISMS, Geometric, RandomizedResponse
 from rrjax.shuffling import central_delta, central_epsilon, leaked_epsilon, local_epsilon
 from rrjax.shuffling.divergence import divergence
 from rrjax.shuffling.pairs import OVERLAPS, certain, promised
@@ -47,13 +48,13 @@ def channel(mechanism):
 
 def shuffled(laws):
     """The law of the histogram of reports with these laws, by multiplying one by one."""
-    found = {(0,) * len(laws[0]): 1.0}
+    found = {(0,) * len(laws[0]): 1}
     for law in laws:
         new = {}
         for histogram, probability in found.items():
             for report, chance in enumerate(law):
                 after = (*histogram[:report], histogram[report] + 1, *histogram[report + 1 :])
-                new[after] = new.get(after, 0.0) + probability * chance
+                new[after] = new.get(after, 0) + probability * chance
         found = new
     return found
 
@@ -267,6 +268,34 @@ def test_the_overlap_is_that_of_all_reports(name, num_categories, epsilon):
     assert found.bystander == pytest.approx(law[2, one].sum(), rel=1e-12)
 
 
+@pytest.mark.parametrize("num_categories", [2, 3, 5])
+@pytest.mark.parametrize("epsilon", [3.0, 20.0, 38.0, 50.0, 100.0])
+@pytest.mark.parametrize("num_users", [1, 2, 3])
+def test_bounds_of_few_who_hardly_randomize_enclose_the_truth(num_categories, epsilon, num_users):
+    """Of randomized response, with sixty digits: a kind of report as rare as 1e-40 still counts e^ε_c times."""
+    with decimal.localcontext(prec=150):
+        power = decimal.Decimal(epsilon).exp()
+        law = [[power if i == j else decimal.Decimal(1) for j in range(num_categories)] for i in range(num_categories)]
+        law = [[weight / (power + num_categories - 1) for weight in row] for row in law]
+        mechanism = RandomizedResponse(num_categories, epsilon)
+        for central in (0.0, 0.3 * epsilon, 0.7 * epsilon, epsilon - 0.5):
+            truths = []
+            for other in {1, num_categories - 1}:  # all others hold the second value, or a third one
+                one, two = (shuffled([law[value]] + [law[other]] * (num_users - 1)) for value in (0, 1))
+                factor = decimal.Decimal(central).exp()
+                truths.append(sum(max(p - factor * two[key], 0) for key, p in one.items()))
+            for pair in certain(epsilon, mechanism):
+                assert divergence(num_users, pair, central, upper=False) <= max(truths) * (1 + decimal.Decimal("1e-14"))
+            above = divergence(num_users, promised(epsilon, mechanism), central, upper=True)
+            assert max(truths) <= decimal.Decimal(above) * (1 + decimal.Decimal("1e-14"))
+
+
+@pytest.mark.parametrize(("num_users", "epsilon", "delta"), [(1, 38.0, 1e-6), (5, 50.0, 0.99), (10**9, 100.0, 1e-30)])
+def test_what_leaks_where_hardly_anything_is_randomized(num_users, epsilon, delta):
+    leaked, promised = (of(num_users, epsilon, delta) for of in (leaked_epsilon, central_epsilon))
+    assert 0.85 * epsilon < leaked <= promised <= epsilon
+
+
 def test_extremes_have_answers():
     assert central_epsilon(10, 3.0, 1e-250) == pytest.approx(3.0, rel=1e-5)  # nothing is amplified
     assert central_epsilon(1, 0.5, 1e-9) <= 0.5
@@ -322,12 +351,12 @@ def test_tails_against_scipy(trials, chance):
     number = np.full_like(k, trials)
     tail = stats.binom.sf(k - 1, trials, chance)
     np.testing.assert_allclose(upper_tail(k, number, chance), tail, rtol=1e-10)
-    above = k - trials * chance
     if trials < 2000:
         values = np.arange(trials + 1)
         law = stats.binom.pmf(values, trials, chance)
-        expected = [math.fsum(law * np.maximum(values - trials * chance - a, 0)) for a in above]
-        np.testing.assert_allclose(excess(k, number, chance, above), expected, rtol=1e-9, atol=1e-15)
+        for gap in (0.0, 1e-20, 0.3):
+            expected = [math.fsum(law * np.where(values >= each, (values - each) + gap, 0)) for each in k]
+            np.testing.assert_allclose(excess(k, number, chance, 0 * k + gap), expected, rtol=1e-9, atol=1e-15)
     least, most, mass, mean = cells(np.array(float(trials)), chance, 64)
     used = mass > 0
     expected = stats.binom.cdf(most, trials, chance) - stats.binom.cdf(least - 1, trials, chance)

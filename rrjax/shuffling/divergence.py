@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rrjax.shuffling.tails import Numbers, cells, excess
+from rrjax.shuffling.tails import Cells, Numbers, cells, excess
 
 _CELLS = {0: (512,), 1: (96, 24), 2: (40, 12, 6)}
 """Of T and of each C, by how many silent kinds there are. With fewer users than any of them nothing is rounded."""
@@ -43,6 +43,8 @@ class Pair(NamedTuple):
     """ω of either telling kind."""
     silent: tuple[tuple[float, float], ...]
     """P = Q of every silent kind, and ω there; those with P = 0 or ω = 0 left out."""
+    rest: float
+    """What ω leaves for all but the telling kinds. Given, because 1 less these cancels where it is small."""
 
 
 def divergence(num_users: int, pair: Pair, central_epsilon: float, *, upper: bool) -> float:
@@ -67,32 +69,48 @@ def divergence(num_users: int, pair: Pair, central_epsilon: float, *, upper: boo
     share = pair.common[0] / telling
     numbers = _CELLS[len(pair.silent)]
 
-    value, bound, mass = _nodes(np.array(float(num_users)), min(telling, 1.0), numbers[0], upper)
-    trials, drift = bound, sum(pair.least) * e1 / telling * value
-    left, rest = np.maximum(num_users - bound, 0), 1 - telling
+    value, bound, mass = _nodes(np.array(float(num_users)), telling, pair.rest, numbers[0], upper)
+    # S is `height` times what A exceeds the trials less `room` by. Where e^ε_c is large, one report of the second kind
+    # undoes more than all of the first kind can do, and the room is less than a rounding of the trials.
+    trials, room = bound, bound * for_p + (bound - value) * (sum(pair.least) * e1 / telling)
+    left, rest = np.maximum(num_users - bound, 0), pair.rest
     for (probability, common), number in zip(pair.silent, numbers[1:], strict=True):
-        value, bound, of_kind = _nodes(left, min(common / rest, 1.0), number, upper)
-        drift = drift[..., None] + probability * e1 / common * value
-        left, rest = np.maximum(left[..., None] - bound, 0), rest - common
+        value, bound, of_kind = _nodes(left, common, rest - common, number, upper)
+        room = room[..., None] - probability * e1 / common * value
+        left, rest = np.maximum(left[..., None] - bound, 0), max(rest - common, 0.0)
         mass, trials = mass[..., None] * of_kind, trials[..., None]
 
     used = mass > 0
-    trials, above = np.broadcast_to(trials, mass.shape)[used], drift[used] / height
-    mean = trials * share
-    k = np.maximum(np.ceil(mean + above), np.floor(mean) + 1)
-    expected = float(height * np.sum(mass[used] * excess(k, trials, share, above)) / num_users)
+    trials, room = np.broadcast_to(trials, mass.shape)[used], room[used] / height
+    fewest = np.floor(trials * share) + 1  # more than the mean, which the threshold may be
+    k = np.maximum(trials - np.floor(room), fewest)
+    expected = float(height * np.sum(mass[used] * excess(k, trials, share, room - (trials - k))) / num_users)
+    if not upper:  # shuffling adds nothing to what one report tells alone
+        return max(min(expected * (1 - margin), pair.gain - pair.least[0] * e1), 0.0)
     # Without shuffling it is at most the total variation, and shuffling adds nothing.
-    return min(expected * (1 + margin), pair.gain) if upper else expected * (1 - margin)
+    return min(expected * (1 + margin), pair.gain)
 
 
-def _nodes(trials: Numbers, chance: float, number: int, upper: bool) -> tuple[Numbers, Numbers, Numbers]:
+def _nodes(trials: Numbers, weight: float, other: float, number: int, upper: bool) -> tuple[Numbers, Numbers, Numbers]:
     """A binomial count made to take fewer values.
+
+    Args:
+        trials: n.
+        weight: The chance, up to a factor.
+        other: That of what is not counted, times the same.
+        number: How many cells.
+        upper: Whether for a bound from above.
 
     Returns:
         The values: the ends of cells, with the cell's mean, or for a bound from below the means themselves. Of the
         count in that cell, what it is at most, or at least. The masses.
     """
-    found = cells(trials, chance, number)
+    whole = weight + max(other, 0.0)
+    if weight <= other:
+        found = cells(trials, weight / whole, number)
+    else:  # by what is not counted, of which nothing is to be lost where it is rare
+        found, all_of_them = cells(trials, max(other, 0.0) / whole, number), trials[..., None]
+        found = Cells(all_of_them - found.most, all_of_them - found.least, found.mass, all_of_them - found.mean)
     if not upper:
         return found.mean, found.least, found.mass
     width = found.most - found.least

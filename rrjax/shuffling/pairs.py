@@ -20,39 +20,42 @@ class Overlap(NamedTuple):
     """That a report supports the one value and not the other, for a user who holds the other."""
     both: float
     """That it supports both, for a user who holds either."""
+    neither: float
+    """That it supports neither, for a user who holds either; not as what is left of one, which would cancel."""
     bystander: float
     """As `one`, for a user who holds a third value (one at least that is the least informative)."""
 
 
 def _of_randomized_response(mechanism: Mechanism) -> Overlap:
     q = mechanism.weights(math.expm1).q
-    return Overlap(q, 0.0, q)
+    return Overlap(q, 0.0, (mechanism.num_categories - 2) * q, q)
 
 
 def _of_unary_encoding(mechanism: Mechanism) -> Overlap:
     rates = mechanism.weights(math.expm1)
-    return Overlap(rates.q * rates.not_p, rates.p * rates.q, rates.q * rates.not_q)
+    return Overlap(rates.q * rates.not_p, rates.p * rates.q, rates.not_p * rates.not_q, rates.q * rates.not_q)
 
 
 def _of_hadamard_response(mechanism: Mechanism) -> Overlap:
     # Categories 0, 1 and 2 are the columns' bits 1, 2 and 1 + 2: no column supports one of them and not the other two.
     rates = mechanism.weights(math.expm1)
-    return Overlap(rates.not_p / 2, rates.p / 2, rates.not_p / 2)
+    return Overlap(rates.not_p / 2, rates.p / 2, rates.not_p / 2, rates.not_p / 2)
 
 
 def _of_subset_selection(mechanism: Mechanism) -> Overlap:
-    one, both = _of_design(mechanism)
+    one, _ = _of_design(mechanism)
     rates, others = mechanism.weights(math.expm1), mechanism.num_categories - 1
     size = round(rates.p + others * rates.q)  # members of any report
     # Of a third value: with it among the members, which is likelier, or without.
     there, gone = rates.p * (size - 1) * (others + 1 - size), rates.not_p * size * (others - size)
-    return Overlap(one, both, (there + gone) / (others * max(others - 1, 1)))
+    both, neither = rates.p * (size - 1) / others, rates.not_p * (others - size) / others
+    return Overlap(one, both, neither, (there + gone) / (others * max(others - 1, 1)))
 
 
 def _of_projective_geometry(mechanism: Mechanism) -> Overlap:
     # Points 0, 1 and 2 are on one line: a plane that holds one of them holds no other, or all three.
     one, both = _of_design(mechanism)
-    return Overlap(one, both, one)
+    return Overlap(one, both, max(mechanism.weights(math.expm1).not_p - one, 0.0), one)
 
 
 def _of_design(mechanism: Mechanism) -> tuple[float, float]:
@@ -95,10 +98,9 @@ def promised(epsilon: float, mechanism: Mechanism | None) -> Pair:
     e1 = math.expm1(epsilon)
     overlap = _overlap(mechanism)
     if overlap is None:
-        return _pair(e1, 1 / (e1 + 2), (1 / (e1 + 2), 1 / (e1 + 2)), ())
-    neither = 1 - overlap.one * (e1 + 2) - overlap.both
-    kinds = ((overlap.both, overlap.both / (e1 + 1)), (neither, neither))
-    return _pair(e1, overlap.one, (overlap.one, overlap.one), kinds)
+        return _pair(e1, 1 / (e1 + 2), (1 / (e1 + 2), 1 / (e1 + 2)), (), e1 / (e1 + 2))
+    kinds = ((overlap.both, overlap.both / (e1 + 1)), (overlap.neither, overlap.neither))
+    return _pair(e1, overlap.one, (overlap.one, overlap.one), kinds, 1 - 2 * overlap.one)
 
 
 def certain(epsilon: float, mechanism: Mechanism | None) -> list[Pair]:
@@ -115,7 +117,7 @@ def certain(epsilon: float, mechanism: Mechanism | None) -> list[Pair]:
     """
     e1 = math.expm1(epsilon)
     if mechanism is None:  # randomized response with three categories, all others hold the third
-        return [_bystanders(e1, 1 / (e1 + 3), 1 / (e1 + 3))]
+        return [_bystanders(e1, 1 / (e1 + 3), 1 / (e1 + 3), 1 / (e1 + 3))]
     overlap = _overlap(mechanism)
     if overlap is None:  # whether the one value is supported, where all others hold the other one
         if not callable(getattr(mechanism, "weights", None)):
@@ -125,12 +127,12 @@ def certain(epsilon: float, mechanism: Mechanism | None) -> list[Pair]:
             )
         rates = mechanism.weights(math.expm1)
         either = (rates.q, rates.not_q)
-        return [Pair(rates.d, either, either, ())]
+        return [Pair(rates.d, either, either, (), 0.0)]
     one, other = overlap.one, overlap.one * (e1 + 1)
-    rest = 1 - one - other
-    pairs = [_pair(e1, one, (one, other), ((rest, rest),))]
+    rest = overlap.both + overlap.neither
+    pairs = [_pair(e1, one, (one, other), ((rest, rest),), rest)]
     if mechanism.num_categories > 2:
-        pairs.append(_bystanders(e1, one, overlap.bystander))
+        pairs.append(_bystanders(e1, one, rest, overlap.bystander))
     return pairs
 
 
@@ -139,10 +141,12 @@ def _overlap(mechanism: Mechanism | None) -> Overlap | None:
     return None if mechanism is None or of is None else of(mechanism)
 
 
-def _bystanders(e1: float, one: float, common: float) -> Pair:
-    return _pair(e1, one, (common, common), ((1 - one * (e1 + 2), 1 - (common + common)),))
+def _bystanders(e1: float, one: float, rest: float, common: float) -> Pair:
+    of_others = 1 - (common + common)
+    return _pair(e1, one, (common, common), ((rest, of_others),), of_others)
 
 
-def _pair(e1: float, one: float, common: tuple[float, float], silent: tuple[tuple[float, float], ...]) -> Pair:
-    # What is left of a difference of ones is no kind.
-    return Pair(e1 * one, (one, (e1 + 1) * one), common, tuple(kind for kind in silent if min(kind) > 1e-14))
+def _pair(
+    e1: float, one: float, common: tuple[float, float], silent: tuple[tuple[float, float], ...], rest: float
+) -> Pair:
+    return Pair(e1 * one, (one, (e1 + 1) * one), common, tuple(kind for kind in silent if min(kind) > 0), rest)

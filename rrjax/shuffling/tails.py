@@ -26,14 +26,14 @@ _SMALL = np.array([0.0] + [math.lgamma(n + 1) - (n + 0.5) * math.log(n) + n for 
 _SMALL[1:] -= math.log(2 * math.pi) / 2
 
 
-def excess(k: Numbers, trials: Numbers, chance: Numbers | float, above: Numbers) -> Numbers:
-    """E(X − κ)₊ for a binomial X and a threshold κ = nθ + above.
+def excess(k: Numbers, trials: Numbers, chance: Numbers | float, gap: Numbers) -> Numbers:
+    """E(X − κ)₊ for a binomial X and a threshold κ of at least nθ: E(X − k)₊ + (k − κ)·P(X ≥ k).
 
     Args:
         k: The least whole number that is not below κ, at least one and above nθ.
         trials: n; where it is below k, nothing is above the threshold.
         chance: θ in (0, 1).
-        above: κ − nθ, positive.
+        gap: k − κ. Where k is n it is all that counts, and may be as small as it likes.
 
     Returns:
         The expectation, with a relative error of some 1e-12.
@@ -42,7 +42,8 @@ def excess(k: Numbers, trials: Numbers, chance: Numbers | float, above: Numbers)
     k, trials = np.where(inside, k, 1.0), np.where(inside, trials, 1.0)
     length = _integral(k, trials - k, chance)
     # What cancels here leaves one part in the squared number of standard deviations.
-    return np.where(inside, _pmf(k, trials, chance) * k * np.maximum((1 - chance) - above * length, 0), 0)
+    more = np.where(k < trials, np.maximum((1 - chance) - (k - trials * chance) * length, 0), 0)
+    return np.where(inside, _pmf(k, trials, chance) * k * (more + gap * length), 0)
 
 
 def upper_tail(k: Numbers, trials: Numbers, chance: Numbers | float) -> Numbers:
