@@ -372,3 +372,13 @@ def test_no_covariates(beside_files):
     for names in ("", ",", " "):
         assert beside_files(*line, names)[0] == 2
         assert beside_files.error.flag == "--covariates"
+
+
+def test_codes_with_leading_zeros(invoke):
+    with open("codes.csv", "w") as stream:
+        stream.write("code\n" + "007\n7\n12\n" * 5)
+    read = ("codes.csv", "--domain", "0:20", "--epsilon", 1)
+    for command in (("estimate", *read), ("randomize", *read, "--out", "r.parquet")):
+        code, _, err = invoke(*command)
+        assert (code, "leading zeros" in err) == (0, True)
+    assert "leading zeros" not in invoke("estimate", "r.parquet")[2]

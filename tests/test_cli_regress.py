@@ -104,7 +104,8 @@ def test_what_is_wrong_is_named(invoke):
     assert flag("--covariates", "age", "--clusters", "uses") == "--clusters"
     assert flag("--covariates", "age", "--clusters", "region") == "--clusters"  # three, for four coefficients
     assert flag("--covariates", "age", "--reference", "ever") == "--reference"
-    assert "weights are numbers, and 'east' is none" in said("--covariates", "age", "--weights", "region", code=3)
+    said("--covariates", "age", "--weights", "region", code=3)
+    assert invoke.error.column == "region"
     assert flag("--covariates", "age", "--ridge=-1") == "--ridge"
     assert "has 500 levels, more than 100. Correct" in said("--covariates", "house", "--factors", "house", code=3)
 

@@ -205,6 +205,16 @@ def test_missing_values_are_named_and_counted(write):
     assert values.num_missing == 5
 
 
+def test_leading_zeros_are_counted_where_they_are_lost(write):
+    path = write("a.csv", "a\n007\n7\n70\n0\n00\n07.0\n")
+    counted = count_reports(Source(path), Domain.range(0, 99))
+    assert (counted.counts[7], counted.num_padded) == (3, 3)
+    assert read_values(Source(path), Domain.range(0, 99)).num_padded == 3
+    # As labels they are what they are.
+    assert count_reports(Source(path)).num_padded == 0
+    assert count_reports(Source(path)).domain.num_categories == 6
+
+
 def test_one_report(write):
     path = write("a.csv", "a\n3\n")
     assert count_reports(Source(path), Domain.range(0, 4)).counts.tolist() == [0, 0, 0, 1, 0]

@@ -17,7 +17,10 @@ from rrjax.io import (
     Domain,
     MechanismRecord,
     Metadata,
+    Source,
     make_folder,
+    read_counts,
+    read_domain,
     replacing,
     write_reports,
     write_table,
@@ -83,6 +86,28 @@ def test_table_in_every_format(tmp_path):
     write_table(tmp_path / "t.parquet", TABLE)
     with duckdb.connect() as connection:
         assert connection.execute(f"FROM '{tmp_path / 't.parquet'}'").fetchall() == rows
+
+
+FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "'=x", "''=x", "plain", "a=b", "'quoted'"]
+NUMBERS = ["-5", "+1.5e3", "-", "-.5"]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".csv.gz", ".parquet", ".jsonl"])
+def test_no_cell_is_a_formula(tmp_path, suffix):
+    labels = FORMULAS + NUMBERS
+    path = tmp_path / f"t{suffix}"
+    write_table(
+        path, {"label": np.array(labels, object), "n": np.arange(1, len(labels) + 1), "=h": np.ones(len(labels))}
+    )
+    if suffix in (".csv", ".tsv"):
+        with open(path, newline="") as stream:
+            header, *rows = csv.reader(stream, delimiter="," if suffix == ".csv" else "\t")
+        assert header == ["label", "n", "'=h"]
+        assert [row[0] for row in rows] == [f"'{text}" for text in FORMULAS[:6]] + FORMULAS[6:] + NUMBERS
+    # What reads tables of labels and of counts takes it for what it was.
+    assert read_domain(path).listed == tuple(labels)
+    counted = read_counts(Source(path, column="label"), "n", Domain.of(labels))
+    assert counted.counts.tolist() == list(range(1, len(labels) + 1))
 
 
 def test_table_takes_the_strings_of_a_domain(tmp_path):

@@ -15,13 +15,16 @@ import typer
 import rrjax
 from rrjax import io
 from rrjax.cli import show
+from rrjax.cli.checks import check_epsilon, padded
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Json, flags, mechanism_name, mechanism_names
-from rrjax.cli.reading import Files, Reading, check_epsilon, check_outputs, parse_domain
+from rrjax.cli.reading import Files, Reading, check_outputs, parse_domain
 from rrjax.cli.rows import split
 from rrjax.errors import UsageError
 from rrjax.io.errors import reworded
 from rrjax.mechanisms import MECHANISMS
+
+WRITTEN = "What is written"
 
 
 @flags(without=("column", "domain", "counts"))
@@ -69,6 +72,7 @@ def randomize(
         typer.Option(
             help="Columns to write beside the reports, separated by commas, such as age,region: `--by` and `rrjax "
             "regress` use them. They are written as they are: nothing protects them.",
+            rich_help_panel=WRITTEN,
         ),
     ] = None,
     force: Annotated[
@@ -77,6 +81,7 @@ def randomize(
             "--force",
             help="Replace the file of --out. Reports cannot be made again without spending ε again: the ε of values "
             "that are randomized twice add up.",
+            rich_help_panel=WRITTEN,
         ),
     ] = False,
     json: Json = False,
@@ -209,6 +214,7 @@ def make_reports(
             "file: which categories are there is disclosed without any privacy, and estimates will leave out those "
             f"that nobody holds. Give --domain{'' if pair is None else ', once for each column'}."
         )
+    warnings += padded(values.num_padded, "value")
     if values.num_missing:
         warnings.append(
             f"{show.number(values.num_missing, 'row without a value is', 'rows without a value are')} left out."

@@ -16,13 +16,14 @@ import typer
 import rrjax
 from rrjax import io
 from rrjax.catalogue import Estimator
+from rrjax.cli.checks import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, padded
+from rrjax.cli.checks import check_rate as check_rate
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.errors import UsageError
 from rrjax.io.errors import reworded
 from rrjax.mechanisms import Mechanism
 from rrjax.rates import Rates
 
-SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 36.0
 PANEL = "Reading"
 
 Format = Literal["csv", "tsv", "parquet", "jsonl", "transactions"]
@@ -309,6 +310,7 @@ def _warnings(collection: Collection) -> list[str]:
             f"{counted.num_missing:,} of {counted.num_rows:,} rows hold{'s' * (counted.num_missing == 1)} no report "
             f"({kinds}), and {'is' if counted.num_missing == 1 else 'are'} left out."
         )
+    warnings += padded(counted.num_padded, "report")
     squared_error = collection.rates.total_variance(collection.num_categories) / num_reports
     if squared_error > 1:
         needed = math.ceil(100 * num_reports * squared_error)
@@ -375,34 +377,6 @@ def parse_domain(text: str | None) -> io.Domain | None:
         is_range = ":" in text and not os.path.lexists(text)
         kind = UsageError if is_range else io.DataError
         raise reworded(error, f"--domain: {error}", kind, flag="--domain", value=text) from error
-
-
-def check_epsilon(epsilon: float) -> float:
-    """Returns ε, or raises `UsageError` where it makes no sense for a collection."""
-    refusal = None
-    if not epsilon > 0:
-        refusal = f"must be a positive number of nats, got {epsilon:g}"
-    elif epsilon < SMALLEST_EPSILON:
-        refusal = (
-            f"{epsilon:g} is below {SMALLEST_EPSILON:g}: reports say nothing about the values then, not "
-            "even those of two billion users. Is it in nats?"
-        )
-    elif epsilon > LARGEST_EPSILON:
-        refusal = (
-            f"{epsilon:g} is above {LARGEST_EPSILON:g}: no report would differ from its value, and nothing "
-            "would be private. Is it in nats? (A common choice is 0.5 to 8.)"
-        )
-    if refusal is not None:
-        raise UsageError(f"--epsilon {refusal}", flag="--epsilon", value=epsilon)
-    return float(epsilon)
-
-
-def check_rate(flag: str, value: float, *, small: bool = False) -> None:
-    """Refuses a level or a rate that is no probability; a small one is the chance of an error."""
-    if not 0 < value < 1:
-        meant = 1 - value / 100 if small and value >= 50 else value / 100
-        hint = f"; did you mean {meant:g}?" if (1 if small else 50) <= value < 100 else ""
-        raise UsageError(f"{flag} must lie between 0 and 1, got {value:g}{hint}", flag=flag, value=value)
 
 
 def check_outputs(inputs: list[Files], *outputs: Path | None, force: bool = False) -> None:

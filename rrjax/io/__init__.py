@@ -4,6 +4,7 @@ Labels live here; the rest of the library knows categories by their 0-based numb
 """
 
 from rrjax.io.codings import CODINGS, coded
+from rrjax.io.counted import CountedReports, Pairs, Values
 from rrjax.io.covariates import Covariate, read_covariate, read_covariates
 from rrjax.io.datasets import load_acs_income, load_kosarak
 from rrjax.io.domain import Domain
@@ -12,9 +13,6 @@ from rrjax.io.frames import count_frame, tally_frame
 from rrjax.io.labels import read_domain
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.read import (
-    CountedReports,
-    Pairs,
-    Values,
     count_pairs,
     count_reports,
     read_counts,

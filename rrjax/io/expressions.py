@@ -6,6 +6,7 @@ Values come in three kinds: "integer" and "number" columns of Parquet, and "text
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -18,6 +19,9 @@ Kind = Literal["integer", "number", "text"]
 # BIGINT holds every number of 18 digits.
 INTEGER_TEXT = r"[+-]?[0-9]{1,18}(\.0*)?"
 LARGEST_EXACT_FLOAT = 2**53
+# An apostrophe that is there already gets another one, so that taking one away gives every text back.
+_FORMULA = r"'*[=+\-@\t\r]"
+_NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 
 
 def text(kind: Kind, value: str = "value") -> str:
@@ -47,6 +51,22 @@ def _whole(value: str) -> str:
     # NaN equals its own trunc in DuckDB, and is larger than every number.
     is_whole = f"{value} = trunc({value}) AND abs({value}) <= {LARGEST_EXACT_FLOAT}"
     return f"CASE WHEN {is_whole} THEN CAST({value} AS BIGINT) END"
+
+
+def is_padded(label: str) -> str:
+    """Whether the text of an integer begins with a zero that it does not need, as in codes such as 007."""
+    return f"regexp_full_match({label}, '[+-]?0[0-9]+(\\.0*)?')"
+
+
+def shown_to_spreadsheets(text: str) -> str:
+    """A text as a cell that a spreadsheet does not run as a formula: with an apostrophe in front, as is customary."""
+    formula = len(text) > 1 and re.match(_FORMULA, text) and not re.fullmatch(_NUMBER, text)
+    return f"'{text}" if formula else text
+
+
+def as_written(value: str) -> str:
+    """The text of a cell, without the apostrophe of `shown_to_spreadsheets`."""
+    return f"regexp_replace({value}, '^''(''*[=+@\\t\\r-])', '\\1')"
 
 
 def is_integer_label(label: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from rrjax.io.database import connect, explaining
 from rrjax.io.domain import BLANKS, Domain
 from rrjax.io.errors import DataError, reworded
-from rrjax.io.expressions import LARGEST_EXACT_FLOAT
+from rrjax.io.expressions import LARGEST_EXACT_FLOAT, as_written
 from rrjax.io.expressions import text as text_of
 from rrjax.io.plaintext import opened
 from rrjax.io.scan import scan
@@ -130,7 +130,9 @@ def _labels_of_table(source: Source, file: str) -> list[str]:
                     f"{file}: a table of labels needs one column, or one that is called 'label' ({error})",
                     file=file,
                 ) from error
-        labels = [label for (label,) in chosen.query(f"SELECT {text_of(chosen.kind)} FROM ({chosen.sql})")]
+        label = text_of(chosen.kind)
+        label = as_written(label) if source.format_of([file]) in ("csv", "tsv") else label
+        labels = [label for (label,) in chosen.query(f"SELECT {label} FROM ({chosen.sql})")]
     for row, label in enumerate(labels, start=1):
         if not label:
             raise DataError(

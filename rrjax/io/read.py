@@ -3,90 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
 from rrjax.io.complaints import no_count, nothing, outside
+from rrjax.io.counted import CountedReports, Pairs, Values
 from rrjax.io.domain import PAIR, Domain
 from rrjax.io.errors import DataError, option
-from rrjax.io.expressions import integer, is_integer_label, is_missing, position, text
+from rrjax.io.expressions import as_written, integer, is_integer_label, is_missing, is_padded, position, text
 from rrjax.io.labels import Labels, as_domain
-from rrjax.io.metadata import Metadata
 from rrjax.io.scan import Filter, Scan, scanning
 from rrjax.io.source import Source
 
 MAX_TOTAL = 2**53
 """Every total up to here is exact in float64 as well."""
 _MAX_CELLS = 2**26
-
-
-@dataclass(frozen=True)
-class CountedReports:
-    """How often each category of a domain was reported.
-
-    Attributes:
-        counts: int64 `[K]`, reports per category.
-        domain: The K categories.
-        column: Name of the column that was read.
-        num_rows: Reports read, those without an answer included: `counts.sum() + num_missing`.
-        num_missing: Reports without an answer, left out of the counts.
-        domain_from_data: Whether the domain is only what happened to be in the data. Categories that nobody reported
-            are then unknown, which biases every estimate: K is too small.
-        metadata: What the Parquet files say about their collection, where rrjax wrote them.
-        missing: How many of the missing reports came as which value; "" is an empty cell or null.
-    """
-
-    counts: np.ndarray
-    domain: Domain
-    column: str
-    num_rows: int
-    num_missing: int
-    domain_from_data: bool
-    metadata: Metadata | None = None
-    missing: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Values:
-    """The category number of every row, in the order of the files.
-
-    Attributes:
-        indices: int32 `[N]`, 0-based category numbers; rows without an answer are left out.
-        domain: The K categories.
-        column: Name of the column that was read.
-        num_missing: Rows without an answer.
-        domain_from_data: Whether the domain is only what happened to be in the data.
-        present: Which rows of the files have an answer, booleans `[num_missing + N]`; None where all do.
-    """
-
-    indices: np.ndarray
-    domain: Domain
-    column: str
-    num_missing: int
-    domain_from_data: bool
-    present: np.ndarray | None = None
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """How often each pair of reports came from one row.
-
-    Attributes:
-        counts: int64 `[K, L]`.
-        domains: The K categories of the first column and the L of the second.
-        columns: Their names.
-        num_rows: Rows read.
-        num_missing: Rows without an answer in one of the columns, or both; they are left out.
-        from_data: Which of the domains are only what happened to be in the data.
-    """
-
-    counts: np.ndarray
-    domains: tuple[Domain, Domain]
-    columns: tuple[str, str]
-    num_rows: int
-    num_missing: int
-    from_data: tuple[bool, bool] = (False, False)
 
 
 def count_reports(source: Source | str, domain: Labels | None = None) -> CountedReports:
@@ -142,11 +74,13 @@ def read_counts(source: Source | str, counts_column: str, domain: Labels | None 
     """
     domain = as_domain(domain)
     with scanning(_as_source(source), counts_column) as chosen:
+        # Tables that rrjax wrote are read, too.
+        value = as_written("value") if chosen.source.format_of(chosen.files) in ("csv", "tsv") else "value"
         _tally(
             chosen,
             "sum(CASE WHEN number >= 0 THEN number ELSE 0 END) AS amount, "
             "count(*) FILTER (WHERE number IS NULL OR number < 0) AS refused",
-            f"SELECT value, {integer(chosen.amount_kind, 'amount')} AS number FROM ({chosen.sql})",
+            f"SELECT {value} AS value, {integer(chosen.amount_kind, 'amount')} AS number FROM ({chosen.sql})",
         )
         refused = chosen.scalar("SELECT coalesce(sum(refused), 0) FROM tally")
         if refused:
@@ -233,7 +167,8 @@ def read_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[La
     indices = first.indices[both] * np.int32(second.domain.num_categories) + second.indices[both]
     from_data = first.domain_from_data or second.domain_from_data
     present = None if both.all() else both
-    return Values(indices, domain, PAIR.join(columns), int((~both).sum()), from_data, present)
+    padded = first.num_padded + second.num_padded
+    return Values(indices, domain, PAIR.join(columns), int((~both).sum()), from_data, padded, present)
 
 
 def _read_both(
@@ -291,7 +226,10 @@ def read_rows(source: Source, domain: Domain | None) -> Values:
         num_missing = int((indices < 0).sum())
         if num_missing == len(indices):
             raise nothing(chosen, num_missing)
-    return Values(indices, known, chosen.column, num_missing, from_data)
+        padded = 0
+        if known.is_range and chosen.kind == "text":
+            padded = int(chosen.scalar(f"SELECT count(*) FROM ({chosen.sql}) WHERE {is_padded('value')}"))
+    return Values(indices, known, chosen.column, num_missing, from_data, padded)
 
 
 def _tally(chosen: Scan, amounts: str = "count(*) AS amount", rows: str | None = None) -> None:
@@ -327,7 +265,10 @@ def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
     else:
         counts = _placed(chosen, known, is_none)
     metadata = chosen.source.metadata()
-    return CountedReports(counts, known, chosen.column, num_rows, num_missing, from_data, metadata, missing)
+    padded = 0
+    if known.is_range and chosen.kind == "text":
+        padded = int(chosen.scalar(f"SELECT coalesce(sum(amount), 0) FROM tally WHERE {is_padded('value')}"))
+    return CountedReports(counts, known, chosen.column, num_rows, num_missing, from_data, metadata, missing, padded)
 
 
 def _placed(chosen: Scan, domain: Domain, is_none: str) -> np.ndarray:

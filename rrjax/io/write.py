@@ -17,6 +17,7 @@ from rrjax.io.codings import CODINGS, check_coded, query_of
 from rrjax.io.database import Connection, connect, explaining, identifier, literal
 from rrjax.io.domain import Domain
 from rrjax.io.errors import DataError
+from rrjax.io.expressions import shown_to_spreadsheets
 from rrjax.io.metadata import KEY, Metadata
 from rrjax.io.scan import selected
 from rrjax.io.source import Source
@@ -196,7 +197,9 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
 
     Args:
         path: .csv, .tsv, .jsonl, .ndjson (each also .gz) or .parquet. In JSON an infinite or undefined number is null.
-        columns: Name to array `[N]` of numbers or text.
+        columns: Name to array `[N]` of numbers or text. In CSV and TSV a text that a spreadsheet would run as a
+            formula, because it begins with =, +, -, @, a tab or a carriage return and is no number, gets an apostrophe
+            in front; `read_counts` and `read_domain` take it away again.
 
     Raises:
         DataError: Another format, columns of different lengths, or a file that cannot be written.
@@ -208,6 +211,8 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
     if len(lengths) != 1 or len(lengths.pop()) != 1:
         shapes = {label: array.shape for label, array in arrays.items()}
         raise DataError(f"The columns of a table must have one length; they have {shapes}.", argument="columns")
+    if suffix in (".csv", ".tsv"):
+        arrays = {shown_to_spreadsheets(label): _without_formulas(array) for label, array in arrays.items()}
     options = f"{_FORMATS[suffix]}, {_IN_PLACE}"
     if name.endswith(".gz"):
         options += ", COMPRESSION gzip"
@@ -227,6 +232,12 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
             for index, (label, array) in enumerate(arrays.items())
         )
         connection.execute(f"COPY (SELECT {selected} FROM columns) TO {literal(str(aside))} ({options})")
+
+
+def _without_formulas(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind not in "TUO":
+        return array
+    return np.asarray([shown_to_spreadsheets(each) if isinstance(each, str) else each for each in array], object)
 
 
 def check_reports_name(path: str | PathLike[str]) -> None:
