@@ -132,8 +132,9 @@ def test_a_file_that_says_something_else(tmp_path):
         "9",
     )
     io.write_reports(path, np.array([[1, 0]], np.uint32), unknown)
-    with pytest.raises(DataError, match=r"cannot make: .*salt"):
+    with refused(error=DataError) as caught:
         io.read_tally(str(path))
+    assert "salt" in str(caught.value)
     io.write_table(path, {"answer": np.arange(3)})
     with pytest.raises(DataError, match="does not say how it was randomized"):
         io.read_tally(str(path))
