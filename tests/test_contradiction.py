@@ -102,6 +102,7 @@ def test_equal_seeds():
         repeated_seed_test(9, 8)
 
 
+@pytest.mark.long  # four estimates, each compiled
 @pytest.mark.once
 def test_files_that_were_made_otherwise_are_warned_of(invoke):
     """Made at ε = 1 and read as 4, and hashed by one function for all; the same as they are pass."""
@@ -115,7 +116,9 @@ def test_files_that_were_made_otherwise_are_warned_of(invoke):
     def warned(mechanism, epsilon, reports, name, **parameters):
         given = {"num_categories": SIZE, "epsilon": epsilon, **parameters}
         io.write_reports(
-            "r.parquet", io.coded(CODINGS[name], reports, SIZE), io.Metadata(io.MechanismRecord(name, given), epsilon, domain, "x", True, "0")
+            "r.parquet",
+            io.coded(CODINGS[name], reports, SIZE),
+            io.Metadata(io.MechanismRecord(name, given), epsilon, domain, "x", True, "0"),
         )
         code, out, error = invoke("estimate", "r.parquet")
         assert code == 0, error

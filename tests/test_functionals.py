@@ -340,13 +340,21 @@ def test_weights_by_their_definition():
     found = weighted_functional(counts, EPSILON, values=NUMBERS, level=0.9)
     q = 1 / (math.exp(EPSILON) + 3)
     debiased = (NUMBERS[reports] - q * NUMBERS.sum()) / (1 - 4 * q)
-    ratio, number = (weights @ debiased) / weights.sum(), (weights > 0).sum()
+    ratio, number = (weights @ debiased) / weights.sum(), weights.sum() ** 2 / (weights**2).sum()
     variance = number / (number - 1) * (weights**2 @ (debiased - ratio) ** 2) / weights.sum() ** 2
     assert float(found.value) == pytest.approx(ratio, rel=RTOL)
     assert float(found.standard_error) == pytest.approx(math.sqrt(variance), rel=RTOL)
-    assert float(found.upper) == pytest.approx(min(ratio + stats.norm.ppf(0.95) * math.sqrt(variance), 5), rel=RTOL)
+    # Of 0 and 1 in place of the numbers: as many reports as have the variance.
+    assert float(found.upper) == pytest.approx(min(ratio + stats.norm.ppf(0.95) * math.sqrt(variance), 5), rel=0.05)
     assert float(counts.effective_size) == pytest.approx(weights.sum() ** 2 / (weights**2).sum(), rel=RTOL)
     shares = weighted_shares(counts, EPSILON, level=0.9)
+    named = np.bincount(reports, weights, 4) / weights.sum()
+    spread = np.asarray([weights**2 @ ((reports == each) - named[each]) ** 2 for each in range(4)]) / weights.sum() ** 2
+    alike = np.floor(np.minimum(named * (1 - named) / spread * (number - 1) / number, number))
+    low = stats.beta.ppf(0.05, named * alike, alike * (1 - named) + 1)
+    high = stats.beta.ppf(0.95, named * alike + 1, alike * (1 - named))
+    for limit, ends in ((low, shares.lower), (high, shares.upper)):
+        np.testing.assert_allclose(ends, np.clip((limit - q) / (1 - 4 * q), 0, 1), atol=1e-3)
     for category in range(4):
         one = weighted_functional(counts, EPSILON, values=np.eye(4)[category], level=0.9)
         np.testing.assert_allclose([leaf[category] for leaf in shares], np.asarray(one), rtol=RTOL * 10, atol=1e-7)
@@ -357,7 +365,39 @@ def test_weights_by_their_definition():
     # Equal weights, of any size, are none.
     plain = linear_functional(np.bincount(reports), EPSILON, values=NUMBERS, method="normal")
     equal = weighted_functional(weighted_counts(reports, np.full(300, 7.0), 4), EPSILON, values=NUMBERS)
-    np.testing.assert_allclose(np.asarray(equal), np.asarray(plain), rtol=RTOL)
+    np.testing.assert_allclose(equal[:2], plain[:2], rtol=RTOL)
+    np.testing.assert_allclose(equal[2:], plain[2:], rtol=0.03)
+
+
+def test_who_has_all_the_weight_is_no_crowd():
+    counts = weighted_counts([0] * 31 + [1] * 20, [1e9] + [1.0] * 50, 3)
+    found = weighted_shares(counts, 1.0)
+    assert np.isnan(found.standard_error).all()
+    np.testing.assert_array_equal(found.lower, 0)
+    np.testing.assert_array_equal(found.upper, 1)
+    mean = weighted_functional(counts, 1.0, values=[0, 1, 5])
+    assert float(mean.upper) - float(mean.lower) > 0.9 * 5
+
+
+@pytest.mark.long  # a program for each, of five seconds
+@pytest.mark.once
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_intervals_of_weighted_shares_cover_where_few_name_a_category(spread):
+    """Effective sizes of about 1,000; shares of 0.05 %, and of nobody, at an ε that hides little."""
+    theta = jnp.asarray([0.9, 0.0995, 0.0005, 0.0], FLOAT)
+    number = round(1000 * math.exp(spread**2))
+    draws = 1000
+
+    def covered(key):
+        for_value, for_report, for_weight = jax.random.split(key, 3)
+        values = jax.random.choice(for_value, 4, (number,), p=theta).astype(jnp.int32)
+        reports = rrjax.RandomizedResponse(4, 8.0).randomize(for_report, values)
+        weights = jnp.exp(spread * jax.random.normal(for_weight, (number,), FLOAT))
+        found = weighted_shares(weighted_counts(reports, weights, 4), 8.0)
+        return (found.lower <= theta) & (theta <= found.upper)
+
+    found = jax.jit(lambda keys: jax.lax.map(covered, keys, batch_size=100))(jax.random.split(jax.random.key(0), draws))
+    assert (np.mean(found, axis=0) >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / draws)).all()
 
 
 @pytest.mark.long
