@@ -63,7 +63,7 @@ class Machine:
         if self.coordinator is None and not alone:
             given = {"--processes": self.processes, "--process": self.process, "--timeout": self.timeout}
             raise UsageError(
-                "--processes, --process and --timeout need --coordinator, which says where process 0 is",
+                "--processes, --process and --timeout go with --coordinator, the address of process 0",
                 flag=next(flag for flag, value in given.items() if value is not None),
             )
 
