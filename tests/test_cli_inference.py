@@ -57,7 +57,6 @@ def test_what_a_person_reads_of_an_estimate(invoke):
     assert "95\N{NO-BREAK SPACE}% interval" in out
     assert "● 2 of 4 categories are significantly above zero" in out
     assert "Each interval holds the true share of its category with 95\N{NO-BREAK SPACE}% confidence" in out
-    assert "67.30 – 70.50" in out
 
 
 @pytest.mark.parametrize("command", [pytest.param(each, marks=pytest.mark.long) for each in ("estimate", "compare")])

@@ -135,7 +135,7 @@ def test_categories_in_order_are_drawn_one_by_one_or_in_bands(invoke):
     read = ("ages.csv", "--column", "age", "--epsilon", "5", "--domain", "0:999")
     made(invoke, *read, "--out", "bands.html")
     text = text_of("bands.html")
-    assert "in 20 bands" in text
+    assert len(re.findall(r'scope="row"><bdi>\d+</bdi> – ', Path("bands.html").read_text("utf-8"))) == 20
     members = np.arange(1000) < 50
     band = inference.group_share(np.bincount(reports, minlength=1000), 5.0, members=members, level=1 - 0.05 / 20)
     assert f"0 – 49{percent(band.value)}{show.between(band.lower, band.upper)}".replace("\xa0", " ") in text
@@ -165,8 +165,6 @@ def test_other_mechanisms_have_pages(invoke):
     for said in (complaint, text):
         assert "protect nobody" in said
     assert "There is no test of fit for reports of subset-selection." in text
-    assert "Reports that support it" in text
-    assert "the file, which says how its reports were made" in text
 
 
 @pytest.mark.long
@@ -175,7 +173,6 @@ def test_what_the_reports_cannot_say_is_said_in_its_place(invoke):
     made(invoke, "few.csv", "--column", "x", "--epsilon", "0.5", "--domain", "1:6")
     text = text_of("few-report.html")
     assert "These reports hardly distinguish the categories." in text
-    assert "None of the 6 categories is significantly above zero." in text
     assert "These 4 reports carry little information" in text
     assert "There are too few reports to detect any category" in text
     # Reports that nobody's values explain.

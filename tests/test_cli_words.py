@@ -52,6 +52,25 @@ def test_sentences_are_counted():
     assert [len(below) for below in sentences_under_tables(said + table + "No sentence")] == [3, 0]
 
 
+@pytest.mark.parametrize("columns", range(30, 90, 7))
+def test_numbers_stay_with_their_units_however_narrow_the_terminal(monkeypatch, capsys, columns):
+    """The blanks are those that were given; names in a sentence are shown, whatever they mean to rich."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = (
+        "36,683 reports in column ':smile: [red]x[/red]'; domain: 1:17034 (17,034 integers); ε = 6 nats asked for, 5.9 "
+        "delivered; p = 0.005 (± 0.003 from 199 draws), 95\N{NO-BREAK SPACE}% of 12 categories, 0 – 7\N{NO-BREAK SPACE}"
+        "%."
+    )
+    for say, start in ((show.say, ""), (lambda sentence: show.warn([sentence]), "Warning: "), (show.beware, "! ")):
+        say(text)
+        printed = capsys.readouterr()
+        lines = (printed.out + printed.err).splitlines()
+        assert " ".join(lines) == start + text
+        assert max(map(len, lines)) <= columns
+        assert len(lines) > 1
+        assert not re.search(r"\d\n\w|[=±–]\n|\n[=±–%]", "\n".join(lines)), lines
+
+
 WITH_TABLES = {
     "estimate": ("estimate", *READ),
     "estimate at once": ("estimate", *READ, "--at-once"),
@@ -81,9 +100,9 @@ EXPLAINED = {
         "AIC",
         "nothing speaks against the model",
         "nats of its maximum",
-        "docs: models",
+        "docs/models.md",
     ],
-    "plan": ["noticed", "p-value", "docs: choose/mechanism"],
+    "plan": ["noticed", "p-value", "docs/choose/mechanism.md"],
     "study": ["ratio to the best", "geometric mean"],
 }
 """What waits for --explain: labels in the margin, and words beside them."""
@@ -104,6 +123,7 @@ def test_two_sentences_under_a_table_and_the_rest_for_the_asking(files, name):
     assert HINT not in more
     # What was said is still said; --explain adds to it.
     assert [said[: len(shown)] for said, shown in zip(sentences_under_tables(more), below, strict=True)] == below
+    assert not re.search(r"[^.]\.\.(?!\.)", more + error)
     rest = "\n".join(line for line in more.splitlines() if line not in out.splitlines())
     for words in EXPLAINED[name]:
         assert words in rest, words

@@ -211,7 +211,7 @@ def explain(words: Mapping[str, str], wanted: bool, page: str = "") -> None:
     out.print()
     out.print(explained)
     if page:
-        written("docs", page)
+        written("Documentation", f"docs/{page}.md")
 
 
 def printable(label: object) -> str:
