@@ -8,6 +8,7 @@ import pytest
 
 import rrjax
 from rrjax import io
+from rrjax.cli.audit import WORDS_AN_HOUR
 from rrjax.mechanisms import ABBREVIATIONS, MECHANISMS
 
 pytestmark = pytest.mark.once
@@ -117,10 +118,30 @@ def test_an_audit_from_the_command_line(invoke):
     code, out, _ = invoke(*arguments)
     assert code == 0
     assert "nothing speaks against the client" in out
-    for size, epsilon, message in ((4, 40, "--epsilon 40 is above"), (1, 1, "num_categories must be from 2")):
-        code, _, err = invoke("audit", "--categories", size, "--epsilon", epsilon)
-        assert code == 2
-        assert message in err
+    assert invoke("audit", "--categories", 4, "--epsilon", 40)[0] == 2
+    assert invoke("audit", "--categories", 1, "--epsilon", 1)[0] == 2
+    assert (invoke.error.flag, invoke.error.value) == ("--categories", 1)
+    assert invoke("audit", "--mechanism", "sue", "--categories", 4, "--epsilon", 36, "--json")[0] == 0
+    assert invoke("audit", "--mechanism", "hr", "--categories", 2**31 - 1, "--epsilon", 1)[0] == 2
+    assert (invoke.error.flag, invoke.error.value) == ("--categories", 2**31 - 1)
+
+
+def test_an_audit_says_when_its_draws_are_too_few(invoke):
+    code, out, _ = invoke("audit", "--categories", 5, "--epsilon", 1, "--draws", 4)
+    assert code == 0
+    assert "nothing speaks against" not in out
+    assert "at least 50 are needed" in out
+    found = json.loads(invoke("audit", "--categories", 5, "--epsilon", 1, "--draws", 4, "--json")[1])
+    assert found["powerless"]
+    assert found["draws_needed"] == 50
+
+
+def test_an_audit_that_would_take_hours_is_refused_before_it_begins(invoke):
+    code, _, err = invoke("audit", "--mechanism", "sue", "--categories", 5_000_000, "--epsilon", 1)
+    assert code == 2
+    assert (invoke.error.flag, invoke.error.value) == ("--draws", 1_000_000)
+    fewer = int(err.split("for --draws ")[1].split(",")[0])
+    assert 2 * fewer * 5_000_000 <= WORDS_AN_HOUR < 2 * (fewer + 1) * 5_000_000
 
 
 def with_metadata(name, **changes):

@@ -12,7 +12,11 @@ from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Explain, Json, MechanismName, flags
 from rrjax.cli.reading import check_epsilon, check_rate
-from rrjax.errors import UsageError
+from rrjax.errors import ArgumentError, UsageError
+from rrjax.secure import Client
+
+WORDS_AN_HOUR = 36_000_000_000
+"""Random words that clients draw and use up in an hour, roughly: 100 ns each, on one core."""
 
 
 @flags()
@@ -20,7 +24,7 @@ def audit(
     categories: Annotated[int, typer.Option(help="K, how many categories there are.")],
     epsilon: Annotated[float, typer.Option(help="Privacy parameter ε that is claimed, in nats.")],
     mechanism: MechanismName = rrjax.RandomizedResponse.name,
-    draws: Annotated[int, typer.Option(min=4, help="Reports of each of two values.")] = 1_000_000,
+    draws: Annotated[int, typer.Option(min=4, help="Half of the reports that are drawn.")] = 1_000_000,
     level: Annotated[float, typer.Option(help="Confidence level of the bound, in (0, 1).")] = 0.999,
     explain: Explain = False,
     json: Json = False,
@@ -29,14 +33,19 @@ def audit(
 
     rrjax audit --mechanism subset-selection --categories 100 --epsilon 1
 
-    A bound above the ε that is claimed proves a client wrong. In Python, rrjax.audit takes any client.
+    It looks for the two values that the reports tell apart the most. A bound above the ε that is claimed proves a
+    client wrong. In Python, rrjax.audit takes any client.
     """
     check_epsilon(epsilon)
     check_rate("--level", level)
     try:
         client = rrjax.secure.client(mechanism, categories, epsilon)
+    except ArgumentError as error:
+        flag = {"epsilon": "--epsilon", "name": "--mechanism"}.get(error.argument or "", "--categories")
+        raise UsageError(str(error), flag=flag, value=error.value) from error
     except ValueError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(str(error), flag="--categories", value=categories) from error
+    _check_work(client, draws)
     with show.err.status("Drawing reports …"), ending_at_once():
         found = audit_mechanism(client, draws, level=level)
     if json:
@@ -47,19 +56,28 @@ def audit(
         f"{client.name}, K = {categories:,}: ε = {epsilon:g} nats asked for, {client.effective_epsilon:.12g} delivered "
         "by its integers."
     )
-    show.say(
-        f"The reports prove that ε is at least {found.lower:.4f}, with {confidence}: "
-        + (
-            f"more than the {found.claimed:.12g} that is claimed. The client is wrong."
-            if found.violated
-            else "no more than is claimed, and nothing speaks against the client."
+    if found.powerless:
+        show.say(
+            f"{draws:,} draws are too few to find anything: at least {found.draws_needed:,} are needed before a client "
+            f"that hides nothing could be told from one of ε = {epsilon:g}, with {confidence}."
         )
-    )
-    # By the numbers of events: which of the first and the last value their reports support.
-    names = ("neither of them", f"{categories - 1} alone", "0 alone", "both")
-    event = " or ".join(names[int(number)] for number in found.event)
+    else:
+        show.say(
+            f"The reports prove that ε is at least {found.lower:.4f}, with {confidence}: "
+            + (
+                f"more than the {found.claimed:.12g} that is claimed. The client is wrong."
+                if found.violated
+                else "no more than is claimed, and nothing speaks against the client."
+            )
+        )
+    # By the numbers of events: which of the smaller and the larger value their reports support.
+    small, large = sorted((found.likelier, found.other))
+    names = ("neither of them", f"{large} alone", f"{small} alone", "both")
+    event = " or ".join(names[number] if isinstance(number, int) else str(number) for number in found.event)
     first, second = found.counts
+    searched = f"all {categories:,}" if found.num_values == categories else f"{found.num_values:,} of {categories:,}"
     words = {
+        "search": f"of {searched} values, reports tell {small} and {large} apart the most, by a quarter of all reports",
         "proof": f"of {found.num_draws:,} reports each of the values {found.likelier} and {found.other}, {first:,} and "
         f"{second:,} support {event}; the larger the ratio of their chances, the more a report tells, and ε bounds it",
         "limits": "a bound far below the claim shows nothing: other values, or events, may tell more",
@@ -67,6 +85,25 @@ def audit(
     show.explain(words, explain, "mechanisms")
 
 
+def _check_work(client: Client, draws: int) -> None:
+    """Refuses what takes more than an hour, and says of some minutes that they are coming."""
+    hours = 2 * draws * client.num_words / WORDS_AN_HOUR
+    size = f"{2 * draws:,} reports that take {client.num_words:,} random words each"
+    if hours > 1:
+        fewer = WORDS_AN_HOUR // (2 * client.num_words)
+        raise UsageError(
+            f"--draws {draws} makes {size}, which is some {hours:,.0f} hours of work. An hour is enough for --draws "
+            f"{fewer}, and fewer --categories take less. Of the other mechanisms, those whose reports do not grow with "
+            "K are quicker, such as --mechanism optimized-local-hashing. In Python, rrjax.audit.audit_mechanism has no "
+            "limit",
+            flag="--draws",
+            value=draws,
+        )
+    if hours > 1 / 60:
+        show.warn([f"{size}: this takes some {60 * hours:,.0f} minutes."])
+
+
 def facts(found: Audit) -> dict[str, object]:
     """As fields of a JSON object."""
-    return found._asdict() | {"event": [int(number) for number in found.event], "violated": found.violated}
+    events = [int(number) if isinstance(number, int) else str(number) for number in found.event]
+    return found._asdict() | {"event": events, "violated": found.violated, "powerless": found.powerless}

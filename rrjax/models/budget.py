@@ -24,8 +24,7 @@ class BudgetSplit(NamedTuple):
     """How a budget is split, and how good that is.
 
     Attributes:
-        epsilons: `[J]`, nats, of each question. Their exact sum is never above the budget, and
-            below it by rounding alone.
+        epsilons: `[J]`, nats, of each question. Their exact sum is at most the budget, and less by rounding alone.
         errors: `[J]`, the expected squared error of each question's unbiased estimate, summed over its categories.
         objective: Scalar, what is least: the weighted sum of the errors, or the given function.
         gain: Scalar: how many times larger it is where every question gets the same.

@@ -43,6 +43,10 @@ class _Unary(Client):
     def shape(self):
         return (self.num_categories,)
 
+    @property
+    def num_words(self):
+        return self.num_categories
+
     def _fill(self, values, reports):
         # Bit by bit, because the bits of one user may be more than what is drawn at a time.
         cells = reports.reshape(-1)
