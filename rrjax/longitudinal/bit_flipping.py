@@ -17,6 +17,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.arguments import as_scalar, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.counts import as_values
+from rrjax.errors import ArgumentError
 from rrjax.longitudinal.histories import Loss
 from rrjax.longitudinal.protocol import Protocol, as_positive, check_rounds, for_each_user, kinds, mixture_of_rows
 from rrjax.longitudinal.unary import drawn_bits
@@ -152,16 +153,21 @@ class BitFlipping(Mechanism):
         """
         reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
         if reports.ndim < 2 or reports.shape[-1] != self.num_categories or reports.dtype.kind != "i":
-            raise ValueError(
+            raise ArgumentError(
                 f"reports must be integers of shape [N, {self.num_categories}], a bit a category or −1; got "
-                f"{reports.dtype.name} of shape {tuple(reports.shape)}"
+                f"{reports.dtype.name} of shape {tuple(reports.shape)}",
+                argument="reports",
             )
         if not isinstance(reports, Tracer) and reports.size:
             known = np.asarray(reports)
             if known.min() < -1 or known.max() > 1:
-                raise ValueError(f"reports must be −1, 0 or 1, got values from {known.min()} to {known.max()}")
+                raise ArgumentError(
+                    f"reports must be −1, 0 or 1, got values from {known.min()} to {known.max()}", argument="reports"
+                )
             if ((known >= 0).sum(-1) != self.num_bits).any():
-                raise ValueError(f"each report must have {self.num_bits} bits, and −1 for the other categories")
+                raise ArgumentError(
+                    f"each report must have {self.num_bits} bits, and −1 for the other categories", argument="reports"
+                )
         return jnp.asarray(reports)
 
 
@@ -203,9 +209,15 @@ class LongitudinalBitFlipping(Protocol):
         """Checks what can be checked."""
         super().__post_init__()
         if isinstance(self.num_bits, bool) or not isinstance(self.num_bits, int):
-            raise ValueError(f"num_bits must be an integer, got {self.num_bits!r}")
+            raise ArgumentError(
+                f"num_bits must be an integer, got {self.num_bits!r}", argument="num_bits", value=self.num_bits
+            )
         if not 1 <= self.num_bits <= self.num_categories:
-            raise ValueError(f"num_bits must be from 1 to num_categories = {self.num_categories}, got {self.num_bits}")
+            raise ArgumentError(
+                f"num_bits must be from 1 to num_categories = {self.num_categories}, got {self.num_bits}",
+                argument="num_bits",
+                value=self.num_bits,
+            )
 
     @property
     def first_epsilon(self) -> ArrayLike:
@@ -303,7 +315,10 @@ class LongitudinalBitFlipping(Protocol):
             return self.single_round.mixture(jnp.where(alike[:, None], reports[:, 0], -1))  # of no bits
         differ = (np.asarray(reports) != np.asarray(reports[:, :1])).any(axis=(1, 2))
         if differ.any():
-            raise ValueError(f"reports of user {int(np.argmax(differ))} differ: the value was not always the same")
+            raise ArgumentError(
+                f"reports of user {int(np.argmax(differ))} differ: the value was not always the same",
+                argument="reports",
+            )
         return self.single_round.mixture(reports[:, 0])
 
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool
 
+from rrjax.errors import ArgumentError
+
 
 def bloom_filters(words: Sequence[str], num_bits: int, num_hashes: int, num_cohorts: int) -> Bool[np.ndarray, "m K k"]:
     """The Bloom filters of words, with the hash functions of the published client, so that its reports can be decoded.
@@ -39,10 +41,15 @@ def bloom_filters(words: Sequence[str], num_bits: int, num_hashes: int, num_coho
         ("num_cohorts", num_cohorts, 1, 2**31),
     ):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
-            raise ValueError(f"{name} must be an integer from {least} to {most}, got {value!r}")
+            raise ArgumentError(
+                f"{name} must be an integer from {least} to {most}, got {value!r}", argument=name, value=value
+            )
     words = list(words)
     if len(words) < 2 or len(set(words)) < len(words):
-        raise ValueError(f"words must be at least two different ones, got {len(words)}, of which {len(set(words))} are")
+        raise ArgumentError(
+            f"words must be at least two different ones, got {len(words)}, of which {len(set(words))} are",
+            argument="words",
+        )
     filters = np.zeros((num_cohorts, len(words), num_bits), bool)
     for cohort in range(num_cohorts):
         for place, word in enumerate(words):

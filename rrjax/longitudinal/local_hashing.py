@@ -11,6 +11,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, UInt
 
 from rrjax.counts import as_values
+from rrjax.errors import ArgumentError
 from rrjax.longitudinal import histories
 from rrjax.longitudinal.chain import Chain, times_named, times_supported
 from rrjax.longitudinal.protocol import check_rounds, for_each_user, kinds
@@ -145,7 +146,9 @@ class LongitudinalLocalHashing(Chain):
             seeds = np.asarray(reports[..., 0])
             if (seeds != seeds[:, :1]).any():
                 user = int(np.argmax((seeds != seeds[:, :1]).any(axis=1)))
-                raise ValueError(f"reports of user {user} have different seeds: one is kept for ever")
+                raise ArgumentError(
+                    f"reports of user {user} have different seeds: one is kept for ever", argument="reports"
+                )
         buckets = jnp.where(reports[..., 0] == reports[:, :1, 0], reports[..., 1].astype(jnp.int32), -1)
         supported, size = times_supported(self, reports), self.num_categories
         rows, numbers = kinds(jnp.concatenate([supported, times_named(buckets)], axis=1))

@@ -34,6 +34,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 from rrjax.arguments import as_scalar, float_dtype, int_dtype
 from rrjax.arithmetic import odds
 from rrjax.checks import check_num_categories
+from rrjax.errors import ArgumentError
 from rrjax.lifts import Dense
 from rrjax.longitudinal import histories
 from rrjax.mechanisms.mechanism import CELLS, Mechanism, check_epsilon
@@ -223,9 +224,11 @@ class TwoStages(Protocol):
 
     def _check_first(self, epsilon: float, first_epsilon: float) -> None:
         if not first_epsilon < epsilon:
-            raise ValueError(
+            raise ArgumentError(
                 f"first_epsilon, of one report, must be below epsilon, of all of them; got {first_epsilon:g} and "
-                f"{epsilon:g}: a report is made of the memo, and says less than the memo does"
+                f"{epsilon:g}: a report is made of the memo, and says less than the memo does",
+                argument="first_epsilon",
+                value=first_epsilon,
             )
 
     @property
@@ -254,7 +257,7 @@ def as_positive(value: int, name: str) -> int:
         ValueError: It is none, or not positive.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        raise ArgumentError(f"{name} must be a positive integer, got {value!r}", argument=name, value=value)
     return int(value)
 
 
@@ -301,7 +304,11 @@ def for_each_user(function: Callable[..., Any], key: Array, users: tuple[Array, 
 def check_rounds(reports: Shaped[Array, "N T *s"], shape: str, num_axes: int) -> None:
     """Raises `ValueError` unless reports have so many axes, and there are users and rounds."""
     if reports.ndim != num_axes or 0 in reports.shape[:2]:
-        raise ValueError(f"reports must have shape {shape}, T of each of N users, both at least 1; got {reports.shape}")
+        raise ArgumentError(
+            f"reports must have shape {shape}, T of each of N users, both at least 1; got {reports.shape}",
+            argument="reports",
+            value=reports.shape,
+        )
 
 
 def kinds(rows: Shaped[Array, "N M"]) -> tuple[Shaped[Array, "U M"], Shaped[Array, " U"]]:

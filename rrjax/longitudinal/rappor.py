@@ -21,6 +21,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.arguments import as_scalar, float_dtype
 from rrjax.counts import as_values
+from rrjax.errors import ArgumentError
 from rrjax.lifts import Dense
 from rrjax.longitudinal import histories
 from rrjax.longitudinal.protocol import as_positive, check_rounds, for_each_user, kinds
@@ -87,20 +88,31 @@ class Rappor:
         filters = self.filters if isinstance(self.filters, jax.Array) else np.asarray(self.filters)
         object.__setattr__(self, "filters", filters)
         if filters.ndim != 3 or filters.dtype != bool or 0 in filters.shape:
-            raise ValueError(f"filters must be booleans of shape [m, K, k], got {filters.dtype} of {filters.shape}")
+            raise ArgumentError(
+                f"filters must be booleans of shape [m, K, k], got {filters.dtype} of {filters.shape}",
+                argument="filters",
+            )
         if filters.shape[1] < 2:
-            raise ValueError("filters must be those of at least two candidates, or there is nothing to estimate")
+            raise ArgumentError(
+                "filters must be those of at least two candidates, or there is nothing to estimate", argument="filters"
+            )
         if not isinstance(filters, Tracer) and not 1 <= int(np.asarray(filters).sum(axis=2).max()) <= self.num_hashes:
-            raise ValueError(f"filters set more bits a word than num_hashes = {self.num_hashes}, or none")
+            raise ArgumentError(
+                f"filters set more bits a word than num_hashes = {self.num_hashes}, or none",
+                argument="num_hashes",
+                value=self.num_hashes,
+            )
         numbers = {name: value for name in ("f", "p", "q") if isinstance(value := getattr(self, name), int | float)}
         for name, value in numbers.items():
             if not 0 < value < 1:
-                raise ValueError(
+                raise ArgumentError(
                     f"{name} must lie between 0 and 1, got {value:g}: for one report a user, without a memo, there is "
-                    "SymmetricUnaryEncoding"
+                    "SymmetricUnaryEncoding",
+                    argument=name,
+                    value=value,
                 )
         if "p" in numbers and "q" in numbers and not self.p < self.q:  # pyright: ignore[reportOperatorIssue]
-            raise ValueError(f"p must be below q, got p = {self.p:g} and q = {self.q:g}")
+            raise ArgumentError(f"p must be below q, got p = {self.p:g} and q = {self.q:g}", argument="p", value=self.p)
 
     @property
     def num_categories(self) -> int:
@@ -180,7 +192,7 @@ class Rappor:
         """
         values = as_values(values, self.num_categories, "values")
         if values.ndim != 1:
-            raise ValueError(f"values must have shape [N], one a user; got {values.shape}")
+            raise ArgumentError(f"values must have shape [N], one a user; got {values.shape}", argument="values")
         return _memoize(self, key, values)
 
     def report(self, key: Array, memo: CohortBits) -> CohortBits:
@@ -269,9 +281,10 @@ class Rappor:
         cohorts = as_values(reports.cohorts, num_cohorts, "cohorts").astype(jnp.int32)
         bits = reports.bits if isinstance(reports.bits, jax.Array) else np.asarray(reports.bits)
         if bits.ndim != num_axes or bits.shape[-1] != num_bits or cohorts.shape != bits.shape[:1]:
-            raise ValueError(
+            raise ArgumentError(
                 f"reports must have cohorts of shape [N] and bits of shape {shape}, with k = {num_bits}; got "
-                f"{tuple(cohorts.shape)} and {tuple(bits.shape)}"
+                f"{tuple(cohorts.shape)} and {tuple(bits.shape)}",
+                argument="reports",
             )
         if bits.dtype.kind not in "biu":
             raise ValueError(f"bits must be booleans, or integers 0 and 1, got dtype {bits.dtype}")

@@ -20,6 +20,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from rrjax.arguments import as_scalar, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.counts import as_values
+from rrjax.errors import ArgumentError
 from rrjax.longitudinal import histories
 from rrjax.longitudinal.protocol import TwoStages, as_positive, check_rounds, for_each_user, kinds, mixture_of_rows
 from rrjax.mechanisms.draws import below, rounded_down, rounded_up
@@ -253,9 +254,11 @@ class OptimizedAgain(LongitudinalUnaryEncoding):
         super()._check_first(epsilon, first_epsilon)
         most = float(jnp.log1p(_most(self.permanent)))
         if not first_epsilon < most:
-            raise ValueError(
+            raise ArgumentError(
                 f"first_epsilon must be below {most:.4g} at epsilon = {epsilon:g}, got {first_epsilon:g}: half of the "
-                "bits of the memo are not reported, and with q2 = 0 nothing else is hidden"
+                "bits of the memo are not reported, and with q2 = 0 nothing else is hidden",
+                argument="first_epsilon",
+                value=first_epsilon,
             )
 
     @property
