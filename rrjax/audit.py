@@ -189,6 +189,8 @@ def _audit(values, count, screen, num_draws, claimed, level):
             value=num_draws,
         )
     as_probability(level, "level", 0.999)
+    if claimed is not None and not claimed >= 0:
+        raise ArgumentError(f"claimed must be an ε in nats, got {claimed}", argument="claimed", value=claimed)
     half, part, pair = num_draws // 2, _part(num_draws, values), tuple(values)
     if len(values) > 2:
         each = max(1, half // len(values))
@@ -327,7 +329,7 @@ def draws_needed(claimed: float, level: float) -> int:
         50
     """
     # By a little more than what a bound in float32 is moved down.
-    number = math.log(2 / (1 - level)) / math.log1p(math.exp(-claimed - 1e-4))
+    number = math.log(2 / (1 - level)) / math.log1p(math.exp(-min(claimed, 600.0) - 1e-4))
     return max(4, 2 * math.ceil(number))
 
 

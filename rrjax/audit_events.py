@@ -64,7 +64,7 @@ def described(
     """
     seen = Seen()
     kind = "O" if isinstance(reports, list | tuple) else np.asarray(reports).dtype.kind
-    single = kind in "OSU"  # reports whose forms may differ from each other
+    single = kind in "OSU" and hasattr(reports, "__len__")  # reports whose forms may differ from each other
     if event is None and single:
         if len(reports) != number:
             raise _wrong(number, len(reports))
@@ -76,8 +76,10 @@ def described(
     form = "" if single else f"{np.asarray(reports).dtype} {np.shape(reports)[1:]}"
     flat = labels[:used] if labels.ndim == 1 else labels[:used].reshape(used, -1)
     found, times = np.unique(flat, axis=0, return_counts=True)
-    contents = found.tolist() if flat.ndim == 1 else map(tuple, found.tolist())
-    seen.add({(form, content): number for content, number in zip(contents, times.tolist(), strict=True)}, only)
+    counts = Counter()
+    for content, number in zip(found.tolist(), times.tolist(), strict=True):
+        counts[form, _comparable(content)] += number
+    seen.add(counts, only)
     return seen
 
 
@@ -91,9 +93,18 @@ def _form_and_content(report):
     if isinstance(report, str | bytes):
         return f"{type(report).__name__} of length {len(report)}", report
     if isinstance(report, bool | int | float):
-        return type(report).__name__, report
-    array = np.asarray(report)
-    return f"{array.dtype} {array.shape}", tuple(array.reshape(-1).tolist())
+        return type(report).__name__, _comparable(report)
+    array = np.asarray(report) if isinstance(report, list | tuple | np.ndarray | np.generic) else None
+    if array is None or array.dtype.kind == "O":
+        return type(report).__name__, repr(report)
+    return f"{array.dtype} {array.shape}", _comparable(array.reshape(-1).tolist())
+
+
+def _comparable(content):
+    """What equals itself and can be counted: rows as tuples, and what is no number by its name."""
+    if isinstance(content, list):
+        return tuple(map(_comparable, content))
+    return content if content == content else "nan"
 
 
 def together(parts: Iterable[Seen]) -> Seen:
@@ -121,7 +132,10 @@ def labels_of(seen: Sequence[Seen]) -> tuple[list[Any], bool]:
     """
     whole = together(seen)
     if whole.labels is not None:
-        return sorted(whole.labels, key=lambda label: (label[0], repr(type(label[1])), label[1])), False
+        try:
+            return sorted(whole.labels), False
+        except TypeError:  # contents of different kinds
+            return sorted(whole.labels, key=repr), False
     if len(whole.forms) < 2:
         raise ArgumentError(
             f"there are more than {MOST_CONTENTS:,} different reports: give event, which says what to look at",

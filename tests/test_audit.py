@@ -211,6 +211,9 @@ def test_memory_is_bounded(seeded):
         (lambda: audit.audit(lambda v: v, values=[3]), "values"),
         (lambda: audit.audit(lambda v: v, values=[3, 4, 3]), "values"),
         (lambda: audit.audit(lambda v: v, 0, 1, num_draws=1), "num_draws"),
+        (lambda: audit.audit(lambda v: v, 0, 1, num_draws=4, claimed=math.nan), "claimed"),
+        (lambda: audit.audit(lambda v: v, 0, 1, num_draws=4, claimed=-1.0), "claimed"),
+        (lambda: audit.audit(lambda v: None, 0, 1, num_draws=4), "draw"),
         (lambda: audit.audit(lambda v: v[:3], 0, 1, num_draws=20), "draw"),
         (lambda: audit.audit(lambda v: [1, 2], 0, 1, num_draws=20), "draw"),
         (lambda: audit.audit(lambda v: np.arange(v.size), 0, 1, batch_size=70_000), "event"),
@@ -360,6 +363,20 @@ def test_too_few_draws_are_said_to_be_too_few(claimed, level):
         assert few.powerless or fewer >= needed
         assert not few.violated or fewer >= needed
     assert audit.audit(lambda values: values, 0, 1, num_draws=4).powerless
+    assert audit.audit(lambda values: values, 0, 1, num_draws=400, claimed=800.0).powerless
+
+
+def test_values_may_be_labels_and_reports_may_be_no_numbers():
+    for draw in (
+        lambda values: np.where(values == "yes", np.nan, 0.0),
+        lambda values: np.where((values == "yes")[:, None], [np.nan, 1], [1, np.nan]),
+    ):
+        assert audit.audit(draw, "no", "yes", num_draws=400, claimed=1.0).violated
+    for draw in (
+        lambda values: [value or None for value in values],
+        lambda values: [{"a": int(value)} for value in values],
+    ):
+        assert audit.audit(draw, 0, 1, num_draws=400, claimed=1.0).violated
 
 
 def test_mechanisms_are_searched_too():

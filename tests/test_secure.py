@@ -163,6 +163,13 @@ def test_epsilons_that_random_bits_cannot_deliver_are_refused(name):
             secure.client(name, 4, epsilon)
 
 
+def test_thresholds_that_are_none_deliver_nothing_that_is_said():
+    assert secure.effective_epsilon(4, 0) == 0
+    for keep in (-1, 2**128, 0.5, True, None):
+        with refused("keep"):
+            secure.effective_epsilon(4, keep)
+
+
 def test_an_epsilon_between_two_floats_is_rounded_down():
     for epsilon in (Decimal("0.1"), Fraction(1, 10), Fraction(1, 3), Decimal(2) / 3):
         client = secure.client("randomized-response", 4, epsilon)

@@ -18,6 +18,7 @@ from fractions import Fraction
 import numpy as np
 
 from rrjax.checks import check_num_categories
+from rrjax.errors import ArgumentError
 from rrjax.secure.thresholds import ALL, FEWEST, as_epsilon, check, log_down, rounded_up
 
 
@@ -60,12 +61,17 @@ def effective_epsilon(num_categories: int, keep: int) -> float:
         keep: From `keep_threshold`.
 
     Returns:
-        Nats.
+        Nats, rounded down.
+
+    Raises:
+        ArgumentError: `keep` is no integer in [0, 2¹²⁸).
 
     Example:
         >>> 1 - 1e-12 < effective_epsilon(4, keep_threshold(4, 1.0)) <= 1
         True
     """
+    if isinstance(keep, bool) or not isinstance(keep, int) or not 0 <= keep < ALL:
+        raise ArgumentError(f"keep must be an integer from 0 to 2^128 - 1, got {keep!r}", argument="keep", value=keep)
     return log_down(1 + Fraction(num_categories * keep, ALL - keep))
 
 
