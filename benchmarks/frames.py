@@ -25,6 +25,7 @@ from timing import pretty, spread
 
 import rrjax
 from rrjax import io
+from rrjax.io.codings import CODINGS
 from rrjax.mechanisms import Mechanism, OptimizedUnaryEncoding, RandomizedResponse
 
 NUM_CATEGORIES = 41_270
@@ -71,7 +72,7 @@ def write(path: str, mechanism: Mechanism, reports: np.ndarray) -> None:
         simulated=True,
         version=rrjax.__version__,
     )
-    coding = io.CODINGS[mechanism.name]
+    coding = CODINGS[mechanism.name]
     io.write_reports(path, io.coded(coding, reports, mechanism.num_categories), metadata)
 
 

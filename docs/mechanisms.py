@@ -10,7 +10,7 @@ import numpy as np
 
 import rrjax
 from rrjax import longitudinal, mechanisms, surveys
-from rrjax.io import CODINGS
+from rrjax.io.codings import CODINGS
 from rrjax.longitudinal import Protocol
 from rrjax.mechanisms import ABBREVIATIONS, MECHANISMS, Mechanism
 

@@ -9,6 +9,7 @@ import pytest
 import rrjax
 from rrjax import io
 from rrjax.cli.audit import WORDS_AN_HOUR
+from rrjax.io.write import make_folder
 from rrjax.mechanisms import ABBREVIATIONS, MECHANISMS
 
 pytestmark = pytest.mark.once
@@ -262,7 +263,7 @@ def test_reports_are_not_replaced(values):
 
 
 def test_a_demonstration_does_not_replace_reports(values):
-    io.make_folder("rrjax-demo")
+    make_folder("rrjax-demo")
     assert values("randomize", "values.csv", "--epsilon", 2, "--out", "rrjax-demo/reports.parquet")[0] == 0
     assert values("demo")[0] == 3
 

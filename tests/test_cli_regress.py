@@ -12,6 +12,7 @@ pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
 
 import rrjax
 from rrjax import io
+from rrjax.io.covariates import read_covariate, read_covariates
 from rrjax.models import fit, goodness_of_fit_test, wald_test
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
@@ -71,7 +72,7 @@ def test_what_is_printed_is_what_the_library_finds(invoke, survey):
     fitness = goodness_of_fit_test(result, matrix, reports, 2.0)
     assert found["goodness_of_fit"]["statistic"] == pytest.approx(float(fitness.statistic), rel=0.05)
     assert found["gap"] < 1e-9
-    written = io.read_covariate(io.Source("c.csv", column="estimate"))
+    written = read_covariate(io.Source("c.csv", column="estimate"))
     np.testing.assert_allclose(written.values, [row["estimate"] for row in found["coefficients"]])
     given = ("--weights", "weight", "--clusters", "house", "--reference", "often")
     code, out, error = invoke("regress", "survey.csv", *READ, "--covariates", "age", *given, "--explain")
@@ -131,10 +132,10 @@ def test_covariates_are_numbers_or_levels():
     io.write_table("n.csv", {"x": np.asarray(["1", "2", "-", "nan"], object)})
     for show, value in ((None, None), (True, "-")):
         with refused(error=io.DataError, file="n.csv", column="x", row=3, value=value):
-            io.read_covariate(io.Source("n.csv", column="x", show_values=show))
-    named = io.read_covariate(io.Source("n.csv", column="x", missing=("-", "nan")))
+            read_covariate(io.Source("n.csv", column="x", show_values=show))
+    named = read_covariate(io.Source("n.csv", column="x", missing=("-", "nan")))
     np.testing.assert_array_equal(named.values, [1, 2, np.nan, np.nan])
-    levels = io.read_covariate(io.Source("n.csv", column="x"), factor=True)
+    levels = read_covariate(io.Source("n.csv", column="x"), factor=True)
     assert levels.of_rows(np.asarray([True, False, True, False])).levels == ("-", "1")
     io.write_table(
         "t.csv",
@@ -146,7 +147,7 @@ def test_covariates_are_numbers_or_levels():
         },
     )
     source = io.Source("t.csv", missing=("?",))
-    number, code, text = io.read_covariates(source, ["number", "code", "text"], ["code"])
+    number, code, text = read_covariates(source, ["number", "code", "text"], ["code"])
     np.testing.assert_array_equal(number.values, [1.5, np.nan, -2000])
     assert (number.levels, code.levels, text.levels) == (None, ("9", "10"), ("a", "b"))
     matrix, names = code.columns()
@@ -154,4 +155,4 @@ def test_covariates_are_numbers_or_levels():
     np.testing.assert_array_equal(matrix, [[1], [0], [1]])
     np.testing.assert_array_equal(text.columns()[0], [[1], [0], [np.nan]])
     with refused(error=io.DataError, file="t.csv", column="same"):
-        io.read_covariates(source, ["same"])
+        read_covariates(source, ["same"])

@@ -13,6 +13,7 @@ from refusals import blames
 
 import rrjax
 from rrjax import inference, io
+from rrjax.io.covariates import read_covariate
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -71,8 +72,8 @@ def test_statements_are_those_of_the_library(invoke, survey):
     assert "o.png" in out
     assert "north less south" in out
     assert "Intervals of shares and quantiles are exact" in out
-    assert io.read_covariate(io.Source("o.csv", column="num_reports")).values[0] == 3000
-    assert len(io.read_covariate(io.Source("o.csv", column="value")).values) == 4 * 4 - 1
+    assert read_covariate(io.Source("o.csv", column="num_reports")).values[0] == 3000
+    assert len(read_covariate(io.Source("o.csv", column="value")).values) == 4 * 4 - 1
 
 
 def test_weights_stand_for_others(invoke, survey):

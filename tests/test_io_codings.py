@@ -9,8 +9,8 @@ from refusals import refused
 import rrjax
 from rrjax import io
 from rrjax.io import DataError, Domain, MechanismRecord, Metadata
-from rrjax.io.codings import count_numbers
-from rrjax.io.tallies import _whole
+from rrjax.io.codings import CODINGS, count_numbers
+from rrjax.io.tallies import whole
 from rrjax.mechanisms import MECHANISMS
 
 SIZE, NUMBER = 11, 200
@@ -32,7 +32,7 @@ def metadata(mechanism):
 
 
 def write(path, mechanism, reports):
-    coding = io.CODINGS[mechanism.name]
+    coding = CODINGS[mechanism.name]
     io.write_reports(path, io.coded(coding, reports, mechanism.num_categories), metadata(mechanism))
 
 
@@ -72,7 +72,7 @@ def test_what_is_written_is_what_is_read(name, tmp_path):
 
 
 def test_all_mechanisms_have_a_coding():
-    assert set(io.CODINGS) == set(MECHANISMS)
+    assert set(CODINGS) == set(MECHANISMS)
 
 
 @pytest.mark.once
@@ -144,4 +144,4 @@ def test_a_file_that_says_something_else(tmp_path):
 @pytest.mark.once
 def test_more_reports_than_the_dtype_counts():
     with pytest.raises(DataError, match="JAX_ENABLE_X64"):
-        _whole(np.array([2**31, 1]))
+        whole(np.array([2**31, 1]))

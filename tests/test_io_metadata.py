@@ -17,7 +17,6 @@ from rrjax.io import (
     MechanismRecord,
     Metadata,
     Source,
-    count_pairs,
     count_reports,
     read_counts,
     read_domain,
@@ -27,6 +26,7 @@ from rrjax.io import (
     write_reports,
 )
 from rrjax.io.errors import naming_flags
+from rrjax.io.read import count_pairs
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 

@@ -19,13 +19,12 @@ from rrjax.io import (
     MechanismRecord,
     Metadata,
     Source,
-    make_folder,
     read_counts,
     read_domain,
-    replacing,
     write_reports,
     write_table,
 )
+from rrjax.io.write import make_folder, replacing
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -211,7 +210,8 @@ def test_no_permission(tmp_path):
 FULL_DISK = """
 import resource, signal, sys
 import numpy as np
-from rrjax.io import DataError, Domain, MechanismRecord, Metadata, replacing, write_reports, write_table
+from rrjax.io import DataError, Domain, MechanismRecord, Metadata, write_reports, write_table
+from rrjax.io.write import replacing
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))

@@ -18,6 +18,7 @@ import rrjax
 from rrjax import figures
 from rrjax.catalogue import ESTIMATORS, METRICS, Estimator, Style
 from rrjax.errors import StudyError
+from rrjax.figures.selection import measured
 from rrjax.io import DataError
 from rrjax.study import drawings, paper
 from rrjax.study.claims import check_claims, claims_table
@@ -525,7 +526,7 @@ def test_claims_are_tabled_where_they_can_be_tested():
 def test_own_metrics_and_extremes():
     dataset = study(("$mine$", "mse"), zipf=[0.0, np.inf], epsilon=[1.0, np.inf])
     dataset["$mine$"] = dataset["$mine$"] - 100
-    assert figures.measured(dataset) == ["mse", "$mine$"]
+    assert measured(dataset) == ["mse", "$mine$"]
     figure = render(figures.against_epsilon(dataset, ["$mine$"], num_categories=50, num_users=100))
     assert figure.axes[1].get_title() == "Zipf exponent s = ∞"
     assert figure.axes[0].get_yscale() == "linear"

@@ -15,6 +15,7 @@ from rrjax.cli import compare, estimate, randomize, show
 from rrjax.cli.estimates import FDR
 from rrjax.cli.options import Explain, flags
 from rrjax.cli.reading import Files, Reading, check_epsilon
+from rrjax.io.write import check_reports, make_folder
 
 
 @flags()
@@ -46,8 +47,8 @@ def demo(
     check_epsilon(epsilon)
     values, reports = folder / "values.parquet", folder / "reports.parquet"
     table, figure = folder / "estimate.csv", folder / "estimate.png"
-    io.make_folder(folder)
-    io.check_reports(reports)
+    make_folder(folder)
+    check_reports(reports)
     _write_population(values, categories, users, exponent, seed)
     show.say(
         f"A population of {users:,} users. Each holds one of {categories:,} items; a few items are frequent and most "

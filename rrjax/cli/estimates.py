@@ -20,6 +20,7 @@ from rrjax.cli.contradictions import contradictions
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
 from rrjax.errors import UsageError
+from rrjax.io.tallies import MOST_CELLS
 
 FDR = 0.05
 _OFF_SIMPLEX = {"float64": 1e-9, "float32": 1e-6}
@@ -107,7 +108,7 @@ def too_large(collection: Collection) -> str:
     """Why there is no likelihood of whole reports."""
     return (
         f"{collection.num_reports:,} reports × {collection.num_categories:,} categories are more than the limit of "
-        f"{io.MOST_CELLS:,}"
+        f"{MOST_CELLS:,}"
     )
 
 

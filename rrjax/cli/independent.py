@@ -15,6 +15,7 @@ from rrjax.cli.reading import Files, Reading, Reports, parse_domain, read_collec
 from rrjax.cli.test import Draws, check_size, tests
 from rrjax.cli.verdicts import say
 from rrjax.errors import UsageError
+from rrjax.io.read import count_pairs
 
 _MOST_PAIRS = 2**14
 
@@ -67,7 +68,7 @@ def independent(
             "randomize` makes of two columns"
         )
     with show.err.status("Counting …") as status:
-        pairs = io.count_pairs(files.source, (columns[0], columns[1]), (first, second))
+        pairs = count_pairs(files.source, (columns[0], columns[1]), (first, second))
         number = int(pairs.counts.sum())
         check_size(number)
         status.update("Testing …")

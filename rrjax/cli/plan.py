@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from rrjax import RandomizedResponse, inference, io
+from rrjax import RandomizedResponse, inference
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import SURE, Explain, Json, Level, MechanismName, Plot, flags
 from rrjax.cli.reading import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, check_rate
 from rrjax.errors import UsageError
+from rrjax.io.write import check_writable
 from rrjax.mechanisms import MECHANISMS
 
 PROTECTS = 8.0
@@ -55,7 +56,7 @@ def plan(
     """
     show.check_formats(None, plot)
     if plot is not None:
-        io.check_writable(plot)
+        check_writable(plot)
     wanted = Target(categories, mechanism, target_rmse, target_width, share, level)
     with show.err.status("Planning …"):
         found = _solve(wanted, epsilon, users)

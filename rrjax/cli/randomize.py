@@ -21,7 +21,10 @@ from rrjax.cli.options import Json, flags, mechanism_name, mechanism_names
 from rrjax.cli.reading import Files, Reading, check_outputs, parse_domain
 from rrjax.cli.rows import split
 from rrjax.errors import UsageError
+from rrjax.io.codings import CODINGS
 from rrjax.io.errors import reworded
+from rrjax.io.tallies import mechanism_of
+from rrjax.io.write import check_reports_name
 from rrjax.mechanisms import MECHANISMS
 
 WRITTEN = "What is written"
@@ -103,7 +106,7 @@ def randomize(
     name somebody, alone or together.
     """
     try:
-        io.check_reports_name(out)
+        check_reports_name(out)
     except io.DataError as error:
         raise reworded(error, f"--out {error}", UsageError, flag="--out", value=out) from error
     columns, domains = column or [], domain or []
@@ -223,7 +226,7 @@ def make_reports(
         client = rrjax.secure.client(name, num_categories, epsilon)
     except ValueError as error:
         raise UsageError(str(error), flag="--mechanism", value=name) from error
-    coding = io.CODINGS[name]
+    coding = CODINGS[name]
 
     def kept(reports: Any) -> np.ndarray:
         return io.coded(coding, reports, num_categories)
@@ -277,7 +280,7 @@ def _parts(values: np.ndarray, coding: str, num_categories: int) -> list[np.ndar
 def show_made(made: Randomized, out: Path, json: bool) -> None:
     """Says what was written."""
     metadata = made.metadata
-    rates = io.mechanism_of(metadata, str(out)).rates
+    rates = mechanism_of(metadata, str(out)).rates
     if json:
         show.record(
             {

@@ -21,6 +21,9 @@ from rrjax.cli.checks import check_rate as check_rate
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.errors import UsageError
 from rrjax.io.errors import reworded
+from rrjax.io.read import count_pairs
+from rrjax.io.tallies import mechanism_of
+from rrjax.io.write import check_reports, check_writable
 from rrjax.mechanisms import Mechanism
 from rrjax.rates import Rates
 
@@ -246,7 +249,7 @@ def read_collection(files: Files, epsilon: float | None) -> Collection:
         check_epsilon(epsilon)
     metadata = files.source.metadata()
     if metadata is not None:
-        mechanism = io.mechanism_of(metadata, files.name)
+        mechanism = mechanism_of(metadata, files.name)
         metadata.check(files.name, column=files.reading.column, epsilon=epsilon, domain=files.domain)
         epsilon = metadata.effective_epsilon
         if not 0.99 * SMALLEST_EPSILON < epsilon <= LARGEST_EPSILON:
@@ -338,7 +341,7 @@ def read_truth(files: Files, collection: Collection, flag: str) -> np.ndarray:
             and domain.factors
             and (files.reading.column or files.reading.counts) is None
         ):
-            pairs = io.count_pairs(files.source, metadata.columns, domain.factors)
+            pairs = count_pairs(files.source, metadata.columns, domain.factors)
             return pairs.counts.ravel() / pairs.counts.sum()
         try:
             counted = files.count(domain)
@@ -385,12 +388,12 @@ def check_outputs(inputs: list[Files], *outputs: Path | None, force: bool = Fals
     for flag, path in zip(("--out", "--plot", "--plot", "--plot"), outputs, strict=False):
         if path is None:
             continue
-        target = str(io.check_writable(path))
+        target = str(check_writable(path))
         if target in taken:
             raise UsageError(f"{flag} {path} {taken[target]}; write to another file", flag=flag, value=path)
         if not force:
             try:
-                io.check_reports(path)
+                check_reports(path)
             except io.DataError as error:
                 raise reworded(error, f"{flag} {error}", UsageError, flag=flag, value=path) from error
         taken[target] = "is written twice"

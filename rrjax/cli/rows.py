@@ -13,6 +13,8 @@ from rrjax.cli import show
 from rrjax.cli.reading import Collection
 from rrjax.cli.subgroups import read_weights
 from rrjax.errors import UsageError
+from rrjax.io.covariates import Covariate, read_covariate, read_covariates
+from rrjax.io.read import read_rows
 
 
 def split(flag: str, text: str) -> list[str]:
@@ -49,16 +51,16 @@ def read(
 ) -> Rows:
     """Reads reports, covariates, weights and clusters (the two others); drops or refuses rows that lack one."""
     source, domain = collection.files.source, collection.counted.domain
-    reports = io.read_rows(dataclasses.replace(source, column=collection.counted.column), domain).indices
+    reports = read_rows(dataclasses.replace(source, column=collection.counted.column), domain).indices
     odd = next((name for name in factors if name not in names), None)
     if odd is not None:
         raise UsageError(
             f"--factors: {odd!r} is not among the covariates {', '.join(map(repr, names))}", flag="--factors", value=odd
         )
-    covariates = io.read_covariates(source, names, factors)
+    covariates = read_covariates(source, names, factors)
     of_weight, of_cluster = (None if name is None else dataclasses.replace(source, column=name) for name in others)
     weight = None if of_weight is None else read_weights(of_weight)
-    cluster = None if of_cluster is None else io.read_covariate(of_cluster, factor=True, most_levels=None)
+    cluster = None if of_cluster is None else read_covariate(of_cluster, factor=True, most_levels=None)
     answered = reports >= 0
     used = [*covariates, *(each for each in (weight, cluster) if each is not None)]
     lacking = np.any([each.missing for each in used], axis=0)
@@ -82,7 +84,7 @@ def read(
     )
 
 
-def _missing(collection: Collection, used: Sequence[io.Covariate], answered: np.ndarray) -> io.DataError:
+def _missing(collection: Collection, used: Sequence[Covariate], answered: np.ndarray) -> io.DataError:
     first = min(
         (int(np.argmax(each.missing & answered)), each.name) for each in used if (each.missing & answered).any()
     )

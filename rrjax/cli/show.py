@@ -25,6 +25,7 @@ from rrjax import io
 from rrjax.cli.interrupt import INTERRUPTED, MESSAGE, unwinding
 from rrjax.errors import UsageError
 from rrjax.io.errors import number as number
+from rrjax.io.write import table_suffix
 
 USAGE, BAD_DATA = 2, 3
 _UNIT = re.compile(r"(?<=\d) (?=[^\W\d_]|[–×] \d)|(?<=[=≤≥<±–×]) (?=\d)|(?<=\S) (?=[=≤≥<±] \d)")
@@ -115,7 +116,7 @@ def check_formats(table: Path | None, figure: Path | None) -> None:
         raise UsageError(f"--plot {figure}: figures are written as .png, .pdf or .svg", flag="--plot", value=figure)
     if table is not None:
         try:
-            io.table_suffix(table)
+            table_suffix(table)
         except io.DataError as error:
             raise UsageError(f"--out {error}", flag="--out", value=table) from error
 

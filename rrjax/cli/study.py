@@ -24,6 +24,7 @@ from rrjax.cli.options import Explain, Json, estimator_names, flags
 from rrjax.cli.progress import Bar, progress_bar
 from rrjax.cli.reading import PANEL, Files, Reading
 from rrjax.errors import PeerError, UsageError
+from rrjax.io.write import make_folder
 from rrjax.pages import is_page
 
 if TYPE_CHECKING:
@@ -173,27 +174,33 @@ def _check(what: str, paths: list[str], wish: Wish, reading: Reading) -> None:
     from rrjax.study import paper
 
     if what != "paper" and (wish.figure or wish.kosarak or wish.acs_income):
-        raise UsageError("--figure, --kosarak and --acs-income belong to `rrjax study paper`")
+        flag = "--figure" if wish.figure else "--kosarak" if wish.kosarak else "--acs-income"
+        raise UsageError(f"{flag} belongs to `rrjax study paper`", flag=flag)
     if what != "data" and paths:
-        raise UsageError(f"unexpected {paths[0]!r}: only `rrjax study data` takes files")
+        raise UsageError(f"unexpected {paths[0]!r}: only `rrjax study data` takes files", value=paths[0])
     if what == "data" and not paths:
         raise UsageError("`rrjax study data` needs a file of true values")
     if what != "data" and (flag := reading.first_flag()):
-        raise UsageError(f"{flag} says how to read files, and belongs to `rrjax study data`")
+        raise UsageError(f"{flag} says how to read files, and belongs to `rrjax study data`", flag=flag)
     if what != "data" and wish.epsilon:
-        raise UsageError("--epsilon belongs to `rrjax study data`; a grid of your own goes into a TOML file")
+        raise UsageError(
+            "--epsilon belongs to `rrjax study data`; a grid of your own goes into a TOML file", flag="--epsilon"
+        )
     if what not in PRESETS and not what.endswith(".toml"):
-        raise UsageError(f"{what!r} is none of paper, quick and data, nor a .toml file")
+        raise UsageError(f"{what!r} is none of paper, quick and data, nor a .toml file", value=what)
     for number in wish.figure or ():
         if number not in paper.FIGURES:
-            raise UsageError(f"--figure {number}: the paper's figures are 1 to 10")
+            raise UsageError(f"--figure {number}: the paper's figures are 1 to 10", flag="--figure", value=number)
     if wish.figure:
         data = wish.kosarak or wish.acs_income
         if paper.REAL_DATA not in wish.figure and data:
-            raise UsageError("--kosarak and --acs-income are for Figure 3: add --figure 3, or leave --figure out")
+            flag = "--kosarak" if wish.kosarak else "--acs-income"
+            raise UsageError(f"{flag} is for Figure 3: add --figure 3, or leave --figure out", flag=flag)
         if paper.REAL_DATA in wish.figure and not data:
             raise UsageError(
-                "--figure 3 needs the data sets: --kosarak FILE, --acs-income FOLDER; or see `rrjax study data`"
+                "--figure 3 needs the data sets: --kosarak FILE, --acs-income FOLDER; or see `rrjax study data`",
+                flag="--figure",
+                value=paper.REAL_DATA,
             )
 
 
@@ -240,7 +247,7 @@ def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path,
     from rrjax.study import paper
     from rrjax.study.em_convergence import convergence
 
-    io.make_folder(folder)
+    make_folder(folder)
     page = folder / "report.html"
     if page.exists() and not is_page(page):
         raise UsageError(

@@ -11,6 +11,9 @@ import numpy as np
 from rrjax import inference, io
 from rrjax.cli.reading import Collection
 from rrjax.errors import UsageError
+from rrjax.io.covariates import Covariate, read_covariate
+from rrjax.io.read import count_pairs, read_rows
+from rrjax.io.scan import column_names
 
 MOST_LEVELS = 100
 MOST_WEIGHT = 1e100
@@ -40,13 +43,13 @@ def parts_of(collection: Collection, by: str | None, weighted_by: str | None) ->
     source = collection.files.source
     if weighted_by is None and by is not None:
         _levels(source, by)
-        pairs = io.count_pairs(source, (column, by), (domain, None))
+        pairs = count_pairs(source, (column, by), (domain, None))
         levels = [str(label) for label in pairs.domains[1].labels()]
         counts = pairs.counts.T
         parts = [Part("all", int(counts.sum()), counts.sum(0))]
         parts += [Part(level, int(each.sum()), each) for level, each in zip(levels, counts, strict=True) if each.any()]
         return parts, pairs.num_missing - collection.counted.num_missing
-    reports = io.read_rows(dataclasses.replace(source, column=column), domain).indices
+    reports = read_rows(dataclasses.replace(source, column=column), domain).indices
     weights = read_weights(dataclasses.replace(source, column=weighted_by))
     there = (reports >= 0) & ~weights.missing
     codes, levels = np.zeros(len(reports)), []
@@ -68,9 +71,9 @@ def parts_of(collection: Collection, by: str | None, weighted_by: str | None) ->
     return parts, int(((reports >= 0) & ~there).sum())
 
 
-def _levels(source: io.Source, by: str) -> io.Covariate:
+def _levels(source: io.Source, by: str) -> Covariate:
     """The public column, row by row."""
-    public = io.read_covariate(dataclasses.replace(source, column=by), factor=True, most_levels=None)
+    public = read_covariate(dataclasses.replace(source, column=by), factor=True, most_levels=None)
     number = len(public.levels or ())
     if number > MOST_LEVELS:
         raise UsageError(
@@ -84,15 +87,15 @@ def _levels(source: io.Source, by: str) -> io.Covariate:
 def shares_of(path: Path, parts: list[Part]) -> np.ndarray:
     """Shares of the population of the levels, in their order."""
     source = io.Source(str(path))
-    names = io.column_names(source)
+    names = column_names(source)
     if len(names) != 2:
         raise io.DataError(
             f"{path} has {len(names)} columns; two are wanted, under a line with their names and with commas between "
             "them: the level, and its size in the population",
             file=str(path),
         )
-    levels = io.read_covariate(dataclasses.replace(source, column=names[0]), factor=True, most_levels=None)
-    sizes = io.read_covariate(dataclasses.replace(source, column=names[1]), most_levels=None)
+    levels = read_covariate(dataclasses.replace(source, column=names[0]), factor=True, most_levels=None)
+    sizes = read_covariate(dataclasses.replace(source, column=names[1]), most_levels=None)
     if sizes.levels is not None or not (sizes.values >= 0).all() or not 0 < sizes.values.sum() < np.inf:
         raise io.DataError(
             f"{path}, column {names[1]!r}: sizes are numbers, none of them missing, negative or too large to add up",
@@ -126,13 +129,13 @@ def shares_of(path: Path, parts: list[Part]) -> np.ndarray:
     return shares / shares.sum()
 
 
-def read_weights(source: io.Source) -> io.Covariate:
+def read_weights(source: io.Source) -> Covariate:
     """Reads a column of survey weights, row by row; missing ones are NaN.
 
     Raises:
         DataError: Weights that are no numbers, or negative, with the row.
     """
-    weights = io.read_covariate(source, most_levels=None)
+    weights = read_covariate(source, most_levels=None)
     file = source.files()[0]
     place = f"{file}, column {weights.name!r}"
     if weights.levels is not None:

@@ -15,10 +15,8 @@ from rrjax.figures.files import save
 from rrjax.figures.forest import Statements, forest_figure
 from rrjax.figures.iterations import convergence
 from rrjax.figures.likelihood import likelihood_figure, profile_figure
-from rrjax.figures.overview import left_over, overview
+from rrjax.figures.overview import overview
 from rrjax.figures.planning import plan_figure, two_category_figure
-from rrjax.figures.selection import measured
-from rrjax.figures.style import estimator_title, shortened
 from rrjax.figures.wins import closest, wins
 
 __all__ = [
@@ -30,17 +28,13 @@ __all__ = [
     "convergence",
     "decomposition",
     "estimate_figure",
-    "estimator_title",
     "forest_figure",
-    "left_over",
     "likelihood_figure",
-    "measured",
     "overview",
     "plan_figure",
     "profile_figure",
     "real_data",
     "save",
-    "shortened",
     "two_category_figure",
     "wins",
 ]

@@ -39,7 +39,7 @@ def save(figure: Figure, path: str | os.PathLike[str], *, dpi: float = 150) -> t
         >>> save(Figure(), "figure")  # doctest: +SKIP
         (PosixPath('figure.png'), PosixPath('figure.pdf'))
     """
-    from rrjax.io import replacing
+    from rrjax.io.write import replacing
 
     path = Path(path)
     alone = path.suffix.lower()[1:] in _UNDATED

@@ -91,7 +91,7 @@ def left_over(dataset: xr.Dataset) -> str | None:
 
     Example:
         >>> import xarray as xr
-        >>> from rrjax.figures import left_over
+        >>> from rrjax.figures.overview import left_over
         >>> grid = {
         ...     "num_categories": [2, 3],
         ...     "num_users": [1, 2, 3],

@@ -27,7 +27,7 @@ def measured(dataset: xr.Dataset) -> list[str]:
 
     Example:
         >>> import xarray as xr
-        >>> from rrjax.figures import measured
+        >>> from rrjax.figures.selection import measured
         >>> measured(xr.Dataset(dict.fromkeys(["mine", "mine_se", "bias2", "nll", "mse"], 0.1)))
         ['mse', 'nll', 'mine']
     """

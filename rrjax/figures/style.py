@@ -67,7 +67,7 @@ def shortened(label: object, width: int = 24) -> str:
         The text.
 
     Example:
-        >>> from rrjax.figures import shortened
+        >>> from rrjax.figures.style import shortened
         >>> shortened("a very long label", width=8)
         'a very …'
     """
@@ -87,7 +87,7 @@ def estimator_title(name: object) -> str:
         The title, unescaped.
 
     Example:
-        >>> from rrjax.figures import estimator_title
+        >>> from rrjax.figures.style import estimator_title
         >>> estimator_title("inv_p"), estimator_title("mine")
         ('InvP', 'mine')
     """

@@ -133,7 +133,7 @@ def write_page(
     Raises:
         DataError: The file cannot be written; says why.
     """
-    from rrjax.io import replacing
+    from rrjax.io.write import replacing
 
     footer = [f"<footer>{paragraph(foot)}</footer>"] if foot else []
     page = [

@@ -30,7 +30,7 @@ def check_functions(study: Grid, num_categories: int) -> None:
             for label, design in study.mechanism.items()
         }
         # Nearly all are alike, and traced once.
-        collections = {str(tally): (label, tally) for label, tally in reversed(tallies.items())}
+        collections = {str(jax.tree.flatten(tally)): (label, tally) for label, tally in reversed(tallies.items())}
         collections = {f"a tally of {label}, without epsilon,": (tally, None) for label, tally in collections.values()}
     for what, given in collections.items():
         _check_estimators(study, num_categories, what, given)

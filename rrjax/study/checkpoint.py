@@ -88,7 +88,7 @@ class Checkpoint:
             StudyError: It holds another study.
             DataError: It cannot be made or written.
         """
-        from rrjax.io import make_folder
+        from rrjax.io.write import make_folder
 
         self.begin = time.perf_counter() if begin is None else begin
         self.computed = False
@@ -210,7 +210,7 @@ def _content(file: Path) -> bytes:
 
 
 def _write(file: Path, write: Callable[[Path], object]) -> None:
-    from rrjax.io import replacing
+    from rrjax.io.write import replacing
 
     with replacing(file) as path:
         write(path)

@@ -75,7 +75,8 @@ def tally_of(design: Design, num_categories: int, known: float | None) -> Tally:
     key = jax.eval_shape(jax.random.key, 0)
     tally = jax.eval_shape(collect, key, true_counts, jax.ShapeDtypeStruct((), float_dtype()))
     if not isinstance(tally, Tally) or tally.support.shape != (num_categories,):
-        raise ValueError(f"`collect` must return a Tally of {num_categories} categories, got {tally}")
+        came = f"one of {tally.support.shape}" if isinstance(tally, Tally) else f"a {type(tally).__name__}"
+        raise ValueError(f"`collect` must return a Tally of {num_categories} categories, got {came}")
     return tally
 
 

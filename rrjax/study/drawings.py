@@ -11,8 +11,9 @@ import numpy as np
 
 from rrjax import figures
 from rrjax.catalogue import METRICS
-from rrjax.figures.selection import spread_over
-from rrjax.figures.style import SYMBOLS, words_for
+from rrjax.figures.overview import left_over
+from rrjax.figures.selection import measured, spread_over
+from rrjax.figures.style import SYMBOLS, estimator_title, words_for
 from rrjax.study.paper import BY_CATEGORIES, CONVERGENCE, EPSILON, FIGURES, SHOWN_EPSILONS, K, N
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def of_study(dataset: xr.Dataset) -> list[Drawing]:
             for drawing in drawings
         ]
     found = []
-    for metric in figures.measured(dataset):
+    for metric in measured(dataset):
         found += _overviews(dataset, metric, METRICS[metric].short if metric in METRICS else metric)
     return found + _maps(dataset)
 
@@ -169,7 +170,7 @@ def _maps(dataset: xr.Dataset) -> list[Drawing]:
 def _overviews(dataset: xr.Dataset, metric: str, short: str) -> list[Drawing]:
     """One for every value of what has no room in a figure."""
     name, title = f"overview-{metric}", f"Overview: {short}"
-    left = figures.left_over(dataset)
+    left = left_over(dataset)
     if left is None:
         return [Drawing(name, title, _BANDS, partial(figures.overview, dataset, metric))]
     values = dataset[left].values
@@ -262,7 +263,7 @@ def of_em(dataset: xr.Dataset) -> list[Drawing]:
         >>> drawings.of_em(xr.Dataset(attrs={"num_categories": 500}))[0].title
         'Figure 4: EM on its way to MLE* (K = 500)'
     """
-    exact = figures.estimator_title("mle_star")
+    exact = estimator_title("mle_star")
     return [
         Drawing(
             f"figure-{CONVERGENCE}",

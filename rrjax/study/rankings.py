@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rrjax.catalogue import METRICS
-from rrjax.figures import estimator_title
 from rrjax.figures.selection import rounding
+from rrjax.figures.style import estimator_title
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rrjax.catalogue import ESTIMATORS, METRICS
-from rrjax.figures import estimator_title, measured
-from rrjax.figures.style import AXES
+from rrjax.figures.selection import measured
+from rrjax.figures.style import AXES, estimator_title
 from rrjax.mechanisms import MECHANISMS
 from rrjax.pages import Markup, contents, figure, heading, joined, markup, pairs, paragraph, table, write_page
 from rrjax.study.checkpoint import Timing, computing_time
