@@ -404,3 +404,12 @@ def test_codes_with_leading_zeros(invoke):
         code, _, err = invoke(*command)
         assert (code, "leading zeros" in err) == (0, True)
     assert "leading zeros" not in invoke("estimate", "r.parquet")[2]
+
+
+def test_the_first_line_of_a_file_without_header_is_not_repeated(invoke):
+    with open("people.csv", "w") as stream:
+        stream.write("Alice,secret\nBob,other\nCarol,secret\n")
+    for column in ("2", "3"):
+        code, _, err = invoke("randomize", "people.csv", "--column", column, "--epsilon", 1, "--out", "r.parquet")
+        assert (code, "Alice" in err, "secret" in err) == (3, False, False)
+        assert "--no-header" in err

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Literal
 
 from rrjax.io.domain import Domain
-from rrjax.io.errors import DataError, number
+from rrjax.io.errors import DataError, for_callers, number
 from rrjax.io.plaintext import opened
 from rrjax.io.read import CountedReports, count_filtered, count_reports
 from rrjax.io.scan import Filter, scanning
@@ -26,6 +26,7 @@ _DERIVED = {
 """The columns that the paper's repository keeps: size in bytes and SHA-256."""
 _ACS_DOMAINS = {"PUMA": Domain.range(100, 70_301), "PINCP": Domain.range(1, 1_423_000)}
 """All codes that the census publishes for PUMA, and the incomes that the filter and the paper's K = 1,423,000 leave."""
+_AS_IT_IS = ", or take it for what it is (verify=False)"
 _ADULTS: tuple[Filter, ...] = (("AGEP", ">", 16), ("PINCP", ">", 100), ("WKHP", ">", 0), ("PWGTP", ">=", 1))
 
 
@@ -112,8 +113,8 @@ def load_acs_income(
         raise DataError(
             f"{folder}: {number(counted.num_rows, 'row passes', 'rows pass')} the filter of ACSIncome, "
             f"{_ACS_INCOME_ROWS:,} were published "
-            "for 2018, all states. Is a state missing, or another year among the files? Download again, or take what "
-            "is there (verify=False).",
+            "for 2018, all states. Is a state missing, or another year among the files? Download "
+            f"again{for_callers(_AS_IT_IS)}.",
             file=folder,
         )
     return counted
@@ -142,7 +143,7 @@ def _verify_sessions(source: Source) -> None:
         raise DataError(
             f"{source.files()[0]}: {number(sessions, 'session', 'sessions')} and {number(pages, 'page', 'pages')}; "
             f"Kosarak has {_KOSARAK_SESSIONS:,} and "
-            f"{_KOSARAK_PAGES:,}. Download it again, or take this file for what it is (verify=False).",
+            f"{_KOSARAK_PAGES:,}. Download it again{for_callers(_AS_IT_IS)}.",
             file=source.files()[0],
         )
 
@@ -161,6 +162,6 @@ def _verify_derived(source: Source, name: str) -> None:
         came, published = number(found, "byte", "bytes"), f"{size:,}"
     raise DataError(
         f"{file} is not the published {name}: it has {came}, not {published}. Download it again (a repository with "
-        "large-file storage hands out a small pointer at first), or take this file for what it is (verify=False).",
+        f"large-file storage hands out a small pointer at first){for_callers(_AS_IT_IS)}.",
         file=file,
     )

@@ -34,6 +34,11 @@ def naming_flags() -> Iterator[None]:
         _FLAGS.reset(token)
 
 
+def for_callers(text: str) -> str:
+    """Advice that only a caller of the library can follow; nothing at the command line."""
+    return "" if _FLAGS.get() else text
+
+
 def option(argument: str, flag: str | None = None) -> str:
     """What a message calls an option: "domain=" of a caller, "--domain" of somebody at the command line."""
     if _FLAGS.get():

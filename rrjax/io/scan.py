@@ -171,8 +171,10 @@ class _Relation:
             raise _equal_names(self.files[0], names, name)
         near = get_close_matches(name, names, n=1)
         message = f"{self.files[0]}: there is no column {name!r}" + (f"; did you mean {near[0]!r}?" if near else ".")
-        message += f" Its columns: {_listing(names)}."
-        if name.isdigit() and "1" not in names:
+        # Somebody who gives a number has a file without header, whose first line is not to be repeated.
+        if not name.isdigit() or "1" in names:
+            message += f" Its columns: {_listing(names)}."
+        else:
             message += f" If the file has no header line, say so ({option('header=False', '--no-header')})."
         raise DataError(message, file=self.files[0], column=name)
 
