@@ -12,7 +12,7 @@ from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Command, Explain, Json, flags
 from rrjax.cli.reading import Files, Reading, Reports, parse_domain, read_collection
-from rrjax.cli.test import Draws, check_size, tests
+from rrjax.cli.test import Draws, check_size, least_of_shuffles, tests
 from rrjax.cli.verdicts import say
 from rrjax.errors import UsageError
 from rrjax.io.read import count_pairs
@@ -52,9 +52,11 @@ def independent(
     """
     columns = column or []
     if columns and (len(columns) != 2 or columns[0] == columns[1]):
-        raise UsageError(f"--column must be given twice, once for each attribute; got {', '.join(columns)}")
+        raise UsageError(
+            f"--column must be given twice, once for each attribute; got {', '.join(columns)}", flag="--column"
+        )
     if domain and len(domain) != 2:
-        raise UsageError("--domain must be given twice, in the order of the columns, or not at all")
+        raise UsageError("--domain must be given twice, in the order of the columns, or not at all", flag="--domain")
     first, second = [parse_domain(text) for text in domain or [None, None]]
     files = Files(reports, reading)
     metadata = files.source.metadata()
@@ -65,7 +67,8 @@ def independent(
     if not columns:
         raise UsageError(
             f"--column must be given twice, once for each attribute: {files.name} is no file of pairs, as `rrjax "
-            "randomize` makes of two columns"
+            "randomize` makes of two columns",
+            flag="--column",
         )
     with show.err.status("Counting …") as status:
         pairs = count_pairs(files.source, (columns[0], columns[1]), (first, second))
@@ -96,13 +99,15 @@ def _check(name: str, metadata: io.Metadata, columns: list[str], domains: tuple[
     if columns and tuple(columns) != metadata.columns:
         raise UsageError(
             f"--column {' --column '.join(columns)} contradicts {name}, which holds pairs of "
-            f"{' and '.join(map(repr, metadata.columns or ()))}; leave it out"
+            f"{' and '.join(map(repr, metadata.columns or ()))}; leave it out",
+            flag="--column",
         )
     for own, given in zip(metadata.domain.factors or (), domains, strict=True):
         if given is not None and given != own:
             raise UsageError(
                 f"--domain contradicts {name}, which was collected with the domain {own.describe()}, not "
-                f"{given.describe()}; leave it out"
+                f"{given.describe()}; leave it out",
+                flag="--domain",
             )
 
 
@@ -117,7 +122,9 @@ def _of_pairs(files: Files, columns: tuple[str, str], draws: Draws, json: bool, 
         if counts.size > _MOST_PAIRS:
             raise UsageError(
                 f"the test is simulated, of at most {_MOST_PAIRS:,} pairs of categories; these are "
-                f"{shape[0]:,} × {shape[1]:,}: coarser categories are needed"
+                f"{shape[0]:,} × {shape[1]:,}: coarser categories are needed",
+                flag="REPORTS",
+                value=counts.size,
             )
         status.update("Testing …")
         verdict = _independent(columns, counts, draws, collection.epsilon)
@@ -132,6 +139,8 @@ def _independent(
     try:
         result = inference.independence_test(draws.key, counts, epsilon, **draws.options)
     except ValueError as error:
-        raise UsageError(f"--column: {error}") from error
+        raise UsageError(f"--column: {error}", flag="--column") from error
     question = f"Are {columns[0]} and {columns[1]} independent?"
-    return draws.verdict(question, result, "No: they go together.", "Nothing speaks against it.")
+    return draws.verdict(
+        question, result, "No: they go together.", "Nothing speaks against it.", least_of_shuffles(counts)
+    )

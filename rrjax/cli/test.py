@@ -74,17 +74,27 @@ class Draws:
         if self.significance > 0.5:
             raise UsageError(
                 f"--significance {self.significance:g} is the chance to be wrong where there is nothing, so it is "
-                f"small; did you mean {1 - self.significance:g}?"
+                f"small; did you mean {1 - self.significance:g}?",
+                flag="--significance",
+                value=self.significance,
             )
         if self.significance < 1 / MOST_DRAWS:
-            raise UsageError(f"--significance {self.significance:g} is below what {MOST_DRAWS:,} draws can tell")
+            raise UsageError(
+                f"--significance {self.significance:g} is below what {MOST_DRAWS:,} draws can tell",
+                flag="--significance",
+                value=self.significance,
+            )
         if self.draws > MOST_DRAWS:
-            raise UsageError(f"--draws must be at most {MOST_DRAWS:,}, got {self.draws:,}")
+            raise UsageError(
+                f"--draws must be at most {MOST_DRAWS:,}, got {self.draws:,}", flag="--draws", value=self.draws
+            )
         least = math.ceil(1 / self.significance) - 1
         if self.draws < least:
             raise UsageError(
                 f"--draws {self.draws} is too few for --significance {self.significance:g}: the least p-value would be "
-                f"{1 / (max(self.draws, 0) + 1):.2g}; take at least {least}"
+                f"{1 / (max(self.draws, 0) + 1):.2g}; take at least {least}",
+                flag="--draws",
+                value=self.draws,
             )
 
     @property
@@ -97,13 +107,24 @@ class Draws:
         """For the functions of `rrjax.inference`."""
         return {"num_draws": self.draws, "level": self.significance}
 
-    def verdict(self, question: str, result: inference.HypothesisTest, if_so: str, if_not: str) -> dict[str, Any]:
-        """What a test says: the question, the result, and the answer in words."""
+    def verdict(
+        self, question: str, result: inference.HypothesisTest, if_so: str, if_not: str, log_least: float
+    ) -> dict[str, Any]:
+        """What a test says: the question, the result, and the answer in words.
+
+        `log_least` is the logarithm of the least p-value that any reports of this number could have: where that is
+        above the significance, the test cannot find anything, and says so.
+        """
         p_value = float(result.p_value)
         if math.isnan(p_value):
             raise io.DataError("the test came out as NaN: these counts are beyond what it can compute")
-        rejected = p_value <= self.significance
-        answer = {"rejected": rejected, "answer": if_so if rejected else if_not}
+        rejected, least = p_value <= self.significance, math.exp(min(log_least, 0.0))
+        if least > self.significance:
+            if_not = (
+                f"It cannot be found out: with so few reports, or at so large an ε, p is {least:.2g} or more whatever "
+                "they say."
+            )
+        answer = {"rejected": rejected, "answer": if_so if rejected else if_not, "least_p_value": least}
         return {"question": question} | vars(result) | answer
 
 
@@ -213,8 +234,36 @@ def fits_any(collection: Collection, draws: Draws) -> list[dict[str, Any]]:
         "No: some categories are named less often than chance alone would name them. Is ε right, are reports missing, "
         "was another mechanism used?",
         "Nothing speaks against it.",
+        _least_of_any(collection),
     )
     return [verdict]
+
+
+def _least_of_any(collection: Collection) -> float:
+    """Of the test of any distribution: all reports name one category, which a point mass makes with p^N."""
+    rates, size, number = collection.rates, collection.num_categories, collection.num_reports
+    held, other = math.log1p(-float(rates.not_p)), math.log(max(float(rates.q), 1e-300))
+    return float(np.logaddexp(number * held, math.log(size - 1) + number * other))
+
+
+def _least_of_one(collection: Collection, theta: np.ndarray) -> float:
+    """Of a test of one distribution: all reports name the category that it makes least often."""
+    law = float(collection.rates.q) + float(collection.rates.d) * theta / theta.sum()
+    rarest = max(float(law.min()), 1e-300)
+    return math.log(np.sum(law <= rarest * (1 + 1e-9))) + collection.num_reports * math.log(rarest)
+
+
+def least_of_shuffles(counts: np.ndarray, epsilon: Any = None) -> float:
+    """Of a shuffle of reports among collections `[G, K]`: each way to share them out is equally likely.
+
+    Nothing is known where ε differ: reports are randomized further then.
+    """
+    if np.ndim(epsilon):
+        return -math.inf
+    if np.count_nonzero(counts.sum(axis=0)) < 2 or np.count_nonzero(counts.sum(axis=1)) < 2:
+        return 0.0  # all are alike
+    sizes = counts.sum(axis=1)
+    return sum(math.lgamma(size + 1) for size in sizes) - math.lgamma(sizes.sum() + 1)
 
 
 @ending_at_once()
@@ -224,9 +273,10 @@ def _fits(collection: Collection, theta: np.ndarray, draws: Draws) -> list[dict[
     if_so, if_not = "No: the users come from another distribution.", "Nothing speaks against it."
     ratio = inference.likelihood_ratio_test(draws.key, counts, epsilon, theta, **draws.options)
     pearson = inference.goodness_of_fit_test(draws.key, counts, epsilon, theta, **draws.options)
+    least = _least_of_one(collection, np.asarray(theta, np.float64))
     return [
-        draws.verdict("Do the users come from the given distribution?", ratio, if_so, if_not),
-        draws.verdict("Do the reports look like it?", pearson, "No.", if_not),
+        draws.verdict("Do the users come from the given distribution?", ratio, if_so, if_not, least),
+        draws.verdict("Do the reports look like it?", pearson, "No.", if_not, least),
     ]
 
 
@@ -240,6 +290,7 @@ def _equal(collections: Sequence[Collection], draws: Draws) -> dict[str, Any]:
         result,
         "No: they differ.",
         "Nothing speaks against it (which does not show that they are equal).",
+        least_of_shuffles(counts, epsilon),
     )
 
 
@@ -251,27 +302,41 @@ def _trend(
     if times and len(times) != len(collections):
         raise UsageError(
             f"--time was given {show.number(len(times), 'time', 'times')} for {len(collections)} collections; give it "
-            "once for each"
+            "once for each",
+            flag="--time",
         )
     if not all(math.isfinite(time) for time in times):
-        raise UsageError(f"--time must be finite numbers, got {', '.join(f'{time:g}' for time in times)}")
+        raise UsageError(
+            f"--time must be finite numbers, got {', '.join(f'{time:g}' for time in times)}", flag="--time"
+        )
     if times and len(set(times)) == 1:
-        raise UsageError("--time: all are the same, so there is nothing to go by")
+        raise UsageError("--time: all are the same, so there is nothing to go by", flag="--time")
     number = None
     if category is not None:
         labels = [str(label) for label in collections[0].labels]
         if category not in labels:
             near = get_close_matches(category, labels, n=1, cutoff=0.4)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise UsageError(f"--category {category} is none of {collections[0].counted.domain.describe()}{hint}")
+            raise UsageError(
+                f"--category {category} is none of {collections[0].counted.domain.describe()}{hint}",
+                flag="--category",
+                value=category,
+            )
         number = labels.index(category)
     counts, epsilon = _stacked(collections)
     result = inference.trend_test(
         draws.key, counts, epsilon, np.array(times) if times else None, category=number, **draws.options
     )
+    told = counts if number is None else np.stack([counts[:, number], counts.sum(axis=1) - counts[:, number]], axis=1)
     who = "any share" if category is None else f"the share of {category}"
     way = "" if category is None else ", upwards" if float(result.statistic) > 0 else ", downwards"
-    return draws.verdict(f"Does {who} move with time?", result, f"Yes{way}.", "The reports do not show it.")
+    return draws.verdict(
+        f"Does {who} move with time?",
+        result,
+        f"Yes{way}.",
+        "The reports do not show it.",
+        least_of_shuffles(told, epsilon),
+    )
 
 
 def _stacked(collections: Sequence[Collection]) -> tuple[np.ndarray, Any]:
@@ -284,10 +349,11 @@ def _stacked(collections: Sequence[Collection]) -> tuple[np.ndarray, Any]:
 def _read_collections(paths: Sequence[str], reading: Reading, epsilons: Sequence[float]) -> list[Collection]:
     """Counts several collections, which must be of one domain."""
     if len(paths) < 2:
-        raise UsageError("give two files of reports or more, one for each collection")
+        raise UsageError("give two files of reports or more, one for each collection", flag="REPORTS")
     if len(epsilons) not in (0, 1, len(paths)):
         raise UsageError(
-            f"--epsilon was given {len(epsilons)} times for {len(paths)} collections; give it once, or once for each"
+            f"--epsilon was given {len(epsilons)} times for {len(paths)} collections; give it once, or once for each",
+            flag="--epsilon",
         )
     given = list(epsilons) * (len(paths) if len(epsilons) == 1 else 1) or [None] * len(paths)
     collections = [read_collection(Files([path], reading), epsilon) for path, epsilon in zip(paths, given, strict=True)]
@@ -300,7 +366,8 @@ def _read_collections(paths: Sequence[str], reading: Reading, epsilons: Sequence
             difference = domain.difference(other, first.files.name, collection.files.name)
             raise UsageError(
                 f"collections must be of the same categories: {difference}. Give --domain, which holds for all files; "
-                "those of `rrjax randomize` carry their own: randomize all with the same --domain"
+                "those of `rrjax randomize` carry their own: randomize all with the same --domain",
+                flag="--domain",
             )
     check_size(sum(collection.num_reports for collection in collections))
     return collections
@@ -309,4 +376,8 @@ def _read_collections(paths: Sequence[str], reading: Reading, epsilons: Sequence
 def check_size(number: int) -> None:
     """Refuses more reports than tests can simulate."""
     if number >= 2**31:
-        raise UsageError(f"tests are simulated, of at most 2,147,483,647 reports in all; these are {number:,}")
+        raise UsageError(
+            f"tests are simulated, of at most 2,147,483,647 reports in all; these are {number:,}",
+            flag="REPORTS",
+            value=number,
+        )
