@@ -147,6 +147,7 @@ def test_what_protects_from_a_wrong_reading_is_said_unasked(files):
         io.write_table("c.csv", {"label": np.arange(len(counts)), "n": np.asarray(counts)})
         out = files("estimate", "c.csv", "--column", "label", "--counts", "n", "--epsilon", "1")[1]
         assert words in out
+        assert "believe" not in out  # what means nothing
     code, out, _ = files("estimate", *READ, "--estimator", "base-pos")
     assert code == 0
     assert "! The shares of Base-Pos do not sum to one." in out

@@ -227,7 +227,7 @@ def sureness(collection: Collection, sure: Confidence) -> list[str]:
 
 def cautions(collection: Collection, estimates: list[Estimate], sure: Confidence) -> list[str]:
     """Warnings that prevent a wrong reading of the table."""
-    found, number, size = estimates[0], int(sure.found.sum()), collection.num_categories
+    found, size = estimates[0], collection.num_categories
     said = [each.caution for each in estimates if each.caution]
     contradicted = int(sure.contradicted.sum())
     if contradicted:
@@ -237,7 +237,8 @@ def cautions(collection: Collection, estimates: list[Estimate], sure: Confidence
             "100\N{NO-BREAK SPACE}% (marked !): no share explains so few or so many reports. By chance this happens to "
             f"at most {show.percent(alone)} of the categories. If it happens to more: {collection.doubt}"
         )
-    outside = int((sure.misses(found.theta) & sure.found).sum())
+    marked = sure.found & ~sure.contradicted  # an interval that is a single point is not to be believed
+    number, outside = int(marked.sum()), int((sure.misses(found.theta) & marked).sum())
     if outside:
         of = "the category" if number == 1 else f"{outside:,} of the {number:,} categories"
         said.append(
