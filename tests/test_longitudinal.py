@@ -593,6 +593,9 @@ def test_histories_that_have_no_loss(monkeypatch):
     ):
         with refused(argument):
             protocol.history_loss(history, other)
+    for epsilon, first in ((800.0, 750.0), (math.inf, 800.0)):
+        with refused("epsilon"):
+            LongitudinalRandomizedResponse(3, epsilon, first).history_loss([0], [1])
     monkeypatch.setattr("rrjax.longitudinal.histories.MOST_OUTPUTS", 1000)
     with refused("history"):
         protocol.history_loss(list(range(3)) * 8, [0, 1] * 12)

@@ -48,13 +48,16 @@ class Logs(NamedTuple):
         """Those of rates, in double precision.
 
         Raises:
-            ArgumentError: Rates that are no numbers, as those of an infinite ε.
+            ArgumentError: Rates that are no numbers, or the largest of their dtype.
         """
-        always, never, truth = (float(np.asarray(weight)) for weight in rates)
-        if not math.isfinite(always + never + truth):
+        weights = np.stack([np.asarray(weight) for weight in rates])
+        # e^ε that is beyond the dtype was replaced by its largest number.
+        if not np.max(weights) < np.finfo(weights.dtype).max / 16:
             raise ArgumentError(
-                "the ε of a protocol must be finite, and first_epsilon below epsilon", argument="epsilon"
+                f"epsilon must be one whose exponential is a number in {weights.dtype}, and first_epsilon below it",
+                argument="epsilon",
             )
+        always, never, truth = weights.astype(float).tolist()
         parts = (always + truth, never, always, never + truth)
         return cls(*(math.log(part) - math.log(always + never + truth) if part > 0 else -math.inf for part in parts))
 

@@ -144,7 +144,8 @@ class Protocol(abc.ABC):
 
         Raises:
             ArgumentError: Histories that are not integers of the domain or not of one length, or with more outputs
-                than can be gone through: some 15 rounds with few changes, fewer with many.
+                than can be gone through: some 15 rounds with few changes, fewer with many. An ε whose exponential is
+                beyond the dtype, from 86 in float32.
 
         Example:
             >>> import rrjax
