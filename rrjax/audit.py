@@ -130,6 +130,14 @@ def audit(
         use of confidence or fiducial limits", 1934.
     """
     if isinstance(draw, Client | Mechanism):
+        for given, name in ((event, "event"), (claimed, "claimed"), (num_categories, "num_categories")):
+            if given is not None:
+                raise ArgumentError(
+                    f"a mechanism and its client have their own {name}: leave it out, or give the function that draws "
+                    "their reports",
+                    argument=name,
+                    value=given,
+                )
         pair = None if value_a is None or value_b is None else (value_a, value_b)
         return audit_mechanism(draw, num_draws, values=pair or values, level=level)
     if (value_a is None) != (value_b is None):

@@ -214,6 +214,8 @@ def test_memory_is_bounded(seeded):
         (lambda: audit.audit(lambda v: v, 0, 1, num_draws=4, claimed=math.nan), "claimed"),
         (lambda: audit.audit(lambda v: v, 0, 1, num_draws=4, claimed=-1.0), "claimed"),
         (lambda: audit.audit(lambda v: None, 0, 1, num_draws=4), "draw"),
+        (lambda: audit.audit(secure.client("hadamard-response", 4, 1.0), claimed=0.5), "claimed"),
+        (lambda: audit.audit(secure.client("hadamard-response", 4, 1.0), event=np.sign), "event"),
         (lambda: audit.audit(lambda v: v[:3], 0, 1, num_draws=20), "draw"),
         (lambda: audit.audit(lambda v: [1, 2], 0, 1, num_draws=20), "draw"),
         (lambda: audit.audit(lambda v: np.arange(v.size), 0, 1, batch_size=70_000), "event"),

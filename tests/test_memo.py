@@ -292,6 +292,15 @@ def test_a_memo_is_kept_and_taken_for_no_other(tmp_path, monkeypatch):
         assert path.read_bytes() == damage.encode("utf-8", "surrogateescape")
 
 
+def test_what_an_interrupted_write_left_is_no_obstacle(tmp_path):
+    path = tmp_path / "memo.json"
+    (tmp_path / "memo.json.new").write_text("half a fi")
+    memo = Memo(path, "x", 4, 2.0, 1.0)
+    memo.report(1)
+    assert set(answers_of(path)) == {1}
+    assert {each.name for each in tmp_path.iterdir()} == {"memo.json", "memo.json.lock"}
+
+
 def test_files_that_cannot_be_read_or_written(tmp_path):
     with refused(error=DataError, file=tmp_path):
         Memo(tmp_path, "x", 4, 2.0, 1.0)
