@@ -22,7 +22,7 @@ from rrjax.cli.options import mechanism_name
 from rrjax.mechanisms import MECHANISMS, ProjectiveGeometry, SubsetSelection
 from rrjax.pytrees import register
 from rrjax.sampling import Stream
-from rrjax.study import Configuration, Study, StudyError, drawings, read_study
+from rrjax.study import Configuration, Study, StudyError, drawings, ranking, ranking_rows, read_study
 from rrjax.study.checking import check_functions
 from rrjax.study.checkpoint import name_of_group
 from rrjax.study.designs import chosen_by, made
@@ -236,18 +236,26 @@ def test_files_name_mechanisms(tmp_path):
 @pytest.mark.once
 def test_figures_are_of_one_mechanism(two):
     pytest.importorskip("matplotlib")
-    message = (
-        r"one mechanism, the dataset has subset-selection, hadamard-response: .*sel\(mechanism='subset-selection'\)"
-    )
-    for draw, metric in (
-        (rrjax.figures.overview, "mse"),
-        (rrjax.figures.closest, "mse"),
-        (rrjax.figures.against_epsilon, ["mse"]),
+    figures = rrjax.figures
+    for draw, more in (
+        (figures.overview, {}),
+        (figures.closest, {}),
+        (figures.by_categories, {}),
+        (figures.against_epsilon, {}),
+        (figures.against_users, {"metrics": "mse", "epsilon": 1.0}),
+        (figures.real_data, {"histograms": {}}),
+        (figures.wins, {"estimator": "inv"}),
     ):
-        with pytest.raises(ValueError, match=message):
-            draw(two, metric)
+        with refused("mechanism", value=[SUBSETS, HADAMARD]):
+            draw(two, **more)
     for one in (two.sel(mechanism=HADAMARD), two.sel(mechanism=[HADAMARD])):
-        assert len(rrjax.figures.against_epsilon(one, ["mse"]).axes) == 1
+        for metrics in (["mse"], "mse", None):  # there is no nll
+            assert len(figures.against_epsilon(one, metrics).axes) == 1
+        (row,) = ranking_rows(ranking(one))
+        assert row["best"] == "2 of 2"
+    # Mechanisms are configurations: the estimators are ranked over all of them.
+    (row,) = ranking_rows(ranking(two))
+    assert row["best"] == "4 of 4"
     found = drawings.of_study(two)
     assert [one.name for one in found] == [
         f"{slug}-overview-{metric}"

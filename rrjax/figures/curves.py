@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rrjax.errors import ArgumentError
 from rrjax.figures import style
 from rrjax.figures.axes import new_figure, set_limits
 from rrjax.figures.histogram import draw_histogram, draw_ranked
 from rrjax.figures.panels import Legend, draw_panel, draw_panels, finish, listed, magnify
-from rrjax.figures.selection import fix, only_users, population_of, prepared, spread_over
+from rrjax.figures.selection import check_metrics, fix, measured, only_users, population_of, prepared, spread_over
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def against_users(
     dataset: xr.Dataset,
-    metrics: Sequence[str] = ("mse", "nll"),
+    metrics: str | Sequence[str] | None = None,
     *,
     num_categories: int | None = None,
     epsilon: float | None = None,
@@ -29,7 +30,8 @@ def against_users(
 
     Args:
         dataset: Of a study.
-        metrics: Names of its variables.
+        metrics: A name of its variables, or several. None: mse and nll, as far as the dataset has them, else all of
+            its metrics.
         num_categories: Which K; may be left out where there is only one.
         epsilon: Which ε, nats; may be left out where there is only one.
 
@@ -37,7 +39,7 @@ def against_users(
         The figure.
 
     Raises:
-        ValueError: A metric or a value is not in the dataset; says which are.
+        ArgumentError: A metric or a value is not in the dataset; says which are.
 
     Example:
         >>> from rrjax.figures import against_users
@@ -52,7 +54,7 @@ def against_users(
 
 def against_epsilon(
     dataset: xr.Dataset,
-    metrics: Sequence[str] = ("mse", "nll"),
+    metrics: str | Sequence[str] | None = None,
     *,
     num_categories: int | None = None,
     num_users: int | None = None,
@@ -61,7 +63,8 @@ def against_epsilon(
 
     Args:
         dataset: Of a study.
-        metrics: Names of its variables.
+        metrics: A name of its variables, or several. None: mse and nll, as far as the dataset has them, else all of
+            its metrics.
         num_categories: Which K; may be left out where there is only one.
         num_users: Which N; may be left out where there is only one.
 
@@ -69,7 +72,7 @@ def against_epsilon(
         The figure.
 
     Raises:
-        ValueError: A metric or a value is not in the dataset; says which are.
+        ArgumentError: A metric or a value is not in the dataset; says which are.
 
     Example:
         >>> from rrjax.figures import against_epsilon
@@ -104,7 +107,7 @@ def decomposition(
         The figure.
 
     Raises:
-        ValueError: Both or none of epsilon and num_users, or what is not in the dataset.
+        ArgumentError: Both or none of epsilon and num_users, or what is not in the dataset.
 
     Example:
         >>> from rrjax.figures import decomposition
@@ -115,7 +118,11 @@ def decomposition(
         ['squared bias', 'variance']
     """
     if (epsilon is None) == (num_users is None):
-        raise ValueError("either epsilon or num_users, please: the other one is what is drawn against")
+        raise ArgumentError(
+            "give either epsilon or num_users: the other one is what is drawn against",
+            argument="epsilon",
+            value=epsilon,
+        )
     x = "num_users" if num_users is None else "epsilon"
     fixed = {"epsilon": epsilon} if num_users is None else {"num_users": num_users}
     return _by_population(dataset, ("bias2", "variance"), x, one_scale=True, num_categories=num_categories, **fixed)
@@ -143,7 +150,7 @@ def real_data(
         The figure.
 
     Raises:
-        ValueError: The dataset has no dimension distribution, or not the metric or num_users.
+        ArgumentError: The dataset has no dimension distribution, or not the metric or num_users.
 
     Example:
         >>> import numpy as np
@@ -156,7 +163,9 @@ def real_data(
     """
     dataset = prepared(dataset, [metric])
     if "distribution" not in dataset.dims:
-        raise ValueError("data sets are along a dimension distribution, which this dataset lacks")
+        raise ArgumentError(
+            "data sets are along a dimension distribution, which this dataset lacks", argument="dataset"
+        )
     figure = new_figure(10.5, 2.7 * dataset.sizes["distribution"] + 0.9)
     panels = figure.subplots(dataset.sizes["distribution"], 2, squeeze=False)
     legend = Legend(dataset)
@@ -204,7 +213,7 @@ def by_categories(
         The figure.
 
     Raises:
-        ValueError: The metric or a value is not in the dataset; says which are.
+        ArgumentError: The metric or a value is not in the dataset; says which are.
 
     Example:
         >>> from rrjax.figures import by_categories
@@ -223,7 +232,7 @@ def by_categories(
         epsilons = [e for e in (1, 2, 4, 10) if np.isclose(own, e).any()]
         epsilons = epsilons if len(epsilons) == 4 else spread_over(own, 4)
     if "num_categories" not in here.dims:
-        raise ValueError("a row for every num_categories, which is no dimension of this dataset")
+        raise ArgumentError("a row for every num_categories, which is no dimension of this dataset", argument="dataset")
     sizes = {int(size): f"{style.words_for('num_categories', size)}\n\n" for size in here["num_categories"].values}
     if histograms is None:
         histograms = {size: _zipf(size, float(which)) for size in sizes} if is_zipf else {}
@@ -264,9 +273,15 @@ def by_categories(
 
 
 def _by_population(
-    dataset: xr.Dataset, metrics: Sequence[str], x: str, *, one_scale: bool = False, **fixed: Any
+    dataset: xr.Dataset, metrics: str | Sequence[str] | None, x: str, *, one_scale: bool = False, **fixed: Any
 ) -> Figure:
     """Rows of metrics, a panel for every population, against x; where asked, of one scale in a column."""
+    if metrics is None:
+        check_metrics(dataset, [])
+        metrics = [name for name in ("mse", "nll") if name in dataset] or measured(dataset)
+    metrics = [metrics] if isinstance(metrics, str) else list(metrics)
+    if not metrics:
+        raise ArgumentError("there is no metric to draw", argument="metrics", value=metrics)
     dataset = prepared(dataset, metrics)
     population = population_of(dataset)
     here, at = fix(dataset, **fixed)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rrjax.errors import ArgumentError
 from rrjax.figures.axes import in_words, new_figure, ranks_to_draw, set_grid, set_log_ticks, set_share_ticks
 from rrjax.figures.panels import legend_below
 from rrjax.figures.style import PALE_BLUE, estimator_title, shortened, styles_of
@@ -46,7 +47,7 @@ def estimate_figure(
         title: Above the figure.
 
     Raises:
-        ValueError: Labels, estimates, truth, limits and found are not of one length.
+        ArgumentError: Labels, estimates, truth, limits and found are not of one length.
 
     Returns:
         The figure; `rrjax.figures.save(figure, path)` writes it.
@@ -67,8 +68,9 @@ def estimate_figure(
         given |= {"the lower limits": limits[0], "the upper limits": limits[1]}
     for name, shares in given.items():
         if shares is not None and len(shares) != len(first):
-            raise ValueError(
-                f"all of one length, please: {len(first)} categories in the first estimate, {name} has {len(shares)}"
+            raise ArgumentError(
+                f"all must have one length: {len(first)} categories in the first estimate, {name} has {len(shares)}",
+                argument=name,
             )
     styles = styles_of(estimates)
     named = {name: shortened(estimator_title(name), 60) for name in estimates}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rrjax.errors import ArgumentError
 from rrjax.figures.axes import new_figure, set_grid, set_share_ticks
 from rrjax.figures.style import BLUE, shortened
 
@@ -46,7 +47,7 @@ def forest_figure(panels: Mapping[str, Statements], *, level: float = 0.95, titl
         The figure; `rrjax.figures.save(figure, path)` writes it.
 
     Raises:
-        ValueError: No panel, or numbers and names of different lengths.
+        ArgumentError: No panel, or numbers and names of different lengths.
 
     Example:
         >>> from rrjax.figures import Statements, forest_figure
@@ -54,10 +55,14 @@ def forest_figure(panels: Mapping[str, Statements], *, level: float = 0.95, titl
         >>> figure = forest_figure({"mean age": ages})
     """
     if not panels:
-        raise ValueError("there is nothing to draw: give at least one panel")
+        raise ArgumentError("there is nothing to draw: give at least one panel", argument="panels", value=panels)
     for name, panel in panels.items():
         if len({len(part) for part in panel[:4]}) > 1:
-            raise ValueError(f"{name}: all of one length, please; got {[len(part) for part in panel[:4]]}")
+            raise ArgumentError(
+                f"{name}: all must have one length; got {[len(part) for part in panel[:4]]}",
+                argument="panels",
+                value=name,
+            )
     rows = list(dict.fromkeys(str(name) for panel in panels.values() for name in panel.names))
     columns = min(len(panels), 3)
     lines = -(-len(panels) // columns)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rrjax.errors import ArgumentError
 from rrjax.figures.axes import (
     in_words,
     per_cent,
@@ -56,7 +57,9 @@ def draw_histogram(axes: Axes, shares: np.ndarray, labels: np.ndarray | None = N
     size = len(shares)
     labels = np.arange(size) if labels is None else np.asarray(labels)
     if len(labels) != size:
-        raise ValueError(f"a label for every category, please: {len(labels)} labels, {size} shares")
+        raise ArgumentError(
+            f"each category needs one label: there are {len(labels)} labels and {size} shares", argument="labels"
+        )
     first = _first_of_range(labels)
     start = -0.5 + (first or 0)
     edges = np.linspace(0, size, min(size, 1000) + 1).astype(int)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rrjax.errors import ArgumentError
 from rrjax.figures.axes import in_words, new_figure, set_grid, set_heading, set_limits, set_ticks
 from rrjax.figures.panels import legend_below
 from rrjax.figures.selection import population_of, restored
@@ -34,7 +35,7 @@ def convergence(dataset: xr.Dataset) -> Figure:
         The figure.
 
     Raises:
-        ValueError: A variable or dimension is missing.
+        ArgumentError: A variable or dimension is missing.
 
     Example:
         >>> from rrjax import figures
@@ -48,13 +49,19 @@ def convergence(dataset: xr.Dataset) -> Figure:
     from matplotlib.ticker import FixedLocator
 
     if "distance" not in dataset:
-        raise ValueError(f"there is no variable distance; there are: {listed_values(dataset.data_vars)}")
+        raise ArgumentError(
+            f"there is no variable distance; there are: {listed_values(dataset.data_vars)}", argument="dataset"
+        )
     population = population_of(dataset)
     needed = ("variant", population, "num_users", "epsilon", "iteration")
     distance = restored(dataset["distance"], *needed)
     for name in needed:
         if name not in distance.dims:
-            raise ValueError(f"distance has no dimension {name}; it has: {listed_values(distance.dims)}")
+            raise ArgumentError(
+                f"distance has no dimension {name}; it has: {listed_values(distance.dims)}",
+                argument="dataset",
+                value=name,
+            )
     populations, users = distance[population].values, distance["num_users"].values
     figure = new_figure(max(4.2 * len(users), 5.5) + 1, 2.9 * len(populations) + 1.3)
     panels = figure.subplots(len(populations), len(users), squeeze=False, sharex=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rrjax.errors import ArgumentError
 from rrjax.figures.axes import new_figure, set_grid, set_share_ticks
 from rrjax.figures.style import BLUE, COLOURS, PALE_BLUE, RED, estimator_title, shortened
 
@@ -37,7 +38,7 @@ def likelihood_figure(
         The figure; `rrjax.figures.save(figure, path)` writes it.
 
     Raises:
-        ValueError: As many labels as categories are needed.
+        ArgumentError: As many labels as categories are needed.
 
     Example:
         >>> import rrjax
@@ -48,7 +49,7 @@ def likelihood_figure(
     theta = np.asarray(surface.theta, float)
     names = [shortened(label) for label in labels] or [str(number) for number in range(theta.shape[1])]
     if len(names) != theta.shape[1]:
-        raise ValueError(f"there are {theta.shape[1]} categories and {len(names)} labels")
+        raise ArgumentError(f"there are {theta.shape[1]} categories and {len(names)} labels", argument="labels")
     draw, height, pad, kind = (_curve, 4.2, 6, "band") if len(names) == 2 else (_triangle, 5.4, 22, "region")
     figure = new_figure(6.2, height)
     axes = figure.subplots()

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rrjax.errors import ArgumentError
 from rrjax.figures import style
 from rrjax.figures.axes import new_figure
 from rrjax.figures.panels import Legend, draw_panels, finish, listed
-from rrjax.figures.selection import fix, measured, population_of, prepared, spread_over
+from rrjax.figures.selection import check_metrics, fix, measured, population_of, prepared, spread_over
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -31,7 +32,7 @@ def overview(dataset: xr.Dataset, metric: str | None = None, **fixed: Any) -> Fi
         The figure.
 
     Raises:
-        ValueError: The dataset is not one of a study, or has not the metric; says which there are.
+        ArgumentError: The dataset is not one of a study, or has not the metric; says which there are.
 
     Example:
         >>> from rrjax.figures import overview
@@ -41,15 +42,22 @@ def overview(dataset: xr.Dataset, metric: str | None = None, **fixed: Any) -> Fi
         >>> [axes.get_title() for axes in overview(result).axes[:2]]
         ['ε = 1', 'ε = 2']
     """
+    check_metrics(dataset, [] if metric is None else [metric])
     metrics = [metric] if metric is not None else measured(dataset)
     if not metrics:
-        raise ValueError(f"there is no metric in the dataset, only: {style.listed_values(dataset.data_vars)}")
+        raise ArgumentError(
+            f"there is no metric in the dataset, only: {style.listed_values(dataset.data_vars)}", argument="dataset"
+        )
     dataset = prepared(dataset, metrics)
     population = population_of(dataset)
     x, columns_by, rows_by, *others = _layout(dataset, population)
     wrong = [name for name in fixed if name not in others]
     if wrong:
-        raise ValueError(f"{wrong[0]} is drawn, and not held fixed; what is: {style.listed_values(others)}")
+        raise ArgumentError(
+            f"{wrong[0]} is drawn, and not held fixed; what is: {style.listed_values(others)}",
+            argument=wrong[0],
+            value=fixed[wrong[0]],
+        )
     values = {name: dataset[name].values for name in (columns_by, rows_by, *others) if name is not None}
     middle = {name: values[name][len(values[name]) // 2] for name in others}
     dataset, fixed = fix(dataset, **(middle | fixed))

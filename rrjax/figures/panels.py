@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rrjax.catalogue import METRICS
+from rrjax.errors import ArgumentError
 from rrjax.figures import style
 from rrjax.figures.axes import set_grid, set_heading, set_limits, set_ticks, set_x, span_of
 from rrjax.figures.selection import fix
@@ -101,7 +102,7 @@ def draw_panels(
 def draw_panel(axes: Axes, here: xr.Dataset, metric: str, x: str, legend: Legend) -> np.ndarray:
     """Draws all estimators of a dataset that has only estimator and x left; returns what the limits must hold."""
     if x not in here.dims:
-        raise ValueError(f"nothing to draw against: {x} is no dimension of this dataset")
+        raise ArgumentError(f"nothing to draw against: {x} is no dimension of this dataset", argument="dataset")
     # An own metric may be negative.
     log = metric != "nll" and (metric in METRICS or not bool((here[metric] < 0).any()))
     along = np.asarray(here[x].values, float)
@@ -110,7 +111,9 @@ def draw_panel(axes: Axes, here: xr.Dataset, metric: str, x: str, legend: Legend
         at = here.sel(estimator=name)
         rest = [dim for dim in at[metric].dims if dim != x]
         if rest:
-            raise ValueError(f"too much for one curve: choose a value of {style.listed_values(rest)}")
+            raise ArgumentError(
+                f"too much for one curve: choose a value of {style.listed_values(rest)}", argument=str(rest[0])
+            )
         mean = np.asarray(at[metric].values, float)
         error = np.asarray(at[f"{metric}_se"].values, float) if f"{metric}_se" in at else np.full(mean.shape, np.nan)
         look = legend.styles[str(name)]

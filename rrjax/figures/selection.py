@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from rrjax.catalogue import METRICS
+from rrjax.errors import ArgumentError
 from rrjax.figures.style import listed_values, styles_of
 
 if TYPE_CHECKING:
@@ -41,26 +42,51 @@ def population_of(dataset: xr.Dataset) -> str:
     for name in ("zipf", "distribution"):
         if name in dataset.dims or name in dataset.coords:
             return name
-    raise ValueError(f"there is no dimension zipf or distribution; there are: {listed_values(dataset.dims)}")
+    raise ArgumentError(
+        f"there is no dimension zipf or distribution; there are: {listed_values(dataset.dims)}", argument="dataset"
+    )
+
+
+def check_metrics(dataset: xr.Dataset, metrics: Sequence[str]) -> None:
+    """Refuses what is not a dataset, and metrics that it has not.
+
+    Raises:
+        ArgumentError: Says which there are.
+    """
+    variables = getattr(dataset, "data_vars", None)
+    if variables is None:
+        raise ArgumentError(
+            f"this takes the whole dataset of a study, and metrics by their names; got a {type(dataset).__name__}",
+            argument="dataset",
+        )
+    for metric in metrics:
+        if metric not in variables:
+            there = [name for name in METRICS if name in variables]
+            raise ArgumentError(
+                f"{metric} is not in the dataset, which has: {listed_values(there or variables)}",
+                argument="metric",
+                value=metric,
+            )
 
 
 def prepared(dataset: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
     """The dataset, of one mechanism, with dimensions that a selection had dropped, and estimators in drawing order."""
-    for metric in metrics:
-        if metric not in dataset:
-            there = [name for name in METRICS if name in dataset]
-            raise ValueError(f"{metric} is not in the dataset, which has: {listed_values(there or dataset.data_vars)}")
+    check_metrics(dataset, metrics)
     if "mechanism" in dataset.dims:
         labels = [str(label) for label in dataset["mechanism"].values]
         if len(labels) > 1:
-            raise ValueError(
+            raise ArgumentError(
                 f"a figure is of one mechanism, the dataset has {listed_values(labels)}: select one, as in "
-                f"result.sel(mechanism={labels[0]!r})"
+                f"result.sel(mechanism={labels[0]!r})",
+                argument="mechanism",
+                value=labels,
             )
         dataset = dataset.isel(mechanism=0)
     dataset = restored(dataset, "estimator", "num_categories", "num_users", "epsilon", population_of(dataset))
     if "estimator" not in dataset.dims:
-        raise ValueError(f"there is no dimension estimator; there are: {listed_values(dataset.dims)}")
+        raise ArgumentError(
+            f"there is no dimension estimator; there are: {listed_values(dataset.dims)}", argument="dataset"
+        )
     names = {str(name): index for index, name in enumerate(dataset["estimator"].values)}
     return dataset.isel(estimator=[names[name] for name in styles_of(names)])
 
@@ -80,14 +106,20 @@ def fix(dataset: xr.Dataset, **values: Any) -> tuple[xr.Dataset, dict[str, Any]]
         known = name in dataset.dims or (name in dataset.coords and dataset[name].ndim == 0)
         if not known:
             if value is not None:
-                raise ValueError(f"{name} is no dimension of this dataset; there are: {listed_values(dataset.dims)}")
+                raise ArgumentError(
+                    f"{name} is no dimension of this dataset; there are: {listed_values(dataset.dims)}",
+                    argument=name,
+                    value=value,
+                )
             continue
         there = np.atleast_1d(dataset[name].values)
         if value is None and len(there) != 1:
-            raise ValueError(f"which {name}? The dataset has: {listed_values(there)}")
+            raise ArgumentError(f"which {name}? The dataset has: {listed_values(there)}", argument=name)
         place = 0 if value is None else _place_of(there, value)
         if place is None:
-            raise ValueError(f"{name} {value} is not in the dataset, which has: {listed_values(there)}")
+            raise ArgumentError(
+                f"{name} {value} is not in the dataset, which has: {listed_values(there)}", argument=name, value=value
+            )
         at[name] = there[place]
         if name in dataset.dims:
             dataset = dataset.isel({name: place})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from rrjax.errors import ArgumentError
 from rrjax.figures import style
 from rrjax.figures.axes import in_words, new_figure, set_heading
 from rrjax.figures.selection import population_of, prepared, rounding, spread_over
@@ -34,7 +35,7 @@ def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
         The figure.
 
     Raises:
-        ValueError: The estimator or the metric is not in the dataset, or there is no other one.
+        ArgumentError: The estimator or the metric is not in the dataset, or there is no other one.
 
     Example:
         >>> from rrjax.figures import wins
@@ -49,9 +50,15 @@ def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
     dataset = prepared(dataset, [metric])
     names = [str(name) for name in dataset["estimator"].values]
     if estimator not in names:
-        raise ValueError(f"estimator {estimator} is not in the dataset, which has: {style.listed_values(names)}")
+        raise ArgumentError(
+            f"estimator {estimator} is not in the dataset, which has: {style.listed_values(names)}",
+            argument="estimator",
+            value=estimator,
+        )
     if len(names) < 2:
-        raise ValueError(f"{estimator} is the only estimator: there is no other one to compare it with")
+        raise ArgumentError(
+            f"{estimator} is the only estimator: there is no other one to compare it with", argument="dataset"
+        )
     maps = _Maps.of(dataset)
     ratio, sign, known, tested = _compared(dataset, metric, estimator, names, maps.kept)
     ratio, sign, known = (values.reshape(maps.shape) for values in (ratio, sign, known))
@@ -95,7 +102,7 @@ def closest(dataset: xr.Dataset, metric: str = "mse") -> Figure:
         The figure.
 
     Raises:
-        ValueError: The metric is not in the dataset, or there are not two estimators.
+        ArgumentError: The metric is not in the dataset, or there are not two estimators.
 
     Example:
         >>> from rrjax.figures import closest
@@ -110,7 +117,9 @@ def closest(dataset: xr.Dataset, metric: str = "mse") -> Figure:
     dataset = prepared(dataset, [metric])
     names = [str(name) for name in dataset["estimator"].values]
     if len(names) < 2:
-        raise ValueError(f"{names[0]} is the only estimator: there is no other one to compare it with")
+        raise ArgumentError(
+            f"{names[0]} is the only estimator: there is no other one to compare it with", argument="dataset"
+        )
     maps = _Maps.of(dataset)
     mean = _values(dataset[metric], "estimator", maps.kept)
     best = np.where(np.isfinite(mean), mean, np.inf).argmin(axis=0).reshape(maps.shape)

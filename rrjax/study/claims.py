@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rrjax.errors import ArgumentError
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -63,7 +65,9 @@ def check_claims(dataset: xr.Dataset) -> list[Claim]:
         True
     """
     if not _testable(dataset):
-        raise ValueError("the claims are about mle_star, inv_p and inv_n, and take the metrics mse and nll")
+        raise ArgumentError(
+            "the claims are about mle_star, inv_p and inv_n, and take the metrics mse and nll", argument="dataset"
+        )
     resolution = 1e-5  # relative: nothing smaller is called a difference
 
     def difference(metric, first, second):

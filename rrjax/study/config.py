@@ -43,7 +43,8 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
         The study, and the arguments for `Study.run`.
 
     Raises:
-        StudyError: The file cannot be read, is not TOML, or says something that makes no sense.
+        StudyError: The file cannot be read, is not TOML, or says something that makes no sense; its `file`, `argument`
+            and `value` say where and what.
 
     Example:
         A function of one's own would be `mine = "my_module:my_estimator"` among the estimators.

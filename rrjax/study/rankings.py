@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rrjax.catalogue import METRICS
-from rrjax.figures.selection import rounding
+from rrjax.errors import ArgumentError
+from rrjax.figures.selection import check_metrics, restored, rounding
 from rrjax.figures.style import estimator_title
 
 if TYPE_CHECKING:
@@ -75,11 +75,10 @@ def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
     """
     import xarray as xr
 
-    if metric not in dataset:
-        there = [name for name in METRICS if name in dataset] or list(map(str, dataset.data_vars))
-        raise ValueError(f"{metric} is not in the dataset, which has: {', '.join(there)}")
+    check_metrics(dataset, [metric])
+    dataset = restored(dataset, "estimator")
     if "estimator" not in dataset[metric].dims:
-        raise ValueError(f"{metric} is not over a dimension estimator")
+        raise ArgumentError(f"{metric} is not over a dimension estimator", argument="metric", value=metric)
     others = [name for name in dataset[metric].dims if name != "estimator"]
     count = dataset.sizes["estimator"]
     mean = np.asarray(dataset[metric].transpose("estimator", *others).values, float).reshape(count, -1)
@@ -163,6 +162,9 @@ def ranking_rows(ranked: xr.Dataset) -> list[dict[str, str]]:
     Returns:
         A row for every estimator: column title → text. How many wins are shared is a column where any is.
 
+    Raises:
+        ArgumentError: Something else, such as the dataset of a study.
+
     Example:
         >>> import xarray as xr
         >>> from rrjax.study.rankings import ranking, ranking_rows
@@ -172,6 +174,9 @@ def ranking_rows(ranked: xr.Dataset) -> list[dict[str, str]]:
         >>> [row["estimator"] + " " + row["ratio to the best"] for row in ranking_rows(ranking(dataset))]
         ['MLE* 1.414', 'InvN 2.000']
     """
+    check_metrics(ranked, [])
+    if "ratio" not in ranked:
+        raise ArgumentError("this takes what `ranking` returned, not the dataset of a study", argument="ranked")
     ratios = np.where(np.isnan(ranked["ratio"].values), np.inf, ranked["ratio"].values)
     rows = []
     for index in np.argsort(ratios, kind="stable"):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rrjax.catalogue import ESTIMATORS, METRICS
+from rrjax.errors import ArgumentError
 from rrjax.figures.selection import measured
 from rrjax.figures.style import AXES, estimator_title
 from rrjax.mechanisms import MECHANISMS
@@ -104,7 +105,11 @@ def write_report(
     for title_of, caption, columns in extra_tables:
         lengths = {column: len(values) for column, values in columns.items()}
         if len(set(lengths.values())) > 1:
-            raise ValueError(f"the columns of the table {title_of!r} are not of one length: {lengths}")
+            raise ArgumentError(
+                f"the columns of the table {title_of!r} are not of one length: {lengths}",
+                argument="extra_tables",
+                value=title_of,
+            )
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         body += [heading(title_of), _table(list(columns), rows, caption or title_of)]
     links, drawn = [], []
