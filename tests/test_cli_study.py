@@ -5,10 +5,13 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
 from cases import X64
+
+from rrjax.errors import StudyError
 
 xr = pytest.importorskip("xarray")
 pytest.importorskip("typer")
@@ -172,6 +175,20 @@ def test_wrong_flags_are_explained(arguments, flag, value, tmp_path, settled):
 def test_memory_is_a_number(settled):
     assert settled("study", "quick", "--memory", "nan")[0] == 2
     assert settled.error.flag == "--memory"
+
+
+def test_warnings_of_a_run_are_said_in_words(settled, own, monkeypatch):
+    def run(self, **arguments):
+        warnings.warn("k20-0-1.npz is damaged.", stacklevel=2)
+        raise StudyError("another study", argument="folder", file=arguments["folder"])
+
+    monkeypatch.setattr("rrjax.study.Study.run", run)
+    code, _, said = settled("study", own, "--out", "out")
+    assert code == 2
+    assert said.splitlines()[0] == "Warning: k20-0-1.npz is damaged."
+    assert "warn(" not in said
+    assert settled.error.flag == "--out"
+    assert settled.error.file.as_posix() == "out/study"
 
 
 def test_a_study_that_is_not_there(settled):

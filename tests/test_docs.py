@@ -27,7 +27,7 @@ LANGUAGES = {"python", "console"}
 """Of blocks that run."""
 OTHERS = {"text", "toml"}
 """Of those that are only read."""
-QUICK = {"index", "extending"}
+QUICK = {"index"}
 """Pages that run in a few seconds."""
 
 

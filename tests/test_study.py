@@ -19,6 +19,7 @@ from refusals import refused
 
 import rrjax
 from rrjax.study import Study, StudyError
+from rrjax.study.checkpoint import Checkpoint, Part
 from rrjax.study.identity import identity_of
 
 xr = pytest.importorskip("xarray")
@@ -639,6 +640,33 @@ def test_a_part_of_another_shape_is_computed_again(tmp_path):
     np.savez(part, **kept)
     with pytest.warns(UserWarning, match="is damaged"):
         assert same(run(folder=tmp_path), whole)
+
+
+@pytest.mark.once
+def test_batches_of_what_are_no_numbers_are_set_aside(tmp_path):
+    checkpoint = Checkpoint(tmp_path, {"estimators": {"inv": ""}, "metrics": {"mse": ""}})
+    part = Part(0, 1, np.zeros((1, 2)), np.zeros(0), np.zeros(0))
+
+    def load():
+        return checkpoint.load("k4", lambda start, stop: ((1, 2), (0,), (0,)))
+
+    checkpoint.save("k4", part)
+    (file,) = (tmp_path / "checkpoint").glob("k4-*.npz")
+    assert list(load()) == [0]
+    with np.load(file) as arrays:
+        kept = dict(arrays)
+    for wrong in (
+        kept | {"measures": kept["measures"].astype(str)},
+        kept | {"measures": kept["measures"].astype(object)},
+        kept | {"measures": kept["measures"][:, :1]},
+        kept | {"order": "{"},
+        {name: kept[name] for name in ("measures", "squares")},
+    ):
+        np.savez(file, **wrong)
+        with pytest.warns(UserWarning, match="is damaged"):
+            assert load() == {}
+        assert not file.exists()
+    assert len(list((tmp_path / "checkpoint").glob("k4-*.damaged"))) == 5
 
 
 @pytest.mark.long

@@ -259,15 +259,17 @@ def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path,
     with progress_bar() as bar:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            for job in jobs:
-                _run_job(job, len(jobs), folder, machine, bar)
+            try:
+                for job in jobs:
+                    _run_job(job, len(jobs), folder, machine, bar)
+            finally:
+                show.warn(list(dict.fromkeys(str(warning.message) for warning in caught)))
         if what == "paper" and paper.CONVERGENCE in (wish.figure or paper.FIGURES):
             bar.add_task("Figure 4: EM", total=None, rate="")
             begin = time.perf_counter()
             with ending_at_once(RESUME):
                 em = convergence(seed=wish.seed or 0)
             more = time.perf_counter() - begin
-    show.warn(list(dict.fromkeys(str(warning.message) for warning in caught)))
     if jax.process_index() > 0:
         return
     try:
