@@ -78,7 +78,8 @@ def reciprocal(x: Float[Array, ""]) -> Float[Array, ""]:
 _ROW = 1024
 
 
-def _two_sum(one, other):
+def two_sum(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Adds sums, and beside them the errors of their additions so far (Knuth's TwoSum)."""
     # Not a closure: XLA would compile it anew for every eager sum.
     total = one[0] + other[0]
     virtual = total - one[0]
@@ -89,7 +90,7 @@ def _two_sum(one, other):
 def _compensated(terms, errors):
     """Sums along the last axis, and the errors of that."""
     zero = jnp.zeros((), terms.dtype)
-    return lax.reduce((terms, errors), (zero, zero), _two_sum, (terms.ndim - 1,))
+    return lax.reduce((terms, errors), (zero, zero), two_sum, (terms.ndim - 1,))
 
 
 _FEW = 64
@@ -127,7 +128,7 @@ def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
         rows = x.shape[0] // _ROW
         whole, rest = x[: rows * _ROW].reshape(rows, _ROW), x[rows * _ROW :]
         total, error = _compensated(*_compensated(whole, jnp.zeros_like(whole)))
-        total, error = _two_sum((total, error), _compensated(rest, jnp.zeros_like(rest)))
+        total, error = two_sum((total, error), _compensated(rest, jnp.zeros_like(rest)))
     # Among infinite terms the errors are inf − inf.
     return jnp.where(jnp.isfinite(error), total + error, total)
 

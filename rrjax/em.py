@@ -25,7 +25,7 @@ from rrjax.arguments import as_survey
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.estimators import mle_on_support, mle_star
 from rrjax.lifts import Scaling
-from rrjax.likelihood import certificate, certificate_of, rounding_of_score, rounding_of_slopes, shares
+from rrjax.likelihood import certificate, certificate_of_slopes, rounding_of_score, rounding_of_slopes, shares
 from rrjax.mixture import Mixture, Reports, as_mixture
 from rrjax.newton import MOST_STEPS, at_maximum, newton
 from rrjax.placement import aligned
@@ -204,7 +204,8 @@ def _of_reports(theta, reports):
         return theta * (accurate_sum(reports.base * over) + reports.lift.transpose(over))
 
     def judge(theta):
-        return certificate_of(theta, reports).gap, rounding_of_slopes(reports.slopes(theta))
+        slope = reports.slopes(theta)  # once: two products
+        return certificate_of_slopes(theta, slope).gap, rounding_of_slopes(slope)
 
     def deflated(theta):
         slope = reports.slopes(theta)

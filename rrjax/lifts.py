@@ -13,14 +13,18 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from rrjax.arguments import as_scalar
-from rrjax.arithmetic import accurate_sum
+from rrjax.arithmetic import accurate_sum, two_sum
+from rrjax.placement import aligned
 from rrjax.pytrees import register
 
-_BLOCK = 16
-"""Products that are added up plainly before the sums are compensated."""
+_RUN = 16
+"""Terms that are added up plainly, by a matrix product, before the sums are compensated."""
+_ROWS = 512
+"""Rows of a matrix that are converted to floats at a time."""
 _BRANCH = 8
 """Numbers that a sum over a list takes together at a time."""
 FEW = 16
@@ -76,6 +80,9 @@ class Scaling:
 class Dense:
     """The lift `scale`·matrix. Its products are accurate to some ten machine epsilons at any size.
 
+    16 terms are added up plainly, and the rounding of all further sums is carried along. The matrix stays in its dtype:
+    a product converts 512 rows of it at a time. Derivatives are plain products.
+
     Attributes:
         matrix: `[U, K]`, booleans, or numbers that are not negative.
         scale: Scalar, not negative.
@@ -96,20 +103,81 @@ class Dense:
 
     def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
         """B·θ."""
-        return jnp.asarray(self.scale, theta.dtype) * _product(self.matrix, theta)
+        return jnp.asarray(self.scale, theta.dtype) * _times(jnp.asarray(self.matrix), theta)
 
     def transpose(self, weights: Float[Array, " U"]) -> Float[Array, " K"]:
         """Bᵀ·w."""
-        return jnp.asarray(self.scale, weights.dtype) * _product(self.matrix.T, weights)
+        return jnp.asarray(self.scale, weights.dtype) * _transposed_times(jnp.asarray(self.matrix), weights)
 
 
-def _product(matrix, vector):
-    """Matrix times vector, in short blocks whose sums are compensated."""
-    rows, size = matrix.shape
-    short = -size % _BLOCK
-    matrix = jnp.pad(matrix.astype(vector.dtype), ((0, 0), (0, short))).reshape(rows, -1, _BLOCK)
-    blocks = jnp.einsum("ubk,bk->ub", matrix, jnp.pad(vector, (0, short)).reshape(-1, _BLOCK), precision="highest")
-    return jax.vmap(accurate_sum)(blocks)
+@jax.custom_jvp
+def _times(matrix, vector):
+    """Matrix times vector."""
+
+    def of(rows):
+        rows = rows.astype(vector.dtype)
+        return _run_by_run(
+            rows.shape[1], lambda at, run: _dot(_part(rows, at, run, 1), _part(vector, at, run)), (rows, vector)
+        )
+
+    number = matrix.shape[0] // _ROWS
+    rest = of(matrix[number * _ROWS :])
+    if number == 0:
+        return rest
+    most = lax.map(lambda block: of(_part(matrix, block * _ROWS, _ROWS)), aligned(jnp.arange(number), (matrix, vector)))
+    return jnp.concatenate([most.reshape(-1), rest])
+
+
+@jax.custom_jvp
+def _transposed_times(matrix, vector):
+    """The transpose of a matrix times a vector."""
+    return _run_by_run(
+        matrix.shape[0],
+        lambda at, run: _dot(_part(vector, at, run), _part(matrix, at, run).astype(vector.dtype)),
+        (matrix, vector),
+    )
+
+
+def _dot(one, other):
+    return jnp.matmul(one, other, precision="highest")
+
+
+def _part(array, at, run, axis=0):
+    return lax.dynamic_slice_in_dim(array, at, run, axis)
+
+
+def _run_by_run(size, product, others):
+    """The compensated sum of products of `_RUN` terms each, at 0, 16, 32, …; the last one may have fewer."""
+    number, rest = divmod(size, _RUN)
+    last = product(number * _RUN, rest)  # zero, where nothing is left
+    if number == 0:
+        return last
+    total, error = lax.fori_loop(
+        0,
+        number,
+        lambda turn, sums: two_sum(sums, (product(turn * _RUN, _RUN), jnp.zeros_like(last))),
+        aligned((last, jnp.zeros_like(last)), others),
+    )
+    return jnp.where(jnp.isfinite(error), total + error, total)  # among infinite terms the errors are inf − inf
+
+
+@_times.defjvp
+def _times_jvp(primals, tangents):
+    return _times(*primals), _change(lambda matrix, vector: _dot(matrix, vector), primals, tangents)
+
+
+@_transposed_times.defjvp
+def _transposed_times_jvp(primals, tangents):
+    change = _change(lambda matrix, vector: _dot(vector, matrix), primals, tangents)
+    return _transposed_times(*primals), change
+
+
+def _change(product, primals, tangents):
+    (matrix, vector), (of_matrix, of_vector) = primals, tangents
+    change = product(matrix.astype(vector.dtype), aligned(of_vector, vector))
+    if not jnp.issubdtype(matrix.dtype, jnp.floating):
+        return change
+    return change + product(aligned(of_matrix, matrix).astype(vector.dtype), vector)
 
 
 @register(data_fields=["rows", "columns", "scale"])

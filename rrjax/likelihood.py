@@ -268,7 +268,11 @@ def _score_of(theta, reports):
 @jax.jit
 def certificate_of(theta: Float[Array, " K"], reports: Reports) -> Certificate:
     """The certificate for a mixture that is settled."""
-    slope = reports.slopes(theta)
+    return certificate_of_slopes(theta, reports.slopes(theta))
+
+
+def certificate_of_slopes(theta: Float[Array, " K"], slope: Float[Array, " K"]) -> Certificate:
+    """The certificate, from the slopes of a mixture in θ."""
     return _judged(theta, _centred(theta, slope), rounding_of_slopes(slope))
 
 

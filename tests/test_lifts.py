@@ -49,6 +49,45 @@ def test_long_lists_are_added_up_accurately():
     np.testing.assert_allclose(back[0], weights.astype(float).sum(), rtol=15 * ULP)
 
 
+@pytest.mark.parametrize("shape", [(40_000, 3), (3, 40_000), (1041, 35), (512, 16)])
+@pytest.mark.parametrize("kind", ["booleans", "numbers"])
+def test_dense_products_of_any_length(shape, kind):
+    # Of 40,000 terms a plain float32 sum on a CPU, one after the other, would be off by some 1e-4.
+    table = np.random.default_rng(0).random(shape).astype(FLOAT)
+    table = table < 0.5 if kind == "booleans" else table
+    check_products(Dense(table, 0.5), table / np.float64(2), factor=20)
+
+
+def test_infinite_terms_of_dense_products_stay_infinite():
+    forth, back = products(Dense(np.eye(40, 3)), np.array([np.inf, 1, 0], FLOAT), np.array([np.inf, *[1] * 39], FLOAT))
+    assert forth[1] == 1 or np.isnan(forth[1])  # 0 · ∞
+    assert np.isinf(back[0])
+    assert np.isnan(products(Dense(np.ones((40, 3))), np.array([np.nan, 1, 0], FLOAT), np.ones(40, FLOAT))[0]).all()
+
+
+@pytest.mark.parametrize("kind", ["booleans", "numbers"])
+def test_derivatives_of_dense_products(kind):
+    table = np.random.default_rng(0).random((530, 35))
+    table = jnp.asarray(table < 0.5) if kind == "booleans" else jnp.asarray(table, FLOAT)
+    rng = np.random.default_rng(1)
+    theta, weights = (jnp.asarray(rng.random(n), FLOAT) for n in table.shape[::-1])
+
+    def of(theta, weights):
+        lift = Dense(table, 0.5)
+        return lift(theta) @ weights**2 + lift.transpose(weights) @ theta**2
+
+    slopes = jax.grad(of, argnums=(0, 1))(theta, weights)
+    half = np.asarray(table, float) / 2
+    t, w = np.asarray(theta, float), np.asarray(weights, float)
+    np.testing.assert_allclose(slopes[0], half.T @ w**2 + 2 * t * (half.T @ w), rtol=1e-5)
+    np.testing.assert_allclose(slopes[1], 2 * w * (half @ t) + half @ t**2, rtol=1e-5)
+    forward = jax.jvp(of, (theta, weights), (theta, weights))[1]
+    np.testing.assert_allclose(forward, 3 * of(theta, weights), rtol=1e-5)
+    if kind == "numbers":
+        of_matrix = jax.grad(lambda m: Dense(m)(theta) @ weights)(table)
+        np.testing.assert_allclose(of_matrix, np.outer(w, t), rtol=1e-6)
+
+
 def test_what_is_smaller_is_taken():
     rng = np.random.default_rng(0)
     for share, kind in ((0.02, Sparse), (0.5, Dense)):
