@@ -12,6 +12,7 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
+from rrjax.errors import ArgumentError
 from rrjax.placement import aligned, gathered
 
 Estimand: TypeAlias = Literal["distribution", "users"]
@@ -84,7 +85,13 @@ def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed:
                 )
         return gathered(jnp.asarray(counts, dtype))
     if whole:
-        raise ValueError(f"{name} must be integers, numbers of users, got dtype {counts.dtype}")
+        raise ArgumentError(
+            f"{name} must be integers, numbers of users, got dtype {counts.dtype}. Weights are taken by "
+            "inference.weighted_shares and weighted_functional, of inference.weighted_counts(reports, weights, K); and "
+            "where no standard error is asked for by inv, inv_n, inv_p, mle_star, ibu and nll",
+            argument=name,
+            value=str(counts.dtype),
+        )
     if jnp.issubdtype(counts.dtype, jnp.floating):
         return _scaled(gathered(jnp.asarray(counts, _at_least_float32(counts.dtype))))
     raise ValueError(f"{name} must be integers or floats, got dtype {counts.dtype}")

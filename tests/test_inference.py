@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import FLOAT, INT, LARGEST, ULP, X64
+from refusals import refused
 from scipy import special, stats
 
 import rrjax
@@ -628,3 +629,26 @@ def test_where_every_report_is_the_truth_the_users_are_known(epsilon):
         lower, upper = intervals(counts, epsilon, estimand="users")
         np.testing.assert_allclose(lower, np.array(counts) / sum(counts), rtol=1e-6)
         np.testing.assert_allclose(upper, np.array(counts) / sum(counts), rtol=1e-6)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "statement",
+    [
+        rrjax.empirical_bayes,
+        rrjax.ordered_bayes,
+        intervals,
+        discoveries,
+        p_values,
+        standard_errors,
+        rrjax.inference.quantile,
+        lambda counts, epsilon: rrjax.inference.posterior(jax.random.key(0), counts, epsilon),
+        lambda counts, epsilon: rrjax.inference.linear_functional(counts, epsilon, values=np.arange(4)),
+    ],
+)
+def test_weights_are_refused_by_the_name_of_what_takes_them(statement):
+    with refused("counts") as error:
+        statement(np.array([50.5, 30, 10, 9.5], np.float32), 1.0)
+    for name in ("weighted_shares", "weighted_functional", "weighted_counts"):
+        assert name in str(error.value)
+        assert hasattr(rrjax.inference, name)
