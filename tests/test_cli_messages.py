@@ -261,7 +261,7 @@ def test_one_of_anything_is_singular(invoke):
     _, out, _ = invoke("randomize", "one.csv", *read, "--out", "p.parquet")
     assert "report" in ones(out)
     io.write_table("r.csv", {"a": np.array(["x"] * 30 + ["y"] * 40 + [""])})
-    _, out, error = invoke("randomize", "r.csv", *read, "--out", "p.parquet")
+    _, out, error = invoke("randomize", "r.csv", *read, "--out", "q.parquet")
     assert "row" in ones(error)
     _, out, error = invoke("estimate", "r.csv", *read)
     assert "holds" in ones(error)

@@ -79,6 +79,11 @@ class Kept:
         source: The files that they are in, whose rows the reports were made of.
         columns: Their names.
         present: Which rows have a report, booleans; None where all do.
+
+    Example:
+        >>> values = read_values("people.parquet")  # doctest: +SKIP
+        >>> kept = Kept(Source("people.parquet"), ("age", "region"), values.present)  # doctest: +SKIP
+        >>> write_reports("r.parquet", client.randomize(values.indices), metadata, kept=kept)  # doctest: +SKIP
     """
 
     source: Source
