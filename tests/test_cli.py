@@ -67,7 +67,7 @@ def test_a_file_of_reports_is_enough(collection):
     assert "certificate" in done.stdout
     assert "Zürich" in done.stdout
     table = duckdb.connect().execute(f"FROM read_csv('{collection / 'estimate.csv'}')").fetchnumpy()
-    assert list(table) == ["label", "count", "estimate", "mle_star", "lower", "upper", "found"]
+    assert list(table) == ["label", "count", "estimate", "mle_star", "lower", "upper", "found", "simulated"]
     assert ((table["lower"] <= table["upper"]) & (table["upper"] <= 1)).all()
     assert list(table["label"]) == ["Zürich", "New York", 'Quote "d"', "a,b", "Oslo"]
     assert table["count"].sum() == 40_000
@@ -115,7 +115,7 @@ def test_compare_measures_all_estimators_against_the_truth(collection):
         assert rows[name]["certificate"]["gap"] >= rows[name]["nll"] - best - 1e-12
     assert rows["ibu"]["certificate"]["gap"] <= 1e-10
     table = duckdb.connect().execute(f"FROM '{collection / 'all.parquet'}'").fetchnumpy()
-    assert list(table) == ["label", "count", *names, "truth"]
+    assert list(table) == ["label", "count", *names, "truth", "simulated"]
     error = ((table["mle_star"] - table["truth"]) ** 2).sum()
     assert rows["mle_star"]["errors"]["mse"] == pytest.approx(error)
     assert (collection / "compare.pdf").read_bytes().startswith(b"%PDF")
