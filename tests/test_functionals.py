@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from cases import FLOAT, X64, collect
 from jax.scipy.special import entr
+from refusals import refused
 from scipy import optimize, stats
 
 import rrjax
@@ -283,9 +284,9 @@ def test_tallies_leave_what_their_shares_leave():
     other = linear_functional(COUNTS, EPSILON, values=NUMBERS, level=root)
     wanted = [one.lower - other.upper, one.upper - other.lower]
     np.testing.assert_allclose([apart.lower, apart.upper], wanted, rtol=RTOL)
-    with pytest.raises(ValueError, match="a tally has no normal interval"):
+    with refused("method"):
         linear_functional(tally, values=NUMBERS, method="normal")
-    with pytest.raises(ValueError, match="with one category apart"):
+    with refused("method"):
         linear_functional(tally, values=[0, 0, 1, 1], method="exact")
 
 
@@ -432,52 +433,50 @@ def test_batches_are_loops_and_extremes_are_finite():
 @pytest.mark.once
 def test_what_is_wrong_is_named():
     linear = partial(linear_functional, COUNTS, 1.0)
-    with pytest.raises(
-        ValueError, match=r"values must be numbers of shape \[4\], one for each category; got .* \(3,\)"
-    ):
+    with refused("values"):
         linear(values=[1, 2, 3])
-    with pytest.raises(ValueError, match="the value of category 2 is nan"):
+    with refused("values"):
         linear(values=[1, 2, math.nan, 3])
-    with pytest.raises(ValueError, match="all values are 2, whatever the users hold"):
+    with refused("values"):
         linear(values=[2, 2, 2, 2])
-    with pytest.raises(ValueError, match="two different ones"):
+    with refused("method"):
         linear(values=[1, 2, 3, 4], method="exact")
-    with pytest.raises(ValueError, match="values that are known"):
+    with refused("method"):
         jax.jit(lambda values: linear(values=values, method="exact"))(NUMBERS)
-    with pytest.raises(ValueError, match="method must be 'exact'"):
+    with refused("method"):
         linear(values=[1, 2, 3, 4], method="wald")
     with pytest.raises(ValueError, match="level must lie between 0 and 1"):
         linear(values=[1, 2, 3, 4], level=95)
-    with pytest.raises(ValueError, match="the group holds nobody"):
+    with refused("members"):
         group_share(COUNTS, 1.0, members=np.zeros(4, bool))
-    with pytest.raises(ValueError, match="the group holds everybody"):
+    with refused("members"):
         group_share(COUNTS, 1.0, members=np.ones(4, bool))
-    with pytest.raises(ValueError, match="members must be booleans"):
+    with refused("members"):
         group_share(COUNTS, 1.0, members=[0, 1])
-    with pytest.raises(ValueError, match="collections of 4 and of 3 categories"):
+    with refused("second"):
         difference(COUNTS, COUNTS[:3], 1.0, values=NUMBERS)
-    with pytest.raises(ValueError, match="one number or a pair"):
+    with refused("epsilon"):
         difference(COUNTS, COUNTS, (1.0, 2.0, 3.0), values=NUMBERS)
     strata = partial(stratified, np.stack([COUNTS, COUNTS]), 1.0, values=NUMBERS)
-    with pytest.raises(ValueError, match=r"add up to 0\.9, not to one"):
+    with refused("shares"):
         strata(shares=[0.5, 0.4])
-    with pytest.raises(ValueError, match=r"the share of stratum 1 is -0\.5"):
+    with refused("shares"):
         strata(shares=[1.5, -0.5])
-    with pytest.raises(ValueError, match=r"shares must be numbers of shape \[2\]"):
+    with refused("shares"):
         strata(shares=[1.0])
-    with pytest.raises(ValueError, match="two strata or more"):
+    with refused("counts"):
         stratified(COUNTS[None], 1.0, shares=[1.0], values=NUMBERS)
-    with pytest.raises(ValueError, match="row 1 of counts has no reports"):
+    with refused("counts"):
         stratified(np.stack([COUNTS, 0 * COUNTS]), 1.0, shares=[0.5, 0.5], values=NUMBERS)
-    with pytest.raises(ValueError, match="row 2 of weights is -1: weights are finite and not negative"):
+    with refused("weights"):
         weighted_counts([0, 1, 1], [1, 1, -1], 2)
-    with pytest.raises(ValueError, match="row 0 of weights is nan"):
+    with refused("weights"):
         weighted_counts([0, 1, 1], [math.nan, 1, 1], 2)
-    with pytest.raises(ValueError, match="all weights are zero"):
+    with refused("weights"):
         weighted_counts([0, 1], [0, 0], 2)
-    with pytest.raises(ValueError, match="one weight for each report"):
+    with refused("weights"):
         weighted_counts([0, 1], [1], 2)
-    with pytest.raises(ValueError, match="counts must be WeightedCounts"):
+    with refused("counts"):
         weighted_functional(COUNTS, 1.0, values=NUMBERS)
-    with pytest.raises(ValueError, match="of 2 and of 3 categories cannot be added"):
+    with refused("other"):
         weighted_counts([0], [1], 2) + weighted_counts([0], [1], 3)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from cases import FLOAT, INT, ULP, X64
 from laws import check_covariance
+from refusals import refused
 from scipy import stats
 
 import rrjax
@@ -369,7 +370,7 @@ def test_results_say_what_they_are(name):
 
 @pytest.mark.parametrize("name", TESTS)
 def test_too_few_draws_and_levels_that_are_none(name):
-    with pytest.raises(ValueError, match=r"num_draws = 18 is too few for the level 0\.05: .* take at least 19"):
+    with refused("num_draws"):
         TESTS[name](num_draws=18)
     with pytest.raises(ValueError, match="level must lie between 0 and 1"):
         TESTS[name](level=0)

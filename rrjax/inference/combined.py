@@ -13,6 +13,7 @@ from jax.scipy.special import ndtri
 from jaxtyping import ArrayLike
 
 from rrjax.arguments import Estimand, as_counts, as_probability, as_scalar, check_estimand, complement, float_dtype
+from rrjax.errors import ArgumentError
 from rrjax.inference.chernoff import Collections, combined_limits
 from rrjax.inference.functionals import linear_functional, sample
 from rrjax.inference.scale import Estimate, Scale, as_numbers
@@ -79,7 +80,9 @@ def difference(
     counts = [as_counts(each, name, whole=True) for each, name in ((first, "first"), (second, "second"))]
     if counts[0].shape != counts[1].shape:
         sizes = " and of ".join(str(each.shape[0]) for each in counts)
-        raise ValueError(f"collections of {sizes} categories have no difference: count both over all categories")
+        raise ArgumentError(
+            f"collections of {sizes} categories have no difference: count both over all categories", argument="second"
+        )
     c = as_numbers(values, counts[0].shape[0])
     epsilons = jnp.stack([as_scalar(each, float_dtype()) for each in pair])
     weights = jnp.asarray([1, -1], c.dtype)
@@ -130,28 +133,33 @@ def stratified(
     _check(level, method, estimand)
     counts = counts if isinstance(counts, jax.Array) else np.asarray(counts)
     if counts.ndim != 2 or counts.shape[0] < 2 or counts.shape[1] < 2:
-        raise ValueError(
+        raise ArgumentError(
             f"counts must have shape [S, K], a row for each of two strata or more, got {tuple(counts.shape)}; for one "
-            "collection see `linear_functional`"
+            "collection see `linear_functional`",
+            argument="counts",
         )
     shape = counts.shape
     counts = as_counts(counts.reshape(-1), whole=True, summed=False).reshape(shape)
     if not isinstance(counts, Tracer):
         empty = np.flatnonzero(np.asarray(counts).sum(axis=1) <= 0)
         if empty.size:
-            raise ValueError(f"row {empty[0]} of counts has no reports: merge this stratum with another one")
+            raise ArgumentError(
+                f"row {empty[0]} of counts has no reports: merge this stratum with another one", argument="counts"
+            )
     c = as_numbers(values, shape[1])
     shares = _as_shares(shares, shape[0])
     epsilon = epsilon if isinstance(epsilon, jax.Array) else np.asarray(epsilon)
     if epsilon.shape not in ((), shape[:1]):
-        raise ValueError(f"epsilon must be a number, or have shape [{shape[0]}], got {tuple(epsilon.shape)}")
+        raise ArgumentError(
+            f"epsilon must be a number, or have shape [{shape[0]}], got {tuple(epsilon.shape)}", argument="epsilon"
+        )
     epsilons = jnp.broadcast_to(jnp.asarray(epsilon).astype(float_dtype()), shape[:1])
     return _combined(*aligned((counts, epsilons, shares, c)), complement(level), method, estimand)
 
 
 def _check(level, method, estimand):
     if method not in (None, *get_args(CombinedMethod)):
-        raise ValueError(f"method must be 'conservative', 'normal' or None, got {method!r}")
+        raise ArgumentError(f"method must be 'conservative', 'normal' or None, got {method!r}", argument="method")
     check_estimand(estimand)
     as_probability(level, "level", 0.95)
 
@@ -159,24 +167,32 @@ def _check(level, method, estimand):
 def _pair(epsilon: Any) -> tuple[Any, Any]:
     several = isinstance(epsilon, tuple | list) or (isinstance(epsilon, jax.Array | np.ndarray) and epsilon.ndim > 0)
     if several and len(epsilon) != 2:
-        raise ValueError(f"epsilon must be one number or a pair, for the first and the second; got {len(epsilon)}")
+        raise ArgumentError(
+            f"epsilon must be one number or a pair, for the first and the second; got {len(epsilon)}",
+            argument="epsilon",
+        )
     return (epsilon[0], epsilon[1]) if several else (epsilon, epsilon)
 
 
 def _as_shares(shares, number):
     shares = shares if isinstance(shares, jax.Array) else np.asarray(shares)
     if shares.shape != (number,) or shares.dtype.kind not in "iuf":
-        raise ValueError(
+        raise ArgumentError(
             f"shares must be numbers of shape [{number}], one for each stratum; got {shares.dtype} of shape "
-            f"{tuple(shares.shape)}"
+            f"{tuple(shares.shape)}",
+            argument="shares",
         )
     if not isinstance(shares, Tracer):
         known = np.asarray(shares, np.float64)
         wrong = np.flatnonzero(~(np.isfinite(known) & (known >= 0)))
         if wrong.size:
-            raise ValueError(f"the share of stratum {wrong[0]} is {known[wrong[0]]:g}: shares are from 0 to 1")
+            raise ArgumentError(
+                f"the share of stratum {wrong[0]} is {known[wrong[0]]:g}: shares are from 0 to 1", argument="shares"
+            )
         if abs(known.sum() - 1) > _SUM:
-            raise ValueError(f"shares add up to {known.sum():g}, not to one: divide them by their sum")
+            raise ArgumentError(
+                f"shares add up to {known.sum():g}, not to one: divide them by their sum", argument="shares"
+            )
     return jnp.asarray(shares).astype(float_dtype())
 
 

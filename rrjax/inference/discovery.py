@@ -11,6 +11,7 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import as_probability
+from rrjax.errors import ArgumentError
 from rrjax.inference.binomial import log_survival
 from rrjax.inference.distinct import distinct_counts
 from rrjax.inference.intervals import whole_counts
@@ -88,7 +89,7 @@ def discoveries(
         "Multiple testing under negative dependence", arXiv:2212.09706.
     """
     if dependence not in ("negative", "any"):
-        raise ValueError(f"dependence must be 'negative' or 'any', got {dependence!r}")
+        raise ArgumentError(f"dependence must be 'negative' or 'any', got {dependence!r}", argument="dependence")
     bound = as_probability(fdr, "fdr", 0.05)
     data = evidence(counts, epsilon)
     size = data.support.shape[0]

@@ -14,6 +14,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.arguments import Estimand, as_probability, check_estimand, complement, float_dtype
 from rrjax.arithmetic import accurate_sum
+from rrjax.errors import ArgumentError
 from rrjax.inference.intervals import exact_limits, intervals, log_tail, whole_counts
 from rrjax.inference.scale import Estimate, Scale, as_numbers
 from rrjax.inference.superquantile import conservative_limits, spread_of
@@ -80,20 +81,23 @@ def linear_functional(
         2004.
     """
     if method not in (None, *get_args(FunctionalMethod)):
-        raise ValueError(f"method must be 'exact', 'conservative', 'normal' or None, got {method!r}")
+        raise ArgumentError(
+            f"method must be 'exact', 'conservative', 'normal' or None, got {method!r}", argument="method"
+        )
     check_estimand(estimand)
     as_probability(level, "level", 0.95)
     data, is_tally = evidence(counts, epsilon), isinstance(counts, Tally)
     c = as_numbers(values, data.support.shape[0])
     apart = _apart(values, is_tally)
     if method == "exact" and apart is None:
-        raise ValueError(_no_exact(values, is_tally))
+        raise ArgumentError(_no_exact(values, is_tally), argument="method")
     method = method or ("conservative" if apart is None else "exact")
     if is_tally and method == "normal" and apart is None:
-        raise ValueError(
+        raise ArgumentError(
             "support counts do not tell how the supports of two categories depend on each other, so a tally has no "
             "normal interval for values with more than one category apart: use method 'conservative', or the mean of "
-            "mechanism.debias(reports) @ values over the reports themselves"
+            "mechanism.debias(reports) @ values over the reports themselves",
+            argument="method",
         )
     miss = complement(level)
     box = intervals(counts, None, level, simultaneous="bonferroni") if is_tally and method == "conservative" else None
@@ -155,10 +159,12 @@ def group_share(
     """
     members = members if isinstance(members, jax.Array) else np.asarray(members)
     if members.dtype != np.bool_:
-        raise ValueError(f"members must be booleans, one for each category, got dtype {members.dtype}")
+        raise ArgumentError(
+            f"members must be booleans, one for each category, got dtype {members.dtype}", argument="members"
+        )
     if not isinstance(members, Tracer) and members.ndim == 1 and (members.all() or not members.any()):
         which = "everybody: its share is one" if members.all() else "nobody: its share is zero"
-        raise ValueError(f"the group holds {which}, whatever the reports")
+        raise ArgumentError(f"the group holds {which}, whatever the reports", argument="members")
     c = members.astype(float_dtype())
     return linear_functional(counts, epsilon, values=c, level=level, method=method, estimand=estimand)
 

@@ -21,6 +21,7 @@ from rrjax.arguments import (
     complement,
 )
 from rrjax.arithmetic import split_product
+from rrjax.errors import ArgumentError
 from rrjax.inference.binomial import odds_of_tail
 from rrjax.inference.distinct import distinct_counts
 from rrjax.inference.profile import profile_limits
@@ -133,12 +134,19 @@ def intervals(
 
 def _check(method, estimand):
     if method in _REFUSED:
-        raise ValueError(f"method {method!r} is refused: {_REFUSED[method]}; use 'clopper-pearson'")
+        raise ArgumentError(
+            f"method {method!r} is refused: {_REFUSED[method]}; use 'clopper-pearson'", argument="method"
+        )
     if method not in get_args(Method):
-        raise ValueError(f"method must be 'clopper-pearson', 'wilson' or 'profile', got {method!r}")
+        raise ArgumentError(
+            f"method must be 'clopper-pearson', 'wilson' or 'profile', got {method!r}", argument="method"
+        )
     check_estimand(estimand)
     if estimand == "users" and method != "clopper-pearson":
-        raise ValueError(f"method {method!r} is for the distribution; for the users' own shares use 'clopper-pearson'")
+        raise ArgumentError(
+            f"method {method!r} is for the distribution; for the users' own shares use 'clopper-pearson'",
+            argument="method",
+        )
     if method == "profile":
         warnings.warn(
             "intervals from the profile likelihood fail at the boundary of the simplex and near it, with many "
@@ -178,7 +186,9 @@ def log_tail(miss: Float[Array, ""], simultaneous: Simultaneous | None, number: 
         ValueError: An unknown kind of simultaneous intervals.
     """
     if simultaneous not in (None, *get_args(Simultaneous)):
-        raise ValueError(f"simultaneous must be None, 'bonferroni' or 'sidak', got {simultaneous!r}")
+        raise ArgumentError(
+            f"simultaneous must be None, 'bonferroni' or 'sidak', got {simultaneous!r}", argument="simultaneous"
+        )
     if simultaneous == "bonferroni":
         miss = miss / number
     elif simultaneous == "sidak":

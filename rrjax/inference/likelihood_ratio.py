@@ -13,6 +13,7 @@ from jaxtyping import Array, ArrayLike, Float, Shaped
 from rrjax import simulate
 from rrjax.arguments import as_survey
 from rrjax.arithmetic import accurate_sum, odds
+from rrjax.errors import ArgumentError
 from rrjax.estimators import mle_star
 from rrjax.inference.monte_carlo import HypothesisTest, as_hypothesis, check_draws, compared, on_simplex, simulable
 from rrjax.placement import aligned
@@ -76,12 +77,13 @@ def likelihood_ratio_test(
         conditions", 1987, for the limit.
     """
     if null == "chi-square":
-        raise ValueError(
+        raise ArgumentError(
             "null = 'chi-square' is refused: on the boundary of the simplex the statistic has no χ² law, and the test "
-            "would reject much less often than it says; use 'simulated', or 'chi-bar-square'"
+            "would reject much less often than it says; use 'simulated', or 'chi-bar-square'",
+            argument="null",
         )
     if null not in ("simulated", "chi-bar-square"):
-        raise ValueError(f"null must be 'simulated' or 'chi-bar-square', got {null!r}")
+        raise ArgumentError(f"null must be 'simulated' or 'chi-bar-square', got {null!r}", argument="null")
     check_draws(num_draws, level)
     counts, epsilon = as_survey(counts, epsilon, whole=True)
     theta = as_hypothesis(theta, counts.shape[0])

@@ -15,6 +15,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.arguments import as_distribution, as_probability, float_dtype
 from rrjax.arithmetic import accurate_sum
 from rrjax.counts import survey
+from rrjax.errors import ArgumentError
 from rrjax.pytrees import register
 
 _CELLS = 2**18
@@ -51,9 +52,10 @@ def check_draws(num_draws: int, level: float) -> None:
     """
     as_probability(level, "level", 0.05)
     if num_draws < 1 or (num_draws + 1) * level < 1:
-        raise ValueError(
+        raise ArgumentError(
             f"num_draws = {num_draws} is too few for the level {level:g}: the least p-value would be "
-            f"{1 / (max(num_draws, 0) + 1):.2g}; take at least {int(np.ceil(1 / level)) - 1}"
+            f"{1 / (max(num_draws, 0) + 1):.2g}; take at least {int(np.ceil(1 / level)) - 1}",
+            argument="num_draws",
         )
 
 
@@ -68,8 +70,9 @@ def as_hypothesis(theta: ArrayLike, num_categories: int) -> Float[Array, " K"]:
         known = np.asarray(theta, np.float64)
         total, least = known.sum(), known.min()
         if not (least >= 0 and abs(total - 1) <= _OFF):
-            raise ValueError(
-                f"theta must be a distribution; it sums to {total:.6g}, and its least entry is {least:.3g}"
+            raise ArgumentError(
+                f"theta must be a distribution; it sums to {total:.6g}, and its least entry is {least:.3g}",
+                argument="theta",
             )
     return theta.astype(float_dtype())
 

@@ -19,6 +19,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from rrjax import simulate
 from rrjax.arguments import as_counts, as_scalar, float_dtype
 from rrjax.arithmetic import odds
+from rrjax.errors import ArgumentError
 from rrjax.estimators import mle_star
 from rrjax.inference.likelihood_ratio import ratio
 from rrjax.inference.monte_carlo import HypothesisTest, check_draws, compared, rounding_of_pearson, simulable
@@ -129,7 +130,9 @@ def trend_test(
     if category is not None and not isinstance(category, Tracer):
         whole = jnp.issubdtype(jnp.result_type(category), jnp.integer)
         if not (whole and 0 <= int(category) < num_categories):
-            raise ValueError(f"category must be from 0 to {num_categories - 1}, or None for all, got {category}")
+            raise ArgumentError(
+                f"category must be from 0 to {num_categories - 1}, or None for all, got {category}", argument="category"
+            )
     times = _as_times(np.arange(groups) if times is None else times, groups)
     epsilons = _as_epsilons(epsilon, groups)
     one = jnp.asarray(0 if category is None else category, jnp.int32)
@@ -179,12 +182,15 @@ def independence_test(
     check_draws(num_draws, level)
     counts = counts if isinstance(counts, jax.Array) else np.asarray(counts)
     if counts.ndim != 2 or min(counts.shape) < 2:
-        raise ValueError(
+        raise ArgumentError(
             f"counts must have shape [K, L], a row for each category of the first attribute and a column for each of "
-            f"the second, at least two; got shape {counts.shape}"
+            f"the second, at least two; got shape {counts.shape}",
+            argument="counts",
         )
     if min(counts.shape) > _MOST:
-        raise ValueError(f"one of the attributes must have at most {_MOST} categories, got {counts.shape}")
+        raise ArgumentError(
+            f"one of the attributes must have at most {_MOST} categories, got {counts.shape}", argument="counts"
+        )
     shape = counts.shape
     counts = as_counts(counts.ravel(), whole=True).reshape(shape)
     if epsilon is not None:
@@ -199,15 +205,18 @@ def _as_collections(counts) -> Int[Array, "G K"]:
     if not isinstance(rows, list):
         rows = rows if isinstance(rows, jax.Array) else np.asarray(rows)
         if rows.ndim != 2:
-            raise ValueError(f"counts must have shape [G, K], a row for each collection; got shape {rows.shape}")
+            raise ArgumentError(
+                f"counts must have shape [G, K], a row for each collection; got shape {rows.shape}", argument="counts"
+            )
     if not 2 <= len(rows) <= _MOST:
-        raise ValueError(f"counts must be of 2 to {_MOST} collections, got {len(rows)}")
+        raise ArgumentError(f"counts must be of 2 to {_MOST} collections, got {len(rows)}", argument="counts")
     rows = [as_counts(rows[index], f"counts of collection {index}", whole=True) for index in range(len(rows))]
     for index, row in enumerate(rows):
         if row.shape != rows[0].shape:
-            raise ValueError(
+            raise ArgumentError(
                 f"all collections must have the same categories: collection 0 has K = {rows[0].shape[0]}, "
-                f"collection {index} has K = {row.shape[0]}"
+                f"collection {index} has K = {row.shape[0]}",
+                argument="counts",
             )
     return jnp.stack(rows)
 
@@ -215,18 +224,25 @@ def _as_collections(counts) -> Int[Array, "G K"]:
 def _as_epsilons(epsilon, groups) -> Float[Array, "*G"]:
     array = epsilon if isinstance(epsilon, jax.Array) else np.asarray(epsilon)
     if array.shape not in ((), (groups,)):
-        raise ValueError(f"epsilon must be one number or one for each of {groups} collections, got shape {array.shape}")
+        raise ArgumentError(
+            f"epsilon must be one number or one for each of {groups} collections, got shape {array.shape}",
+            argument="epsilon",
+        )
     return jnp.asarray(array).astype(float_dtype())
 
 
 def _as_times(times, groups) -> Float[Array, " G"]:
     times = times if isinstance(times, jax.Array) else np.asarray(times)
     if times.shape != (groups,):
-        raise ValueError(f"times must be one for each of {groups} collections, got shape {times.shape}")
+        raise ArgumentError(
+            f"times must be one for each of {groups} collections, got shape {times.shape}", argument="times"
+        )
     if not isinstance(times, Tracer):
         known = np.asarray(times, np.float64)
         if not np.isfinite(known).all() or np.ptp(known) == 0:
-            raise ValueError(f"times must be finite numbers, not all the same, got {known.tolist()}")
+            raise ArgumentError(
+                f"times must be finite numbers, not all the same, got {known.tolist()}", argument="times"
+            )
         # Dates as large numbers keep their differences.
         times = (known - known.min()) / np.ptp(known)
     return jnp.asarray(times).astype(float_dtype())

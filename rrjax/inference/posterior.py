@@ -21,6 +21,7 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.arguments import as_probability, as_survey, complement, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.counts import survey
+from rrjax.errors import ArgumentError
 from rrjax.inference.intervals import Intervals
 from rrjax.placement import aligned, refuse_spread
 from rrjax.sampling import Stream, binomial
@@ -103,11 +104,13 @@ def posterior(
         ("thin", thin, 1),
     ):
         if value < least:
-            raise ValueError(f"{name} must be at least {least}, got {value}")
+            raise ArgumentError(f"{name} must be at least {least}, got {value}", argument=name)
     counts, epsilon = as_survey(counts, epsilon, whole=True)
     prior = prior if isinstance(prior, jax.Array) else np.asarray(prior)
     if prior.shape not in ((), counts.shape):
-        raise ValueError(f"prior must be a number or have shape [{counts.shape[0]}], got shape {prior.shape}")
+        raise ArgumentError(
+            f"prior must be a number or have shape [{counts.shape[0]}], got shape {prior.shape}", argument="prior"
+        )
     alpha = jnp.broadcast_to(jnp.asarray(prior).astype(float_dtype()), counts.shape)
     alpha, key = aligned(alpha, counts), refuse_spread(key, "posterior")
     counts = refuse_spread(counts, "posterior")

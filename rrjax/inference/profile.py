@@ -23,6 +23,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.arguments import as_probability, as_survey, complement, int_dtype
 from rrjax.arithmetic import odds
+from rrjax.errors import ArgumentError
 from rrjax.estimators import mle_star
 from rrjax.inference.likelihood_ratio import ratio
 from rrjax.placement import aligned
@@ -112,9 +113,13 @@ def profile(counts: ArrayLike, epsilon: ArrayLike, category: ArrayLike) -> Profi
     counts, epsilon = as_survey(counts, epsilon, whole=True)
     category = category if isinstance(category, jax.Array) else np.asarray(category)
     if category.ndim != 0 or not jnp.issubdtype(category.dtype, jnp.integer):
-        raise ValueError(f"category must be one integer (use jax.vmap for several), got {category!r}")
+        raise ArgumentError(
+            f"category must be one integer (use jax.vmap for several), got {category!r}", argument="category"
+        )
     if not isinstance(category, Tracer) and not 0 <= int(category) < counts.shape[0]:
-        raise ValueError(f"category must be from 0 to {counts.shape[0] - 1}, got {int(category)}")
+        raise ArgumentError(
+            f"category must be from 0 to {counts.shape[0] - 1}, got {int(category)}", argument="category"
+        )
     return _profile(counts, epsilon, aligned(jnp.asarray(category).astype(int_dtype()), counts))
 
 
@@ -310,9 +315,11 @@ def log_likelihood_surface(
     as_probability(level, "level", 0.95)
     counts, epsilon = as_survey(counts, epsilon, whole=True)
     if counts.shape[0] not in (2, 3):
-        raise ValueError(f"a surface can be drawn of 2 or 3 categories, got K = {counts.shape[0]}; see `profile`")
+        raise ArgumentError(
+            f"a surface can be drawn of 2 or 3 categories, got K = {counts.shape[0]}; see `profile`", argument="counts"
+        )
     if num_points < 2:
-        raise ValueError(f"num_points must be at least 2, got {num_points}")
+        raise ArgumentError(f"num_points must be at least 2, got {num_points}", argument="num_points")
     return _surface(counts, epsilon, complement(level), num_points)
 
 

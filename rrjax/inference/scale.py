@@ -11,6 +11,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import float_dtype
+from rrjax.errors import ArgumentError
 from rrjax.placement import gathered
 
 
@@ -78,17 +79,23 @@ def as_numbers(values: ArrayLike, num_categories: int) -> Float[Array, " K"]:
     """
     given = values if isinstance(values, jax.Array) else np.asarray(values)
     if given.shape != (num_categories,) or given.dtype.kind not in "biuf":
-        raise ValueError(
+        raise ArgumentError(
             f"values must be numbers of shape [{num_categories}], one for each category; got {given.dtype} of shape "
-            f"{tuple(given.shape)}"
+            f"{tuple(given.shape)}",
+            argument="values",
         )
     if not isinstance(given, Tracer):
         known = np.asarray(given, np.float64)
         wrong = np.flatnonzero(~np.isfinite(known))
         if wrong.size:
-            raise ValueError(f"the value of category {wrong[0]} is {known[wrong[0]]}: give every category a number")
+            raise ArgumentError(
+                f"the value of category {wrong[0]} is {known[wrong[0]]}: give every category a number",
+                argument="values",
+            )
         if (known == known[0]).all():
-            raise ValueError(f"all values are {known[0]:g}, whatever the users hold: give two different ones")
+            raise ArgumentError(
+                f"all values are {known[0]:g}, whatever the users hold: give two different ones", argument="values"
+            )
         if not isinstance(given, jax.Array):
             return jnp.asarray(known, float_dtype())
     return gathered(given.astype(float_dtype()))

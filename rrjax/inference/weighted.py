@@ -15,6 +15,7 @@ from rrjax.arguments import as_probability, as_scalar, complement, float_dtype
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.checks import check_num_categories
 from rrjax.counts import as_values
+from rrjax.errors import ArgumentError
 from rrjax.inference.binomial import odds_of_tail
 from rrjax.inference.scale import Estimate, Scale, as_numbers
 from rrjax.placement import aligned
@@ -50,8 +51,9 @@ class WeightedCounts:
         if not isinstance(other, WeightedCounts):
             return NotImplemented
         if self.total.shape != other.total.shape:
-            raise ValueError(
-                f"weighted counts of {self.total.shape[-1]} and of {other.total.shape[-1]} categories cannot be added"
+            raise ArgumentError(
+                f"weighted counts of {self.total.shape[-1]} and of {other.total.shape[-1]} categories cannot be added",
+                argument="other",
             )
         return jax.tree.map(jnp.add, self, other)
 
@@ -87,21 +89,23 @@ def weighted_counts(reports: ArrayLike, weights: ArrayLike, num_categories: int)
     reports = as_values(reports, num_categories, "reports")
     weights = weights if isinstance(weights, jax.Array) else np.asarray(weights)
     if reports.ndim != 1 or weights.shape != reports.shape or weights.dtype.kind not in "biuf":
-        raise ValueError(
+        raise ArgumentError(
             f"reports and weights must both have shape [N], one weight for each report; got {tuple(reports.shape)} and "
-            f"{tuple(weights.shape)} of {weights.dtype}"
+            f"{tuple(weights.shape)} of {weights.dtype}",
+            argument="weights",
         )
     if isinstance(reports, Tracer) or isinstance(weights, Tracer):
         return _traced(*aligned((reports, jnp.asarray(weights).astype(float_dtype()))), num_categories)
     known, named = np.asarray(weights, np.float64), np.asarray(reports)
     wrong = np.flatnonzero(~(np.isfinite(known) & (known >= 0)))
     if wrong.size:
-        raise ValueError(
+        raise ArgumentError(
             f"row {wrong[0]} of weights is {known[wrong[0]]:g}: weights are finite and not negative "
-            f"({wrong.size} {'row is' if wrong.size == 1 else 'rows are'} not)"
+            f"({wrong.size} {'row is' if wrong.size == 1 else 'rows are'} not)",
+            argument="weights",
         )
     if not known.any():
-        raise ValueError("all weights are zero: there is nobody to estimate from")
+        raise ArgumentError("all weights are zero: there is nobody to estimate from", argument="weights")
     total, squares = (np.bincount(named, power, num_categories) for power in (known, known**2))
     total, squares, number = (jnp.asarray(each, float_dtype()) for each in (total, squares, np.count_nonzero(known)))
     return WeightedCounts(total, squares, number)
@@ -187,7 +191,9 @@ def weighted_shares(counts: WeightedCounts, epsilon: ArrayLike, *, level: ArrayL
 
 def _check(counts, level):
     if not isinstance(counts, WeightedCounts):
-        raise ValueError(f"counts must be WeightedCounts, as of `weighted_counts`, got {type(counts).__name__}")
+        raise ArgumentError(
+            f"counts must be WeightedCounts, as of `weighted_counts`, got {type(counts).__name__}", argument="counts"
+        )
     as_probability(level, "level", 0.95)
 
 
