@@ -22,9 +22,11 @@ Estimand: TypeAlias = Literal["distribution", "users"]
 def check_estimand(estimand: Estimand) -> None:
     """Raises `ValueError` for another word."""
     if estimand not in get_args(Estimand):
-        raise ValueError(
+        raise ArgumentError(
             f"estimand must be 'distribution' (that the users are drawn from) or 'users' (these very ones), "
-            f"got {estimand!r}"
+            f"got {estimand!r}",
+            argument="estimand",
+            value=estimand,
         )
 
 
@@ -55,19 +57,21 @@ def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed:
             default integer dtype cannot hold, or a tally or mixture of another mechanism.
     """
     if dataclasses.is_dataclass(counts):
-        raise ValueError(
+        raise ArgumentError(
             f"{name} must be those of k-ary randomized response, not a {type(counts).__name__}: the likelihood has a "
             "maximum in closed form for that mechanism alone, and so have the tests and profiles made of it. inv, "
-            "inv_n, inv_p, cv_threshold and intervals take a Tally; nll, score, certificate and ibu take a Mixture"
+            "inv_n, inv_p, cv_threshold and intervals take a Tally; nll, score, certificate and ibu take a Mixture",
+            argument=name,
         )
     if not isinstance(counts, jax.Array):
         counts = np.asarray(counts)
     if counts.ndim != 1:
-        raise ValueError(
-            f"{name} must have shape [K], one problem a call (use jax.vmap for a batch); got shape {counts.shape}"
+        raise ArgumentError(
+            f"{name} must have shape [K], one problem a call (use jax.vmap for a batch); got shape {counts.shape}",
+            argument=name,
         )
     if counts.shape[0] < 2:
-        raise ValueError(f"{name} must cover K >= 2 categories, got K = {counts.shape[0]}")
+        raise ArgumentError(f"{name} must cover K >= 2 categories, got K = {counts.shape[0]}", argument=name)
     if jnp.issubdtype(counts.dtype, jnp.integer):
         dtype = int_dtype()
         if isinstance(counts, np.ndarray):
@@ -94,7 +98,7 @@ def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed:
         )
     if jnp.issubdtype(counts.dtype, jnp.floating):
         return _scaled(gathered(jnp.asarray(counts, _at_least_float32(counts.dtype))))
-    raise ValueError(f"{name} must be integers or floats, got dtype {counts.dtype}")
+    raise ArgumentError(f"{name} must be integers or floats, got dtype {counts.dtype}", argument=name)
 
 
 def _scaled(weights):
@@ -120,13 +124,13 @@ def as_distribution(theta: ArrayLike, num_categories: int | None = None, name: s
     """
     theta = theta if isinstance(theta, jax.Array) else np.asarray(theta)
     if num_categories is None and (theta.ndim != 1 or theta.shape[0] < 2):
-        raise ValueError(f"{name} must have shape [K] with K >= 2, got {theta.shape}")
+        raise ArgumentError(f"{name} must have shape [K] with K >= 2, got {theta.shape}", argument=name)
     if num_categories is not None and theta.shape != (num_categories,):
-        raise ValueError(f"{name} must have shape [{num_categories}], got {theta.shape}")
+        raise ArgumentError(f"{name} must have shape [{num_categories}], got {theta.shape}", argument=name)
     if jnp.issubdtype(theta.dtype, jnp.floating):
         return gathered(jnp.asarray(theta, _at_least_float32(theta.dtype)))
     if not jnp.issubdtype(theta.dtype, jnp.integer):
-        raise ValueError(f"{name} must be real numbers, got dtype {theta.dtype}")
+        raise ArgumentError(f"{name} must be real numbers, got dtype {theta.dtype}", argument=name)
     return gathered(jnp.asarray(theta, float_dtype()))
 
 
@@ -142,12 +146,16 @@ def as_scalar(value: ArrayLike | None, dtype: jax.typing.DTypeLike, name: str = 
         ValueError: `value` is not a scalar, or not real.
     """
     if value is None:
-        raise ValueError(f"{name} is missing: counts say nothing without it (a Tally has its own rates)")
+        raise ArgumentError(
+            f"{name} is missing: counts say nothing without it (a Tally has its own rates)", argument=name
+        )
     array = value if isinstance(value, jax.Array) else np.asarray(value)
     if array.ndim != 0:
-        raise ValueError(f"{name} must be a scalar (use jax.vmap or jax.lax.map for a sweep), got shape {array.shape}")
+        raise ArgumentError(
+            f"{name} must be a scalar (use jax.vmap or jax.lax.map for a sweep), got shape {array.shape}", argument=name
+        )
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
-        raise ValueError(f"{name} must be a real number, got dtype {array.dtype}")
+        raise ArgumentError(f"{name} must be a real number, got dtype {array.dtype}", argument=name)
     # Through float64 on the host: a wide integer would wrap in JAX's narrower default.
     return array.astype(dtype) if isinstance(array, jax.Array) else jnp.asarray(array.astype(np.float64), dtype)
 
@@ -159,7 +167,7 @@ def check_positive(epsilon: Float[Array, ""]) -> None:
         ValueError: It is not positive.
     """
     if not isinstance(epsilon, Tracer) and not epsilon > 0:
-        raise ValueError(f"epsilon must be positive, nats; got {float(epsilon):g}")
+        raise ArgumentError(f"epsilon must be positive, nats; got {float(epsilon):g}", argument="epsilon")
 
 
 def as_epsilons(
@@ -181,18 +189,20 @@ def as_epsilons(
     """
     epsilon = epsilon if isinstance(epsilon, jax.Array) else np.asarray(epsilon)
     if epsilon.dtype.kind not in "iuf":
-        raise ValueError(f"epsilon must be real numbers, got dtype {epsilon.dtype}")
+        raise ArgumentError(f"epsilon must be real numbers, got dtype {epsilon.dtype}", argument="epsilon")
     fits = epsilon.ndim <= len(batch) and all(
         one in (1, other) for one, other in zip(epsilon.shape[::-1], batch[::-1], strict=False)
     )
     if not fits:
-        raise ValueError(f"epsilon must be a scalar or one for each example, {batch}; got shape {epsilon.shape}")
+        raise ArgumentError(
+            f"epsilon must be a scalar or one for each example, {batch}; got shape {epsilon.shape}", argument="epsilon"
+        )
     if not isinstance(epsilon, Tracer) and not isinstance(used, Tracer):
         wrong = np.argwhere(~(np.broadcast_to(np.asarray(epsilon), batch) > 0) & np.asarray(used))
         if len(wrong):  # the place of a single example has no numbers
             value = np.broadcast_to(np.asarray(epsilon), batch)[tuple(wrong[0])]
             where = f"example {', '.join(map(str, wrong[0]))} has" if epsilon.ndim else "got"
-            raise ValueError(f"epsilon must be positive, nats: {where} {value:g}")
+            raise ArgumentError(f"epsilon must be positive, nats: {where} {value:g}", argument="epsilon")
     epsilon = jnp.broadcast_to(jnp.asarray(epsilon, dtype), batch)
     usable = epsilon > 0
     return jnp.where(usable, jnp.where(usable, epsilon, 1), jnp.nan)
@@ -242,7 +252,7 @@ def as_probability(value: ArrayLike, name: str, example: float) -> Float[Array, 
     if not isinstance(scalar, Tracer):
         known = float(np.asarray(value, np.float64))
         if not 0 < known < 1:
-            raise ValueError(f"{name} must lie between 0 and 1, such as {example:g}, got {known:g}")
+            raise ArgumentError(f"{name} must lie between 0 and 1, such as {example:g}, got {known:g}", argument=name)
     return scalar
 
 

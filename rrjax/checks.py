@@ -14,9 +14,17 @@ Values = TypeVar("Values", bound=Any)
 def check_num_categories(num_categories: int) -> None:
     """Raises `ValueError` unless K is an integer, at least 2, that an int32 holds."""
     if isinstance(num_categories, bool) or not isinstance(num_categories, int | np.integer):
-        raise ValueError(f"num_categories must be an integer, got {num_categories!r}")
+        raise ArgumentError(
+            f"num_categories must be an integer, got {num_categories!r}",
+            argument="num_categories",
+            value=num_categories,
+        )
     if not 2 <= num_categories < 2**31:
-        raise ValueError(f"num_categories must be from 2 to 2147483647, got {num_categories}")
+        raise ArgumentError(
+            f"num_categories must be from 2 to 2147483647, got {num_categories}",
+            argument="num_categories",
+            value=num_categories,
+        )
 
 
 def check_integers(values: Values, num_categories: int, name: str) -> Values:
@@ -36,9 +44,10 @@ def check_integers(values: Values, num_categories: int, name: str) -> Values:
     if values.size == 0 and values.dtype == np.float64:  # what NumPy makes of []
         return values.astype(np.int32)
     if values.dtype.kind not in "iu":
-        raise ValueError(
+        raise ArgumentError(
             f"{name} must be integers from 0 to {num_categories - 1}, got dtype {values.dtype}; "
-            "labels live in rrjax.io and on the command line"
+            "labels live in rrjax.io and on the command line",
+            argument=name,
         )
     return values.astype(np.int32) if values.dtype.itemsize < 4 else values
 

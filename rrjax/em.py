@@ -23,6 +23,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from rrjax.arguments import as_survey
 from rrjax.arithmetic import accurate_sum, odds
+from rrjax.errors import ArgumentError
 from rrjax.estimators import mle_on_support, mle_star
 from rrjax.lifts import Scaling
 from rrjax.likelihood import certificate, certificate_of_slopes, rounding_of_score, rounding_of_slopes, shares
@@ -109,9 +110,11 @@ def ibu(
     """
     _check(accelerate)
     if isinstance(tol, int | float) and not tol > 0:
-        raise ValueError(f"tol must be positive, got {tol}")
+        raise ArgumentError(f"tol must be positive, got {tol}", argument="tol", value=tol)
     if not isinstance(max_iters, int) or max_iters < 1:
-        raise ValueError(f"max_iters must be a positive integer, got {max_iters}")
+        raise ArgumentError(
+            f"max_iters must be a positive integer, got {max_iters}", argument="max_iters", value=max_iters
+        )
     if isinstance(counts, Mixture):
         given = as_mixture(counts, epsilon)
         result = _solve(lax.stop_gradient(given), tol, max_iters, accelerate)
@@ -154,7 +157,7 @@ def ibu_path(
     """
     _check(accelerate)
     if num_iters < 0:
-        raise ValueError(f"num_iters must not be negative, got {num_iters}")
+        raise ArgumentError(f"num_iters must not be negative, got {num_iters}", argument="num_iters", value=num_iters)
     observe = observe or (lambda theta: theta)
     given = as_mixture(counts, epsilon) if isinstance(counts, Mixture) else as_survey(counts, epsilon)
     start, advance = _iteration(_problem(*given), accelerate)
@@ -168,7 +171,11 @@ def ibu_path(
 
 def _check(accelerate):
     if accelerate not in get_args(Acceleration):
-        raise ValueError(f"accelerate must be 'anderson', 'deflated', 'newton' or 'none', got {accelerate!r}")
+        raise ArgumentError(
+            f"accelerate must be 'anderson', 'deflated', 'newton' or 'none', got {accelerate!r}",
+            argument="accelerate",
+            value=accelerate,
+        )
 
 
 class _Problem(NamedTuple):

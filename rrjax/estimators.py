@@ -29,6 +29,7 @@ from rrjax import waterfill
 from rrjax.arguments import as_survey
 from rrjax.arithmetic import accurate_sum, odds, reciprocal
 from rrjax.counts import survey
+from rrjax.errors import ArgumentError
 from rrjax.tally import Tally, as_tally, of_tally
 from rrjax.waterfill import Solver
 
@@ -162,7 +163,9 @@ def inv_p(
 
 def _pick(solver: Solver) -> Solver:
     if solver not in ("auto", "newton", "sort"):
-        raise ValueError(f"solver must be 'auto', 'newton' or 'sort', got {solver!r}")
+        raise ArgumentError(
+            f"solver must be 'auto', 'newton' or 'sort', got {solver!r}", argument="solver", value=solver
+        )
     return "newton" if solver == "auto" else solver
 
 

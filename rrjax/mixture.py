@@ -19,6 +19,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import as_distribution, float_dtype
 from rrjax.arithmetic import accurate_sum
+from rrjax.errors import ArgumentError
 from rrjax.lifts import Lift
 from rrjax.placement import aligned
 from rrjax.pytrees import register
@@ -71,16 +72,19 @@ def _check(mixture):
         raise ValueError(f"weights and base must be real numbers, got dtypes {weights.dtype} and {base.dtype}")
     number, size = mixture.lift.shape
     if weights.shape != (number,) or base.shape not in ((), (number,)):
-        raise ValueError(
+        raise ArgumentError(
             f"weights must have shape [{number}] and base shape [] or [{number}], as the lift has {number} rows; got "
-            f"{weights.shape} and {base.shape}"
+            f"{weights.shape} and {base.shape}",
+            argument="weights",
         )
     if size < 2:
         raise ValueError(f"the lift must have K >= 2 columns, one a category, got {size}")
     if not (weights >= 0).all() or not np.isfinite(weights).all() or not weights.any():
-        raise ValueError("weights must be numbers of reports: finite, not negative, and not all zero")
+        raise ArgumentError(
+            "weights must be numbers of reports: finite, not negative, and not all zero", argument="weights"
+        )
     if not (base >= 0).all() or not np.isfinite(base).all():
-        raise ValueError("base must be finite and not negative: it is a part of a probability")
+        raise ArgumentError("base must be finite and not negative: it is a part of a probability", argument="base")
     entries = [np.asarray(leaf) for leaf in jax.tree.leaves(mixture.lift)]
     if not all(np.isfinite(leaf).all() and (leaf >= 0).all() for leaf in entries):
         raise ValueError("the lift must hold finite numbers, none negative: they are parts of probabilities")

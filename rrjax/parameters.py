@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rrjax.errors import ArgumentError
 from rrjax.geometry import PRIMES, design_of, num_cells
 from rrjax.rates import Rates
 
@@ -34,7 +35,7 @@ def as_integer(given: Any, name: str, low: int, high: int, most: str = "") -> in
         ValueError: It is none, or out of range.
     """
     if isinstance(given, bool) or not isinstance(given, int | np.integer) or not low <= given <= high:
-        raise ValueError(f"{name} must be an integer from {low} to {most}{high:,}, got {given!r}")
+        raise ArgumentError(f"{name} must be an integer from {low} to {most}{high:,}, got {given!r}", argument=name)
     return int(given)
 
 
@@ -126,11 +127,13 @@ def field_order_of(given: int | None, num_categories: int, epsilon: float | None
         designs = Rates.of_design(_odds(epsilon), *field_designs(num_categories))
         given = PRIMES[int(np.nanargmin(designs.total_variance(num_categories)))]
     if isinstance(given, bool) or not isinstance(given, int | np.integer) or given not in PRIMES:
-        raise ValueError(f"field_order must be a prime number below 1000, got {given!r}")
+        raise ArgumentError(f"field_order must be a prime number below 1000, got {given!r}", argument="field_order")
     cells = num_cells(num_categories, int(given))
     if cells > 8 * MOST_CELLS:
-        raise ValueError(
+        raise ArgumentError(
             f"num_categories = {num_categories} over a field of {given} elements takes a table of {cells:.1e} numbers "
-            "to decode, more than fits: give a smaller field_order, or use another mechanism"
+            "to decode, more than fits: give a smaller field_order, or use another mechanism",
+            argument="num_categories",
+            value=num_categories,
         )
     return int(given)

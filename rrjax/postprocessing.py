@@ -44,6 +44,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import as_scalar, as_survey
 from rrjax.arithmetic import accurate_sum, odds
+from rrjax.errors import ArgumentError
 from rrjax.estimators import inv, mle_star, projected_shares
 from rrjax.placement import aligned
 from rrjax.surveys.closed_form import maximum
@@ -117,7 +118,11 @@ def base_cut(
     size = seen.shares.shape[0]
     alpha = as_scalar(alpha, seen.shares.dtype, "alpha")
     if not isinstance(alpha, Tracer) and not 0 < float(alpha) <= size / 2:
-        raise ValueError(f"alpha must be a number of categories above 0 and at most K/2 = {size / 2:g}, got {alpha:g}")
+        raise ArgumentError(
+            f"alpha must be a number of categories above 0 and at most K/2 = {size / 2:g}, got {alpha:g}",
+            argument="alpha",
+            value=alpha,
+        )
     return _cut(seen, alpha)
 
 
@@ -282,7 +287,9 @@ def mixture_reduction(
     dtype = seen.shares.dtype
     cut = jnp.where(odds(epsilon) < 4, 1, 2).astype(dtype) if cut is None else as_scalar(cut, dtype, "cut")
     if not isinstance(cut, Tracer) and not float(cut) >= 0:
-        raise ValueError(f"cut must be a number of standard errors, not negative, got {float(cut):g}")
+        raise ArgumentError(
+            f"cut must be a number of standard errors, not negative, got {float(cut):g}", argument="cut"
+        )
     return _merged(seen, weights, epsilon, cut)
 
 

@@ -17,6 +17,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import Estimand, check_estimand
 from rrjax.arithmetic import accurate_sum
+from rrjax.errors import ArgumentError
 from rrjax.mixing import mixing
 from rrjax.placement import aligned
 from rrjax.spread import atoms_of, cells_of, largest_of, log_likelihoods, posterior_of, read_cells
@@ -122,7 +123,7 @@ def empirical_bayes(
         ("max_iters", max_iters, 1),
     ):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError(f"{name} must be an integer from {least}, got {value!r}")
+            raise ArgumentError(f"{name} must be an integer from {least}, got {value!r}", argument=name)
     return of_evidence(evidence(counts, epsilon), estimand, num_cells, num_atoms, max_iters)
 
 

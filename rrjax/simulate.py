@@ -20,6 +20,7 @@ from rrjax.arguments import as_counts, as_distribution, as_scalar, float_dtype
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.checks import check_num_categories
 from rrjax.counts import survey
+from rrjax.errors import ArgumentError
 from rrjax.placement import aligned, searched
 from rrjax.sampling import Stream, binomial, multinomial
 
@@ -76,7 +77,7 @@ def values(key: Array, theta: ArrayLike, num_users: int) -> Int[Array, " N"]:
         (1000,)
     """
     if num_users < 0:
-        raise ValueError(f"num_users must not be negative, got {num_users}")
+        raise ArgumentError(f"num_users must not be negative, got {num_users}", argument="num_users", value=num_users)
     theta = as_distribution(theta)
     edges = jnp.cumsum(theta)
     uniform = jax.random.uniform(key, (num_users,), theta.dtype) * edges[-1]
@@ -197,7 +198,7 @@ def randomized(key: Array, true_counts: ArrayLike, epsilon: ArrayLike) -> Int[Ar
     if not isinstance(true_counts, Tracer):
         total = np.asarray(true_counts).sum(dtype=np.float64)  # exact up to 2⁵³, and never wraps
         if total >= 2**31:
-            raise ValueError(f"true_counts must sum to at most 2147483647, got {total:.0f}")
+            raise ArgumentError(f"true_counts must sum to at most 2147483647, got {total:.0f}", argument="true_counts")
     return _randomized(key, *aligned((true_counts, as_scalar(epsilon, float_dtype()))))
 
 
@@ -211,8 +212,10 @@ def _as_users(num_users):
         _check_users(num_users)
     number = num_users if isinstance(num_users, jax.Array) else np.asarray(num_users)
     if number.ndim != 0 or not jnp.issubdtype(number.dtype, jnp.integer):
-        raise ValueError(
-            f"num_users must be one integer (use jax.vmap for several), got {number.dtype.name} of shape {number.shape}"
+        raise ArgumentError(
+            f"num_users must be one integer (use jax.vmap for several), got {number.dtype.name} of shape "
+            f"{number.shape}",
+            argument="num_users",
         )
     if not isinstance(number, Tracer):
         _check_users(int(number))
@@ -225,7 +228,7 @@ def _as_users(num_users):
 def _check_users(number):
     most = 2**53 if float_dtype() == jnp.float64 else 2**31 - 1
     if not 0 <= number <= most:
-        raise ValueError(f"num_users must be from 0 to {most}, got {number}{_wider(number)}")
+        raise ArgumentError(f"num_users must be from 0 to {most}, got {number}{_wider(number)}", argument="num_users")
 
 
 def _wider(number):

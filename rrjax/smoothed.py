@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from rrjax.arithmetic import accurate_sum
 from rrjax.em import EMResult
+from rrjax.errors import ArgumentError
 from rrjax.likelihood import certificate_of
 from rrjax.mixture import Mixture, as_mixture
 from rrjax.placement import aligned
@@ -48,9 +49,11 @@ def ems(mixture: Mixture, *, tol: float = 1e-3, max_iters: int = 10_000) -> EMRe
         Li et al., "Estimating numerical distributions under local differential privacy", 2020, §5.5.
     """
     if not tol > 0:
-        raise ValueError(f"tol must be positive, got {tol}")
+        raise ArgumentError(f"tol must be positive, got {tol}", argument="tol", value=tol)
     if not isinstance(max_iters, int) or max_iters < 1:
-        raise ValueError(f"max_iters must be a positive integer, got {max_iters}")
+        raise ArgumentError(
+            f"max_iters must be a positive integer, got {max_iters}", argument="max_iters", value=max_iters
+        )
     total = jnp.sum(jnp.asarray(mixture.weights))
     start, reports = lax.stop_gradient(as_mixture(mixture, None))
     return _solve(start, reports, total.astype(start.dtype), tol, max_iters)

@@ -204,15 +204,20 @@ def _as_probabilities(p, q):
     known = not (isinstance(p, Tracer) or isinstance(q, Tracer))
     for name, value in (("p", p), ("q", q)):
         if np.ndim(value) != 0:
-            raise ValueError(f"{name} must be a scalar (use jax.vmap for several tallies), got shape {np.shape(value)}")
+            raise ArgumentError(
+                f"{name} must be a scalar (use jax.vmap for several tallies), got shape {np.shape(value)}",
+                argument=name,
+            )
     if not known:
         return as_scalar(p, float_dtype(), "p"), as_scalar(q, float_dtype(), "q")
     # On the host in double precision, so that p − q and 1 − p keep their digits.
     p, q = float(np.asarray(p)), float(np.asarray(q))
     if not 0 <= q < p <= 1:
-        raise ValueError(
+        raise ArgumentError(
             f"p and q must be probabilities with p above q, got p = {p:g}, q = {q:g}; a mechanism that names a user's "
-            "own category less often than others is the one with the answers exchanged"
+            "own category less often than others is the one with the answers exchanged",
+            argument="p",
+            value=p,
         )
     return p, q
 
@@ -221,23 +226,29 @@ def _as_support(support, num_users):
     support = _as_weights(support)
     given = num_users if isinstance(num_users, jax.Array) else np.asarray(num_users)
     if given.ndim != 0 or given.dtype.kind not in "iuf":
-        raise ValueError(f"num_users must be one number, got {given.dtype.name} of shape {given.shape}")
+        raise ArgumentError(
+            f"num_users must be one number, got {given.dtype.name} of shape {given.shape}", argument="num_users"
+        )
     if jnp.issubdtype(support.dtype, jnp.integer):
         if given.dtype.kind == "f":
-            raise ValueError(f"num_users must be an integer, as support is, got {given.dtype.name}")
+            raise ArgumentError(
+                f"num_users must be an integer, as support is, got {given.dtype.name}", argument="num_users"
+            )
         if not isinstance(given, jax.Array) and not 0 <= int(given) <= jnp.iinfo(support.dtype).max:
-            raise ValueError(
+            raise ArgumentError(
                 f"num_users must be from 0 to {jnp.iinfo(support.dtype).max}, got {int(given)}; 64-bit mode "
-                "(JAX_ENABLE_X64=1) counts further"
+                "(JAX_ENABLE_X64=1) counts further",
+                argument="num_users",
             )
     number = jnp.asarray(given).astype(support.dtype)
     if not isinstance(support, Tracer) and not isinstance(number, Tracer):
         known = np.asarray(support)
         low, high = float(known.min()), float(known.max())
         if not (low >= 0 and high <= float(np.asarray(number))):
-            raise ValueError(
+            raise ArgumentError(
                 f"support must be from 0 to num_users = {number}, got values from {low:g} to {high:g}: a report "
-                "supports a category once, or not at all"
+                "supports a category once, or not at all",
+                argument="support",
             )
     return support, number
 
@@ -270,7 +281,9 @@ def as_tally(tally: Tally, epsilon: ArrayLike | None, *, whole: bool = False) ->
     support = _as_weights(tally.support)
     dtype = support.dtype if jnp.issubdtype(support.dtype, jnp.floating) else float_dtype()
     if whole and jnp.issubdtype(support.dtype, jnp.floating):
-        raise ValueError(f"support must be integers, numbers of reports, got dtype {support.dtype}")
+        raise ArgumentError(
+            f"support must be integers, numbers of reports, got dtype {support.dtype}", argument="support"
+        )
     number = jnp.asarray(tally.num_users).astype(support.dtype)
     return aligned(Tally(support, number, rates=tally.rates.astype(dtype)))
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import FLOAT, INT, LARGEST, ULP, X64
+from refusals import refused
 from scipy import special, stats
 
 import rrjax

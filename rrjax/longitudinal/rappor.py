@@ -287,12 +287,12 @@ class Rappor:
                 argument="reports",
             )
         if bits.dtype.kind not in "biu":
-            raise ValueError(f"bits must be booleans, or integers 0 and 1, got dtype {bits.dtype}")
+            raise ArgumentError(f"bits must be booleans, or integers 0 and 1, got dtype {bits.dtype}", argument="bits")
         if isinstance(bits, Tracer):  # a user with what is no bit has no cohort
             sound = jnp.all(are_bits(bits), axis=tuple(range(1, num_axes)))
             cohorts = jnp.where(sound, cohorts, -1)
         elif bits.dtype.kind != "b" and not np.isin(np.asarray(bits), (0, 1)).all():
-            raise ValueError("bits must be 0 and 1")
+            raise ArgumentError("bits must be 0 and 1", argument="bits")
         return cohorts, jnp.asarray(bits).astype(bool)
 
 

@@ -14,6 +14,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 from rrjax.arguments import as_counts, float_dtype
 from rrjax.arithmetic import accurate_sum
 from rrjax.counts import as_values, count
+from rrjax.errors import ArgumentError
 from rrjax.lifts import Dense
 from rrjax.mechanisms.draws import below, threshold
 from rrjax.mechanisms.rows import LogRows
@@ -250,32 +251,42 @@ def _listed(numbers):
 
 def _check(matrix):
     if matrix.ndim != 2 or matrix.shape[0] < 2 or matrix.shape[1] < 1:
-        raise ValueError(f"matrix must have shape [K, M], a row a value, K >= 2; got {tuple(matrix.shape)}")
+        raise ArgumentError(
+            f"matrix must have shape [K, M], a row a value, K >= 2; got {tuple(matrix.shape)}", argument="matrix"
+        )
     if matrix.dtype.kind not in "iuf":
-        raise ValueError(f"matrix must hold probabilities, got dtype {matrix.dtype}")
+        raise ArgumentError(f"matrix must hold probabilities, got dtype {matrix.dtype}", argument="matrix")
     if isinstance(matrix, Tracer):
         return
     known = np.asarray(matrix, np.float64)
     wrong = np.argwhere(~((known >= 0) & (known <= 1 + _SUM)))
     if wrong.size:
         row, column = wrong[0]
-        raise ValueError(f"row {row}, column {column} of matrix is {known[row, column]:g}, which is no probability")
+        raise ArgumentError(
+            f"row {row}, column {column} of matrix is {known[row, column]:g}, which is no probability",
+            argument="matrix",
+        )
     sums = known.sum(axis=1)
     off = np.flatnonzero(np.abs(sums - 1) > _SUM)
     if off.size:
-        raise ValueError(
+        raise ArgumentError(
             f"row {off[0]} of matrix adds up to {sums[off[0]]:.8g}, not to one: rows are values, columns are reports"
-            + (" (its columns do add up: give its transpose)" if np.allclose(known.sum(axis=0), 1) else "")
+            + (" (its columns do add up: give its transpose)" if np.allclose(known.sum(axis=0), 1) else ""),
+            argument="matrix",
         )
     never = np.flatnonzero(~known.any(axis=0))
     if never.size:
-        raise ValueError(f"column {never[0]} of matrix is zero: no value brings that report about; leave it out")
+        raise ArgumentError(
+            f"column {never[0]} of matrix is zero: no value brings that report about; leave it out", argument="matrix"
+        )
 
 
 def _as_counts(counts, number):
     counts = as_counts(counts)
     if counts.shape != (number,):
-        raise ValueError(f"counts must have shape [{number}], one a kind of report; got {tuple(counts.shape)}")
+        raise ArgumentError(
+            f"counts must have shape [{number}], one a kind of report; got {tuple(counts.shape)}", argument="counts"
+        )
     return counts
 
 

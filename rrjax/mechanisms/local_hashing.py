@@ -22,6 +22,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, UInt
 
 from rrjax.arguments import int_dtype
 from rrjax.counts import as_values
+from rrjax.errors import ArgumentError
 from rrjax.mechanisms.draws import below, number_below, rounded_down
 from rrjax.mechanisms.mechanism import Mechanism, as_true_counts, known_epsilon, settled, tally_if
 from rrjax.mechanisms.rows import log_probability_of_block
@@ -152,9 +153,10 @@ class Hashing(Mechanism):
         number = settled(self.num_buckets, "num_buckets")
         reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
         if reports.ndim == 0 or reports.shape[-1] != 2 or reports.dtype.kind not in "iu":
-            raise ValueError(
+            raise ArgumentError(
                 "reports must be integers of shape [N, 2], a seed and a bucket each; got "
-                f"{reports.dtype.name} of shape {tuple(reports.shape)}"
+                f"{reports.dtype.name} of shape {tuple(reports.shape)}",
+                argument="reports",
             )
         parts = (("seeds", reports[..., 0], 1 << 32), ("buckets", reports[..., 1], number))
         if isinstance(reports, Tracer):
@@ -165,7 +167,9 @@ class Hashing(Mechanism):
             return jnp.stack([reports[..., 0].astype(jnp.uint32), bucket], axis=-1)
         for name, part, end in parts if reports.size else ():
             if int(part.min()) < 0 or int(part.max()) >= end:
-                raise ValueError(f"{name} must be from 0 to {end - 1}, got {part.min()} to {part.max()}")
+                raise ArgumentError(
+                    f"{name} must be from 0 to {end - 1}, got {part.min()} to {part.max()}", argument=name
+                )
         return jnp.asarray(reports.astype(np.uint32))
 
 

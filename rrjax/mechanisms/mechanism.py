@@ -353,7 +353,10 @@ def as_true_counts(true_counts: ArrayLike, num_categories: int) -> Int[Array, " 
     """
     true_counts = true_counts if isinstance(true_counts, jax.Array) else np.asarray(true_counts)
     if true_counts.shape != (num_categories,):
-        raise ValueError(f"true_counts must have shape [{num_categories}], one a category; got {true_counts.shape}")
+        raise ArgumentError(
+            f"true_counts must have shape [{num_categories}], one a category; got {true_counts.shape}",
+            argument="true_counts",
+        )
     return as_counts(true_counts, "true_counts", whole=True)
 
 

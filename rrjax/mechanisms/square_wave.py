@@ -13,6 +13,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.arguments import as_scalar, float_dtype, int_dtype
 from rrjax.checks import check_num_categories
+from rrjax.errors import ArgumentError
 from rrjax.mechanisms.channel import Channel
 from rrjax.mechanisms.draws import below, rounded_down
 from rrjax.mechanisms.mechanism import check_epsilon, known_epsilon
@@ -69,7 +70,9 @@ class SquareWave:
         if self.num_reports is None:
             object.__setattr__(self, "num_reports", self.num_categories)
         elif not isinstance(self.num_reports, int) or not 2 <= self.num_reports < 2**31:
-            raise ValueError(f"num_reports must be an integer, at least 2, got {self.num_reports!r}")
+            raise ArgumentError(
+                f"num_reports must be an integer, at least 2, got {self.num_reports!r}", argument="num_reports"
+            )
 
     @property
     def reach(self) -> Float[Array, ""]:
@@ -161,14 +164,14 @@ class SquareWave:
 def _as_numbers(values, name, least, most):
     values = values if isinstance(values, jax.Array) else np.asarray(values)
     if values.dtype.kind not in "iuf":
-        raise ValueError(f"{name} must be real numbers, got dtype {values.dtype}")
+        raise ArgumentError(f"{name} must be real numbers, got dtype {values.dtype}", argument=name)
     array = jnp.asarray(values).astype(float_dtype())
     if least is not None and values.size and not isinstance(values, Tracer):
         known = np.asarray(array)
         slack = 4 * np.finfo(known.dtype).eps
         if not ((known >= least - slack) & (known <= most + slack)).all():
             got = f"{known.min():.6g} to {known.max():.6g}"
-            raise ValueError(f"{name} must be from {least:.6g} to {most:.6g}, got numbers from {got}")
+            raise ArgumentError(f"{name} must be from {least:.6g} to {most:.6g}, got numbers from {got}", argument=name)
     return array
 
 

@@ -18,6 +18,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.arguments import int_dtype
 from rrjax.checks import check_domain, check_integers
 from rrjax.counts import as_values
+from rrjax.errors import ArgumentError
 from rrjax.lifts import FEW, Sparse
 from rrjax.mechanisms.draws import below, number_below, rounded_down
 from rrjax.mechanisms.mechanism import Mechanism, known_epsilon, settled, tally_if
@@ -199,8 +200,9 @@ class SubsetSelection(Mechanism):
         reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
         reports = check_integers(reports, self.num_categories, "reports")
         if reports.ndim == 0 or reports.shape[-1] != size:
-            raise ValueError(
-                f"reports must have shape [N, {size}], the members of a subset each; got {tuple(reports.shape)}"
+            raise ArgumentError(
+                f"reports must have shape [N, {size}], the members of a subset each; got {tuple(reports.shape)}",
+                argument="reports",
             )
         if not isinstance(reports, Tracer) and reports.size:
             with jax.ensure_compile_time_eval():

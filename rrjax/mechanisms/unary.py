@@ -16,6 +16,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
 from rrjax.counts import as_values, survey
+from rrjax.errors import ArgumentError
 from rrjax.mechanisms.draws import below, rounded_down, rounded_up
 from rrjax.mechanisms.mechanism import CELLS, Mechanism, as_true_counts
 from rrjax.mechanisms.rows import LogRows
@@ -115,13 +116,19 @@ def as_bits(reports: ArrayLike, num_categories: int) -> Bool[Array, "*s K"]:
     """
     reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
     if reports.shape[-1:] != (num_categories,):
-        raise ValueError(f"reports must have shape [N, {num_categories}], a bit a category; got {reports.shape}")
+        raise ArgumentError(
+            f"reports must have shape [N, {num_categories}], a bit a category; got {reports.shape}", argument="reports"
+        )
     if reports.dtype.kind not in "biu":
-        raise ValueError(f"reports must be booleans, or integers 0 and 1, got dtype {reports.dtype}")
+        raise ArgumentError(
+            f"reports must be booleans, or integers 0 and 1, got dtype {reports.dtype}", argument="reports"
+        )
     if reports.dtype.kind != "b" and not isinstance(reports, Tracer) and reports.size:
         low, high = int(np.asarray(reports).min()), int(np.asarray(reports).max())
         if low < 0 or high > 1:
-            raise ValueError(f"reports must be 0 and 1, a bit a category; got values from {low} to {high}")
+            raise ArgumentError(
+                f"reports must be 0 and 1, a bit a category; got values from {low} to {high}", argument="reports"
+            )
     return jnp.asarray(reports).astype(bool)
 
 

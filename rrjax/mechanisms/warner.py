@@ -13,6 +13,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.arguments import as_scalar, float_dtype
 from rrjax.counts import as_values
+from rrjax.errors import ArgumentError
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.mixture import Mixture
@@ -56,8 +57,9 @@ class Warner(Mechanism):
         given = truth_probability
         known = not isinstance(given, Tracer) and np.ndim(given) == 0
         if known and not (0 < float(given) < 1 and float(given) != 0.5):  # pyright: ignore[reportArgumentType]
-            raise ValueError(
-                f"truth_probability must be between 0 and 1 and not 1/2, at which reports say nothing; got {given}"
+            raise ArgumentError(
+                f"truth_probability must be between 0 and 1 and not 1/2, at which reports say nothing; got {given}",
+                argument="truth_probability",
             )
         object.__setattr__(self, "truth_probability", given)
 

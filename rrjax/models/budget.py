@@ -14,6 +14,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.arguments import as_scalar, float_dtype
 from rrjax.checks import check_num_categories
+from rrjax.errors import ArgumentError
 from rrjax.inference.plans import squared_error_of_one
 from rrjax.mechanisms import Design, RandomizedResponse
 from rrjax.models.ascent import ascend
@@ -109,9 +110,11 @@ def split_budget(
     dtype = float_dtype()
     total, number = as_scalar(total_epsilon, dtype, "total_epsilon"), as_scalar(num_users, dtype, "num_users")
     if not isinstance(total, Tracer) and not (total > 0 and jnp.isfinite(total)):
-        raise ValueError(f"total_epsilon must be positive and finite, got {float(total):g}")
+        raise ArgumentError(
+            f"total_epsilon must be positive and finite, got {float(total):g}", argument="total_epsilon"
+        )
     if objective is not None and weights is not None:
-        raise ValueError("an objective has its own weights: leave weights out")
+        raise ArgumentError("an objective has its own weights: leave weights out", argument="weights")
     weights = _weights(weights, len(sizes), dtype)
     total = jnp.where(jnp.isfinite(total) & (total > 0) & (number > 0) & jnp.all(weights > 0), total, jnp.nan)
     loss = _Loss(sizes, designs, objective)
@@ -150,7 +153,7 @@ def split_budget(
 def _sizes(num_categories):
     sizes = tuple(num_categories)
     if not sizes:
-        raise ValueError("num_categories must name a question or more, got none")
+        raise ArgumentError("num_categories must name a question or more, got none", argument="num_categories")
     for size in sizes:
         check_num_categories(size)
     return tuple(int(size) for size in sizes)
@@ -161,15 +164,17 @@ def _weights(weights, number, dtype):
         return jnp.ones(number, dtype)
     weights = weights if isinstance(weights, jax.Array) else np.asarray(weights)
     if weights.shape != (number,) or weights.dtype.kind not in "iuf":
-        raise ValueError(
-            f"weights must be {number} numbers, one a question; got {weights.dtype} of shape {tuple(weights.shape)}"
+        raise ArgumentError(
+            f"weights must be {number} numbers, one a question; got {weights.dtype} of shape {tuple(weights.shape)}",
+            argument="weights",
         )
     if not isinstance(weights, Tracer):
         wrong = np.flatnonzero(~(np.isfinite(np.asarray(weights)) & (np.asarray(weights) > 0)))
         if wrong.size:
-            raise ValueError(
+            raise ArgumentError(
                 f"weight {wrong[0]} is {weights[wrong[0]]:g}: weights are positive; leave out a question that does not "
-                "matter"
+                "matter",
+                argument="weights",
             )
     return jnp.asarray(weights, dtype)
 

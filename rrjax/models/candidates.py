@@ -20,6 +20,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.arguments import as_epsilons, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.counts import as_values
+from rrjax.errors import ArgumentError
 from rrjax.mechanisms.draws import below, number_below, threshold
 from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.pytrees import register
@@ -66,8 +67,9 @@ class CandidateResponse:
         """Checks what a person gives; every user has an ε then."""
         given = self.candidates if isinstance(self.candidates, jax.Array) else np.asarray(self.candidates)
         if given.dtype != bool or given.ndim < 1 or given.shape[-1] < 2:
-            raise ValueError(
-                f"candidates must be booleans of shape [..., K] with K >= 2, got {given.dtype} of {tuple(given.shape)}"
+            raise ArgumentError(
+                f"candidates must be booleans of shape [..., K] with K >= 2, got {given.dtype} of {tuple(given.shape)}",
+                argument="candidates",
             )
         if not isinstance(given, Tracer):
             without = np.argwhere(~np.asarray(given).any(axis=-1))
@@ -131,9 +133,10 @@ class CandidateResponse:
                 place = tuple(wrong[0])
                 known = np.flatnonzero(np.asarray(self.candidates)[place])
                 shown = ", ".join(map(str, known[:8])) + (", …" if known.size > 8 else "")
-                raise ValueError(
+                raise ArgumentError(
                     f"{_numbered('report', place)} is {int(reports[place])}, which is none of its candidates "
-                    f"({shown}): reports and candidates must be of the same users, in the same order"
+                    f"({shown}): reports and candidates must be of the same users, in the same order",
+                    argument="reports",
                 )
         number = self.num_candidates.astype(self.epsilon.dtype)
         gain = log_gain(self.epsilon)[..., None]
@@ -151,7 +154,9 @@ class CandidateResponse:
         array = as_values(given, self.num_categories, name)
         users = self.candidates.shape[:-1]
         if array.shape != users:
-            raise ValueError(f"{name} must be one for each user, {tuple(users)}; got shape {tuple(array.shape)}")
+            raise ArgumentError(
+                f"{name} must be one for each user, {tuple(users)}; got shape {tuple(array.shape)}", argument=name
+            )
         return array
 
 
@@ -207,8 +212,9 @@ def rr_with_prior(
 def _as_prior(prior):
     prior = prior if isinstance(prior, jax.Array) else np.asarray(prior)
     if prior.ndim < 1 or prior.shape[-1] < 2 or not jnp.issubdtype(prior.dtype, jnp.floating):
-        raise ValueError(
-            f"prior must be probabilities of shape [..., K] with K >= 2, got {prior.dtype} of {tuple(prior.shape)}"
+        raise ArgumentError(
+            f"prior must be probabilities of shape [..., K] with K >= 2, got {prior.dtype} of {tuple(prior.shape)}",
+            argument="prior",
         )
     if not isinstance(prior, Tracer):
         known = np.asarray(prior, np.float64)
@@ -217,9 +223,10 @@ def _as_prior(prior):
             row = known[tuple(wrong[0])]
             least, total = row.min(), row.sum()
             said = "has NaN" if np.isnan(total) else f"has {least:g}" if least < 0 else f"adds up to {total:g}"
-            raise ValueError(
+            raise ArgumentError(
                 f"{_numbered('row', wrong[0])} of prior {said}: each row is a distribution over the labels, such as "
-                "jax.nn.softmax(logits)"
+                "jax.nn.softmax(logits)",
+                argument="prior",
             )
     return jnp.asarray(prior, jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, prior.dtype)))
 
@@ -227,13 +234,16 @@ def _as_prior(prior):
 def _as_number(given, batch, size):
     number = given if isinstance(given, jax.Array) else np.asarray(given)
     if number.dtype.kind not in "iu" or number.shape not in ((), batch):
-        raise ValueError(
-            f"num_candidates must be an integer, or one for each user, {batch}; got {number.dtype} of {number.shape}"
+        raise ArgumentError(
+            f"num_candidates must be an integer, or one for each user, {batch}; got {number.dtype} of {number.shape}",
+            argument="num_candidates",
         )
     if not isinstance(number, Tracer):
         wrong = np.asarray(number)[~((np.asarray(number) >= 1) & (np.asarray(number) <= size))]
         if wrong.size:
-            raise ValueError(f"num_candidates must be from 1 to {size}, got {wrong.flat[0]}")
+            raise ArgumentError(
+                f"num_candidates must be from 1 to {size}, got {wrong.flat[0]}", argument="num_candidates"
+            )
     return jnp.broadcast_to(jnp.asarray(number).astype(jnp.int32), batch)
 
 

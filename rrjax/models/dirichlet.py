@@ -24,6 +24,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import as_scalar, check_positive, float_dtype
 from rrjax.arithmetic import odds
+from rrjax.errors import ArgumentError
 from rrjax.interior import factored, solved
 from rrjax.models.ascent import ascend
 from rrjax.placement import aligned, refuse_spread
@@ -124,17 +125,25 @@ def fit_dirichlet(
     """
     counts = counts if isinstance(counts, jax.Array) else np.asarray(counts)
     if counts.ndim != 2 or min(counts.shape) < 2 or counts.dtype.kind not in "iuf":
-        raise ValueError(
+        raise ArgumentError(
             f"counts must be numbers of shape [G, K], a row a collection, G and K >= 2; got {counts.dtype} of shape "
-            f"{tuple(counts.shape)}"
+            f"{tuple(counts.shape)}",
+            argument="counts",
         )
     if not isinstance(counts, Tracer):
         known = np.asarray(counts, np.float64)
         wrong = np.flatnonzero(~((known >= 0).all(axis=1) & (known.sum(axis=1) > 0) & np.isfinite(known).all(axis=1)))
         if wrong.size:
-            raise ValueError(f"row {wrong[0]} of counts is {counts[wrong[0]].tolist()}: not negative, and not all zero")
+            raise ArgumentError(
+                f"row {wrong[0]} of counts is {counts[wrong[0]].tolist()}: not negative, and not all zero",
+                argument="counts",
+            )
     if num_draws < 2 or num_rounds < 1:
-        raise ValueError(f"num_draws must be 2 or more and num_rounds 1 or more, got {num_draws} and {num_rounds}")
+        raise ArgumentError(
+            f"num_draws must be 2 or more and num_rounds 1 or more, got {num_draws} and {num_rounds}",
+            argument="num_draws",
+            value=num_draws,
+        )
     dtype = counts.dtype if counts.dtype in (np.float32, np.float64) else float_dtype()
     epsilon = as_scalar(epsilon, jax.dtypes.canonicalize_dtype(dtype))
     check_positive(epsilon)

@@ -127,7 +127,10 @@ def backward_loss(
     reports = _of_examples(reports, possible)
     mechanism = _mechanism(mechanism_or_epsilon, logits, possible)
     if isinstance(mechanism, CandidateResponse):
-        raise ValueError("there is no unbiased correction: reports among candidates do not tell the other labels apart")
+        raise ArgumentError(
+            "there is no unbiased correction: reports among candidates do not tell the other labels apart",
+            argument="reports",
+        )
     log_theta = jnp.where(logits > -jnp.inf, logits - log_sum(logits)[..., None], 0)
     if mechanism is None:
         epsilon = _as_epsilon(mechanism_or_epsilon, logits, possible)
@@ -162,16 +165,24 @@ def rows_of(
     """
     reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
     if reports.ndim < 1 or reports.shape[0] != number:
-        raise ValueError(f"reports must be {number}, one for each row of covariates; got shape {tuple(reports.shape)}")
+        raise ArgumentError(
+            f"reports must be {number}, one for each row of covariates; got shape {tuple(reports.shape)}",
+            argument="reports",
+        )
     if isinstance(mechanism_or_epsilon, Law):
         if num_categories not in (None, mechanism_or_epsilon.num_categories):
-            raise ValueError(
+            raise ArgumentError(
                 f"the mechanism has {mechanism_or_epsilon.num_categories} categories: leave num_categories out "
-                f"(got {num_categories})"
+                f"(got {num_categories})",
+                argument="num_categories",
+                value=num_categories,
             )
         return mechanism_or_epsilon.log_rows(reports)
     if num_categories is None:
-        raise ValueError("num_categories is missing: an epsilon does not say how many categories there are")
+        raise ArgumentError(
+            "num_categories is missing: an epsilon does not say how many categories there are",
+            argument="num_categories",
+        )
     check_num_categories(num_categories)
     # By the loss's own checks, of logits that are nobody's.
     logits = jnp.zeros((number, num_categories), float_dtype())
@@ -242,19 +253,23 @@ def _as_logits(logits, where):
     """The logits, −∞ for what is not possible, and which examples have something that is."""
     logits = logits if isinstance(logits, jax.Array) else np.asarray(logits)
     if logits.ndim < 1 or logits.shape[-1] < 2:
-        raise ValueError(f"logits must have shape [..., K] with K >= 2, got {tuple(logits.shape)}")
+        raise ArgumentError(
+            f"logits must have shape [..., K] with K >= 2, got {tuple(logits.shape)}", argument="logits"
+        )
     if logits.dtype.kind != "f" and not jnp.issubdtype(logits.dtype, jnp.floating):
-        raise ValueError(f"logits must be floats, got dtype {logits.dtype}")
+        raise ArgumentError(f"logits must be floats, got dtype {logits.dtype}", argument="logits")
     logits = gathered(jnp.asarray(logits, jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, logits.dtype))))
     if where is None:
         return logits, _everyone(logits.shape[:-1])
     where = where if isinstance(where, jax.Array) else np.asarray(where)
     if where.dtype != bool:
-        raise ValueError(f"where must be booleans, got dtype {where.dtype}")
+        raise ArgumentError(f"where must be booleans, got dtype {where.dtype}", argument="where")
     try:
         where = (np if isinstance(where, np.ndarray) else jnp).broadcast_to(where, logits.shape)
     except ValueError:
-        raise ValueError(f"where must broadcast to the logits' shape {logits.shape}, got {where.shape}") from None
+        raise ArgumentError(
+            f"where must broadcast to the logits' shape {logits.shape}, got {where.shape}", argument="where"
+        ) from None
     possible = where.any(axis=-1)
     # The rows of examples that are masked are put to rights, so that no derivative is undefined there.
     return jnp.where(where, logits, jnp.where(jnp.asarray(possible)[..., None], -jnp.inf, 0)), possible
@@ -270,8 +285,9 @@ def _of_examples(reports, possible):
     reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
     batch = possible.ndim
     if reports.shape[:batch] != possible.shape:
-        raise ValueError(
-            f"reports must have a row for each of the logits', {tuple(possible.shape)}; got {tuple(reports.shape)}"
+        raise ArgumentError(
+            f"reports must have a row for each of the logits', {tuple(possible.shape)}; got {tuple(reports.shape)}",
+            argument="reports",
         )
     if isinstance(reports, Tracer) or isinstance(possible, Tracer):
         return reports
@@ -287,8 +303,9 @@ def _as_names(reports, logits):
     """Reports of randomized response: the categories they name, or weights of all."""
     if reports.dtype.kind == "f" or jnp.issubdtype(reports.dtype, jnp.floating):
         if reports.shape != logits.shape:
-            raise ValueError(
-                f"reports that are floats are weights of all categories, {logits.shape}; got shape {reports.shape}"
+            raise ArgumentError(
+                f"reports that are floats are weights of all categories, {logits.shape}; got shape {reports.shape}",
+                argument="reports",
             )
         if not isinstance(reports, Tracer) and (np.asarray(reports) < 0).any():
             raise ArgumentError(
@@ -296,7 +313,9 @@ def _as_names(reports, logits):
             )
         return jnp.asarray(reports, logits.dtype)
     if reports.shape != logits.shape[:-1]:
-        raise ValueError(f"reports must be integers of shape {logits.shape[:-1]}, got shape {reports.shape}")
+        raise ArgumentError(
+            f"reports must be integers of shape {logits.shape[:-1]}, got shape {reports.shape}", argument="reports"
+        )
     return as_values(reports, logits.shape[-1], "reports")
 
 

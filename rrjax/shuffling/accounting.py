@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from rrjax.errors import ArgumentError
 from rrjax.mechanisms import Design, Mechanism
 from rrjax.shuffling.divergence import Pair, divergence
 from rrjax.shuffling.pairs import certain, promised
@@ -100,7 +101,11 @@ def central_delta(
     num_users, epsilon = _users(num_users), _epsilon(epsilon)
     central_epsilon = float(central_epsilon)
     if not central_epsilon >= 0:
-        raise ValueError(f"central_epsilon must be a number of nats, at least 0, got {central_epsilon:g}")
+        raise ArgumentError(
+            f"central_epsilon must be a number of nats, at least 0, got {central_epsilon:g}",
+            argument="central_epsilon",
+            value=central_epsilon,
+        )
     if central_epsilon >= epsilon:
         return 0.0
     pair = promised(epsilon, _built(mechanism, num_categories, epsilon))
@@ -262,13 +267,16 @@ def _built(mechanism: Design | None, num_categories: int | None, epsilon: float)
     if mechanism is None:
         return None
     if num_categories is None:
-        raise ValueError("num_categories is missing: what a mechanism hides depends on how many there are")
+        raise ArgumentError(
+            "num_categories is missing: what a mechanism hides depends on how many there are", argument="num_categories"
+        )
     built = mechanism(num_categories, epsilon)
     found = getattr(built, "epsilon", None)
     if found is None or np.ndim(found) != 0 or not math.isclose(float(found), epsilon, rel_tol=1e-9):
-        raise ValueError(
+        raise ArgumentError(
             f"mechanism must make one of the ε that it is given: at epsilon = {epsilon:g} it made "
-            + ("one that has no epsilon" if found is None else f"one of epsilon = {found}")
+            + ("one that has no epsilon" if found is None else f"one of epsilon = {found}"),
+            argument="mechanism",
         )
     return built
 
@@ -276,21 +284,25 @@ def _built(mechanism: Design | None, num_categories: int | None, epsilon: float)
 def _users(num_users: int) -> int:
     number = np.asarray(num_users)
     if number.ndim != 0 or number.dtype.kind not in "iu":
-        raise ValueError(f"num_users must be an integer, got {num_users!r}")
+        raise ArgumentError(f"num_users must be an integer, got {num_users!r}", argument="num_users", value=num_users)
     if not 1 <= int(number) <= _MOST_USERS:
-        raise ValueError(f"num_users must be from 1 to {_MOST_USERS}, got {int(number)}")
+        raise ArgumentError(f"num_users must be from 1 to {_MOST_USERS}, got {int(number)}", argument="num_users")
     return int(number)
 
 
 def _epsilon(epsilon: float, name: str = "epsilon") -> float:
     epsilon = float(epsilon)
     if not 0 < epsilon <= _MOST_EPSILON:
-        raise ValueError(f"{name} must be a number of nats above 0 and at most {_MOST_EPSILON:g}, got {epsilon:g}")
+        raise ArgumentError(
+            f"{name} must be a number of nats above 0 and at most {_MOST_EPSILON:g}, got {epsilon:g}", argument=name
+        )
     return epsilon
 
 
 def _delta(delta: float) -> float:
     delta = float(delta)
     if not 0 < delta < 1:
-        raise ValueError(f"delta must lie between 0 and 1, such as 1e-8, got {delta:g}")
+        raise ArgumentError(
+            f"delta must lie between 0 and 1, such as 1e-8, got {delta:g}", argument="delta", value=delta
+        )
     return delta

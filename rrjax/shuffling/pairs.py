@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rrjax.errors import ArgumentError
 from rrjax.mechanisms import Mechanism
 from rrjax.shuffling.divergence import Pair
 
@@ -121,9 +122,10 @@ def certain(epsilon: float, mechanism: Mechanism | None) -> list[Pair]:
     overlap = _overlap(mechanism)
     if overlap is None:  # whether the one value is supported, where all others hold the other one
         if not callable(getattr(mechanism, "weights", None)):
-            raise ValueError(
+            raise ArgumentError(
                 f"mechanism must be one whose reports support values, with p and q, such as RandomizedResponse; of "
-                f"{type(mechanism).__name__} it is not known what it leaks"
+                f"{type(mechanism).__name__} it is not known what it leaks",
+                argument="mechanism",
             )
         rates = mechanism.weights(math.expm1)
         either = (rates.q, rates.not_q)

@@ -12,6 +12,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax import simulate
 from rrjax.arguments import as_distribution, float_dtype
 from rrjax.counts import as_values
+from rrjax.errors import ArgumentError
 from rrjax.mechanisms.draws import below, threshold
 
 _TOLERANCE = 1e-6
@@ -116,13 +117,17 @@ def check_probability(value: Any, name: str, example: float) -> None:
     if not is_known(value) or np.ndim(value) > 0:  # a batch, for jax.vmap
         return
     if not 0 < float(value) < 1:
-        raise ValueError(f"{name} must lie between 0 and 1, such as {example:g}, got {float(value):g}")
+        raise ArgumentError(
+            f"{name} must lie between 0 and 1, such as {example:g}, got {float(value):g}", argument=name
+        )
 
 
 def check_scalar(value: Any, name: str) -> None:
     """Raises `ValueError` for several numbers."""
     if np.ndim(value) != 0:
-        raise ValueError(f"{name} must be a scalar (use jax.vmap for several designs), got shape {np.shape(value)}")
+        raise ArgumentError(
+            f"{name} must be a scalar (use jax.vmap for several designs), got shape {np.shape(value)}", argument=name
+        )
 
 
 def as_known_distribution(value: Any, name: str) -> Any:
@@ -143,18 +148,23 @@ def as_known_distribution(value: Any, name: str) -> Any:
     if not is_known(value):
         return value
     if np.ndim(value) == 0 or (np.ndim(value) == 1 and len(value) < 2):
-        raise ValueError(f"{name} must have shape [K] with K >= 2, one probability a category, got {np.shape(value)}")
+        raise ArgumentError(
+            f"{name} must have shape [K] with K >= 2, one probability a category, got {np.shape(value)}", argument=name
+        )
     entries = np.asarray(value)
     if entries.dtype.kind not in "iuf":
-        raise ValueError(f"{name} must be probabilities, got dtype {entries.dtype}")
+        raise ArgumentError(f"{name} must be probabilities, got dtype {entries.dtype}", argument=name)
     if entries.ndim == 1:
         entries = entries.astype(np.float64)
         if not (entries >= 0).all():
-            raise ValueError(f"{name} must be probabilities, none negative or NaN, got {entries.min():g}")
+            raise ArgumentError(
+                f"{name} must be probabilities, none negative or NaN, got {entries.min():g}", argument=name
+            )
         if not abs(entries.sum() - 1) <= _TOLERANCE:
-            raise ValueError(
+            raise ArgumentError(
                 f"{name} must be probabilities that sum to one, got a sum of {entries.sum():.6g}: they are those of "
-                "the categories once an answer is not the truthful one"
+                "the categories once an answer is not the truthful one",
+                argument=name,
             )
     return value
 

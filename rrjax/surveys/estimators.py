@@ -10,6 +10,7 @@ from jaxtyping import Array, ArrayLike, Float, Shaped
 from rrjax.arguments import as_counts, float_of
 from rrjax.arithmetic import accurate_sum
 from rrjax.counts import survey
+from rrjax.errors import ArgumentError
 from rrjax.lifts import Dense, Scaling
 from rrjax.mixture import Mixture
 from rrjax.placement import aligned
@@ -137,8 +138,9 @@ def checked(counts: ArrayLike, design: Design, *, whole: bool = False) -> tuple[
     """
     counts = as_counts(counts, whole=whole)
     if counts.shape != (design.num_categories,):
-        raise ValueError(
-            f"counts must have shape [{design.num_categories}], one a category of the design; got {counts.shape}"
+        raise ArgumentError(
+            f"counts must have shape [{design.num_categories}], one a category of the design; got {counts.shape}",
+            argument="counts",
         )
     return counts, float_of(counts)
 

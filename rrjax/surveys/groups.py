@@ -26,6 +26,7 @@ from rrjax.arguments import as_counts, float_of
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.counts import survey
 from rrjax.em import EMResult
+from rrjax.errors import ArgumentError
 from rrjax.likelihood import certificate_of, rounding_of_slopes
 from rrjax.mixture import Mixture, as_mixture
 from rrjax.placement import aligned
@@ -96,7 +97,7 @@ def mle_groups(counts: ArrayLike, epsilons: ArrayLike, *, tol: float | None = No
         ([0.87, 0.13, 0.0, 0.0], True)
     """
     if isinstance(tol, int | float) and not tol > 0:
-        raise ValueError(f"tol must be positive, got {tol}")
+        raise ArgumentError(f"tol must be positive, got {tol}", argument="tol", value=tol)
     counts, epsilons = aligned(_checked(counts, epsilons))
     result = _solve(lax.stop_gradient(counts), lax.stop_gradient(epsilons), tol)
     return result._replace(theta=_at_maximum(result.theta, counts, epsilons))
@@ -157,14 +158,19 @@ def _checked(counts, epsilons):
     if not isinstance(counts, jax.Array):
         counts = np.asarray(counts)
     if counts.ndim != 2 or counts.shape[0] < 1 or counts.shape[1] < 2:
-        raise ValueError(f"counts must have shape [G, K], a row a group, with K >= 2 categories; got {counts.shape}")
+        raise ArgumentError(
+            f"counts must have shape [G, K], a row a group, with K >= 2 categories; got {counts.shape}",
+            argument="counts",
+        )
     shape = counts.shape
     counts = as_counts(counts.reshape(-1)).reshape(shape)
     epsilons = epsilons if isinstance(epsilons, jax.Array) else np.asarray(epsilons)
     if epsilons.shape != shape[:1]:
-        raise ValueError(f"epsilons must have shape [{shape[0]}], one a group; got {epsilons.shape}")
+        raise ArgumentError(
+            f"epsilons must have shape [{shape[0]}], one a group; got {epsilons.shape}", argument="epsilons"
+        )
     if epsilons.dtype.kind not in "iuf":
-        raise ValueError(f"epsilons must be real numbers, got dtype {epsilons.dtype}")
+        raise ArgumentError(f"epsilons must be real numbers, got dtype {epsilons.dtype}", argument="epsilons")
     return counts, jnp.asarray(epsilons).astype(float_of(counts))
 
 

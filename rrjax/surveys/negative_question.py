@@ -12,6 +12,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.checks import check_num_categories
 from rrjax.counts import as_values
+from rrjax.errors import ArgumentError
 from rrjax.pytrees import register
 from rrjax.surveys import design
 from rrjax.surveys.design import Affine, check_scalar, is_known, together, with_probability, within
@@ -54,9 +55,11 @@ class NegativeQuestion:
             return
         own = float(self.own)  # pyright: ignore[reportArgumentType]
         if not 0 <= own * self.num_categories < 1:
-            raise ValueError(
+            raise ArgumentError(
                 f"own must be from 0 to below 1/K = {1 / self.num_categories:g}, as one's own category is named less "
-                f"often than any other; got {own:g}. Above 1/K it is RandomizedResponse; at 1/K answers say nothing"
+                f"often than any other; got {own:g}. Above 1/K it is RandomizedResponse; at 1/K answers say nothing",
+                argument="own",
+                value=own,
             )
 
     @property

@@ -8,6 +8,7 @@ from typing import ClassVar
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.arguments import complement
+from rrjax.errors import ArgumentError
 from rrjax.mechanisms import RandomizedResponse
 from rrjax.pytrees import register
 from rrjax.surveys import design
@@ -56,7 +57,10 @@ class NonCompliance:
         object.__setattr__(self, "answers", as_known_distribution(self.answers, "answers"))
         shape = getattr(self.answers, "shape", ())
         if len(shape) == 1 and isinstance(self.mechanism, RandomizedResponse) and shape[0] != self.num_categories:
-            raise ValueError(f"answers must have shape [{self.num_categories}], as the mechanism's K; got {shape}")
+            raise ArgumentError(
+                f"answers must have shape [{self.num_categories}], as the mechanism's K; got {shape}",
+                argument="answers",
+            )
 
     @property
     def num_categories(self) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.counts import as_values
+from rrjax.errors import ArgumentError
 from rrjax.pytrees import register
 from rrjax.surveys import design
 from rrjax.surveys.design import Affine, check_probability, check_scalar, is_known, together, with_probability, within
@@ -50,8 +51,9 @@ class Warner:
         """Checks what can be checked of the probability."""
         check_probability(self.truth, "truth", 0.7)
         if is_known(self.truth) and np.ndim(self.truth) == 0 and float(self.truth) == 0.5:  # pyright: ignore[reportArgumentType]
-            raise ValueError(
-                "truth must not be 1/2: both answers would be as likely from everybody and say nothing; such as 0.7"
+            raise ArgumentError(
+                "truth must not be 1/2: both answers would be as likely from everybody and say nothing; such as 0.7",
+                argument="truth",
             )
 
     @property
