@@ -57,6 +57,7 @@ def registered_classes():
     modules = [importlib.import_module(name) for name in names]
     classes = {cls for module in modules for _, cls in inspect.getmembers(module, inspect.isclass)}
     own = [cls for cls in classes if cls.__module__.startswith("rrjax.") and dataclasses.is_dataclass(cls)]
+    own.sort(key=lambda cls: (cls.__module__, cls.__name__))  # parallel workers must agree
     empty = {cls: object.__new__(cls) for cls in own if not inspect.isabstract(cls)}
     for cls, instance in empty.items():
         for field in dataclasses.fields(cls):
