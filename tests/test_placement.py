@@ -100,7 +100,7 @@ def explicit():
 
 
 def test_the_slope_in_an_epsilon_that_no_device_has():
-    slope = jax.grad(lambda epsilon, counts: rrjax.mle_star(counts, epsilon) @ meshes.SHARES[0], argnums=0)
+    slope = jax.grad(lambda epsilon, counts: rrjax.mle_star(counts, epsilon) @ jnp.asarray(meshes.SHARES[0], float))
     found = jax.jit(jax.vmap(lambda counts: slope(1.5, counts)))(explicit()(meshes.COUNTS))
     expected = jax.vmap(lambda counts: slope(1.5, counts))(meshes.COUNTS)
     np.testing.assert_allclose(found, expected, rtol=2e-5)
