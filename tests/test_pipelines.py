@@ -529,3 +529,9 @@ def test_reports_of_another_mechanism():
 def test_bad_arguments(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("counts", "epsilon"), [([5, 3, 2], -1.0), ([0, 0, 0], 1.0), ([5, -3, 2], 1.0)])
+def test_no_part_of_the_delta_method_is_a_number_where_the_estimate_is_none(counts, epsilon):
+    found = delta_method(lambda theta: theta, counts, epsilon)
+    assert all(np.isnan(part).all() for part in found)

@@ -139,5 +139,7 @@ def _delta(statistic, estimator, second_order, weights, given, level):
     if second_order:
         bends = lax.map(bend_of, jnp.arange(weights.shape[0]), batch_size=16)
         bias = (jnp.sum(bends, axis=0) - bend(weights) / total) / 2
+    # Of an estimate that is NaN no category is active, and all slopes are zero.
+    error, bias = (jnp.where(jnp.isnan(value), jnp.nan, found) for found in (error, bias))
     reach = ndtri((1 + level) / 2) * error
     return DeltaEstimate(value, error, bias, value - reach, value + reach)
