@@ -169,9 +169,17 @@ def _as_numbers(values, name, least, most):
     if least is not None and values.size and not isinstance(values, Tracer):
         known = np.asarray(array)
         slack = 4 * np.finfo(known.dtype).eps
-        if not ((known >= least - slack) & (known <= most + slack)).all():
-            got = f"{known.min():.6g} to {known.max():.6g}"
-            raise ArgumentError(f"{name} must be from {least:.6g} to {most:.6g}, got numbers from {got}", argument=name)
+        inside = ((known >= least - slack) & (known <= most + slack)).ravel()
+        if not inside.all():
+            first = int(np.argmin(inside))
+            # Logs keep messages, and a value is a user's true one; a report is randomized.
+            came = f"{known.ravel()[first]:.6g}" if name == "reports" else "another number"
+            raise ArgumentError(
+                f"{name} must be from {least:.6g} to {most:.6g}, got {came} at position {first}",
+                argument=name,
+                row=first + 1,
+                value=float(known.ravel()[first]) if name == "reports" else None,
+            )
     return array
 
 
