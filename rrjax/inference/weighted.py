@@ -236,10 +236,12 @@ def _weighted(counts, epsilon, c, miss):
 def _size(mean, error, spread, effective):
     """So many reports of equal weight, each 0 or 1, would say as much of the mean, or fewer."""
     binary = mean * (1 - mean)
-    # The variance of the mean: as estimated, and as large as the weights make it where they have to do with nothing.
-    variance = jnp.maximum(error**2, spread / effective)
-    size = binary / jnp.where(variance > 0, variance, 1)
-    return jnp.floor(jnp.maximum(jnp.where((variance > 0) & (binary > 0), size, effective), 1))
+    # As the variance is estimated; and as the weights make it where they have nothing to do with the values, of whose
+    # variance few reports say little: two more are taken to have the largest.
+    alike = effective * (effective * binary + 0.5) / (effective * spread + 0.5)
+    known = (error > 0) & (binary > 0)
+    estimated = jnp.where(known, binary / jnp.where(known, error, 1) ** 2, jnp.inf)
+    return jnp.floor(jnp.maximum(jnp.minimum(alike, estimated), 1))
 
 
 def _limits(mean, size, miss):
