@@ -67,6 +67,6 @@ def check_domain(values: Any, num_categories: int, name: str) -> None:
         raise ArgumentError(
             f"{name} must be from 0 to {num_categories - 1}, got {came} at position {first}",
             argument=name,
-            row=first + 1,
+            row=first,
             value=int(flat[first]) if name == "reports" else None,
         )

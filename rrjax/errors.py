@@ -14,7 +14,7 @@ class Located(Exception):  # noqa: N818
         flag: Flag of the command line, with its dashes.
         file: Path as it was given.
         column: Name of the column.
-        row: Number of the row or line, from one.
+        row: Number of the row or line of a file, from one; place in an array, from zero.
         value: The value that was refused. It is not part of the message where it may be a user's true value.
     """
 

@@ -164,7 +164,7 @@ class Memo:
         """
         size = self._head["num_categories"]
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < size:
-            raise ArgumentError(f"value must be an integer from 0 to {size - 1}", argument="value", value=value)
+            raise ArgumentError(f"value must be an integer from 0 to {size - 1}", argument="value")
         value = int(value)
         if value not in self._answers:
             try:

@@ -268,7 +268,7 @@ def test_what_is_wrong_is_named():
         rr_loss(logits[0], 0, CandidateResponse([False, True, True, True], 1.0))
     with pytest.raises(ValueError, match="candidates must be booleans"):
         CandidateResponse(np.ones((3, 4)), 1.0)
-    with refused("labels", row=2, value=None):
+    with refused("labels", row=1, value=None):
         mechanism.randomize(jax.random.key(0), [0, 4, 1])
     with pytest.raises(ValueError, match=r"labels must be one for each user, \(3,\); got shape \(2,\)"):
         mechanism.randomize(jax.random.key(0), [0, 1])

@@ -120,9 +120,9 @@ def test_what_makes_no_sense():
         with pytest.raises(ValueError, match=r"num_categories|epsilon|num_reports"):
             SquareWave(*arguments)
     mechanism = SquareWave(5, 1.0)
-    with refused("values", row=2, value=None):
+    with refused("values", row=1, value=None):
         mechanism.randomize(jax.random.key(0), [0.5, -0.1])
-    with refused("reports", row=1, value=7.0):
+    with refused("reports", row=0, value=7.0):
         mechanism.count([7.0])
     with pytest.raises(ValueError, match="must be real numbers"):
         mechanism.count(["a"])

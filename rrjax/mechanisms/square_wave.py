@@ -177,7 +177,7 @@ def _as_numbers(values, name, least, most):
             raise ArgumentError(
                 f"{name} must be from {least:.6g} to {most:.6g}, got {came} at position {first}",
                 argument=name,
-                row=first + 1,
+                row=first,
                 value=float(known.ravel()[first]) if name == "reports" else None,
             )
     return array

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rrjax.checks import check_num_categories
-from rrjax.errors import ArgumentError
+from rrjax.checks import check_domain, check_integers, check_num_categories
 from rrjax.secure.thresholds import as_epsilon, log_down
 from rrjax.secure.words import words
 
@@ -84,23 +83,8 @@ class Client(abc.ABC):
         return reports.reshape((*values.shape, *self.shape))
 
     def _checked(self, given):
-        values, last = np.asarray(given), self.num_categories - 1
-        if values.size == 0:
-            return values.astype(np.int32)
-        if values.dtype.kind not in "iu":
-            raise ArgumentError(
-                f"values must be integers from 0 to {last}, got dtype {values.dtype}; labels live in rrjax.io and on "
-                "the command line",
-                argument="values",
-            )
-        outside = (values < 0) | (values > last)
-        if outside.any():
-            place = int(np.argmax(outside))
-            raise ArgumentError(
-                f"values must be from 0 to {last}; the one at position {place} is not",
-                argument="values",
-                value=values.flat[place].item(),
-            )
+        values = check_integers(np.asarray(given), self.num_categories, "values")
+        check_domain(values, self.num_categories, "values")
         return values
 
     @abc.abstractmethod
