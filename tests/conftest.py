@@ -33,6 +33,7 @@ os.environ.pop("COLUMNS", None)
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
+from examples import LONG  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 settings.register_profile("all", derandomize=True, deadline=None, max_examples=100, database=None)
@@ -45,6 +46,13 @@ def pytest_configure(config):
         config.option.doctestmodules = False  # examples print what float32 gives
     config.addinivalue_line("filterwarnings", "error")
     jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at marks
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if isinstance(item, pytest.DoctestItem) and item.name in LONG:
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(autouse=True, scope="module")

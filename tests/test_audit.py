@@ -333,6 +333,7 @@ def test_a_planted_leak_of_a_client_is_found(name, seeded):
     assert told in (result.likelier, result.other)
 
 
+@pytest.mark.long
 @every
 def test_the_level_holds_for_all_that_is_looked_at(name, seeded):
     """Forty audits of an honest client at 80 %: no more than so many are above its ε by chance."""

@@ -174,6 +174,7 @@ def test_derivatives_are_those_of_finite_differences():
     check_grads(loss, (logits_of(4, 5), np.asarray([0.5, 1.0, 3.0, 6.0])), order=1)
 
 
+@pytest.mark.long
 def test_many_labels_in_float32():
     """A hundred thousand of them: against float64 on the host."""
     size, number = 100_000, 30

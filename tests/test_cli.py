@@ -289,6 +289,7 @@ def test_too_little_information_is_said(invoke):
     assert "carry little information" in error  # without which an estimate of pure noise would be believed
 
 
+@pytest.mark.long
 def test_what_the_metadata_say_need_not_be_given_and_cannot_be_contradicted(invoke, collection):
     reports = collection / "reports.parquet"
     assert invoke("estimate", reports, "--epsilon", "2", "--column", "city")[0] == 0
@@ -299,6 +300,7 @@ def test_what_the_metadata_say_need_not_be_given_and_cannot_be_contradicted(invo
         assert flag in error
 
 
+@pytest.mark.long
 def test_what_was_randomized_is_not_randomized_again(invoke, collection):
     reports = collection / "reports.parquet"
     code, _, error = invoke("randomize", reports, "--epsilon", "1", "--out", "again.parquet")
@@ -330,6 +332,7 @@ def test_a_file_is_not_replaced_by_what_is_made_of_it(invoke):
         assert Path("a.csv").read_text() == ABC
 
 
+@pytest.mark.long
 def test_a_domain_from_the_values_is_warned_of_where_they_are_randomized(invoke):
     write("a.csv", ABC)
     code, _, error = invoke("randomize", "a.csv", "--epsilon", "1", "--out", "r.parquet")
@@ -341,6 +344,7 @@ def test_a_domain_from_the_values_is_warned_of_where_they_are_randomized(invoke)
     assert "domain" not in error
 
 
+@pytest.mark.long
 def test_the_smallest_epsilon_makes_the_round_trip(invoke):
     write("a.csv", ABC)
     write("abc.txt", "red\nblue\ngreen\n")

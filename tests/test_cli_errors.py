@@ -168,6 +168,7 @@ def odd_files(beside_files):
     return beside_files
 
 
+@pytest.mark.long
 def test_refusals_are_in_plain_words(odd_files):
     """No Python, no doubled full stop, and an end."""
     faults = []
@@ -181,6 +182,7 @@ def test_refusals_are_in_plain_words(odd_files):
     assert not faults, "\n".join(map(str, faults))
 
 
+@pytest.mark.long
 def test_refused_flags_are_data(odd_files):
     for line in WRONG_FLAGS:
         assert odd_files(*line)[0] == 2, line

@@ -34,6 +34,7 @@ def write_counts(name, counts, labels="abcdefgh"):
 READ = ("--column", "label", "--counts", "n", "--epsilon", "2")
 
 
+@pytest.mark.long
 def test_estimates_come_with_intervals_and_discoveries(invoke):
     write_counts("r.csv", COUNTS)
     code, out, error = invoke("estimate", "r.csv", *READ, "--level", "0.9", "--json", "--out", "e.csv")
@@ -50,6 +51,7 @@ def test_estimates_come_with_intervals_and_discoveries(invoke):
     assert result["top"][3]["found"] is False
 
 
+@pytest.mark.long
 def test_all_intervals_at_once_are_wider(invoke):
     write_counts("r.csv", COUNTS)
     _, one, _ = invoke("estimate", "r.csv", *READ, "--json")
@@ -131,6 +133,7 @@ def test_a_fit_to_a_given_distribution(invoke):
     assert blames(invoke.error, "--against-counts")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("epsilon", "number"), [(3.0, 5), (1.0, 4), (6.0, 8)])
 def test_the_least_p_values_that_tests_of_fit_can_have(epsilon, number):
     """Over all outcomes of few reports, by enumeration."""
@@ -157,6 +160,7 @@ def test_the_least_p_values_that_tests_of_fit_can_have(epsilon, number):
         assert math.exp(found) == pytest.approx(chance[largest].sum(), rel=1e-4)
 
 
+@pytest.mark.long
 def test_a_test_that_can_find_nothing_says_so(invoke):
     write_counts("few.csv", [60, 30, 10, 0])
     flags = ("--column", "label", "--counts", "n", "--epsilon", "8", *DRAWS, "--json")
@@ -282,6 +286,7 @@ def test_a_plan_for_users(invoke):
     assert "Figure: plan.png" in out
 
 
+@pytest.mark.long
 def test_a_plan_for_epsilon_and_one_for_what_is_known(invoke):
     code, out, error = invoke("plan", "--categories", "10", "--users", "50000", "--target-width", "0.02", "--json")
     assert code == 0, error

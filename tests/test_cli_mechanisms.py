@@ -65,6 +65,7 @@ def test_from_values_to_an_estimate(name, values):
     assert "log-likelihood within" in out
 
 
+@pytest.mark.long
 def test_subsets_from_values_to_a_comparison(values):
     code, out, _ = randomized(values, "SS", "--seed", 1)  # as papers call it
     assert code == 0
@@ -235,6 +236,7 @@ def test_a_file_of_values_taken_for_one_of_labels(values):
     assert (code, "secret" in err) == (3, False)
 
 
+@pytest.mark.long
 def test_reports_are_not_replaced(values):
     line = ("randomize", "values.csv", "--epsilon", 2, "--out", "r.parquet")
     assert values(*line)[0] == 0
@@ -268,6 +270,7 @@ def test_a_demonstration_does_not_replace_reports(values):
     assert values("demo")[0] == 3
 
 
+@pytest.mark.long
 def test_a_page_takes_the_place_of_pages_only(values):
     assert randomized(values, "krr")[0] == 0
     for _ in range(2):
@@ -281,6 +284,7 @@ def test_a_page_takes_the_place_of_pages_only(values):
     assert values("report", "r.parquet", "--out", "mine.html", "--force")[0] == 0
 
 
+@pytest.mark.long
 def test_a_simulation_says_so_everywhere(values):
     code, _, err = randomized(values, "krr", "--seed", 1)
     assert (code, "protects nobody" in err) == (0, True)
@@ -329,6 +333,7 @@ def people(invoke):
 KEPT = ("--column", "answer", "--epsilon", 3, "--out", "r.parquet", "--force")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["krr", "oue", "olh", "ss", "hr", "pgr"])
 def test_columns_are_kept_beside_reports_of_every_coding(people, name):
     code, _, err = people("randomize", "people.parquet", *KEPT, "--keep", "region,id,day,age", "--mechanism", name)
@@ -396,6 +401,7 @@ def test_no_covariates(beside_files):
         assert beside_files.error.flag == "--covariates"
 
 
+@pytest.mark.long
 def test_codes_with_leading_zeros(invoke):
     with open("codes.csv", "w") as stream:
         stream.write("code\n" + "007\n7\n12\n" * 5)

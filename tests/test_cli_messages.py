@@ -83,6 +83,7 @@ def test_independent_values_make_dependent_pairs_that_are_not_called_dependent(i
     assert strict(invoke(*line)[1])["tests"][0]["rejected"] is True
 
 
+@pytest.mark.long
 def test_a_file_of_pairs_is_estimated_and_compared(invoke):
     write_values()
     assert invoke(*PAIR, "--seed", "1")[0] == 0
@@ -229,6 +230,7 @@ def test_metrics_of_distributions_are_null_for_what_is_none(invoke):
     assert [row[1:3] for row in rows if row[0] == "–"] == [["Inv,", "Base-Pos:"]]  # the reason
 
 
+@pytest.mark.long
 def test_one_spelling_of_names_in_what_machines_read(invoke):
     write_counts("r.csv", [50, 40, 30])
     code, out, error = invoke("compare", "r.csv", *READ, "--epsilon", "2", "--estimator", "mle-star", "--json")

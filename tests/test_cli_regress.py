@@ -86,6 +86,7 @@ def test_what_is_printed_is_what_the_library_finds(invoke, survey):
     assert float(row[2]) == pytest.approx(float(weighted.standard_errors[1, 0]), abs=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("survey")
 def test_what_is_wrong_is_named(invoke):
     def said(*flags, code=2):

@@ -184,6 +184,7 @@ def test_what_the_reports_cannot_say_is_said_in_its_place(invoke):
     assert "contradicted" in text
 
 
+@pytest.mark.long
 def test_a_test_that_cannot_be_made_is_no_failure():
     def fit(counts):
         counts = np.asarray(counts, np.int64)
@@ -203,6 +204,7 @@ def test_a_test_that_cannot_be_made_is_no_failure():
         assert not found.lacking.endswith("..")
 
 
+@pytest.mark.long
 def test_what_cannot_be_read_is_refused_as_an_estimate_is(invoke):
     for content, flags in (
         ("x\n", ()),

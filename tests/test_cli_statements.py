@@ -103,6 +103,7 @@ def test_statements_that_contradict_the_reports_are_said_to(invoke):
         assert sum(row.startswith("! 1 interval ") for row in invoke(*line)[1].splitlines()) == contradicted
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("survey")
 def test_what_is_wrong_is_named(invoke):
     def refused(*flags):

@@ -68,12 +68,14 @@ def test_p_values_bound_the_exact_tails(kind, known):
         assert found[0] < 1e-6
 
 
+@pytest.mark.long
 def test_what_supports_equally_many_says_nothing():
     for kind in (RandomizedResponse, SubsetSelection):
         tally = kind(SIZE, 1.0).collect(jax.random.key(0), np.full(SIZE, 50, INT))
         assert float(contradiction_test(tally, kind(SIZE, 1.0)).p_value) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 100.0])
 def test_extreme_epsilons_stay_finite(epsilon):
     for kind in (OptimizedUnaryEncoding, LocalHashing, HadamardResponse):

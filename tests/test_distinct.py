@@ -100,6 +100,7 @@ def test_statements_are_those_of_every_category_by_itself(name, collection, monk
             np.testing.assert_allclose(one, other, rtol=slack, atol=slack / 10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_under_transformations_every_category_has_its_own(name):
     counts = jnp.asarray(zipf(), int_dtype())

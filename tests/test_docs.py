@@ -46,6 +46,7 @@ def test_every_block_says_what_it_is(page):
         assert known, f"{page}:{block.start}: {block.language!r}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "page",
     [

@@ -148,6 +148,7 @@ def test_tables_have_the_columns_that_the_page_names(files):
         assert set(columns(*run)) == {name.removeprefix(prefix) for name in fields(heading) if name.startswith(prefix)}
 
 
+@pytest.mark.long
 def test_a_study_has_the_dimensions_variables_and_attributes_that_the_page_names():
     given = {"estimators": ["inv_n", "inv_p"], "num_categories": 4, "num_users": 100, "epsilon": 2.0, "num_seeds": 3}
     first = Study(**given, zipf=1.0, metrics=list(METRICS)).run(quantiles=[0.5], keep_seeds=True)

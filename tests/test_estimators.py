@@ -524,6 +524,7 @@ def test_peers_overflow_of_e_to_the_epsilon_does_not_happen_here(row):
     assert np.isfinite(tiny).all()
 
 
+@pytest.mark.long
 @every_estimator
 def test_parts_add_up_whatever_the_number_of_chunks(row):
     # A published aggregator gives categories that a chunk lacks zero instead of −q/(p − q).

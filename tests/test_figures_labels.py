@@ -102,6 +102,7 @@ def test_labels_must_be_as_many_as_categories():
         histogram(["a", "b"], np.full(3, 1 / 3))
 
 
+@pytest.mark.long
 def test_a_grid_of_four_dimensions_has_a_figure_for_each_value_of_the_last():
     dataset = study(num_categories=[5, 50, 1000], zipf=[0.01, 1.3])
     found = drawings.of_study(dataset)[:4]

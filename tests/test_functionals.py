@@ -248,6 +248,7 @@ def test_limits_of_a_difference_invert_a_chernoff_bound(estimates):
     assert float(lower) == pytest.approx(low, abs=5e-4)
 
 
+@pytest.mark.long
 def test_combinations_are_sums():
     first, second = COUNTS, COUNTS[::-1].copy()
     each = [linear_functional(c, e, values=NUMBERS, method="normal") for c, e in ((first, 1.0), (second, 2.0))]
@@ -290,6 +291,7 @@ def test_tallies_leave_what_their_shares_leave():
         linear_functional(tally, values=[0, 0, 1, 1], method="exact")
 
 
+@pytest.mark.long
 def test_quantiles_cover_by_exact_laws():
     counts = outcomes(12, 4)
     for epsilon in (1.0, 4.0):
@@ -334,6 +336,7 @@ def test_functions_of_draws():
         credible_functional(draws, lambda theta: theta, 90)
 
 
+@pytest.mark.long
 def test_weights_by_their_definition():
     rng = np.random.default_rng(0)
     reports, weights = rng.integers(0, 4, 300), rng.exponential(size=300) * (rng.random(300) < 0.9)
@@ -370,6 +373,7 @@ def test_weights_by_their_definition():
     np.testing.assert_allclose(equal[2:], plain[2:], rtol=0.03)
 
 
+@pytest.mark.long
 def test_who_has_all_the_weight_is_no_crowd():
     counts = weighted_counts([0] * 31 + [1] * 20, [1e9] + [1.0] * 50, 3)
     found = weighted_shares(counts, 1.0)
@@ -415,6 +419,7 @@ def test_what_cannot_be_is_nan():
     assert np.isnan(np.asarray(flat)).all()
 
 
+@pytest.mark.long
 def test_batches_are_loops_and_extremes_are_finite():
     groups = np.stack([COUNTS, COUNTS[::-1], np.asarray([10_000_000, 5, 0, 0])])
     for epsilon in (1e-6, 2.0, 300.0):

@@ -485,6 +485,7 @@ def test_a_hypothesis_is_normalized():
     assert float(one) == pytest.approx(float(other), rel=1e-4)
 
 
+@pytest.mark.long
 def test_what_cannot_be_compared_does_not_reject():
     from rrjax.inference.monte_carlo import compared
 

@@ -280,6 +280,7 @@ def test_limits_where_few_reports_are_no_truth(total, num_categories, epsilon, l
     assert tuple(round(float(limit[0]) * total) - count for limit in (lower, upper)) == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("estimand", ["users", "distribution"])
 def test_a_level_next_to_zero_is_one(estimand):
     lower, upper = intervals([267, 733], 1.0, 1e-12, estimand=estimand)
@@ -436,6 +437,7 @@ def test_extreme_epsilons_stay_finite(epsilon):
     assert ((p >= 0) & (p <= 1)).all()
 
 
+@pytest.mark.long
 def test_a_sweep_compiles_once(compilations):
     counts = np.random.default_rng(0).integers(0, 50, 37).astype(INT)
     jax.block_until_ready((intervals(counts, 1.0), p_values(counts, 1.0), discoveries(counts, 1.0)))

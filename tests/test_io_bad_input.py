@@ -265,6 +265,7 @@ def test_counts_that_are_all_zero(tmp_path):
     refused(lambda: read_counts(Source(path), "n"), path, column="n")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.dat"])
 def test_truncated_gzip(tmp_path, name):
     path = tmp_path / f"{name}.gz"

@@ -51,6 +51,7 @@ def test_reports_as_the_mechanism_makes_them_are_not_written(name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 @every
 def test_what_is_written_is_what_is_read(name, tmp_path):
     mechanism, reports = made(name)
@@ -75,6 +76,7 @@ def test_all_mechanisms_have_a_coding():
     assert set(CODINGS) == set(MECHANISMS)
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_more_reports_than_are_read_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr("rrjax.io.codings._CHUNK", 30)

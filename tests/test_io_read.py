@@ -404,6 +404,7 @@ def test_damaged_metadata(tmp_path, text, argument):
         read_metadata(path)
 
 
+@pytest.mark.long
 def test_counts_grow_with_the_domain_not_with_the_rows(tmp_path):
     path = copy(tmp_path / "a.parquet", "SELECT range * 7919 % 1423000 AS a FROM range(2000000)")
     counted = count_reports(Source(path), Domain.range(0, 1_422_999))

@@ -310,6 +310,7 @@ print(interrupted)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
 def test_interrupts_end_it_and_leave_nothing_behind(tmp_path, name):
     done = subprocess.run(

@@ -66,6 +66,7 @@ def test_infinite_terms_of_dense_products_stay_infinite():
     assert np.isnan(products(Dense(np.ones((40, 3))), np.array([np.nan, 1, 0], FLOAT), np.ones(40, FLOAT))[0]).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["booleans", "numbers"])
 def test_derivatives_of_dense_products(kind):
     table = np.random.default_rng(0).random((530, 35))
@@ -125,6 +126,7 @@ def test_decay_against_its_matrix(size, rate):
     np.testing.assert_array_equal(forth, back)
 
 
+@pytest.mark.long
 def test_a_lift_is_what_it_does():
     rng = np.random.default_rng(1)
     supports = [rng.permutation(40)[:2] for _ in range(60)]

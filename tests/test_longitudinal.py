@@ -184,6 +184,7 @@ def test_two_rounds_have_the_law_of_memo_and_reports(kind):
         check_frequencies(np.bincount(seen[values == value], minlength=size), (stage @ reports)[value])
 
 
+@pytest.mark.long
 def test_two_rounds_of_local_hashing_have_the_law_of_the_buckets():
     protocol, number = make(LongitudinalLocalHashing, 4), 60_000
     memo = protocol.memoize(jax.random.key(0), np.full(number, 2))
@@ -222,6 +223,7 @@ def test_a_memo_is_kept_for_each_value(kind):
     assert protocol.num_memos == (3 if kind is LongitudinalLocalHashing else 4)
 
 
+@pytest.mark.long
 @quick
 def test_the_inversion_of_a_round_is_unbiased(kind):
     """10⁵ users, each with a memo and one report of it, to four standard errors."""
@@ -259,6 +261,7 @@ def written_out(protocol, reports, theta, seeds=None):
     return total / len(reports)
 
 
+@pytest.mark.long
 @quick
 @pytest.mark.parametrize("rounds", [pytest.param(1, marks=pytest.mark.long), 4])
 def test_the_likelihood_is_the_one_that_is_written_out(kind, rounds):
@@ -329,6 +332,7 @@ def test_the_reports_of_each_user_together_say_more_than_those_of_each_round(kin
     assert saved.mean() > 3 * saved.std(ddof=1) / math.sqrt(len(saved))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind",
     [LongitudinalRandomizedResponse, pytest.param(LongitudinalSymmetricUnaryEncoding, marks=pytest.mark.long)],
@@ -361,6 +365,7 @@ def test_local_hashing_chooses_its_buckets():
         jax.jit(lambda first: LongitudinalLocalHashing(50, 4.0, first).memoize(jax.random.key(0), jnp.arange(3)))(2.0)
 
 
+@pytest.mark.long
 def test_bit_flipping_by_enumeration():
     protocol, number = LongitudinalBitFlipping(4, 1.5, num_bits=2), 30_000
     s = math.exp(0.75)
@@ -437,6 +442,7 @@ def test_traced_parameters():
     assert marked(jnp.array([0, 3, -1]))[1:, 1].tolist() == [2**32 - 1] * 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [QUICK[0], *(pytest.param(kind, marks=pytest.mark.long) for kind in TWO_STAGES[1:])])
 def test_an_impossible_epsilon_poisons_what_comes_of_it(kind):
     values = jnp.array([0, 1, 2, 0])
@@ -639,6 +645,7 @@ def test_bad_input_is_named(call, argument):
         call()
 
 
+@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize(
     "call",

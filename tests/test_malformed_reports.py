@@ -53,6 +53,7 @@ def test_every_mechanism_is_here():
     assert set(MALFORMED) == set(MADE) >= set(MECHANISMS)
 
 
+@pytest.mark.long
 @every
 def test_a_tally_and_a_likelihood_with_what_is_no_report_are_unusable(name):
     mechanism, reports, broken = given(name)
@@ -76,6 +77,7 @@ def test_a_tally_and_a_likelihood_with_what_is_no_report_are_unusable(name):
                 refuses(wrong)
 
 
+@pytest.mark.long
 @every
 def test_the_loss_of_what_is_no_report_is_nan_with_its_derivatives_unless_it_is_masked(name):
     mechanism, reports, broken = given(name)
@@ -123,6 +125,7 @@ def test_no_wide_integer_wraps_to_a_report():
         assert not jax.jit(MADE[name].is_report)(np.asarray(wrong)).any(), name
 
 
+@pytest.mark.long
 def test_other_laws_say_so_too():
     theta = np.full(K, 1 / K)
     logits = jnp.zeros((2, K))
@@ -159,6 +162,7 @@ PROTOCOLS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_the_likelihood_of_all_rounds_is_nan_with_what_is_no_report(name):
     protocol, reports = PROTOCOLS[name]

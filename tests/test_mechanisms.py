@@ -178,6 +178,7 @@ def test_the_hash_never_changes():
         np.testing.assert_array_equal(LocalHashing(7, 2.0).supports(reports), buckets == bucket)
 
 
+@pytest.mark.long
 @every
 def test_tallies_and_unbiased_vectors_are_sums_of_supports(kind):
     mechanism = kind(6, 1.0)
@@ -194,6 +195,7 @@ def test_tallies_and_unbiased_vectors_are_sums_of_supports(kind):
     np.testing.assert_allclose(vectors.mean(0), rrjax.inv(tally), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 @every
 def test_the_inversion_of_many_reports_is_unbiased(kind):
     """10⁵ users, randomized one by one: each category within four standard errors."""
@@ -267,6 +269,7 @@ def test_collections_of_local_hashing_have_the_law_of_their_reports():
         check_covariance(drawn, mean, np.diag(variance))
 
 
+@pytest.mark.long
 @every
 def test_the_likelihood_is_that_of_the_channel(kind):
     """Differences of Σ log P(report | θ), with the channel written out; and its maximum, by another solver."""
@@ -313,6 +316,7 @@ def test_everything_of_a_tally_serves(kind):
     assert bool(inference.discoveries(tally, dependence="any")[0])
 
 
+@pytest.mark.long
 @every
 def test_what_makes_no_sense_and_cannot_be_refused_is_marked(kind):
     mechanism = kind(6, 1.0)

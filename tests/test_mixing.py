@@ -41,6 +41,7 @@ def value(likelihoods, weight, g):
 CASES = [(0, 200, 40, 0.9), (1, 5000, 60, 0.7), (2, 30, 25, 1.5), (3, 2000, 80, 0.0), (4, 3, 30, 0.5)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", [CASES[0], *(pytest.param(case, marks=pytest.mark.long) for case in CASES[1:])])
 def test_the_maximum_and_its_certificate(case):
     likelihoods, weight, t = problem(*case)
@@ -69,6 +70,7 @@ def test_the_certificate_holds_before_the_end():
         assert abs(float(found.weights @ t)) <= 1e-3
 
 
+@pytest.mark.long
 def test_both_precisions_agree():
     likelihoods, weight, t = problem(0, 2000, 40, 0.9)
     single = mixing(*(jnp.asarray(x, jnp.float32) for x in (likelihoods, weight, t)), 40)

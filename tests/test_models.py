@@ -28,6 +28,7 @@ def softmax(logits):
     return power / power.sum(-1, keepdims=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CHANNELS)
 def test_the_loss_is_the_likelihood_of_the_whole_report(name):
     """With nothing left out, by the law of the channel; and as that channel."""
@@ -40,6 +41,7 @@ def test_the_loss_is_the_likelihood_of_the_whole_report(name):
     np.testing.assert_allclose(as_channel, wanted, rtol=8 * ULP, atol=8 * ULP)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["optimized-local-hashing", "binary-local-hashing"])
 def test_the_loss_of_a_hash_is_the_likelihood_of_its_bucket(name):
     mechanism = MECHANISMS[name](5, 1.5)
@@ -91,6 +93,7 @@ def test_float32_is_close_to_float64_for_every_epsilon(epsilon):
     np.testing.assert_array_less(np.abs(np.asarray(found, float) - wanted), 1e-6 * np.maximum(1, wanted))
 
 
+@pytest.mark.long
 def test_the_loss_is_cross_entropy_where_nothing_is_randomized():
     logits, labels = logits_of(20, 6), np.arange(20) % 6
     plain = optax.softmax_cross_entropy_with_integer_labels(jnp.asarray(logits), jnp.asarray(labels))
@@ -122,6 +125,7 @@ def test_weights_of_reports_are_sums_of_reports():
         np.testing.assert_allclose(loss(logits, weights, 1.2), (weights * each).sum(-1), rtol=20 * ULP)
 
 
+@pytest.mark.long
 def test_masks_take_away_categories_and_examples():
     logits, reports = logits_of(4, 5), np.asarray([0, 1, -1, 4])
     where = np.ones((4, 5), bool)
@@ -220,6 +224,7 @@ def test_what_is_wrong_is_named():
     np.testing.assert_array_equal(np.isnan(traced), [False, True, True])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", [rr_loss, backward_loss])
 def test_a_loss_is_exported_for_any_number_of_examples(loss):
     number = jax.export.symbolic_shape("b")

@@ -39,6 +39,7 @@ def channel_of(kind, size, rng):
     return np.where(rng.random((size, size)) < 0.2, rng.random((size, size)), 1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["distance", "random", "holes"])
 def test_twenty_steps_whatever_the_channel(kind):
     size, rng = 60, np.random.default_rng(0)

@@ -13,6 +13,7 @@ from rrjax.mechanisms import OptimizedUnaryEncoding
 from rrjax.ordered import _BLOCK, _mapped
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("counts", MANY)
 def test_it_is_on_the_simplex_whatever_the_reports(counts):
     counts = np.array(counts, INT)
@@ -74,6 +75,7 @@ def test_where_neighbours_are_alike_it_is_three_times_as_close(epsilon):
     assert found[:, 0].mean() < found[:, 1].mean() / 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("s", "epsilon"),
     [(1.0, 3.0), *(pytest.param(*each, marks=pytest.mark.long) for each in ((0.5, 1.0), (1.0, 1.0), (2.0, 2.0)))],

@@ -99,6 +99,7 @@ def explicit():
     return lambda values: jax.device_put(values, NamedSharding(mesh, PartitionSpec("x")))
 
 
+@pytest.mark.long
 def test_the_slope_in_an_epsilon_that_no_device_has():
     slope = jax.grad(lambda epsilon, counts: rrjax.mle_star(counts, epsilon) @ jnp.asarray(meshes.SHARES[0], float))
     found = jax.jit(jax.vmap(lambda counts: slope(1.5, counts)))(explicit()(meshes.COUNTS))
@@ -106,6 +107,7 @@ def test_the_slope_in_an_epsilon_that_no_device_has():
     np.testing.assert_allclose(found, expected, rtol=2e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", [models.rr_loss, models.backward_loss])
 @pytest.mark.parametrize("size", [5, 64, 300])
 def test_losses_whose_examples_or_categories_are_spread(loss, size):
@@ -122,6 +124,7 @@ def test_losses_whose_examples_or_categories_are_spread(loss, size):
     np.testing.assert_allclose(loss(of_one, 0, 1.5), expected[0], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_values_of_categories_that_are_spread():
     place, values = explicit(), np.arange(8.0, dtype=np.float32)
     expected = inference.linear_functional(meshes.COUNTS[0], 1.5, values=values)
@@ -130,6 +133,7 @@ def test_values_of_categories_that_are_spread():
     np.testing.assert_allclose([found, of_both], [expected, expected], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_the_delta_method_of_a_mixture_on_each_device():
     mesh = jax.make_mesh((1,), ("x",), axis_types=(AxisType.Auto,))
 

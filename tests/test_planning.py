@@ -54,6 +54,7 @@ def test_the_expected_error_is_that_of_simulated_collections():
     assert abs(found.mean() - float(expected_rmse(4, users, epsilon, estimand="users")) ** 2) <= 4 * error
 
 
+@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_the_expected_error_takes_in_who_was_drawn(epsilon):
@@ -111,6 +112,7 @@ def test_users_for_a_width(share):
     assert float(expected_width(10, number * 0.999, 1.0, share)) > 0.02
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_shares_that_are_found_with_their_power(epsilon):
     users, num_categories, level = 20_000, 50, 0.05 / 50

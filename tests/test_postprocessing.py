@@ -317,6 +317,7 @@ def merged_by_hand(counts, epsilon, cut):
     return theta
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cut", [None, 0.5, 3.0])
 def test_mixture_reduction_against_its_definition(cut):
     for counts, epsilon in CASES:

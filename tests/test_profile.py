@@ -84,6 +84,7 @@ def test_profiles_of_all_categories_in_one_batch():
     np.testing.assert_allclose(batch, loop, rtol=10 * ULP)
 
 
+@pytest.mark.long
 def test_a_profile_has_derivatives():
     likelihood = profile([60, 25, 10, 5], 1.0, 1)
     slope = jax.grad(lambda share: likelihood(share))
@@ -182,5 +183,6 @@ def test_a_category_may_be_of_any_integer_dtype():
         assert profile([6, 4, 2], 1.0, jnp.asarray(1, dtype))(0.3) == profile([6, 4, 2], 1.0, 1)(0.3)
 
 
+@pytest.mark.long
 def test_a_surface_at_a_large_epsilon_is_finite():
     assert np.isfinite(log_likelihood_surface([60, 40], 60.0, num_points=3).log_likelihood).all()

@@ -82,6 +82,7 @@ def test_simulated_epsilon_never_exceeds_the_one_asked_for(num_categories, epsil
     assert float(mechanism.effective_epsilon) == pytest.approx(float(effective), rel=4 * ULP, abs=4 * ULP)
 
 
+@pytest.mark.long
 @settings(max_examples=300)
 @given(sizes, st.floats(1e-4, 30))
 @example(BIG, 1.0)

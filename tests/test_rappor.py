@@ -123,6 +123,7 @@ def test_the_likelihood_is_the_one_that_is_written_out():
     assert float(jax.jit(apart)(reports)) == pytest.approx(wanted, rel=1e-9 if X64 else 2e-5)
 
 
+@pytest.mark.long
 def test_the_regression_is_that_of_scipy():
     rappor = Rappor(bloom_filters(WORDS, 16, 2, 4), 2)
     reports = collected(rappor, [0.6, 0.25, 0.15, 0, 0, 0], 5000)

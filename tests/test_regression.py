@@ -72,6 +72,7 @@ def solved(covariates, law):
     return at.reshape(-1, number), hessian, -found.fun
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["randomized-response", "optimized-unary-encoding", "channel", "epsilons"])
 def test_the_maximum_is_that_of_another_solver(name):
     covariates, values = population(400)
@@ -112,6 +113,7 @@ def test_the_maximum_is_that_of_another_solver(name):
         assert float(rr_loss(logits, reports, mechanism).sum()) == pytest.approx(-log_likelihood, rel=1e-5)
 
 
+@pytest.mark.long
 def test_two_categories_agree_with_the_formulas_of_the_binary_model():
     """Score and information of logistic regression through randomized response, derived for a report of yes or no."""
     covariates, values = population(2000, TRUE[:, :1])
@@ -130,6 +132,7 @@ def test_two_categories_agree_with_the_formulas_of_the_binary_model():
     assert score @ inverse @ score < (1e-9 if X64 else 1e-5)
 
 
+@pytest.mark.long
 def test_without_noise_it_is_plain_logistic_regression():
     covariates, values = population(1000)
     found = fit(covariates, values, 200.0, num_categories=4)
@@ -137,6 +140,7 @@ def test_without_noise_it_is_plain_logistic_regression():
     np.testing.assert_allclose(found.coefficients, coefficients, atol=1e-4)
 
 
+@pytest.mark.long
 def test_units_of_the_covariates_do_not_matter():
     covariates, values = population(500)
     reports = RandomizedResponse(4, 3.0).randomize(jax.random.key(0), values)
@@ -217,6 +221,7 @@ def test_solvers_agree():
         fit_in_batches(jax.random.key(0), covariates, reports, **given, batch_size=0)
 
 
+@pytest.mark.long
 def test_the_bias_is_that_of_cox_and_snell():
     """Without noise and with one category against another it is the published one of logistic regression."""
     covariates, values = population(200, TRUE[:, :1])
@@ -255,6 +260,7 @@ def test_reduced_estimates_are_nearer_on_average():
     assert abs(reduced) < 3
 
 
+@pytest.mark.long
 def test_batches_are_loops():
     covariates, values = population(300)
     reports = np.stack([RandomizedResponse(4, 3.0).randomize(jax.random.key(i), values) for i in range(3)])
@@ -265,6 +271,7 @@ def test_batches_are_loops():
         np.testing.assert_allclose(together.coefficients[i], alone.coefficients, atol=1e-6 if X64 else 5e-3)
 
 
+@pytest.mark.long
 def test_a_prior_makes_a_maximum_where_there_is_none():
     covariates = np.linspace(-1, 1, 200, dtype=FLOAT)
     separated = (covariates > 0).astype(int)
@@ -392,6 +399,7 @@ def test_predictions_are_the_shares_of_the_model():
         predict(result, covariates, confidence=95)
 
 
+@pytest.mark.long
 def test_the_table_says_what_was_found():
     covariates, values = population(500)
     result = fit(covariates, values, 200.0, num_categories=4)

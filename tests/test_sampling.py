@@ -233,6 +233,7 @@ def test_large_poissons_by_their_moments(rate):
     )
 
 
+@pytest.mark.long
 def test_poissons_of_all_sizes_side_by_side():
     # A block of rejections is filled up with the first cell, whose envelope may never accept.
     for first in (0.0, 1e-6, 0.5, 0.95, 2.0):

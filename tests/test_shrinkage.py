@@ -38,6 +38,7 @@ MANY = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("counts", MANY)  # each length compiles for seconds
 def test_it_is_on_the_simplex_whatever_the_reports(counts):
     counts = np.array(counts, INT)
@@ -86,6 +87,7 @@ def test_what_makes_no_sense_is_refused():
         empirical_bayes(Tally([3, 4], 10, p=0.5, q=0.25), 1.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [7, pytest.param(1000, marks=pytest.mark.long)])
 def test_order_and_batches_and_tallies_change_nothing(size):
     counts = collect(3, size, 50_000, 2.0, 1.3)
@@ -210,6 +212,7 @@ def errors(size, number, epsilon, s, seeds=12):
     return found[:, :3].mean(0).min(), found[:, 3].mean(), found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("size", "number", "epsilon", "s", "factor"),
     [

@@ -157,6 +157,7 @@ def test_estimators_look_the_same_everywhere_and_differ_in_grey():
     assert all(sum(to_rgb(line.get_color())) < 2 for line in whole.get_lines())  # dark enough on white
 
 
+@pytest.mark.long
 def test_what_is_added_to_the_catalogue_is_known_everywhere(monkeypatch, tmp_path):
     style = Style("#123456", (0, (7, 1)), "h", 4)
     monkeypatch.setitem(ESTIMATORS, "mine", Estimator("mine", lambda counts, epsilon: counts, "My own", style))

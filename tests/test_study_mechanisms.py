@@ -80,6 +80,7 @@ def test_without_mechanisms_all_is_as_it_was():
     np.testing.assert_array_equal(truth, users.astype(FLOAT) / FLOAT.type(70))
 
 
+@pytest.mark.long
 def test_the_dimension(two):
     assert two.mse.dims == ("estimator", "mechanism", "num_categories", "num_users", "epsilon", "zipf")
     assert two.mse_difference.dims[:3] == ("estimator", "versus", "mechanism")
@@ -88,6 +89,7 @@ def test_the_dimension(two):
     assert json.loads(two.attrs["mechanism"])[HADAMARD].endswith("HadamardResponse")
 
 
+@pytest.mark.long
 def test_mechanisms_have_the_same_users(two):
     subsets, hadamard = (two.sel(mechanism=label) for label in (SUBSETS, HADAMARD))
     users = subsets.first_seeds.values
@@ -138,6 +140,7 @@ def test_users_are_a_multinomial_draw():
         rrjax.simulate.true_counts(keys[0], [0.5, 0.5], -1)
 
 
+@pytest.mark.long
 def test_a_traced_epsilon_chooses_the_size_that_a_known_one_does():
     counts = np.array([30, 20, 10, 0, 5, 5])
     collect = jax.jit(lambda epsilon: SubsetSelection(6, epsilon).collect(jax.random.key(0), counts))

@@ -78,6 +78,7 @@ def started(monkeypatch):
     return found
 
 
+@pytest.mark.long
 def test_another_process_draws_the_same(tmp_path, started):
     begun = []
     with warnings.catch_warnings(record=True) as caught:
@@ -96,6 +97,7 @@ def test_another_process_draws_the_same(tmp_path, started):
     assert sorted(begun) == [(place + 1, f"F{place}") for place in range(4)]
 
 
+@pytest.mark.long
 def test_what_a_process_that_broke_was_to_draw_is_drawn_here(tmp_path, started):
     begun = []
     given = drawings(breaking, os.getpid(), tmp_path)
@@ -106,6 +108,7 @@ def test_what_a_process_that_broke_was_to_draw_is_drawn_here(tmp_path, started):
     assert max(begun)[0] == 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trouble", ["no program", "not to be pickled"])
 def test_without_processes_all_is_drawn_here(trouble, monkeypatch, started):
     given = drawings(plain)

@@ -90,6 +90,7 @@ def test_where_no_category_is_above_the_noise_inv_n_keeps_the_largest():
 
 
 # The last one is `long` because unoptimized programs take minutes for its intervals of these very users.
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("size", "number", "epsilon"),
     [

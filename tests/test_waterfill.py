@@ -68,6 +68,7 @@ def test_near_ties_are_settled_as_exact_arithmetic_does(case):
     assert (bits(newton) == bits(sort)).all()
 
 
+@pytest.mark.long
 @given(
     st.sampled_from(SIZES).flatmap(lambda k: st.lists(st.integers(0, LARGEST // k), min_size=k, max_size=k)),
     epsilons,
@@ -176,6 +177,7 @@ def test_accelerators_look_at_the_counts_twice_more(name):
     assert there == here + 2
 
 
+@pytest.mark.long
 @given(near_ties())
 @example(([1, 3], FLOAT.type(math.log(3))))
 @example(([3, 3, 2, 0, 0, 0, 0], FLOAT.type(math.log(2))))
@@ -203,6 +205,7 @@ def test_so_it_does_for_many_categories(num_categories):
         check_the_other_way(collect(seed, num_categories, num_users, epsilon, exponent), epsilon)
 
 
+@pytest.mark.long
 @every_solve
 def test_so_it_does_in_a_batch_on_a_mesh_and_for_nonsense(name):
     good = np.stack([collect(seed, 33, 10**seed, 1.0) for seed in range(1, 6)])
@@ -232,6 +235,7 @@ def test_it_has_the_same_derivatives():
     assert found == expected != 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_categories", [100, pytest.param(10_000, marks=pytest.mark.long)])
 def test_looking_ahead_ends_at_the_threshold_and_never_above(num_categories):
     raised = jax.jit(waterfill._raised)
