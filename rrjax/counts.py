@@ -12,6 +12,7 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Int, Shaped
 
 from rrjax.checks import check_domain, check_integers, check_num_categories
+from rrjax.errors import ArgumentError
 
 
 def count(reports: ArrayLike, num_categories: int) -> Int[Array, " K"]:
@@ -117,9 +118,10 @@ def survey(counts: Shaped[Array, " K"]) -> Survey:
         return Survey(total, jnp.zeros_like(total), (jnp.min(counts) >= 0) & jnp.isfinite(total))
     bits = jnp.iinfo(counts.dtype).bits
     if counts.shape[0] >= 2 ** (bits - 8):
-        raise ValueError(
+        raise ArgumentError(
             f"K = {counts.shape[0]} is too many categories for {counts.dtype.name} counts: "
-            "enable 64-bit mode (JAX_ENABLE_X64=1)"
+            "enable 64-bit mode (JAX_ENABLE_X64=1)",
+            argument="counts",
         )
     # A wrapped total shows against sums of the counts' high parts: whatever the total, one of the three is not
     # wrapped itself and too large, because the low parts of so few categories cannot make up for a wrap. One OR

@@ -18,6 +18,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from rrjax.arguments import as_scalar
 from rrjax.arithmetic import accurate_sum, two_sum
+from rrjax.errors import ArgumentError
 from rrjax.placement import aligned
 from rrjax.pytrees import register
 
@@ -225,15 +226,16 @@ class Sparse:
         reports = np.repeat(np.arange(len(lengths)), lengths)
         outside = np.flatnonzero((members < 0) | (members >= num_categories))
         if outside.size:
-            raise ValueError(
+            raise ArgumentError(
                 f"report {reports[outside[0]]} supports category {members[outside[0]]}; categories go from 0 to "
-                f"{num_categories - 1}"
+                f"{num_categories - 1}",
+                argument="supports",
             )
         order = np.lexsort((reports, members))  # by category
         twice = np.flatnonzero((np.diff(members[order]) == 0) & (np.diff(reports[order]) == 0))
         if twice.size:
             at = order[twice[0]]
-            raise ValueError(f"report {reports[at]} names category {members[at]} twice")
+            raise ArgumentError(f"report {reports[at]} names category {members[at]} twice", argument="supports")
         holders = np.bincount(members, minlength=num_categories)
         return cls(_tree(members, lengths, num_categories), _tree(reports[order], holders, len(lengths)), scale)
 

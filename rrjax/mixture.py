@@ -69,7 +69,9 @@ class Mixture:
 def _check(mixture):
     weights, base = np.asarray(mixture.weights), np.asarray(mixture.base)
     if weights.dtype.kind not in "iuf" or base.dtype.kind not in "iuf":
-        raise ValueError(f"weights and base must be real numbers, got dtypes {weights.dtype} and {base.dtype}")
+        raise ArgumentError(
+            f"weights and base must be real numbers, got dtypes {weights.dtype} and {base.dtype}", argument="weights"
+        )
     number, size = mixture.lift.shape
     if weights.shape != (number,) or base.shape not in ((), (number,)):
         raise ArgumentError(
@@ -78,7 +80,7 @@ def _check(mixture):
             argument="weights",
         )
     if size < 2:
-        raise ValueError(f"the lift must have K >= 2 columns, one a category, got {size}")
+        raise ArgumentError(f"the lift must have K >= 2 columns, one a category, got {size}", argument="lift")
     if not (weights >= 0).all() or not np.isfinite(weights).all() or not weights.any():
         raise ArgumentError(
             "weights must be numbers of reports: finite, not negative, and not all zero", argument="weights"
@@ -87,14 +89,17 @@ def _check(mixture):
         raise ArgumentError("base must be finite and not negative: it is a part of a probability", argument="base")
     entries = [np.asarray(leaf) for leaf in jax.tree.leaves(mixture.lift)]
     if not all(np.isfinite(leaf).all() and (leaf >= 0).all() for leaf in entries):
-        raise ValueError("the lift must hold finite numbers, none negative: they are parts of probabilities")
+        raise ArgumentError(
+            "the lift must hold finite numbers, none negative: they are parts of probabilities", argument="lift"
+        )
     with jax.ensure_compile_time_eval():  # known values may be met while something else is traced
         reach = np.asarray(mixture.lift(jnp.ones(size, float_dtype()))) + base
     lost = np.flatnonzero((reach <= 0) & (weights > 0))
     if lost.size:
-        raise ValueError(
+        raise ArgumentError(
             f"row {lost[0]} has {weights[lost[0]]} reports that no distribution can have brought about: base and lift "
-            "are zero there"
+            "are zero there",
+            argument="weights",
         )
 
 
@@ -145,7 +150,9 @@ def as_mixture(mixture: Mixture, epsilon: ArrayLike | None, theta: ArrayLike | N
         ValueError: An ε beside it, or a θ of another length.
     """
     if epsilon is not None:
-        raise ValueError(f"a mixture has its own probabilities: leave epsilon out (got {epsilon})")
+        raise ArgumentError(
+            f"a mixture has its own probabilities: leave epsilon out (got {epsilon})", argument="epsilon"
+        )
     size = mixture.num_categories
     weights = jnp.asarray(mixture.weights)
     theta = as_distribution(np.full(size, 1 / size, float_dtype()) if theta is None else theta, size)

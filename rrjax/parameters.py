@@ -100,7 +100,7 @@ def two_buckets(given: int | None) -> int:
         ValueError: Another one was given.
     """
     if given not in (None, 2):
-        raise ValueError(f"binary local hashing has num_buckets = 2, got {given!r}")
+        raise ArgumentError(f"binary local hashing has num_buckets = 2, got {given!r}", argument="num_buckets")
     return 2
 
 

@@ -86,7 +86,9 @@ class Tally:
             rates = Rates.of(*_as_probabilities(p, q))
             support, num_users = _as_support(support, num_users)
         elif p is not None or q is not None:
-            raise ValueError("a tally has both probabilities: p, of the category that a user holds, and q, of others")
+            raise ArgumentError(
+                "a tally has both probabilities: p, of the category that a user holds, and q, of others", argument="p"
+            )
         elif isinstance(support, list | tuple):
             support, num_users = _as_support(support, num_users)
         known = as_fingerprint(domain)
@@ -277,7 +279,9 @@ def as_tally(tally: Tally, epsilon: ArrayLike | None, *, whole: bool = False) ->
         ValueError: An ε beside it, several tallies at once, or floats where integers are needed.
     """
     if epsilon is not None:
-        raise ValueError(f"a tally has its own rates, p and q: leave epsilon out (got {epsilon})")
+        raise ArgumentError(
+            f"a tally has its own rates, p and q: leave epsilon out (got {epsilon})", argument="epsilon"
+        )
     support = _as_weights(tally.support)
     dtype = support.dtype if jnp.issubdtype(support.dtype, jnp.floating) else float_dtype()
     if whole and jnp.issubdtype(support.dtype, jnp.floating):

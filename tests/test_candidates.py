@@ -241,45 +241,45 @@ def test_a_regression_of_reports_among_candidates():
 def test_what_is_wrong_is_named():
     prior, logits = priors(3, 4), logits_of(3, 4)
     mechanism = CandidateResponse(MASKS[:3, :4], 1.0)
-    for bad, message in (
-        (np.asarray([[0.5, 0.5], [-0.5, 1.5]]), "row 1 of prior has -0.5"),
-        (np.asarray([[0.5, np.nan]]), "row 0 of prior has NaN"),
-        (np.asarray([[0.5, 0.5], [0.5, 0.4]]), "row 1 of prior adds up to 0.9"),
-        (np.asarray([0.5, 0.4]), "the row of prior adds up to 0.9"),
-        (np.ones((2, 4), int), "prior must be probabilities"),
+    for bad in (
+        [[0.5, 0.5], [-0.5, 1.5]],
+        [[0.5, np.nan]],
+        [[0.5, 0.5], [0.5, 0.4]],
+        [0.5, 0.4],
+        np.ones((2, 4), int),
     ):
-        with pytest.raises(ValueError, match=message):
-            rr_with_prior(bad, 1.0)
+        with refused("prior"):
+            rr_with_prior(np.asarray(bad), 1.0)
     for epsilon in (0.0, -1.0, math.nan):
-        with pytest.raises(ValueError, match="epsilon must be positive"):
+        with refused("epsilon"):
             rr_with_prior(prior, epsilon)
-        with pytest.raises(ValueError, match="epsilon must be positive"):
+        with refused("epsilon"):
             CandidateResponse(MASKS, epsilon)
-    with pytest.raises(ValueError, match=r"one for each example, \(3,\); got shape \(2,\)"):
+    with refused("epsilon"):
         rr_with_prior(prior, np.ones(2))
-    with pytest.raises(ValueError, match="num_candidates must be from 1 to 4, got 5"):
+    with refused("num_candidates"):
         rr_with_prior(prior, 1.0, num_candidates=5)
-    with pytest.raises(ValueError, match="num_candidates must be an integer"):
+    with refused("num_candidates"):
         rr_with_prior(prior, 1.0, num_candidates=2.0)
-    with pytest.raises(ValueError, match="example 1 has no candidates"):
+    with refused("candidates"):
         CandidateResponse([[True, False], [False, False]], 1.0)
-    with pytest.raises(ValueError, match="the example has no candidates"):
+    with refused("candidates"):
         CandidateResponse([False, False], 1.0)
-    with pytest.raises(ValueError, match="the report is 0, which is none"):
+    with refused("reports"):
         rr_loss(logits[0], 0, CandidateResponse([False, True, True, True], 1.0))
-    with pytest.raises(ValueError, match="candidates must be booleans"):
+    with refused("candidates"):
         CandidateResponse(np.ones((3, 4)), 1.0)
     with refused("labels", row=1, value=None):
         mechanism.randomize(jax.random.key(0), [0, 4, 1])
-    with pytest.raises(ValueError, match=r"labels must be one for each user, \(3,\); got shape \(2,\)"):
+    with refused("labels"):
         mechanism.randomize(jax.random.key(0), [0, 1])
-    with pytest.raises(ValueError, match=r"report 0 is 3, which is none of its candidates \(0, 1\)"):
+    with refused("reports"):
         rr_loss(logits, [3, 1, 0], mechanism)
-    with pytest.raises(ValueError, match=r"candidates for users \(3,\) and logits for \(2,\)"):
+    with refused("mechanism_or_epsilon"):
         rr_loss(logits[:2], [0, 1], mechanism)
-    with pytest.raises(ValueError, match="the mechanism has 4 categories and the logits 5"):
+    with refused("mechanism_or_epsilon"):
         rr_loss(logits_of(3, 5), [0, 1, 0], mechanism)
-    with pytest.raises(ValueError, match="no unbiased correction"):
+    with refused("reports"):
         backward_loss(logits, [0, 1, 0], mechanism)
 
 

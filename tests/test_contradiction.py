@@ -90,7 +90,7 @@ def test_an_unusable_tally_gives_nan():
     mechanism = OptimizedUnaryEncoding(SIZE, 1.0)
     tally = rrjax.Tally(np.full(SIZE, -1, INT), np.asarray(5, INT), rates=mechanism.rates)
     assert np.isnan(contradiction_test(tally, mechanism).p_value)
-    with pytest.raises(ValueError, match="integers"):
+    with refused("support"):
         contradiction_test(rrjax.Tally(np.ones(SIZE, FLOAT), FLOAT.type(3), rates=mechanism.rates), mechanism)
 
 

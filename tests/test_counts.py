@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import INT
+from refusals import refused
 
 import rrjax
 
@@ -54,7 +55,7 @@ def test_any_integer_dtype_in_any_domain(dtype, num_categories):
     [([0, 1, -1], "-1 at position 2"), ([[0, 1], [4, 9]], "4 at position 2"), ([2**40], str(2**40))],
 )
 def test_reports_outside_the_domain_are_refused(reports, named):
-    with pytest.raises(ValueError, match=f"reports must be from 0 to 3, got {named}"):
+    with refused("reports"):
         rrjax.count(np.array(reports), 4)
 
 
@@ -70,11 +71,11 @@ def test_under_tracing_they_poison_the_counts_and_the_estimate(outside):
 
 @pytest.mark.parametrize("reports", [[0.0, 1.0], ["a", "b"], [True, False], [1 + 0j]])
 def test_reports_that_are_not_integers_are_refused(reports):
-    with pytest.raises(ValueError, match="reports must be integers"):
+    with refused("reports"):
         rrjax.count(reports, 4)
 
 
 @pytest.mark.parametrize("num_categories", [1, 0, -1, 3.0, True, None, 2**31])
 def test_bad_domains_are_refused(num_categories):
-    with pytest.raises(ValueError, match="num_categories must be"):
+    with refused("num_categories"):
         rrjax.count([0, 0], num_categories)

@@ -80,9 +80,9 @@ def test_what_can_be_checked_is_refused():
     with refused("counts", value=FLOAT.name):
         rrjax.cv_threshold(KEY, np.array([1.0, 2.0], FLOAT), 1.0)
     for counts in ([[1, 2], [3, 4]], [3], 3, ["a", "b"]):
-        with pytest.raises(ValueError, match="counts must"):
+        with refused("counts"):
             rrjax.cv_threshold(KEY, counts, 1.0)
-    with pytest.raises(ValueError, match="epsilon must be a scalar"):
+    with refused("epsilon"):
         rrjax.cv_threshold(KEY, [1, 2], [1.0, 2.0])
 
 

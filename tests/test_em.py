@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cases import FLOAT, ULP, X64, collect, true_odds
 from reference import big_mle
+from refusals import refused
 
 import rrjax
 
@@ -183,17 +184,17 @@ def test_extreme_epsilon(epsilon):
 
 def test_bad_options_are_refused():
     for options, message in (
-        ({"accelerate": "squarem"}, "squarem"),
+        ({"accelerate": "accelerate"}, "accelerate"),
         ({"tol": 0.0}, "tol"),
         ({"tol": -1.0}, "tol"),
         ({"tol": math.nan}, "tol"),
         ({"max_iters": 0}, "max_iters"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with refused(message):
             rrjax.ibu([3, 2, 1], 1.0, **options)
-    with pytest.raises(ValueError, match="squarem"):
-        rrjax.ibu_path([3, 2, 1], 1.0, 5, accelerate="squarem")
-    with pytest.raises(ValueError, match="shape"):
+    with refused("accelerate"):
+        rrjax.ibu_path([3, 2, 1], 1.0, 5, accelerate="accelerate")
+    with refused("counts"):
         rrjax.ibu_path([[3, 2, 1]], 1.0, 5)
 
 

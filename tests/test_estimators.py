@@ -24,6 +24,7 @@ from cases import (
 )
 from jax.test_util import check_grads
 from reference import exact_theta, total_variation
+from refusals import refused
 
 import rrjax
 
@@ -128,7 +129,7 @@ def test_inv_p_is_the_projection_of_optax():
 def test_more_categories_than_an_overflow_check_covers_are_refused():
     if X64:
         pytest.skip("with int64 that takes 2^56 categories")
-    with pytest.raises(ValueError, match="too many categories for int32"):
+    with refused("counts"):
         jax.eval_shape(lambda c: rrjax.mle_star(c, 1.0), jax.ShapeDtypeStruct((2**24,), np.int32))
 
 
@@ -439,15 +440,15 @@ def test_bad_shapes_and_dtypes_are_refused(name, counts, epsilon, message):
 
 
 def test_bad_shapes_are_refused_under_tracing_too():
-    with pytest.raises(ValueError, match="shape"):
+    with refused("counts"):
         jax.jit(rrjax.mle_star)(np.ones((2, 3), INT), 1.0)
-    with pytest.raises(ValueError, match="scalar"):
+    with refused("epsilon"):
         jax.jit(rrjax.mle_star)(np.ones(3, INT), np.ones(3, FLOAT))
 
 
 @pytest.mark.parametrize("function", [rrjax.mle_star, rrjax.inv_p])
 def test_an_unknown_solver_is_refused(function):
-    with pytest.raises(ValueError, match="bisection"):
+    with refused("solver"):
         function([1, 2], 1.0, solver="bisection")
 
 

@@ -237,7 +237,7 @@ def test_bad_lists_are_named(kind, sets, options, message, engine, request):
 @pytest.mark.once
 def test_two_spellings_of_a_category_in_one_list():
     frame = pl.DataFrame({"report": [["1", "1.0"]]})
-    with pytest.raises(DataError, match="a report names a category more than once"):
+    with refused(error=DataError, column="report"):
         tally_frame(frame, OptimizedUnaryEncoding(4, 1.0))
 
 
@@ -265,8 +265,8 @@ def test_bits_of_another_number_of_members_or_columns():
     frame = pl.DataFrame({"a": [0, 1], "b": [1, 1], "c": [0, 0]})
     with pytest.raises(DataError, match="The columns of bits: 1 report has other than 1 members"):
         tally_frame(frame, SubsetSelection(3, 1.0), column=["a", "b", "c"])
-    for columns, said in ((["a", "b"], "2 were named, 2 of them"), (["a", "b", "b"], "3 were named, 2 of them")):
-        with pytest.raises(DataError, match=f"3 different columns of bits are wanted, .*{said} different"):
+    for columns in (["a", "b"], ["a", "b", "b"]):
+        with refused(error=DataError, argument="column"):
             tally_frame(frame, OptimizedUnaryEncoding(3, 1.0), column=columns)
 
 
@@ -274,17 +274,17 @@ def test_bits_of_another_number_of_members_or_columns():
 def test_what_cannot_be_counted_is_refused_by_name():
     frame = pl.DataFrame({"report": [0, 1]})
     for name in ("optimized-local-hashing", "binary-local-hashing"):
-        with pytest.raises(DataError, match=f"Reports of {name} are not counted.*read_tally.*mechanism.tally on each"):
+        with refused(error=DataError, argument="mechanism"):
             tally_frame(frame, MECHANISMS[name](3, 1.0))
-    with pytest.raises(DataError, match=r"'Channel' stand in a data frame is not known.*count_frame counts them"):
+    with refused(error=DataError, argument="mechanism"):
         tally_frame(frame, Channel(np.eye(2)))
     for other in ([0, 1], np.zeros(3, int), pl.Series([0, 1])):
-        with pytest.raises(DataError, match=f"A data frame is wanted .*, not a {type(other).__name__}. For arrays"):
+        with refused(error=DataError, argument="frame"):
             tally_frame(other, rrjax.RandomizedResponse(3, 1.0))
     packed = pl.DataFrame({"report": [b"\x80"]})
-    with pytest.raises(DataError, match=r"holds bytes. Packed bits are counted from the Parquet files"):
+    with refused(error=DataError, column="report"):
         tally_frame(packed, OptimizedUnaryEncoding(3, 1.0))
-    with pytest.raises(DataError, match=r"holds List\(Boolean\), and such reports are lists of the categories"):
+    with refused(error=DataError, column="report"):
         tally_frame(pl.DataFrame({"report": [[True, False, True]]}), OptimizedUnaryEncoding(3, 1.0))
 
 
@@ -298,9 +298,9 @@ def test_columns_may_have_the_names_that_are_used_inside(engine, request):
 @pytest.mark.once
 def test_names_of_columns_that_are_none():
     mechanism = rrjax.RandomizedResponse(3, 1.0)
-    with pytest.raises(DataError, match="Columns of the frame have the same name"):
+    with refused(error=DataError, argument="frame"):
         tally_frame(pd.DataFrame([[0, 1]], columns=["report", "report"]), mechanism)
-    with pytest.raises(DataError, match=r"no column 'report'. Its columns: '0'"):
+    with refused(error=DataError, argument="column"):
         tally_frame(pd.DataFrame({0: [0, 1]}), mechanism)
 
 
@@ -326,7 +326,7 @@ def test_arrays_categories_and_wide_or_unsigned_integers():
     frame = pl.DataFrame({"report": ["b", "a", "b"]}, schema={"report": pl.Categorical})
     assert count_frame(frame).counts.tolist() == [1, 2]
     frame = pl.DataFrame({"report": [2**63 + 1, 0]}, schema={"report": pl.UInt64})
-    with pytest.raises(DataError, match=r"1 report is not in the domain 0:4 .*: '9223372036854775809'"):
+    with refused(error=DataError, column="report"):
         count_frame(frame, "0:4")
 
 

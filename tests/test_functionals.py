@@ -317,7 +317,7 @@ def test_quantiles_of_many_users_and_of_none():
     wide = quantile(np.full(4, 10), 1e-3)
     assert (int(wide.lower), int(wide.upper)) == (0, 3)
     assert np.asarray(quantile([3, -1, 2, 4], 1.0)).tolist() == [-1] * 3
-    with pytest.raises(ValueError, match="probability must lie between 0 and 1"):
+    with refused("probability"):
         quantile(counts, 1.0, 1.0)
 
 
@@ -332,7 +332,7 @@ def test_functions_of_draws():
     values = stats.entropy(draws.reshape(-1, 4).astype(float), axis=1)
     np.testing.assert_allclose([entropy.lower, entropy.upper], np.quantile(values, [0.025, 0.975]), rtol=1e-4)
     assert float(entropy.standard_error) == pytest.approx(values.std(), rel=1e-4)
-    with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+    with refused("level"):
         credible_functional(draws, lambda theta: theta, 90)
 
 
@@ -450,7 +450,7 @@ def test_what_is_wrong_is_named():
         jax.jit(lambda values: linear(values=values, method="exact"))(NUMBERS)
     with refused("method"):
         linear(values=[1, 2, 3, 4], method="wald")
-    with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+    with refused("level"):
         linear(values=[1, 2, 3, 4], level=95)
     with refused("members"):
         group_share(COUNTS, 1.0, members=np.zeros(4, bool))

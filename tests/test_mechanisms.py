@@ -12,6 +12,7 @@ from cases import FLOAT, INT, ULP, X64
 from channels import CHANNELS, channel, exact_channel
 from jax.extend.random import threefry_2x32
 from laws import check_covariance, check_frequencies
+from refusals import refused
 from test_mixture import solved
 
 import rrjax
@@ -127,9 +128,9 @@ def test_names_and_pytrees(kind):
     assert jax.tree.unflatten(structure, leaves) == mechanism
     assert math.log2(5) <= mechanism.bits < 40
     for epsilon in (-1.0, 0.0, np.nan):
-        with pytest.raises(ValueError, match="epsilon must be a positive number"):
+        with refused("epsilon"):
             kind(5, epsilon)
-    with pytest.raises(ValueError, match="num_categories must be"):
+    with refused("num_categories"):
         kind(1, 1.0)
 
 
@@ -338,42 +339,42 @@ def test_what_makes_no_sense_and_cannot_be_refused_is_marked(kind):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m: m.randomize(jax.random.key(0), [0, 6]), "values must be from 0 to 5"),
-        (lambda m: m.randomize(jax.random.key(0), [0.5]), "values must be integers"),
-        (lambda m: m.collect(jax.random.key(0), [1, 2]), r"true_counts must have shape \[6\]"),
-        (lambda m: m.collect(jax.random.key(0), [0.5] * 6), "true_counts must be integers"),
-        (lambda m: m.tally(np.full((3, 6), 0.5)), "reports must be"),
-        (lambda m: m.mixture(m.randomize(jax.random.key(0), np.zeros(0, int))), "not all zero"),
+        (lambda m: m.randomize(jax.random.key(0), [0, 6]), "values"),
+        (lambda m: m.randomize(jax.random.key(0), [0.5]), "values"),
+        (lambda m: m.collect(jax.random.key(0), [1, 2]), "true_counts"),
+        (lambda m: m.collect(jax.random.key(0), [0.5] * 6), "true_counts"),
+        (lambda m: m.tally(np.full((3, 6), 0.5)), "reports"),
+        (lambda m: m.mixture(m.randomize(jax.random.key(0), np.zeros(0, int))), "weights"),
     ],
 )
 def test_bad_input_is_named(kind, call, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         call(kind(6, 1.0))
 
 
 @pytest.mark.parametrize(
     ("name", "options", "reports", "message"),
     [
-        ("subset-selection", {"subset_size": 6}, None, "subset_size must be an integer from 1 to K - 1 = 5, got 6"),
-        ("subset-selection", {}, [[0, 0]], "report 0 names a category twice"),
-        ("subset-selection", {}, [[0, 6]], "reports must be from 0 to 5, got 6"),
-        ("subset-selection", {}, [[0, 1, 2]], r"shape \[N, 2\], the members of a subset"),
-        ("optimized-local-hashing", {"num_buckets": 1}, None, "num_buckets must be an integer from 2"),
-        ("binary-local-hashing", {"num_buckets": 4}, None, "binary local hashing has num_buckets = 2, got 4"),
-        ("optimized-local-hashing", {}, [[0, 4]], "buckets must be from 0 to 3, got 4"),
-        ("optimized-local-hashing", {}, [[-1, 0]], "seeds must be from 0 to 4294967295"),
-        ("optimized-local-hashing", {}, [[0, 0, 1]], "a seed and a bucket each"),
-        ("projective-geometry-response", {"field_order": 4}, None, "field_order must be a prime number below 1000"),
-        ("projective-geometry-response", {}, [6], "reports must be from 0 to 5, got 6"),
-        ("hadamard-response", {}, [8], "reports must be from 0 to 7, got 8"),
-        ("randomized-response", {}, [6], "reports must be from 0 to 5, got 6"),
+        ("subset-selection", {"subset_size": 6}, None, "subset_size"),
+        ("subset-selection", {}, [[0, 0]], "reports"),
+        ("subset-selection", {}, [[0, 6]], "reports"),
+        ("subset-selection", {}, [[0, 1, 2]], "reports"),
+        ("optimized-local-hashing", {"num_buckets": 1}, None, "num_buckets"),
+        ("binary-local-hashing", {"num_buckets": 4}, None, "num_buckets"),
+        ("optimized-local-hashing", {}, [[0, 4]], "buckets"),
+        ("optimized-local-hashing", {}, [[-1, 0]], "seeds"),
+        ("optimized-local-hashing", {}, [[0, 0, 1]], "reports"),
+        ("projective-geometry-response", {"field_order": 4}, None, "field_order"),
+        ("projective-geometry-response", {}, [6], "reports"),
+        ("hadamard-response", {}, [8], "reports"),
+        ("randomized-response", {}, [6], "reports"),
     ],
 )
 def test_reports_and_parameters_that_are_none(name, options, reports, message):
     def counted():
         return MECHANISMS[name](6, 1.0, **options).tally(reports)
 
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         counted()
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from cases import FLOAT, ULP, X64, collect
 from jax.test_util import check_grads
+from refusals import refused
 from scipy.optimize import minimize
 
 import rrjax
@@ -145,29 +146,29 @@ def test_reports_that_say_nothing_leave_the_uniform():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Mixture([1, 2], 0.0, Dense([[0, 0], [1, 1]])), "row 0 has 1 reports that no distribution"),
-        (lambda: Mixture([1, 2], 1.0, Dense([[0, 0, 0]])), r"weights must have shape \[1\] .* as the lift has 1 rows"),
-        (lambda: Mixture([1, 2], [1.0, 1, 1], Dense([[0, 1], [1, 0]])), r"base shape \[\] or \[2\]"),
-        (lambda: Mixture([1, -2], 1.0, Dense([[0, 1], [1, 0]])), "weights must be numbers of reports"),
-        (lambda: Mixture([0, 0], 1.0, Dense([[0, 1], [1, 0]])), "not all zero"),
-        (lambda: Mixture([1, np.nan], 1.0, Dense([[0, 1], [1, 0]])), "weights must be numbers of reports"),
-        (lambda: Mixture([1, 2], -1.0, Dense([[0, 1], [1, 0]])), "base must be finite and not negative"),
-        (lambda: Mixture([1, 2], 1.0, Dense([[0, -1], [1, 0]])), "the lift must hold finite numbers, none negative"),
-        (lambda: Mixture([1, 2], 1.0, Dense([[0, np.nan], [1, 0]])), "the lift must hold finite numbers"),
-        (lambda: Mixture([1, 2], 1.0, Dense([[1], [1]])), "K >= 2 columns"),
-        (lambda: Mixture(["a", "b"], 1.0, Dense([[1, 0], [1, 0]])), "must be real numbers"),
-        (lambda: rrjax.nll([0.5, 0.5], RandomizedResponse(2, 1.0).mixture([0, 1]), 1.0), "leave epsilon out"),
-        (lambda: rrjax.ibu(RandomizedResponse(2, 1.0).mixture([0, 1]), 1.0), "leave epsilon out"),
+        (lambda: Mixture([1, 2], 0.0, Dense([[0, 0], [1, 1]])), "weights"),
+        (lambda: Mixture([1, 2], 1.0, Dense([[0, 0, 0]])), "weights"),
+        (lambda: Mixture([1, 2], [1.0, 1, 1], Dense([[0, 1], [1, 0]])), "weights"),
+        (lambda: Mixture([1, -2], 1.0, Dense([[0, 1], [1, 0]])), "weights"),
+        (lambda: Mixture([0, 0], 1.0, Dense([[0, 1], [1, 0]])), "weights"),
+        (lambda: Mixture([1, np.nan], 1.0, Dense([[0, 1], [1, 0]])), "weights"),
+        (lambda: Mixture([1, 2], -1.0, Dense([[0, 1], [1, 0]])), "base"),
+        (lambda: Mixture([1, 2], 1.0, Dense([[0, -1], [1, 0]])), "lift"),
+        (lambda: Mixture([1, 2], 1.0, Dense([[0, np.nan], [1, 0]])), "lift"),
+        (lambda: Mixture([1, 2], 1.0, Dense([[1], [1]])), "lift"),
+        (lambda: Mixture(["a", "b"], 1.0, Dense([[1, 0], [1, 0]])), "weights"),
+        (lambda: rrjax.nll([0.5, 0.5], RandomizedResponse(2, 1.0).mixture([0, 1]), 1.0), "epsilon"),
+        (lambda: rrjax.ibu(RandomizedResponse(2, 1.0).mixture([0, 1]), 1.0), "epsilon"),
         (
             lambda: rrjax.score([0.5, 0.3, 0.2], RandomizedResponse(2, 1.0).mixture([0, 1])),
-            r"theta must have shape \[2\]",
+            "theta",
         ),
-        (lambda: rrjax.mle_star(RandomizedResponse(2, 1.0).mixture([0, 1]), 1.0), "not a Mixture"),
-        (lambda: rrjax.inv(RandomizedResponse(2, 1.0).mixture([0, 1]), 1.0), "not a Mixture"),
+        (lambda: rrjax.mle_star(RandomizedResponse(2, 1.0).mixture([0, 1]), 1.0), "counts"),
+        (lambda: rrjax.inv(RandomizedResponse(2, 1.0).mixture([0, 1]), 1.0), "counts"),
     ],
 )
 def test_bad_input_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         call()
 
 

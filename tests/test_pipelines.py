@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import FLOAT, X64
+from refusals import refused
 from scipy import optimize, special, stats
 
 import rrjax
@@ -506,28 +507,28 @@ def test_reports_of_another_mechanism():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: split_budget(1.0, [], 10), "must name a question"),
-        (lambda: split_budget(1.0, [1, 2], 10), "num_categories must be from 2"),
-        (lambda: split_budget(0.0, [2, 2], 10), "total_epsilon must be positive"),
-        (lambda: split_budget(1.0, [2, 2], 10, weights=[1.0]), "weights must be 2 numbers"),
-        (lambda: split_budget(1.0, [2, 2], 10, weights=[1.0, 0.0]), "weight 1 is 0"),
-        (lambda: split_budget(1.0, [2, 2], 10, mechanism=[OptimizedUnaryEncoding]), "2 questions and 1 mechanisms"),
-        (lambda: split_budget(1.0, [2], 10, weights=[1.0], objective=jnp.sum), "leave weights out"),
-        (lambda: fit_family(ZIPF, 1.0, [1, 2, 3], 1.0), r"log_shares must return \[3\] floats"),
-        (lambda: fit_family(lambda p: jnp.zeros(3, FLOAT), (), [1, 2, 3], 1.0), "start has no numbers"),
-        (lambda: fit_family(lambda p: 0 * p * jnp.arange(3, dtype=FLOAT), 1.0, [1, 2, 3], 1.0), "no maximum found"),
-        (lambda: fit_family(ZIPF, 1.0, [1] * 20), "epsilon is missing"),
-        (lambda: family_test(jax.random.key(0), ZIPF, 1.0, [1] * 20, 1.0, num_draws=3), "num_draws = 3 is too few"),
-        (lambda: fit_dirichlet(jax.random.key(0), [1, 2], 1.0), r"of shape \[G, K\]"),
-        (lambda: fit_dirichlet(jax.random.key(0), [[1, 2], [0, 0]], 1.0), "row 1 of counts is"),
-        (lambda: fit_dirichlet(jax.random.key(0), [[1, 2], [3, 4]], 1.0, num_draws=1), "num_draws must be 2"),
-        (lambda: delta_method(gini, [1, 2, 3], 1.0, level=1.5), "level must lie"),
-        (lambda: delta_method(gini, [[1, 2, 3]], 1.0), r"shape \[K\]"),
+        (lambda: split_budget(1.0, [], 10), "num_categories"),
+        (lambda: split_budget(1.0, [1, 2], 10), "num_categories"),
+        (lambda: split_budget(0.0, [2, 2], 10), "total_epsilon"),
+        (lambda: split_budget(1.0, [2, 2], 10, weights=[1.0]), "weights"),
+        (lambda: split_budget(1.0, [2, 2], 10, weights=[1.0, 0.0]), "weights"),
+        (lambda: split_budget(1.0, [2, 2], 10, mechanism=[OptimizedUnaryEncoding]), "mechanism"),
+        (lambda: split_budget(1.0, [2], 10, weights=[1.0], objective=jnp.sum), "weights"),
+        (lambda: fit_family(ZIPF, 1.0, [1, 2, 3], 1.0), "log_shares"),
+        (lambda: fit_family(lambda p: jnp.zeros(3, FLOAT), (), [1, 2, 3], 1.0), "start"),
+        (lambda: fit_family(lambda p: 0 * p * jnp.arange(3, dtype=FLOAT), 1.0, [1, 2, 3], 1.0), "start"),
+        (lambda: fit_family(ZIPF, 1.0, [1] * 20), "epsilon"),
+        (lambda: family_test(jax.random.key(0), ZIPF, 1.0, [1] * 20, 1.0, num_draws=3), "num_draws"),
+        (lambda: fit_dirichlet(jax.random.key(0), [1, 2], 1.0), "counts"),
+        (lambda: fit_dirichlet(jax.random.key(0), [[1, 2], [0, 0]], 1.0), "counts"),
+        (lambda: fit_dirichlet(jax.random.key(0), [[1, 2], [3, 4]], 1.0, num_draws=1), "num_draws"),
+        (lambda: delta_method(gini, [1, 2, 3], 1.0, level=1.5), "level"),
+        (lambda: delta_method(gini, [[1, 2, 3]], 1.0), "counts"),
     ],
 )
 @pytest.mark.once
 def test_bad_arguments(call, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         call()
 
 

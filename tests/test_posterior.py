@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import FLOAT
+from refusals import refused
 from scipy import integrate
 
 from rrjax.inference import credible_intervals, posterior
@@ -93,16 +94,16 @@ def test_chains_that_have_not_mixed_warn():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_draws": 3}, "num_draws must be at least 4, got 3"),
-        ({"num_chains": 0}, "num_chains must be at least 1"),
-        ({"thin": 0}, "thin must be at least 1"),
-        ({"prior": [1.0, 1.0, 1.0]}, r"prior must be a number or have shape \[2\]"),
-        ({"counts": [0.5, 1.0]}, "counts must be integers"),
+        ({"num_draws": 3}, "num_draws"),
+        ({"num_chains": 0}, "num_chains"),
+        ({"thin": 0}, "thin"),
+        ({"prior": [1.0, 1.0, 1.0]}, "prior"),
+        ({"counts": [0.5, 1.0]}, "counts"),
     ],
 )  # fmt: skip
 def test_bad_arguments(arguments, message):
     given = {"counts": [5, 6], "epsilon": 1.0} | arguments
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         posterior(KEY, **given)
 
 

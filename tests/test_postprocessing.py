@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from cases import FLOAT, INT, LARGEST, ULP, X64, collect
 from jax.test_util import check_grads
+from refusals import refused
 from scipy import integrate, optimize, stats
 
 import rrjax
@@ -241,7 +242,7 @@ def test_the_threshold_of_base_cut():
     np.testing.assert_allclose(traced(1.0), plain.base_cut(1.0), atol=100 * ULP)
     for alpha in (0.0, -1.0, 2.5, np.nan):
         assert np.isnan(traced(alpha)).all()
-        with pytest.raises(ValueError, match="alpha must be a number of categories above 0 and at most K/2 = 2"):
+        with refused("alpha"):
             postprocessing.base_cut(counts, 1.0, alpha=alpha)
     # What nobody holds is kept about alpha times, of many.
     kept = []
@@ -255,13 +256,13 @@ def test_the_threshold_of_base_cut():
 def test_bad_input_is_refused(name):
     function = ESTIMATORS[name].function
     for counts, epsilon, words in [
-        ([5], 1.0, "K >= 2"),
-        ([[5, 3]], 1.0, "shape"),
-        ([5, 3], None, "epsilon is missing"),
-        ([5, 3], [1.0], "epsilon must be a scalar"),
-        (tally_of("faint"), 1.0, "leave epsilon out"),
+        ([5], 1.0, "counts"),
+        ([[5, 3]], 1.0, "counts"),
+        ([5, 3], None, "epsilon"),
+        ([5, 3], [1.0], "epsilon"),
+        (tally_of("faint"), 1.0, "epsilon"),
     ]:
-        with pytest.raises(ValueError, match=words):
+        with refused(words):
             function(counts, epsilon)
 
 
@@ -335,7 +336,7 @@ def test_mixture_reduction_against_its_definition(cut):
 def test_mixture_reduction_refuses_what_it_has_no_counts_of():
     with pytest.raises(ValueError, match="counts of k-ary randomized response"):
         postprocessing.mixture_reduction(tally_of("plain"))
-    with pytest.raises(ValueError, match="cut must be a number of standard errors, not negative"):
+    with refused("cut"):
         postprocessing.mixture_reduction([5, 3], 1.0, cut=-1.0)
     assert np.isnan(jax.jit(postprocessing.mixture_reduction)(jnp.zeros(5, INT), 1.0)).all()
     np.testing.assert_allclose(postprocessing.mixture_reduction([70, 30], 800.0), [0.7, 0.3], atol=30 * ULP)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import FLOAT, INT, ULP
+from refusals import refused
 from scipy import optimize, stats
 
 import rrjax
@@ -149,16 +150,16 @@ def test_a_surface_of_three_categories():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: profile([1, 2], 1.0, 2), "category must be from 0 to 1, got 2"),
-        (lambda: profile([1, 2], 1.0, [0, 1]), "category must be one integer"),
-        (lambda: profile([0.5, 2], 1.0, 0), "counts must be integers"),
-        (lambda: log_likelihood_surface([1, 2, 3, 4], 1.0), "2 or 3 categories, got K = 4"),
-        (lambda: log_likelihood_surface([1, 2], 1.0, num_points=1), "num_points must be at least 2"),
-        (lambda: log_likelihood_surface([1, 2], 1.0, level=1), "level must lie"),
+        (lambda: profile([1, 2], 1.0, 2), "category"),
+        (lambda: profile([1, 2], 1.0, [0, 1]), "category"),
+        (lambda: profile([0.5, 2], 1.0, 0), "counts"),
+        (lambda: log_likelihood_surface([1, 2, 3, 4], 1.0), "counts"),
+        (lambda: log_likelihood_surface([1, 2], 1.0, num_points=1), "num_points"),
+        (lambda: log_likelihood_surface([1, 2], 1.0, level=1), "level"),
     ],
 )
 def test_bad_arguments(call, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         call()
 
 

@@ -289,21 +289,21 @@ def test_values_outside_the_domain_are_refused_by_position_alone(values, randomi
 
 @pytest.mark.parametrize("values", [[0.0, 1.0], ["a"], [True, False], [None], [1.5]])
 def test_values_that_are_not_integers_are_refused(values, randomizer):
-    with pytest.raises(ValueError, match="must be integers"):
+    with refused("values"):
         randomizer(values, 4, 1.0)
 
 
 @pytest.mark.parametrize("num_categories", [1, 0, -3, 2.0, True, "4", None, 2**31])
 def test_bad_domains_are_refused(num_categories):
     for build in (lambda k: RandomizedResponse(k, 1.0), lambda k: secure.keep_threshold(k, 1.0)):
-        with pytest.raises(ValueError, match="num_categories"):
+        with refused("num_categories"):
             build(num_categories)
 
 
 @pytest.mark.parametrize("epsilon", [0, 0.0, -1.0, math.nan, -math.inf, np.float32(0)])
 def test_impossible_epsilons_are_refused(epsilon):
     for build in (RandomizedResponse, secure.keep_threshold):
-        with pytest.raises(ValueError, match="epsilon must be a positive"):
+        with refused("epsilon"):
             build(4, epsilon)
 
 

@@ -145,7 +145,7 @@ def test_what_does_not_go_together_is_named():
     ):
         with refused(**said):
             fit(*given, **more)
-    with pytest.raises(ValueError, match="num_categories must be from 2 to"):
+    with refused("num_categories"):
         fit(covariate, reports, 2.0, num_categories=1)
     robust = fit(*given, covariance="sandwich")
     constant = fit(np.sign(covariate), reports, MECHANISM)
@@ -230,5 +230,5 @@ def test_batched_families_have_errors():
     alone = fit_family(zipf, 1.0, counts[1], 2.0)
     assert float(together.standard_errors[1]) == pytest.approx(float(alone.standard_errors), rel=1e-4)
     for call in (lambda: fit_family(zipf, 1.0, counts[0], -1.0), lambda: fit_dirichlet(jax.random.key(0), counts, 0.0)):
-        with pytest.raises(ValueError, match="epsilon must be positive, nats; got"):
+        with refused("epsilon"):
             call()

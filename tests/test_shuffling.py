@@ -9,6 +9,7 @@ from fractions import Fraction
 import channels
 import numpy as np
 import pytest
+from refusals import refused
 from scipy import stats
 
 import rrjax
@@ -312,34 +313,34 @@ def test_extremes_have_answers():
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: central_epsilon(0, 1.0, 1e-6), "num_users must be from 1"),
-        (lambda: central_epsilon(10**13, 1.0, 1e-6), "num_users must be from 1"),
-        (lambda: central_epsilon(1e6, 1.0, 1e-6), "num_users must be an integer"),
-        (lambda: central_epsilon(10, 0.0, 1e-6), "epsilon must be a number of nats above 0"),
-        (lambda: central_epsilon(10, math.nan, 1e-6), "epsilon must be a number of nats above 0"),
-        (lambda: leaked_epsilon(10, 101.0, 1e-6), "epsilon must be a number of nats above 0"),
-        (lambda: central_epsilon(10, 1.0, 0.0), "delta must lie between 0 and 1"),
-        (lambda: leaked_epsilon(10, 1.0, 1.0), "delta must lie between 0 and 1"),
-        (lambda: central_delta(10, 1.0, -0.1), "central_epsilon must be a number of nats, at least 0"),
-        (lambda: local_epsilon(10, 0.0, 1e-6), "central_epsilon must be a number of nats above 0"),
-        (lambda: local_epsilon(10, 1.0, 2.0), "delta must lie between 0 and 1"),
-        (lambda: central_epsilon(10, 1.0, 1e-6, mechanism=rrjax.RandomizedResponse), "num_categories is missing"),
+        (lambda: central_epsilon(0, 1.0, 1e-6), "num_users"),
+        (lambda: central_epsilon(10**13, 1.0, 1e-6), "num_users"),
+        (lambda: central_epsilon(1e6, 1.0, 1e-6), "num_users"),
+        (lambda: central_epsilon(10, 0.0, 1e-6), "epsilon"),
+        (lambda: central_epsilon(10, math.nan, 1e-6), "epsilon"),
+        (lambda: leaked_epsilon(10, 101.0, 1e-6), "epsilon"),
+        (lambda: central_epsilon(10, 1.0, 0.0), "delta"),
+        (lambda: leaked_epsilon(10, 1.0, 1.0), "delta"),
+        (lambda: central_delta(10, 1.0, -0.1), "central_epsilon"),
+        (lambda: local_epsilon(10, 0.0, 1e-6), "central_epsilon"),
+        (lambda: local_epsilon(10, 1.0, 2.0), "delta"),
+        (lambda: central_epsilon(10, 1.0, 1e-6, mechanism=rrjax.RandomizedResponse), "num_categories"),
         (
             lambda: central_epsilon(10, 1.0, 1e-6, num_categories=5, mechanism=lambda k, _: Geometric(k, 2.0)),
-            "at epsilon = 1 it made one of epsilon = 2",
+            "mechanism",
         ),
         (
             lambda: central_epsilon(10, 1.0, 1e-6, num_categories=5, mechanism=lambda k, _: object()),
-            "one that has no epsilon",
+            "mechanism",
         ),
         (
             lambda: leaked_epsilon(10, 1.0, 1e-6, num_categories=5, mechanism=Geometric),
-            "mechanism must be one whose reports support values",
+            "mechanism",
         ),
     ],
 )
 def test_bad_arguments_are_named(call, said):
-    with pytest.raises(ValueError, match=said):
+    with refused(said):
         call()
 
 

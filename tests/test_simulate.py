@@ -19,6 +19,7 @@ from laws import (
     joint_law,
     report_law,
 )
+from refusals import refused
 
 import rrjax
 from rrjax.simulate import _as_users
@@ -45,7 +46,7 @@ def test_zipf_at_its_ends():
     np.testing.assert_array_equal(rrjax.simulate.zipf(5, np.inf), [1, 0, 0, 0, 0])
     np.testing.assert_array_equal(rrjax.simulate.zipf(4, 0), [0.25] * 4)
     for bad in (1, 0, 2.5, True):
-        with pytest.raises(ValueError, match="num_categories"):
+        with refused("num_categories"):
             rrjax.simulate.zipf(bad, 1.0)
 
 
@@ -91,7 +92,7 @@ def test_values_need_not_be_normalized_and_depend_on_the_key_alone():
 
 def test_bad_populations_are_refused():
     for theta in ([[0.5, 0.5]], 0.5, [1.0], ["a", "b"]):
-        with pytest.raises(ValueError, match="theta must"):
+        with refused("theta"):
             rrjax.simulate.values(jax.random.key(0), theta, 10)
 
 
@@ -433,30 +434,20 @@ def test_bad_arguments_of_histograms_are_refused():
     key, theta = jax.random.key(0), [0.2, 0.3, 0.5]
     for draw in (counts, collect):
         for bad in (-1, 2**54, 2**70, np.int64(2**60), -(2**70)):
-            with pytest.raises(
-                ValueError, match=f"num_users must be from 0 to {2**53 if X64 else 2**31 - 1}, got {bad}"
-            ):
+            with refused("num_users"):
                 draw(key, theta, bad, 1.0)
         if not X64:
             for wide in (2**31, 2**40, np.int64(2**33)):
-                with pytest.raises(
-                    ValueError, match=f"2147483647, got {wide}; more than 2147483647 need jax_enable_x64"
-                ):
+                with refused("num_users"):
                     draw(key, theta, wide, 1.0)
-        for bad, said in (
-            (1e6, "float64"),
-            (np.float32(5), "float32"),
-            (True, "bool"),
-            ([1, 2], r"shape \(2,\)"),
-            (None, "object"),
-        ):
-            with pytest.raises(ValueError, match=f"num_users must be one integer.*{said}"):
+        for bad in (1e6, np.float32(5), True, [1, 2], None):
+            with refused("num_users"):
                 draw(key, theta, bad, 1.0)
         for bad in ([[0.5, 0.5]], 0.5, [1.0], ["a", "b"], []):
-            with pytest.raises(ValueError, match="theta must"):
+            with refused("theta"):
                 draw(key, bad, 10, 1.0)
         for bad in ([1.0, 2.0], "a", None):
-            with pytest.raises(ValueError, match="epsilon is missing" if bad is None else "epsilon must"):
+            with refused("epsilon"):
                 draw(key, theta, 10, bad)
     for bad, said in (
         ([0.5, 0.5], "must be integers, numbers of users, got dtype float"),
@@ -467,7 +458,7 @@ def test_bad_arguments_of_histograms_are_refused():
     ):
         with pytest.raises(ValueError, match=f"true_counts.*{said}"):
             randomized(key, bad, 1.0)
-    with pytest.raises(ValueError, match="epsilon must"):
+    with refused("epsilon"):
         randomized(key, [1, 2], [1.0, 2.0])
 
 

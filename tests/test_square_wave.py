@@ -124,11 +124,11 @@ def test_what_makes_no_sense():
         mechanism.randomize(jax.random.key(0), [0.5, -0.1])
     with refused("reports", row=0, value=7.0):
         mechanism.count([7.0])
-    with pytest.raises(ValueError, match="must be real numbers"):
+    with refused("reports"):
         mechanism.count(["a"])
-    with pytest.raises(ValueError, match="tol must be positive"):
+    with refused("tol"):
         ems(mechanism.mixture([0.5]), tol=0.0)
-    with pytest.raises(ValueError, match="max_iters"):
+    with refused("max_iters"):
         ems(mechanism.mixture([0.5]), max_iters=0)
 
     @jax.jit

@@ -9,6 +9,7 @@ import pytest
 from cases import FLOAT, INT, LARGEST, ULP, X64, collect
 from jax.test_util import check_grads
 from reference import total_variation
+from refusals import refused
 from scipy import optimize, stats
 
 import rrjax
@@ -304,36 +305,36 @@ def test_traced_values_outside_the_domain_are_marked():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ForcedResponse(1.0, [0.5, 0.5]), "truth must lie between 0 and 1, such as 0.75, got 1"),
-        (lambda: ForcedResponse(0.5, [0.5, 0.4]), "forced must be probabilities that sum to one, got a sum of 0.9"),
-        (lambda: ForcedResponse(0.5, [1.5, -0.5]), "none negative or NaN, got -0.5"),
-        (lambda: ForcedResponse(0.5, [1.0]), r"forced must have shape \[K\] with K >= 2"),
-        (lambda: ForcedResponse(0.5, ["a", "b"]), "forced must be probabilities, got dtype"),
-        (lambda: UnrelatedQuestion(0.0, [0.5, 0.5]), "truth must lie between 0 and 1"),
-        (lambda: UnrelatedQuestion(0.5, [0.2, 0.2]), "unrelated must be probabilities that sum to one"),
-        (lambda: Warner(0.5), "say nothing"),
-        (lambda: Warner(0.0), "truth must lie between 0 and 1"),
-        (lambda: Warner(np.array([0.3, 0.4])).affine, r"truth must be a scalar .* got shape \(2,\)"),
-        (lambda: NegativeQuestion(3, 0.4), "own must be from 0 to below 1/K = 0.333333"),
-        (lambda: NegativeQuestion(1), "num_categories must be from 2"),
-        (lambda: NonCompliance(rrjax.RandomizedResponse(3, 1.0), 0.1, [0.5, 0.5]), r"answers must have shape \[3\]"),
-        (lambda: NonCompliance(rrjax.RandomizedResponse(2, 1.0), 1.5, [0.5, 0.5]), "ignoring must lie between 0 and 1"),
+        (lambda: ForcedResponse(1.0, [0.5, 0.5]), "truth"),
+        (lambda: ForcedResponse(0.5, [0.5, 0.4]), "forced"),
+        (lambda: ForcedResponse(0.5, [1.5, -0.5]), "forced"),
+        (lambda: ForcedResponse(0.5, [1.0]), "forced"),
+        (lambda: ForcedResponse(0.5, ["a", "b"]), "forced"),
+        (lambda: UnrelatedQuestion(0.0, [0.5, 0.5]), "truth"),
+        (lambda: UnrelatedQuestion(0.5, [0.2, 0.2]), "unrelated"),
+        (lambda: Warner(0.5), "truth"),
+        (lambda: Warner(0.0), "truth"),
+        (lambda: Warner(np.array([0.3, 0.4])).affine, "truth"),
+        (lambda: NegativeQuestion(3, 0.4), "own"),
+        (lambda: NegativeQuestion(1), "num_categories"),
+        (lambda: NonCompliance(rrjax.RandomizedResponse(3, 1.0), 0.1, [0.5, 0.5]), "answers"),
+        (lambda: NonCompliance(rrjax.RandomizedResponse(2, 1.0), 1.5, [0.5, 0.5]), "ignoring"),
         (
             lambda: surveys.mle([1, 2], ForcedResponse(0.5, np.array([[0.5, 0.5]]))),
-            r"forced must have shape \[K\] .* got shape \(1, 2\)",
+            "forced",
         ),
         (
             lambda: NonCompliance(rrjax.RandomizedResponse(2, 1.0), 0.1, np.array([[0.5, 0.5]])).affine,
-            r"answers must have shape \[K\]",
+            "answers",
         ),
-        (lambda: surveys.mle([1, 2, 3], Warner(0.7)), r"counts must have shape \[2\], one a category of the design"),
-        (lambda: surveys.standard_errors([1.0, 2.0], Warner(0.7)), "counts must be integers"),
-        (lambda: surveys.intervals([1, 2], Warner(0.7), 1.5), "level must lie between 0 and 1"),
-        (lambda: surveys.mixture([0, 0], Warner(0.7)), "not all zero"),
-        (lambda: Warner(0.7).randomize(jax.random.key(0), [0, 2]), "values must be from 0 to 1"),
-        (lambda: Warner(0.7).probabilities([0.2, 0.3, 0.5]), r"theta must have shape \[2\]"),
+        (lambda: surveys.mle([1, 2, 3], Warner(0.7)), "counts"),
+        (lambda: surveys.standard_errors([1.0, 2.0], Warner(0.7)), "counts"),
+        (lambda: surveys.intervals([1, 2], Warner(0.7), 1.5), "level"),
+        (lambda: surveys.mixture([0, 0], Warner(0.7)), "weights"),
+        (lambda: Warner(0.7).randomize(jax.random.key(0), [0, 2]), "values"),
+        (lambda: Warner(0.7).probabilities([0.2, 0.3, 0.5]), "theta"),
     ],
 )
 def test_bad_input_is_named(make, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         make()

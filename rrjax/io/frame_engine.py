@@ -29,11 +29,12 @@ def lazy(frame: Any) -> nw.LazyFrame:
     try:
         return nw.from_native(frame).lazy()
     except DuplicateError as error:
-        raise DataError(f"Columns of the frame have the same name: rename one. {error}") from error
+        raise DataError(f"Columns of the frame have the same name: rename one. {error}", argument="frame") from error
     except TypeError as error:
         raise DataError(
             "A data frame is wanted (pandas, Polars, PyArrow, DuckDB, PySpark, Dask, …), not a "
-            f"{type(frame).__name__}. For arrays there is mechanism.tally, for files read_tally."
+            f"{type(frame).__name__}. For arrays there is mechanism.tally, for files read_tally.",
+            argument="frame",
         ) from error
 
 
@@ -46,7 +47,8 @@ def type_of(frame, column):
     near = get_close_matches(str(column), names, n=1)
     shown = ", ".join(repr(name) for name in names[:20]) + ", …" * (len(names) > 20)
     raise DataError(
-        f"The frame has no column {column!r}{f'; did you mean {near[0]!r}?' if near else '.'} Its columns: {shown}."
+        f"The frame has no column {column!r}{f'; did you mean {near[0]!r}?' if near else '.'} Its columns: {shown}.",
+        argument="column",
     )
 
 
@@ -87,7 +89,8 @@ def groups_of(frame, most: int, column: str) -> tuple[list[Any], dict[str, list[
     if len(found) > most:
         raise DataError(
             f"Column {column!r} has more than {most:,} different values, such as {found['report'].to_list()[0]!r}: is "
-            "it the column of reports?"
+            "it the column of reports?",
+            column=column,
         )
     values = _without_nulls(found["report"])
     # Sums of DuckDB are decimals.
@@ -125,7 +128,9 @@ def amounts_of(frame, column: str, counts: str | None, most: int) -> tuple[list[
             "missing. Correct them."
         )
     if sum(sums["rough"]) >= MAX_TOTAL:
-        raise DataError(f"The counts in {counts!r} add up to 2^53 or more; are these really numbers of reports?")
+        raise DataError(
+            f"The counts in {counts!r} add up to 2^53 or more; are these really numbers of reports?", column=counts
+        )
     if values and not any(sums["amount"]):
-        raise DataError(f"The counts in {counts!r} are all 0.")
+        raise DataError(f"The counts in {counts!r} are all 0.", column=counts)
     return values, sums["amount"]

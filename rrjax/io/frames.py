@@ -95,13 +95,16 @@ def tally_frame(
     given = as_domain(domain)
     known = given or Domain.range(0, size - 1)
     if known.num_categories != size:
-        raise DataError(f"The mechanism has {size:,} categories, and the domain has {known.describe()}.")
+        raise DataError(
+            f"The mechanism has {size:,} categories, and the domain has {known.describe()}.", argument="domain"
+        )
     opened = lazy(frame)
     if coding == "bits":
         if counts is not None:
             raise DataError(
                 f"Reports of {mechanism.name} are counted row by row: leave counts={counts!r} out, and give every "
-                "report a row."
+                "report a row.",
+                argument="counts",
             )
         wanted = getattr(mechanism, "subset_size", None)
         if isinstance(column, str):
@@ -110,14 +113,17 @@ def tally_frame(
             support, total = _support_of_columns(opened, column, known, wanted)
         return tally_of_support(support, total, mechanism, given)
     if not isinstance(column, str):
-        raise DataError(f"Reports of {mechanism.name} are in one column, and {len(column):,} were named.")
+        raise DataError(
+            f"Reports of {mechanism.name} are in one column, and {len(column):,} were named.", argument="column"
+        )
     if coding == "numbers":
         known = Domain.range(0, mechanism.num_columns - 1)  # pyright: ignore[reportAttributeAccessIssue]
     counted = _counted(opened, column, known, counts, ())
     if counted.num_missing:
         raise DataError(
             f"Column {column!r}: {number(counted.num_missing, 'report is', 'reports are')} missing. Leave such rows "
-            "out of the frame, or count with count_frame, which says how many they are."
+            "out of the frame, or count with count_frame, which says how many they are.",
+            column=column,
         )
     if coding == "numbers":
         return tally_of_columns(counted.counts, mechanism, given)
@@ -171,13 +177,15 @@ def _uncountable(mechanism, coding) -> DataError:
         return DataError(
             f"Reports of {mechanism.name} are not counted in a data frame: each must be hashed with all categories, "
             "which its engine cannot. Write them to Parquet and count the files (read_tally, rrjax estimate); or call "
-            "mechanism.tally on each part where it is, and add the tallies up."
+            "mechanism.tally on each part where it is, and add the tallies up.",
+            argument="mechanism",
         )
     name = getattr(mechanism, "name", type(mechanism).__name__)
     known = ", ".join(name for name, kind in CODINGS.items() if kind != "hashes")
     return DataError(
         f"How reports of {name!r} stand in a data frame is not known; these are: {known}. Where a report is one label, "
-        "count_frame counts them, and mixture_of_counts takes the counts of a channel."
+        "count_frame counts them, and mixture_of_counts takes the counts of a channel.",
+        argument="mechanism",
     )
 
 
@@ -200,7 +208,7 @@ def _counted(frame, column: str, domain: Domain | None, counts: str | None, miss
     num_rows = num_missing + labels.total()
     if not labels.total():
         what = f"all {num_rows:,} reports are missing" if num_rows else "there are no rows"
-        raise DataError(f"Column {column!r}: {what}.")
+        raise DataError(f"Column {column!r}: {what}.", column=column)
     known = _domain_of(labels, column) if domain is None else domain
     return CountedReports(
         _placed(labels, known, column), known, column, num_rows, num_missing, domain is None, None, dict(absent)
@@ -217,7 +225,9 @@ def _check_labels(kind, column) -> None:
         advice = "count it from the Parquet files (read_tally, rrjax estimate)."
     elif kind in (nw.List, nw.Array):
         advice = "lists are reports of unary encodings and of subset selection."
-    raise DataError(f"Column {column!r} holds {kind}, and reports that are labels are integers or text: {advice}")
+    raise DataError(
+        f"Column {column!r} holds {kind}, and reports that are labels are integers or text: {advice}", column=column
+    )
 
 
 def _is_text(kind: Any) -> bool:
@@ -257,7 +267,8 @@ def _refuse_outside(outside: dict[str | int, int], domain: Domain, column: str) 
     raise DataError(
         f"Column {column!r}: {number(total, 'report is', 'reports are')} not in the domain {domain.describe()}: "
         f"{shown}{', …' * (len(outside) > 4)}. Give a domain that holds every possible answer (domain=), or correct "
-        "the data."
+        "the data.",
+        column=column,
     )
 
 
@@ -268,7 +279,8 @@ def _domain_of(labels: Counter[str | int], column: str) -> Domain:
     if len(found) < 2:
         raise DataError(
             f"Column {column!r}: every report is {next(iter(found))!r}, which does not tell the domain. Give all "
-            "answers that were possible (domain=): a range such as 0:99 or a file of labels."
+            "answers that were possible (domain=): a range such as 0:99 or a file of labels.",
+            column=column,
         )
     return Domain.of(sorted(found, key=lambda label: (int(label), label)) if numeric else sorted(found))
 
@@ -283,13 +295,15 @@ def _support_of_lists(frame, column: str, domain: Domain, wanted: int | None) ->
     if kind == nw.Binary:
         raise DataError(
             f"Column {column!r} holds bytes. Packed bits are counted from the Parquet files (read_tally, rrjax "
-            "estimate); in a data frame, reports are lists of categories or K columns of bits (column=[…])."
+            "estimate); in a data frame, reports are lists of categories or K columns of bits (column=[…]).",
+            column=column,
         )
     inner = kind.inner if isinstance(kind, nw.List | nw.Array) else None
     if inner is None or not (inner.is_integer() or _is_text(inner)):
         raise DataError(
             f"Column {column!r} holds {kind}, and such reports are lists of the categories that they support, "
-            "integers or text, or K columns of bits (column=[…])."
+            "integers or text, or K columns of bits (column=[…]).",
+            column=column,
         )
     members = nw.col(column)
     if kind == nw.Array:
@@ -339,10 +353,12 @@ def _support_of_rows(rows: list[Any], column: str, domain: Domain, wanted: int |
 def _support_of_members(labels: Counter[str | int], rows: int, column: str, domain: Domain) -> tuple[np.ndarray, int]:
     """How often each category is in a list, of so many lists."""
     if "" in labels:
-        raise DataError(f"Column {column!r}: in lists {number(labels[''], 'category is', 'categories are')} missing.")
+        raise DataError(
+            f"Column {column!r}: in lists {number(labels[''], 'category is', 'categories are')} missing.", column=column
+        )
     support = _placed(labels, domain, column)
     if int(support.max()) > rows:  # one category in two spellings
-        raise DataError(f"Column {column!r}: a report names a category more than once.")
+        raise DataError(f"Column {column!r}: a report names a category more than once.", column=column)
     return support, rows
 
 
@@ -354,7 +370,8 @@ def _support_of_columns(frame, columns: Sequence[str], domain: Domain, wanted: i
     if len(columns) != size or len(set(columns)) != size:
         raise DataError(
             f"The mechanism has {size:,} categories, so {size:,} different columns of bits are wanted, in their order; "
-            f"{len(columns):,} were named, {len(set(columns)):,} of them different."
+            f"{len(columns):,} were named, {len(set(columns)):,} of them different.",
+            argument="column",
         )
     bits, whole = [], {"rows": nw.len()}
     for place, column in enumerate(columns):
@@ -367,7 +384,9 @@ def _support_of_columns(frame, columns: Sequence[str], domain: Domain, wanted: i
             bits.append(given.fill_null(0).cast(nw.Int64))
             whole[f"least{place}"], whole[f"most{place}"] = bits[-1].min(), bits[-1].max()
         else:
-            raise DataError(f"Column {column!r} holds {kind}, and bits are booleans or integers 0 and 1: cast it.")
+            raise DataError(
+                f"Column {column!r} holds {kind}, and bits are booleans or integers 0 and 1: cast it.", column=column
+            )
         whole[f"support{place}"] = bits[-1].sum()
     if wanted is not None:
         whole["odd"] = (nw.sum_horizontal(*bits) != wanted).cast(nw.Int64).sum()
@@ -375,9 +394,11 @@ def _support_of_columns(frame, columns: Sequence[str], domain: Domain, wanted: i
     for place, column in enumerate(columns):
         missing, least, most = (seen.get(f"{name}{place}", 0) for name in ("missing", "least", "most"))
         if missing:
-            raise DataError(f"Column {column!r}: {number(missing, 'bit is', 'bits are')} missing.")
+            raise DataError(f"Column {column!r}: {number(missing, 'bit is', 'bits are')} missing.", column=column)
         if least < 0 or most > 1:
-            raise DataError(f"Column {column!r}: bits are 0 and 1, and it holds numbers from {least:,} to {most:,}.")
+            raise DataError(
+                f"Column {column!r}: bits are 0 and 1, and it holds numbers from {least:,} to {most:,}.", column=column
+            )
     _check_sets(seen, "The columns of bits", wanted)
     return np.asarray([seen[f"support{place}"] for place in range(size)], np.int64), seen["rows"]
 

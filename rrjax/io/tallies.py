@@ -168,7 +168,7 @@ def _summed(file, support, number, kept, metadata, mechanism):
     from rrjax.mechanisms.mechanism import mixture_of_supports
 
     if number == 0:
-        raise DataError(f"{file}: there is no report in it.")
+        raise DataError(f"{file}: there is no report in it.", file=file)
     tally = tally_of_support(support, number, mechanism, metadata.domain)
     whole = number * metadata.num_categories <= MOST_CELLS
     mixture = mixture_of_supports(np.concatenate(kept), mechanism.odds) if whole else None

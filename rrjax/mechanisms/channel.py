@@ -214,7 +214,10 @@ class Channel:
 
     def _known(self):
         if isinstance(self.matrix, Tracer):
-            raise ValueError("the channel is traced, and its inverse and rank are found on the host: close over it")
+            raise ArgumentError(
+                "the channel is traced, and its inverse and rank are found on the host: close over it",
+                argument="matrix",
+            )
         return np.asarray(self.matrix, np.float64)
 
     def _rank(self, sizes):

@@ -210,9 +210,10 @@ class SubsetSelection(Mechanism):
                 ordered = np.sort(np.asarray(reports).reshape(-1, size), axis=1)
             twice = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
             if twice.size:
-                raise ValueError(
+                raise ArgumentError(
                     f"report {twice[0]} names a category twice: {ordered[twice[0]].tolist()}; a subset has {size} "
-                    "different members"
+                    "different members",
+                    argument="reports",
                 )
         return jnp.asarray(reports)
 

@@ -106,7 +106,10 @@ def split_budget(
     sizes = _sizes(num_categories)
     designs = tuple(mechanism) if isinstance(mechanism, Sequence) else (mechanism,) * len(sizes)
     if len(designs) != len(sizes):
-        raise ValueError(f"there are {len(sizes)} questions and {len(designs)} mechanisms: give one, or one for each")
+        raise ArgumentError(
+            f"there are {len(sizes)} questions and {len(designs)} mechanisms: give one, or one for each",
+            argument="mechanism",
+        )
     dtype = float_dtype()
     total, number = as_scalar(total_epsilon, dtype, "total_epsilon"), as_scalar(num_users, dtype, "num_users")
     if not isinstance(total, Tracer) and not (total > 0 and jnp.isfinite(total)):

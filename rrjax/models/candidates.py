@@ -75,7 +75,10 @@ class CandidateResponse:
             without = np.argwhere(~np.asarray(given).any(axis=-1))
             if len(without):
                 place = _numbered("example", without[0])
-                raise ValueError(f"{place} has no candidates: each needs at least one, such as the likeliest label")
+                raise ArgumentError(
+                    f"{place} has no candidates: each needs at least one, such as the likeliest label",
+                    argument="candidates",
+                )
         object.__setattr__(self, "candidates", jnp.asarray(given))
         object.__setattr__(self, "epsilon", as_epsilons(self.epsilon, given.shape[:-1], float_dtype()))
 

@@ -16,6 +16,7 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.arguments import as_probability, as_survey, float_dtype, unscaled
 from rrjax.arithmetic import accurate_sum
 from rrjax.em import ibu
+from rrjax.errors import ArgumentError
 from rrjax.estimators import mle_star
 from rrjax.mixture import Mixture
 
@@ -97,7 +98,9 @@ def delta_method(
     level = as_probability(level, "level", 0.95)
     if isinstance(counts, Mixture):
         if epsilon is not None:
-            raise ValueError(f"a mixture has its own probabilities: leave epsilon out (got {epsilon})")
+            raise ArgumentError(
+                f"a mixture has its own probabilities: leave epsilon out (got {epsilon})", argument="epsilon"
+            )
         weights = jnp.asarray(counts.weights)
         dtype = float_dtype() if jnp.issubdtype(weights.dtype, jnp.integer) else weights.dtype
         weights, given = weights.astype(dtype), counts

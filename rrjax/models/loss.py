@@ -203,15 +203,17 @@ def _mechanism(given, logits, possible) -> Law | None:
     if not isinstance(given, Law):
         return None
     if given.num_categories != logits.shape[-1]:
-        raise ValueError(
+        raise ArgumentError(
             f"the mechanism has {given.num_categories} categories and the logits {logits.shape[-1]}: they must be of "
-            "the same values"
+            "the same values",
+            argument="mechanism_or_epsilon",
         )
     if isinstance(given, CandidateResponse):
         if given.candidates.shape != logits.shape:
-            raise ValueError(
+            raise ArgumentError(
                 f"there are candidates for users {given.candidates.shape[:-1]} and logits for {logits.shape[:-1]}: "
-                "take those of the same users, mechanism[rows]"
+                "take those of the same users, mechanism[rows]",
+                argument="mechanism_or_epsilon",
             )
         return given.unmasked(possible)
     return None if isinstance(given, RandomizedResponse) else given

@@ -185,8 +185,9 @@ def mixed(truth: Any, otherwise: Any, names: tuple[str, str]) -> Affine:
     """
     check_scalar(truth, names[0])
     if np.ndim(otherwise) != 1:
-        raise ValueError(
-            f"{names[1]} must have shape [K] (use jax.vmap for several designs), got shape {np.shape(otherwise)}"
+        raise ArgumentError(
+            f"{names[1]} must have shape [K] (use jax.vmap for several designs), got shape {np.shape(otherwise)}",
+            argument=names[1],
         )
     truth, otherwise = together(truth, otherwise)
     always = (1 - truth) * otherwise
