@@ -387,3 +387,14 @@ def test_expected_errors_of_the_inversion_match_a_simulation():
     # The variance of a sample variance of a nearly normal variable is twice its square over n.
     sd = float(mechanism.standard_error(num_users))
     assert abs((errors[:, 4] ** 2).mean() - sd**2) <= 4 * sd**2 * math.sqrt(2 / repetitions)
+
+
+def test_an_epsilon_that_64_bits_cannot_deliver_is_not_simulated():
+    """Estimates would take it for the one that was asked for."""
+    with refused("epsilon", value=0.1):
+        simulated([0, 5], 2**31 - 2, 0.1)
+    made = jax.jit(lambda epsilon: RandomizedResponse(2**31 - 2, epsilon).randomize(jax.random.key(0), jnp.arange(3)))
+    assert made(0.1).tolist() == [-1, -1, -1]
+    assert -1 not in made(30.0).tolist()
+    for size, epsilon in ((2, 800.0), (2**31 - 2, 800.0), (2, 1e-6), (1_423_000, 0.1)):
+        simulated([0, 1], size, epsilon)

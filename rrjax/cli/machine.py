@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
@@ -55,7 +56,7 @@ class Machine:
         """Checks the flags."""
         if self.devices is not None and self.devices < 1:
             raise UsageError(f"--devices must be at least 1, got {self.devices}", flag="--devices", value=self.devices)
-        if self.memory is not None and not self.memory > 0:
+        if self.memory is not None and not 0 < self.memory < math.inf:
             raise UsageError(
                 f"--memory must be a positive number of GiB, got {self.memory:g}", flag="--memory", value=self.memory
             )

@@ -168,9 +168,9 @@ class Domain:
             >>> Domain.of(["no", "yes"]).difference(Domain.of(["no", "oui"]), "a.csv", "b.csv")
             "'oui' is a category of b.csv and not of a.csv"
         """
-        if self.num_categories != other.num_categories:
-            return f"{name} has {self.describe()}, {other_name} has {other.describe()}"
         first, second = ([str(label) for label in domain.labels()] for domain in (self, other))
+        if len(first) != len(second) or first == second:  # integers, and the same as labels
+            return f"{name} has {self.describe()}, {other_name} has {other.describe()}"
         only = sorted(set(second) - set(first))
         if only:
             return f"{only[0]!r} is a category of {other_name} and not of {name}"

@@ -15,16 +15,23 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
+from rrjax.arguments import as_scalar
 from rrjax.counts import as_values, count
+from rrjax.errors import ArgumentError
 from rrjax.lifts import Scaling
 from rrjax.mechanisms.mechanism import Mechanism, as_true_counts
 from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.mixture import Mixture
 from rrjax.pytrees import register
 from rrjax.tally import Rates, Tally
+
+_MANY = 2**24
+"""Categories up to which two billion reports do not tell what 64 bits deliver from what was asked for."""
 
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories"])
@@ -84,10 +91,11 @@ class RandomizedResponse(Mechanism):
 
     @property
     def effective_epsilon(self) -> Float[Array, ""]:
-        """The ε that `randomize` delivers, nats: never more than `epsilon`, up to the rounding of this number.
+        """The ε that the integer threshold of `randomize` delivers, nats: never more than `epsilon`, up to rounding.
 
-        Less by a few machine epsilons, because the probability of keeping a value is rounded down.
-        `rrjax.secure` states the exact one for a real collection.
+        Less by a few machine epsilons, because the probability of keeping a value is rounded down; by more where ε is
+        below some 100·K²·2⁻⁶⁴: up to 2²⁴ categories two billion reports do not tell the difference, above them
+        `randomize` refuses such an ε. `rrjax.secure` states the exact one for a real collection.
         """
         high, low = self._keep()
         rest_high, rest_low = _negate(high, low)
@@ -127,14 +135,31 @@ class RandomizedResponse(Mechanism):
 
         Returns:
             Reports, int32, the shape of `values`. Under tracing, a value outside the domain, or any value at
-            an impossible ε, is reported as −1, which `count` and the estimators turn into NaN.
+            an ε that is impossible or too small for 64 bits, is −1, which `count` and the estimators turn into NaN.
 
         Raises:
-            ValueError: Values that are not integers, or (not under tracing) outside the domain.
+            ValueError: Values that are not integers, or (not under tracing) outside the domain; above 2²⁴ categories an
+                ε of which 64 bits would deliver less than 99 %.
         """
         values = as_values(values, self.num_categories, "values")
         reports = _randomize(key, values, self._keep(), self.num_categories)
-        return jnp.where(self.odds > 0, reports, -1)
+        return jnp.where(self._delivers(), reports, -1)
+
+    def _delivers(self) -> Bool[Array, ""]:
+        """Whether estimates may take `epsilon` for what 64 random bits deliver; refuses where they may not."""
+        if self.num_categories <= _MANY:
+            return self.odds > 0
+        # However large ε is, 64 bits deliver at most 44.
+        delivers = self.effective_epsilon >= 0.99 * jnp.minimum(as_scalar(self.epsilon, self.odds.dtype), 40)
+        if not isinstance(delivers, Tracer) and self.odds > 0 and not delivers:
+            raise ArgumentError(
+                f"epsilon = {float(np.asarray(self.epsilon)):g} is too small for a simulation with "
+                f"{self.num_categories:,} categories: 64 random bits deliver {float(self.effective_epsilon):.3g}; "
+                "rrjax.secure has 128",
+                argument="epsilon",
+                value=self.epsilon,
+            )
+        return delivers
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
         """Which categories each report supports: the one that it names.
