@@ -186,11 +186,11 @@ def test_what_the_reports_cannot_say_is_said_in_its_place(invoke):
 
 @pytest.mark.long
 def test_a_test_that_cannot_be_made_is_no_failure():
-    def fit(counts):
+    def fit(counts, epsilon=1.0):
         counts = np.asarray(counts, np.int64)
         domain = io.Domain.range(0, len(counts) - 1)
         counted = io.CountedReports(counts, domain, "x", int(counts.sum()), 0, domain_from_data=False)
-        return fit_of(Collection(Files(["x.csv"]), counted, 1.0, []))
+        return fit_of(Collection(Files(["x.csv"]), counted, epsilon, []))
 
     known = fit([60, 20, 10, 10])
     assert known.draws == 9999
@@ -202,6 +202,9 @@ def test_a_test_that_cannot_be_made_is_no_failure():
         assert reason in found.lacking
         assert found.lacking.endswith(".")
         assert not found.lacking.endswith("..")
+    powerless = fit([3, 1, 0, 0], epsilon=8.0)  # whatever four such reports say, they are likely
+    assert powerless.p_value is None
+    assert powerless.lacking.endswith(".")
 
 
 @pytest.mark.long

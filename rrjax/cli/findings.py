@@ -122,9 +122,16 @@ def fit_of(collection: Collection) -> Fit:
         )
     try:
         check_size(collection.num_reports)
-        return Fit(float(fits_any(collection, Draws(draws=draws))[0]["p_value"]), draws)
+        (found,) = fits_any(collection, Draws(draws=draws))
     except (UsageError, io.DataError) as error:
         return Fit(None, lacking=show.sentence(f"There is no test of fit of these reports: {error}"))
+    if found["least_p_value"] > 0.05:
+        return Fit(
+            None,
+            lacking="Whether the reports fit the stated mechanism and ε cannot be tested: with so few reports, or at so "
+            f"large an ε, p is {found['least_p_value']:.2g} or more, whatever they say.",
+        )
+    return Fit(float(found["p_value"]), draws)
 
 
 @ending_at_once()
