@@ -128,8 +128,8 @@ def fit_of(collection: Collection) -> Fit:
     if found["least_p_value"] > 0.05:
         return Fit(
             None,
-            lacking="Whether the reports fit the stated mechanism and ε cannot be tested: with so few reports, or at so "
-            f"large an ε, p is {found['least_p_value']:.2g} or more, whatever they say.",
+            lacking="Whether the reports fit the stated mechanism and ε cannot be tested: with so few reports, or at "
+            f"so large an ε, p is {found['least_p_value']:.2g} or more, whatever they say.",
         )
     return Fit(float(found["p_value"]), draws)
 
