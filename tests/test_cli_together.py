@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are watched where they can be forked"),
 ]
 
-AGAIN = "Start all of them again with the same commands: what is finished is kept, and they go on from there"
+AGAIN = "Start all of them again with the same commands: what is finished is kept, and they go on from there."
 TIMEOUT = 6
 TOML = """
 num_categories = [10, 20, 30]

@@ -29,7 +29,7 @@ LOST = 4
 """The exit code where a process was lost: the same command may be started again."""
 _ALONE = 5
 """With which a child ends whose parent is gone; one that stood still sees it, and says so."""
-AGAIN = "Start all of them again with the same commands: what is finished is kept, and they go on from there"
+AGAIN = "Start all of them again with the same commands: what is finished is kept, and they go on from there."
 START = 2
 """Processes take longer to start than to give a sign: the seconds for it are so many times as long."""
 _REGISTRATION = 5
