@@ -14,9 +14,8 @@ def refused(argument=None, *, error=ArgumentError, **attributes):
 
 
 def blames(error, flag):
-    """Whether an error of the command line is about this flag: in its data, else by the flag's name in its message."""
+    """Whether an error of the command line is about this flag."""
     parameter = getattr(error, "param", None)
     if parameter is not None:  # of the parser
         return flag in parameter.opts
-    named = getattr(error, "flag", None)
-    return flag in str(error) if named is None else named == flag
+    return getattr(error, "flag", None) == flag

@@ -72,6 +72,7 @@ def test_clients_are_below_their_epsilon_and_close(name, seeded):
     assert result.event == [2 if result.likelier < result.other else 1]
 
 
+@pytest.mark.full
 @pytest.mark.work
 @pytest.mark.once
 @pytest.mark.long  # twenty million reports of each mechanism

@@ -151,6 +151,7 @@ def test_demo_takes_the_same_path(tmp_path):
     assert (tmp_path / "rrjax-demo" / "estimate.csv").read_bytes() == before
 
 
+@pytest.mark.full
 @pytest.mark.work
 @pytest.mark.once
 @pytest.mark.long

@@ -101,6 +101,7 @@ def running(started, folder):
         time.sleep(0.05)
 
 
+@pytest.mark.full
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "standing"])
 @pytest.mark.parametrize("lost", [0, 1])
@@ -126,6 +127,7 @@ def test_the_others_end_when_a_process_is_lost(start, tmp_path, lost, number):
         ended(pair[lost], 128 + signal.SIGKILL)
 
 
+@pytest.mark.full
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("lost", "number", "code"),

@@ -27,8 +27,8 @@ LANGUAGES = {"python", "console"}
 """Of blocks that run."""
 OTHERS = {"text", "toml"}
 """Of those that are only read."""
-QUICK = {"index"}
-"""Pages that run in a few seconds."""
+SLOW = {"guides/researcher", "tutorials/adult", "tutorials/kosarak", "tutorials/survey"}
+"""Pages that run more than ten seconds."""
 
 
 def name_of(page):
@@ -50,7 +50,7 @@ def test_every_block_says_what_it_is(page):
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=name_of(page), marks=() if name_of(page) in QUICK else pytest.mark.long)
+        pytest.param(page, id=name_of(page), marks=pytest.mark.full if name_of(page) in SLOW else ())
         for page in PAGES
         if runs(page)
     ],

@@ -146,6 +146,7 @@ def followed(tmp_path_factory):
     return run
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_processes")
 def test_what_the_page_promises_is_there(followed, tmp_path):
     for name in ("duckdb", "matplotlib", "typer", "xarray"):
@@ -157,6 +158,7 @@ def test_what_the_page_promises_is_there(followed, tmp_path):
     assert "Hellinger distance" in (tmp_path / "study" / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_processes")
 def test_the_tests_that_the_page_names_pass(followed):
     named = re.findall(r"`\.venv/bin/pytest (.+?)`", PAGE.read_text(encoding="utf-8"))

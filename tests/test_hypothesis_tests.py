@@ -178,6 +178,7 @@ def test_lack_of_fit_against_its_formula():
     assert fine.p_value == 1
 
 
+@pytest.mark.full
 @pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize("theta", [[1, 0, 0, 0], [0.25, 0.25, 0.25, 0.25], [0.9, 0.1, 0, 0]])
@@ -223,6 +224,7 @@ def test_two_small_collections_against_enumeration():
     assert abs(result.p_value - exact) <= 1e-4 + 4 * math.sqrt(exact * (1 - exact) / 9999)
 
 
+@pytest.mark.full
 @pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize("epsilons", [(1.0, 1.0), (0.7, 3.0)])
@@ -282,6 +284,7 @@ def test_trends_against_their_formula():
     assert everything.statistic == pytest.approx(np.sum(moved**2 / collections.sum(0)), rel=1e-10 if X64 else 1e-4)
 
 
+@pytest.mark.full
 @pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize("category", [None, 0, 2])
@@ -493,6 +496,7 @@ def test_what_cannot_be_compared_does_not_reject():
     assert result.p_value == 1
 
 
+@pytest.mark.full
 @pytest.mark.long  # 400 collections, each with its own simulation
 @pytest.mark.once
 @pytest.mark.parametrize("shares", [[0.6, 0.3, 0.1], [1, 0, 0]])

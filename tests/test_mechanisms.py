@@ -208,6 +208,7 @@ def test_the_inversion_of_many_reports_is_unbiased(kind):
     assert (np.abs(found - truth) < 4 * errors).all()
 
 
+@pytest.mark.full
 @pytest.mark.work
 @pytest.mark.once
 @pytest.mark.long  # two thousand collections of ten thousand users of each mechanism
@@ -241,6 +242,7 @@ def test_the_error_of_users_one_by_one(kind):
     assert totals.mean() == pytest.approx(wanted, rel=0.03)
 
 
+@pytest.mark.full
 @pytest.mark.work
 @pytest.mark.long  # four thousand collections of each mechanism
 @pytest.mark.once

@@ -95,6 +95,7 @@ def test_every_notebook_is_checked():
     assert [path.name[:2] for path in NOTEBOOKS] == sorted(CHECKS)
 
 
+@pytest.mark.full
 @pytest.mark.long
 @pytest.mark.skipif(X64, reason="the notebooks are run without x64, as they are written")
 @pytest.mark.usefixtures("quick_processes")

@@ -91,6 +91,7 @@ def test_without_noise_it_is_plain_regression():
     np.testing.assert_allclose(found.standard_errors, errors, rtol=1e-5 if X64 else 1e-3)
 
 
+@pytest.mark.full
 @pytest.mark.long
 def test_effects_are_found_and_their_intervals_cover():
     """Over 400 fits, a dozen seconds of compilation and work."""

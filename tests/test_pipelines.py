@@ -399,6 +399,7 @@ def collections(key, alpha, number, users):
     return jax.vmap(lambda k, t: rrjax.simulate.counts(k, t, users, 2.0))(jax.random.split(second, number), theta)
 
 
+@pytest.mark.full
 @pytest.mark.long
 def test_a_dirichlet_law_is_found_again():
     """Long: 40 laws, each with the posteriors of 60 collections."""

@@ -36,6 +36,7 @@ def problems(way):
     return dict(json.loads(line) for line in found.stdout.splitlines())
 
 
+@pytest.mark.full
 @pytest.mark.long
 @pytest.mark.parametrize("way", meshes.WAYS)
 def test_every_public_function_works_on_a_mesh(way):

@@ -285,6 +285,7 @@ def test_binomials_of_all_sizes_side_by_side():
         check_covariance(drawn, size * probability, np.diag(size * probability * (1 - probability)))
 
 
+@pytest.mark.full
 @pytest.mark.work
 @pytest.mark.long
 @pytest.mark.once

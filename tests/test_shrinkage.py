@@ -213,6 +213,7 @@ def errors(size, number, epsilon, s, seeds=12):
     return found[:, :3].mean(0).min(), found[:, 3].mean(), found
 
 
+@pytest.mark.full
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("size", "number", "epsilon", "s", "factor"),

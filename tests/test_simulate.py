@@ -146,6 +146,7 @@ def test_totals_are_exact():
     check_totals(3)
 
 
+@pytest.mark.full
 @pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize("num_categories", [2, 50, 1000, 10_000])
@@ -153,6 +154,7 @@ def test_totals_are_exact_for_more_sizes(num_categories):
     check_totals(num_categories)
 
 
+@pytest.mark.full
 @pytest.mark.work
 @pytest.mark.long
 @pytest.mark.once

@@ -111,6 +111,7 @@ def numpy_study(K, N, epsilon, exponent, num_seeds, seed):
     return errors.mean(0), errors.std(0, ddof=1) / np.sqrt(num_seeds)
 
 
+@pytest.mark.full
 @pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize(

@@ -296,6 +296,7 @@ def test_own_mechanisms_are_told_apart_by_their_code(monkeypatch):
     assert identity_of(Half) == f"{__name__}.Half"
 
 
+@pytest.mark.full
 @pytest.mark.long
 def test_the_inversion_has_the_error_of_the_rates():
     K, N, seeds = 6, 70, 300
@@ -310,6 +311,7 @@ def test_the_inversion_has_the_error_of_the_rates():
             assert abs(float(here.mse) - expected) < 4 * float(here.mse_se), label
 
 
+@pytest.mark.full
 @pytest.mark.long
 @pytest.mark.parametrize("truth", ["distribution", "given users"])
 def test_other_truths_have_their_error_too(truth):

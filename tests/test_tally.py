@@ -342,6 +342,7 @@ def test_evidence_of_counts_has_the_rates_of_randomized_response():
         assert ours == theirs
 
 
+@pytest.mark.full
 @pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize("exponent", [0.0, 1.3, 3.0])
