@@ -263,7 +263,7 @@ def written_out(protocol, reports, theta, seeds=None):
 
 @pytest.mark.long
 @quick
-@pytest.mark.parametrize("rounds", [pytest.param(1, marks=pytest.mark.long), 4])
+@pytest.mark.parametrize("rounds", [1, 4])
 def test_the_likelihood_is_the_one_that_is_written_out(kind, rounds):
     protocol = make(kind, 4, 2.5, 1.5)
     values = np.random.default_rng(3).integers(0, 4, 30)
@@ -335,7 +335,7 @@ def test_the_reports_of_each_user_together_say_more_than_those_of_each_round(kin
 @pytest.mark.long
 @pytest.mark.parametrize(
     "kind",
-    [LongitudinalRandomizedResponse, pytest.param(LongitudinalSymmetricUnaryEncoding, marks=pytest.mark.long)],
+    [LongitudinalRandomizedResponse, LongitudinalSymmetricUnaryEncoding],
 )
 def test_averaging_reveals_a_value_without_a_memo_and_no_more_than_epsilon_with_one(kind):
     protocol = make(kind, 4, 1.5, 1.0)
@@ -443,7 +443,7 @@ def test_traced_parameters():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", [QUICK[0], *(pytest.param(kind, marks=pytest.mark.long) for kind in TWO_STAGES[1:])])
+@pytest.mark.parametrize("kind", [QUICK[0], *TWO_STAGES[1:]])
 def test_an_impossible_epsilon_poisons_what_comes_of_it(kind):
     values = jnp.array([0, 1, 2, 0])
 

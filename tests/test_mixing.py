@@ -42,7 +42,7 @@ CASES = [(0, 200, 40, 0.9), (1, 5000, 60, 0.7), (2, 30, 25, 1.5), (3, 2000, 80, 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("case", [CASES[0], *(pytest.param(case, marks=pytest.mark.long) for case in CASES[1:])])
+@pytest.mark.parametrize("case", [CASES[0], *CASES[1:]])
 def test_the_maximum_and_its_certificate(case):
     likelihoods, weight, t = problem(*case)
     found = mixing(likelihoods, weight, t, 40)

@@ -89,7 +89,7 @@ def test_what_makes_no_sense_is_refused():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("size", [7, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("size", [7, 1000])
 def test_order_and_batches_and_tallies_change_nothing(size):
     counts = collect(3, size, 50_000, 2.0, 1.3)
     whole = empirical_bayes(counts, 2.0)
@@ -220,7 +220,7 @@ def errors(size, number, epsilon, s, seeds=12):
     [
         (50, 1000, 2.0, 1.3, 1.1),
         *(
-            pytest.param(*case, marks=pytest.mark.long)
+            case
             for case in (
                 (1000, 100_000, 2.0, 1.3, 0.6),
                 (1000, 1_000_000, 1.0, 0.01, 0.05),
