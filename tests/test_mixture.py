@@ -87,7 +87,7 @@ def test_the_likelihood_has_derivatives_of_every_order():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("epsilon", [1.0, *(0.1, 5.0)])
+@pytest.mark.parametrize("epsilon", [1.0, 0.1, 5.0])
 def test_randomized_response_is_the_mixture_with_a_closed_form(epsilon):
     counts = collect(0, 30, 5000, epsilon)
     mechanism = RandomizedResponse(30, epsilon)

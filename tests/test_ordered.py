@@ -79,7 +79,7 @@ def test_where_neighbours_are_alike_it_is_three_times_as_close(epsilon):
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("s", "epsilon"),
-    [(1.0, 3.0), *((0.5, 1.0), (1.0, 1.0), (2.0, 2.0))],
+    [(1.0, 3.0), (0.5, 1.0), (1.0, 1.0), (2.0, 2.0)],
 )
 def test_an_order_that_means_nothing_costs_little(s, epsilon):
     shuffled = np.random.default_rng(4).permutation(np.asarray(rrjax.simulate.zipf(100, s), float))

@@ -219,14 +219,9 @@ def errors(size, number, epsilon, s, seeds=12):
     ("size", "number", "epsilon", "s", "factor"),
     [
         (50, 1000, 2.0, 1.3, 1.1),
-        *(
-            case
-            for case in (
-                (1000, 100_000, 2.0, 1.3, 0.6),
-                (1000, 1_000_000, 1.0, 0.01, 0.05),
-                (5, 1000, 1.0, 1.0, 1.2),
-            )
-        ),
+        (1000, 100_000, 2.0, 1.3, 0.6),
+        (1000, 1_000_000, 1.0, 0.01, 0.05),
+        (5, 1000, 1.0, 1.0, 1.2),
     ],
 )
 def test_it_is_closer_than_the_best_of_the_others(size, number, epsilon, s, factor):
