@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
 from rrjax import em, metrics, postprocessing
+from rrjax.arithmetic import accurate_sum
 from rrjax.cross_validation import cv_threshold
 from rrjax.estimators import inv, inv_n, inv_p, mle_star
 from rrjax.likelihood import nll
@@ -169,6 +171,16 @@ def _named(name, function, title, style, note, caution=""):
 
 def _of(measure):
     return lambda estimate, truth, counts, epsilon: measure(estimate, truth)
+
+
+def _of_distributions(metric):
+    """NaN where the shares do not sum to one, up to rounding: the study would average what is no divergence."""
+
+    def measure(estimate, truth, counts, epsilon):
+        off = jnp.abs(accurate_sum(estimate) - 1)
+        return jnp.where(off <= jnp.sqrt(jnp.finfo(estimate.dtype).eps), metric(estimate, truth), jnp.nan)
+
+    return measure
 
 
 _CLIPPED = "the unbiased estimate, with zero in place of negative shares"
@@ -329,7 +341,7 @@ METRICS: dict[str, Metric] = {
         Metric("max_error", _of(metrics.max_error), "largest error of a category", "largest error", "probability"),
         Metric(
             "kl",
-            _of(metrics.kl_divergence),
+            _of_distributions(metrics.kl_divergence),
             "Kullback–Leibler divergence\n(nats)",
             "KL divergence",
             "nats",

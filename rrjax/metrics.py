@@ -108,8 +108,9 @@ def kl_divergence(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
         truth: `[K]`, the true distribution.
 
     Returns:
-        Scalar, nats. Infinite where the estimate gives nothing to a category that has some; NaN where it is
-        negative there, or the truth is negative anywhere. Derivatives where it is finite.
+        Scalar, nats. Infinite where the estimate gives nothing to a category that has some; NaN where one of the two
+        is negative anywhere. Derivatives where it is finite. Where a sum is not one it is no divergence, and may be
+        negative: studies and `rrjax compare` leave it out.
 
     Raises:
         ValueError: Shapes differ or K < 2.
@@ -124,7 +125,7 @@ def kl_divergence(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
     # Both arguments are made harmless where θ vanishes, or its derivative there would be NaN.
     log_ratio = jnp.log(jnp.where(present, truth, 1)) - jnp.log(jnp.where(present, estimate, 1))
     divergence = accurate_sum(jnp.where(present, truth * log_ratio, 0))
-    return jnp.where(jnp.all(truth >= 0) & ~jnp.any(jnp.isnan(estimate)), divergence, jnp.nan)
+    return jnp.where(jnp.all(truth >= 0) & jnp.all(estimate >= 0), divergence, jnp.nan)
 
 
 def _pair(estimate, truth):

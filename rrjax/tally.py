@@ -23,7 +23,7 @@ from rrjax.arithmetic import odds, split_product
 from rrjax.counts import survey
 from rrjax.errors import ArgumentError
 from rrjax.fingerprint import Fingerprint, as_fingerprint, difference
-from rrjax.placement import aligned
+from rrjax.placement import aligned, gathered
 from rrjax.pytrees import exportable, register, short
 from rrjax.rates import Rates
 
@@ -260,7 +260,8 @@ def _as_weights(support):
     if not isinstance(support, jax.Array):
         support = np.asarray(support)
     if support.ndim == 1 and jnp.issubdtype(support.dtype, jnp.floating) and support.shape[0] >= 2:
-        return jnp.asarray(support, jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, support.dtype)))
+        dtype = jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, support.dtype))
+        return gathered(jnp.asarray(support, dtype))
     return as_counts(support, "support", summed=False)
 
 

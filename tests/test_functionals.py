@@ -307,6 +307,12 @@ def test_quantiles_cover_by_exact_laws():
 QUANTILE = jax.jit(jax.vmap(lambda counts, epsilon: quantile(counts, epsilon, level=LEVEL), (0, None)))
 
 
+def test_a_quantile_lies_in_its_interval():
+    counts = np.random.default_rng(0).multinomial(2000, np.full(100, 0.01), 50)
+    found = jax.jit(jax.vmap(lambda counts: quantile(counts, 1.0, 0.9, level=0.5)))(counts)
+    assert ((found.lower <= found.value) & (found.value <= found.upper)).all()
+
+
 @pytest.mark.long
 def test_quantiles_of_many_users_and_of_none():
     counts = collect(0, 4, 100_000, 30.0, skew=0.5)

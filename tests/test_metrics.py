@@ -105,6 +105,7 @@ def test_divergence_at_its_edges():
     assert metrics.kl_divergence([0.5, 0.5], [1.0, 0.0]) == pytest.approx(np.log(2), rel=4 * ULP)
     assert metrics.kl_divergence([1.0, 0.0], [1.0, 0.0]) == 0
     assert np.isnan(metrics.kl_divergence([1.5, -0.5], [0.5, 0.5]))
+    assert np.isnan(metrics.kl_divergence([1.5, -0.5], [1.0, 0.0]))  # it would be −0.4
 
 
 def test_the_divergence_has_a_derivative_where_both_vanish():

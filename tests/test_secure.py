@@ -428,6 +428,11 @@ def test_memory_is_bounded(name):
         assert peak - reports.nbytes < 110e6
 
 
+def test_abbreviations_are_names():
+    assert secure.client("OUE", 4, 1.0).name == "optimized-unary-encoding"
+    assert secure.client("subset_selection", 4, 1.0).name == "subset-selection"
+
+
 def test_no_client_needs_jax():
     code = (
         "import sys; sys.modules['jax'] = None; sys.modules['jaxtyping'] = None\n"

@@ -520,6 +520,10 @@ def test_infinite_divergences_have_infinite_means():
     result = run(metrics=["kl"], num_users=[50])
     assert np.isinf(result.kl.sel(estimator="mle_star").values).any()
     assert not np.isnan(result.kl.sel(estimator="mle_star").values).any()
+    improper = run(
+        metrics=["kl"], estimators=["mle_star", "inv", "base_pos"], num_users=50, num_categories=20, epsilon=1
+    )
+    assert np.isnan(improper.kl.sel(estimator=["inv", "base_pos"]).values).all()  # no distributions
 
 
 def test_the_package_is_found(tmp_path):

@@ -18,6 +18,7 @@ def contradictions(collection: Collection) -> list[str]:
     if tallied is None:
         return said
     total = inference.contradiction_test(tallied.tally, collection.mechanism)
+    collection.metadata_tests["sum_of_shares"] = _facts(total)
     if float(total.p_value) <= _LEVEL:
         said.append(
             "The reports contradict their metadata: the unbiased shares sum to "
@@ -26,9 +27,15 @@ def contradictions(collection: Collection) -> list[str]:
         )
     if tallied.seeds is not None:
         most, number = tallied.seeds
-        if float(inference.repeated_seed_test(most, number).p_value) <= _LEVEL:
+        repeated = inference.repeated_seed_test(most, number)
+        collection.metadata_tests["repeated_seed"] = _facts(repeated)
+        if float(repeated.p_value) <= _LEVEL:
             said.append(
                 f"{most:,} of {number:,} reports have the same hash seed. Each user must draw a seed, or categories "
                 "that meet in a bucket are not told apart. Do not use these estimates."
             )
     return said
+
+
+def _facts(test):
+    return {"statistic": float(test.statistic), "p_value": float(test.p_value)}

@@ -222,11 +222,17 @@ def make_reports(
         warnings.append(
             f"{show.number(values.num_missing, 'row without a value is', 'rows without a value are')} left out."
         )
+    coding = CODINGS.get(name)
+    if coding is None:
+        raise UsageError(
+            f"reports of {name} have no file format: add it to CODINGS, or choose one of {', '.join(CODINGS)}",
+            flag="--mechanism",
+            value=name,
+        )
     try:
         client = rrjax.secure.client(name, num_categories, epsilon)
     except ValueError as error:
         raise UsageError(str(error), flag="--mechanism", value=name) from error
-    coding = CODINGS[name]
 
     def kept(reports: Any) -> np.ndarray:
         return io.coded(coding, reports, num_categories)

@@ -133,6 +133,8 @@ class Collection:
     epsilon: float
     warnings: list[str]
     tallied: io.Tallied | None = None
+    metadata_tests: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
+    """Whether the reports contradict their metadata, by test: statistic and p-value."""
 
     @property
     def counts(self) -> np.ndarray:
@@ -231,6 +233,7 @@ class Collection:
             "mechanism": self.mechanism.name,
             "epsilon": self.epsilon,
             "simulated": self.simulated,
+            "metadata_tests": self.metadata_tests,
             "warnings": self.warnings,
         }
 

@@ -101,7 +101,7 @@ def regress(
         if out is not None:
             io.write_table(out, collection.table(found.table(level)))
         if plot is not None:
-            found.draw(plot, level)
+            found.draw(plot, level, simulated=collection.simulated)
     if json:
         show.record({"command": "regress"} | collection.facts() | found.facts(level) | {"out": out, "plot": plot})
         return
@@ -182,7 +182,7 @@ class _Found:
             "gap": float(self.result.gap),
         }
 
-    def draw(self, plot: Path, level: float) -> None:
+    def draw(self, plot: Path, level: float, *, simulated: bool) -> None:
         """Draws the coefficients of the covariates, a panel for each category."""
         with show.drawing():
             from rrjax.figures import Statements, forest_figure, save
@@ -194,7 +194,8 @@ class _Found:
                 values, lower, upper = (table[name][rows] for name in _NUMBERS)
                 names = [str(term) for term in table["term"][rows]]
                 panels[f"{label}, not {self.labels[0]}"] = Statements(names, values, lower, upper, mark=0)
-            title = f"Log-odds per unit of each covariate; {len(self.rows.reports):,} users"
+            users = f"{len(self.rows.reports):,} {'simulated ' if simulated else ''}users"
+            title = f"Log-odds per unit of each covariate; {users}"
             save(forest_figure(panels, level=level, title=title), plot)
 
     def show(self, level: float, *, explain: bool) -> None:

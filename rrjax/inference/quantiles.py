@@ -56,9 +56,9 @@ def quantile(
         estimand: "distribution", that the users are drawn from, or "users": of these very ones.
 
     Returns:
-        `Quantile`. Its value is the quantile of `mle_star`, which may lie outside of the interval where K is large:
-        that estimate is biased then. All −1 for unusable counts or ε, or (under tracing) a probability or level that
-        is none.
+        `Quantile`. Its value is the quantile of `mle_star`, moved to the nearer limit where it lies outside of the
+        interval: that estimate is biased where K is large. All −1 for unusable counts or ε, or (under tracing) a
+        probability or level that is none.
 
     Raises:
         ValueError: A wrong shape or dtype, or a probability or level outside (0, 1).
@@ -95,7 +95,7 @@ def _quantile(counts, epsilon, aim, miss, estimand):
     last = size - 1 - jnp.argmax(jnp.append(lower < aim, none)[::-1])
     last = jnp.where(jnp.any(lower < aim), last + 1, 0)
     shares = jnp.cumsum(mle_star(counts, epsilon))
-    value = jnp.argmax((shares >= aim - 8 * jnp.finfo(dtype).eps).at[-1].set(True))
+    value = jnp.clip(jnp.argmax((shares >= aim - 8 * jnp.finfo(dtype).eps).at[-1].set(True)), first, last)
     usable = data.usable & (miss > 0) & (miss < 1) & (aim > 0) & (aim < 1)
     return Quantile(*(jnp.where(usable, each, -1).astype(jnp.int32) for each in (value, first, last)))
 

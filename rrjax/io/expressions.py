@@ -13,7 +13,8 @@ from typing import Literal
 from rrjax.io.database import literal
 from rrjax.io.domain import Domain
 
-Kind = Literal["integer", "number", "text"]
+Kind = Literal["integer", "number", "text", "nested"]
+"""Of a column; nested are lists, structs and maps, which are no labels."""
 
 # DuckDB casts 12.5 to 13 and takes '1e3', '0x10' and '1_000' for integers, so what counts as an integer is said here. A
 # BIGINT holds every number of 18 digits.

@@ -104,6 +104,15 @@ def scan(
         )
     kind, values = _alike([relation.column(column) for relation in relations])
     amount_kind, amounts = _alike([relation.column(counts_column) for relation in relations if counts_column])
+    for relation in relations:
+        if relation.column(column)[1] == "nested":
+            raise DataError(
+                f"{relation.files[0]}: column {column!r} holds lists or records, and a label is one text or number. If "
+                "they are reports of a mechanism, read the file that `rrjax randomize` wrote, with its metadata, or "
+                "count them with the mechanism's `tally`.",
+                file=relation.files[0],
+                column=column,
+            )
     selects = []
     for index, relation in enumerate(relations):
         amount = f", {amounts[index]} AS amount" if amounts else ""
@@ -325,6 +334,8 @@ def _parquet(files: tuple[str, ...], schema: list[tuple[str, str]]) -> _Relation
             columns.append((name, f"c{index}", "integer"))
         elif type_name in _FLOATS or type_name.startswith("DECIMAL"):
             columns.append((name, f"c{index}", "number"))
+        elif type_name.endswith("]") or type_name.startswith(("STRUCT", "MAP", "UNION")):
+            columns.append((name, f"c{index}", "nested"))
         else:
             columns.append((name, _trimmed(f"CAST(c{index} AS VARCHAR)"), "text"))
     read = f"read_parquet({file_list(files)}, binary_as_string=true)"

@@ -12,6 +12,7 @@ from rrjax.mechanisms.square_wave import SquareWave
 from rrjax.mechanisms.subset_selection import SubsetSelection
 from rrjax.mechanisms.symmetric_unary_encoding import SymmetricUnaryEncoding
 from rrjax.mechanisms.warner import Warner
+from rrjax.parameters import ABBREVIATIONS, full_name
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     kind.name: kind
@@ -27,27 +28,6 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     )
 }
 """All pure ones, by the names that files and the command line use."""
-
-ABBREVIATIONS: dict[str, str] = {
-    "rr": RandomizedResponse.name,
-    "krr": RandomizedResponse.name,
-    "grr": RandomizedResponse.name,
-    "sue": SymmetricUnaryEncoding.name,
-    "oue": OptimizedUnaryEncoding.name,
-    "blh": BinaryLocalHashing.name,
-    "olh": LocalHashing.name,
-    "ss": SubsetSelection.name,
-    "hr": HadamardResponse.name,
-    "pgr": ProjectiveGeometry.name,
-}
-"""What papers call them, as the command line and studies take it too."""
-
-
-def full_name(text: str) -> str:
-    """The name of a mechanism as files have it, of what a person may write: capitals, underscores, an abbreviation."""
-    name = text.lower().replace("_", "-")
-    return ABBREVIATIONS.get(name, name)
-
 
 __all__ = [
     "ABBREVIATIONS",
@@ -66,4 +46,5 @@ __all__ = [
     "SubsetSelection",
     "SymmetricUnaryEncoding",
     "Warner",
+    "full_name",
 ]

@@ -201,6 +201,13 @@ def _log_p(epsilon, num_categories):
 def _mechanism(given, logits, possible) -> Law | None:
     """The mechanism, checked; None is k-ary randomized response, which has a way of its own."""
     if not isinstance(given, Law):
+        if hasattr(given, "num_categories"):
+            raise ArgumentError(
+                f"mechanism_or_epsilon must be ε or a mechanism whose reports have a likelihood each, got "
+                f"{type(given).__name__}",
+                argument="mechanism_or_epsilon",
+                value=given,
+            )
         return None
     if given.num_categories != logits.shape[-1]:
         raise ArgumentError(

@@ -8,7 +8,7 @@ import numpy as np
 
 from rrjax.errors import ArgumentError
 from rrjax.geometry import dimension_of, num_points, plane_of, product_of, vectors_of
-from rrjax.parameters import field_order_of, num_buckets_of, subset_size_of, two_buckets
+from rrjax.parameters import field_order_of, full_name, num_buckets_of, subset_size_of, two_buckets
 from rrjax.secure import base
 from rrjax.secure.base import Client
 from rrjax.secure.randomized_response import keep_threshold, kept
@@ -258,7 +258,7 @@ def client(
     """Makes the client of a mechanism, with probabilities that are integers out of 2¹²⁸.
 
     Args:
-        name: Of the mechanism, such as "subset-selection".
+        name: Of the mechanism, such as "subset-selection", or its abbreviation, "ss".
         num_categories: K, at least 2.
         epsilon: Nats. What is delivered is this or a little less, by at most 2⁻³⁰ of it.
         subset_size: ω of subset selection.
@@ -284,11 +284,11 @@ def client(
         >>> 1 - 1e-15 < client.effective_epsilon <= 1
         True
     """
-    if name not in CLIENTS:
+    kind = CLIENTS.get(full_name(name))
+    if kind is None:
         raise ArgumentError(
             f"no mechanism is called {name!r}: there are {', '.join(CLIENTS)}", argument="name", value=name
         )
-    kind = CLIENTS[name]
     chosen = {"subset_size": subset_size, "num_buckets": num_buckets, "field_order": field_order}
     given = {parameter: value for parameter, value in chosen.items() if value is not None}
     for parameter in given:
