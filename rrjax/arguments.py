@@ -251,7 +251,8 @@ def as_probability(value: ArrayLike, name: str, example: float) -> Float[Array, 
     scalar = as_scalar(value, float_dtype(), name)
     if not isinstance(scalar, Tracer):
         known = float(np.asarray(value, np.float64))
-        if not 0 < known < 1:
+        # XLA takes what is below the smallest normal number for zero.
+        if not np.finfo(scalar.dtype).tiny <= known < 1:
             raise ArgumentError(f"{name} must lie between 0 and 1, such as {example:g}, got {known:g}", argument=name)
     return scalar
 

@@ -129,6 +129,10 @@ def test_a_fit_to_a_given_distribution(invoke):
     result = json.loads(out)
     assert [test["method"].split(",")[0] for test in result["tests"]] == ["likelihood ratio", "Pearson"]
     assert 0.03 < result["tests"][0]["p_value"] < 0.2
+    with open("people.csv", "w") as stream:
+        stream.write("label\n0\n1\nsecret\n")
+    code, _, error = invoke(*line[:-3], "people.csv", *line[-2:], *DRAWS)
+    assert (code, "secret" in error) == (3, False)
     assert invoke("test", "fit", "r.csv", *READ, "--against-counts", "n")[0] == 2
     assert blames(invoke.error, "--against")
 

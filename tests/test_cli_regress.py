@@ -109,6 +109,9 @@ def test_what_is_wrong_is_named(invoke):
     said("--covariates", "age", "--weights", "region", code=3)
     assert invoke.error.column == "region"
     assert flag("--covariates", "age", "--ridge=-1") == "--ridge"
+    assert flag("--covariates", "age", "--ridge", "1e308") == "--ridge"
+    assert flag("--covariates", "age\nregion") == "--covariates"
+    assert flag("--covariates", "age", "--factors", "x" * 200_000) == "--factors"
     assert "has 500 levels, more than 100. Correct" in said("--covariates", "house", "--factors", "house", code=3)
 
 
@@ -126,6 +129,22 @@ def test_rows_that_lack_something_are_named_or_left_out(invoke, survey):
     assert code == 3
     assert invoke.error.column == "age"
     assert "covariate 'age', covariate 'twice'" in " ".join(error.split())
+
+
+@pytest.mark.long
+def test_units_and_clusters_that_say_little_are_named(invoke, survey):
+    _, _, columns = survey
+    house = np.arange(len(columns["age"])) % 40
+    more = {"far": np.asarray(columns["age"]) * 1e305, "kind": (house < 3).astype(int), "house": house}
+    io.write_table("more.csv", columns | more)
+    assert invoke("regress", "more.csv", *READ, "--covariates", "far")[0] == 3
+    assert invoke.error.column == "far"
+    line = ("regress", "more.csv", *READ, "--covariates", "age,kind", "--clusters", "house", "--json")
+    code, out, error = invoke(*line)
+    assert code == 0, error
+    warned = [text for text in json.loads(out)["warnings"] if "cluster" in text]
+    assert len(warned) == 1
+    assert "'kind'" in warned[0]
 
 
 @pytest.mark.usefixtures("invoke")

@@ -129,6 +129,16 @@ def test_what_is_wrong_is_named(invoke):
         code, text = refused(flag, *flags)
         assert code == 2, text
         assert blames(invoke.error, flag), text
+    for flag, *flags in (("--group", "x=1\n2"), ("--quantile", "1e-320")):
+        assert refused(flag, *flags)[0] == 2
+        assert blames(invoke.error, flag)
+    for name, label in (("far", 1e308), ("tiny", 1e-300)):
+        io.write_table(f"{name}.csv", {"x": np.asarray([label, -label, 5.0]), "w": np.full(3, label)})
+    assert invoke("estimate", "far.csv", "--column", "x", "--epsilon", "1", "--mean")[0] == 2
+    assert blames(invoke.error, "--mean")
+    line = ("estimate", "tiny.csv", "--column", "x", "--epsilon", "1", "--weights", "w")
+    assert invoke(*line)[0] == 3
+    assert invoke.error.column == "w"
     refused("--group", "x=1,12")
     assert invoke.error.value == "12"
     code, text = refused("--mean", "--by", "land")

@@ -70,6 +70,15 @@ def test_no_rows(tmp_path):
     refused(lambda: read_values(source, Domain.range(0, 1)), path, column="a")
 
 
+def test_a_category_is_not_missing(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\nx,1\ny,2\nx,1\n")
+    for column, token, domain in (("a", "x", Domain.of(["x", "y"])), ("b", "1", Domain.range(1, 2))):
+        source = Source(path, column=column, missing=(token,))
+        refused(lambda: count_reports(source, domain), path, column=column, argument="missing")  # noqa: B023
+    assert count_reports(Source(path, column="a", missing=("x",)), Domain.of(["y", "z"])).num_missing == 2
+
+
 def test_missing_column(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("age,country\n1,a\n")

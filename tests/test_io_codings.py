@@ -125,6 +125,10 @@ def test_a_file_that_says_something_else(tmp_path):
     io.write_reports(path, np.zeros((3, 2), np.uint8), metadata(MECHANISMS["optimized-unary-encoding"](SIZE, 1.5)))
     with refused(error=DataError, column="answer", file=str(path)):
         count_numbers(io.Source(path), wrong, 16)
+    unary = metadata(MECHANISMS["optimized-unary-encoding"](SIZE, 1.5))
+    io.write_reports(path, np.asarray([[0, 0], [255, 255]], np.uint8), unary)
+    with refused(error=DataError, row=2):
+        io.read_tally(str(path))
     unknown = Metadata(
         MechanismRecord("optimized-local-hashing", {"num_categories": SIZE, "epsilon": 1.5, "salt": 3}),
         1.5,

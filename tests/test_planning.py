@@ -23,6 +23,7 @@ from rrjax.inference import (
     users_for_error,
     users_for_width,
 )
+from rrjax.mechanisms import MECHANISMS
 
 TOLERANCE = 1e-10 if X64 else 2e-5
 
@@ -154,12 +155,19 @@ def test_power_counts_rejections():
     assert float(result.standard_error) == pytest.approx(math.sqrt(share * (1 - share) / 400), rel=1e-4)
 
 
+def test_a_mechanism_that_cannot_take_so_many_categories_is_left_out():
+    named = {row.name for row in compare_mechanisms(2**29, 1000, 1.0)}
+    assert len(named) == len(MECHANISMS) - 1
+    assert "projective geometry response" not in named
+
+
 def test_mechanisms_against_their_published_variances():
     # Wang et al. 2017, of a category that nobody holds, times N.
     for num_categories, epsilon in ((10, 1.0), (1000, 3.0)):
         ratio = math.exp(epsilon)
         found = compare_mechanisms(num_categories, 1, epsilon, estimand="users")
         rows = {row.name: row.expected_rmse**2 * num_categories for row in found}
+        assert len(rows) == len(MECHANISMS)
         noise = {
             "symmetric unary encoding": (math.sqrt(ratio) / (math.sqrt(ratio) - 1) ** 2, 0),
             "optimized unary encoding": (4 * ratio / (ratio - 1) ** 2, 1),

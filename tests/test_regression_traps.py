@@ -17,6 +17,7 @@ from rrjax.models import (
     goodness_of_fit_test,
     likelihood_ratio_test,
     predict,
+    score_test,
     summary,
     wald_test,
 )
@@ -87,6 +88,8 @@ def test_sizes_that_have_no_square_are_as_good():
     for size in (1e-30, 1e30):
         far = fit((size * covariate).astype(FLOAT), reports, MECHANISM)
         np.testing.assert_allclose(far.standard_coefficients, near.standard_coefficients, rtol=1e-5 if X64 else 1e-3)
+        ratios = far.coefficients / far.standard_errors, near.coefficients / near.standard_errors
+        np.testing.assert_allclose(*ratios, rtol=1e-5 if X64 else 1e-3)
 
 
 def test_wide_integers_do_not_wrap():
@@ -152,6 +155,18 @@ def test_what_does_not_go_together_is_named():
     both = np.c_[covariate, np.sign(covariate)]
     with refused("within"):
         likelihood_ratio_test(fit(both, reports, MECHANISM), robust)
+    groups = np.arange(60) % 20
+    for other in (robust, fit(*given, clusters=groups)):
+        with refused("result"):
+            score_test(other, covariate, covariate**2, reports, MECHANISM)
+        with refused("result"):
+            goodness_of_fit_test(other, covariate, reports, MECHANISM)
+    for unit in (1e307, 1e-307):
+        with refused(reason="scale", columns=(0,)):
+            fit(np.asarray(covariate, np.float64) * unit, reports, MECHANISM)
+    with refused("ridge"):
+        fit(*given, ridge=1e30)
+    assert fit(*given, weights=np.full(60, 1e-30), covariance="sandwich").robust
     many, answers = population(500)
     others = np.random.default_rng(1).normal(size=(500, 2))
     with refused("within"):

@@ -283,6 +283,12 @@ def _tallied(files: Files, epsilon: float) -> Collection:
             flag="--counts",
             value=files.reading.counts,
         )
+    if files.reading.missing:
+        raise UsageError(
+            f"--missing is for files of labels, and {files.name} holds reports of a mechanism, none of them missing",
+            flag="--missing",
+            value=files.reading.missing[0],
+        )
     tallied = io.read_tally(files.source)
     return Collection(files, tallied.counted, epsilon, [], tallied)
 
@@ -367,7 +373,7 @@ def other_files(
     """A second set of files with a column, format and counts of its own, as of --truth; all else is read alike."""
     if paths:
         own = dataclasses.replace(reading, column=column, domain=None, counts=counts, format=form)
-        return Files(paths, own, true_values=flag == "--truth")
+        return Files(paths, own, true_values=True)
     if column or form or counts:
         raise UsageError(f"{flag}-column, {flag}-format and {flag}-counts describe the file of {flag}", flag=flag)
     return None

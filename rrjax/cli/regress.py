@@ -77,8 +77,12 @@ def regress(
     Each row holds a report made by randomized response and the covariates of who made it, as they are.
     """
     check_rate("--level", level)
-    if not (np.isfinite(ridge) and ridge >= 0):
-        raise UsageError(f"--ridge must be a number that is not negative, got {ridge:g}", flag="--ridge", value=ridge)
+    from rrjax.models.refusals import MOST_RIDGE
+
+    if not 0 <= ridge <= MOST_RIDGE:
+        raise UsageError(
+            f"--ridge must be a number from 0 to {MOST_RIDGE:g}, got {ridge:g}", flag="--ridge", value=ridge
+        )
     files = Files(reports, dataclasses.replace(reading, column=outcome))
     names, listed = split("--covariates", covariates), [] if factors is None else split("--factors", factors)
     purposes = [*(("--covariates", name) for name in names), ("--weights", weights), ("--clusters", clusters)]
@@ -123,10 +127,26 @@ def _check_size(rows: Rows, collection: Collection) -> None:
             flag="--covariates",
             value=number,
         )
-    if rows.clusters is not None and number < (clusters := len(np.unique(rows.clusters))) < FEW_CLUSTERS:
-        collection.warnings.append(
-            f"There are {clusters} clusters. Standard errors by clusters want some dozens; of few they are too small."
-        )
+    if rows.clusters is not None and number < len(clusters := np.unique(rows.clusters)):
+        collection.warnings.extend(_few_clusters(rows, len(clusters)))
+
+
+def _few_clusters(rows: Rows, clusters: int) -> list[str]:
+    """Which standard errors are too small because few clusters tell of them."""
+    if clusters < FEW_CLUSTERS:
+        return [f"There are {clusters} clusters. Standard errors of so few are too small: some dozens are needed."]
+    said, group = [], np.unique(np.asarray(rows.clusters), return_inverse=True)[1]
+    for name, values in zip(rows.columns, rows.matrix.T, strict=True):
+        low, high = np.full(clusters, np.inf), np.full(clusters, -np.inf)
+        np.minimum.at(low, group, values)
+        np.maximum.at(high, group, values)
+        counts = np.unique(low, return_counts=True)[1]
+        if (low == high).all() and len(counts) == 2 and (fewer := counts.min()) < FEW_CLUSTERS / 2:
+            said.append(
+                f"Covariate {name!r} is the same within each cluster, and only {fewer} of {clusters} have its "
+                "rarer value: its standard error is too small."
+            )
+    return said
 
 
 @dataclasses.dataclass(frozen=True)
@@ -356,6 +376,7 @@ def _told(error: FitError, file: str, columns: list[str], labels: list[str]) -> 
     said = {
         "missing": f"{name} has a value that is no finite number; {show.number(int(number), 'row', 'rows')} in all. "
         "Correct them, or leave them out as missing values",
+        "scale": f"{name} has values up to {number:.3g}, at the end of what floats hold: give it in another unit",
         "constant": f"{name} is the same for everybody: leave it out of --covariates",
         "dependent": f"covariates depend on each other linearly ({listed}): leave one of them out of --covariates",
         "users": f"{show.number(int(number), 'row', 'rows')} are fewer than coefficients: leave covariates out",

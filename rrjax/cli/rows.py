@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 from collections.abc import Sequence
 
@@ -11,7 +10,7 @@ import numpy as np
 from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.reading import Collection
-from rrjax.cli.subgroups import read_weights
+from rrjax.cli.subgroups import listed_in, read_weights
 from rrjax.errors import UsageError
 from rrjax.io.covariates import Covariate, read_covariate, read_covariates
 from rrjax.io.read import read_rows
@@ -19,7 +18,7 @@ from rrjax.io.read import read_rows
 
 def split(flag: str, text: str) -> list[str]:
     """The names of columns in a flag, with commas between them."""
-    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]  # quotes hold commas
+    names = listed_in(flag, text)
     if not names or not all(names):
         raise UsageError(f"{flag} wants names of columns with commas between them, got {text!r}", flag=flag, value=text)
     twice = next((name for name in names if names.count(name) > 1), None)

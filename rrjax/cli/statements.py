@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import math
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -19,7 +19,7 @@ from rrjax import inference, io
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
-from rrjax.cli.subgroups import Part, parts_of, shares_of
+from rrjax.cli.subgroups import Part, listed_in, parts_of, shares_of
 from rrjax.errors import UsageError
 
 PANEL = "Statements"
@@ -82,7 +82,7 @@ class Asked:
                 flag="--normal",
             )
         for probability in self.quantile or []:
-            if not 0 < probability < 1:
+            if not sys.float_info.min <= probability < 1:
                 raise UsageError(
                     f"--quantile must lie between 0 and 1 (0.5 is the median), got {probability:g}",
                     flag="--quantile",
@@ -232,6 +232,12 @@ def _numbers(collection: Collection) -> np.ndarray:
                 flag="--mean",
                 value=label,
             )
+    if not math.isfinite(max(numbers) - min(numbers)):
+        raise UsageError(
+            f"--mean: labels from {min(numbers):g} to {max(numbers):g} are too far apart to be averaged",
+            flag="--mean",
+            value=max(numbers),
+        )
     if len(set(numbers)) == 1:
         raise UsageError(
             f"--mean: all labels are the number {numbers[0]:g}, so the mean is known", flag="--mean", value=numbers[0]
@@ -256,7 +262,7 @@ def _members(collection: Collection, text: str) -> tuple[str, np.ndarray]:
         else:
             members = (np.asarray(numbers) >= low) & (np.asarray(numbers) <= high)
             return name, _checked(name, members, listed)
-    wanted = [label.strip() for label in next(csv.reader([listed], skipinitialspace=True))]  # quotes hold commas
+    wanted = listed_in("--group", listed)
     known = {str(label): place for place, label in enumerate(labels)}
     members = np.zeros(len(labels), bool)
     for label in wanted:

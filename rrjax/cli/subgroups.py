@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,19 @@ from rrjax.io.scan import column_names
 MOST_LEVELS = 100
 MOST_WEIGHT = 1e100
 """Of one user: the squares of as many weights as there can be have a finite sum."""
+
+
+def listed_in(flag: str, text: str) -> list[str]:
+    """What a flag lists with commas between; quotes hold commas.
+
+    Raises:
+        UsageError: It has more than one line, or is too long for one.
+    """
+    try:
+        rows = list(csv.reader([text], skipinitialspace=True))
+    except csv.Error as error:
+        raise UsageError(f"{flag} wants one short line, with commas between: {error}", flag=flag, value=text) from error
+    return [each.strip() for each in next(iter(rows), [])]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,10 +164,12 @@ def read_weights(source: io.Source) -> Covariate:
             row=row,
         )
     # Variances take sums of squares.
-    if np.nanmax(weights.values, initial=0) > MOST_WEIGHT:
+    largest = np.nanmax(weights.values, initial=0)
+    if largest > MOST_WEIGHT or 0 < largest < 1 / MOST_WEIGHT:
         raise io.DataError(
-            f"{place}: weights go up to {np.nanmax(weights.values):g}, more than {MOST_WEIGHT:g}, and their sums would "
-            "not be numbers any more. Divide all of them by one number: only their ratios count",
+            f"{place}: the largest weight is {largest:g}, and sums of squares would be no numbers. Multiply all "
+            f"weights by one number, so that it lies between {1 / MOST_WEIGHT:g} and {MOST_WEIGHT:g}: only their "
+            "ratios count",
             file=file,
             column=weights.name,
         )

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 def _repeated(collections: Sequence[Collection]) -> list[str]:
     """Warnings about files that are given more than once."""
-    real = [os.path.realpath(file) for collection in collections for file in collection.files.source.files()]
-    twice = [file for place, file in enumerate(real) if file in real[:place]]
+    files = [file for collection in collections for file in collection.files.source.files()]
+    twice = [file for place, file in enumerate(files) if any(os.path.samefile(file, other) for other in files[:place])]
     return [f"{Path(file).name} is given more than once: its reports are compared with themselves." for file in twice]
 
 

@@ -70,7 +70,10 @@ def compare_mechanisms(
     epsilon, drawn = min(epsilon, 300), drawing_error(num_categories, estimand)
     found = []
     for kind in MECHANISMS.values():
-        mechanism = kind(num_categories, epsilon)
+        try:
+            mechanism = kind(num_categories, epsilon)
+        except ArgumentError:  # more categories than it can decode
+            continue
         variance = mechanism.weights(math.expm1).total_variance(num_categories) + drawn
         error = math.sqrt(variance / num_users / num_categories)
         name, operations = kind.name.replace("-", " "), float(mechanism.server_operations(num_users))

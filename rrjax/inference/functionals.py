@@ -61,10 +61,11 @@ def linear_functional(
             "normal" are then shorter by what drawing users adds; "conservative" is the same for both.
 
     Returns:
-        `Estimate`, in the unit of `values`. The standard error is exact in expectation (its square); NaN for a tally
-        where more than one category is apart. "exact" limits are as accurate as `intervals`; "conservative" ones are
-        longer by a fiftieth, for rounding among others, than the bound they compute. All NaN for unusable counts or ε,
-        or (under tracing) values or a level that are none.
+        `Estimate`, in the unit of `values`. The standard error is exact in expectation (its square), but for "users"
+        of a tally, whose estimated shares are cut to [0, 1]: a seventh too small where a category has one user or
+        none. NaN for a tally where more than one category is apart. "exact" limits are as accurate as `intervals`;
+        "conservative" ones are longer by a fiftieth, for rounding among others, than the bound they compute. All NaN
+        for unusable counts or ε, or (under tracing) values or a level that are none.
 
     Raises:
         ValueError: A wrong shape or dtype, values that are not numbers or all the same, a level outside (0, 1), or a

@@ -129,10 +129,12 @@ def weighted_functional(
     takes in the sampling of users and the randomization of their values alike.
 
     The interval is Clopper and Pearson's of a mean of so many reports of 0 and 1 as would have its variance, after Korn
-    and Graubard; of no more than the effective size, where the values are two. So it covers where few reports have a
-    say, or few name a category, too: in simulations with weights that are independent of the values 95 % or more, from
-    an effective size of 5 on. It does not where a category is held by users of unusually large weight alone. Strata
-    and clusters of the design are not known here; strata whose shares are known are what `stratified` is for.
+    and Graubard; of no more than the effective size, where the values are two. Of more values the variance is taken to
+    be as large as it is if −log((1 − level)/2) more reports have the most extreme value: so many may be missing by
+    chance. So the interval covers where few reports have a say, few name a category, or few users have an extreme
+    value: in simulations with weights that are independent of the values 95 % or more, from an effective size of 5 on.
+    It does not where a category is held by users of unusually large weight alone. Strata and clusters of the design
+    are not known here; strata whose shares are known are what `stratified` is for.
 
     Args:
         counts: `WeightedCounts`.
@@ -217,7 +219,7 @@ def _weighted(counts, epsilon, c, miss):
     def estimated(mean, error, spread, centre):
         """Of the mean of the reports, from 0 to 1, the square of its error times the weight's, and its variance."""
         error = left_out * jnp.sqrt(jnp.maximum(error, 0)) / total
-        size = _size(mean, jnp.where(jnp.isnan(error), 0, error), spread, effective)
+        size = _size(mean, jnp.where(jnp.isnan(error), 0, error), spread, effective, -jnp.log(miss / 2))
         lower, upper = (jnp.clip(centre + gain * (limit - centre), 0, 1) for limit in _limits(mean, size, miss))
         return Estimate(centre + gain * (mean - centre), gain * error, lower, upper)
 
@@ -233,12 +235,13 @@ def _weighted(counts, epsilon, c, miss):
     return scale.mapped(found, usable & scale.usable, 1)
 
 
-def _size(mean, error, spread, effective):
+def _size(mean, error, spread, effective, unseen):
     """So many reports of equal weight, each 0 or 1, would say as much of the mean, or fewer."""
     binary = mean * (1 - mean)
     # As the variance is estimated; and as the weights make it where they have nothing to do with the values, of whose
-    # variance few reports say little: two more are taken to have the largest.
-    alike = effective * (effective * binary + 0.5) / (effective * spread + 0.5)
+    # variance few reports say little: so many holders of an extreme value as are missed with the chance that the limit
+    # leaves out may be missing (three to four at 95 %).
+    alike = effective * (effective * binary + unseen) / (effective * spread + unseen)
     known = (error > 0) & (binary > 0)
     estimated = jnp.where(known, binary / jnp.where(known, error, 1) ** 2, jnp.inf)
     return jnp.floor(jnp.maximum(jnp.minimum(alike, estimated), 1))

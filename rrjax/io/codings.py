@@ -161,6 +161,16 @@ def read_bits(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
                     row=before + row + 1,
                 )
             packed = np.frombuffer(b"".join(row for (row,) in rows), np.uint8).reshape(-1, width)
+            beyond = np.flatnonzero(packed[:, -1] & ((1 << (8 * width - size)) - 1))
+            if beyond.size:
+                row = before + int(beyond[0]) + 1
+                raise DataError(
+                    f"{some(source.files())}: report {row:,} has bits beyond its {size:,} categories; was the file "
+                    "changed after it was written?",
+                    file=source.files()[0],
+                    column=metadata.column,
+                    row=row,
+                )
             yield np.unpackbits(packed, axis=1, count=size).astype(bool)
             before += len(rows)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,16 @@ from rrjax.io.complaints import no_count, nothing, outside
 from rrjax.io.counted import CountedReports, Pairs, Values
 from rrjax.io.domain import PAIR, Domain
 from rrjax.io.errors import DataError, option
-from rrjax.io.expressions import as_written, integer, is_integer_label, is_missing, is_padded, position, text
+from rrjax.io.expressions import (
+    INTEGER_TEXT,
+    as_written,
+    integer,
+    is_integer_label,
+    is_missing,
+    is_padded,
+    position,
+    text,
+)
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.scan import Filter, Scan, scanning
 from rrjax.io.source import Source
@@ -263,12 +273,32 @@ def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
     if known is None:
         known, counts = _domain_of_data(chosen, is_none)
     else:
+        _check_missing(chosen, known, missing)
         counts = _placed(chosen, known, is_none)
     metadata = chosen.source.metadata()
     padded = 0
     if known.is_range and chosen.kind == "text":
         padded = int(chosen.scalar(f"SELECT coalesce(sum(amount), 0) FROM tally WHERE {is_padded('value')}"))
     return CountedReports(counts, known, chosen.column, num_rows, num_missing, from_data, metadata, missing, padded)
+
+
+def _holds(domain: Domain, label: str) -> bool:
+    if domain.first is None or domain.last is None:
+        return label in (domain.listed or ())
+    return bool(re.fullmatch(INTEGER_TEXT, label)) and domain.first <= int(label.partition(".")[0]) <= domain.last
+
+
+def _check_missing(chosen: Scan, domain: Domain, missing: Mapping[str, int]) -> None:
+    """Refuses to leave out reports of a category because they are called missing."""
+    both = next((token for token in chosen.source.missing if missing.get(token) and _holds(domain, token)), None)
+    if both is not None:
+        raise DataError(
+            f"{chosen.where()}: {both!r} is a category of the domain and cannot stand for missing values, too "
+            f"({option('missing')}). If it means that there is no report, take it out of the domain.",
+            file=chosen.files[0],
+            column=chosen.column,
+            argument="missing",
+        )
 
 
 def _placed(chosen: Scan, domain: Domain, is_none: str) -> np.ndarray:

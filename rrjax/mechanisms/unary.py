@@ -44,8 +44,9 @@ class UnaryEncoding(Mechanism):
             values: Integers in 0 … K − 1, any shape.
 
         Returns:
-            Reports, booleans, the shape of `values` and a last axis of K. Under tracing, a value outside the domain has
-            all bits set and one at an impossible ε has none, which no collection brings.
+            Reports, booleans, the shape of `values` and a last axis of K. Every row of bits is a report, so none can
+            mark a value that cannot be refused under tracing: one outside the domain has all bits set, one at an
+            impossible ε none. Check values before they are traced.
 
         Raises:
             ValueError: Values that are not integers, or (not under tracing) outside the domain.

@@ -53,6 +53,8 @@ def standardized(covariates: Any, intercept: bool) -> Standard:
     dtype = covariates_dtype(covariates)
     known = not isinstance(covariates, Tracer)
     given = np.asarray(covariates, np.float64) if known else jnp.asarray(covariates).astype(dtype)
+    if known:
+        _check_scale(given, dtype)
     library: Any = np if known else jnp
     shift = library.mean(given, axis=0) if intercept else library.zeros_like(given[0])
     shift = shift.astype(dtype).astype(given.dtype)  # as they are kept, so that predictions are made in the same units
@@ -69,6 +71,22 @@ def standardized(covariates: Any, intercept: bool) -> Standard:
     if known:
         _check_rank(standard, intercept)
     return Standard(jnp.asarray(standard, dtype), Units(jnp.asarray(shift, dtype), jnp.asarray(scales, dtype)))
+
+
+def _check_scale(given: np.ndarray, dtype: Any) -> None:
+    """Refuses units in which sums of values or coefficients are zero or infinite."""
+    least, most = 1e4 * float(np.finfo(dtype).tiny), 1e-6 * float(np.finfo(dtype).max)
+    largest = np.abs(given).max(axis=0, initial=0)
+    wrong = np.flatnonzero((largest > most) | ((largest > 0) & (largest < least)))
+    if wrong.size:
+        raise FitError(
+            f"covariate {wrong[0]} has values up to {largest[wrong[0]]:.3g}, at the end of all floats: give it in "
+            f"another unit, between {least:.0e} and {most:.0e}",
+            reason="scale",
+            argument="covariates",
+            columns=(int(wrong[0]),),
+            number=float(largest[wrong[0]]),
+        )
 
 
 def as_data(

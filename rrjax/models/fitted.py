@@ -7,6 +7,7 @@ import dataclasses
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from rrjax.errors import ArgumentError
 from rrjax.models.data import Units
 from rrjax.pytrees import register
 
@@ -90,8 +91,13 @@ class Regression:
         Raises:
             ValueError: The regression was fitted without covariance.
         """
-        spread = jnp.diagonal(self.covariance, axis1=-2, axis2=-1)
-        return jnp.sqrt(spread).reshape(self.standard_coefficients.shape)
+        known = self.known_covariance
+        back, (size, width) = back_of(self.units, self.intercept), self.standard_coefficients.shape[-2:]
+        own = jnp.einsum("...bkck->...kbc", known.reshape(*known.shape[:-2], size, width, size, width))
+        # Variances may be no floats in units in which standard errors are.
+        largest = jnp.max(jnp.abs(back), axis=-1, keepdims=True)
+        rows = back / largest
+        return largest * jnp.sqrt(jnp.einsum("...ab,...kbc,...ac->...ak", rows, own, rows))
 
     @property
     def num_parameters(self) -> int:
@@ -114,3 +120,15 @@ def back_of(units: Units, intercept: bool) -> Float[Array, "D D"]:
     matrix = jnp.eye(units.scales.shape[-1], dtype=units.scales.dtype) / units.scales[..., None, :]
     # A coefficient over its scale, and the intercept gives up what the means had.
     return matrix.at[..., 0, 1:].set(-(units.shift / units.scales)[..., 1:]) if intercept else matrix
+
+
+def check_plain(result: Regression, what: str, argument: str = "result") -> None:
+    """Refuses a regression whose covariance is a sandwich: its likelihood has no χ² law.
+
+    Raises:
+        ArgumentError: It has survey weights, clusters or `covariance="sandwich"`.
+    """
+    if result.robust:
+        raise ArgumentError(
+            f"{what} has no χ² law with survey weights, clusters or a sandwich: use wald_test", argument=argument
+        )

@@ -15,7 +15,7 @@ from rrjax.interior import factored, solved
 from rrjax.mechanisms import Channel, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows
 from rrjax.models.data import Units, as_covariates, as_weights, covariates_dtype, standardized
-from rrjax.models.fitted import Regression
+from rrjax.models.fitted import Regression, check_plain
 from rrjax.models.logistic import Data, on_coefficients, posteriors
 from rrjax.models.loss import Law, MechanismOrEpsilon, rows_of
 from rrjax.models.refusals import FitError
@@ -48,15 +48,15 @@ def score_test(
         added: `[N, A]`, or `[N]` of one: those to try.
         reports: Those of the fit.
         mechanism_or_epsilon: As for the fit.
-        weights: Numbers of users, as for the fit; not survey weights, whose law this test does not know, nor that of
-            clusters: `wald_test` of a larger fit does.
+        weights: Numbers of users, as for the fit. With survey weights or clusters use `wald_test` of a larger fit.
         key: A typed key for reports that are drawn; None is `jax.random.key(0)`.
 
     Returns:
         `ChiSquareTest`, with A·(K − 1) degrees of freedom.
 
     Raises:
-        ValueError: Other covariates than were fitted, or (not under tracing) added ones that these determine.
+        ValueError: Other covariates than were fitted, (not under tracing) added ones that these determine, or a fit
+            with clusters or a sandwich.
 
     Example:
         >>> import jax, numpy as np, rrjax
@@ -72,6 +72,7 @@ def score_test(
     References:
         Rao, "Large sample tests of statistical hypotheses concerning several parameters", 1948.
     """
+    check_plain(result, "a score test")
     own, more = as_covariates(covariates), as_covariates(added)
     size, width = result.standard_coefficients.shape
     if own.shape[1] != size - result.intercept or more.shape[0] != own.shape[0]:
@@ -207,6 +208,7 @@ def goodness_of_fit_test(
         Tsiatis, "A note on a goodness-of-fit test for the logistic regression model", 1980; Fagerland, Hosmer and
         Bofin, "Multinomial goodness-of-fit tests for logistic regression models", 2008 (the groups).
     """
+    check_plain(result, "a test of goodness of fit")
     reports = refuse_spread(reports, "goodness_of_fit_test")
     if groups is None:
         if num_groups < 2:

@@ -15,7 +15,7 @@ from rrjax.arithmetic import log_sum
 from rrjax.errors import ArgumentError
 from rrjax.interior import factored, solved
 from rrjax.models.data import as_covariates
-from rrjax.models.fitted import Regression
+from rrjax.models.fitted import Regression, check_plain
 from rrjax.models.outcome import OutcomeRegression
 from rrjax.models.tails import p_value_of, reach, tail
 
@@ -136,11 +136,8 @@ def likelihood_ratio_test(result: Regression, within: Regression) -> ChiSquareTe
             f"{shapes[0]} and {shapes[1]}",
             argument="within",
         )
-    if result.robust or within.robust:
-        raise ArgumentError(
-            "likelihood ratios have no χ² law with survey weights or clusters: use wald_test",
-            argument="result" if result.robust else "within",
-        )
+    for name, each in (("result", result), ("within", within)):
+        check_plain(each, "a likelihood ratio", name)
     one, other = result.num_users, within.num_users
     # Of what each gains on no covariates at all, user by user: the difference of two log-likelihoods would be rounded.
     statistic = 2 * (result.gain - within.gain)
