@@ -175,8 +175,8 @@ class Collection:
         """Refuses reports of other mechanisms than randomized response for what is known for that one alone."""
         if self.tallied is not None:
             raise UsageError(
-                f"{self.files.name} was made by {self.mechanism.name}, and {what} is there for "
-                f"{rrjax.RandomizedResponse.name} alone; `rrjax estimate` and `rrjax compare` read it"
+                f"{self.files.name} was made by {self.mechanism.name}, and only reports of "
+                f"{rrjax.RandomizedResponse.name} can be used for {what}"
             )
 
     @property

@@ -380,8 +380,9 @@ def _told(error: FitError, file: str, columns: list[str], labels: list[str]) -> 
         "constant": f"{name} is the same for everybody: leave it out of --covariates",
         "dependent": f"covariates depend on each other linearly ({listed}): leave one of them out of --covariates",
         "users": f"{show.number(int(number), 'row', 'rows')} are fewer than coefficients: leave covariates out",
-        "weights": f"the --weights count as {number:.3g} users of equal weight, too few for {len(columns)} columns and "
-        f"{len(labels)} categories: trim the weights, or leave covariates out",
+        "weights": f"the --weights count as {number:.3g} users of equal weight, too few for "
+        f"{show.number(len(columns), 'column', 'columns')} and {len(labels)} categories: trim the weights, or leave "
+        "covariates out",
         "unbounded": f"{name}{of} runs off or is hardly determined. A covariate may separate the reports, no report "
         "may speak for a category, or the reports may say next to nothing at this ε: merge categories, leave the "
         "covariate out, or give a prior, such as --ridge 0.1",

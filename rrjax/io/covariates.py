@@ -96,7 +96,7 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
         only = chosen.query(f"SELECT DISTINCT {text(chosen.kind)} FROM ({chosen.sql}) WHERE NOT {is_none} LIMIT 2")
         if len(only) == 1:
             raise DataError(
-                f"{chosen.where()}: every value is the same. Leave the column out.",
+                f"{chosen.where()}: no value is a number, and all are the same, so the column tells nothing.",
                 file=chosen.files[0],
                 column=chosen.column,
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import groupby
 from typing import Any
@@ -170,6 +170,8 @@ class _Relation:
     sql: str
     columns: list[tuple[str, str, Kind]]
     """Name, expression, kind."""
+    unsure: bool = False
+    """Whether the names may be data that nobody may see: of a first line that is not known to be a header."""
 
     def column(self, name: str) -> tuple[str, Kind]:
         found = [column[1:] for column in self.columns if column[0] == name]
@@ -178,10 +180,15 @@ class _Relation:
         names = [label for label, _, _ in self.columns]
         if found:
             raise _equal_names(self.files[0], names, name)
-        near = get_close_matches(name, names, n=1)
+        near = [] if self.unsure else get_close_matches(name, names, n=1)
         message = f"{self.files[0]}: there is no column {name!r}" + (f"; did you mean {near[0]!r}?" if near else ".")
         # Somebody who gives a number has a file without header, whose first line is not to be repeated.
-        if not name.isdigit() or "1" in names:
+        if self.unsure:
+            message += (
+                f" Its first line was taken for the names of {len(names)} columns. If it is, see them with "
+                f"{option('header=True', '--header')}; if it is data, say so ({option('header=False', '--no-header')})."
+            )
+        elif not name.isdigit() or "1" in names:
             message += f" Its columns: {_listing(names)}."
         else:
             message += f" If the file has no header line, say so ({option('header=False', '--no-header')})."
@@ -240,7 +247,8 @@ def _relations(connection: Connection, source: Source) -> Iterator[_Relation]:
     if form in ("csv", "tsv"):
         delimiter = source.delimiter or ("," if form == "csv" else "\t")
         for names, group in groupby(files, lambda file: _column_names(file, delimiter, source)):
-            yield _delimited(tuple(group), names, delimiter, source.header is not False)
+            unsure = source.show_values is False and source.header is None
+            yield replace(_delimited(tuple(group), names, delimiter, source.header is not False), unsure=unsure)
     elif form == "parquet":
         for schema, group in groupby(files, lambda file: _schema(connection, file)):
             yield _parquet(tuple(group), schema)

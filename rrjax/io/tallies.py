@@ -108,8 +108,10 @@ def made(name: str, parameters: dict[str, Any], file: str, wrote: str = "") -> M
     try:
         return MECHANISMS[name](**parameters)
     except (TypeError, ValueError) as error:
+        given = ", ".join(f"{parameter} = {value}" for parameter, value in parameters.items())
+        why = "it has other parameters" if isinstance(error, TypeError) else str(error)
         raise DataError(
-            f"{file} was made by {name} with {parameters}, which rrjax {rrjax.__version__} cannot make: {error}"
+            f"{file} was made by {name} with {given}, which rrjax {rrjax.__version__} cannot make: {why}"
         ) from error
 
 

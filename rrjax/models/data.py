@@ -54,7 +54,7 @@ def standardized(covariates: Any, intercept: bool) -> Standard:
     known = not isinstance(covariates, Tracer)
     given = np.asarray(covariates, np.float64) if known else jnp.asarray(covariates).astype(dtype)
     if known:
-        _check_scale(given, dtype)
+        _check_scale(np.asarray(given), dtype)
     library: Any = np if known else jnp
     shift = library.mean(given, axis=0) if intercept else library.zeros_like(given[0])
     shift = shift.astype(dtype).astype(given.dtype)  # as they are kept, so that predictions are made in the same units
