@@ -11,7 +11,7 @@ import rrjax
 from rrjax import longitudinal
 from rrjax.longitudinal.bit_flipping import BitFlipping
 from rrjax.mechanisms import MECHANISMS, Channel, Geometric, SquareWave, Warner
-from rrjax.models import CandidateResponse, rr_loss
+from rrjax.models import CandidateResponse, backward_loss, rr_loss
 
 K = 4
 CHOSEN = {"projective-geometry-response": {"field_order": 2}}
@@ -105,6 +105,17 @@ def test_the_loss_of_what_is_no_report_is_nan_with_its_derivatives_unless_it_is_
         np.testing.assert_array_equal(slopes, expected)
         with pytest.raises(ValueError):  # noqa: PT011
             rr_loss(logits, wrong, mechanism)
+
+
+@pytest.mark.parametrize("law", [1.5, MADE["randomized-response"], MADE["optimized-unary-encoding"]])
+def test_the_backward_loss_of_what_is_no_report_is_nan_with_its_derivatives(law):
+    logits = jnp.sin(jnp.arange(2.0 * K)).reshape(2, K)
+    slopes = jax.jit(jax.grad(lambda logits, given: backward_loss(logits, given, law).sum()))
+    bits = isinstance(law, rrjax.mechanisms.OptimizedUnaryEncoding)
+    wrong = BITS if bits else [-1, K, 9, np.uint8(200)]
+    for each in wrong:
+        reports = np.asarray([[0, 1, 0, 0], each]) if bits else np.asarray([0, each], getattr(each, "dtype", INT))
+        assert np.isnan(slopes(logits, reports)).all(axis=1).tolist() == [False, True]
 
 
 def test_booleans_are_bits():
