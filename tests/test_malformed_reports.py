@@ -10,7 +10,7 @@ from refusals import refused
 import rrjax
 from rrjax import longitudinal
 from rrjax.longitudinal.bit_flipping import BitFlipping
-from rrjax.mechanisms import MECHANISMS, Channel, Geometric, SquareWave, Warner
+from rrjax.mechanisms import MECHANISMS, BinaryLocalHashing, Channel, Geometric, LocalHashing, SquareWave, Warner
 from rrjax.models import CandidateResponse, backward_loss, rr_loss
 
 K = 4
@@ -198,3 +198,40 @@ def test_rappor_with_what_is_no_bit():
         assert np.isnan(loss(cohorts, broken))
         assert np.isnan(found(cohorts, broken)).all()
     assert np.isnan(loss(np.asarray([0, 1, 2], INT), bits))
+
+
+def hashed(*buckets):
+    """The reports of three users, with the seeds 0, 1 and 2."""
+    return jnp.stack([jnp.arange(3, dtype=jnp.uint32), jnp.asarray(buckets, jnp.uint32)], axis=-1)
+
+
+@pytest.mark.parametrize("law", [LocalHashing(3, 1.5, num_buckets=5), BinaryLocalHashing(3, 1.5)])
+def test_hashes_that_a_compiled_function_holds_are_looked_at(law):
+    reports = hashed(0, 1, 1)
+    logits = jnp.zeros((3, 3))
+    for function in (
+        lambda scale: rrjax.inv_p(law.tally(reports)) * scale,
+        lambda scale: rrjax.nll(scale * jnp.full(3, 1 / 3), law.mixture(reports)),
+        lambda scale: law.debias(reports) * scale,
+        lambda scale: rr_loss(logits, reports, law) * scale,
+    ):
+        np.testing.assert_allclose(jax.jit(function)(1.0), function(1.0), rtol=1e-6)
+    wrong = hashed(0, 1, 5)
+    with refused("buckets"):
+        jax.jit(lambda scale: rrjax.inv_p(law.tally(wrong)) * scale)(1.0)
+
+
+def test_rounds_that_a_compiled_function_holds_are_looked_at():
+    hashing, flipping = PROTOCOLS["local hashing"][0], PROTOCOLS["bit flipping"][0]
+    hashes, bits = jnp.stack([hashed(0, 1, 1)] * 2, axis=1), jnp.asarray([[[1, 0, -1]] * 2], jnp.int32)
+    for protocol, reports, wrong in (
+        (hashing, hashes, hashes.at[0, 0, 0].set(9)),
+        (flipping, bits, bits.at[0, 0, 0].set(0)),
+    ):
+
+        def loss(scale, protocol=protocol, reports=reports):
+            return rrjax.nll(scale * jnp.full(3, 1 / 3), protocol.mixture(reports))
+
+        np.testing.assert_allclose(jax.jit(loss)(1.0), loss(1.0), rtol=1e-6)
+        with refused("reports"):
+            jax.jit(lambda scale, loss=loss, wrong=wrong: loss(scale, reports=wrong))(1.0)

@@ -313,7 +313,8 @@ class LongitudinalBitFlipping(Protocol):
         if isinstance(reports, Tracer):
             alike = jnp.all(reports == reports[:, :1], axis=(1, 2))
             return self.single_round.mixture(jnp.where(alike[:, None], reports[:, 0], -1))  # of no bits
-        differ = (np.asarray(reports) != np.asarray(reports[:, :1])).any(axis=(1, 2))
+        known = np.asarray(reports)
+        differ = (known != known[:, :1]).any(axis=(1, 2))
         if differ.any():
             raise ArgumentError(
                 f"reports of user {int(np.argmax(differ))} differ: the value was not always the same",

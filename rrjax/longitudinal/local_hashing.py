@@ -143,7 +143,7 @@ class LongitudinalLocalHashing(Chain):
         reports = self.single_round._checked(reports)
         check_rounds(reports, "[N, T, 2]", 3)
         if not isinstance(reports, Tracer):
-            seeds = np.asarray(reports[..., 0])
+            seeds = np.asarray(reports)[..., 0]
             if (seeds != seeds[:, :1]).any():
                 user = int(np.argmax((seeds != seeds[:, :1]).any(axis=1)))
                 raise ArgumentError(

@@ -158,18 +158,18 @@ class Hashing(Mechanism):
                 f"{reports.dtype.name} of shape {tuple(reports.shape)}",
                 argument="reports",
             )
-        parts = (("seeds", reports[..., 0], 1 << 32), ("buckets", reports[..., 1], number))
+        limits = (("seeds", 1 << 32), ("buckets", number))
         if isinstance(reports, Tracer):
             # What the dtype ends below need not be compared, and cannot be.
-            ends = [min(end - 1, jnp.iinfo(reports.dtype).max) for _, _, end in parts]
+            ends = [min(end - 1, jnp.iinfo(reports.dtype).max) for _, end in limits]
             inside = jnp.all((reports >= 0) & (reports <= jnp.asarray(ends, reports.dtype)), axis=-1)
             bucket = jnp.where(inside, reports[..., 1].astype(jnp.uint32), jnp.uint32(2**32 - 1))
             return jnp.stack([reports[..., 0].astype(jnp.uint32), bucket], axis=-1)
-        for name, part, end in parts if reports.size else ():
-            if int(part.min()) < 0 or int(part.max()) >= end:
-                raise ArgumentError(
-                    f"{name} must be from 0 to {end - 1}, got {part.min()} to {part.max()}", argument=name
-                )
+        for at, (name, end) in enumerate(limits) if reports.size else ():
+            with jax.ensure_compile_time_eval():  # known reports may be met while something else is traced
+                low, high = int(reports[..., at].min()), int(reports[..., at].max())
+            if low < 0 or high >= end:
+                raise ArgumentError(f"{name} must be from 0 to {end - 1}, got {low} to {high}", argument=name)
         return jnp.asarray(reports.astype(np.uint32))
 
 
