@@ -30,6 +30,7 @@ from rrjax.likelihood import certificate, certificate_of_slopes, rounding_of_sco
 from rrjax.mixture import Mixture, Reports, as_mixture
 from rrjax.newton import MOST_STEPS, at_maximum, newton
 from rrjax.placement import aligned
+from rrjax.pytrees import exportable
 
 Acceleration: TypeAlias = Literal["anderson", "deflated", "newton", "none"]
 
@@ -39,6 +40,7 @@ _FURTHEST = 2.0
 """Nats by which a power of EM's factor takes a category at most."""
 
 
+@exportable
 class EMResult(NamedTuple):
     """What an iterative estimator returns.
 

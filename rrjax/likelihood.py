@@ -28,8 +28,10 @@ from rrjax.arithmetic import accurate_sum, odds
 from rrjax.counts import survey
 from rrjax.mixture import Mixture, Reports, as_mixture
 from rrjax.placement import aligned
+from rrjax.pytrees import exportable
 
 
+@exportable
 class Certificate(NamedTuple):
     """How far from the maximum of the likelihood a distribution is, at most.
 

@@ -19,6 +19,7 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.arguments import Estimand, check_estimand
 from rrjax.mixing import mixing
 from rrjax.placement import looked_up
+from rrjax.pytrees import exportable
 from rrjax.shrinkage import MAX_ITERS, NUM_ATOMS, NUM_CELLS, least_gain, of_evidence, on_simplex
 from rrjax.smoothing import smoothed
 from rrjax.spread import (
@@ -43,6 +44,7 @@ _BELIEF = (0.0, 0.0, -2.5)
 """Log odds beforehand: of the spread of all shares, of the curve, of both."""
 
 
+@exportable
 class OrderedBayes(NamedTuple):
     """What `ordered_bayes` returns.
 

@@ -20,6 +20,7 @@ from rrjax.arithmetic import accurate_sum
 from rrjax.errors import ArgumentError
 from rrjax.mixing import mixing
 from rrjax.placement import aligned
+from rrjax.pytrees import exportable
 from rrjax.spread import atoms_of, cells_of, largest_of, log_likelihoods, posterior_of, read_cells
 from rrjax.tally import Evidence, Tally, evidence
 
@@ -32,6 +33,7 @@ _LEAST = 1e-6
 """The smallest share, in those of equal shares: more than rounding leaves of a tiny posterior mean."""
 
 
+@exportable
 class EmpiricalBayes(NamedTuple):
     """What `empirical_bayes` returns.
 

@@ -152,6 +152,35 @@ def test_exported_functions_take_and_return_them():
         assert found == function(given)
 
 
+HOST = {"Audit", "Claim", "Estimator", "MechanismErrors", "Metric", "Progress", "Statements", "Style"}
+"""NamedTuples of texts, functions or plain numbers, which no compiled function returns."""
+
+
+def public_results():
+    """All NamedTuples that are public, but for those of the host."""
+    found = {}
+    for name in rrjax.__all__:
+        home = getattr(rrjax, name)
+        named = getattr(home, "__all__", ())
+        members = inspect.getmembers(home) if inspect.ismodule(home) else ()
+        own = [kind for each, kind in members if each in named or getattr(kind, "__module__", "") == home.__name__]
+        for value in (home, *own):
+            if inspect.isclass(value) and issubclass(value, tuple) and not value.__name__.startswith("_"):
+                found[value.__name__] = value
+    assert set(found) > HOST
+    return [found[name] for name in sorted(set(found) - HOST)]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("cls", public_results(), ids=lambda cls: cls.__name__)
+def test_exported_functions_return_every_named_tuple(cls):
+    pytest.importorskip("flatbuffers")
+    exported = jax.export.export(jax.jit(lambda number: cls(*[number] * len(cls._fields))))(1.0)
+    found = jax.export.deserialize(exported.serialize()).call(1.0)
+    assert type(found) is cls
+    assert all(float(field) == 1 for field in found)
+
+
 @pytest.mark.once
 def test_the_structures_of_all_classes_differ():
     structures = {cls: jax.tree.structure(tree) for cls, tree in registered_classes().items()}

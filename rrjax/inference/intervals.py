@@ -26,6 +26,7 @@ from rrjax.inference.binomial import odds_of_tail
 from rrjax.inference.distinct import distinct_counts
 from rrjax.inference.profile import profile_limits
 from rrjax.inference.two_binomials import TwoKinds, fewest_holders
+from rrjax.pytrees import exportable
 from rrjax.tally import Evidence, Tally, as_tally, evidence
 
 Method: TypeAlias = Literal["clopper-pearson", "wilson", "profile"]
@@ -40,6 +41,7 @@ _REFUSED = {
 _REFUSED["wald"] = _REFUSED["normal"]
 
 
+@exportable
 class Intervals(NamedTuple):
     """Confidence limits.
 

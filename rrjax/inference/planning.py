@@ -30,6 +30,7 @@ from rrjax.inference.plans import (
     width_of,
 )
 from rrjax.mechanisms import Design, RandomizedResponse
+from rrjax.pytrees import exportable
 
 
 def expected_rmse(
@@ -293,6 +294,7 @@ def detectable_share(
     return jnp.where(usable, jnp.maximum(share, 0), jnp.nan)
 
 
+@exportable
 class Power(NamedTuple):
     """How often a test rejects.
 

@@ -24,12 +24,14 @@ from rrjax.counts import survey
 from rrjax.errors import ArgumentError
 from rrjax.inference.intervals import Intervals
 from rrjax.placement import aligned, refuse_spread
+from rrjax.pytrees import exportable
 from rrjax.sampling import Stream, binomial
 
 _MIXED = 1.05
 """R̂ above which chains are called not mixed. (1.01 is recommended for final results.)"""
 
 
+@exportable
 class Posterior(NamedTuple):
     """Draws from a posterior, and whether they can be trusted.
 

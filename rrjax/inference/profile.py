@@ -27,6 +27,7 @@ from rrjax.errors import ArgumentError
 from rrjax.estimators import mle_star
 from rrjax.inference.likelihood_ratio import ratio
 from rrjax.placement import aligned
+from rrjax.pytrees import exportable
 from rrjax.special import log1p_minus
 
 
@@ -56,6 +57,7 @@ class Sorted(NamedTuple):
     e1: Float[Array, ""]
 
 
+@exportable
 class ProfileLikelihood(NamedTuple):
     """The profile log-likelihood of the share of one category; call it with shares.
 
@@ -266,6 +268,7 @@ def profile_limits(
     return search(jnp.zeros_like(estimate)), search(jnp.ones_like(estimate))
 
 
+@exportable
 class Surface(NamedTuple):
     """The log-likelihood over a grid of the simplex.
 

@@ -17,9 +17,11 @@ from rrjax.inference.intervals import log_tail
 from rrjax.inference.posterior import Posterior
 from rrjax.inference.scale import Estimate
 from rrjax.placement import aligned
+from rrjax.pytrees import exportable
 from rrjax.tally import evidence
 
 
+@exportable
 class Quantile(NamedTuple):
     """A quantile of ordered categories, and where it lies: category numbers.
 

@@ -13,8 +13,10 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from rrjax.arguments import float_dtype
 from rrjax.errors import ArgumentError
 from rrjax.placement import gathered
+from rrjax.pytrees import exportable
 
 
+@exportable
 class Estimate(NamedTuple):
     """A number that is estimated, and how well.
 

@@ -13,8 +13,10 @@ from jaxtyping import Array, Float
 from rrjax.longitudinal.protocol import Protocol, as_positive
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.placement import aligned
+from rrjax.pytrees import exportable
 
 
+@exportable
 class Attack(NamedTuple):
     """How often the value of a user is guessed from the reports.
 

@@ -31,10 +31,11 @@ from rrjax.mechanisms.mechanism import CELLS, numbers_if
 from rrjax.mechanisms.unary import are_bits
 from rrjax.mixture import Mixture
 from rrjax.placement import looked_up
-from rrjax.pytrees import register
+from rrjax.pytrees import exportable, register
 from rrjax.tally import Rates
 
 
+@exportable
 class CohortBits(NamedTuple):
     """Memos or reports of RAPPOR.
 

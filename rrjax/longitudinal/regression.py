@@ -9,8 +9,10 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from rrjax.placement import aligned
+from rrjax.pytrees import exportable
 
 
+@exportable
 class Regression(NamedTuple):
     """Shares of candidates by least squares.
 

@@ -9,8 +9,10 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import float_dtype
 from rrjax.arithmetic import log_sum
+from rrjax.pytrees import exportable
 
 
+@exportable
 class LogRows(NamedTuple):
     """What each report says: P(report | θ) = exp(scale)·(exp(base) + Σ_i exp(lift_i)·θ_i).
 

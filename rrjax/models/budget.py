@@ -19,8 +19,10 @@ from rrjax.inference.plans import squared_error_of_one
 from rrjax.mechanisms import Design, RandomizedResponse
 from rrjax.models.ascent import ascend
 from rrjax.placement import aligned
+from rrjax.pytrees import exportable
 
 
+@exportable
 class BudgetSplit(NamedTuple):
     """How a budget is split, and how good that is.
 

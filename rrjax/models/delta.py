@@ -19,8 +19,10 @@ from rrjax.em import ibu
 from rrjax.errors import ArgumentError
 from rrjax.estimators import mle_star
 from rrjax.mixture import Mixture
+from rrjax.pytrees import exportable
 
 
+@exportable
 class DeltaEstimate(NamedTuple):
     """A statistic of an estimate, and how sure it is.
 

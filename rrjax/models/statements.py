@@ -18,8 +18,10 @@ from rrjax.models.data import as_covariates
 from rrjax.models.fitted import Regression, check_plain
 from rrjax.models.outcome import OutcomeRegression
 from rrjax.models.tails import p_value_of, reach, tail
+from rrjax.pytrees import exportable
 
 
+@exportable
 class ChiSquareTest(NamedTuple):
     """A test whose statistic has a χ² law in large samples.
 
@@ -34,6 +36,7 @@ class ChiSquareTest(NamedTuple):
     p_value: Float[Array, ""]
 
 
+@exportable
 class FTest(NamedTuple):
     """A test of a regression with clusters, whose statistic has about the law of F.
 
@@ -160,6 +163,7 @@ def chi_square(statistic: Float[Array, ""], degrees: int) -> ChiSquareTest:
     return ChiSquareTest(statistic, degrees, tail(statistic, degrees))
 
 
+@exportable
 class Prediction(NamedTuple):
     """Shares of the categories among users with given covariates.
 

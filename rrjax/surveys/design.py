@@ -14,11 +14,13 @@ from rrjax.arguments import as_distribution, float_dtype
 from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
 from rrjax.mechanisms.draws import below, threshold
+from rrjax.pytrees import exportable
 
 _TOLERANCE = 1e-6
 """How far known probabilities may be from a sum of one."""
 
 
+@exportable
 class Affine(NamedTuple):
     """The law of a report: it names category j with probability always_j + truth·θ_j.
 
