@@ -14,7 +14,7 @@ import math
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, UInt
+from jaxtyping import Array, Bool, Float, Int, Shaped, UInt
 
 from rrjax.placement import aligned, spread_over_devices
 
@@ -105,6 +105,12 @@ def _quarters(x):
     return (first + second) + (third + last)
 
 
+def filled_up(x: Shaped[Array, "n ..."], run: int) -> Shaped[Array, "m ..."]:
+    """Zeros added to the first axis, up to a multiple of `run`: for sizes that are symbols of `jax.export`."""
+    size = (x.shape[0] // run + 1) * run
+    return jnp.pad(x, ((0, size - x.shape[0]), *((0, 0),) * (x.ndim - 1)))
+
+
 @jax.custom_jvp
 def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
     """Sums a vector to about one unit in the last place of the sum of magnitudes, whatever its length.
@@ -119,6 +125,11 @@ def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
     Returns:
         The sum, in the dtype of `x`. Derivatives are those of a sum, in forward mode a plain `jnp.sum`.
     """
+    if not isinstance(x.shape[0], int):  # a symbol of `jax.export`
+        rows = filled_up(x, _ROW)
+        rows = rows.reshape(rows.shape[0] // _ROW, _ROW)
+        total, error = _compensated(*_compensated(rows, jnp.zeros_like(rows)))
+        return jnp.where(jnp.isfinite(error), total + error, total)
     x = x if x.shape[0] < _FEW else _quarters(x)
     if x.shape[0] <= 16 * _ROW:
         total, error = _compensated(x, jnp.zeros_like(x))

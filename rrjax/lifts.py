@@ -17,7 +17,7 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from rrjax.arguments import as_scalar
-from rrjax.arithmetic import accurate_sum, two_sum
+from rrjax.arithmetic import accurate_sum, filled_up, two_sum
 from rrjax.errors import ArgumentError
 from rrjax.placement import aligned
 from rrjax.pytrees import register
@@ -121,6 +121,8 @@ def _times(matrix, vector):
             rows.shape[1], lambda at, run: _dot(_part(rows, at, run, 1), _part(vector, at, run)), (rows, vector)
         )
 
+    if not isinstance(matrix.shape[0], int):  # a symbol of `jax.export`
+        return of(matrix)
     number = matrix.shape[0] // _ROWS
     rest = of(matrix[number * _ROWS :])
     if number == 0:
@@ -132,6 +134,8 @@ def _times(matrix, vector):
 @jax.custom_jvp
 def _transposed_times(matrix, vector):
     """The transpose of a matrix times a vector."""
+    if not isinstance(matrix.shape[0], int):  # a symbol of `jax.export`
+        matrix, vector = filled_up(matrix, _RUN), filled_up(vector, _RUN)
     return _run_by_run(
         matrix.shape[0],
         lambda at, run: _dot(_part(vector, at, run), _part(matrix, at, run).astype(vector.dtype)),

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -661,3 +662,15 @@ def test_bad_input_is_named(call, argument):
 def test_input_that_mechanisms_refuse_is_refused(call):
     with pytest.raises(ValueError):  # noqa: PT011 (what they say is tested where they are)
         call()
+
+
+@pytest.mark.long
+@pytest.mark.once
+def test_memos_are_exported_for_any_number_of_users():
+    protocol = LongitudinalRandomizedResponse(4, 2.0, 1.0)
+    values = np.arange(70, dtype=np.int32) % 4
+    given = jax.random.key(0), jax.ShapeDtypeStruct(jax.export.symbolic_shape("n"), values.dtype)
+    exported = jax.export.export(jax.jit(protocol.memoize))(*given)
+    for number in (1, 70):
+        wanted = protocol.memoize(given[0], values[:number])
+        np.testing.assert_array_equal(exported.call(given[0], values[:number]), wanted)

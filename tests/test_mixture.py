@@ -1,6 +1,7 @@
 """Mixtures: the likelihood of whole reports, against a convex solver, autodiff, and the closed form."""
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scipy.optimize import minimize
 import rrjax
 from rrjax import Mixture, RandomizedResponse
 from rrjax.lifts import Dense, Scaling
+from rrjax.mechanisms import LocalHashing, OptimizedUnaryEncoding
 
 
 def solved(weights, base, matrix):
@@ -189,3 +191,21 @@ def test_what_makes_no_sense_is_nan_under_tracing():
     likelihood, gap, _ = everything(jnp.asarray([1.0, 2.0], FLOAT), jnp.asarray([-2.0, 3.0], FLOAT))
     assert np.isnan(likelihood)
     assert np.isnan(gap)
+
+
+@pytest.mark.long
+@pytest.mark.once
+@pytest.mark.parametrize("mechanism", [OptimizedUnaryEncoding(6, 1.5), LocalHashing(6, 1.5, num_buckets=5)])
+def test_a_likelihood_and_a_tally_are_exported_for_any_number_of_reports(mechanism):
+    def found(reports):
+        mixture = mechanism.mixture(reports)
+        loss, slopes = jax.value_and_grad(rrjax.nll)(theta, mixture)
+        return loss, slopes, rrjax.score(theta, mixture), mechanism.tally(reports).support
+
+    theta = jnp.arange(1, 7, dtype=FLOAT) / 21
+    reports = mechanism.randomize(jax.random.key(0), np.arange(1100) % 6)
+    shape = (*jax.export.symbolic_shape("n"), *reports.shape[1:])
+    exported = jax.export.export(jax.jit(found))(jax.ShapeDtypeStruct(shape, reports.dtype))
+    for number in (1, 63, 1024, 1100):
+        for one, other in zip(exported.call(reports[:number]), found(reports[:number]), strict=True):
+            np.testing.assert_allclose(one, other, rtol=20 * ULP, atol=20 * ULP)

@@ -298,6 +298,8 @@ def for_each_user(function: Callable[..., Any], key: Array, users: tuple[Array, 
     """
     number = users[0].shape[0]
     keys = jax.vmap(lambda user: jax.random.fold_in(key, user))(jnp.arange(number, dtype=jnp.uint32))
+    if not isinstance(number, int):  # a symbol of `jax.export`: there is no saying how many times so many
+        return jax.vmap(function)(keys, *users)
     size = max(1, min(number, CELLS // cells))
     return lax.map(lambda given: function(*given), (keys, *users), batch_size=size)
 

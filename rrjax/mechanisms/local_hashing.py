@@ -283,10 +283,12 @@ def _supports(reports, number, size):
 @partial(jax.jit, static_argnums=(1, 2))
 def _counted(reports, number, size):
     users = reports.shape[0]
-    part = max(1, min(users, 1 << 6))
+    part = max(1, min(users, 1 << 6)) if isinstance(users, int) else 1 << 6  # or it is a symbol of `jax.export`
     # Those that fill up are in a bucket that there is not. A part takes its users from all over, because on a mesh with
     # explicit axes those of different devices cannot be gone through in turn.
-    padded = jnp.pad(reports, ((0, -users % part), (0, 0)), constant_values=np.uint32(2**32 - 1)).reshape(part, -1, 2)
+    turns = (users + part - 1) // part
+    filled = jnp.pad(reports, ((0, turns * part - users), (0, 0)), constant_values=np.uint32(2**32 - 1))
+    padded = filled.reshape(part, turns, 2)
 
     def add(turn, counts):
         # Added up before they are brought into order, or the hashes would be written to memory.
@@ -294,5 +296,5 @@ def _counted(reports, number, size):
         return counts[0] + jnp.sum(even, axis=0, dtype=int_dtype()), counts[1] + jnp.sum(odd, axis=0, dtype=int_dtype())
 
     zeros = jnp.zeros((size + 1) // 2, int_dtype())
-    even, odd = repeat(jnp.int32(padded.shape[1]), add, aligned((zeros, zeros), reports))
+    even, odd = repeat(jnp.int32(turns), add, aligned((zeros, zeros), reports))
     return _interleaved(even, odd, size)
