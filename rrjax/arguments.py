@@ -40,6 +40,11 @@ def int_dtype() -> np.dtype:
     return jnp.result_type(int)
 
 
+def is_real(dtype: Any) -> bool:
+    """Whether a dtype is of integers or floats. NumPy's own letters do not know bfloat16."""
+    return jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.floating)
+
+
 def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed: bool = True) -> Shaped[Array, " K"]:
     """Checks what can be checked of a histogram without its values, and settles its dtype.
 
@@ -154,7 +159,7 @@ def as_scalar(value: ArrayLike | None, dtype: jax.typing.DTypeLike, name: str = 
         raise ArgumentError(
             f"{name} must be a scalar (use jax.vmap or jax.lax.map for a sweep), got shape {array.shape}", argument=name
         )
-    if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
+    if not is_real(array.dtype):
         raise ArgumentError(f"{name} must be a real number, got dtype {array.dtype}", argument=name)
     # Through float64 on the host: a wide integer would wrap in JAX's narrower default.
     return array.astype(dtype) if isinstance(array, jax.Array) else jnp.asarray(array.astype(np.float64), dtype)
@@ -188,7 +193,7 @@ def as_epsilons(
         ValueError: Not real numbers, another shape, or (not under tracing) one that is not positive.
     """
     epsilon = epsilon if isinstance(epsilon, jax.Array) else np.asarray(epsilon)
-    if epsilon.dtype.kind not in "iuf":
+    if not is_real(epsilon.dtype):
         raise ArgumentError(f"epsilon must be real numbers, got dtype {epsilon.dtype}", argument="epsilon")
     fits = epsilon.ndim <= len(batch) and all(
         one in (1, other) for one, other in zip(epsilon.shape[::-1], batch[::-1], strict=False)
@@ -200,7 +205,7 @@ def as_epsilons(
     if not isinstance(epsilon, Tracer) and not isinstance(used, Tracer):
         wrong = np.argwhere(~(np.broadcast_to(np.asarray(epsilon), batch) > 0) & np.asarray(used))
         if len(wrong):  # the place of a single example has no numbers
-            value = np.broadcast_to(np.asarray(epsilon), batch)[tuple(wrong[0])]
+            value = float(np.broadcast_to(np.asarray(epsilon), batch)[tuple(wrong[0])])
             where = f"example {', '.join(map(str, wrong[0]))} has" if epsilon.ndim else "got"
             raise ArgumentError(f"epsilon must be positive, nats: {where} {value:g}", argument="epsilon")
     epsilon = jnp.broadcast_to(jnp.asarray(epsilon, dtype), batch)

@@ -17,7 +17,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.arguments import as_distribution, float_dtype
+from rrjax.arguments import as_distribution, float_dtype, is_real
 from rrjax.arithmetic import accurate_sum
 from rrjax.errors import ArgumentError
 from rrjax.lifts import Lift
@@ -68,7 +68,7 @@ class Mixture:
 
 def _check(mixture):
     weights, base = np.asarray(mixture.weights), np.asarray(mixture.base)
-    if weights.dtype.kind not in "iuf" or base.dtype.kind not in "iuf":
+    if not (is_real(weights.dtype) and is_real(base.dtype)):
         raise ArgumentError(
             f"weights and base must be real numbers, got dtypes {weights.dtype} and {base.dtype}", argument="weights"
         )

@@ -18,7 +18,7 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rrjax.arguments import as_counts, as_scalar, as_survey, float_dtype
+from rrjax.arguments import as_counts, as_scalar, as_survey, float_dtype, is_real
 from rrjax.arithmetic import odds, split_product
 from rrjax.counts import survey
 from rrjax.errors import ArgumentError
@@ -227,12 +227,12 @@ def _as_probabilities(p, q):
 def _as_support(support, num_users):
     support = _as_weights(support)
     given = num_users if isinstance(num_users, jax.Array) else np.asarray(num_users)
-    if given.ndim != 0 or given.dtype.kind not in "iuf":
+    if given.ndim != 0 or not is_real(given.dtype):
         raise ArgumentError(
             f"num_users must be one number, got {given.dtype.name} of shape {given.shape}", argument="num_users"
         )
     if jnp.issubdtype(support.dtype, jnp.integer):
-        if given.dtype.kind == "f":
+        if jnp.issubdtype(given.dtype, jnp.floating):
             raise ArgumentError(
                 f"num_users must be an integer, as support is, got {given.dtype.name}", argument="num_users"
             )

@@ -27,6 +27,8 @@ from reference import exact_theta, total_variation
 from refusals import refused
 
 import rrjax
+from rrjax.lifts import Scaling
+from rrjax.mechanisms import SquareWave
 
 K = 7
 every_estimator = pytest.mark.parametrize("row", ESTIMATORS, ids=NAMES)
@@ -533,3 +535,26 @@ def test_parts_add_up_whatever_the_number_of_chunks(row):
     whole = rrjax.count(reports, K)
     parts = sum(rrjax.count(part, K) for part in np.array_split(reports, 13))
     assert (bits(row.function(whole, 1.0)) == bits(row.function(parts, 1.0))).all()
+
+
+HALVES, QUARTERS, ONES = [0.5, 0.5], [[0.75, 0.25], [0.25, 0.75]], [1.0, 1.0, 1.0]
+STRATA = [[5, 5], [9, 3]]
+NUMBERS = {
+    "epsilons of examples": (lambda x: rrjax.models.rr_loss(jnp.zeros((2, 3)), [0, 1], x), HALVES),
+    "a tally": (lambda x: rrjax.inv_p(rrjax.Tally(x, jnp.asarray(3, x.dtype), p=0.6, q=0.4)), ONES),
+    "square wave": (lambda x: SquareWave(4, 1.0).mixture(x).weights, HALVES),
+    "weights": (lambda x: rrjax.inference.weighted_counts([0, 1, 1], x, 2).total, ONES),
+    "values": (lambda x: rrjax.inference.linear_functional([5, 5, 9], 2.0, values=x).value, [0.0, 1.0, 2.0]),
+    "shares": (lambda x: rrjax.inference.stratified(STRATA, 2.0, shares=x, values=[0, 1]).value, HALVES),
+    "a budget": (lambda x: rrjax.models.split_budget(3.0, [2, 3], num_users=1000, weights=x).epsilons, HALVES),
+    "a mixture": (lambda x: rrjax.Mixture(x, x[0], Scaling(0.5, 2)).weights, HALVES),
+    "groups": (lambda x: rrjax.surveys.inv_groups([[10, 20], [30, 40]], x), HALVES),
+    "a channel": (lambda x: rrjax.mechanisms.Channel(x).debias([0, 1]), QUARTERS),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_of_bfloat16_are_taken(name):
+    function, numbers = NUMBERS[name]
+    found, wanted = (function(jnp.asarray(numbers, dtype)) for dtype in (jnp.bfloat16, jnp.float32))
+    np.testing.assert_allclose(np.asarray(found, float), np.asarray(wanted, float), rtol=1e-6)

@@ -12,7 +12,16 @@ from jax.core import Tracer
 from jax.scipy.special import ndtri
 from jaxtyping import ArrayLike
 
-from rrjax.arguments import Estimand, as_counts, as_probability, as_scalar, check_estimand, complement, float_dtype
+from rrjax.arguments import (
+    Estimand,
+    as_counts,
+    as_probability,
+    as_scalar,
+    check_estimand,
+    complement,
+    float_dtype,
+    is_real,
+)
 from rrjax.errors import ArgumentError
 from rrjax.inference.chernoff import Collections, combined_limits
 from rrjax.inference.functionals import linear_functional, sample
@@ -176,7 +185,7 @@ def _pair(epsilon: Any) -> tuple[Any, Any]:
 
 def _as_shares(shares, number):
     shares = shares if isinstance(shares, jax.Array) else np.asarray(shares)
-    if shares.shape != (number,) or shares.dtype.kind not in "iuf":
+    if shares.shape != (number,) or not is_real(shares.dtype):
         raise ArgumentError(
             f"shares must be numbers of shape [{number}], one for each stratum; got {shares.dtype} of shape "
             f"{tuple(shares.shape)}",

@@ -10,7 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.arguments import float_dtype
+from rrjax.arguments import float_dtype, is_real
 from rrjax.errors import ArgumentError
 from rrjax.placement import gathered
 from rrjax.pytrees import exportable
@@ -80,7 +80,7 @@ def as_numbers(values: ArrayLike, num_categories: int) -> Float[Array, " K"]:
             same.
     """
     given = values if isinstance(values, jax.Array) else np.asarray(values)
-    if given.shape != (num_categories,) or given.dtype.kind not in "biuf":
+    if given.shape != (num_categories,) or not (is_real(given.dtype) or given.dtype == bool):
         raise ArgumentError(
             f"values must be numbers of shape [{num_categories}], one for each category; got {given.dtype} of shape "
             f"{tuple(given.shape)}",

@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import as_probability, as_scalar, complement, float_dtype
+from rrjax.arguments import as_probability, as_scalar, complement, float_dtype, is_real
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.checks import check_num_categories
 from rrjax.counts import as_values
@@ -88,7 +88,7 @@ def weighted_counts(reports: ArrayLike, weights: ArrayLike, num_categories: int)
     check_num_categories(num_categories)
     reports = as_values(reports, num_categories, "reports")
     weights = weights if isinstance(weights, jax.Array) else np.asarray(weights)
-    if reports.ndim != 1 or weights.shape != reports.shape or weights.dtype.kind not in "biuf":
+    if reports.ndim != 1 or weights.shape != reports.shape or not (is_real(weights.dtype) or weights.dtype == bool):
         raise ArgumentError(
             f"reports and weights must both have shape [N], one weight for each report; got {tuple(reports.shape)} and "
             f"{tuple(weights.shape)} of {weights.dtype}",

@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 
-from rrjax.arguments import as_counts, float_dtype
+from rrjax.arguments import as_counts, float_dtype, is_real
 from rrjax.arithmetic import accurate_sum
 from rrjax.counts import as_values, count
 from rrjax.errors import ArgumentError
@@ -222,7 +222,7 @@ class Channel:
 
     def _rank(self, sizes):
         dtype = np.asarray(self.matrix).dtype
-        rounding = np.finfo(dtype if dtype.kind == "f" else np.float64).eps
+        rounding = float(jnp.finfo(dtype if jnp.issubdtype(dtype, jnp.floating) else np.float64).eps)
         # Entries that are each off by an ulp or two move no singular value by more than the root of their squares, and
         # the decomposition, in double precision, by no more than is usual.
         of_entries, of_sizes = 2 * rounding * np.linalg.norm(sizes), np.finfo(np.float64).eps * sizes[0]
@@ -257,7 +257,7 @@ def _check(matrix):
         raise ArgumentError(
             f"matrix must have shape [K, M], a row a value, K >= 2; got {tuple(matrix.shape)}", argument="matrix"
         )
-    if matrix.dtype.kind not in "iuf":
+    if not is_real(matrix.dtype):
         raise ArgumentError(f"matrix must hold probabilities, got dtype {matrix.dtype}", argument="matrix")
     if isinstance(matrix, Tracer):
         return

@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.arguments import as_scalar, float_dtype
+from rrjax.arguments import as_scalar, float_dtype, is_real
 from rrjax.checks import check_num_categories
 from rrjax.errors import ArgumentError
 from rrjax.inference.plans import squared_error_of_one
@@ -168,7 +168,7 @@ def _weights(weights, number, dtype):
     if weights is None:
         return jnp.ones(number, dtype)
     weights = weights if isinstance(weights, jax.Array) else np.asarray(weights)
-    if weights.shape != (number,) or weights.dtype.kind not in "iuf":
+    if weights.shape != (number,) or not is_real(weights.dtype):
         raise ArgumentError(
             f"weights must be {number} numbers, one a question; got {weights.dtype} of shape {tuple(weights.shape)}",
             argument="weights",

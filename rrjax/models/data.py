@@ -10,7 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.arguments import float_dtype
+from rrjax.arguments import float_dtype, is_real
 from rrjax.errors import ArgumentError
 from rrjax.mechanisms.rows import LogRows
 from rrjax.models.logistic import Data
@@ -113,7 +113,8 @@ def as_data(
 
 def covariates_dtype(covariates: Any) -> np.dtype:
     """What they are computed with in: their own floats, at least float32, and at most what JAX has."""
-    dtype = np.promote_types(np.float32, covariates.dtype) if covariates.dtype.kind == "f" else float_dtype()
+    floats = jnp.issubdtype(covariates.dtype, jnp.floating)
+    dtype = np.promote_types(np.float32, covariates.dtype) if floats else float_dtype()
     return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
 
 
@@ -126,7 +127,7 @@ def as_covariates(covariates: ArrayLike) -> Any:
     covariates = covariates if isinstance(covariates, jax.Array) else np.asarray(covariates)
     if covariates.ndim == 1:
         covariates = covariates[:, None]
-    if covariates.ndim != 2 or covariates.dtype.kind not in "biuf":
+    if covariates.ndim != 2 or not (is_real(covariates.dtype) or covariates.dtype == bool):
         raise ArgumentError(
             f"covariates must be numbers of shape [N, D], got {covariates.dtype} of shape {tuple(covariates.shape)}: "
             "code categories as columns of zeros and ones",
@@ -158,7 +159,7 @@ def as_weights(weights: ArrayLike | None, number: int, dtype: np.dtype) -> Float
     if weights is None:
         return jnp.ones(number, dtype)
     weights = weights if isinstance(weights, jax.Array) else np.asarray(weights)
-    if weights.shape != (number,) or weights.dtype.kind not in "biuf":
+    if weights.shape != (number,) or not (is_real(weights.dtype) or weights.dtype == bool):
         raise ArgumentError(
             f"weights must be numbers of shape [{number}], got {weights.dtype} of {tuple(weights.shape)}",
             argument="weights",

@@ -22,7 +22,7 @@ from jax.core import Tracer
 from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.arguments import as_scalar, check_positive, float_dtype
+from rrjax.arguments import as_scalar, check_positive, float_dtype, is_real
 from rrjax.arithmetic import odds
 from rrjax.errors import ArgumentError
 from rrjax.interior import factored, solved
@@ -124,7 +124,7 @@ def fit_dirichlet(
         "Constrained Monte Carlo maximum likelihood for dependent data", 1992 (draws that stay while a parameter moves).
     """
     counts = counts if isinstance(counts, jax.Array) else np.asarray(counts)
-    if counts.ndim != 2 or min(counts.shape) < 2 or counts.dtype.kind not in "iuf":
+    if counts.ndim != 2 or min(counts.shape) < 2 or not is_real(counts.dtype):
         raise ArgumentError(
             f"counts must be numbers of shape [G, K], a row a collection, G and K >= 2; got {counts.dtype} of shape "
             f"{tuple(counts.shape)}",

@@ -266,7 +266,7 @@ def _as_logits(logits, where):
         raise ArgumentError(
             f"logits must have shape [..., K] with K >= 2, got {tuple(logits.shape)}", argument="logits"
         )
-    if logits.dtype.kind != "f" and not jnp.issubdtype(logits.dtype, jnp.floating):
+    if not jnp.issubdtype(logits.dtype, jnp.floating):
         raise ArgumentError(f"logits must be floats, got dtype {logits.dtype}", argument="logits")
     logits = gathered(jnp.asarray(logits, jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, logits.dtype))))
     if where is None:
@@ -311,7 +311,7 @@ def _of_examples(reports, possible):
 
 def _as_names(reports, logits):
     """Reports of randomized response: the categories they name, or weights of all."""
-    if reports.dtype.kind == "f" or jnp.issubdtype(reports.dtype, jnp.floating):
+    if jnp.issubdtype(reports.dtype, jnp.floating):
         if reports.shape != logits.shape:
             raise ArgumentError(
                 f"reports that are floats are weights of all categories, {logits.shape}; got shape {reports.shape}",

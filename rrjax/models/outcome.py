@@ -14,6 +14,7 @@ from jax.core import Tracer
 from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
+from rrjax.arguments import is_real
 from rrjax.arithmetic import accurate_sum, log_sum
 from rrjax.errors import ArgumentError
 from rrjax.interior import factored, solved
@@ -150,7 +151,7 @@ def fit_outcome(
 
 def _as_outcome(outcome, number, family) -> Any:
     outcome = outcome if isinstance(outcome, jax.Array) else np.asarray(outcome)
-    if outcome.shape != (number,) or outcome.dtype.kind not in "biuf":
+    if outcome.shape != (number,) or not (is_real(outcome.dtype) or outcome.dtype == bool):
         raise ArgumentError(
             f"outcome must be numbers of shape [{number}], got {outcome.dtype} of {tuple(outcome.shape)}",
             argument="outcome",

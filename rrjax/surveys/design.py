@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_distribution, float_dtype
+from rrjax.arguments import as_distribution, float_dtype, is_real
 from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
 from rrjax.mechanisms.draws import below, threshold
@@ -154,7 +154,7 @@ def as_known_distribution(value: Any, name: str) -> Any:
             f"{name} must have shape [K] with K >= 2, one probability a category, got {np.shape(value)}", argument=name
         )
     entries = np.asarray(value)
-    if entries.dtype.kind not in "iuf":
+    if not is_real(entries.dtype):
         raise ArgumentError(f"{name} must be probabilities, got dtype {entries.dtype}", argument=name)
     if entries.ndim == 1:
         entries = entries.astype(np.float64)

@@ -22,7 +22,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import as_counts, float_of
+from rrjax.arguments import as_counts, float_of, is_real
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.counts import survey
 from rrjax.em import EMResult
@@ -169,7 +169,7 @@ def _checked(counts, epsilons):
         raise ArgumentError(
             f"epsilons must have shape [{shape[0]}], one a group; got {epsilons.shape}", argument="epsilons"
         )
-    if epsilons.dtype.kind not in "iuf":
+    if not is_real(epsilons.dtype):
         raise ArgumentError(f"epsilons must be real numbers, got dtype {epsilons.dtype}", argument="epsilons")
     return counts, jnp.asarray(epsilons).astype(float_of(counts))
 
