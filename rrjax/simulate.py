@@ -69,15 +69,15 @@ def values(key: Array, theta: ArrayLike, num_users: int) -> Int[Array, " N"]:
         rounding of those. All −1 where theta has a negative entry, NaN, or no mass: estimates from them are NaN.
 
     Raises:
-        ValueError: A wrong shape, K < 2, or a negative number of users.
+        ValueError: A wrong shape, K < 2, or a number of users that is not in range.
 
     Example:
         >>> import jax, rrjax
         >>> rrjax.simulate.values(jax.random.key(0), [0.5, 0.5], 1000).shape
         (1000,)
     """
-    if num_users < 0:
-        raise ArgumentError(f"num_users must not be negative, got {num_users}", argument="num_users", value=num_users)
+    _as_users(num_users)
+    num_users = int(num_users)
     theta = as_distribution(theta)
     edges = jnp.cumsum(theta)
     uniform = jax.random.uniform(key, (num_users,), theta.dtype) * edges[-1]
