@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from rrjax.errors import ArgumentError
 from rrjax.placement import aligned, gathered
@@ -163,6 +163,51 @@ def as_scalar(value: ArrayLike | None, dtype: jax.typing.DTypeLike, name: str = 
         raise ArgumentError(f"{name} must be a real number, got dtype {array.dtype}", argument=name)
     # Through float64 on the host: a wide integer would wrap in JAX's narrower default.
     return array.astype(dtype) if isinstance(array, jax.Array) else jnp.asarray(array.astype(np.float64), dtype)
+
+
+def as_one_or_each(given: ArrayLike, number: int, what: str, name: str = "epsilon") -> Float[Array, "*n"]:
+    """Checks that these are one real number, or one for each of several.
+
+    Args:
+        given: Scalar or `[n]`.
+        number: n.
+        what: What there are n of, for an error.
+        name: What to call the argument in an error.
+
+    Returns:
+        Scalar or `[n]`, in the default floating dtype.
+
+    Raises:
+        ValueError: Another shape, or not real numbers.
+    """
+    array = given if isinstance(given, jax.Array) else np.asarray(given)
+    real = jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)
+    if not real or array.shape not in ((), (number,)):
+        raise ArgumentError(
+            f"{name} must be one real number or one for each of {number} {what}, got dtype {array.dtype} of shape "
+            f"{tuple(array.shape)}",
+            argument=name,
+        )
+    # Through float64 on the host, as in `as_scalar`.
+    return jnp.asarray(array if isinstance(array, jax.Array) else array.astype(np.float64)).astype(float_dtype())
+
+
+def as_category(category: ArrayLike, num_categories: int) -> Int[Array, ""]:
+    """Checks that this is the number of a category, as far as it is known.
+
+    Raises:
+        ValueError: It is not one integer, or (not under tracing) not from 0 to K − 1.
+    """
+    category = category if isinstance(category, jax.Array) else np.asarray(category)
+    if category.ndim != 0 or not jnp.issubdtype(category.dtype, jnp.integer):
+        raise ArgumentError(
+            f"category must be one integer (use jax.vmap for several), got {category!r}", argument="category"
+        )
+    if not isinstance(category, Tracer) and not 0 <= int(category) < num_categories:
+        raise ArgumentError(
+            f"category must be from 0 to {num_categories - 1}, got {int(category)}", argument="category"
+        )
+    return jnp.asarray(category).astype(int_dtype())
 
 
 def check_positive(epsilon: Float[Array, ""]) -> None:

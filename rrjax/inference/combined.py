@@ -15,6 +15,7 @@ from jaxtyping import ArrayLike
 from rrjax.arguments import (
     Estimand,
     as_counts,
+    as_one_or_each,
     as_probability,
     as_scalar,
     check_estimand,
@@ -157,12 +158,7 @@ def stratified(
             )
     c = as_numbers(values, shape[1])
     shares = _as_shares(shares, shape[0])
-    epsilon = epsilon if isinstance(epsilon, jax.Array) else np.asarray(epsilon)
-    if epsilon.shape not in ((), shape[:1]):
-        raise ArgumentError(
-            f"epsilon must be a number, or have shape [{shape[0]}], got {tuple(epsilon.shape)}", argument="epsilon"
-        )
-    epsilons = jnp.broadcast_to(jnp.asarray(epsilon).astype(float_dtype()), shape[:1])
+    epsilons = jnp.broadcast_to(as_one_or_each(epsilon, shape[0], "strata"), shape[:1])
     return _combined(*aligned((counts, epsilons, shares, c)), complement(level), method, estimand)
 
 

@@ -17,7 +17,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_counts, as_scalar, float_dtype
+from rrjax.arguments import as_category, as_counts, as_one_or_each, as_scalar, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.errors import ArgumentError
 from rrjax.estimators import mle_star
@@ -73,7 +73,7 @@ def equality_test(
     """
     check_draws(num_draws, level)
     counts = _as_collections(counts)
-    return _equality(key, counts, _as_epsilons(epsilon, counts.shape[0]), num_draws)
+    return _equality(key, counts, as_one_or_each(epsilon, counts.shape[0], "collections"), num_draws)
 
 
 def trend_test(
@@ -127,15 +127,9 @@ def trend_test(
     check_draws(num_draws, level)
     counts = _as_collections(counts)
     groups, num_categories = counts.shape
-    if category is not None and not isinstance(category, Tracer):
-        whole = jnp.issubdtype(jnp.result_type(category), jnp.integer)
-        if not (whole and 0 <= int(category) < num_categories):
-            raise ArgumentError(
-                f"category must be from 0 to {num_categories - 1}, or None for all, got {category}", argument="category"
-            )
     times = _as_times(np.arange(groups) if times is None else times, groups)
-    epsilons = _as_epsilons(epsilon, groups)
-    one = jnp.asarray(0 if category is None else category, jnp.int32)
+    epsilons = as_one_or_each(epsilon, groups, "collections")
+    one = as_category(0 if category is None else category, num_categories).astype(jnp.int32)
     return _trend(key, counts, epsilons, times, one, category is None, num_draws)
 
 
@@ -219,16 +213,6 @@ def _as_collections(counts) -> Int[Array, "G K"]:
                 argument="counts",
             )
     return jnp.stack(rows)
-
-
-def _as_epsilons(epsilon, groups) -> Float[Array, "*G"]:
-    array = epsilon if isinstance(epsilon, jax.Array) else np.asarray(epsilon)
-    if array.shape not in ((), (groups,)):
-        raise ArgumentError(
-            f"epsilon must be one number or one for each of {groups} collections, got shape {array.shape}",
-            argument="epsilon",
-        )
-    return jnp.asarray(array).astype(float_dtype())
 
 
 def _as_times(times, groups) -> Float[Array, " G"]:

@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import as_probability, as_survey, complement, float_dtype
+from rrjax.arguments import as_one_or_each, as_probability, as_survey, complement
 from rrjax.arithmetic import odds
 from rrjax.counts import survey
 from rrjax.errors import ArgumentError
@@ -108,12 +107,7 @@ def posterior(
         if value < least:
             raise ArgumentError(f"{name} must be at least {least}, got {value}", argument=name)
     counts, epsilon = as_survey(counts, epsilon, whole=True)
-    prior = prior if isinstance(prior, jax.Array) else np.asarray(prior)
-    if prior.shape not in ((), counts.shape):
-        raise ArgumentError(
-            f"prior must be a number or have shape [{counts.shape[0]}], got shape {prior.shape}", argument="prior"
-        )
-    alpha = jnp.broadcast_to(jnp.asarray(prior).astype(float_dtype()), counts.shape)
+    alpha = jnp.broadcast_to(as_one_or_each(prior, counts.shape[0], "categories", "prior"), counts.shape)
     alpha, key = aligned(alpha, counts), refuse_spread(key, "posterior")
     counts = refuse_spread(counts, "posterior")
     result = _posterior(key, counts, epsilon, alpha, num_chains, num_draws, num_warmup, thin)

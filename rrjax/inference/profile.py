@@ -17,11 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.core import Tracer
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.arguments import as_probability, as_survey, complement, int_dtype
+from rrjax.arguments import as_category, as_probability, as_survey, complement
 from rrjax.arithmetic import odds
 from rrjax.errors import ArgumentError
 from rrjax.estimators import mle_star
@@ -113,16 +112,7 @@ def profile(counts: ArrayLike, epsilon: ArrayLike, category: ArrayLike) -> Profi
         ['-17.55', '0.00', '-3.17']
     """
     counts, epsilon = as_survey(counts, epsilon, whole=True)
-    category = category if isinstance(category, jax.Array) else np.asarray(category)
-    if category.ndim != 0 or not jnp.issubdtype(category.dtype, jnp.integer):
-        raise ArgumentError(
-            f"category must be one integer (use jax.vmap for several), got {category!r}", argument="category"
-        )
-    if not isinstance(category, Tracer) and not 0 <= int(category) < counts.shape[0]:
-        raise ArgumentError(
-            f"category must be from 0 to {counts.shape[0] - 1}, got {int(category)}", argument="category"
-        )
-    return _profile(counts, epsilon, aligned(jnp.asarray(category).astype(int_dtype()), counts))
+    return _profile(counts, epsilon, aligned(as_category(category, counts.shape[0]), counts))
 
 
 @jax.jit
