@@ -27,6 +27,26 @@ def check_num_categories(num_categories: int) -> None:
         )
 
 
+def as_integer(given: Any, name: str, low: int, high: int = 2**31 - 1, most: str = "") -> int:
+    """A static parameter as a plain integer.
+
+    Args:
+        given: What came.
+        name: What to call it in an error.
+        low: The smallest.
+        high: The largest.
+        most: What the largest is, for an error, such as "K - 1 = ".
+
+    Raises:
+        ValueError: It is none, or out of range.
+    """
+    if isinstance(given, bool) or not isinstance(given, int | np.integer) or not low <= given <= high:
+        raise ArgumentError(
+            f"{name} must be an integer from {low} to {most}{high:,}, got {given!r}", argument=name, value=given
+        )
+    return int(given)
+
+
 def check_integers(values: Values, num_categories: int, name: str) -> Values:
     """Checks the dtype of category numbers.
 

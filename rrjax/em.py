@@ -23,6 +23,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from rrjax.arguments import as_survey
 from rrjax.arithmetic import accurate_sum, odds
+from rrjax.checks import as_integer
 from rrjax.errors import ArgumentError
 from rrjax.estimators import mle_on_support, mle_star
 from rrjax.lifts import Scaling
@@ -113,10 +114,7 @@ def ibu(
     _check(accelerate)
     if isinstance(tol, int | float) and not tol > 0:
         raise ArgumentError(f"tol must be positive, got {tol}", argument="tol", value=tol)
-    if not isinstance(max_iters, int) or max_iters < 1:
-        raise ArgumentError(
-            f"max_iters must be a positive integer, got {max_iters}", argument="max_iters", value=max_iters
-        )
+    max_iters = as_integer(max_iters, "max_iters", 1)
     if isinstance(counts, Mixture):
         given = as_mixture(counts, epsilon)
         result = _solve(lax.stop_gradient(given), tol, max_iters, accelerate)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rrjax.checks import as_integer
 from rrjax.errors import ArgumentError
 from rrjax.geometry import PRIMES, design_of, num_cells
 from rrjax.rates import Rates
@@ -47,17 +48,6 @@ def full_name(text: str) -> str:
 def _odds(epsilon):
     """e^ε − 1, whose square and its inverse are floats; the best parameter is the same beyond."""
     return math.expm1(min(max(epsilon, 1e-100), 300.0))
-
-
-def as_integer(given: Any, name: str, low: int, high: int, most: str = "") -> int:
-    """A parameter as a plain integer.
-
-    Raises:
-        ValueError: It is none, or out of range.
-    """
-    if isinstance(given, bool) or not isinstance(given, int | np.integer) or not low <= given <= high:
-        raise ArgumentError(f"{name} must be an integer from {low} to {most}{high:,}, got {given!r}", argument=name)
-    return int(given)
 
 
 def best_subset_size(num_categories: int, e1: Any, xp: ModuleType = np) -> Any:

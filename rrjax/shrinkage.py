@@ -17,7 +17,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import Estimand, check_estimand
 from rrjax.arithmetic import accurate_sum
-from rrjax.errors import ArgumentError
+from rrjax.checks import as_integer
 from rrjax.mixing import mixing
 from rrjax.placement import aligned
 from rrjax.pytrees import exportable
@@ -119,13 +119,8 @@ def empirical_bayes(
         JASA 109, 2014.
     """
     check_estimand(estimand)
-    for name, value, least in (
-        ("num_cells", num_cells, 128),
-        ("num_atoms", num_atoms, 128),
-        ("max_iters", max_iters, 1),
-    ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ArgumentError(f"{name} must be an integer from {least}, got {value!r}", argument=name)
+    num_cells, num_atoms = as_integer(num_cells, "num_cells", 128), as_integer(num_atoms, "num_atoms", 128)
+    max_iters = as_integer(max_iters, "max_iters", 1)
     return of_evidence(evidence(counts, epsilon), estimand, num_cells, num_atoms, max_iters)
 
 

@@ -8,6 +8,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from rrjax.arithmetic import accurate_sum
+from rrjax.checks import as_integer
 from rrjax.em import EMResult
 from rrjax.errors import ArgumentError
 from rrjax.likelihood import certificate_of
@@ -50,10 +51,7 @@ def ems(mixture: Mixture, *, tol: float = 1e-3, max_iters: int = 10_000) -> EMRe
     """
     if not tol > 0:
         raise ArgumentError(f"tol must be positive, got {tol}", argument="tol", value=tol)
-    if not isinstance(max_iters, int) or max_iters < 1:
-        raise ArgumentError(
-            f"max_iters must be a positive integer, got {max_iters}", argument="max_iters", value=max_iters
-        )
+    max_iters = as_integer(max_iters, "max_iters", 1)
     total = jnp.sum(jnp.asarray(mixture.weights))
     start, reports = lax.stop_gradient(as_mixture(mixture, None))
     return _solve(start, reports, total.astype(start.dtype), tol, max_iters)

@@ -1,5 +1,7 @@
 """What is no number, no category, no key: refused by name of the argument, before JAX sees it."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from refusals import refused
 
 import rrjax
-from rrjax import inference
+from rrjax import inference, models
 
 KEY = jax.random.key(0)
 COUNTS = [50, 30, 20]
@@ -44,3 +46,40 @@ def test_categories(category):
         inference.trend_test(KEY, TWO, 2.0, category=category)
     with refused("category"):
         inference.profile(COUNTS, 2.0, category=category)
+
+
+FAMILY = partial(models.zipf_logits, num_categories=3)
+FITTED = np.array([0.0, 1.0, 2.0, 3.0]), np.array([0, 1, 1, 0]), 2.0
+INTEGERS = {
+    "equality_test": ("num_draws", lambda given: inference.equality_test(KEY, TWO, 2.0, num_draws=given)),
+    "goodness_of_fit_test": (
+        "num_draws",
+        lambda given: inference.goodness_of_fit_test(KEY, TWO[0], 2, num_draws=given),
+    ),
+    "chains": ("num_chains", lambda given: inference.posterior(KEY, COUNTS, 2.0, num_chains=given)),
+    "draws": ("num_draws", lambda given: inference.posterior(KEY, COUNTS, 2.0, num_draws=given)),
+    "warmup": ("num_warmup", lambda given: inference.posterior(KEY, COUNTS, 2.0, num_warmup=given)),
+    "thin": ("thin", lambda given: inference.posterior(KEY, COUNTS, 2.0, thin=given)),
+    "power": ("num_collections", lambda given: inference.power(KEY, None, None, num_collections=given)),
+    "surface": ("num_points", lambda given: inference.log_likelihood_surface(COUNTS, 2.0, num_points=given)),
+    "dirichlet draws": ("num_draws", lambda given: models.fit_dirichlet(KEY, TWO, 2.0, num_draws=given)),
+    "dirichlet rounds": ("num_rounds", lambda given: models.fit_dirichlet(KEY, TWO, 2.0, num_rounds=given)),
+    "groups": ("num_groups", lambda given: models.goodness_of_fit_test(None, *FITTED, num_groups=given)),
+    "fit": ("max_iters", lambda given: models.fit(*FITTED, num_categories=2, max_iters=given)),
+    "fit_in_batches": ("batch_size", lambda given: models.fit_in_batches(KEY, *FITTED, batch_size=given)),
+    "epochs": ("num_epochs", lambda given: models.fit_in_batches(KEY, *FITTED, num_epochs=given)),
+    "fit_outcome": ("max_iters", lambda given: models.fit_outcome(FITTED[0], *FITTED, max_iters=given)),
+    "fit_family": ("max_iters", lambda given: models.fit_family(FAMILY, 1.0, COUNTS, 2.0, max_iters=given)),
+    "split_budget": ("max_iters", lambda given: models.split_budget(2.0, [3, 4], 1000, max_iters=given)),
+    "empirical_bayes": ("max_iters", lambda given: rrjax.empirical_bayes(COUNTS, 2.0, max_iters=given)),
+    "ibu": ("max_iters", lambda given: rrjax.ibu(COUNTS, 2.0, max_iters=given)),
+}
+"""Functions with a number that shapes or loops depend on: its name, and a call with one."""
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_static_integers(name):
+    argument, call = INTEGERS[name]
+    for given in (np.nan, np.inf, 99.5, 2**70, -1, None, "abc", True):
+        with refused(argument):
+            call(given)

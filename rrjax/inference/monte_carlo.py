@@ -14,6 +14,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.arguments import as_distribution, as_probability, float_dtype
 from rrjax.arithmetic import accurate_sum
+from rrjax.checks import as_integer
 from rrjax.counts import survey
 from rrjax.errors import ArgumentError
 from rrjax.pytrees import register
@@ -48,13 +49,14 @@ def check_draws(num_draws: int, level: float) -> None:
     """Refuses a number of draws with which no p-value could be as small as the level.
 
     Raises:
-        ValueError: That, or a level outside (0, 1).
+        ValueError: That, a number that is no integer, or a level outside (0, 1).
     """
     as_probability(level, "level", 0.05)
-    if num_draws < 1 or (num_draws + 1) * level < 1:
+    num_draws = as_integer(num_draws, "num_draws", 1)
+    if (num_draws + 1) * level < 1:
         raise ArgumentError(
             f"num_draws = {num_draws} is too few for the level {level:g}: the least p-value would be "
-            f"{1 / (max(num_draws, 0) + 1):.2g}; take at least {int(np.ceil(1 / level)) - 1}",
+            f"{1 / (num_draws + 1):.2g}; take at least {int(np.ceil(1 / level)) - 1}",
             argument="num_draws",
         )
 

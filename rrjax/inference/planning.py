@@ -16,7 +16,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.arguments import Estimand, as_probability, as_scalar, check_estimand, complement, float_dtype
-from rrjax.checks import check_num_categories
+from rrjax.checks import as_integer, check_num_categories
 from rrjax.errors import ArgumentError
 from rrjax.inference.intervals import Simultaneous, log_tail
 from rrjax.inference.monte_carlo import HypothesisTest
@@ -344,12 +344,7 @@ def power(
         True
     """
     as_probability(level, "level", 0.05)
-    if num_collections < 1:
-        raise ArgumentError(
-            f"num_collections must be at least 1, got {num_collections}",
-            argument="num_collections",
-            value=num_collections,
-        )
+    num_collections = as_integer(num_collections, "num_collections", 1)
 
     def rejects(key: Array) -> Float[Array, ""]:
         of_data, of_test = jax.random.split(key)

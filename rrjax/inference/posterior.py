@@ -19,8 +19,8 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.arguments import as_one_or_each, as_probability, as_survey, complement
 from rrjax.arithmetic import odds
+from rrjax.checks import as_integer
 from rrjax.counts import survey
-from rrjax.errors import ArgumentError
 from rrjax.inference.intervals import Intervals
 from rrjax.placement import aligned, refuse_spread
 from rrjax.pytrees import exportable
@@ -81,7 +81,7 @@ def posterior(
         positive.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, or a number that is too small.
+        ValueError: A wrong shape or dtype, K < 2, or a number that is no integer, or too small.
         NotImplementedError: `jax.vmap` spreads it over a mesh with explicit axes; `jax.shard_map` can.
 
     Warns:
@@ -104,8 +104,7 @@ def posterior(
         ("num_warmup", num_warmup, 0),
         ("thin", thin, 1),
     ):
-        if value < least:
-            raise ArgumentError(f"{name} must be at least {least}, got {value}", argument=name)
+        as_integer(value, name, least)
     counts, epsilon = as_survey(counts, epsilon, whole=True)
     alpha = jnp.broadcast_to(as_one_or_each(prior, counts.shape[0], "categories", "prior"), counts.shape)
     alpha, key = aligned(alpha, counts), refuse_spread(key, "posterior")

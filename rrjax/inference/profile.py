@@ -22,6 +22,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.arguments import as_category, as_probability, as_survey, complement
 from rrjax.arithmetic import odds
+from rrjax.checks import as_integer
 from rrjax.errors import ArgumentError
 from rrjax.estimators import mle_star
 from rrjax.inference.likelihood_ratio import ratio
@@ -311,8 +312,7 @@ def log_likelihood_surface(
         raise ArgumentError(
             f"a surface can be drawn of 2 or 3 categories, got K = {counts.shape[0]}; see `profile`", argument="counts"
         )
-    if num_points < 2:
-        raise ArgumentError(f"num_points must be at least 2, got {num_points}", argument="num_points")
+    num_points = as_integer(num_points, "num_points", 2)
     return _surface(counts, epsilon, complement(level), num_points)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool
 
+from rrjax.checks import as_integer
 from rrjax.errors import ArgumentError
 
 
@@ -40,10 +41,7 @@ def bloom_filters(words: Sequence[str], num_bits: int, num_hashes: int, num_coho
         ("num_hashes", num_hashes, 1, 16),
         ("num_cohorts", num_cohorts, 1, 2**31),
     ):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
-            raise ArgumentError(
-                f"{name} must be an integer from {least} to {most}, got {value!r}", argument=name, value=value
-            )
+        as_integer(value, name, least, most)
     words = list(words)
     if len(words) < 2 or len(set(words)) < len(words):
         raise ArgumentError(

@@ -14,6 +14,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.arguments import as_scalar, float_dtype, is_real
 from rrjax.checks import check_num_categories
+from rrjax.arguments import as_scalar, float_dtype
+from rrjax.checks import as_integer, check_num_categories
 from rrjax.errors import ArgumentError
 from rrjax.inference.plans import squared_error_of_one
 from rrjax.mechanisms import Design, RandomizedResponse
@@ -112,6 +114,7 @@ def split_budget(
             f"there are {len(sizes)} questions and {len(designs)} mechanisms: give one, or one for each",
             argument="mechanism",
         )
+    max_iters = as_integer(max_iters, "max_iters", 1)
     dtype = float_dtype()
     total, number = as_scalar(total_epsilon, dtype, "total_epsilon"), as_scalar(num_users, dtype, "num_users")
     if not isinstance(total, Tracer) and not (total > 0 and jnp.isfinite(total)):

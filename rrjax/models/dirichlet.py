@@ -24,6 +24,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import as_scalar, check_positive, float_dtype, is_real
 from rrjax.arithmetic import odds
+from rrjax.checks import as_integer
 from rrjax.errors import ArgumentError
 from rrjax.interior import factored, solved
 from rrjax.models.ascent import ascend
@@ -138,12 +139,7 @@ def fit_dirichlet(
                 f"row {wrong[0]} of counts is {counts[wrong[0]].tolist()}: not negative, and not all zero",
                 argument="counts",
             )
-    if num_draws < 2 or num_rounds < 1:
-        raise ArgumentError(
-            f"num_draws must be 2 or more and num_rounds 1 or more, got {num_draws} and {num_rounds}",
-            argument="num_draws",
-            value=num_draws,
-        )
+    num_draws, num_rounds = as_integer(num_draws, "num_draws", 2), as_integer(num_rounds, "num_rounds", 1)
     dtype = counts.dtype if counts.dtype in (np.float32, np.float64) else float_dtype()
     epsilon = as_scalar(epsilon, jax.dtypes.canonicalize_dtype(dtype))
     check_positive(epsilon)

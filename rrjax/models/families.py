@@ -18,7 +18,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax import simulate
 from rrjax.arguments import as_scalar, as_survey, check_positive, float_dtype, unscaled
 from rrjax.arithmetic import accurate_sum, log_sum
-from rrjax.checks import check_num_categories
+from rrjax.checks import as_integer, check_num_categories
 from rrjax.em import reports_of
 from rrjax.errors import ArgumentError
 from rrjax.inference.likelihood_ratio import ratio
@@ -133,6 +133,7 @@ def fit_family(
         dtype, size = epsilon.dtype, counts.shape[0]
         reports = reports_of(counts, epsilon)
         number = accurate_sum(unscaled(raw, counts).astype(dtype))
+    max_iters = as_integer(max_iters, "max_iters", 1)
     start, family = _as_start(log_shares, start, size, dtype)
     least = tolerance(tol, number)
     state = ascend(family, start, (reports, number), least, max_iters)

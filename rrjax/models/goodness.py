@@ -10,6 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
+from rrjax.checks import as_integer
 from rrjax.errors import ArgumentError
 from rrjax.interior import factored, solved
 from rrjax.mechanisms import Channel, RandomizedResponse
@@ -211,10 +212,7 @@ def goodness_of_fit_test(
     check_plain(result, "a test of goodness of fit")
     reports = refuse_spread(reports, "goodness_of_fit_test")
     if groups is None:
-        if num_groups < 2:
-            raise ArgumentError(
-                f"num_groups must be at least 2, got {num_groups}", argument="num_groups", value=num_groups
-            )
+        num_groups = as_integer(num_groups, "num_groups", 2)
         held = 1 - predict(result, covariates).shares[:, 0]
         codes, count = _along(held, as_weights(weights, held.shape[0], held.dtype), num_groups), num_groups
     else:

@@ -16,6 +16,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.arguments import is_real
 from rrjax.arithmetic import accurate_sum, log_sum
+from rrjax.checks import as_integer
 from rrjax.errors import ArgumentError
 from rrjax.interior import factored, solved
 from rrjax.models.ascent import tolerance
@@ -138,6 +139,7 @@ def fit_outcome(
         raise ArgumentError(
             f"family must be one of {', '.join(get_args(Family))}; got {family!r}", argument="family", value=family
         )
+    max_iters = as_integer(max_iters, "max_iters", 1)
     reports = refuse_spread(reports, "fit_outcome")
     data, units = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
     outcome = _as_outcome(outcome, data.weights.shape[0], family)

@@ -13,6 +13,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.arguments import as_scalar
 from rrjax.arithmetic import accurate_sum
+from rrjax.checks import as_integer
 from rrjax.errors import ArgumentError
 from rrjax.interior import factored, solved
 from rrjax.models import solvers
@@ -114,6 +115,7 @@ def fit(
     kind = _kind(covariance, clusters is not None, reduce_bias)
     if solver not in ("newton", "l-bfgs"):
         raise ArgumentError(f'solver must be "newton" or "l-bfgs", got {solver!r}', argument="solver", value=solver)
+    max_iters = as_integer(max_iters, "max_iters", 1)
     data, units = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
     dtype = data.weights.dtype
     goal = tolerance(tol, jnp.sum(data.weights))
@@ -197,12 +199,7 @@ def fit_in_batches(
     References:
         Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015: arXiv:1412.6980.
     """
-    if batch_size < 1 or num_epochs < 1:
-        raise ArgumentError(
-            f"batch_size and num_epochs must be at least 1, got {batch_size} and {num_epochs}",
-            argument="batch_size" if batch_size < 1 else "num_epochs",
-            value=batch_size if batch_size < 1 else num_epochs,
-        )
+    batch_size, num_epochs = as_integer(batch_size, "batch_size", 1), as_integer(num_epochs, "num_epochs", 1)
     key = refuse_spread(key, "fit_in_batches")
     kind = _kind(covariance, clusters is not None, False)
     data, units = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
