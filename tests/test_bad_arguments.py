@@ -14,6 +14,7 @@ from rrjax import inference, models
 KEY = jax.random.key(0)
 COUNTS = [50, 30, 20]
 TWO = [COUNTS, [40, 40, 20]]
+RAGGED = [[1, 2], [3]]
 TALLY = rrjax.RandomizedResponse(3, 2.0).tally(np.array([0, 1, 2, 0]))
 
 
@@ -28,7 +29,9 @@ def test_numbers_of_users_of_any_integer_type(number):
     assert rrjax.simulate.values(KEY, [0.5, 0.5], number).shape == (int(number),)
 
 
-@pytest.mark.parametrize("given", [None, "abc", {}, TALLY, True, [1.0, 2.0, 3.0, 4.0], [[1.0]], np.array([1.0, None])])
+@pytest.mark.parametrize(
+    "given", [None, "abc", {}, TALLY, True, [1.0, 2.0, 3.0, 4.0], [[1.0]], np.array([1.0, None]), RAGGED]
+)
 def test_one_number_or_one_for_each(given):
     with refused("epsilon"):
         inference.equality_test(KEY, TWO, given)
@@ -40,7 +43,7 @@ def test_one_number_or_one_for_each(given):
         inference.posterior(KEY, COUNTS, 2.0, prior=given)
 
 
-@pytest.mark.parametrize("category", ["abc", [1], object(), 1.0, True, 3, -1, 2**70])
+@pytest.mark.parametrize("category", ["abc", [1], object(), 1.0, True, 3, -1, 2**70, RAGGED])
 def test_categories(category):
     with refused("category"):
         inference.trend_test(KEY, TWO, 2.0, category=category)
@@ -50,6 +53,7 @@ def test_categories(category):
 
 FAMILY = partial(models.zipf_logits, num_categories=3)
 FITTED = np.array([0.0, 1.0, 2.0, 3.0]), np.array([0, 1, 1, 0]), 2.0
+REGRESSION = models.fit(*FITTED, num_categories=2, ridge=1.0)
 INTEGERS = {
     "equality_test": ("num_draws", lambda given: inference.equality_test(KEY, TWO, 2.0, num_draws=given)),
     "goodness_of_fit_test": (
@@ -83,3 +87,24 @@ def test_static_integers(name):
     for given in (np.nan, np.inf, 99.5, 2**70, -1, None, "abc", True):
         with refused(argument):
             call(given)
+
+
+@pytest.mark.parametrize("start", ["abc", 1j, None, object(), True, {"s": "abc"}])
+def test_starts_of_a_family(start):
+    with refused("start"):
+        models.fit_family(FAMILY, start, COUNTS, 2.0)
+
+
+@pytest.mark.parametrize("tol", ["abc", RAGGED, [1.0], True, 1j])
+def test_tolerances(tol):
+    with refused("tol"):
+        models.fit_family(FAMILY, 1.0, COUNTS, 2.0, tol=tol)
+
+
+@pytest.mark.parametrize("given", [jnp.float32(5), np.float64(5), 5, None, [], "ab", {}])
+def test_sequences(given):
+    with refused("num_categories"):
+        models.split_budget(2.0, given, 1000)
+    for argument in () if given is None else ("names", "categories"):
+        with refused(argument):
+            models.summary(REGRESSION, **{argument: given})

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from rrjax.arguments import as_scalar
 from rrjax.interior import factored, solved
 from rrjax.placement import aligned
 
@@ -89,7 +90,7 @@ def judged(
 def tolerance(tol: float | None, number: Float[Array, ""]) -> Float[Array, ""]:
     """Nats of N reports that may be missing where nothing is said: what rounding may hide, and little more."""
     if tol is not None:
-        return jnp.asarray(tol, number.dtype)
+        return as_scalar(tol, number.dtype, "tol")
     return jnp.float64(1e-10) if number.dtype == jnp.float64 else jnp.maximum(jnp.float32(1e-6), 1e-12 * number)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -159,9 +159,14 @@ def split_budget(
 
 
 def _sizes(num_categories):
-    sizes = tuple(num_categories)
+    # Arrays of no dimension are iterable by their type alone.
+    several = isinstance(num_categories, Iterable) and getattr(num_categories, "ndim", 1)
+    sizes = tuple(num_categories) if several else ()
     if not sizes:
-        raise ArgumentError("num_categories must name a question or more, got none", argument="num_categories")
+        raise ArgumentError(
+            f"num_categories must be a sequence, the K of each question, got {num_categories!r}",
+            argument="num_categories",
+        )
     for size in sizes:
         check_num_categories(size)
     return tuple(int(size) for size in sizes)

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
@@ -16,7 +17,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_scalar, as_survey, check_positive, float_dtype, unscaled
+from rrjax.arguments import as_scalar, as_survey, check_positive, float_dtype, is_real, unscaled
 from rrjax.arithmetic import accurate_sum, log_sum
 from rrjax.checks import as_integer, check_num_categories
 from rrjax.em import reports_of
@@ -329,9 +330,16 @@ def _inverse(curvature):
     return solved(factored(curvature), jnp.eye(curvature.shape[0], dtype=curvature.dtype))
 
 
+def _as_floating(leaf, dtype):
+    array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    if not is_real(array):
+        raise ArgumentError(f"start must hold real numbers, got dtype {array.dtype}", argument="start")
+    return jnp.asarray(array, dtype)
+
+
 def _as_start(log_shares, start, size, dtype):
     """The start as a vector, and the family of vectors."""
-    start = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), start)
+    start = jax.tree.map(lambda leaf: _as_floating(leaf, dtype), start)
     flat, back = ravel_pytree(start)
     leaves, structure = jax.tree.flatten(start)
     family = _Family(log_shares, (structure, tuple(leaf.shape for leaf in leaves), dtype), back)

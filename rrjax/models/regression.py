@@ -206,7 +206,7 @@ def fit_in_batches(
     dtype = data.weights.dtype
     prior, rate = _as_ridge(ridge, dtype), as_scalar(learning_rate, dtype, "learning_rate")
     arrival = solvers.adam(key, data, prior, rate, min(batch_size, data.weights.shape[0]), num_epochs)
-    goal = jnp.asarray(tol, dtype)
+    goal = as_scalar(tol, dtype, "tol")
     result, errors = _described(
         data, units, arrival, prior, goal, *_groups(clusters, data, kind), kind, False, intercept
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -282,13 +282,9 @@ def summary(
     of_outcome = isinstance(result, OutcomeRegression)
     width = (result.answer_coefficients if of_outcome else result.coefficients).shape[1]
     number = result.coefficients.shape[0] - result.intercept - width * of_outcome
-    names = [f"x{place}" for place in range(number)] if names is None else list(names)
-    categories = [str(place) for place in range(width + 1)] if categories is None else list(categories)
-    if len(names) != number or len(categories) != width + 1:
-        raise ArgumentError(
-            f"there are {number} covariates and {width + 1} categories, got {len(names)} names and {len(categories)}",
-            argument="names" if len(names) != number else "categories",
-        )
+    names = [f"x{place}" for place in range(number)] if names is None else _as_names(names, number, "names")
+    categories = range(width + 1) if categories is None else categories
+    categories = _as_names(categories, width + 1, "categories")
     names = (["(intercept)"] if result.intercept else []) + names
     estimates, errors = np.asarray(result.coefficients, float), np.asarray(result.standard_errors, float)
     users = f"{float(result.num_users):,.10g} users"
@@ -306,6 +302,16 @@ def summary(
     fits = f"deviance {float(result.deviance):,.2f}, AIC {float(result.aic):,.2f}, {int(result.num_iters)} steps"
     clustered = "" if result.num_clusters is None else f" in {result.num_clusters:,} clusters"
     return "\n".join([*lines, f"{users}{clustered}, {fits}"])
+
+
+def _as_names(given, number, name):
+    # Arrays of no dimension are iterable by their type alone.
+    several = isinstance(given, Iterable) and not isinstance(given, str) and getattr(given, "ndim", 1)
+    found = [str(each) for each in given] if several else []
+    if len(found) != number:
+        kind = "covariate" if name == "names" else "category"
+        raise ArgumentError(f"{name} must be {number} texts, one for each {kind}; got {given!r}", argument=name)
+    return found
 
 
 def _lines(names, estimates, errors, clusters=None):
