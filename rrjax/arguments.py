@@ -179,6 +179,27 @@ def as_scalar(value: ArrayLike | None, dtype: jax.typing.DTypeLike, name: str = 
     return array.astype(dtype) if isinstance(array, jax.Array) else jnp.asarray(array.astype(np.float64), dtype)
 
 
+def check_key(key: Any) -> None:
+    """Refuses what is no random key: what JAX says of it names no argument.
+
+    Raises:
+        ValueError: Neither one typed key nor the words of one.
+    """
+    if isinstance(key, jax.Array | np.ndarray):
+        if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+            good = key.ndim == 0
+        else:  # as jax.random.PRNGKey makes them: of two words, or four
+            good = key.dtype == np.uint32 and key.shape in ((2,), (4,))
+        came = f"dtype {key.dtype} of shape {tuple(key.shape)}"
+    else:
+        good, came = False, repr(key)
+    if not good:
+        raise ArgumentError(
+            f"key must be one typed key, as jax.random.key(0) makes (use jax.vmap for several); got {came}",
+            argument="key",
+        )
+
+
 def as_one_or_each(given: ArrayLike, number: int, what: str, name: str = "epsilon") -> Float[Array, "*n"]:
     """Checks that these are one real number, or one for each of several.
 

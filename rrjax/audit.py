@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array
 
 from rrjax import audit_events as events
-from rrjax.arguments import as_probability, float_dtype
+from rrjax.arguments import as_probability, check_key, float_dtype
 from rrjax.checks import check_num_categories
 from rrjax.errors import ArgumentError
 from rrjax.inference.binomial import odds_of_tail
@@ -264,6 +264,8 @@ def audit_mechanism(
         >>> result.violated, result.num_values, result.lower > 0.9
         (False, 4, True)
     """
+    if key is not None:
+        check_key(key)
     check_num_categories(mechanism.num_categories)
     size = mechanism.num_categories
     looked_at = events.spread(size, _num_values(num_draws)) if values is None else [int(value) for value in values]

@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.arguments import as_survey
+from rrjax.arguments import as_survey, check_key
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.estimators import inv_p, mle_star
 from rrjax.placement import aligned, looked_up
@@ -88,6 +88,7 @@ def cv_threshold(key: Array, counts: ArrayLike | Tally, epsilon: ArrayLike | Non
         Breiman, Friedman, Olshen and Stone, "Classification and Regression Trees", 1984, §3.4.3: the rule of standard
         errors.
     """
+    check_key(key)
     if isinstance(counts, Tally):
         return _of_tally(key, as_tally(counts, epsilon, whole=True))
     return _of_counts(key, *as_survey(counts, epsilon, whole=True))

@@ -16,7 +16,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.arguments import as_counts, as_distribution, as_scalar, float_dtype
+from rrjax.arguments import as_counts, as_distribution, as_scalar, check_key, float_dtype
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.checks import check_num_categories
 from rrjax.counts import survey
@@ -76,6 +76,7 @@ def values(key: Array, theta: ArrayLike, num_users: int) -> Int[Array, " N"]:
         >>> rrjax.simulate.values(jax.random.key(0), [0.5, 0.5], 1000).shape
         (1000,)
     """
+    check_key(key)
     _as_users(num_users)
     num_users = int(num_users)
     theta = as_distribution(theta)
@@ -109,6 +110,7 @@ def true_counts(key: Array, theta: ArrayLike, num_users: ArrayLike) -> Int[Array
         >>> int(users.sum()), int(mechanism.collect(jax.random.key(1), users).num_users)
         (10000, 10000)
     """
+    check_key(key)
     theta, num_users, _ = _population(theta, num_users, 1.0)
     return _true_counts(key, theta, num_users)
 
@@ -139,6 +141,7 @@ def counts(key: Array, theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLik
         >>> int(rrjax.simulate.counts(jax.random.key(0), theta, 1_000_000, epsilon=2.0).sum())
         1000000
     """
+    check_key(key)
     return _counts(key, *_population(theta, num_users, epsilon))
 
 
@@ -169,6 +172,7 @@ def collect(
         >>> int(true_counts.sum()), int(counts.sum())
         (10000, 10000)
     """
+    check_key(key)
     return _collect(key, *_population(theta, num_users, epsilon))
 
 
@@ -194,6 +198,7 @@ def randomized(key: Array, true_counts: ArrayLike, epsilon: ArrayLike) -> Int[Ar
         >>> int(rrjax.simulate.randomized(jax.random.key(0), [700, 200, 100], epsilon=1.0).sum())
         1000
     """
+    check_key(key)
     true_counts = as_counts(true_counts, "true_counts", whole=True)
     if not isinstance(true_counts, Tracer):
         total = np.asarray(true_counts).sum(dtype=np.float64)  # exact up to 2⁵³, and never wraps

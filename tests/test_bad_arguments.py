@@ -9,7 +9,7 @@ import pytest
 from refusals import refused
 
 import rrjax
-from rrjax import inference, models
+from rrjax import inference, longitudinal, mechanisms, models, surveys
 
 KEY = jax.random.key(0)
 COUNTS = [50, 30, 20]
@@ -108,3 +108,62 @@ def test_sequences(given):
     for argument in () if given is None else ("names", "categories"):
         with refused(argument):
             models.summary(REGRESSION, **{argument: given})
+
+
+VALUES = np.array([0, 1, 2])
+PERMANENT = longitudinal.LongitudinalRandomizedResponse(3, 2.0, 1.0)
+KEYED = {
+    "values": lambda key: rrjax.simulate.values(key, [0.5, 0.5], 5),
+    "true_counts": lambda key: rrjax.simulate.true_counts(key, [0.5, 0.5], 5),
+    "counts": lambda key: rrjax.simulate.counts(key, [0.5, 0.5], 5, 1.0),
+    "collect": lambda key: rrjax.simulate.collect(key, [0.5, 0.5], 5, 1.0),
+    "randomized": lambda key: rrjax.simulate.randomized(key, [5, 5], 1.0),
+    "equality_test": lambda key: inference.equality_test(key, TWO, 1.0),
+    "trend_test": lambda key: inference.trend_test(key, TWO, 1.0),
+    "independence_test": lambda key: inference.independence_test(key, TWO),
+    "goodness_of_fit_test": lambda key: inference.goodness_of_fit_test(key, COUNTS, 1.0),
+    "likelihood_ratio_test": lambda key: inference.likelihood_ratio_test(key, COUNTS, 1.0, [0.5, 0.3, 0.2]),
+    "posterior": lambda key: inference.posterior(key, COUNTS, 1.0),
+    "power": lambda key: inference.power(key, None, None),
+    "cv_threshold": lambda key: rrjax.cv_threshold(key, COUNTS, 1.0),
+    "fit_dirichlet": lambda key: models.fit_dirichlet(key, TWO, 1.0),
+    "fit_in_batches": lambda key: models.fit_in_batches(key, *FITTED, num_categories=2),
+    "family_test": lambda key: models.family_test(key, FAMILY, 1.0, COUNTS, 2.0),
+    "channel": lambda key: mechanisms.Channel(np.array([[0.7, 0.3], [0.3, 0.7]])).randomize(key, VALUES[:2]),
+    "square wave": lambda key: mechanisms.SquareWave(8, 1.0).randomize(key, [0.5]),
+    "Warner": lambda key: surveys.Warner(0.7).randomize(key, VALUES[:2]),
+    "negative question": lambda key: surveys.NegativeQuestion(3).randomize(key, VALUES),
+    "forced response": lambda key: surveys.ForcedResponse(0.5, [0.3, 0.3, 0.4]).randomize(key, VALUES),
+    "memoize": lambda key: PERMANENT.memoize(key, VALUES),
+    "report": lambda key: PERMANENT.report(key, VALUES),
+    "bits": lambda key: longitudinal.LongitudinalSymmetricUnaryEncoding(3, 2.0, 1.0).memoize(key, VALUES),
+    "attack": lambda key: longitudinal.averaging_attack(key, PERMANENT, 2),
+}
+"""Functions of a random key."""
+
+
+NOT_KEYS = (0, None, "abc", np.arange(2), jnp.arange(3, dtype=jnp.uint32), KEY[None], jnp.float32(1))
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_keys(name):
+    for key in NOT_KEYS:
+        with refused("key"):
+            KEYED[name](key)
+
+
+@pytest.mark.parametrize("name", [name for name in mechanisms.MECHANISMS if "hashing" not in name])
+def test_keys_of_mechanisms(name):
+    mechanism = mechanisms.MECHANISMS[name](3, 2.0)
+    for key in NOT_KEYS:
+        with refused("key"):
+            mechanism.randomize(key, VALUES)
+        with refused("key"):
+            mechanism.collect(key, COUNTS)
+
+
+def test_keys_of_any_kind_and_under_tracing():
+    draw = KEYED["counts"]
+    assert draw(jax.random.PRNGKey(0)).tolist() == draw(KEY).tolist() == jax.jit(draw)(KEY).tolist()
+    assert draw(jax.random.key(0, impl="rbg")).sum() == 5
+    assert jax.vmap(draw)(jax.random.split(KEY, 3)).shape == (3, 2)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_survey
+from rrjax.arguments import as_survey, check_key
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.estimators import mle_star
 from rrjax.inference.monte_carlo import (
@@ -71,6 +71,7 @@ def goodness_of_fit_test(
         Pearson, "On the criterion …", 1900; Perlman, "One-sided testing problems in multivariate analysis", 1969, for
         the least favourable point of a cone.
     """
+    check_key(key)
     check_draws(num_draws, level)
     counts, epsilon = as_survey(counts, epsilon, whole=True)
     if theta is None:

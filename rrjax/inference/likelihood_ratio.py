@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
 from rrjax import simulate
-from rrjax.arguments import as_survey
+from rrjax.arguments import as_survey, check_key
 from rrjax.arithmetic import accurate_sum, odds
 from rrjax.errors import ArgumentError
 from rrjax.estimators import mle_star
@@ -76,6 +76,7 @@ def likelihood_ratio_test(
         "Asymptotic properties of maximum likelihood estimators and likelihood ratio tests under nonstandard
         conditions", 1987, for the limit.
     """
+    check_key(key)
     if null == "chi-square":
         raise ArgumentError(
             "null = 'chi-square' is refused: on the boundary of the simplex the statistic has no χ² law, and the test "

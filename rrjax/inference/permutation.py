@@ -17,7 +17,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_category, as_counts, as_one_or_each, as_scalar, float_dtype
+from rrjax.arguments import as_category, as_counts, as_one_or_each, as_scalar, check_key, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.errors import ArgumentError
 from rrjax.estimators import mle_star
@@ -71,6 +71,7 @@ def equality_test(
     References:
         Lehmann and Romano, "Testing statistical hypotheses", 3rd edition, §15.2, for permutation tests.
     """
+    check_key(key)
     check_draws(num_draws, level)
     counts = _as_collections(counts)
     return _equality(key, counts, as_one_or_each(epsilon, counts.shape[0], "collections"), num_draws)
@@ -124,6 +125,7 @@ def trend_test(
     References:
         Armitage, "Tests for linear trends in proportions and frequencies", 1955.
     """
+    check_key(key)
     check_draws(num_draws, level)
     counts = _as_collections(counts)
     groups, num_categories = counts.shape
@@ -173,6 +175,7 @@ def independence_test(
         Pearson, "On the criterion …", 1900; Freeman and Halton, "Note on an exact treatment of contingency, goodness of
         fit and other problems of significance", 1951.
     """
+    check_key(key)
     check_draws(num_draws, level)
     counts = counts if isinstance(counts, jax.Array) else np.asarray(counts)
     if counts.ndim != 2 or min(counts.shape) < 2:

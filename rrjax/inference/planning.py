@@ -15,7 +15,7 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import Estimand, as_probability, as_scalar, check_estimand, complement, float_dtype
+from rrjax.arguments import Estimand, as_probability, as_scalar, check_estimand, check_key, complement, float_dtype
 from rrjax.checks import as_integer, check_num_categories
 from rrjax.errors import ArgumentError
 from rrjax.inference.intervals import Simultaneous, log_tail
@@ -343,6 +343,7 @@ def power(
         >>> bool(0.8 < found.power < 0.95)
         True
     """
+    check_key(key)
     as_probability(level, "level", 0.05)
     num_collections = as_integer(num_collections, "num_collections", 1)
 

@@ -17,7 +17,7 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import as_one_or_each, as_probability, as_survey, complement
+from rrjax.arguments import as_one_or_each, as_probability, as_survey, check_key, complement
 from rrjax.arithmetic import odds
 from rrjax.checks import as_integer
 from rrjax.counts import survey
@@ -98,6 +98,7 @@ def posterior(
         Simpson, Carpenter and Bürkner, "Rank-normalization, folding, and localization: an improved R̂", 2021, for the
         split R̂ and the effective sample size (of the values themselves, not of their ranks).
     """
+    check_key(key)
     for name, value, least in (
         ("num_chains", num_chains, 1),
         ("num_draws", num_draws, 4),

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from rrjax.arguments import check_key
 from rrjax.longitudinal.protocol import Protocol, as_positive
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.placement import aligned
@@ -61,6 +62,7 @@ def averaging_attack(key: Array, protocol: Protocol, num_reports: int, num_users
     References:
         Ding, Kulkarni and Yekhanin, "Collecting telemetry data privately", 2017, §1.
     """
+    check_key(key)
     return _attack(key, protocol, as_positive(num_reports, "num_reports"), as_positive(num_users, "num_users"))
 
 

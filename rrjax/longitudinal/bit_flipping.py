@@ -14,7 +14,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.arguments import as_scalar, float_dtype
+from rrjax.arguments import as_scalar, check_key, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
@@ -64,6 +64,7 @@ class BitFlipping(Mechanism):
         Raises:
             ValueError: Values that are not integers, or (not under tracing) outside the domain.
         """
+        check_key(key)
         return _randomize(self, key, as_values(values, self.num_categories, "values"))
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:

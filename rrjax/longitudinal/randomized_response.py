@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int
 
+from rrjax.arguments import check_key
 from rrjax.counts import as_values
 from rrjax.longitudinal import histories
 from rrjax.longitudinal.chain import Chain, times_named, times_supported
@@ -78,6 +79,7 @@ class LongitudinalRandomizedResponse(Chain):
         Raises:
             ValueError: Values that are not integers, or (not under tracing) outside the domain.
         """
+        check_key(key)
         return _memoize(self, key, as_values(values, self.num_categories, "values"))
 
     def report(self, key: Array, memo: ArrayLike) -> Int[Array, "*s"]:
@@ -93,6 +95,7 @@ class LongitudinalRandomizedResponse(Chain):
         Raises:
             ValueError: A memo that is not of categories.
         """
+        check_key(key)
         return self._randomized_again(key, as_values(memo, self.num_categories, "memo"))
 
     def mixture(self, reports: ArrayLike) -> Mixture:

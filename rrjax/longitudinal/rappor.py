@@ -19,7 +19,7 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.arguments import as_scalar, float_dtype
+from rrjax.arguments import as_scalar, check_key, float_dtype
 from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
 from rrjax.lifts import Dense
@@ -191,6 +191,7 @@ class Rappor:
         Raises:
             ValueError: Values that are not integers of shape `[N]`, or (not under tracing) outside the domain.
         """
+        check_key(key)
         values = as_values(values, self.num_categories, "values")
         if values.ndim != 1:
             raise ArgumentError(f"values must have shape [N], one a user; got {values.shape}", argument="values")
@@ -209,6 +210,7 @@ class Rappor:
         Raises:
             ValueError: Other shapes or dtypes, or (not under tracing) numbers out of range.
         """
+        check_key(key)
         cohorts, bits = self._checked(memo, "[N, k]", 2)
         return CohortBits(cohorts, again(key, bits, self.instantaneous))
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.arguments import as_scalar, float_dtype
+from rrjax.arguments import as_scalar, check_key, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
@@ -80,6 +80,7 @@ class LongitudinalUnaryEncoding(TwoStages):
         Raises:
             ValueError: Values that are not integers, or (not under tracing) outside the domain.
         """
+        check_key(key)
         return _memoize(self, key, as_values(values, self.num_categories, "values"))
 
     def report(self, key: Array, memo: ArrayLike) -> Bool[Array, "*s K"]:
@@ -95,6 +96,7 @@ class LongitudinalUnaryEncoding(TwoStages):
         Raises:
             ValueError: Another shape, or not of bits.
         """
+        check_key(key)
         return again(key, as_bits(memo, self.num_categories), self.instantaneous)
 
     def mixture(self, reports: ArrayLike) -> Mixture:

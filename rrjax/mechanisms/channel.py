@@ -12,6 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 
 from rrjax.arguments import as_counts, float_dtype, is_real
+from rrjax.arguments import as_counts, check_key, float_dtype
 from rrjax.arithmetic import accurate_sum
 from rrjax.counts import as_values, count
 from rrjax.errors import ArgumentError
@@ -110,6 +111,7 @@ class Channel:
         Raises:
             ValueError: Values that are not integers, or (not under tracing) outside the domain.
         """
+        check_key(key)
         return _randomize(self, key, as_values(values, self.num_categories, "values"))
 
     def count(self, reports: ArrayLike) -> Int[Array, " M"]:

@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rrjax.arguments import int_dtype
+from rrjax.arguments import check_key, int_dtype
 from rrjax.counts import as_values, count
 from rrjax.mechanisms.draws import rounded_down
 from rrjax.mechanisms.mechanism import Dependence, Mechanism, as_true_counts, gathered
@@ -79,6 +79,7 @@ class ColumnResponse(Mechanism):
         Raises:
             ValueError: Values that are not integers, or (not under tracing) outside the domain.
         """
+        check_key(key)
         return _randomize(self, key, as_values(values, self.num_categories, "values"))
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
@@ -161,6 +162,7 @@ class ColumnResponse(Mechanism):
         Raises:
             ValueError: Other than K categories, or counts that are not integers.
         """
+        check_key(key)
         true_counts = as_true_counts(true_counts, self.num_categories)
         return _collect(self, key, true_counts)
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.arguments import as_scalar, float_dtype
+from rrjax.arguments import as_scalar, check_key, float_dtype
 from rrjax.checks import check_num_categories
 from rrjax.counts import as_values, count
 from rrjax.lifts import Decay
@@ -87,6 +87,7 @@ class Geometric:
         Raises:
             ValueError: Values that are not integers, or (not under tracing) outside the domain.
         """
+        check_key(key)
         return _randomize(self, key, as_values(values, self.num_categories, "values"))
 
     def count(self, reports: ArrayLike) -> Int[Array, " K"]:

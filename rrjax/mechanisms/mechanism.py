@@ -18,7 +18,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rrjax.arguments import as_counts, as_scalar, float_dtype, int_dtype
+from rrjax.arguments import as_counts, as_scalar, check_key, float_dtype, int_dtype
 from rrjax.arithmetic import odds
 from rrjax.checks import check_num_categories
 from rrjax.counts import survey
@@ -266,6 +266,7 @@ class Mechanism(abc.ABC):
         Raises:
             ValueError: Other than K categories, or counts that are not integers.
         """
+        check_key(key)
         true_counts = as_true_counts(true_counts, self.num_categories)
         return _collect(self, key, true_counts)
 

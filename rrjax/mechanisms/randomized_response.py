@@ -20,7 +20,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_scalar
+from rrjax.arguments import as_scalar, check_key
 from rrjax.counts import as_values, count
 from rrjax.errors import ArgumentError
 from rrjax.lifts import Scaling
@@ -141,6 +141,7 @@ class RandomizedResponse(Mechanism):
             ValueError: Values that are not integers, or (not under tracing) outside the domain; above 2²⁴ categories an
                 ε of which 64 bits would deliver less than 99 %.
         """
+        check_key(key)
         values = as_values(values, self.num_categories, "values")
         reports = _randomize(key, values, self._keep(), self.num_categories)
         return jnp.where(self._delivers(), reports, -1)

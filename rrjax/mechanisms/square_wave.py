@@ -12,6 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.arguments import as_scalar, float_dtype, int_dtype, is_real
+from rrjax.arguments import as_scalar, check_key, float_dtype, int_dtype
 from rrjax.checks import check_num_categories
 from rrjax.errors import ArgumentError
 from rrjax.mechanisms.channel import Channel
@@ -112,6 +113,7 @@ class SquareWave:
         Raises:
             ValueError: Values that are no real numbers, or (not under tracing) outside [0, 1].
         """
+        check_key(key)
         values = _as_numbers(values, "values", 0.0, 1.0)
         return _randomize(self, key, values)
 

@@ -15,7 +15,7 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.arguments import int_dtype
+from rrjax.arguments import check_key, int_dtype
 from rrjax.checks import check_domain, check_integers
 from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
@@ -114,6 +114,7 @@ class SubsetSelection(Mechanism):
         Raises:
             ValueError: Values that are not integers, or (not under tracing) outside the domain; ε traced without ω.
         """
+        check_key(key)
         values = as_values(values, self.num_categories, "values")
         return _randomize(self, key, values, settled(self.subset_size, "subset_size"))
 

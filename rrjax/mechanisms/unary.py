@@ -15,6 +15,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
+from rrjax.arguments import check_key
 from rrjax.counts import as_values, survey
 from rrjax.errors import ArgumentError
 from rrjax.mechanisms.draws import below, rounded_down, rounded_up
@@ -51,6 +52,7 @@ class UnaryEncoding(Mechanism):
         Raises:
             ValueError: Values that are not integers, or (not under tracing) outside the domain.
         """
+        check_key(key)
         values = as_values(values, self.num_categories, "values")
         return _randomize(key, values, self.rates, self.num_categories)
 
@@ -106,6 +108,7 @@ class UnaryEncoding(Mechanism):
         Raises:
             ValueError: Other than K categories, or counts that are not integers.
         """
+        check_key(key)
         return independent(key, as_true_counts(true_counts, self.num_categories), self.rates)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.arguments import as_epsilons, float_dtype
+from rrjax.arguments import as_epsilons, check_key, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
@@ -113,6 +113,7 @@ class CandidateResponse:
         Raises:
             ValueError: Another shape, or (not under tracing) what is no label.
         """
+        check_key(key)
         return _randomize(key, self._of_users(labels, "labels"), self.candidates, self.epsilon)
 
     def log_rows(self, reports: ArrayLike) -> LogRows:

@@ -23,6 +23,7 @@ from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.arguments import as_scalar, check_positive, float_dtype, is_real
+from rrjax.arguments import as_scalar, check_key, check_positive, float_dtype
 from rrjax.arithmetic import odds
 from rrjax.checks import as_integer
 from rrjax.errors import ArgumentError
@@ -124,6 +125,7 @@ def fit_dirichlet(
         Minka, "Estimating a Dirichlet distribution", 2000 (of counts that are not randomized); Geyer and Thompson,
         "Constrained Monte Carlo maximum likelihood for dependent data", 1992 (draws that stay while a parameter moves).
     """
+    check_key(key)
     counts = counts if isinstance(counts, jax.Array) else np.asarray(counts)
     if counts.ndim != 2 or min(counts.shape) < 2 or not is_real(counts.dtype):
         raise ArgumentError(

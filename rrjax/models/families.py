@@ -17,7 +17,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_scalar, as_survey, check_positive, float_dtype, is_real, unscaled
+from rrjax.arguments import as_scalar, as_survey, check_key, check_positive, float_dtype, is_real, unscaled
 from rrjax.arithmetic import accurate_sum, log_sum
 from rrjax.checks import as_integer, check_num_categories
 from rrjax.em import reports_of
@@ -201,6 +201,7 @@ def family_test(
         >>> float(family_test(jax.random.key(1), geometric, 1.0, counts, 2.0).p_value) < 0.01
         True
     """
+    check_key(key)
     check_draws(num_draws, level)
     counts, epsilon = as_survey(counts, epsilon, whole=True)
     start, family = _as_start(log_shares, start, counts.shape[0], epsilon.dtype)

@@ -10,6 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
+from rrjax.arguments import check_key
 from rrjax.checks import as_integer
 from rrjax.errors import ArgumentError
 from rrjax.interior import factored, solved
@@ -74,6 +75,8 @@ def score_test(
         Rao, "Large sample tests of statistical hypotheses concerning several parameters", 1948.
     """
     check_plain(result, "a score test")
+    if key is not None:
+        check_key(key)
     own, more = as_covariates(covariates), as_covariates(added)
     size, width = result.standard_coefficients.shape
     if own.shape[1] != size - result.intercept or more.shape[0] != own.shape[0]:

@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import as_scalar
+from rrjax.arguments import as_scalar, check_key
 from rrjax.arithmetic import accurate_sum
 from rrjax.checks import as_integer
 from rrjax.errors import ArgumentError
@@ -199,6 +199,7 @@ def fit_in_batches(
     References:
         Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015: arXiv:1412.6980.
     """
+    check_key(key)
     batch_size, num_epochs = as_integer(batch_size, "batch_size", 1), as_integer(num_epochs, "num_epochs", 1)
     key = refuse_spread(key, "fit_in_batches")
     kind = _kind(covariance, clusters is not None, False)

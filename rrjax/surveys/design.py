@@ -11,6 +11,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
 from rrjax.arguments import as_distribution, float_dtype, is_real
+from rrjax.arguments import as_distribution, check_key, float_dtype
 from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
 from rrjax.mechanisms.draws import below, threshold
@@ -214,6 +215,7 @@ def randomize(design: Design, key: Array, values: ArrayLike) -> Int[Array, "*s"]
     Raises:
         ValueError: Values that are not integers, or (not under tracing) outside the domain.
     """
+    check_key(key)
     values = as_values(values, design.num_categories, "values")
     law = design.affine
     for_keeping, for_others = jax.random.split(key)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
+from rrjax.arguments import check_key
 from rrjax.checks import check_num_categories
 from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
@@ -93,6 +94,7 @@ class NegativeQuestion:
         Raises:
             ValueError: Values that are not integers, or (not under tracing) outside the domain.
         """
+        check_key(key)
         values = as_values(values, self.num_categories, "values")
         for_own, for_others = jax.random.split(key)
         named = with_probability(for_own, self.own, values.shape)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
+from rrjax.arguments import check_key
 from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
 from rrjax.pytrees import register
@@ -90,6 +91,7 @@ class Warner:
         Raises:
             ValueError: Values that are not integers, or (not under tracing) outside the domain.
         """
+        check_key(key)
         values = as_values(values, 2, "values")
         own = with_probability(key, self.truth, values.shape)
         reports = values.astype(jnp.int32)
