@@ -68,7 +68,7 @@ def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed:
             "inv_n, inv_p, cv_threshold and intervals take a Tally; nll, score, certificate and ibu take a Mixture",
             argument=name,
         )
-    counts = _as_array(counts, name)
+    counts = as_array(counts, name)
     if counts.ndim != 1:
         raise ArgumentError(
             f"{name} must have shape [K], one problem a call (use jax.vmap for a batch); got shape {counts.shape}",
@@ -126,7 +126,7 @@ def as_distribution(theta: ArrayLike, num_categories: int | None = None, name: s
     Raises:
         ValueError: The shape is not `[num_categories]`, or the entries are not real numbers.
     """
-    theta = _as_array(theta, name)
+    theta = as_array(theta, name)
     if num_categories is None and (theta.ndim != 1 or theta.shape[0] < 2):
         raise ArgumentError(f"{name} must have shape [K] with K >= 2, got {theta.shape}", argument=name)
     if num_categories is not None and theta.shape != (num_categories,):
@@ -143,12 +143,17 @@ def _at_least_float32(dtype):
     return jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, dtype))
 
 
-def _as_array(given, name):
+def as_array(given: ArrayLike, name: str) -> np.ndarray | Shaped[Array, "*s"]:
+    """An array of JAX as it is, anything else as one of NumPy.
+
+    Raises:
+        ValueError: Lists of different lengths.
+    """
     if isinstance(given, jax.Array):
         return given
     try:
         return np.asarray(given)
-    except ValueError:  # of lists in a list
+    except ValueError:
         raise ArgumentError(f"{name} must be numbers, not lists of different lengths", argument=name) from None
 
 
@@ -167,7 +172,7 @@ def as_scalar(value: ArrayLike | None, dtype: jax.typing.DTypeLike, name: str = 
         raise ArgumentError(
             f"{name} is missing: counts say nothing without it (a Tally has its own rates)", argument=name
         )
-    array = _as_array(value, name)
+    array = as_array(value, name)
     if array.ndim != 0:
         raise ArgumentError(
             f"{name} must be a scalar (use jax.vmap or jax.lax.map for a sweep), got shape {array.shape}", argument=name
@@ -215,7 +220,7 @@ def as_one_or_each(given: ArrayLike, number: int, what: str, name: str = "epsilo
     Raises:
         ValueError: Another shape, or not real numbers.
     """
-    array = _as_array(given, name)
+    array = as_array(given, name)
     if not is_real(array) or array.shape not in ((), (number,)):
         raise ArgumentError(
             f"{name} must be one real number or one for each of {number} {what}, got dtype {array.dtype} of shape "
@@ -232,7 +237,7 @@ def as_category(category: ArrayLike, num_categories: int) -> Int[Array, ""]:
     Raises:
         ValueError: It is not one integer, or (not under tracing) not from 0 to K − 1.
     """
-    category = _as_array(category, "category")
+    category = as_array(category, "category")
     if category.ndim != 0 or not jnp.issubdtype(category.dtype, jnp.integer):
         raise ArgumentError(
             f"category must be one integer (use jax.vmap for several), got {category!r}", argument="category"

@@ -167,3 +167,34 @@ def test_keys_of_any_kind_and_under_tracing():
     assert draw(jax.random.PRNGKey(0)).tolist() == draw(KEY).tolist() == jax.jit(draw)(KEY).tolist()
     assert draw(jax.random.key(0, impl="rbg")).sum() == 5
     assert jax.vmap(draw)(jax.random.split(KEY, 3)).shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "given", [None, "abc", {}, object(), True, 1j, [0.1, 0.2], jnp.asarray(True), np.array([None])]
+)
+def test_probabilities_of_survey_designs(given):
+    mechanism, half = rrjax.RandomizedResponse(2, 1.0), [0.5, 0.5]
+    for argument, design in {
+        "truth": surveys.Warner,
+        "own": lambda own: surveys.NegativeQuestion(4, own),
+        "ignoring": lambda ignoring: surveys.NonCompliance(mechanism, ignoring, half),
+    }.items():
+        with refused(argument):
+            design(given)
+    with refused("truth"):
+        surveys.ForcedResponse(given, half)
+    with refused("truth"):
+        surveys.UnrelatedQuestion(given, half)
+
+
+@pytest.mark.parametrize("given", [None, "abc", {}, 0.5, RAGGED, [True, False], jnp.asarray(0.5), jnp.asarray([True])])
+def test_distributions_of_survey_designs(given):
+    for argument, design in {
+        "forced": surveys.ForcedResponse,
+        "unrelated": surveys.UnrelatedQuestion,
+        "answers": partial(surveys.NonCompliance, rrjax.RandomizedResponse(2, 1.0)),
+    }.items():
+        with refused(argument):
+            design(0.5, given)
+    with refused("mechanism"):
+        surveys.NonCompliance(given, 0.5, [0.5, 0.5])

@@ -12,6 +12,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax import simulate
 from rrjax.arguments import as_distribution, float_dtype, is_real
 from rrjax.arguments import as_distribution, check_key, float_dtype
+from rrjax.arguments import as_array, as_distribution, check_key, float_dtype, is_real
 from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
 from rrjax.mechanisms.draws import below, threshold
@@ -115,8 +116,15 @@ def is_known(value: Any) -> bool:
     return isinstance(value, int | float | np.number | np.ndarray)
 
 
+def check_real(value: Any, name: str) -> None:
+    """Raises `ValueError` unless a value is a real number, or an array of them: several are a batch, for `jax.vmap`."""
+    if not (is_known(value) or isinstance(value, jax.Array)) or not is_real(as_array(value, name)):
+        raise ArgumentError(f"{name} must be a real number, or an array of them, got {value!r}", argument=name)
+
+
 def check_probability(value: Any, name: str, example: float) -> None:
-    """Raises `ValueError` unless a known number lies strictly between 0 and 1, or is none yet."""
+    """Raises `ValueError` unless a value is a real number, and lies strictly between 0 and 1 where it is known."""
+    check_real(value, name)
     if not is_known(value) or np.ndim(value) > 0:  # a batch, for jax.vmap
         return
     if not 0 < float(value) < 1:
@@ -141,15 +149,15 @@ def as_known_distribution(value: Any, name: str) -> Any:
         name: What to call it in an error.
 
     Returns:
-        An array, or the value where it is none.
+        An array.
 
     Raises:
         ValueError: A wrong shape, or no distribution.
     """
     if isinstance(value, list | tuple):
-        value = np.asarray(value)
-    if not is_known(value):
-        return value
+        value = as_array(value, name)
+    if not isinstance(value, np.ndarray | jax.Array):
+        raise ArgumentError(f"{name} must have shape [K], one probability a category, got {value!r}", argument=name)
     if np.ndim(value) == 0 or (np.ndim(value) == 1 and len(value) < 2):
         raise ArgumentError(
             f"{name} must have shape [K] with K >= 2, one probability a category, got {np.shape(value)}", argument=name
@@ -159,6 +167,10 @@ def as_known_distribution(value: Any, name: str) -> Any:
         raise ArgumentError(f"{name} must be probabilities, got dtype {entries.dtype}", argument=name)
     if entries.ndim == 1:
         entries = entries.astype(np.float64)
+    if not is_real(value):
+        raise ArgumentError(f"{name} must be probabilities, got dtype {value.dtype}", argument=name)
+    if is_known(value) and value.ndim == 1:
+        entries = np.asarray(value, np.float64)
         if not (entries >= 0).all():
             raise ArgumentError(
                 f"{name} must be probabilities, none negative or NaN, got {entries.min():g}", argument=name

@@ -24,7 +24,7 @@ class ForcedResponse:
         forced: `[K]`, how often each answer is the forced one, given that one is forced; it sums to one.
 
     Raises:
-        ValueError: (Not in JAX's arrays) a `truth` outside (0, 1), or probabilities that are none.
+        ValueError: No numbers, or (not in JAX's arrays) a `truth` outside (0, 1), or probabilities that are none.
 
     Example:
         One die: 1 forces "yes", 6 forces "no", anything else asks for the truth.

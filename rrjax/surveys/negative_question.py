@@ -16,7 +16,7 @@ from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
 from rrjax.pytrees import register
 from rrjax.surveys import design
-from rrjax.surveys.design import Affine, check_scalar, is_known, together, with_probability, within
+from rrjax.surveys.design import Affine, check_real, check_scalar, is_known, together, with_probability, within
 
 
 @register(data_fields=["own"], meta_fields=["num_categories"])
@@ -52,6 +52,7 @@ class NegativeQuestion:
     def __post_init__(self):
         """Checks what can be checked of K and the probability."""
         check_num_categories(self.num_categories)
+        check_real(self.own, "own")
         if not is_known(self.own) or np.ndim(self.own) > 0:
             return
         own = float(self.own)  # pyright: ignore[reportArgumentType]

@@ -29,7 +29,8 @@ class NonCompliance:
         answers: `[K]`, the distribution of their answers.
 
     Raises:
-        ValueError: (Not in JAX's arrays) an `ignoring` outside (0, 1), or probabilities that are none or not K.
+        ValueError: Another mechanism, no numbers, or (not in JAX's arrays) an `ignoring` outside (0, 1), or
+            probabilities that are none or not K.
 
     Example:
         >>> import rrjax
@@ -52,11 +53,13 @@ class NonCompliance:
     answers: ArrayLike
 
     def __post_init__(self):
-        """Checks what can be checked of the probabilities."""
+        """Checks the mechanism, and what can be checked of the probabilities."""
+        if not isinstance(self.mechanism, RandomizedResponse):
+            raise ArgumentError(f"mechanism must be a RandomizedResponse, got {self.mechanism!r}", argument="mechanism")
         check_probability(self.ignoring, "ignoring", 0.1)
         object.__setattr__(self, "answers", as_known_distribution(self.answers, "answers"))
         shape = getattr(self.answers, "shape", ())
-        if len(shape) == 1 and isinstance(self.mechanism, RandomizedResponse) and shape[0] != self.num_categories:
+        if len(shape) == 1 and shape[0] != self.num_categories:
             raise ArgumentError(
                 f"answers must have shape [{self.num_categories}], as the mechanism's K; got {shape}",
                 argument="answers",

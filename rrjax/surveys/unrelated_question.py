@@ -25,7 +25,7 @@ class UnrelatedQuestion:
         unrelated: `[K]`, the distribution of the answers to the unrelated question.
 
     Raises:
-        ValueError: (Not in JAX's arrays) a `truth` outside (0, 1), or probabilities that are none.
+        ValueError: No numbers, or (not in JAX's arrays) a `truth` outside (0, 1), or probabilities that are none.
 
     Example:
         Of ten cards seven ask "did you?", three "were you born in the first quarter of the year?".
