@@ -9,7 +9,7 @@ import pytest
 from refusals import refused
 
 import rrjax
-from rrjax import inference, longitudinal, mechanisms, models, surveys
+from rrjax import inference, longitudinal, mechanisms, models, secure, shuffling, surveys
 
 KEY = jax.random.key(0)
 COUNTS = [50, 30, 20]
@@ -198,3 +198,32 @@ def test_distributions_of_survey_designs(given):
             design(0.5, given)
     with refused("mechanism"):
         surveys.NonCompliance(given, 0.5, [0.5, 0.5])
+
+
+@pytest.mark.parametrize("number", [-1, 0, 1, True, None, "abc", 2.0, 2**31])
+def test_numbers_of_categories(number):
+    with refused("num_categories"):
+        secure.effective_epsilon(number, secure.keep_threshold(2, 1.0))
+    if number is not None:  # without a mechanism it need not be known
+        with refused("num_categories"):
+            shuffling.central_delta(1000, 2.0, 0.5, num_categories=number)
+
+
+@pytest.mark.parametrize("number", [-1, 0, np.inf, np.nan, 1.5, None, "abc", True, 2**70])
+def test_numbers_of_seeds(number):
+    with refused("seed_bits"):
+        inference.repeated_seed_test(2, 1000, seed_bits=number)
+    with refused("num_reports"):
+        inference.repeated_seed_test(2, number)
+    with refused("most"):
+        inference.repeated_seed_test(number, 1000)
+
+
+@pytest.mark.parametrize("theta", [[-0.5, 1.0, 0.5], [1.5, -0.25, -0.25], [np.nan, 0.5, 0.5], [2.0, 0.0, 0.0]])
+def test_variances_of_what_are_no_shares_are_nan(theta):
+    for estimand in ("distribution", "users"):
+        for function in (inference.covariance, inference.variances):
+            of_shares = partial(function, num_users=100, epsilon=1.0, estimand=estimand)
+            assert np.isnan(of_shares(theta)).all()
+            assert np.isnan(jax.jit(of_shares)(jnp.asarray(theta))).all()
+            assert np.isfinite(of_shares([1.0, 0.0, 0.0])).all()

@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from rrjax.arithmetic import accurate_sum
-from rrjax.errors import ArgumentError
+from rrjax.checks import as_integer
 from rrjax.inference.monte_carlo import HypothesisTest
 from rrjax.mechanisms.columns import ColumnResponse
 from rrjax.mechanisms.local_hashing import Hashing
@@ -140,7 +140,7 @@ def repeated_seed_test(most: int, num_reports: int, *, seed_bits: int = 32) -> H
         `HypothesisTest`: the statistic is m; the p-value is an upper bound.
 
     Raises:
-        ValueError: m is not from 1 to N.
+        ValueError: m is not from 1 to N, or one of the three no integer, or not positive.
 
     Example:
         >>> import rrjax
@@ -148,10 +148,9 @@ def repeated_seed_test(most: int, num_reports: int, *, seed_bits: int = 32) -> H
         >>> float(test(2, 100_000).p_value), float(test(50, 100_000).p_value) < 1e-6
         (1.0, True)
     """
-    if not 1 <= most <= num_reports:
-        raise ArgumentError(
-            f"most must be from 1 to num_reports = {num_reports}, got {most}", argument="most", value=most
-        )
+    num_reports = as_integer(num_reports, "num_reports", 1, 2**53)
+    most = as_integer(most, "most", 1, num_reports, "num_reports = ")
+    seed_bits = as_integer(seed_bits, "seed_bits", 1)
     ways = math.lgamma(num_reports + 1) - math.lgamma(most + 1) - math.lgamma(num_reports - most + 1)
     p_value = math.exp(min(ways - (most - 1) * seed_bits * math.log(2), 0.0))
     statistic, p_value, error = (jnp.asarray(value, float) for value in (most, p_value, 0.0))

@@ -11,6 +11,9 @@ from rrjax.arithmetic import odds
 from rrjax.estimators import mle_star
 from rrjax.mechanisms import Design, RandomizedResponse
 
+_ROUNDING = 1e-6
+"""By how much rounding may have made a share larger than one."""
+
 
 def covariance(
     theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLike, *, estimand: Estimand = "distribution"
@@ -33,7 +36,7 @@ def covariance(
 
     Returns:
         `[K, K]`, squared probability; rows sum to zero. Derivatives in all arguments. All NaN where ε or N is not
-        positive.
+        positive, or an entry of theta outside [0, 1].
 
     Raises:
         ValueError: A wrong shape, or an unknown estimand.
@@ -76,7 +79,7 @@ def variances(
         mechanism: Its class, or a function of K and ε. Static.
 
     Returns:
-        `[K]`, squared probability. All NaN where ε or N is not positive.
+        `[K]`, squared probability. All NaN where ε or N is not positive, or an entry of theta outside [0, 1].
 
     Raises:
         ValueError: A wrong shape, or an unknown estimand.
@@ -135,4 +138,7 @@ def _checked(theta, num_users, epsilon, estimand, mechanism):
     num_users = as_scalar(num_users, theta.dtype, "num_users")
     # A traced ε, because one that makes no sense gives NaN here.
     rates = mechanism(theta.shape[0], as_scalar(epsilon, theta.dtype)).rates.astype(theta.dtype)
+    # Of other shares variances come out negative.
+    inside = (jnp.min(theta) >= 0) & (jnp.max(theta) <= 1 + _ROUNDING)
+    theta = jnp.where(inside, theta, jnp.nan)
     return theta, jnp.where(num_users > 0, num_users, jnp.nan), rates

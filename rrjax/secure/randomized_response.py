@@ -64,12 +64,13 @@ def effective_epsilon(num_categories: int, keep: int) -> float:
         Nats, rounded down.
 
     Raises:
-        ArgumentError: `keep` is no integer in [0, 2¹²⁸).
+        ArgumentError: K is no integer, or below 2; `keep` is no integer in [0, 2¹²⁸).
 
     Example:
         >>> 1 - 1e-12 < effective_epsilon(4, keep_threshold(4, 1.0)) <= 1
         True
     """
+    check_num_categories(num_categories)
     if isinstance(keep, bool) or not isinstance(keep, int) or not 0 <= keep < ALL:
         raise ArgumentError(f"keep must be an integer from 0 to 2^128 - 1, got {keep!r}", argument="keep", value=keep)
     return log_down(1 + Fraction(num_categories * keep, ALL - keep))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from rrjax.checks import check_num_categories
 from rrjax.errors import ArgumentError
 from rrjax.mechanisms import Design, Mechanism
 from rrjax.shuffling.divergence import Pair, divergence
@@ -264,6 +265,8 @@ def _crossing(
 
 
 def _built(mechanism: Design | None, num_categories: int | None, epsilon: float) -> Mechanism | None:
+    if num_categories is not None:
+        check_num_categories(num_categories)
     if mechanism is None:
         return None
     if num_categories is None:
