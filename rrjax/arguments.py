@@ -40,11 +40,6 @@ def int_dtype() -> np.dtype:
     return jnp.result_type(int)
 
 
-def is_real(dtype: Any) -> bool:
-    """Whether a dtype is of integers or floats. NumPy's own letters do not know bfloat16."""
-    return jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.floating)
-
-
 def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed: bool = True) -> Shaped[Array, " K"]:
     """Checks what can be checked of a histogram without its values, and settles its dtype.
 
@@ -158,7 +153,10 @@ def as_array(given: ArrayLike, name: str) -> np.ndarray | Shaped[Array, "*s"]:
 
 
 def is_real(array: np.ndarray | Shaped[Array, "*s"]) -> bool:
-    """Whether the dtype is floating or integer: neither of booleans nor of complex numbers, objects or texts."""
+    """Whether the dtype is floating or integer: neither of booleans nor of complex numbers, objects or texts.
+
+    NumPy's own letters of kinds do not know bfloat16.
+    """
     return jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)
 
 
@@ -177,7 +175,6 @@ def as_scalar(value: ArrayLike | None, dtype: jax.typing.DTypeLike, name: str = 
         raise ArgumentError(
             f"{name} must be a scalar (use jax.vmap or jax.lax.map for a sweep), got shape {array.shape}", argument=name
         )
-    if not is_real(array.dtype):
     if not is_real(array):
         raise ArgumentError(f"{name} must be a real number, got dtype {array.dtype}", argument=name)
     # Through float64 on the host: a wide integer would wrap in JAX's narrower default.
@@ -277,7 +274,7 @@ def as_epsilons(
         ValueError: Not real numbers, another shape, or (not under tracing) one that is not positive.
     """
     epsilon = epsilon if isinstance(epsilon, jax.Array) else np.asarray(epsilon)
-    if not is_real(epsilon.dtype):
+    if not is_real(epsilon):
         raise ArgumentError(f"epsilon must be real numbers, got dtype {epsilon.dtype}", argument="epsilon")
     fits = epsilon.ndim <= len(batch) and all(
         one in (1, other) for one, other in zip(epsilon.shape[::-1], batch[::-1], strict=False)

@@ -68,7 +68,7 @@ class Mixture:
 
 def _check(mixture):
     weights, base = np.asarray(mixture.weights), np.asarray(mixture.base)
-    if not (is_real(weights.dtype) and is_real(base.dtype)):
+    if not (is_real(weights) and is_real(base)):
         raise ArgumentError(
             f"weights and base must be real numbers, got dtypes {weights.dtype} and {base.dtype}", argument="weights"
         )

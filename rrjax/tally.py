@@ -227,7 +227,7 @@ def _as_probabilities(p, q):
 def _as_support(support, num_users):
     support = _as_weights(support)
     given = num_users if isinstance(num_users, jax.Array) else np.asarray(num_users)
-    if given.ndim != 0 or not is_real(given.dtype):
+    if given.ndim != 0 or not is_real(given):
         raise ArgumentError(
             f"num_users must be one number, got {given.dtype.name} of shape {given.shape}", argument="num_users"
         )

@@ -181,7 +181,7 @@ def _pair(epsilon: Any) -> tuple[Any, Any]:
 
 def _as_shares(shares, number):
     shares = shares if isinstance(shares, jax.Array) else np.asarray(shares)
-    if shares.shape != (number,) or not is_real(shares.dtype):
+    if shares.shape != (number,) or not is_real(shares):
         raise ArgumentError(
             f"shares must be numbers of shape [{number}], one for each stratum; got {shares.dtype} of shape "
             f"{tuple(shares.shape)}",

@@ -80,7 +80,7 @@ def as_numbers(values: ArrayLike, num_categories: int) -> Float[Array, " K"]:
             same.
     """
     given = values if isinstance(values, jax.Array) else np.asarray(values)
-    if given.shape != (num_categories,) or not (is_real(given.dtype) or given.dtype == bool):
+    if given.shape != (num_categories,) or not (is_real(given) or given.dtype == bool):
         raise ArgumentError(
             f"values must be numbers of shape [{num_categories}], one for each category; got {given.dtype} of shape "
             f"{tuple(given.shape)}",

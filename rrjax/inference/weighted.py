@@ -88,7 +88,7 @@ def weighted_counts(reports: ArrayLike, weights: ArrayLike, num_categories: int)
     check_num_categories(num_categories)
     reports = as_values(reports, num_categories, "reports")
     weights = weights if isinstance(weights, jax.Array) else np.asarray(weights)
-    if reports.ndim != 1 or weights.shape != reports.shape or not (is_real(weights.dtype) or weights.dtype == bool):
+    if reports.ndim != 1 or weights.shape != reports.shape or not (is_real(weights) or weights.dtype == bool):
         raise ArgumentError(
             f"reports and weights must both have shape [N], one weight for each report; got {tuple(reports.shape)} and "
             f"{tuple(weights.shape)} of {weights.dtype}",

@@ -11,8 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 
-from rrjax.arguments import as_counts, float_dtype, is_real
-from rrjax.arguments import as_counts, check_key, float_dtype
+from rrjax.arguments import as_counts, check_key, float_dtype, is_real
 from rrjax.arithmetic import accurate_sum
 from rrjax.counts import as_values, count
 from rrjax.errors import ArgumentError
@@ -259,7 +258,7 @@ def _check(matrix):
         raise ArgumentError(
             f"matrix must have shape [K, M], a row a value, K >= 2; got {tuple(matrix.shape)}", argument="matrix"
         )
-    if not is_real(matrix.dtype):
+    if not is_real(matrix):
         raise ArgumentError(f"matrix must hold probabilities, got dtype {matrix.dtype}", argument="matrix")
     if isinstance(matrix, Tracer):
         return

@@ -11,8 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.arguments import as_scalar, float_dtype, int_dtype, is_real
-from rrjax.arguments import as_scalar, check_key, float_dtype, int_dtype
+from rrjax.arguments import as_scalar, check_key, float_dtype, int_dtype, is_real
 from rrjax.checks import check_num_categories
 from rrjax.errors import ArgumentError
 from rrjax.mechanisms.channel import Channel
@@ -165,7 +164,7 @@ class SquareWave:
 
 def _as_numbers(values, name, least, most):
     values = values if isinstance(values, jax.Array) else np.asarray(values)
-    if not is_real(values.dtype):
+    if not is_real(values):
         raise ArgumentError(f"{name} must be real numbers, got dtype {values.dtype}", argument=name)
     array = jnp.asarray(values).astype(float_dtype())
     if least is not None and values.size and not isinstance(values, Tracer):

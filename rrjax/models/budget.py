@@ -13,8 +13,6 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.arguments import as_scalar, float_dtype, is_real
-from rrjax.checks import check_num_categories
-from rrjax.arguments import as_scalar, float_dtype
 from rrjax.checks import as_integer, check_num_categories
 from rrjax.errors import ArgumentError
 from rrjax.inference.plans import squared_error_of_one
@@ -176,7 +174,7 @@ def _weights(weights, number, dtype):
     if weights is None:
         return jnp.ones(number, dtype)
     weights = weights if isinstance(weights, jax.Array) else np.asarray(weights)
-    if weights.shape != (number,) or not is_real(weights.dtype):
+    if weights.shape != (number,) or not is_real(weights):
         raise ArgumentError(
             f"weights must be {number} numbers, one a question; got {weights.dtype} of shape {tuple(weights.shape)}",
             argument="weights",

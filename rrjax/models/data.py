@@ -127,7 +127,7 @@ def as_covariates(covariates: ArrayLike) -> Any:
     covariates = covariates if isinstance(covariates, jax.Array) else np.asarray(covariates)
     if covariates.ndim == 1:
         covariates = covariates[:, None]
-    if covariates.ndim != 2 or not (is_real(covariates.dtype) or covariates.dtype == bool):
+    if covariates.ndim != 2 or not (is_real(covariates) or covariates.dtype == bool):
         raise ArgumentError(
             f"covariates must be numbers of shape [N, D], got {covariates.dtype} of shape {tuple(covariates.shape)}: "
             "code categories as columns of zeros and ones",
@@ -159,7 +159,7 @@ def as_weights(weights: ArrayLike | None, number: int, dtype: np.dtype) -> Float
     if weights is None:
         return jnp.ones(number, dtype)
     weights = weights if isinstance(weights, jax.Array) else np.asarray(weights)
-    if weights.shape != (number,) or not (is_real(weights.dtype) or weights.dtype == bool):
+    if weights.shape != (number,) or not (is_real(weights) or weights.dtype == bool):
         raise ArgumentError(
             f"weights must be numbers of shape [{number}], got {weights.dtype} of {tuple(weights.shape)}",
             argument="weights",

@@ -22,8 +22,7 @@ from jax.core import Tracer
 from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.arguments import as_scalar, check_positive, float_dtype, is_real
-from rrjax.arguments import as_scalar, check_key, check_positive, float_dtype
+from rrjax.arguments import as_scalar, check_key, check_positive, float_dtype, is_real
 from rrjax.arithmetic import odds
 from rrjax.checks import as_integer
 from rrjax.errors import ArgumentError
@@ -127,7 +126,7 @@ def fit_dirichlet(
     """
     check_key(key)
     counts = counts if isinstance(counts, jax.Array) else np.asarray(counts)
-    if counts.ndim != 2 or min(counts.shape) < 2 or not is_real(counts.dtype):
+    if counts.ndim != 2 or min(counts.shape) < 2 or not is_real(counts):
         raise ArgumentError(
             f"counts must be numbers of shape [G, K], a row a collection, G and K >= 2; got {counts.dtype} of shape "
             f"{tuple(counts.shape)}",

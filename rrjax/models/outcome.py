@@ -153,7 +153,7 @@ def fit_outcome(
 
 def _as_outcome(outcome, number, family) -> Any:
     outcome = outcome if isinstance(outcome, jax.Array) else np.asarray(outcome)
-    if outcome.shape != (number,) or not (is_real(outcome.dtype) or outcome.dtype == bool):
+    if outcome.shape != (number,) or not (is_real(outcome) or outcome.dtype == bool):
         raise ArgumentError(
             f"outcome must be numbers of shape [{number}], got {outcome.dtype} of {tuple(outcome.shape)}",
             argument="outcome",

@@ -10,8 +10,6 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_distribution, float_dtype, is_real
-from rrjax.arguments import as_distribution, check_key, float_dtype
 from rrjax.arguments import as_array, as_distribution, check_key, float_dtype, is_real
 from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
@@ -162,11 +160,6 @@ def as_known_distribution(value: Any, name: str) -> Any:
         raise ArgumentError(
             f"{name} must have shape [K] with K >= 2, one probability a category, got {np.shape(value)}", argument=name
         )
-    entries = np.asarray(value)
-    if not is_real(entries.dtype):
-        raise ArgumentError(f"{name} must be probabilities, got dtype {entries.dtype}", argument=name)
-    if entries.ndim == 1:
-        entries = entries.astype(np.float64)
     if not is_real(value):
         raise ArgumentError(f"{name} must be probabilities, got dtype {value.dtype}", argument=name)
     if is_known(value) and value.ndim == 1:

@@ -169,7 +169,7 @@ def _checked(counts, epsilons):
         raise ArgumentError(
             f"epsilons must have shape [{shape[0]}], one a group; got {epsilons.shape}", argument="epsilons"
         )
-    if not is_real(epsilons.dtype):
+    if not is_real(epsilons):
         raise ArgumentError(f"epsilons must be real numbers, got dtype {epsilons.dtype}", argument="epsilons")
     return counts, jnp.asarray(epsilons).astype(float_of(counts))
 
