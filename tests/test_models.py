@@ -236,3 +236,14 @@ def test_a_loss_is_exported_for_any_number_of_examples(loss):
     for size in (1, 7):
         given = logits_of(size, 6), np.arange(size, dtype=np.int32) % 6
         np.testing.assert_allclose(exported.call(*given), loss(*given, 1.5), rtol=1e-5)
+
+
+@pytest.mark.parametrize("derivative", [jax.grad, jax.jacfwd])
+def test_a_fit_has_no_derivative_and_says_so(derivative):
+    ages, reports = np.asarray([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), np.asarray([0, 1, 0, 1, 0, 1])
+
+    def gap(epsilon):
+        return rrjax.models.fit(ages, reports, epsilon, num_categories=2).gap
+
+    with pytest.raises(NotImplementedError):
+        derivative(gap)(1.0)

@@ -108,7 +108,21 @@ def as_data(
     rows = LogRows(*(leaf.astype(dtype) for leaf in rows))
     weights = as_weights(weights, number, dtype)
     standard, units = standardized(given, intercept)
-    return Data(standard, rows, weights), units
+    return _without_derivative(Data(standard, rows, weights)), units
+
+
+@jax.custom_jvp
+def _without_derivative(data):
+    """The same data: the loops that fit them have no derivative, and JAX would not say so in words."""
+    return data
+
+
+@_without_derivative.defjvp
+def _refuse_derivative(primals, tangents):
+    raise NotImplementedError(
+        "models.fit and models.fit_outcome have no derivatives: take differences of two fits, or "
+        "models.fit_family where there are no covariates"
+    )
 
 
 def covariates_dtype(covariates: Any) -> np.dtype:

@@ -116,7 +116,7 @@ def fit_outcome(
 
     Raises:
         ValueError: As `fit`; outcomes that are none of the family, with the row.
-        NotImplementedError: `jax.vmap` spreads it over a mesh with explicit axes; `jax.shard_map` can.
+        NotImplementedError: `jax.vmap` spreads it over a mesh with explicit axes; `jax.shard_map` can. A derivative.
 
     Example:
         >>> import jax, numpy as np, rrjax

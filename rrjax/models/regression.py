@@ -95,6 +95,7 @@ def fit(
             covariate separates, or of a category that no report speaks for; clusters that are no more than
             coefficients, or survey weights of which no more than that have a say. What cannot be fitted is a
             `FitError`, whose attributes say which columns and which category it is about.
+        NotImplementedError: A derivative, in ε or in anything else: take differences of two fits.
 
     Example:
         >>> import jax, numpy as np, rrjax
