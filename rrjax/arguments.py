@@ -138,7 +138,7 @@ def _at_least_float32(dtype):
     return jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, dtype))
 
 
-def as_array(given: ArrayLike, name: str) -> np.ndarray | Shaped[Array, "*s"]:
+def as_array(given: Any, name: str) -> np.ndarray | Shaped[Array, "*s"]:
     """An array of JAX as it is, anything else as one of NumPy.
 
     Raises:

@@ -283,8 +283,8 @@ def summary(
     width = (result.answer_coefficients if of_outcome else result.coefficients).shape[1]
     number = result.coefficients.shape[0] - result.intercept - width * of_outcome
     names = [f"x{place}" for place in range(number)] if names is None else _as_names(names, number, "names")
-    categories = range(width + 1) if categories is None else categories
-    categories = _as_names(categories, width + 1, "categories")
+    given = range(width + 1) if categories is None else categories
+    categories = _as_names(given, width + 1, "categories")
     names = (["(intercept)"] if result.intercept else []) + names
     estimates, errors = np.asarray(result.coefficients, float), np.asarray(result.standard_errors, float)
     users = f"{float(result.num_users):,.10g} users"
