@@ -17,7 +17,8 @@ from typer.core import TyperCommand
 from rrjax.catalogue import ESTIMATORS
 from rrjax.errors import UsageError
 from rrjax.io.errors import naming_flags
-from rrjax.mechanisms import MECHANISMS, full_name
+from rrjax.mechanisms import MECHANISMS
+from rrjax.parameters import full_name
 
 WHICH, SURE = "Which estimate", "How sure"
 """Panels of flags that are wanted more rarely. Those without one are listed first, in the order of the parameters."""

@@ -10,6 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, UInt
 
+from rrjax.arguments import check_key
 from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
 from rrjax.longitudinal import histories
@@ -106,6 +107,7 @@ class LongitudinalLocalHashing(Chain):
         Raises:
             ValueError: Values that are not integers, or (not under tracing) outside the domain.
         """
+        check_key(key)
         return _memoize(self, key, as_values(values, self.num_categories, "values"))
 
     def report(self, key: Array, memo: ArrayLike) -> UInt[Array, "*s 2"]:
@@ -121,6 +123,7 @@ class LongitudinalLocalHashing(Chain):
         Raises:
             ValueError: Another shape or dtype, or (not under tracing) a bucket out of range.
         """
+        check_key(key)
         memo = self.single_round._checked(memo)
         bucket = self._randomized_again(key, memo[..., 1].astype(jnp.int32))
         return jnp.stack([memo[..., 0], bucket.astype(jnp.uint32)], axis=-1)

@@ -12,7 +12,7 @@ from rrjax.mechanisms.square_wave import SquareWave
 from rrjax.mechanisms.subset_selection import SubsetSelection
 from rrjax.mechanisms.symmetric_unary_encoding import SymmetricUnaryEncoding
 from rrjax.mechanisms.warner import Warner
-from rrjax.parameters import ABBREVIATIONS, full_name
+from rrjax.parameters import ABBREVIATIONS
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     kind.name: kind
@@ -46,5 +46,4 @@ __all__ = [
     "SubsetSelection",
     "SymmetricUnaryEncoding",
     "Warner",
-    "full_name",
 ]

@@ -20,7 +20,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, UInt
 
-from rrjax.arguments import int_dtype
+from rrjax.arguments import check_key, int_dtype
 from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
 from rrjax.mechanisms.draws import below, number_below, rounded_down
@@ -85,6 +85,7 @@ class Hashing(Mechanism):
         Raises:
             ValueError: Values that are not integers, or (not under tracing) outside the domain; ε traced without g.
         """
+        check_key(key)
         values = as_values(values, self.num_categories, "values")
         return _randomize(self, key, values, settled(self.num_buckets, "num_buckets"))
 
@@ -146,6 +147,7 @@ class Hashing(Mechanism):
         Raises:
             ValueError: Other than K categories, or counts that are not integers.
         """
+        check_key(key)
         return independent(key, as_true_counts(true_counts, self.num_categories), self.rates)
 
     def _checked(self, reports) -> UInt[Array, "*s 2"]:
