@@ -122,6 +122,15 @@ def test_other_parquet_types_count_as_text(tmp_path, type_name):
     assert by_label(count_reports(Source(path))) == {values[0]: 1, values[1]: 2}
 
 
+@pytest.mark.parametrize("value", ["[1, 2]", '{"a": 1}'])
+def test_lists_and_records_of_json_are_no_labels(tmp_path, value):
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{{"a": {value}, "b": "x"}}\n{{"a": {value}, "b": "[y]"}}\n')
+    with refused(error=DataError, file=str(path), column="a"):
+        count_reports(Source(path, column="a"))
+    assert by_label(count_reports(Source(path, column="b"))) == {"x": 1, "[y]": 1}
+
+
 @pytest.mark.parametrize("value", ["[1, 2]", "{'a': 1}", "MAP {'a': 1}"])
 def test_lists_and_records_are_no_labels(tmp_path, value):
     path = copy(tmp_path / "a.parquet", f"SELECT {value} AS a, unnest(['x', 'y']) AS b")

@@ -342,12 +342,16 @@ def _parquet(files: tuple[str, ...], schema: list[tuple[str, str]]) -> _Relation
             columns.append((name, f"c{index}", "integer"))
         elif type_name in _FLOATS or type_name.startswith("DECIMAL"):
             columns.append((name, f"c{index}", "number"))
-        elif type_name.endswith("]") or type_name.startswith(("STRUCT", "MAP", "UNION")):
+        elif _is_nested(type_name):
             columns.append((name, f"c{index}", "nested"))
         else:
             columns.append((name, _trimmed(f"CAST(c{index} AS VARCHAR)"), "text"))
     read = f"read_parquet({file_list(files)}, binary_as_string=true)"
     return _Relation(files, _renamed((name for name, _ in schema), read), columns)
+
+
+def _is_nested(type_name: str) -> bool:
+    return type_name.endswith("]") or type_name.startswith(("STRUCT", "MAP", "UNION"))
 
 
 def _renamed(names: Iterable[str], read: str) -> str:
@@ -357,17 +361,20 @@ def _renamed(names: Iterable[str], read: str) -> str:
 
 
 def _json_lines(connection: Connection, files: tuple[str, ...], column: str | None) -> _Relation:
-    def names_in(sample: str) -> list[str]:
-        options = f"format='auto', records=true, maximum_depth=1, union_by_name=true{sample}"
+    def types_in(sample: str) -> dict[str, str]:
+        options = f"format='auto', records=true, maximum_depth=2, union_by_name=true{sample}"
         found = connection.execute(f"DESCRIBE SELECT * FROM read_json({file_list(files)}, {options})").fetchall()
-        return [row[0] for row in found]
+        return {row[0]: row[1] for row in found}
 
-    names = names_in("")
+    names = types_in("")
     if column is not None and column not in names:
-        names = names_in(", sample_size=-1")
+        names = types_in(", sample_size=-1")
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     read = f"read_json({file_list(files)}, format='auto', records=true, columns={{{types}}})"
-    columns: list[tuple[str, str, Kind]] = [(name, _trimmed(f"c{index}"), "text") for index, name in enumerate(names)]
+    columns: list[tuple[str, str, Kind]] = [
+        (name, _trimmed(f"c{index}"), "nested" if _is_nested(type_name) else "text")
+        for index, (name, type_name) in enumerate(names.items())
+    ]
     return _Relation(files, _renamed(names, read), columns)
 
 
