@@ -13,6 +13,7 @@ from jaxtyping import Array, ArrayLike, Bool, Int, Shaped
 
 from rrjax.checks import check_domain, check_integers, check_num_categories
 from rrjax.errors import ArgumentError
+from rrjax.placement import together
 
 
 def count(reports: ArrayLike, num_categories: int) -> Int[Array, " K"]:
@@ -63,7 +64,7 @@ def as_values(values: ArrayLike, num_categories: int, name: str) -> Array:
 
 
 def _count(reports, num_categories):
-    reports = reports.ravel()
+    reports = together(reports).ravel()
     inside = (reports >= 0) & (reports < num_categories)
     counts = jnp.bincount(jnp.where(inside, reports, 0), length=num_categories)
     return jnp.where(jnp.all(inside), counts, -1)

@@ -21,7 +21,7 @@ from rrjax.arguments import as_distribution, float_dtype, is_real
 from rrjax.arithmetic import accurate_sum
 from rrjax.errors import ArgumentError
 from rrjax.lifts import Lift
-from rrjax.placement import aligned
+from rrjax.placement import aligned, gathered
 from rrjax.pytrees import register
 
 
@@ -154,7 +154,7 @@ def as_mixture(mixture: Mixture, epsilon: ArrayLike | None, theta: ArrayLike | N
             f"a mixture has its own probabilities: leave epsilon out (got {epsilon})", argument="epsilon"
         )
     size = mixture.num_categories
-    weights = jnp.asarray(mixture.weights)
+    weights = gathered(jnp.asarray(mixture.weights))
     theta = as_distribution(np.full(size, 1 / size, float_dtype()) if theta is None else theta, size)
     dtype = theta.dtype
     if jnp.issubdtype(weights.dtype, jnp.floating):

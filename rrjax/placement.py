@@ -106,6 +106,13 @@ def gathered(array: Array, axis: int = -1) -> Array:
     return jax.sharding.reshard(array, NamedSharding(sharding.mesh, PartitionSpec(*places)))
 
 
+def together(array: Any) -> Any:
+    """All axes `gathered`: of reports that are counted, because a scatter cannot be told where its result belongs."""
+    for axis in range(array.ndim) if isinstance(array, jax.Array) else ():
+        array = gathered(array, axis)
+    return array
+
+
 def stacked(*scalars: Shaped[Array, ""]) -> Shaped[Array, " n"]:
     """`jnp.stack` of scalars, which cannot be where `vmap` spreads only some of them over a mesh with explicit axes."""
     if not any(AxisType.Explicit in jax.typeof(each).sharding.mesh.axis_types for each in scalars):

@@ -15,8 +15,9 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import rrjax
-from rrjax import inference, models
+from rrjax import RandomizedResponse, inference, models, surveys
 from rrjax.lifts import Scaling
+from rrjax.mechanisms import Channel, SquareWave, SubsetSelection
 from rrjax.placement import aligned, by_platform, looked_up, one_by_one, repeat
 
 FLAGS = "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
@@ -158,3 +159,47 @@ def test_what_cannot_be_spread_says_so():
         jax.jit(draw).trace(keys, counts)
     assert "posterior" in str(error.value)
     assert "shard_map" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        RandomizedResponse(4, 1.5),
+        SubsetSelection(4, 1.5, subset_size=2),
+        Channel([[0.75, 0.25], [0.25, 0.75]]),
+        SquareWave(4, 1.5),
+    ],
+)
+def test_reports_of_users_that_are_spread(law):
+    place, values = explicit(), np.arange(8) % 2
+    reports = np.asarray(law.randomize(jax.random.key(0), values))
+    theta = np.full(law.num_categories, 1 / law.num_categories)
+
+    def loss(reports):
+        return rrjax.nll(theta, law.mixture(reports))
+
+    expected = loss(reports)
+    np.testing.assert_allclose([loss(place(reports)), jax.jit(loss)(place(reports))], expected, rtol=1e-5)
+
+
+def test_counts_of_users_or_categories_that_are_spread():
+    place, reports, weights = explicit(), np.arange(8) % 3, np.arange(1.0, 9, dtype=np.float32)
+    for function, given in (
+        (lambda reports: rrjax.count(reports, 3), (reports,)),
+        (lambda reports, weights: inference.weighted_counts(reports, weights, 3).total, (reports, weights)),
+        (lambda counts: surveys.inv_groups(counts, jnp.ones(4)), (meshes.COUNTS,)),
+        (lambda prior: models.rr_with_prior(prior, 1.5).num_candidates, (weights / 36,)),
+    ):
+        found = jax.jit(function)(*map(place, given))
+        np.testing.assert_allclose(found, function(*given), rtol=1e-5)
+
+
+@pytest.mark.long
+def test_a_regression_of_users_that_are_spread():
+    place, reports = explicit(), np.arange(64) % 2
+    ages = np.random.default_rng(0).normal(size=(64, 1)).astype(np.float32)
+
+    def fitted(ages, reports):
+        return models.fit(ages, reports, 3.0, num_categories=2, ridge=0.1).coefficients
+
+    np.testing.assert_allclose(jax.jit(fitted)(place(ages), place(reports)), fitted(ages, reports), rtol=1e-3)

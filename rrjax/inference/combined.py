@@ -28,7 +28,7 @@ from rrjax.inference.chernoff import Collections, combined_limits
 from rrjax.inference.functionals import linear_functional, sample
 from rrjax.inference.scale import Estimate, Scale, as_numbers
 from rrjax.inference.superquantile import conservative_limits, spread_of
-from rrjax.placement import aligned
+from rrjax.placement import aligned, together
 from rrjax.tally import Tally, evidence
 
 CombinedMethod: TypeAlias = Literal["conservative", "normal"]
@@ -149,7 +149,7 @@ def stratified(
             argument="counts",
         )
     shape = counts.shape
-    counts = as_counts(counts.reshape(-1), whole=True, summed=False).reshape(shape)
+    counts = as_counts(together(counts).reshape(-1), whole=True, summed=False).reshape(shape)
     if not isinstance(counts, Tracer):
         empty = np.flatnonzero(np.asarray(counts).sum(axis=1) <= 0)
         if empty.size:

@@ -18,7 +18,7 @@ from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
 from rrjax.inference.binomial import odds_of_tail
 from rrjax.inference.scale import Estimate, Scale, as_numbers
-from rrjax.placement import aligned
+from rrjax.placement import aligned, together
 from rrjax.pytrees import register
 
 
@@ -95,7 +95,8 @@ def weighted_counts(reports: ArrayLike, weights: ArrayLike, num_categories: int)
             argument="weights",
         )
     if isinstance(reports, Tracer) or isinstance(weights, Tracer):
-        return _traced(*aligned((reports, jnp.asarray(weights).astype(float_dtype()))), num_categories)
+        weights = jnp.asarray(weights).astype(float_dtype())
+        return _traced(*aligned((together(reports), together(weights))), num_categories)
     known, named = np.asarray(weights, np.float64), np.asarray(reports)
     wrong = np.flatnonzero(~(np.isfinite(known) & (known >= 0)))
     if wrong.size:

@@ -18,6 +18,7 @@ from rrjax.mechanisms.channel import Channel
 from rrjax.mechanisms.draws import below, rounded_down
 from rrjax.mechanisms.mechanism import check_epsilon, known_epsilon
 from rrjax.mixture import Mixture
+from rrjax.placement import together
 from rrjax.pytrees import register
 from rrjax.special import exp_minus
 
@@ -224,7 +225,7 @@ def _randomize(mechanism, key, values):
 @jax.jit
 def _count(mechanism, reports):
     reach, number = mechanism.reach, mechanism._number()
-    flat = reports.ravel()
+    flat = together(reports).ravel()
     slack = 4 * jnp.finfo(flat.dtype).eps
     inside = (flat >= -reach - slack) & (flat <= 1 + reach + slack)
     place = jnp.clip(jnp.floor((flat + reach) / (1 + 2 * reach) * number), 0, number - 1).astype(jnp.int32)

@@ -25,7 +25,7 @@ from rrjax.mechanisms.mechanism import Mechanism, known_epsilon, settled, tally_
 from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.mixture import Mixture
 from rrjax.parameters import best_subset_size, subset_rates, subset_size_of
-from rrjax.placement import aligned
+from rrjax.placement import aligned, together
 from rrjax.pytrees import register
 from rrjax.sampling import Stream
 from rrjax.tally import Rates, Tally
@@ -216,7 +216,7 @@ class SubsetSelection(Mechanism):
                     "different members",
                     argument="reports",
                 )
-        return jnp.asarray(reports)
+        return together(jnp.asarray(reports))
 
 
 def _members(reports, number):

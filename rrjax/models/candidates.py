@@ -23,6 +23,7 @@ from rrjax.counts import as_values
 from rrjax.errors import ArgumentError
 from rrjax.mechanisms.draws import below, number_below, threshold
 from rrjax.mechanisms.rows import LogRows, log_gain
+from rrjax.placement import gathered
 from rrjax.pytrees import register
 
 _SUM = 1e-2
@@ -196,7 +197,7 @@ def rr_with_prior(
     References:
         Ghazi et al., arXiv:2102.06062, algorithm 2.
     """
-    prior = _as_prior(prior)
+    prior = gathered(_as_prior(prior))
     batch, size = prior.shape[:-1], prior.shape[-1]
     epsilon = as_epsilons(epsilon, batch, prior.dtype)
     order = jnp.argsort(prior, axis=-1, descending=True, stable=True)

@@ -16,6 +16,7 @@ from rrjax.mechanisms.rows import LogRows
 from rrjax.models.logistic import Data
 from rrjax.models.loss import MechanismOrEpsilon, rows_of
 from rrjax.models.refusals import INTERCEPT, FitError
+from rrjax.placement import together
 from rrjax.pytrees import exportable
 
 
@@ -102,11 +103,11 @@ def as_data(
     Raises:
         ValueError: As `fit`.
     """
-    given = as_covariates(covariates)
+    given = together(as_covariates(covariates))
     dtype, number = covariates_dtype(given), given.shape[0]
     rows = rows_of(reports, mechanism_or_epsilon, num_categories, number)
-    rows = LogRows(*(leaf.astype(dtype) for leaf in rows))
-    weights = as_weights(weights, number, dtype)
+    rows = LogRows(*(together(leaf.astype(dtype)) for leaf in rows))
+    weights = together(as_weights(weights, number, dtype))
     standard, units = standardized(given, intercept)
     return _without_derivative(Data(standard, rows, weights)), units
 

@@ -28,7 +28,7 @@ from rrjax.checks import as_integer
 from rrjax.errors import ArgumentError
 from rrjax.interior import factored, solved
 from rrjax.models.ascent import ascend
-from rrjax.placement import aligned, refuse_spread
+from rrjax.placement import aligned, refuse_spread, together
 from rrjax.pytrees import register
 
 _DEGREES = 5
@@ -125,7 +125,7 @@ def fit_dirichlet(
         "Constrained Monte Carlo maximum likelihood for dependent data", 1992 (draws that stay while a parameter moves).
     """
     check_key(key)
-    counts = counts if isinstance(counts, jax.Array) else np.asarray(counts)
+    counts = together(counts if isinstance(counts, jax.Array) else np.asarray(counts))
     if counts.ndim != 2 or min(counts.shape) < 2 or not is_real(counts):
         raise ArgumentError(
             f"counts must be numbers of shape [G, K], a row a collection, G and K >= 2; got {counts.dtype} of shape "

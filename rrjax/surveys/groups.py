@@ -29,7 +29,7 @@ from rrjax.em import EMResult
 from rrjax.errors import ArgumentError
 from rrjax.likelihood import certificate_of, rounding_of_slopes
 from rrjax.mixture import Mixture, as_mixture
-from rrjax.placement import aligned
+from rrjax.placement import aligned, together
 from rrjax.pytrees import register
 
 _MAX_ITERS = 100
@@ -163,7 +163,7 @@ def _checked(counts, epsilons):
             argument="counts",
         )
     shape = counts.shape
-    counts = as_counts(counts.reshape(-1)).reshape(shape)
+    counts = as_counts(together(counts).reshape(-1)).reshape(shape)
     epsilons = epsilons if isinstance(epsilons, jax.Array) else np.asarray(epsilons)
     if epsilons.shape != shape[:1]:
         raise ArgumentError(
