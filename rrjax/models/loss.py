@@ -139,7 +139,8 @@ def backward_loss(
         reports = _at_masked(reports, possible)
         named = short_sum(_as_weights(reports) * log_theta) if soft else _at(log_theta, reports)
         # A factor, which is NaN for what is no report: a constant that is NaN would leave the derivatives finite.
-        total = jnp.sum(_as_weights(reports), axis=-1) if soft else _at(jnp.ones_like(log_theta), reports)
+        inside = (reports >= 0) & (reports < logits.shape[-1])
+        total = jnp.sum(_as_weights(reports), axis=-1) if soft else jnp.where(inside, 1, jnp.nan).astype(logits.dtype)
         loss = (total * short_sum(log_theta) - logits.shape[-1] * named) / jnp.expm1(epsilon) - named
     else:
         vectors = jnp.where(jnp.asarray(possible)[..., None], mechanism.debias(reports), 0)
