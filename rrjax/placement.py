@@ -106,11 +106,12 @@ def gathered(array: Array, axis: int = -1) -> Array:
     return jax.sharding.reshard(array, NamedSharding(sharding.mesh, PartitionSpec(*places)))
 
 
-def together(array: Any) -> Any:
+def together(array: T) -> T:
     """All axes `gathered`: of reports that are counted, because a scatter cannot be told where its result belongs."""
-    for axis in range(array.ndim) if isinstance(array, jax.Array) else ():
-        array = gathered(array, axis)
-    return array
+    whole: Any = array
+    for axis in range(whole.ndim) if isinstance(array, jax.Array) else ():
+        whole = gathered(whole, axis)
+    return whole
 
 
 def stacked(*scalars: Shaped[Array, ""]) -> Shaped[Array, " n"]:

@@ -156,7 +156,7 @@ def weighted_functional(
         >>> counts = rrjax.inference.weighted_counts([0, 0, 1, 2, 0, 1] * 50, [1, 1, 2, 2, 1, 1] * 50, 3)
         >>> found = rrjax.inference.weighted_functional(counts, 3.0, values=[0, 1, 2])
         >>> print(f"{found.value:.3f} ± {found.standard_error:.3f}, {found.lower:.3f} to {found.upper:.3f}")
-        0.855 ± 0.056, 0.744 to 0.968
+        0.855 ± 0.056, 0.744 to 0.969
 
     References:
         Särndal, Swensson and Wretman, "Model assisted survey sampling", 1992, sections 5.7 and 2.9; Korn and Graubard,

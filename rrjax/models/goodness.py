@@ -212,7 +212,6 @@ def goodness_of_fit_test(
         Tsiatis, "A note on a goodness-of-fit test for the logistic regression model", 1980; Fagerland, Hosmer and
         Bofin, "Multinomial goodness-of-fit tests for logistic regression models", 2008 (the groups).
     """
-    check_plain(result, "a test of goodness of fit")
     reports = refuse_spread(reports, "goodness_of_fit_test")
     if groups is None:
         num_groups = as_integer(num_groups, "num_groups", 2)
