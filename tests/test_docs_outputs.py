@@ -20,7 +20,7 @@ pytestmark = pytest.mark.once  # nothing here depends on the precision
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "outputs.md"
 EVERYWHERE, OF_REPORTS, ESTIMATES = "In every JSON object", "Of reports that were read", "Estimates"
-OBJECTS = {"parameters"}
+OBJECTS = {"parameters", "metadata_tests"}
 """Whose fields are those of the mechanism."""
 
 
@@ -34,7 +34,7 @@ def paths(value, before=""):
     """The fields of an object, as the page spells them."""
     if isinstance(value, list) and any(isinstance(each, dict) for each in value):
         return set().union(*(paths(each, before + "[]") for each in value))
-    if not isinstance(value, dict) or before in OBJECTS:
+    if not isinstance(value, dict) or before.rpartition(".")[2] in OBJECTS:
         return {before}
     return set().union(*(paths(each, f"{before}.{name}" if before else name) for name, each in value.items()))
 
