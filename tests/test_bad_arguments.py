@@ -219,11 +219,12 @@ def test_numbers_of_seeds(number):
         inference.repeated_seed_test(number, 1000)
 
 
-@pytest.mark.parametrize("theta", [[-0.5, 1.0, 0.5], [1.5, -0.25, -0.25], [np.nan, 0.5, 0.5], [2.0, 0.0, 0.0]])
-def test_variances_of_what_are_no_shares_are_nan(theta):
+@pytest.mark.parametrize("theta", [[-0.7, 1.2, 0.5], [2.5, -0.75, -0.75], [np.nan, 0.5, 0.5], [3.0, 0.0, 0.0]])
+def test_variances_of_what_no_reports_have_are_nan(theta):
     for estimand in ("distribution", "users"):
         for function in (inference.covariance, inference.variances):
             of_shares = partial(function, num_users=100, epsilon=1.0, estimand=estimand)
             assert np.isnan(of_shares(theta)).all()
             assert np.isnan(jax.jit(of_shares)(jnp.asarray(theta))).all()
-            assert np.isfinite(of_shares([1.0, 0.0, 0.0])).all()
+            for possible in ([1.0, 0.0, 0.0], [0.7, -0.2, 0.5]):  # an unbiased estimate
+                assert np.isfinite(of_shares(possible)).all()

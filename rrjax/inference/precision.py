@@ -12,7 +12,7 @@ from rrjax.estimators import mle_star
 from rrjax.mechanisms import Design, RandomizedResponse
 
 _ROUNDING = 1e-6
-"""By how much rounding may have made a share larger than one."""
+"""By how much rounding may take the share of reports off [0, 1]."""
 
 
 def covariance(
@@ -36,7 +36,7 @@ def covariance(
 
     Returns:
         `[K, K]`, squared probability; rows sum to zero. Derivatives in all arguments. All NaN where ε or N is not
-        positive, or an entry of theta outside [0, 1].
+        positive, or theta one that no reports have: shares of reports outside [0, 1].
 
     Raises:
         ValueError: A wrong shape, or an unknown estimand.
@@ -79,7 +79,7 @@ def variances(
         mechanism: Its class, or a function of K and ε. Static.
 
     Returns:
-        `[K]`, squared probability. All NaN where ε or N is not positive, or an entry of theta outside [0, 1].
+        `[K]`, squared probability. All NaN where ε or N is not positive, or theta one that no reports have.
 
     Raises:
         ValueError: A wrong shape, or an unknown estimand.
@@ -138,7 +138,8 @@ def _checked(theta, num_users, epsilon, estimand, mechanism):
     num_users = as_scalar(num_users, theta.dtype, "num_users")
     # A traced ε, because one that makes no sense gives NaN here.
     rates = mechanism(theta.shape[0], as_scalar(epsilon, theta.dtype)).rates.astype(theta.dtype)
-    # Of other shares variances come out negative.
-    inside = (jnp.min(theta) >= 0) & (jnp.max(theta) <= 1 + _ROUNDING)
+    # An unbiased estimate may be negative, and its variance is not: reports have shares of zero and more.
+    reported = rates.q + rates.d * theta
+    inside = (jnp.min(reported) >= -_ROUNDING) & (jnp.max(reported) <= 1 + _ROUNDING)
     theta = jnp.where(inside, theta, jnp.nan)
     return theta, jnp.where(num_users > 0, num_users, jnp.nan), rates
