@@ -12,7 +12,6 @@ from rrjax.mechanisms.square_wave import SquareWave
 from rrjax.mechanisms.subset_selection import SubsetSelection
 from rrjax.mechanisms.symmetric_unary_encoding import SymmetricUnaryEncoding
 from rrjax.mechanisms.warner import Warner
-from rrjax.parameters import ABBREVIATIONS
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     kind.name: kind
@@ -30,7 +29,6 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 """All pure ones, by the names that files and the command line use."""
 
 __all__ = [
-    "ABBREVIATIONS",
     "MECHANISMS",
     "BinaryLocalHashing",
     "Channel",

@@ -29,8 +29,8 @@ class Study(Grid):
         estimators: Names of `rrjax.catalogue.ESTIMATORS`, functions `f(counts, epsilon) -> theta` (or `f(key, counts,
             epsilon)`) that `jax.jit` and `jax.vmap` can transform, or a mapping of labels to either. With mechanisms
             they are called `f(tally, None)`, as those of rrjax can be.
-        mechanism: None is randomized response, collected as counts. Or names of `rrjax.mechanisms.MECHANISMS` (or of
-            `ABBREVIATIONS`, such as "oue"), designs (functions of K and ε that return a `Mechanism`, such as
+        mechanism: None is randomized response, collected as counts. Or names of `rrjax.mechanisms.MECHANISMS` (or what
+            papers call them, such as "oue"), designs (functions of K and ε that return a `Mechanism`, such as
             `functools.partial(SubsetSelection, subset_size=5)`), or a mapping of labels to either: each collects
             tallies, from the same users for all of them, and has its place in the dimension `mechanism` of the result.
             ε is traced: a parameter that must be known (`field_order`) is chosen by ε where there is one, and to be
