@@ -369,8 +369,8 @@ def told(rows: list[Row], asked: Asked, *, exact: bool) -> str:
     """Which kind of intervals these are, and for how many users they hold."""
     if asked.weights is not None:
         return (
-            "The intervals use the normal approximation of weighted means, which needs thousands of users, none of "
-            "them with most of the weight."
+            "The intervals are of as many reports of equal weight as say as much. They hold where weights do not "
+            "depend on the values."
         )
     kinds = {row.statement.kind for row in rows}
     if asked.normal:
@@ -397,7 +397,7 @@ def _explanations(rows: list[Row], asked: Asked, level: float) -> dict[str, str]
         "reports": "number of reports of these users",
         "estimate": "unbiased: the randomization is undone, on average" if kinds != {"quantile"} else "",
         "quantile": "the first category, in the order of the domain, at which the cumulative share reaches the "
-        "quantile, by the likeliest distribution; it may lie outside the interval, which does not depend on it"
+        "quantile, by the likeliest distribution, or the nearer end of the interval"
         if quantiles
         else "",
         "std. error": "standard error of the estimate" + "; quantiles have none" * quantiles,
