@@ -25,7 +25,7 @@ from timing import pretty
 
 import rrjax
 from rrjax import mechanisms
-from rrjax.em import Acceleration
+from rrjax.estimators.em import Acceleration
 
 NUM_CATEGORIES = 500
 TARGET = 1e-10

@@ -1,7 +1,7 @@
 """Seconds of empirical Bayes, and of three solvers for the spread that it estimates, with what each is still missing.
 
 The solvers are given the same likelihoods and the same constraint: plain EM (whose every pass keeps the mean by a
-multiplier), the same with Anderson acceleration from `rrjax.em`, and the interior point that rrjax uses.
+multiplier), the same with Anderson acceleration from `rrjax.estimators.em`, and the interior point that rrjax uses.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from report import Table
 from timing import pretty, spread
 
 import rrjax
-from rrjax.em import anderson, no_history
-from rrjax.mixing import mixing
-from rrjax.shrinkage import NUM_ATOMS, NUM_CELLS
-from rrjax.spread import atoms_of, cells_of, largest_of, log_likelihoods
-from rrjax.tally import evidence
+from rrjax.data.tally import evidence
+from rrjax.estimators.em import anderson, no_history
+from rrjax.estimators.empirical_bayes import NUM_ATOMS, NUM_CELLS
+from rrjax.estimators.npmle import mixing
+from rrjax.estimators.prior import atoms_of, cells_of, largest_of, log_likelihoods
 
 SIZES = [(50, 10_000, 1.0), (10_000, 1_000_000, 2.0), (1_423_000, 10_000_000, 4.0)]
 BATCH = 100

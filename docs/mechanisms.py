@@ -11,9 +11,9 @@ import numpy as np
 import rrjax
 from rrjax import longitudinal, mechanisms, surveys
 from rrjax.io.codings import CODINGS
-from rrjax.longitudinal import Protocol
+from rrjax.data.parameters import ABBREVIATIONS
 from rrjax.mechanisms import MECHANISMS, Mechanism
-from rrjax.parameters import ABBREVIATIONS
+from rrjax.mechanisms.longitudinal import Protocol
 
 PAGE = Path(__file__).with_suffix(".md")
 SIZE, EPSILONS = 1000, (0.5, 1.0, 2.0, 4.0)

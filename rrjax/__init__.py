@@ -8,33 +8,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rrjax import (
-        audit,
-        catalogue,
-        figures,
-        inference,
-        io,
-        longitudinal,
-        mechanisms,
-        metrics,
-        models,
-        postprocessing,
-        secure,
-        shuffling,
-        simulate,
-        study,
-        surveys,
-    )
-    from rrjax.counts import count
-    from rrjax.cross_validation import cv_threshold
-    from rrjax.em import EMResult, ibu, ibu_path
-    from rrjax.estimators import inv, inv_n, inv_p, mle_star
-    from rrjax.likelihood import Certificate, certificate, nll, score
-    from rrjax.mechanisms import RandomizedResponse
-    from rrjax.mixture import Mixture
-    from rrjax.ordered import OrderedBayes, ordered_bayes
-    from rrjax.shrinkage import EmpiricalBayes, empirical_bayes
-    from rrjax.tally import Tally
+    from rrjax import figures, inference, io, mechanisms, models, simulate, study
+    from rrjax.data import errors
+    from rrjax.data.counts import count
+    from rrjax.data.mixture import Mixture
+    from rrjax.data.tally import Tally
+    from rrjax.estimators import catalogue, metrics, postprocessing
+    from rrjax.estimators.closed_form import inv, inv_n, inv_p, mle_star
+    from rrjax.estimators.cross_validation import cv_threshold
+    from rrjax.estimators.em import EMResult, ibu, ibu_path
+    from rrjax.estimators.empirical_bayes import EmpiricalBayes, empirical_bayes
+    from rrjax.estimators.likelihood import Certificate, certificate, nll, score
+    from rrjax.estimators.ordered_bayes import OrderedBayes, ordered_bayes
+    from rrjax.mechanisms import RandomizedResponse, longitudinal, surveys
+    from rrjax.privacy import audit, shuffling
+    from rrjax.privacy import clients as secure
 
 __version__ = "0.1.0"
 
@@ -52,6 +40,7 @@ __all__ = [
     "count",
     "cv_threshold",
     "empirical_bayes",
+    "errors",
     "figures",
     "ibu",
     "ibu_path",
@@ -77,34 +66,46 @@ __all__ = [
 ]
 
 _HOME = {
-    "Certificate": "likelihood",
-    "EMResult": "em",
-    "Mixture": "mixture",
+    "Certificate": "estimators.likelihood",
+    "EMResult": "estimators.em",
+    "EmpiricalBayes": "estimators.empirical_bayes",
+    "Mixture": "data.mixture",
+    "OrderedBayes": "estimators.ordered_bayes",
     "RandomizedResponse": "mechanisms",
-    "Tally": "tally",
-    "certificate": "likelihood",
-    "count": "counts",
-    "cv_threshold": "cross_validation",
-    "EmpiricalBayes": "shrinkage",
-    "empirical_bayes": "shrinkage",
-    "ibu": "em",
-    "ibu_path": "em",
-    "inv": "estimators",
-    "inv_n": "estimators",
-    "inv_p": "estimators",
-    "OrderedBayes": "ordered",
-    "mle_star": "estimators",
-    "nll": "likelihood",
-    "ordered_bayes": "ordered",
-    "score": "likelihood",
+    "Tally": "data.tally",
+    "certificate": "estimators.likelihood",
+    "count": "data.counts",
+    "cv_threshold": "estimators.cross_validation",
+    "empirical_bayes": "estimators.empirical_bayes",
+    "ibu": "estimators.em",
+    "ibu_path": "estimators.em",
+    "inv": "estimators.closed_form",
+    "inv_n": "estimators.closed_form",
+    "inv_p": "estimators.closed_form",
+    "mle_star": "estimators.closed_form",
+    "nll": "estimators.likelihood",
+    "ordered_bayes": "estimators.ordered_bayes",
+    "score": "estimators.likelihood",
 }
+_MODULES = {
+    "audit": "privacy.audit",
+    "catalogue": "estimators.catalogue",
+    "errors": "data.errors",
+    "longitudinal": "mechanisms.longitudinal",
+    "metrics": "estimators.metrics",
+    "postprocessing": "estimators.postprocessing",
+    "secure": "privacy.clients",
+    "shuffling": "privacy.shuffling",
+    "surveys": "mechanisms.surveys",
+}
+"""What is called by a shorter name than that of its file."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(import_module(f"rrjax.{_HOME[name]}"), name)
-    elif name in (*__all__, "plots"):
-        value = import_module(f"rrjax.{name}")
+    elif name in __all__:
+        value = import_module(f"rrjax.{_MODULES.get(name, name)}")
     else:
         raise AttributeError(f"module 'rrjax' has no attribute {name!r}")
     globals()[name] = value

@@ -13,7 +13,7 @@ import numpy as np
 from reference import exact_inv_n, exact_inv_p, exact_mle, exact_odds
 
 import rrjax
-from rrjax.arithmetic import odds
+from rrjax.numerics.sums import odds
 
 X64 = bool(jax.config.jax_enable_x64)
 FLOAT = np.dtype(np.float64 if X64 else np.float32)

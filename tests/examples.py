@@ -2,7 +2,7 @@
 
 LONG = frozenset(
     {
-        "rrjax.cross_validation.cv_threshold",
+        "rrjax.estimators.cross_validation.cv_threshold",
         "rrjax.figures.curves.against_epsilon",
         "rrjax.figures.curves.against_users",
         "rrjax.figures.curves.decomposition",
@@ -20,8 +20,8 @@ LONG = frozenset(
         "rrjax.inference.planning.power",
         "rrjax.inference.posterior.credible_intervals",
         "rrjax.inference.posterior.posterior",
-        "rrjax.longitudinal.attack.averaging_attack",
-        "rrjax.longitudinal.rappor.Rappor",
+        "rrjax.mechanisms.longitudinal.attack.averaging_attack",
+        "rrjax.mechanisms.longitudinal.rappor.Rappor",
         "rrjax.mechanisms.geometric.Geometric",
         "rrjax.mechanisms.local_hashing.LocalHashing",
         "rrjax.mechanisms.projective_geometry_response.ProjectiveGeometry",
@@ -39,10 +39,10 @@ LONG = frozenset(
         "rrjax.models.statements.likelihood_ratio_test",
         "rrjax.models.statements.predict",
         "rrjax.models.statements.wald_test",
-        "rrjax.ordered.ordered_bayes",
-        "rrjax.postprocessing.mixture_reduction",
+        "rrjax.estimators.ordered_bayes.ordered_bayes",
+        "rrjax.estimators.postprocessing.mixture_reduction",
         "rrjax.simulate.true_counts",
-        "rrjax.smoothed.ems",
+        "rrjax.estimators.smoothed_em.ems",
         "rrjax.study.claims.check_claims",
         "rrjax.study.em_convergence.convergence",
         "rrjax.study.study.Study",

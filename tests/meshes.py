@@ -14,10 +14,10 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import rrjax
 from rrjax import Mixture, inference, longitudinal, models, surveys
-from rrjax.catalogue import METRICS
-from rrjax.lifts import Decay
+from rrjax.data.linear_maps import Decay
+from rrjax.estimators.catalogue import METRICS
+from rrjax.estimators.smoothed_em import ems
 from rrjax.mechanisms import Geometric, LocalHashing, OptimizedUnaryEncoding, RandomizedResponse, SquareWave
-from rrjax.smoothed import ems
 
 K, EPSILON = 8, 1.5
 FEW = {"num_draws": 19}
@@ -189,8 +189,8 @@ FUNCTIONS = {
     "surveys.inv": lambda k, c, t: surveys.inv(c, FORCED),
     "surveys.mixture": lambda k, c, t: rrjax.nll(t, surveys.mixture(c, FORCED)),
     "surveys.mixture, denying": lambda k, c, t: rrjax.nll(t, surveys.mixture(c, surveys.NegativeQuestion(K))),
-    "surveys.intervals": lambda k, c, t: surveys.intervals(c, FORCED),
-    "surveys.standard_errors": lambda k, c, t: surveys.standard_errors(c, FORCED),
+    "inference.survey_intervals": lambda k, c, t: inference.survey_intervals(c, FORCED),
+    "inference.survey_standard_errors": lambda k, c, t: inference.survey_standard_errors(c, FORCED),
     "surveys.mle_groups": lambda k, c, t: surveys.mle_groups(jnp.stack([c, c[::-1]]), [1.0, 2.0]),
     "surveys.inv_groups": lambda k, c, t: surveys.inv_groups(jnp.stack([c, c[::-1]]), [1.0, 2.0]),
     "randomize, forced response": lambda k, c, t: FORCED.randomize(k, c % K),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rrjax.errors import ArgumentError
+from rrjax.data.errors import ArgumentError
 
 
 def refused(argument=None, *, error=ArgumentError, **attributes):

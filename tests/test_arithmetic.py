@@ -12,7 +12,7 @@ import pytest
 from cases import FLOAT, INT, LARGEST, ULP, X64
 from jax.test_util import check_grads
 
-from rrjax.arithmetic import accurate_sum, odds, split_product
+from rrjax.numerics.sums import accurate_sum, odds, split_product
 
 LARGEST_EXPONENT = 709 if jax.config.jax_enable_x64 else 88  # e to this is still a float
 

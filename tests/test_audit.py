@@ -10,8 +10,8 @@ from refusals import refused
 from scipy import stats
 
 from rrjax import audit, secure
-from rrjax.audit_events import spread
 from rrjax.mechanisms import MECHANISMS
+from rrjax.privacy.audit_events import spread
 
 pytestmark = pytest.mark.once  # a bound is moved down by what its precision may be off
 every = pytest.mark.parametrize("name", MECHANISMS)
@@ -287,7 +287,7 @@ def one_bit(random, values, told):
 def test_a_client_that_gives_one_value_away_is_found(leak, told, monkeypatch):
     """A pair without it proves nothing, so the pair has to be found; the first and the last value would miss it."""
     random = np.random.default_rng(1)
-    monkeypatch.setattr("rrjax.audit_events.MOST_CONTENTS", 3000)
+    monkeypatch.setattr("rrjax.privacy.audit_events.MOST_CONTENTS", 3000)
     result = told_apart(lambda values: leak(random, values, told))
     assert result.violated
     assert told in (result.likelier, result.other)

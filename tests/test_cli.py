@@ -19,8 +19,8 @@ from refusals import blames  # noqa: E402
 
 import rrjax  # noqa: E402
 from rrjax import io  # noqa: E402
-from rrjax.catalogue import ESTIMATORS  # noqa: E402
 from rrjax.cli import show  # noqa: E402
+from rrjax.estimators.catalogue import ESTIMATORS  # noqa: E402
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 

@@ -13,7 +13,7 @@ pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
 from cases import READ  # noqa: E402
 
 from rrjax import io  # noqa: E402
-from rrjax.errors import UsageError  # noqa: E402
+from rrjax.data.errors import UsageError  # noqa: E402
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 

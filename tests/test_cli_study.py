@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cases import X64
 
-from rrjax.errors import StudyError
+from rrjax.data.errors import StudyError
 
 xr = pytest.importorskip("xarray")
 pytest.importorskip("typer")

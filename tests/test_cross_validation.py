@@ -11,8 +11,8 @@ from cases import FLOAT, INT, LARGEST, ULP, X64, collect
 from refusals import refused
 
 import rrjax
-from rrjax.cross_validation import NUM_FOLDS, SCORES, _filler, _Law, _risks, _splitter
-from rrjax.sampling import Stream
+from rrjax.estimators.cross_validation import NUM_FOLDS, SCORES, _filler, _Law, _risks, _splitter
+from rrjax.simulate.sampling import Stream
 
 KEY = jax.random.key(0)
 SIGMAS = 5

@@ -7,7 +7,7 @@ import pytest
 
 import rrjax
 from rrjax import inference
-from rrjax.arguments import int_dtype
+from rrjax.data.arguments import int_dtype
 from rrjax.inference import distinct
 from rrjax.inference.distinct import distinct_counts
 

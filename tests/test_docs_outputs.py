@@ -13,7 +13,7 @@ xarray = pytest.importorskip("xarray", reason="studies write datasets with rrjax
 
 from cases import READ, TRUTH  # noqa: E402
 
-from rrjax.catalogue import ESTIMATORS, METRICS  # noqa: E402
+from rrjax.estimators.catalogue import ESTIMATORS, METRICS  # noqa: E402
 from rrjax.study import Study  # noqa: E402
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision

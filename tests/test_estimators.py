@@ -27,7 +27,7 @@ from reference import exact_theta, total_variation
 from refusals import refused
 
 import rrjax
-from rrjax.lifts import Scaling
+from rrjax.data.linear_maps import Scaling
 from rrjax.mechanisms import SquareWave
 
 K = 7

@@ -12,7 +12,7 @@ pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")
 from matplotlib.figure import Figure
 from refusals import refused
 
-from rrjax.catalogue import ESTIMATORS, Estimator, Style
+from rrjax.estimators.catalogue import ESTIMATORS, Estimator, Style
 from rrjax.figures import Statements, estimate_figure, forest_figure, save
 from rrjax.figures.style import line_at, styles_of
 

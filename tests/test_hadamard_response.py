@@ -8,11 +8,11 @@ from cases import FLOAT
 from scipy import linalg
 
 import rrjax
-from rrjax.lifts import Dense
+from rrjax.data.linear_maps import Dense
+from rrjax.data.mixture import Mixture
 from rrjax.mechanisms import HadamardResponse
 from rrjax.mechanisms.columns import Columns
 from rrjax.mechanisms.hadamard_response import even_sums
-from rrjax.mixture import Mixture
 
 
 def there(size):

@@ -14,15 +14,9 @@ from refusals import refused
 from scipy import stats
 
 import rrjax
-from rrjax.inference import (
-    equality_test,
-    goodness_of_fit_test,
-    independence_test,
-    likelihood_ratio_test,
-    trend_test,
-)
+from rrjax.inference import equality_test, goodness_of_fit_test, independence_test, likelihood_ratio_test, trend_test
 from rrjax.inference.likelihood_ratio import chi_bar_square
-from rrjax.sampling import Stream, hypergeometric, table
+from rrjax.simulate.sampling import Stream, hypergeometric, table
 
 KEY = jax.random.key(0)
 LEVELS = (0.05, 0.2, 0.5)
@@ -335,7 +329,7 @@ def test_independent_attributes_are_seldom_called_dependent():
     ]
 
     def test(data, null):
-        from rrjax.sampling import multinomial
+        from rrjax.simulate.sampling import multinomial
 
         (cells,) = multinomial(Stream.of(data), jnp.int32(200), jnp.outer(*laws).ravel()[None])
         return independence_test(null, cells.reshape(3, 2), num_draws=DRAWS)

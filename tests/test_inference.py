@@ -13,7 +13,7 @@ from refusals import refused
 from scipy import special, stats
 
 import rrjax
-from rrjax.arithmetic import odds
+from rrjax.data.tally import evidence
 from rrjax.inference import (
     covariance,
     discoveries,
@@ -23,10 +23,10 @@ from rrjax.inference import (
     standard_errors,
     variances,
 )
-from rrjax.inference.binomial import log_survival, odds_of_tail
 from rrjax.inference.two_binomials import TwoKinds, fewest_holders, log_upper_tail
-from rrjax.special import log1p_minus
-from rrjax.tally import evidence
+from rrjax.numerics.binomial_tails import log_survival, odds_of_tail
+from rrjax.numerics.special import log1p_minus
+from rrjax.numerics.sums import odds
 
 SURVIVAL = jax.jit(log_survival)
 INVERSE = jax.jit(odds_of_tail)

@@ -9,7 +9,7 @@ from refusals import refused
 
 import rrjax
 from rrjax import Mixture
-from rrjax.lifts import Decay, Dense, Sparse, incidence
+from rrjax.data.linear_maps import Decay, Dense, Sparse, incidence
 from rrjax.mechanisms import LocalHashing, SubsetSelection
 
 

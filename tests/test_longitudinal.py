@@ -13,7 +13,7 @@ from laws import check_frequencies
 from refusals import refused
 
 import rrjax
-from rrjax.longitudinal import (
+from rrjax.mechanisms.longitudinal import (
     LongitudinalBitFlipping,
     LongitudinalLocalHashing,
     LongitudinalOptimizedSymmetricUnaryEncoding,
@@ -23,7 +23,7 @@ from rrjax.longitudinal import (
     LongitudinalSymmetricUnaryEncoding,
     averaging_attack,
 )
-from rrjax.memo import second_epsilon
+from rrjax.privacy.clients.memo import second_epsilon
 
 UNARY = [
     LongitudinalSymmetricUnaryEncoding,

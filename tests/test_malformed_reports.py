@@ -9,8 +9,8 @@ from refusals import refused
 
 import rrjax
 from rrjax import longitudinal
-from rrjax.longitudinal.bit_flipping import BitFlipping
 from rrjax.mechanisms import MECHANISMS, BinaryLocalHashing, Channel, Geometric, LocalHashing, SquareWave, Warner
+from rrjax.mechanisms.longitudinal.bit_flipping import BitFlipping
 from rrjax.models import CandidateResponse, backward_loss, rr_loss
 
 K = 4

@@ -20,7 +20,7 @@ from rrjax import inference
 from rrjax.mechanisms import MECHANISMS, BinaryLocalHashing, LocalHashing
 from rrjax.mechanisms.local_hashing import Hashing
 from rrjax.mechanisms.projective_geometry_response import incident_sums
-from rrjax.sampling import Stream
+from rrjax.simulate.sampling import Stream
 
 SIMPLE = ("randomized-response", "symmetric-unary-encoding", "binary-local-hashing", "hadamard-response")
 """Those that are like another one, whose tests are run later, because programs are compiled for each."""

@@ -17,11 +17,11 @@ import pytest
 from laws import check_frequencies
 from refusals import refused
 
-from rrjax import memo as module
 from rrjax import secure
-from rrjax.errors import DataError
-from rrjax.longitudinal import Memo
-from rrjax.memo import second_epsilon
+from rrjax.data.errors import DataError
+from rrjax.mechanisms.longitudinal import Memo
+from rrjax.privacy.clients import memo as module
+from rrjax.privacy.clients.memo import second_epsilon
 
 pytestmark = pytest.mark.once  # no JAX, and no floating point between random bits and reports
 
@@ -174,7 +174,7 @@ def _answer(path, gate, size):
 
 IN_PROCESS = """
 import json, sys
-from rrjax.memo import Memo
+from rrjax.privacy.clients.memo import Memo
 path, size = sys.argv[1], int(sys.argv[2])
 memo = Memo(path, "x", size, 2.0, 1.0)
 print("ready", flush=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cases import FLOAT, X64
 
-from rrjax.mixing import mixing
+from rrjax.estimators.npmle import mixing
 
 
 def problem(seed, observations, atoms, mean, spread=1.0):

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 import rrjax
 from rrjax import Mixture, RandomizedResponse
-from rrjax.lifts import Dense, Scaling
+from rrjax.data.linear_maps import Dense, Scaling
 from rrjax.mechanisms import LocalHashing, OptimizedUnaryEncoding
 
 

@@ -15,8 +15,8 @@ from jax.test_util import check_grads
 from refusals import refused
 
 import rrjax
-from rrjax.longitudinal.bit_flipping import BitFlipping
 from rrjax.mechanisms import MECHANISMS, Channel, RandomizedResponse, SubsetSelection
+from rrjax.mechanisms.longitudinal.bit_flipping import BitFlipping
 from rrjax.models import backward_loss, rr_loss
 
 

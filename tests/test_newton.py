@@ -10,7 +10,7 @@ from test_mixture import random_mixture, solved
 
 import rrjax
 from rrjax import Mixture
-from rrjax.lifts import Decay, Dense
+from rrjax.data.linear_maps import Decay, Dense
 
 solve = jax.jit(lambda mixture: rrjax.ibu(mixture, accelerate="newton"))
 

@@ -10,8 +10,8 @@ from test_shrinkage import MANY
 
 import rrjax
 from rrjax import Tally, empirical_bayes, ordered_bayes
+from rrjax.estimators.ordered_bayes import _BLOCK, _mapped
 from rrjax.mechanisms import OptimizedUnaryEncoding
-from rrjax.ordered import _BLOCK, _mapped
 
 
 @pytest.mark.long
@@ -159,10 +159,10 @@ def test_float32_is_as_close():
     true = np.random.default_rng(0).multinomial(100_000, bell(100)).astype(INT)
     counts = rrjax.simulate.randomized(jax.random.key(0), true, 1.0)
     tally = rrjax.RandomizedResponse(100, jnp.float32(1.0)).tally(np.repeat(np.arange(100), counts))
-    data = rrjax.tally.evidence(tally, None)
+    data = rrjax.data.tally.evidence(tally, None)
     data = jax.tree.map(lambda leaf: leaf if leaf.dtype == bool else leaf.astype(jnp.float32), data)
     with jax.numpy_dtype_promotion("standard"):
-        low = rrjax.ordered._estimated(data, "users")
+        low = rrjax.estimators.ordered_bayes._estimated(data, "users")
     high = ordered_bayes(counts, 1.0)
     slack = 0.02 * float(np.sqrt(high.variances.max()))
     np.testing.assert_allclose(np.asarray(low.theta, float), high.theta, atol=slack)

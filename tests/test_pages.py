@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pages import check_page
 
-from rrjax.pages import (
+from rrjax.figures.html import (
     Markup,
     Tick,
     contents,
@@ -25,7 +25,7 @@ from rrjax.pages import (
     ticks,
     write_page,
 )
-from rrjax.pages.style import DARK, LIGHT, STYLE
+from rrjax.figures.html.style import DARK, LIGHT, STYLE
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 

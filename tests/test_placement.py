@@ -16,9 +16,9 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import rrjax
 from rrjax import RandomizedResponse, inference, models, surveys
-from rrjax.lifts import Scaling
+from rrjax.data.linear_maps import Scaling
 from rrjax.mechanisms import Channel, SquareWave, SubsetSelection
-from rrjax.placement import aligned, by_platform, looked_up, one_by_one, repeat
+from rrjax.numerics.sharding import aligned, by_platform, looked_up, one_by_one, repeat
 
 FLAGS = "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
 # Each way starts a process that traces every public function for four devices, and compiles some: half a minute.

@@ -11,9 +11,9 @@ from scipy import integrate, optimize, stats
 
 import rrjax
 from rrjax import postprocessing
-from rrjax.catalogue import ESTIMATORS
+from rrjax.data.tally import Tally
+from rrjax.estimators.catalogue import ESTIMATORS
 from rrjax.mechanisms import OptimizedUnaryEncoding
-from rrjax.tally import Tally
 
 NAMES = [name for name, entry in ESTIMATORS.items() if entry.by_name and entry.needs == "tally"]
 every = pytest.mark.parametrize("name", NAMES)

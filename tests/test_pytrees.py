@@ -13,7 +13,7 @@ import pytest
 from cases import FLOAT
 
 import rrjax
-from rrjax.pytrees import register
+from rrjax.numerics.pytrees import register
 
 
 def line(name):

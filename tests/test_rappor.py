@@ -14,7 +14,7 @@ from refusals import refused
 from scipy import optimize
 
 import rrjax
-from rrjax.longitudinal import CohortBits, Rappor, bloom_filters
+from rrjax.mechanisms.longitudinal import CohortBits, Rappor, bloom_filters
 
 WORDS = ["red", "green", "blue", "black", "white", "grün"]
 TIGHT = 1e-12 if X64 else 1e-5

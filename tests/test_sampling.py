@@ -21,14 +21,14 @@ from laws import (
     poisson_masses,
 )
 
-from rrjax.sampling import Stream, binomial, multinomial, poisson
-from rrjax.sampling.binomial import _by_inversion as binomial_by_inversion
-from rrjax.sampling.inversion import TERMS, count_tails
-from rrjax.sampling.multinomial import edges, find
-from rrjax.sampling.poisson import ONES, SIXTEENS, _made
-from rrjax.sampling.words import unit
-from rrjax.special import deviance, stirling_error, stirling_error_of_whole
-from rrjax.words import scaled_word
+from rrjax.numerics.special import deviance, stirling_error, stirling_error_of_whole
+from rrjax.numerics.threefry import scaled_word
+from rrjax.simulate.sampling import Stream, binomial, multinomial, poisson
+from rrjax.simulate.sampling.binomial import _by_inversion as binomial_by_inversion
+from rrjax.simulate.sampling.inversion import TERMS, count_tails
+from rrjax.simulate.sampling.multinomial import edges, find
+from rrjax.simulate.sampling.poisson import ONES, SIXTEENS, _made
+from rrjax.simulate.sampling.streams import unit
 
 DRAWS = 1 << 17
 LARGEST = 2**31 - 1

@@ -21,10 +21,10 @@ from refusals import refused
 
 import rrjax
 from rrjax import secure
-from rrjax.errors import ArgumentError
+from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import MECHANISMS
-from rrjax.secure.clients import CLIENTS
-from rrjax.secure.words import below, numbers_below
+from rrjax.privacy.clients.random_words import below, numbers_below
+from rrjax.privacy.clients.table import CLIENTS
 
 pytestmark = pytest.mark.once  # clients know nothing of JAX's precision
 every = pytest.mark.parametrize("name", MECHANISMS)
@@ -437,7 +437,7 @@ def test_no_client_needs_jax():
     code = (
         "import sys; sys.modules['jax'] = None; sys.modules['jaxtyping'] = None\n"
         "import rrjax\n"
-        "from rrjax.secure.clients import CLIENTS\n"
+        "from rrjax.privacy.clients.table import CLIENTS\n"
         "for name in CLIENTS:\n"
         "    client = rrjax.secure.client(name, 9, 1.0)\n"
         "    print(name, client.randomize([0, 8]).shape, client.effective_epsilon <= 1)\n"

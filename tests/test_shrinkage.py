@@ -14,10 +14,10 @@ from scipy import stats
 
 import rrjax
 from rrjax import Tally, empirical_bayes
+from rrjax.data.tally import evidence
+from rrjax.estimators.empirical_bayes import NUM_ATOMS, NUM_CELLS, least_gain
+from rrjax.estimators.prior import _MANY, Atoms, atoms_of, cells_of, largest_of, place_of_share, posterior_of
 from rrjax.mechanisms import OptimizedUnaryEncoding
-from rrjax.shrinkage import NUM_ATOMS, NUM_CELLS, least_gain
-from rrjax.spread import _MANY, Atoms, atoms_of, cells_of, largest_of, place_of_share, posterior_of
-from rrjax.tally import evidence
 
 HISTOGRAMS = {
     "two": [60, 40],
@@ -299,7 +299,7 @@ def test_float32_is_as_close(size, number, bound):
             tally = rrjax.RandomizedResponse(size, jnp.asarray(2.0, dtype)).tally(np.repeat(np.arange(size), counts))
             data = evidence(tally, None)
             data = jax.tree.map(lambda leaf: leaf if leaf.dtype == bool else leaf.astype(dtype), data)
-            theta = rrjax.shrinkage.of_evidence(data, "users", NUM_CELLS, NUM_ATOMS, 40).theta
+            theta = rrjax.estimators.empirical_bayes.of_evidence(data, "users", NUM_CELLS, NUM_ATOMS, 40).theta
             total += float(((np.asarray(theta, float) - np.asarray(true) / number) ** 2).sum())
         return total
 

@@ -14,10 +14,10 @@ from scipy import stats
 
 import rrjax
 from rrjax.mechanisms import MECHANISMS, Geometric, RandomizedResponse
-from rrjax.shuffling import central_delta, central_epsilon, leaked_epsilon, local_epsilon
-from rrjax.shuffling.divergence import divergence
-from rrjax.shuffling.pairs import OVERLAPS, certain, promised
-from rrjax.shuffling.tails import cells, excess, upper_tail
+from rrjax.privacy.shuffling import central_delta, central_epsilon, leaked_epsilon, local_epsilon
+from rrjax.privacy.shuffling.divergence import divergence
+from rrjax.privacy.shuffling.pairs import OVERLAPS, certain, promised
+from rrjax.privacy.shuffling.tails import cells, excess, upper_tail
 
 pytestmark = pytest.mark.once  # all in float64 on the host
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from cases import FLOAT
 
-from rrjax.smoothing import _bends, _drawn, _passed, smoothed
+from rrjax.numerics.smoothing_spline import _bends, _drawn, _passed, smoothed
 
 
 def cosines(size):

@@ -9,8 +9,8 @@ from laws import check_frequencies
 from refusals import refused
 
 import rrjax
+from rrjax.estimators.smoothed_em import ems
 from rrjax.mechanisms import SquareWave
-from rrjax.smoothed import ems
 
 
 def window(epsilon):

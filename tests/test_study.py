@@ -57,7 +57,7 @@ def test_labels_and_dimensions():
     assert "bias2_se" not in result
     assert result.attrs["num_seeds"] == 30
     assert result.attrs["jax"] == jax.__version__
-    assert json.loads(result.attrs["estimators"])["mle_star"] == "rrjax.estimators.mle_star"
+    assert json.loads(result.attrs["estimators"])["mle_star"] == "rrjax.estimators.closed_form.mle_star"
 
 
 @pytest.mark.long
@@ -74,7 +74,9 @@ def test_the_metrics_are_those_of_their_definitions():
         pairs = list(zip(estimates, truths, collections, strict=True))
         expected = {
             "mse": [np.sum((e - t) ** 2) for e, t, _ in pairs],
-            "nll": [float(rrjax.nll(jnp.asarray(e, rrjax.arguments.float_dtype()), c, 2.0)) for e, _, (_, c) in pairs],
+            "nll": [
+                float(rrjax.nll(jnp.asarray(e, rrjax.data.arguments.float_dtype()), c, 2.0)) for e, _, (_, c) in pairs
+            ],
             "tv": [np.abs(e - t).sum() / 2 for e, t, _ in pairs],
             "max_error": [np.abs(e - t).max() for e, t, _ in pairs],
         }
@@ -158,7 +160,7 @@ def test_own_estimators_metrics_and_distributions():
 
     def noisy(key, counts, epsilon):
         del epsilon
-        return jax.random.dirichlet(key, jnp.ones(counts.shape, rrjax.arguments.float_dtype()))
+        return jax.random.dirichlet(key, jnp.ones(counts.shape, rrjax.data.arguments.float_dtype()))
 
     def first(estimate, truth):
         return jnp.abs(estimate[0] - truth[0])

@@ -17,8 +17,8 @@ from refusals import refused
 
 import rrjax
 from rrjax import figures
-from rrjax.catalogue import ESTIMATORS, METRICS, Estimator, Style
-from rrjax.errors import StudyError
+from rrjax.data.errors import StudyError
+from rrjax.estimators.catalogue import ESTIMATORS, METRICS, Estimator, Style
 from rrjax.figures.selection import measured
 from rrjax.io import DataError
 from rrjax.study import drawings, paper

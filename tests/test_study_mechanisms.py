@@ -19,15 +19,15 @@ from refusals import refused
 
 import rrjax
 from rrjax.cli.options import mechanism_name
+from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms import MECHANISMS, ProjectiveGeometry, SubsetSelection
-from rrjax.pytrees import register
-from rrjax.sampling import Stream
+from rrjax.numerics.pytrees import register
+from rrjax.simulate.sampling import Stream
 from rrjax.study import Configuration, Study, StudyError, drawings, ranking, ranking_rows, read_study
 from rrjax.study.checking import check_functions
 from rrjax.study.checkpoint import name_of_group
 from rrjax.study.designs import chosen_by, made
 from rrjax.study.identity import identity_of
-from rrjax.tally import Rates, Tally
 
 pytest.importorskip("xarray")
 

@@ -114,7 +114,7 @@ def text_of(page):
 
 def test_a_report_tells_settings_in_words(tmp_path):
     dataset = made_up().assign_attrs(
-        estimators=json.dumps({"mle_star": "rrjax.estimators.mle_star", "mine": "own.mine#5cb0a9dd4e3b"}),
+        estimators=json.dumps({"mle_star": "rrjax.estimators.closed_form.mle_star", "mine": "own.mine#5cb0a9dd4e3b"}),
         metrics=json.dumps({"mse": "", "nll": ""}),
         num_users=json.dumps([100, 10_000, 1_000_000]),
         precision="float32",

@@ -11,7 +11,7 @@ from scipy import optimize
 
 import rrjax
 from rrjax import surveys
-from rrjax.surveys.groups import Stacked
+from rrjax.mechanisms.surveys.groups import Stacked
 
 EPSILONS = np.array([0.5, 2.0, 4.0], FLOAT)  # one shape for most tests: each compiles once
 SIZE = 5

@@ -13,7 +13,7 @@ from scipy import stats
 
 import rrjax
 from rrjax import RandomizedResponse, Tally, inference
-from rrjax.tally import Rates, evidence, of_tally
+from rrjax.data.tally import Rates, evidence, of_tally
 
 ESTIMATORS = {
     "inv": rrjax.inv,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from reference import big_mle, exact_inv_n, exact_mle, exact_theta, total_variation
 
 import rrjax
-from rrjax import estimators, waterfill
-from rrjax.arithmetic import odds
+from rrjax.estimators import closed_form, water_filling
+from rrjax.numerics.sums import odds
 
 SIZES = [2, 7, 33]  # few shapes: each compiles once
 
@@ -132,7 +132,7 @@ def test_more_than_a_million_categories():
 
 # --- The way of GPUs and TPUs, taken on the platform at hand --------------------------------------------------------
 
-SOLVES = {"mle_star": estimators._solve_mle, "inv_p": estimators._solve_projected}
+SOLVES = {"mle_star": closed_form._solve_mle, "inv_p": closed_form._solve_projected}
 every_solve = pytest.mark.parametrize("name", SOLVES)
 
 
@@ -142,7 +142,7 @@ def elsewhere(function):
     @functools.wraps(function)
     def forced(*arguments):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(waterfill, "by_platform", lambda *given, cpu, elsewhere: elsewhere(*given))
+            patch.setattr(water_filling, "by_platform", lambda *given, cpu, elsewhere: elsewhere(*given))
             return function(*arguments)
 
     return forced
@@ -158,7 +158,7 @@ ACCELERATED = {name: jax.jit(solved(name)) for name in SOLVES}
 def rules(counts, epsilon):
     counts = jnp.asarray(counts)
     e1 = odds(jnp.asarray(epsilon, FLOAT))
-    return waterfill.Likelihood(e1), waterfill.Projection.of(jnp.sum(counts), counts.shape[0], e1)
+    return water_filling.Likelihood(e1), water_filling.Projection.of(jnp.sum(counts), counts.shape[0], e1)
 
 
 def check_the_other_way(counts, epsilon):
@@ -227,7 +227,7 @@ def test_so_it_does_in_a_batch_on_a_mesh_and_for_nonsense(name):
 
 def test_it_has_the_same_derivatives():
     counts = collect(0, 33, 10_000, 1.0)
-    forced = estimators.differentiable(solved("mle_star"), estimators.mle_on_support)
+    forced = closed_form.differentiable(solved("mle_star"), closed_form.mle_on_support)
     found, expected = (
         jax.grad(lambda e, f=f: jnp.sum(f(jnp.asarray(counts), e) ** 2))(FLOAT.type(1.0))
         for f in (forced, rrjax.mle_star)
@@ -238,8 +238,8 @@ def test_it_has_the_same_derivatives():
 @pytest.mark.long
 @pytest.mark.parametrize("num_categories", [100, 10_000])
 def test_looking_ahead_ends_at_the_threshold_and_never_above(num_categories):
-    raised = jax.jit(waterfill._raised)
-    searched = jax.jit(elsewhere(waterfill._newton_integers))
+    raised = jax.jit(water_filling._raised)
+    searched = jax.jit(elsewhere(water_filling._newton_integers))
     reached = []
     for seed in range(200):
         rng = np.random.default_rng(seed)

@@ -26,9 +26,9 @@ import rrjax
 from benchmarks import report
 from benchmarks.report import Table
 from rrjax import io
-from rrjax.spread import Atoms, cells_of, largest_of, place_of_share, posterior_of, read_cells
+from rrjax.data.tally import evidence
+from rrjax.estimators.prior import Atoms, cells_of, largest_of, place_of_share, posterior_of, read_cells
 from rrjax.study import paper
-from rrjax.tally import evidence
 
 NAMES = ("InvN", "MLE*", "InvP", "CV threshold", "Emp. Bayes", "oracle")
 OTHERS = 3

@@ -24,8 +24,8 @@ import numpy as np
 import rrjax
 from benchmarks import report
 from benchmarks.report import Table
-from rrjax.longitudinal import LongitudinalRandomizedResponse
 from rrjax.mechanisms import MECHANISMS, Mechanism, ProjectiveGeometry, SubsetSelection
+from rrjax.mechanisms.longitudinal import LongitudinalRandomizedResponse
 
 USERS, TURNS = 1000, 10
 EPSILONS = [2 + 2 * step / 7 for step in range(8)]

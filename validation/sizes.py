@@ -29,7 +29,7 @@ from benchmarks.report import Table
 from rrjax import inference
 from rrjax.inference.goodness_of_fit import lack_of_fit
 from rrjax.inference.likelihood_ratio import chi_bar_square, ratio
-from rrjax.sampling import Stream, multinomial
+from rrjax.simulate.sampling import Stream, multinomial
 
 LEVEL = 0.05
 DRAWS = 19

@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 import rrjax
-from rrjax.audit import Audit, audit_mechanism
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Explain, Json, MechanismName, flags
 from rrjax.cli.reading import check_epsilon, check_rate
-from rrjax.errors import ArgumentError, UsageError
-from rrjax.secure import Client
+from rrjax.data.errors import ArgumentError, UsageError
+from rrjax.privacy.audit import Audit, audit_mechanism
+from rrjax.privacy.clients import Client
 
 WORDS_AN_HOUR = 36_000_000_000
 """Random words that clients draw and use up in an hour, roughly: 100 ns each, on one core."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rrjax.errors import UsageError
+from rrjax.data.errors import UsageError
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 36.0
 

@@ -10,7 +10,6 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from rrjax.catalogue import ESTIMATORS, METRICS
 from rrjax.cli import show
 from rrjax.cli.estimates import (
     Estimate,
@@ -52,7 +51,8 @@ from rrjax.cli.reading import (
     read_collection,
     read_truth,
 )
-from rrjax.errors import UsageError
+from rrjax.data.errors import UsageError
+from rrjax.estimators.catalogue import ESTIMATORS, METRICS
 
 SHOWN = ("empirical_bayes", "ordered_bayes", "mle_star", "inv_p")
 """Category by category, where there are more: the others are in the file."""

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from rrjax.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
 from rrjax.cli import show
 from rrjax.cli.estimates import (
     FDR,
@@ -40,19 +39,11 @@ from rrjax.cli.options import (
     estimator_names,
     flags,
 )
-from rrjax.cli.reading import (
-    Collection,
-    Epsilon,
-    Files,
-    Reading,
-    Reports,
-    check_outputs,
-    check_rate,
-    read_collection,
-)
+from rrjax.cli.reading import Collection, Epsilon, Files, Reading, Reports, check_outputs, check_rate, read_collection
 from rrjax.cli.statements import Asked
 from rrjax.cli.statements import run as state
-from rrjax.errors import UsageError
+from rrjax.data.errors import UsageError
+from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
 
 PLAIN = {CLOSEST: "closest", CLOSEST_IN_ORDER: "closest", LIKELIEST: "likeliest", MAXIMIZER: "likeliest"}
 """Headings of the columns where no estimator is named."""

@@ -14,12 +14,12 @@ from rich.text import Text
 
 import rrjax
 from rrjax import inference, io
-from rrjax.catalogue import ESTIMATORS, MAXIMIZER, METRICS, Estimator
 from rrjax.cli import show
 from rrjax.cli.contradictions import contradictions
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
-from rrjax.errors import UsageError
+from rrjax.data.errors import UsageError
+from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS, Estimator
 from rrjax.io.tallies import MOST_CELLS
 
 FDR = 0.05

@@ -16,10 +16,10 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
 from rrjax.cli.statements import Asked, Row, rows_of
 from rrjax.cli.test import Draws, check_size, fits_any
-from rrjax.errors import UsageError
+from rrjax.data.errors import UsageError
+from rrjax.data.tally import Tally
+from rrjax.figures.html import round_step
 from rrjax.inference.functionals import group_rates
-from rrjax.pages import round_step
-from rrjax.tally import Tally
 
 MOST_SINGLE = 120
 """Up to so many categories in order, each is drawn on its own."""

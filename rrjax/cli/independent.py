@@ -14,7 +14,7 @@ from rrjax.cli.options import Command, Explain, Json, flags
 from rrjax.cli.reading import Files, Reading, Reports, parse_domain, read_collection
 from rrjax.cli.test import Draws, check_size, least_of_shuffles, tests
 from rrjax.cli.verdicts import say
-from rrjax.errors import UsageError
+from rrjax.data.errors import UsageError
 from rrjax.io.read import count_pairs
 
 _MOST_PAIRS = 2**14

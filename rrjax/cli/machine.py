@@ -12,7 +12,7 @@ import jax
 import typer
 
 from rrjax.cli import together
-from rrjax.errors import UsageError
+from rrjax.data.errors import UsageError
 
 RUN = "Running"
 

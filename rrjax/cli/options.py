@@ -14,11 +14,11 @@ from typing import Annotated, Any, cast, get_args
 import typer
 from typer.core import TyperCommand
 
-from rrjax.catalogue import ESTIMATORS
-from rrjax.errors import UsageError
+from rrjax.data.errors import UsageError
+from rrjax.data.parameters import full_name
+from rrjax.estimators.catalogue import ESTIMATORS
 from rrjax.io.errors import naming_flags
 from rrjax.mechanisms import MECHANISMS
-from rrjax.parameters import full_name
 
 WHICH, SURE = "Which estimate", "How sure"
 """Panels of flags that are wanted more rarely. Those without one are listed first, in the order of the parameters."""

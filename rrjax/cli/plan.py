@@ -14,7 +14,7 @@ from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import SURE, Explain, Json, Level, MechanismName, Plot, flags
 from rrjax.cli.reading import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, check_rate
-from rrjax.errors import UsageError
+from rrjax.data.errors import UsageError
 from rrjax.io.write import check_writable
 from rrjax.mechanisms import MECHANISMS
 

@@ -20,7 +20,7 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Json, flags, mechanism_name, mechanism_names
 from rrjax.cli.reading import Files, Reading, check_outputs, parse_domain
 from rrjax.cli.rows import split
-from rrjax.errors import UsageError
+from rrjax.data.errors import UsageError
 from rrjax.io.codings import CODINGS
 from rrjax.io.errors import reworded
 from rrjax.io.tallies import mechanism_of

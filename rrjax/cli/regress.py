@@ -18,7 +18,7 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Explain, Json, Level, Plot, flags
 from rrjax.cli.reading import Collection, Epsilon, Files, Reading, check_outputs, check_rate, read_collection
 from rrjax.cli.rows import Rows, read, split
-from rrjax.errors import UsageError
+from rrjax.data.errors import UsageError
 
 if TYPE_CHECKING:
     from rrjax.models import FitError
@@ -344,7 +344,7 @@ def _fitted(rows: Rows, collection: Collection, reference: str | None, ridge: fl
 
 
 def _tested(result: Any, columns: list[int]) -> tuple[float, int, float]:
-    from rrjax.errors import ArgumentError
+    from rrjax.data.errors import ArgumentError
     from rrjax.models import wald_test
 
     try:

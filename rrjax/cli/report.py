@@ -14,8 +14,8 @@ from rrjax.cli.findings import Findings, find
 from rrjax.cli.options import Level, Ordered, flags
 from rrjax.cli.reading import Epsilon, Files, Reading, Reports, check_outputs, check_rate, read_collection
 from rrjax.cli.statements import Asked
-from rrjax.errors import UsageError
-from rrjax.pages import Markup, contents, heading, is_page, paragraph, write_page
+from rrjax.data.errors import UsageError
+from rrjax.figures.html import Markup, contents, heading, is_page, paragraph, write_page
 
 MOST_ROWS = 5000
 

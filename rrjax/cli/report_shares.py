@@ -7,7 +7,7 @@ import numpy as np
 from rrjax.cli import show
 from rrjax.cli.findings import MOST_SINGLE, Findings
 from rrjax.cli.statements import told, written
-from rrjax.pages import (
+from rrjax.figures.html import (
     Markup,
     Tick,
     details,

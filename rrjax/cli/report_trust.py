@@ -16,7 +16,7 @@ from rrjax.cli import show
 from rrjax.cli.estimates import too_large
 from rrjax.cli.findings import Findings
 from rrjax.cli.report_shares import label
-from rrjax.pages import Markup, details, joined, listing, pairs, paragraph, table, versions
+from rrjax.figures.html import Markup, details, joined, listing, pairs, paragraph, table, versions
 
 _PACKAGES = ("rrjax", "jax", "numpy", "duckdb")
 _PRIORS = (0.01, 0.1, 0.5)

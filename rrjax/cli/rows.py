@@ -11,7 +11,7 @@ from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.reading import Collection
 from rrjax.cli.subgroups import listed_in, read_weights
-from rrjax.errors import UsageError
+from rrjax.data.errors import UsageError
 from rrjax.io.covariates import Covariate, read_covariate, read_covariates
 from rrjax.io.read import read_rows
 

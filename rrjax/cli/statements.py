@@ -20,7 +20,7 @@ from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
 from rrjax.cli.subgroups import Part, listed_in, parts_of, shares_of
-from rrjax.errors import UsageError
+from rrjax.data.errors import UsageError
 
 PANEL = "Statements"
 About: TypeAlias = Literal["users", "difference", "population"]

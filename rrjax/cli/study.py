@@ -23,9 +23,9 @@ from rrjax.cli.machine import Machine
 from rrjax.cli.options import Explain, Json, estimator_names, flags
 from rrjax.cli.progress import Bar, progress_bar
 from rrjax.cli.reading import PANEL, Files, Reading
-from rrjax.errors import PeerError, UsageError
+from rrjax.data.errors import PeerError, UsageError
+from rrjax.figures.html import is_page
 from rrjax.io.write import make_folder
-from rrjax.pages import is_page
 
 if TYPE_CHECKING:
     import xarray as xr

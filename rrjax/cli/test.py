@@ -31,7 +31,7 @@ from rrjax.cli.reading import (
     read_truth,
 )
 from rrjax.cli.verdicts import say
-from rrjax.errors import UsageError
+from rrjax.data.errors import UsageError
 
 MOST_DRAWS = 10_000_000
 

@@ -23,7 +23,7 @@ from typing import IO, Any
 import jax
 
 from rrjax.cli import show
-from rrjax.errors import PeerError, UsageError
+from rrjax.data.errors import PeerError, UsageError
 
 LOST = 4
 """The exit code where a process was lost: the same command may be started again."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rrjax.errors import ArgumentError
+from rrjax.data.errors import ArgumentError
 from rrjax.figures import style
 from rrjax.figures.axes import new_figure, set_limits
 from rrjax.figures.histogram import draw_histogram, draw_ranked

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rrjax.errors import ArgumentError
+from rrjax.data.errors import ArgumentError
 from rrjax.figures.axes import in_words, new_figure, ranks_to_draw, set_grid, set_log_ticks, set_share_ticks
 from rrjax.figures.panels import legend_below
 from rrjax.figures.style import PALE_BLUE, estimator_title, shortened, styles_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rrjax.errors import ArgumentError
+from rrjax.data.errors import ArgumentError
 from rrjax.figures.axes import new_figure, set_grid, set_share_ticks
 from rrjax.figures.style import BLUE, shortened
 

@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rrjax.errors import ArgumentError
-from rrjax.figures.axes import (
-    in_words,
-    per_cent,
-    ranks_to_draw,
-    set_grid,
-    set_limits,
-    set_log_ticks,
-    set_ticks,
-)
+from rrjax.data.errors import ArgumentError
+from rrjax.figures.axes import in_words, per_cent, ranks_to_draw, set_grid, set_limits, set_log_ticks, set_ticks
 from rrjax.figures.style import shortened
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rrjax.errors import ArgumentError
+from rrjax.data.errors import ArgumentError
 from rrjax.figures.axes import in_words, new_figure, set_grid, set_heading, set_limits, set_ticks
 from rrjax.figures.panels import legend_below
 from rrjax.figures.selection import population_of, restored

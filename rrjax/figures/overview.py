@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rrjax.errors import ArgumentError
+from rrjax.data.errors import ArgumentError
 from rrjax.figures import style
 from rrjax.figures.axes import new_figure
 from rrjax.figures.panels import Legend, draw_panels, finish, listed

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rrjax.catalogue import METRICS
-from rrjax.errors import ArgumentError
+from rrjax.data.errors import ArgumentError
+from rrjax.estimators.catalogue import METRICS
 from rrjax.figures import style
 from rrjax.figures.axes import set_grid, set_heading, set_limits, set_ticks, set_x, span_of
 from rrjax.figures.selection import fix

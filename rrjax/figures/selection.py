@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from rrjax.catalogue import METRICS
-from rrjax.errors import ArgumentError
+from rrjax.data.errors import ArgumentError
+from rrjax.estimators.catalogue import METRICS
 from rrjax.figures.style import listed_values, styles_of
 
 if TYPE_CHECKING:

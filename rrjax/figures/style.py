@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rrjax.catalogue import ESTIMATORS, METRICS, Style
+from rrjax.estimators.catalogue import ESTIMATORS, METRICS, Style
 
 if TYPE_CHECKING:
     import xarray as xr

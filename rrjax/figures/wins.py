@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rrjax.errors import ArgumentError
+from rrjax.data.errors import ArgumentError
 from rrjax.figures import style
 from rrjax.figures.axes import in_words, new_figure, set_heading
 from rrjax.figures.selection import population_of, prepared, rounding, spread_over

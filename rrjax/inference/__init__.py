@@ -28,6 +28,7 @@ from rrjax.inference.precision import covariance, standard_errors, variances
 from rrjax.inference.profile import ProfileLikelihood, Surface, log_likelihood_surface, profile
 from rrjax.inference.quantiles import Quantile, credible_functional, quantile
 from rrjax.inference.scale import Estimate
+from rrjax.inference.surveys import survey_intervals, survey_standard_errors
 from rrjax.inference.weighted import WeightedCounts, weighted_counts, weighted_functional, weighted_shares
 
 __all__ = [
@@ -68,6 +69,8 @@ __all__ = [
     "repeated_seed_test",
     "standard_errors",
     "stratified",
+    "survey_intervals",
+    "survey_standard_errors",
     "trend_test",
     "users_for_error",
     "users_for_width",

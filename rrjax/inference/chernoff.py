@@ -33,7 +33,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from rrjax.inference.superquantile import Spread, mirrored
-from rrjax.special import exp_minus, log1p_minus
+from rrjax.numerics.special import exp_minus, log1p_minus
 
 _PLACES, _PASSES = 4, 8
 """Of a search: at so many places a time, so many times."""

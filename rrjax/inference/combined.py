@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jax.scipy.special import ndtri
 from jaxtyping import ArrayLike
 
-from rrjax.arguments import (
+from rrjax.data.arguments import (
     Estimand,
     as_counts,
     as_one_or_each,
@@ -23,13 +23,13 @@ from rrjax.arguments import (
     float_dtype,
     is_real,
 )
-from rrjax.errors import ArgumentError
+from rrjax.data.errors import ArgumentError
+from rrjax.data.tally import Tally, evidence
 from rrjax.inference.chernoff import Collections, combined_limits
 from rrjax.inference.functionals import linear_functional, sample
 from rrjax.inference.scale import Estimate, Scale, as_numbers
 from rrjax.inference.superquantile import conservative_limits, spread_of
-from rrjax.placement import aligned, together
-from rrjax.tally import Tally, evidence
+from rrjax.numerics.sharding import aligned, together
 
 CombinedMethod: TypeAlias = Literal["conservative", "normal"]
 

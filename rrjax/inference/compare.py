@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from rrjax.arguments import Estimand
-from rrjax.checks import check_num_categories
-from rrjax.errors import ArgumentError
+from rrjax.data.arguments import Estimand
+from rrjax.data.checks import check_num_categories
+from rrjax.data.errors import ArgumentError
 from rrjax.inference.planning import drawing_error
 from rrjax.mechanisms import MECHANISMS
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from rrjax.arithmetic import accurate_sum
-from rrjax.checks import as_integer
+from rrjax.data.checks import as_integer
+from rrjax.data.tally import Evidence, Tally, evidence
 from rrjax.inference.monte_carlo import HypothesisTest
 from rrjax.mechanisms.columns import ColumnResponse
 from rrjax.mechanisms.local_hashing import Hashing
@@ -19,8 +19,8 @@ from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.mechanisms.subset_selection import SubsetSelection
 from rrjax.mechanisms.unary import UnaryEncoding
-from rrjax.special import exp_minus, log1p_minus
-from rrjax.tally import Evidence, Tally, evidence
+from rrjax.numerics.special import exp_minus, log1p_minus
+from rrjax.numerics.sums import accurate_sum
 
 _COLUMNS = 1 << 18
 """Columns whose law is gone through; it takes a second."""

@@ -10,14 +10,14 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.arguments import as_probability
-from rrjax.errors import ArgumentError
-from rrjax.inference.binomial import log_survival
+from rrjax.data.arguments import as_probability
+from rrjax.data.errors import ArgumentError
+from rrjax.data.tally import Tally, evidence
 from rrjax.inference.distinct import distinct_counts
 from rrjax.inference.intervals import whole_counts
 from rrjax.mechanisms.mechanism import Dependence
-from rrjax.placement import aligned
-from rrjax.tally import Tally, evidence
+from rrjax.numerics.binomial_tails import log_survival
+from rrjax.numerics.sharding import aligned
 
 
 def p_values(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, log: bool = False) -> Float[Array, " K"]:

@@ -12,15 +12,15 @@ from jax.core import Tracer
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.arguments import Estimand, as_probability, check_estimand, complement, float_dtype
-from rrjax.arithmetic import accurate_sum
-from rrjax.errors import ArgumentError
+from rrjax.data.arguments import Estimand, as_probability, check_estimand, complement, float_dtype
+from rrjax.data.errors import ArgumentError
+from rrjax.data.rates import Rates
+from rrjax.data.tally import Evidence, Tally, evidence, of_tally
 from rrjax.inference.intervals import exact_limits, intervals, log_tail, whole_counts
 from rrjax.inference.scale import Estimate, Scale, as_numbers
 from rrjax.inference.superquantile import conservative_limits, spread_of
-from rrjax.placement import aligned
-from rrjax.rates import Rates
-from rrjax.tally import Evidence, Tally, evidence, of_tally
+from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sums import accurate_sum
 
 FunctionalMethod: TypeAlias = Literal["exact", "conservative", "normal"]
 

@@ -9,9 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_survey, check_key
-from rrjax.arithmetic import accurate_sum, odds
-from rrjax.estimators import mle_star
+from rrjax.data.arguments import as_survey, check_key
+from rrjax.estimators.closed_form import mle_star
 from rrjax.inference.monte_carlo import (
     HypothesisTest,
     as_hypothesis,
@@ -21,7 +20,8 @@ from rrjax.inference.monte_carlo import (
     rounding_of_pearson,
     simulable,
 )
-from rrjax.special import deviance
+from rrjax.numerics.special import deviance
+from rrjax.numerics.sums import accurate_sum, odds
 
 
 def goodness_of_fit_test(

@@ -12,22 +12,15 @@ import numpy as np
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.arguments import (
-    Estimand,
-    as_counts,
-    as_probability,
-    as_survey,
-    check_estimand,
-    complement,
-)
-from rrjax.arithmetic import split_product
-from rrjax.errors import ArgumentError
-from rrjax.inference.binomial import odds_of_tail
+from rrjax.data.arguments import Estimand, as_counts, as_probability, as_survey, check_estimand, complement
+from rrjax.data.errors import ArgumentError
+from rrjax.data.tally import Evidence, Tally, as_tally, evidence
 from rrjax.inference.distinct import distinct_counts
 from rrjax.inference.profile import profile_limits
 from rrjax.inference.two_binomials import TwoKinds, fewest_holders
-from rrjax.pytrees import exportable
-from rrjax.tally import Evidence, Tally, as_tally, evidence
+from rrjax.numerics.binomial_tails import odds_of_tail
+from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sums import split_product
 
 Method: TypeAlias = Literal["clopper-pearson", "wilson", "profile"]
 Simultaneous: TypeAlias = Literal["bonferroni", "sidak"]

@@ -11,13 +11,13 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
 from rrjax import simulate
-from rrjax.arguments import as_survey, check_key
-from rrjax.arithmetic import accurate_sum, odds
-from rrjax.errors import ArgumentError
-from rrjax.estimators import mle_star
+from rrjax.data.arguments import as_survey, check_key
+from rrjax.data.errors import ArgumentError
+from rrjax.estimators.closed_form import mle_star
 from rrjax.inference.monte_carlo import HypothesisTest, as_hypothesis, check_draws, compared, on_simplex, simulable
-from rrjax.placement import aligned
-from rrjax.special import log1p_minus
+from rrjax.numerics.sharding import aligned
+from rrjax.numerics.special import log1p_minus
+from rrjax.numerics.sums import accurate_sum, odds
 
 Null: TypeAlias = Literal["simulated", "chi-bar-square"]
 

@@ -12,12 +12,12 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.arguments import as_distribution, as_probability, float_dtype
-from rrjax.arithmetic import accurate_sum
-from rrjax.checks import as_integer
-from rrjax.counts import survey
-from rrjax.errors import ArgumentError
-from rrjax.pytrees import register
+from rrjax.data.arguments import as_distribution, as_probability, float_dtype
+from rrjax.data.checks import as_integer
+from rrjax.data.counts import survey
+from rrjax.data.errors import ArgumentError
+from rrjax.numerics.pytrees import register
+from rrjax.numerics.sums import accurate_sum
 
 _CELLS = 2**18
 """Draws × categories at a time."""

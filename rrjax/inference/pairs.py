@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from rrjax.arithmetic import accurate_sum, odds
-from rrjax.counts import survey
-from rrjax.estimators import inv_p
+from rrjax.data.counts import survey
+from rrjax.data.tally import Rates, Tally
+from rrjax.estimators.closed_form import inv_p
 from rrjax.inference.monte_carlo import HypothesisTest, compared
-from rrjax.sampling import Stream
-from rrjax.sampling.multinomial import multinomial
-from rrjax.tally import Rates, Tally
+from rrjax.numerics.sums import accurate_sum, odds
+from rrjax.simulate.sampling import Stream
+from rrjax.simulate.sampling.multinomial import multinomial
 
 
 @partial(jax.jit, static_argnums=3)

@@ -17,15 +17,15 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_category, as_counts, as_one_or_each, as_scalar, check_key, float_dtype
-from rrjax.arithmetic import odds
-from rrjax.errors import ArgumentError
-from rrjax.estimators import mle_star
+from rrjax.data.arguments import as_category, as_counts, as_one_or_each, as_scalar, check_key, float_dtype
+from rrjax.data.errors import ArgumentError
+from rrjax.estimators.closed_form import mle_star
 from rrjax.inference.likelihood_ratio import ratio
 from rrjax.inference.monte_carlo import HypothesisTest, check_draws, compared, rounding_of_pearson, simulable
 from rrjax.inference.pairs import pairs_tested
-from rrjax.placement import aligned
-from rrjax.sampling import Stream, table
+from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sums import odds
+from rrjax.simulate.sampling import Stream, table
 
 _MOST = 1024
 """Rows of a table that is shuffled."""

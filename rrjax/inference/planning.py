@@ -15,9 +15,9 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import Estimand, as_probability, as_scalar, check_estimand, check_key, complement, float_dtype
-from rrjax.checks import as_integer, check_num_categories
-from rrjax.errors import ArgumentError
+from rrjax.data.arguments import Estimand, as_probability, as_scalar, check_estimand, check_key, complement, float_dtype
+from rrjax.data.checks import as_integer, check_num_categories
+from rrjax.data.errors import ArgumentError
 from rrjax.inference.intervals import Simultaneous, log_tail
 from rrjax.inference.monte_carlo import HypothesisTest
 from rrjax.inference.plans import (
@@ -30,7 +30,7 @@ from rrjax.inference.plans import (
     width_of,
 )
 from rrjax.mechanisms import Design, RandomizedResponse
-from rrjax.pytrees import exportable
+from rrjax.numerics.pytrees import exportable
 
 
 def expected_rmse(

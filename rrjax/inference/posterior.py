@@ -17,14 +17,14 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import as_one_or_each, as_probability, as_survey, check_key, complement
-from rrjax.arithmetic import odds
-from rrjax.checks import as_integer
-from rrjax.counts import survey
+from rrjax.data.arguments import as_one_or_each, as_probability, as_survey, check_key, complement
+from rrjax.data.checks import as_integer
+from rrjax.data.counts import survey
 from rrjax.inference.intervals import Intervals
-from rrjax.placement import aligned, refuse_spread
-from rrjax.pytrees import exportable
-from rrjax.sampling import Stream, binomial
+from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sharding import aligned, refuse_spread
+from rrjax.numerics.sums import odds
+from rrjax.simulate.sampling import Stream, binomial
 
 _MIXED = 1.05
 """R̂ above which chains are called not mixed. (1.01 is recommended for final results.)"""

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import Estimand, as_distribution, as_scalar, as_survey, check_estimand
-from rrjax.arithmetic import odds
-from rrjax.estimators import mle_star
+from rrjax.data.arguments import Estimand, as_distribution, as_scalar, as_survey, check_estimand
+from rrjax.estimators.closed_form import mle_star
 from rrjax.mechanisms import Design, RandomizedResponse
+from rrjax.numerics.sums import odds
 
 _ROUNDING = 1e-6
 """By how much rounding may take the share of reports off [0, 1]."""

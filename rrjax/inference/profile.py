@@ -20,15 +20,15 @@ from jax import lax
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.arguments import as_category, as_probability, as_survey, complement
-from rrjax.arithmetic import odds
-from rrjax.checks import as_integer
-from rrjax.errors import ArgumentError
-from rrjax.estimators import mle_star
+from rrjax.data.arguments import as_category, as_probability, as_survey, complement
+from rrjax.data.checks import as_integer
+from rrjax.data.errors import ArgumentError
+from rrjax.estimators.closed_form import mle_star
 from rrjax.inference.likelihood_ratio import ratio
-from rrjax.placement import aligned
-from rrjax.pytrees import exportable
-from rrjax.special import log1p_minus
+from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sharding import aligned
+from rrjax.numerics.special import log1p_minus
+from rrjax.numerics.sums import odds
 
 
 class Sorted(NamedTuple):

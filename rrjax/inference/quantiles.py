@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.arguments import Estimand, as_probability, as_survey, check_estimand, complement
-from rrjax.estimators import mle_star
+from rrjax.data.arguments import Estimand, as_probability, as_survey, check_estimand, complement
+from rrjax.data.tally import evidence
+from rrjax.estimators.closed_form import mle_star
 from rrjax.inference.functionals import group_limits, group_rates
 from rrjax.inference.intervals import log_tail
 from rrjax.inference.posterior import Posterior
 from rrjax.inference.scale import Estimate
-from rrjax.placement import aligned
-from rrjax.pytrees import exportable
-from rrjax.tally import evidence
+from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sharding import aligned
 
 
 @exportable

@@ -10,10 +10,10 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.arguments import float_dtype, is_real
-from rrjax.errors import ArgumentError
-from rrjax.placement import gathered
-from rrjax.pytrees import exportable
+from rrjax.data.arguments import float_dtype, is_real
+from rrjax.data.errors import ArgumentError
+from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sharding import gathered
 
 
 @exportable

@@ -35,9 +35,9 @@ from jax import lax
 from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 
-from rrjax.arithmetic import accurate_sum
-from rrjax.placement import aligned, stacked
-from rrjax.special import exp_minus
+from rrjax.numerics.sharding import aligned, stacked
+from rrjax.numerics.special import exp_minus
+from rrjax.numerics.sums import accurate_sum
 
 _GRID = 33
 _NODES, _STEP, _NOISE = 72, 0.3, 0.2

@@ -23,9 +23,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from rrjax.arithmetic import split_product
-from rrjax.placement import aligned
-from rrjax.special import exp_minus, log1p_minus
+from rrjax.numerics.sharding import aligned
+from rrjax.numerics.special import exp_minus, log1p_minus
+from rrjax.numerics.sums import split_product
 
 _POINTS = {"float32": 24, "float64": 64}
 _REACH = {"float32": 5.5, "float64": 8.6}

@@ -11,15 +11,15 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import as_probability, as_scalar, complement, float_dtype, is_real
-from rrjax.arithmetic import accurate_sum, odds
-from rrjax.checks import check_num_categories
-from rrjax.counts import as_values
-from rrjax.errors import ArgumentError
-from rrjax.inference.binomial import odds_of_tail
+from rrjax.data.arguments import as_probability, as_scalar, complement, float_dtype, is_real
+from rrjax.data.checks import check_num_categories
+from rrjax.data.counts import as_values
+from rrjax.data.errors import ArgumentError
 from rrjax.inference.scale import Estimate, Scale, as_numbers
-from rrjax.placement import aligned, together
-from rrjax.pytrees import register
+from rrjax.numerics.binomial_tails import odds_of_tail
+from rrjax.numerics.pytrees import register
+from rrjax.numerics.sharding import aligned, together
+from rrjax.numerics.sums import accurate_sum, odds
 
 
 @register(data_fields=["total", "squares", "num_reports"])

@@ -11,20 +11,11 @@ from rrjax.io.errors import Contradiction, DataError
 from rrjax.io.frames import count_frame, tally_frame
 from rrjax.io.labels import read_domain
 from rrjax.io.metadata import MechanismRecord, Metadata
-from rrjax.io.read import (
-    count_reports,
-    read_counts,
-    read_pairs,
-    read_values,
-)
+from rrjax.io.read import count_reports, read_counts, read_pairs, read_values
 from rrjax.io.source import Source, read_metadata
 from rrjax.io.stored import StoredTally, load_tally, save_tally
 from rrjax.io.tallies import Tallied, read_tally
-from rrjax.io.write import (
-    Kept,
-    write_reports,
-    write_table,
-)
+from rrjax.io.write import Kept, write_reports, write_table
 
 __all__ = [
     "Contradiction",

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from rrjax.fingerprint import Fingerprint
+from rrjax.data.fingerprint import Fingerprint
 from rrjax.io.errors import DataError, number
 
 BLANKS = " \t\r\n"

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from rrjax.errors import Contradiction as Contradiction
-from rrjax.errors import DataError as DataError
-from rrjax.errors import Located
+from rrjax.data.errors import Contradiction as Contradiction
+from rrjax.data.errors import DataError as DataError
+from rrjax.data.errors import Located
 
 _FLAGS = ContextVar("flags", default=False)
 

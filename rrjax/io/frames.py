@@ -25,8 +25,8 @@ from rrjax.io.tallies import tally_of_columns, tally_of_support
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoFrame
 
+    from rrjax.data.tally import Tally
     from rrjax.mechanisms import Mechanism
-    from rrjax.tally import Tally
 
 _SPELLINGS = 10_000
 """Different values beyond twice the categories that are looked at: other spellings, and what is outside the domain."""

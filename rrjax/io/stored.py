@@ -18,8 +18,8 @@ from rrjax.io.tallies import made, whole
 from rrjax.io.write import replacing
 
 if TYPE_CHECKING:
+    from rrjax.data.tally import Tally
     from rrjax.mechanisms import Mechanism
-    from rrjax.tally import Tally
 
 _KEY = "rrjax_tally"
 """Of the JSON in Parquet's key-value metadata."""
@@ -107,8 +107,8 @@ def load_tally(path: str | PathLike[str]) -> StoredTally:
     import jax
     import jax.numpy as jnp
 
-    from rrjax.rates import Rates
-    from rrjax.tally import Tally
+    from rrjax.data.rates import Rates
+    from rrjax.data.tally import Tally
 
     file = only_file(Source(os.fspath(path), format="parquet"))
     with connect() as connection, explaining([file]):
@@ -157,8 +157,8 @@ def _dtype_of(weight) -> str | None:
 
 
 def _record_of(mechanism: Mechanism, tally: Tally) -> dict[str, Any]:
+    from rrjax.data.tally import equal_rates
     from rrjax.mechanisms import MECHANISMS
-    from rrjax.tally import equal_rates
 
     if type(mechanism) is not MECHANISMS.get(mechanism.name):
         raise DataError(f"Files have no name for {type(mechanism).__name__}: leave the mechanism out.")

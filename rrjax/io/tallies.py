@@ -17,9 +17,9 @@ from rrjax.io.source import Source
 if TYPE_CHECKING:
     from jaxtyping import Array
 
+    from rrjax.data.mixture import Mixture
+    from rrjax.data.tally import Tally
     from rrjax.mechanisms import Mechanism
-    from rrjax.mixture import Mixture
-    from rrjax.tally import Tally
 
 MOST_CELLS = 1 << 24
 """Reports × categories up to which the likelihood of whole reports is held as a matrix."""
@@ -116,8 +116,8 @@ def made(name: str, parameters: dict[str, Any], file: str, wrote: str = "") -> M
 
 
 def _of_labels(source, metadata, mechanism):
-    from rrjax.lifts import Scaling
-    from rrjax.mixture import Mixture
+    from rrjax.data.linear_maps import Scaling
+    from rrjax.data.mixture import Mixture
 
     counted = count_reports(source)
     tally = tally_of_support(counted.counts, int(counted.counts.sum()), mechanism, counted.domain)
@@ -183,7 +183,7 @@ def tally_of_support(support: np.ndarray, number: int, mechanism: Mechanism, dom
     Raises:
         DataError: More than the default integers of JAX can count.
     """
-    from rrjax.tally import Tally
+    from rrjax.data.tally import Tally
 
     return Tally(whole(support), whole(np.int64(number)), rates=mechanism.rates, domain=domain)
 
@@ -207,7 +207,7 @@ def whole(counts: np.ndarray | np.integer) -> Array:
     """
     import jax.numpy as jnp
 
-    from rrjax.arguments import int_dtype
+    from rrjax.data.arguments import int_dtype
 
     if int(np.max(counts, initial=0)) > jnp.iinfo(int_dtype()).max:
         raise DataError(f"{np.max(counts):,} reports are more than 32 bits can count: set JAX_ENABLE_X64=1.")

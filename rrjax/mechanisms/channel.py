@@ -11,16 +11,16 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 
-from rrjax.arguments import as_counts, check_key, float_dtype, is_real
-from rrjax.arithmetic import accurate_sum
-from rrjax.counts import as_values, count
-from rrjax.errors import ArgumentError
-from rrjax.lifts import Dense
+from rrjax.data.arguments import as_counts, check_key, float_dtype, is_real
+from rrjax.data.counts import as_values, count
+from rrjax.data.errors import ArgumentError
+from rrjax.data.linear_maps import Dense
+from rrjax.data.mixture import Mixture
 from rrjax.mechanisms.draws import below, threshold
 from rrjax.mechanisms.rows import LogRows
-from rrjax.mixture import Mixture
-from rrjax.placement import looked_up
-from rrjax.pytrees import register
+from rrjax.numerics.pytrees import register
+from rrjax.numerics.sharding import looked_up
+from rrjax.numerics.sums import accurate_sum
 
 _SUM = 1e-6
 """How far a row may be from adding up to one: what rounding to float32 may leave."""

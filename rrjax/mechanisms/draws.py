@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, UInt
 
-from rrjax.words import product
+from rrjax.numerics.threefry import product
 
 Words = tuple[Array, Array]
 """A number of 64 bits: its high and its low word, each uint32."""

@@ -10,15 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.arguments import as_scalar, check_key, float_dtype
-from rrjax.checks import check_num_categories
-from rrjax.counts import as_values, count
-from rrjax.lifts import Decay
+from rrjax.data.arguments import as_scalar, check_key, float_dtype
+from rrjax.data.checks import check_num_categories
+from rrjax.data.counts import as_values, count
+from rrjax.data.linear_maps import Decay
+from rrjax.data.mixture import Mixture
 from rrjax.mechanisms.channel import Channel
 from rrjax.mechanisms.mechanism import check_epsilon, known_epsilon
-from rrjax.mixture import Mixture
-from rrjax.pytrees import register
-from rrjax.sampling.words import unit
+from rrjax.numerics.pytrees import register
+from rrjax.simulate.sampling.streams import unit
 
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories"])

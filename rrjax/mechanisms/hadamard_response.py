@@ -12,10 +12,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int, Shaped
 
+from rrjax.data.tally import Rates
 from rrjax.mechanisms.columns import ColumnResponse
 from rrjax.mechanisms.draws import Words, below
-from rrjax.pytrees import register
-from rrjax.tally import Rates
+from rrjax.numerics.pytrees import register
 
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories"])

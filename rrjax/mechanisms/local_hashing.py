@@ -20,19 +20,19 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, UInt
 
-from rrjax.arguments import check_key, int_dtype
-from rrjax.counts import as_values
-from rrjax.errors import ArgumentError
+from rrjax.data.arguments import check_key, int_dtype
+from rrjax.data.counts import as_values
+from rrjax.data.errors import ArgumentError
+from rrjax.data.parameters import best_num_buckets, num_buckets_of, two_buckets
+from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, number_below, rounded_down
 from rrjax.mechanisms.mechanism import Mechanism, as_true_counts, known_epsilon, settled, tally_if
 from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.mechanisms.unary import independent
-from rrjax.parameters import best_num_buckets, num_buckets_of, two_buckets
-from rrjax.placement import aligned, repeat
-from rrjax.pytrees import register
-from rrjax.sampling import Stream
-from rrjax.tally import Rates, Tally
-from rrjax.words import buckets_of, scaled_word
+from rrjax.numerics.pytrees import register
+from rrjax.numerics.sharding import aligned, repeat
+from rrjax.numerics.threefry import buckets_of, scaled_word
+from rrjax.simulate.sampling import Stream
 
 
 @dataclasses.dataclass(frozen=True)

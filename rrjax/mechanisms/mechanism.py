@@ -18,16 +18,16 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rrjax.arguments import as_counts, as_scalar, check_key, float_dtype, int_dtype
-from rrjax.arithmetic import odds
-from rrjax.checks import check_num_categories
-from rrjax.counts import survey
-from rrjax.errors import ArgumentError
-from rrjax.lifts import Dense, incidence
+from rrjax.data.arguments import as_counts, as_scalar, check_key, float_dtype, int_dtype
+from rrjax.data.checks import check_num_categories
+from rrjax.data.counts import survey
+from rrjax.data.errors import ArgumentError
+from rrjax.data.linear_maps import Dense, incidence
+from rrjax.data.mixture import Mixture
+from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.rows import LogRows, log_gain
-from rrjax.mixture import Mixture
-from rrjax.placement import aligned, repeat
-from rrjax.tally import Rates, Tally
+from rrjax.numerics.sharding import aligned, repeat
+from rrjax.numerics.sums import odds
 
 Dependence: TypeAlias = Literal["negative", "any"]
 

@@ -1,6 +1,6 @@
 """Projective geometry response: categories are points, columns are hyperplanes, and a report is a plane.
 
-How points and planes are numbered is said in `rrjax.geometry`.
+How points and planes are numbered is said in `rrjax.numerics.projective_geometry`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Shaped
 
-from rrjax.geometry import design_of, dimension_of, num_points, plane_of, product_of, vectors_of
+from rrjax.data.parameters import field_designs, field_order_of
+from rrjax.data.tally import Rates
 from rrjax.mechanisms.columns import ColumnResponse
 from rrjax.mechanisms.draws import Words, below, number_below
 from rrjax.mechanisms.mechanism import known_epsilon, settled
-from rrjax.parameters import field_designs, field_order_of
-from rrjax.pytrees import register
-from rrjax.tally import Rates
+from rrjax.numerics.projective_geometry import design_of, dimension_of, num_points, plane_of, product_of, vectors_of
+from rrjax.numerics.pytrees import register
 
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories", "field_order"])

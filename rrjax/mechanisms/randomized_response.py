@@ -20,15 +20,15 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_scalar, check_key
-from rrjax.counts import as_values, count
-from rrjax.errors import ArgumentError
-from rrjax.lifts import Scaling
+from rrjax.data.arguments import as_scalar, check_key
+from rrjax.data.counts import as_values, count
+from rrjax.data.errors import ArgumentError
+from rrjax.data.linear_maps import Scaling
+from rrjax.data.mixture import Mixture
+from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.mechanism import Mechanism, as_true_counts
 from rrjax.mechanisms.rows import log_probability_of_block
-from rrjax.mixture import Mixture
-from rrjax.pytrees import register
-from rrjax.tally import Rates, Tally
+from rrjax.numerics.pytrees import register
 
 _MANY = 2**24
 """Categories up to which two billion reports do not tell what 64 bits deliver from what was asked for."""

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.arguments import float_dtype
-from rrjax.arithmetic import log_sum
-from rrjax.pytrees import exportable
+from rrjax.data.arguments import float_dtype
+from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sums import log_sum
 
 
 @exportable

@@ -11,16 +11,16 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.arguments import as_scalar, check_key, float_dtype, int_dtype, is_real
-from rrjax.checks import check_num_categories
-from rrjax.errors import ArgumentError
+from rrjax.data.arguments import as_scalar, check_key, float_dtype, int_dtype, is_real
+from rrjax.data.checks import check_num_categories
+from rrjax.data.errors import ArgumentError
+from rrjax.data.mixture import Mixture
 from rrjax.mechanisms.channel import Channel
 from rrjax.mechanisms.draws import below, rounded_down
 from rrjax.mechanisms.mechanism import check_epsilon, known_epsilon
-from rrjax.mixture import Mixture
-from rrjax.placement import together
-from rrjax.pytrees import register
-from rrjax.special import exp_minus
+from rrjax.numerics.pytrees import register
+from rrjax.numerics.sharding import together
+from rrjax.numerics.special import exp_minus
 
 _MOST = 1e4
 """Nats, more of which change nothing that a float32 shows."""
@@ -37,7 +37,8 @@ class SquareWave:
     in its bin.
 
     The maximum of the likelihood (`rrjax.ibu` of the `mixture`) is on few bins, spikes with nothing between them. EM
-    that is smoothed after every step (`rrjax.smoothed.ems`), with which the mechanism was published, ends elsewhere.
+    that is smoothed after every step (`rrjax.estimators.smoothed_em.ems`), with which the mechanism was published, ends
+    elsewhere.
 
     Args:
         num_categories: K, an integer, at least 2.

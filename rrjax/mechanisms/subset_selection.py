@@ -15,20 +15,20 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.arguments import check_key, int_dtype
-from rrjax.checks import check_domain, check_integers
-from rrjax.counts import as_values
-from rrjax.errors import ArgumentError
-from rrjax.lifts import FEW, Sparse
+from rrjax.data.arguments import check_key, int_dtype
+from rrjax.data.checks import check_domain, check_integers
+from rrjax.data.counts import as_values
+from rrjax.data.errors import ArgumentError
+from rrjax.data.linear_maps import FEW, Sparse
+from rrjax.data.mixture import Mixture
+from rrjax.data.parameters import best_subset_size, subset_rates, subset_size_of
+from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, number_below, rounded_down
 from rrjax.mechanisms.mechanism import Mechanism, known_epsilon, settled, tally_if
 from rrjax.mechanisms.rows import log_probability_of_block
-from rrjax.mixture import Mixture
-from rrjax.parameters import best_subset_size, subset_rates, subset_size_of
-from rrjax.placement import aligned, together
-from rrjax.pytrees import register
-from rrjax.sampling import Stream
-from rrjax.tally import Rates, Tally
+from rrjax.numerics.pytrees import register
+from rrjax.numerics.sharding import aligned, together
+from rrjax.simulate.sampling import Stream
 
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories", "subset_size"])

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import jax
 from jaxtyping import Array, Float
 
-from rrjax.arguments import as_scalar, float_dtype
+from rrjax.data.arguments import as_scalar, float_dtype
+from rrjax.data.tally import Rates
 from rrjax.mechanisms.unary import UnaryEncoding
-from rrjax.pytrees import register
-from rrjax.tally import Rates
+from rrjax.numerics.pytrees import register
 
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories"])

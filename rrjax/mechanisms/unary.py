@@ -15,14 +15,14 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
-from rrjax.arguments import check_key
-from rrjax.counts import as_values, survey
-from rrjax.errors import ArgumentError
+from rrjax.data.arguments import check_key
+from rrjax.data.counts import as_values, survey
+from rrjax.data.errors import ArgumentError
+from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, rounded_down, rounded_up
 from rrjax.mechanisms.mechanism import CELLS, Mechanism, as_true_counts
 from rrjax.mechanisms.rows import LogRows
-from rrjax.sampling import Stream, binomial
-from rrjax.tally import Rates, Tally
+from rrjax.simulate.sampling import Stream, binomial
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,14 +11,14 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.arguments import as_scalar, float_dtype
-from rrjax.counts import as_values
-from rrjax.errors import ArgumentError
+from rrjax.data.arguments import as_scalar, float_dtype
+from rrjax.data.counts import as_values
+from rrjax.data.errors import ArgumentError
+from rrjax.data.mixture import Mixture
+from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.mechanisms.randomized_response import RandomizedResponse
-from rrjax.mixture import Mixture
-from rrjax.pytrees import register
-from rrjax.tally import Rates, Tally
+from rrjax.numerics.pytrees import register
 
 
 @register(data_fields=["truth_probability"])

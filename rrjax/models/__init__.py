@@ -11,15 +11,7 @@ from rrjax.models.loss import backward_loss, rr_loss
 from rrjax.models.outcome import OutcomeRegression, fit_outcome
 from rrjax.models.refusals import FitError
 from rrjax.models.regression import fit, fit_in_batches
-from rrjax.models.statements import (
-    ChiSquareTest,
-    FTest,
-    Prediction,
-    likelihood_ratio_test,
-    predict,
-    summary,
-    wald_test,
-)
+from rrjax.models.statements import ChiSquareTest, FTest, Prediction, likelihood_ratio_test, predict, summary, wald_test
 
 __all__ = [
     "BudgetSplit",

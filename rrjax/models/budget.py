@@ -12,14 +12,14 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.arguments import as_scalar, float_dtype, is_real
-from rrjax.checks import as_integer, check_num_categories
-from rrjax.errors import ArgumentError
+from rrjax.data.arguments import as_scalar, float_dtype, is_real
+from rrjax.data.checks import as_integer, check_num_categories
+from rrjax.data.errors import ArgumentError
 from rrjax.inference.plans import squared_error_of_one
 from rrjax.mechanisms import Design, RandomizedResponse
-from rrjax.models.ascent import ascend
-from rrjax.placement import aligned
-from rrjax.pytrees import exportable
+from rrjax.numerics.newton import ascend
+from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sharding import aligned
 
 
 @exportable

@@ -17,14 +17,14 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.arguments import as_epsilons, check_key, float_dtype
-from rrjax.arithmetic import odds
-from rrjax.counts import as_values
-from rrjax.errors import ArgumentError
+from rrjax.data.arguments import as_epsilons, check_key, float_dtype
+from rrjax.data.counts import as_values
+from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.draws import below, number_below, threshold
 from rrjax.mechanisms.rows import LogRows, log_gain
-from rrjax.placement import gathered
-from rrjax.pytrees import register
+from rrjax.numerics.pytrees import register
+from rrjax.numerics.sharding import gathered
+from rrjax.numerics.sums import odds
 
 _SUM = 1e-2
 """How far a prior may be from adding up to one: what bfloat16 may leave of a softmax. Its scale changes nothing."""

@@ -10,14 +10,14 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.arguments import float_dtype, is_real
-from rrjax.errors import ArgumentError
+from rrjax.data.arguments import float_dtype, is_real
+from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.rows import LogRows
 from rrjax.models.logistic import Data
 from rrjax.models.loss import MechanismOrEpsilon, rows_of
 from rrjax.models.refusals import INTERCEPT, FitError
-from rrjax.placement import together
-from rrjax.pytrees import exportable
+from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sharding import together
 
 
 @exportable

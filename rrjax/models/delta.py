@@ -13,13 +13,13 @@ from jax import lax
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import as_probability, as_survey, float_dtype, unscaled
-from rrjax.arithmetic import accurate_sum
-from rrjax.em import ibu
-from rrjax.errors import ArgumentError
-from rrjax.estimators import mle_star
-from rrjax.mixture import Mixture
-from rrjax.pytrees import exportable
+from rrjax.data.arguments import as_probability, as_survey, float_dtype, unscaled
+from rrjax.data.errors import ArgumentError
+from rrjax.data.mixture import Mixture
+from rrjax.estimators.closed_form import mle_star
+from rrjax.estimators.em import ibu
+from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sums import accurate_sum
 
 
 @exportable

@@ -22,14 +22,14 @@ from jax.core import Tracer
 from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.arguments import as_scalar, check_key, check_positive, float_dtype, is_real
-from rrjax.arithmetic import odds
-from rrjax.checks import as_integer
-from rrjax.errors import ArgumentError
-from rrjax.interior import factored, solved
-from rrjax.models.ascent import ascend
-from rrjax.placement import aligned, refuse_spread, together
-from rrjax.pytrees import register
+from rrjax.data.arguments import as_scalar, check_key, check_positive, float_dtype, is_real
+from rrjax.data.checks import as_integer
+from rrjax.data.errors import ArgumentError
+from rrjax.numerics.interior_point import factored, solved
+from rrjax.numerics.newton import ascend
+from rrjax.numerics.pytrees import register
+from rrjax.numerics.sharding import aligned, refuse_spread, together
+from rrjax.numerics.sums import odds
 
 _DEGREES = 5
 """Of freedom of Student's law: tails that outreach those of any posterior here, which fall exponentially."""

@@ -17,17 +17,26 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.arguments import as_scalar, as_survey, check_key, check_positive, float_dtype, is_real, unscaled
-from rrjax.arithmetic import accurate_sum, log_sum
-from rrjax.checks import as_integer, check_num_categories
-from rrjax.em import reports_of
-from rrjax.errors import ArgumentError
+from rrjax.data.arguments import (
+    as_scalar,
+    as_survey,
+    as_tolerance,
+    check_key,
+    check_positive,
+    float_dtype,
+    is_real,
+    unscaled,
+)
+from rrjax.data.checks import as_integer, check_num_categories
+from rrjax.data.errors import ArgumentError
+from rrjax.data.mixture import Mixture, as_mixture
+from rrjax.estimators.em import reports_of
 from rrjax.inference.likelihood_ratio import ratio
 from rrjax.inference.monte_carlo import HypothesisTest, check_draws, compared, simulable
-from rrjax.interior import factored, solved
-from rrjax.mixture import Mixture, as_mixture
-from rrjax.models.ascent import ascend, tolerance
-from rrjax.pytrees import register
+from rrjax.numerics.interior_point import factored, solved
+from rrjax.numerics.newton import ascend
+from rrjax.numerics.pytrees import register
+from rrjax.numerics.sums import accurate_sum, log_sum
 
 _ENOUGH = 1e-3
 """Nats of all reports that a fit of a test may be missing: statistics of collections differ by tenths. float32 cannot
@@ -136,7 +145,7 @@ def fit_family(
         number = accurate_sum(unscaled(raw, counts).astype(dtype))
     max_iters = as_integer(max_iters, "max_iters", 1)
     start, family = _as_start(log_shares, start, size, dtype)
-    least = tolerance(tol, number)
+    least = as_tolerance(tol, number)
     state = ascend(family, start, (reports, number), least, max_iters)
     point = jnp.where(reports.usable, state.point, jnp.nan)
     theta = family.shares(point)

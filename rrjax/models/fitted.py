@@ -7,9 +7,9 @@ import dataclasses
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from rrjax.errors import ArgumentError
+from rrjax.data.errors import ArgumentError
 from rrjax.models.data import Units
-from rrjax.pytrees import register
+from rrjax.numerics.pytrees import register
 
 
 @register(

@@ -10,10 +10,9 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.arguments import check_key
-from rrjax.checks import as_integer
-from rrjax.errors import ArgumentError
-from rrjax.interior import factored, solved
+from rrjax.data.arguments import check_key
+from rrjax.data.checks import as_integer
+from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import Channel, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows
 from rrjax.models.data import Units, as_covariates, as_weights, covariates_dtype, standardized
@@ -22,7 +21,8 @@ from rrjax.models.logistic import Data, on_coefficients, posteriors
 from rrjax.models.loss import Law, MechanismOrEpsilon, rows_of
 from rrjax.models.refusals import FitError
 from rrjax.models.statements import ChiSquareTest, chi_square, predict
-from rrjax.placement import aligned, refuse_spread
+from rrjax.numerics.interior_point import factored, solved
+from rrjax.numerics.sharding import aligned, refuse_spread
 
 _DRAWS = 8
 """Reports that are drawn for each user, of mechanisms with too many to go through."""

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from rrjax.arithmetic import log_sum
 from rrjax.mechanisms.rows import LogRows
-from rrjax.models.hidden import State, View, added_up, ascended, blocks_of
+from rrjax.numerics.em_newton import State, View, added_up, ascended, blocks_of
+from rrjax.numerics.sums import log_sum
 
 
 class Data(NamedTuple):

@@ -15,15 +15,15 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.arguments import as_epsilons, float_dtype
-from rrjax.arithmetic import log_sum, short_sum
-from rrjax.checks import check_num_categories
-from rrjax.counts import as_values
-from rrjax.errors import ArgumentError
+from rrjax.data.arguments import as_epsilons, float_dtype
+from rrjax.data.checks import check_num_categories
+from rrjax.data.counts import as_values
+from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.models.candidates import CandidateResponse
-from rrjax.placement import gathered
+from rrjax.numerics.sharding import gathered
+from rrjax.numerics.sums import log_sum, short_sum
 
 Law: TypeAlias = Mechanism | Channel | CandidateResponse
 """What says how reports were made, and knows its own K."""

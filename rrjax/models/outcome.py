@@ -14,21 +14,20 @@ from jax.core import Tracer
 from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.arguments import is_real
-from rrjax.arithmetic import accurate_sum, log_sum
-from rrjax.checks import as_integer
-from rrjax.errors import ArgumentError
-from rrjax.interior import factored, solved
-from rrjax.models.ascent import tolerance
+from rrjax.data.arguments import as_tolerance, is_real
+from rrjax.data.checks import as_integer
+from rrjax.data.errors import ArgumentError
 from rrjax.models.data import as_data
 from rrjax.models.fitted import back_of
-from rrjax.models.hidden import View, added_up, ascended, blocks_of
 from rrjax.models.logistic import Data, curvatures, maximum, on_coefficients, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.refusals import FitError
 from rrjax.models.regression import LOST
-from rrjax.placement import refuse_spread
-from rrjax.pytrees import register
+from rrjax.numerics.em_newton import View, added_up, ascended, blocks_of
+from rrjax.numerics.interior_point import factored, solved
+from rrjax.numerics.pytrees import register
+from rrjax.numerics.sharding import refuse_spread
+from rrjax.numerics.sums import accurate_sum, log_sum
 
 Family: TypeAlias = Literal["normal", "binary", "counts"]
 
@@ -144,7 +143,7 @@ def fit_outcome(
     data, units = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
     outcome = _as_outcome(outcome, data.weights.shape[0], family)
     outcome, centre, spread = _standardized(outcome, data.weights, family == "normal", intercept)
-    goal = tolerance(tol, jnp.sum(data.weights))
+    goal = as_tolerance(tol, jnp.sum(data.weights))
     result, errors = _fitted(outcome, centre, spread, data, units, goal, max_iters, (family, intercept))
     if not isinstance(result.converged, Tracer):
         _check(result, np.asarray(errors))

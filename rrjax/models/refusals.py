@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from rrjax.errors import ArgumentError
+from rrjax.data.errors import ArgumentError
 
 Reason: TypeAlias = Literal[
     "missing", "constant", "scale", "dependent", "users", "weights", "clusters", "unbounded", "steps", "groups", ""

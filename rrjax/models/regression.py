@@ -11,21 +11,20 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arguments import as_scalar, check_key
-from rrjax.arithmetic import accurate_sum
-from rrjax.checks import as_integer
-from rrjax.errors import ArgumentError
-from rrjax.interior import factored, solved
+from rrjax.data.arguments import as_scalar, as_tolerance, check_key
+from rrjax.data.checks import as_integer
+from rrjax.data.errors import ArgumentError
 from rrjax.models import solvers
-from rrjax.models.ascent import tolerance
 from rrjax.models.bias import bias
 from rrjax.models.data import as_clusters, as_data
 from rrjax.models.fitted import Regression
-from rrjax.models.hidden import blocks_of
 from rrjax.models.logistic import Data, look, maximum, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.refusals import INTERCEPT, MOST_RIDGE, FitError
-from rrjax.placement import refuse_spread
+from rrjax.numerics.em_newton import blocks_of
+from rrjax.numerics.interior_point import factored, solved
+from rrjax.numerics.sharding import refuse_spread
+from rrjax.numerics.sums import accurate_sum
 
 Covariance: TypeAlias = Literal["observed", "sandwich", "none"]
 Solver: TypeAlias = Literal["newton", "l-bfgs"]
@@ -119,7 +118,7 @@ def fit(
     max_iters = as_integer(max_iters, "max_iters", 1)
     data, units = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
     dtype = data.weights.dtype
-    goal = tolerance(tol, jnp.sum(data.weights))
+    goal = as_tolerance(tol, jnp.sum(data.weights))
     prior = _as_ridge(ridge, dtype)
     if reduce_bias and not isinstance(prior, Tracer) and prior != 0:
         raise ArgumentError(

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from rrjax.models.hidden import added_up, blocks_of
 from rrjax.models.logistic import Data, posteriors
-from rrjax.placement import aligned, on_many_devices
+from rrjax.numerics.em_newton import added_up, blocks_of
+from rrjax.numerics.sharding import aligned, on_many_devices
 
 
 class Arrival(NamedTuple):

@@ -11,14 +11,14 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.arithmetic import log_sum
-from rrjax.errors import ArgumentError
-from rrjax.interior import factored, solved
+from rrjax.data.errors import ArgumentError
 from rrjax.models.data import as_covariates
 from rrjax.models.fitted import Regression, check_plain
 from rrjax.models.outcome import OutcomeRegression
 from rrjax.models.tails import p_value_of, reach, tail
-from rrjax.pytrees import exportable
+from rrjax.numerics.interior_point import factored, solved
+from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sums import log_sum
 
 
 @exportable

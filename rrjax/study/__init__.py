@@ -1,6 +1,6 @@
 """Monte Carlo studies: estimators compared over a grid of configurations, on every device, to the bit reproducible."""
 
-from rrjax.errors import StudyError
+from rrjax.data.errors import StudyError
 from rrjax.study import paper
 from rrjax.study.claims import Claim, check_claims
 from rrjax.study.config import read_study

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rrjax.errors import StudyError
+from rrjax.data.errors import StudyError
 
 
 def underscored(name: str) -> str:

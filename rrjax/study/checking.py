@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rrjax.arguments import float_dtype
-from rrjax.catalogue import takes_key
-from rrjax.errors import StudyError
+from rrjax.data.arguments import float_dtype
+from rrjax.data.errors import StudyError
+from rrjax.estimators.catalogue import takes_key
 from rrjax.study.designs import chosen_by, tally_of
 from rrjax.study.grid import Grid
 from rrjax.study.tile import measured, measures_of

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rrjax.errors import StudyError
+from rrjax.data.errors import StudyError
 
 _STALE = 600.0
 """Seconds after which a file that is being written has been given up."""

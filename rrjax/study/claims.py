@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rrjax.errors import ArgumentError
+from rrjax.data.errors import ArgumentError
 
 if TYPE_CHECKING:
     import xarray as xr

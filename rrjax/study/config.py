@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rrjax.errors import StudyError
+from rrjax.data.errors import StudyError
 from rrjax.study.arguments import check_run
 from rrjax.study.study import Study
 

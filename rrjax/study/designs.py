@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import ArrayLike
 
-from rrjax.arguments import float_dtype
-from rrjax.catalogue import ESTIMATORS, METRICS
-from rrjax.errors import StudyError
+from rrjax.data.arguments import float_dtype
+from rrjax.data.errors import StudyError
+from rrjax.data.tally import Tally
+from rrjax.estimators.catalogue import ESTIMATORS, METRICS
 from rrjax.mechanisms import Design, Mechanism
-from rrjax.tally import Tally
 
 
 def chosen_by(label: str, design: Design, num_categories: int, epsilons: tuple[float, ...]) -> float | None:

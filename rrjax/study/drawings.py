@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rrjax import figures
-from rrjax.catalogue import METRICS
+from rrjax.estimators.catalogue import METRICS
 from rrjax.figures.overview import left_over
 from rrjax.figures.selection import measured, spread_over
 from rrjax.figures.style import SYMBOLS, estimator_title, words_for

@@ -14,9 +14,10 @@ import numpy as np
 from jax import Array
 
 import rrjax
-from rrjax import metrics, simulate
-from rrjax.arguments import float_dtype
-from rrjax.em import Acceleration
+from rrjax import simulate
+from rrjax.data.arguments import float_dtype
+from rrjax.estimators import metrics
+from rrjax.estimators.em import Acceleration
 from rrjax.study.arguments import integer
 from rrjax.study.runner import compile_
 

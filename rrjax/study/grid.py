@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from rrjax import simulate
-from rrjax.arguments import Estimand, float_dtype
-from rrjax.catalogue import ESTIMATORS, METRICS
-from rrjax.errors import StudyError
+from rrjax.data.arguments import Estimand, float_dtype
+from rrjax.data.errors import StudyError
+from rrjax.data.parameters import full_name
+from rrjax.estimators.catalogue import ESTIMATORS, METRICS
 from rrjax.mechanisms import MECHANISMS, Design
-from rrjax.parameters import full_name
 from rrjax.study.arguments import as_texts, categories_of, exponent, integer, named, positive, several, variables
 from rrjax.study.designs import check_whole_reports
 from rrjax.study.identity import identity_of

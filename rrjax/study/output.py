@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rrjax.figures.html import versions
 from rrjax.io import write_table
 from rrjax.io.write import make_folder, replacing
-from rrjax.pages import versions
 from rrjax.study.drawings import Drawing
 from rrjax.study.pictures import Picture, pictures
 

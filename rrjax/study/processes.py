@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from rrjax.errors import PeerError, StudyError
+from rrjax.data.errors import PeerError, StudyError
 
 _T = TypeVar("_T")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rrjax.errors import ArgumentError
+from rrjax.data.errors import ArgumentError
 from rrjax.figures.selection import check_metrics, restored, rounding
 from rrjax.figures.style import estimator_title
 

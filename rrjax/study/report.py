@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rrjax.catalogue import ESTIMATORS, METRICS
-from rrjax.errors import ArgumentError
+from rrjax.data.errors import ArgumentError
+from rrjax.estimators.catalogue import ESTIMATORS, METRICS
+from rrjax.figures.html import Markup, contents, figure, heading, joined, markup, pairs, paragraph, table, write_page
 from rrjax.figures.selection import measured
 from rrjax.figures.style import AXES, estimator_title
 from rrjax.mechanisms import MECHANISMS
-from rrjax.pages import Markup, contents, figure, heading, joined, markup, pairs, paragraph, table, write_page
 from rrjax.study.checkpoint import Timing, computing_time
 from rrjax.study.pictures import Picture, picture_of
 from rrjax.study.rankings import ranking, ranking_note, ranking_rows

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rrjax.catalogue import METRICS
+from rrjax.estimators.catalogue import METRICS
 from rrjax.study.tile import measured
 
 if TYPE_CHECKING:

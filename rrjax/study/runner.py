@@ -17,7 +17,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import rrjax
-from rrjax.errors import StudyError
+from rrjax.data.errors import StudyError
 from rrjax.study import tile
 from rrjax.study.arguments import check_run, positive
 from rrjax.study.checking import check_functions

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from rrjax.arguments import float_dtype
+from rrjax.data.arguments import float_dtype
+from rrjax.data.tally import Tally
 from rrjax.study.arguments import integer
 from rrjax.study.grid import Configuration, Grid
 from rrjax.study.runner import Progress, run
 from rrjax.study.tile import Shape, draw, identity, mechanism_at
-from rrjax.tally import Tally
 
 if TYPE_CHECKING:
     import xarray as xr

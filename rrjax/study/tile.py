@@ -19,15 +19,15 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array
 
 from rrjax import simulate
-from rrjax.arguments import float_dtype
-from rrjax.catalogue import METRICS, takes_key
+from rrjax.data.arguments import float_dtype
+from rrjax.data.tally import Tally
+from rrjax.estimators.catalogue import METRICS, takes_key
 from rrjax.mechanisms import Design, Mechanism
 from rrjax.mechanisms.mechanism import CELLS
-from rrjax.sampling import Stream
+from rrjax.simulate.sampling import Stream
 from rrjax.study.designs import chosen_by, made
 from rrjax.study.grid import Grid
 from rrjax.study.identity import identity_of
-from rrjax.tally import Tally
 
 # Collections × categories that a tile holds: enough to fill vector units and caches, or a GPU.
 _CELLS = {"cpu": 2**18}

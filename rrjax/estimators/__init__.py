@@ -1,0 +1,1 @@
+"""Estimators, their likelihood and its certificate, metrics, and the catalogue of all of them by name."""

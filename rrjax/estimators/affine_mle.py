@@ -1,0 +1,124 @@
+"""The maximum of the likelihood where every report probability is affine in one share, in closed form.
+
+A report names category j with probability μ_j = a_j + d·θ_j, the a_j and d known. With w_j = a_j/|d|, the sign s of d,
+and A the categories that the maximum keeps, S and W the sums of the counts and of w over A,
+
+    μ_j = c_j·|d|/t on A,    t = S/(W + s),    θ_j = s·(c_j/t − w_j),
+
+and j is kept if and only if s·(c_j − w_j·t) > 0: for d > 0 the largest c_j/w_j, for d < 0 the smallest. k-ary
+randomized response is w_j = 1/e1, and its t the threshold of `rrjax.estimators.water_filling` times e1; integers
+do not help where the w_j differ. The t of a set of categories is an extremum at the best one. So a set that is off by what rounding does to
+cumulative sums has a t that is off by the square of that, and the support is read off this t anew.
+
+The differences c_j − w_j·t cancel where d is small. They are formed from products that are exact, so that what is lost
+is lost in the w_j and not in the arithmetic.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Shaped
+
+from rrjax.data.counts import survey
+from rrjax.estimators.closed_form import differentiable
+from rrjax.numerics.sums import accurate_sum
+
+
+def _solve(counts, weights, sign):
+    seen = survey(counts)
+    usable = seen.usable & (jnp.min(weights) >= 0) & jnp.all(jnp.isfinite(weights)) & (jnp.abs(sign) == 1)
+    counts = jnp.where(usable, counts, 1)
+    weights, sign = jnp.where(usable, weights, 2), jnp.where(usable, sign, 1)
+    level = _sorted_level(counts, weights, sign)
+    above = jnp.maximum(sign * _minus_product(_halves(counts, weights.dtype), weights, level), 0)
+    # Reports that deny their category, and one that nobody denied: whoever holds it explains them all.
+    unnamed = (counts == 0) & (sign < 0)
+    above = jnp.where(jnp.any(unnamed), unnamed.astype(above.dtype), above)
+    total = accurate_sum(above)
+    return jnp.where(usable & (total > 0), above / jnp.where(total > 0, total, 1), jnp.nan)
+
+
+@jax.jit
+def _closed_form(counts, weights, sign, active):
+    sign = lax.stop_gradient(sign)
+    kept = jnp.where(active, counts.astype(weights.dtype), 0)
+    total = accurate_sum(kept)
+    share = kept / jnp.where(total > 0, total, 1)
+    divisor = accurate_sum(jnp.where(active, weights, 0)) + sign
+    # Without reports on the support, those of a category that nobody denied, nothing moves.
+    return jnp.where(active & (total > 0), sign * (divisor * share - weights), 0)
+
+
+maximum = differentiable(_solve, _closed_form)
+"""`maximum(counts, weights, sign)`: counts `[K]`, w `[K]`, s = ±1, to θ `[K]`; all NaN for what makes no sense."""
+
+
+def slope_on_support(
+    weights: Float[Array, " K"], sign: Float[Array, ""], active: Bool[Array, " K"]
+) -> Float[Array, ""]:
+    """Returns |dθ_j/df_j| on the support, f the shares among the reports that name it: |W + s|."""
+    return accurate_sum(jnp.where(active, weights, 0)) + sign
+
+
+def _sorted_level(counts, weights, sign):
+    """The level from a sort and cumulative sums, in plain floating point."""
+    floats = counts.astype(weights.dtype)
+    ratio = jnp.where(counts > 0, floats / weights, 0)  # infinite where every report is an honest one
+    _, counts, weights = lax.sort((sign * ratio, counts, weights), num_keys=1)
+    sums = (jnp.cumsum(counts[::-1])[::-1]).astype(weights.dtype)
+    divisors = jnp.cumsum(weights[::-1])[::-1] + sign
+    keeps = sign * (counts.astype(weights.dtype) * divisors - weights * sums) > 0
+    dropped = jnp.minimum(jnp.sum(~keeps, dtype=jnp.int32), counts.shape[0] - 1)
+    return _level(counts, weights, sign, jnp.arange(counts.shape[0], dtype=jnp.int32) >= dropped)
+
+
+def _level(counts, weights, sign, active):
+    """The t of a set of categories, as a sum of two floats."""
+    dtype = weights.dtype
+    divisor = _sum(jnp.append(jnp.where(active, weights, 0), sign))
+    kept = jnp.where(active, counts, 0)
+    total = _sum(kept) if jnp.issubdtype(counts.dtype, jnp.floating) else _halves(jnp.sum(kept), dtype)
+    first = (total[0] + total[1]) / divisor[0]
+    return first, _minus_product(total, first, divisor) / divisor[0]
+
+
+def _sum(terms):
+    """A sum as two floats: rounded, and what rounding left."""
+    total = accurate_sum(terms)
+    return total, accurate_sum(jnp.append(terms, -total))
+
+
+def _halves(counts: Shaped[Array, "*s"], dtype) -> tuple[Array, Array]:
+    """Counts as a sum of two floats, exactly."""
+    if jnp.issubdtype(counts.dtype, jnp.floating):
+        return counts, jnp.zeros_like(counts)
+    cut = np.array(jnp.iinfo(counts.dtype).bits // 2 - 4, counts.dtype)
+    high = (counts >> cut) << cut
+    return high.astype(dtype), (counts - high).astype(dtype)
+
+
+def _cut(x):
+    """A float as a sum of two with half of its digits each, so that products of such halves are exact."""
+    info = jnp.finfo(x.dtype)
+    word = jnp.dtype(f"uint{info.bits}")
+    low_digits = word.type((1 << (info.nmant // 2 + 1)) - 1)
+    high = lax.bitcast_convert_type(lax.bitcast_convert_type(x, word) & ~low_digits, x.dtype)
+    return high, x - high
+
+
+def _minus_product(number, factor, other):
+    """Number − factor·other, number and other given as sums of two floats, to the square of the machine epsilon.
+
+    Every product but the last, a small one, is exact, so it makes no difference which of them XLA fuses with a sum.
+    """
+    (a, b), (c, d) = _cut(factor), _cut(-other[0])
+    total, left = number[0] + 0 * factor, 0 * factor
+    for term in (a * c, number[1], a * d, b * c, b * d, -factor * other[1]):
+        after = total + term
+        virtual = after - total
+        left = left + ((total - (after - virtual)) + (term - virtual))
+        total = after
+    return total + left

@@ -1,0 +1,354 @@
+"""The estimators and the metrics that rrjax knows by name: what the command line, studies, figures and reports share.
+
+To add one is one entry here; its name is the same everywhere.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from rrjax.estimators import em, metrics, postprocessing
+from rrjax.estimators.closed_form import inv, inv_n, inv_p, mle_star
+from rrjax.estimators.cross_validation import cv_threshold
+from rrjax.estimators.empirical_bayes import empirical_bayes
+from rrjax.estimators.likelihood import nll
+from rrjax.estimators.ordered_bayes import ordered_bayes
+from rrjax.numerics.sums import accurate_sum
+
+IBU_GAP = 1e-10
+"""Nats per report, where IBU's certificate is to end in double precision."""
+
+
+class Style(NamedTuple):
+    """How the curve of an estimator is drawn."""
+
+    colour: str
+    dash: Any
+    marker: str
+    size: float
+    filled: bool = False
+
+
+class Estimator(NamedTuple):
+    """An estimator with a name.
+
+    Attributes:
+        name: In files, datasets and on the command line.
+        function: `f(counts, epsilon) -> theta`, or `f(key, counts, epsilon) -> theta`.
+        title: In tables and figures.
+        style: In figures.
+        note: What it is, in words that may follow its title and a colon; or a function of counts, the result of `full`
+            and the gap of the estimate's certificate (nats per report) that returns them.
+        caution: A warning that prevents a wrong reading of its estimates, a sentence or two, or such a function.
+        ordered: Whether it is for categories in order, whose neighbours are alike.
+        by_name: Whether it runs where its name is given, and is left out where all estimators run.
+        needs: What it takes of reports of other mechanisms than k-ary randomized response: their tally, their mixture,
+            or "counts", which only that one has.
+        full: `f(counts, epsilon)`, to a result with a `theta` that is the estimate, where note or caution is about the
+            rest.
+    """
+
+    name: str
+    function: Callable[..., Array]
+    title: str
+    style: Style
+    note: str | Callable[[Any, Any, float], str] = ""
+    caution: str | Callable[[Any, Any, float], str] = ""
+    ordered: bool = False
+    by_name: bool = False
+    needs: Literal["tally", "mixture", "counts"] = "tally"
+    full: Callable[..., Any] | None = None
+
+    def __call__(self, counts: Any, epsilon: Any, *, key: Array | None = None) -> Array:
+        """Runs it, with the key 0 where it needs one and none is given."""
+        if not takes_key(self.function):
+            return self.function(counts, epsilon)
+        return self.function(jax.random.key(0) if key is None else key, counts, epsilon)
+
+    def found(self, counts: Any, epsilon: Any) -> tuple[Array, Any]:
+        """The estimate, and all that was found with it; None where that is all."""
+        if self.full is None:
+            return self(counts, epsilon), None
+        found = self.full(counts, epsilon)
+        return found.theta, found
+
+    def said(self, counts: Any, found: Any, gap: float) -> tuple[str, str]:
+        """The note on what was found and the caution, with this gap; empty where there is none."""
+        note, caution = (
+            text if isinstance(text, str) else text(counts, found, gap) for text in (self.note, self.caution)
+        )
+        return note, caution
+
+
+class Metric(NamedTuple):
+    """A metric with a name; smaller is better.
+
+    Attributes:
+        name: In files, datasets and on the command line.
+        measure: `f(estimate, truth, counts, epsilon) -> scalar`; None for what needs all seeds of a study at once.
+        label: On axes; its mean over collections.
+        short: In titles and tables.
+        unit: In words.
+        whole_reports: Whether it needs the likelihood of whole reports, which a `Tally` has not.
+        simplex: Whether it is defined for distributions only: shares of at least zero that sum to one.
+    """
+
+    name: str
+    measure: Callable[..., Array] | None
+    label: str
+    short: str
+    unit: str
+    whole_reports: bool = False
+    simplex: bool = False
+
+
+def takes_key(estimator: Callable[..., Any]) -> bool:
+    """Whether an estimator draws random numbers: its first argument is called `key`.
+
+    Args:
+        estimator: A function.
+
+    Returns:
+        True or false.
+
+    Example:
+        >>> import rrjax
+        >>> rrjax.catalogue.takes_key(rrjax.mle_star), rrjax.catalogue.takes_key(rrjax.cv_threshold)
+        (False, True)
+    """
+    try:
+        parameters = list(inspect.signature(estimator).parameters)
+    except (TypeError, ValueError):
+        return False
+    return bool(parameters) and parameters[0] == "key"
+
+
+def _ibu(counts, epsilon):
+    return em.ibu(counts, epsilon).theta
+
+
+def _empirical_bayes(counts, epsilon):
+    return empirical_bayes(counts, epsilon).theta
+
+
+def _ordered_bayes(counts, epsilon):
+    return ordered_bayes(counts, epsilon).theta
+
+
+def _on_ordered_bayes(counts, found, gap):
+    alike = 1 - float(found.beliefs[0])
+    return (
+        "empirical Bayes in which neighbouring categories have similar shares, as far as the reports support it; the "
+        f"posterior probability that they do is {100 * alike:.0f}\N{NO-BREAK SPACE}% here"
+    )
+
+
+def _no_maximum(counts, found, gap):
+    return "" if gap <= IBU_GAP else f"IBU stopped before its certificate reached {IBU_GAP:g}."
+
+
+def _all_alike(counts, found, gap):
+    if not found.uniform:
+        return ""
+    return (
+        "The reports hardly distinguish the categories: empirical Bayes estimates all shares as about equal. Either "
+        "they are about equal, or more reports or a larger ε are needed to see how they differ."
+    )
+
+
+_NOT_ONE = "The shares of {} do not sum to one."
+
+
+def _named(name, function, title, style, note, caution=""):
+    return Estimator(name, function, title, style, note, caution.format(title), by_name=True)
+
+
+def _of(measure):
+    return lambda estimate, truth, counts, epsilon: measure(estimate, truth)
+
+
+def _of_distributions(metric):
+    """NaN where the shares do not sum to one, up to rounding: the study would average what is no divergence."""
+
+    def measure(estimate, truth, counts, epsilon):
+        off = jnp.abs(accurate_sum(estimate) - 1)
+        return jnp.where(off <= jnp.sqrt(jnp.finfo(estimate.dtype).eps), metric(estimate, truth), jnp.nan)
+
+    return measure
+
+
+_CLIPPED = "the unbiased estimate, with zero in place of negative shares"
+
+# In figures large and hollow to small and filled: where estimates coincide, each one still shows.
+ESTIMATORS: dict[str, Estimator] = {
+    entry.name: entry
+    for entry in (
+        Estimator(
+            "mle_star",
+            mle_star,
+            "MLE*",
+            Style("#1b4f8a", "-", "s", 7.5),
+            "maximum likelihood, the distribution under which these reports are most probable",
+            needs="counts",
+        ),
+        Estimator(
+            "inv_p",
+            inv_p,
+            "InvP",
+            Style("#d9702b", "--", "o", 5),
+            "the distribution nearest to the unbiased estimate (its projection)",
+        ),
+        Estimator(
+            "inv_n",
+            inv_n,
+            "InvN",
+            Style("#3d8b57", "-.", "D", 3.2, filled=True),
+            f"{_CLIPPED}, scaled to sum to one",
+        ),
+        Estimator(
+            "inv",
+            inv,
+            "Inv",
+            Style("#808080", ":", "x", 5),
+            "the unbiased estimate, by inverting the randomization; shares may be negative, and then it is not a "
+            "distribution",
+        ),
+        Estimator(
+            "cv_threshold",
+            cv_threshold,
+            "CV threshold",
+            Style("#8a3f8f", (0, (5, 1, 1, 1, 1, 1)), "^", 5),
+            "shares of the reports above a threshold that cross-validation chose",
+        ),
+        Estimator(
+            "empirical_bayes",
+            _empirical_bayes,
+            "Emp. Bayes",
+            Style("#b3353f", (0, (3, 1)), "p", 4.5, filled=True),
+            "posterior means (empirical Bayes), made for a small squared error; the prior is estimated from the same "
+            "reports",
+            _all_alike,
+            full=empirical_bayes,
+        ),
+        Estimator(
+            "ordered_bayes",
+            _ordered_bayes,
+            "Ordered Bayes",
+            Style("#c08a1e", (0, (3, 1, 1, 1)), "h", 4, filled=True),
+            _on_ordered_bayes,
+            ordered=True,
+            full=ordered_bayes,
+        ),
+        Estimator(
+            "ibu",
+            _ibu,
+            "IBU",
+            Style("#7a6a2f", (0, (8, 2)), "v", 5),
+            "maximum likelihood by iteration (iterative Bayesian update); it has no exact zeros: the smallest shares "
+            "are below the tolerance of the last iteration",
+            _no_maximum,
+            needs="mixture",
+        ),
+        # The list of Wang et al., NDSS 2020, under the names that it has there; and what Ye et al., NDSS 2025, add.
+        _named("base_pos", postprocessing.base_pos, "Base-Pos", Style("#5b7fa6", "-", "+", 6), _CLIPPED, _NOT_ONE),
+        _named("post_pos", postprocessing.base_pos, "Post-Pos", Style("#2f6f8f", "--", "x", 4), _CLIPPED, _NOT_ONE),
+        _named(
+            "base_cut",
+            postprocessing.base_cut,
+            "Base-Cut",
+            Style("#3a5a7d", "-.", "1", 6),
+            "the unbiased estimate, with zero in place of shares that are not significantly above zero",
+            _NOT_ONE,
+        ),
+        _named(
+            "norm",
+            postprocessing.norm,
+            "Norm",
+            Style("#77773a", ":", "2", 6),
+            "the unbiased estimate, with the same amount added to each share so that all sum to one; shares may be "
+            "negative",
+        ),
+        _named("norm_mul", inv_n, "Norm-Mul", Style("#5fa36f", "-.", "d", 4), "InvN by another name"),
+        _named("norm_sub", inv_p, "Norm-Sub", Style("#e08f52", "--", "8", 4), "InvP by another name"),
+        _named(
+            "norm_cut",
+            postprocessing.norm_cut,
+            "Norm-Cut",
+            Style("#a65a2e", (0, (4, 1, 1, 1)), "3", 6),
+            "the largest shares of the unbiased estimate, as many as sum to at most one",
+            _NOT_ONE,
+        ),
+        _named(
+            "power",
+            postprocessing.power,
+            "Power",
+            Style("#6b4f9e", (0, (6, 2)), "X", 5, filled=True),
+            "posterior means under a prior in which shares follow a power law",
+            _NOT_ONE,
+        ),
+        _named(
+            "power_ns",
+            postprocessing.power_ns,
+            "PowerNS",
+            Style("#9b6fc2", (0, (6, 2, 1, 2)), "H", 5),
+            "the distribution nearest to the shares of Power",
+        ),
+        Estimator(
+            "mixture_reduction",
+            postprocessing.mixture_reduction,
+            "MR",
+            Style("#2f8f83", (0, (2, 1)), "4", 6),
+            "maximum likelihood after small categories are merged; merged categories have equal shares",
+            by_name=True,
+            needs="counts",
+        ),
+    )
+}
+"""By name."""
+
+LIKELIEST, CLOSEST, CLOSEST_IN_ORDER = "mle_star", "empirical_bayes", "ordered_bayes"
+"""What an estimate leads with, by what is asked for."""
+
+MAXIMIZER = "ibu"
+"""What finds the likeliest where it has no closed form."""
+
+METRICS: dict[str, Metric] = {
+    entry.name: entry
+    for entry in (
+        Metric(
+            "mse",
+            _of(metrics.squared_error),
+            "mean squared error,\nsummed over categories",
+            "MSE",
+            "squared probability",
+        ),
+        Metric(
+            "nll",
+            lambda estimate, truth, counts, epsilon: nll(estimate, counts, epsilon),
+            "negative log-likelihood\n(nats per report)",
+            "NLL",
+            "nats per report",
+            whole_reports=True,
+            simplex=True,
+        ),
+        Metric("tv", _of(metrics.total_variation), "total variation", "total variation", "probability"),
+        Metric("max_error", _of(metrics.max_error), "largest error of a category", "largest error", "probability"),
+        Metric(
+            "kl",
+            _of_distributions(metrics.kl_divergence),
+            "Kullback–Leibler divergence\n(nats)",
+            "KL divergence",
+            "nats",
+            simplex=True,
+        ),
+        Metric("bias2", None, "squared bias,\nsummed over categories", "squared bias", "squared probability"),
+        Metric("variance", None, "variance,\nsummed over categories", "variance", "squared probability"),
+    )
+}
+"""By name."""

@@ -1,0 +1,135 @@
+"""How far an estimate is from a distribution. Each takes two arrays `[K]` and returns a scalar; smaller is better.
+
+Accurate to the dtype at any K. NaN in, NaN out. Batches through `jax.vmap`.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from rrjax.data.arguments import as_distribution
+from rrjax.numerics.sums import accurate_sum
+
+
+def squared_error(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
+    """Sum over the categories of the squared error: the paper's definition, whose mean over seeds is its MSE.
+
+    Args:
+        estimate: `[K]`.
+        truth: `[K]`, the true distribution.
+
+    Returns:
+        Scalar, squared probability; at most 2 between distributions.
+
+    Raises:
+        ValueError: Shapes differ or K < 2.
+
+    Example:
+        >>> import rrjax
+        >>> rrjax.metrics.squared_error([0.75, 0.25], [0.5, 0.5])
+        Array(0.125, dtype=float32)
+    """
+    estimate, truth = _pair(estimate, truth)
+    return accurate_sum((estimate - truth) ** 2)
+
+
+def squared_error_per_category(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
+    """Mean over the categories of the squared error: what the paper's code computes, `squared_error` / K.
+
+    Args:
+        estimate: `[K]`.
+        truth: `[K]`, the true distribution.
+
+    Returns:
+        Scalar, squared probability.
+
+    Raises:
+        ValueError: Shapes differ or K < 2.
+
+    Example:
+        >>> import rrjax
+        >>> rrjax.metrics.squared_error_per_category([0.75, 0.25], [0.5, 0.5])
+        Array(0.0625, dtype=float32)
+    """
+    return squared_error(estimate, truth) / np.shape(truth)[0]
+
+
+def total_variation(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
+    """Total variation, ½ Σ |error|: the most that the probability of any event is off.
+
+    Args:
+        estimate: `[K]`.
+        truth: `[K]`, the true distribution.
+
+    Returns:
+        Scalar, probability; at most 1 between distributions.
+
+    Raises:
+        ValueError: Shapes differ or K < 2.
+
+    Example:
+        >>> import rrjax
+        >>> rrjax.metrics.total_variation([0.75, 0.25], [0.5, 0.5])
+        Array(0.25, dtype=float32)
+    """
+    estimate, truth = _pair(estimate, truth)
+    return accurate_sum(jnp.abs(estimate - truth)) / 2
+
+
+def max_error(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
+    """Largest absolute error of a category.
+
+    Args:
+        estimate: `[K]`.
+        truth: `[K]`, the true distribution.
+
+    Returns:
+        Scalar, probability.
+
+    Raises:
+        ValueError: Shapes differ or K < 2.
+
+    Example:
+        >>> import rrjax
+        >>> rrjax.metrics.max_error([0.75, 0.25], [0.5, 0.5])
+        Array(0.25, dtype=float32)
+    """
+    estimate, truth = _pair(estimate, truth)
+    return jnp.max(jnp.abs(estimate - truth))
+
+
+def kl_divergence(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
+    """Kullback–Leibler divergence of the estimate from the truth, Σ θ_i log(θ_i / estimate_i).
+
+    Args:
+        estimate: `[K]`.
+        truth: `[K]`, the true distribution.
+
+    Returns:
+        Scalar, nats. Infinite where the estimate gives nothing to a category that has some; NaN where one of the two
+        is negative anywhere. Derivatives where it is finite. Where a sum is not one it is no divergence, and may be
+        negative: studies and `rrjax compare` leave it out.
+
+    Raises:
+        ValueError: Shapes differ or K < 2.
+
+    Example:
+        >>> import rrjax
+        >>> print(f"{rrjax.metrics.kl_divergence([0.75, 0.25], [0.5, 0.5]):.4f}")
+        0.1438
+    """
+    estimate, truth = _pair(estimate, truth)
+    present = truth > 0
+    # Both arguments are made harmless where θ vanishes, or its derivative there would be NaN.
+    log_ratio = jnp.log(jnp.where(present, truth, 1)) - jnp.log(jnp.where(present, estimate, 1))
+    divergence = accurate_sum(jnp.where(present, truth * log_ratio, 0))
+    return jnp.where(jnp.all(truth >= 0) & jnp.all(estimate >= 0), divergence, jnp.nan)
+
+
+def _pair(estimate, truth):
+    truth = as_distribution(truth)
+    estimate = as_distribution(estimate, truth.shape[0], "estimate")
+    dtype = np.promote_types(estimate.dtype, truth.dtype)
+    return estimate.astype(dtype), truth.astype(dtype)

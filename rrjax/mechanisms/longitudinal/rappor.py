@@ -1,0 +1,349 @@
+"""RAPPOR as published: words in a Bloom filter, cohorts with different hash functions, and lists of candidates.
+
+What a user sends is a cohort and k bits. Each bit of the Bloom filter of the user's word is randomized for ever, kept
+with probability 1 − f and else drawn with even odds; and of this memo, each bit is reported set with probability q
+where it is set, and p where it is not. The words are not in the reports: the collector brings a list of candidates, and
+estimates how many users hold each of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
+
+from rrjax.data.arguments import as_scalar, check_key, float_dtype
+from rrjax.data.counts import as_values
+from rrjax.data.errors import ArgumentError
+from rrjax.data.linear_maps import Dense
+from rrjax.data.mixture import Mixture
+from rrjax.data.tally import Rates
+from rrjax.mechanisms.longitudinal import histories
+from rrjax.mechanisms.longitudinal.protocol import as_positive, check_rounds, for_each_user, kinds
+from rrjax.mechanisms.longitudinal.unary import again, chained, drawn_bits, epsilon_of_bits, log_ratios, odds_ratio
+from rrjax.mechanisms.mechanism import CELLS, numbers_if
+from rrjax.mechanisms.unary import are_bits
+from rrjax.numerics.least_squares import Regression, least_squares
+from rrjax.numerics.pytrees import exportable, register
+from rrjax.numerics.sharding import looked_up
+
+
+@exportable
+class CohortBits(NamedTuple):
+    """Memos or reports of RAPPOR.
+
+    Attributes:
+        cohorts: `[N]`, integers in 0 … m − 1.
+        bits: `[N, k]`, or of T rounds `[N, T, k]`, booleans or integers 0 and 1.
+    """
+
+    cohorts: Any
+    bits: Any
+
+
+@register(data_fields=["filters", "f", "p", "q"], meta_fields=["num_hashes"])
+@dataclasses.dataclass(frozen=True)
+class Rappor:
+    """RAPPOR: the client for simulations, and two decoders. A pytree; `num_hashes` is static.
+
+    Args:
+        filters: `[m, K, k]`, booleans, of the candidates: `bloom_filters`. Category i is word number i.
+        num_hashes: h, at least the bits that a word sets.
+        f: Scalar in (0, 1), the share of bits of the memo that are drawn with even odds.
+        p: Scalar in (0, 1), how often a bit is reported set that is not set in the memo.
+        q: Scalar in (0, 1), how often one that is; more than p.
+
+    Raises:
+        ValueError: Shapes or dtypes that do not fit, or (not under tracing) probabilities out of range.
+
+    Example:
+        >>> import jax, numpy as np, rrjax
+        >>> words = ["red", "green", "blue", "black"]
+        >>> rappor = rrjax.longitudinal.Rappor(rrjax.longitudinal.bloom_filters(words, 16, 2, num_cohorts=8), 2)
+        >>> print(f"{rappor.epsilon:.2f} {rappor.first_epsilon:.2f}")
+        4.39 1.07
+        >>> memo = rappor.memoize(jax.random.key(0), np.repeat([0, 1, 2], [6000, 3000, 1000]))
+        >>> reports = rappor.report(jax.random.key(1), memo)
+        >>> print(f"{rrjax.ibu(rappor.mixture(reports)).theta[0]:.1f} {rappor.regression(reports).theta[0]:.1f}")
+        0.6 0.6
+
+    References:
+        Erlingsson, Pihur and Korolova, "RAPPOR: Randomized aggregatable privacy-preserving ordinal response", 2014.
+    """
+
+    filters: Bool[ArrayLike, "m K k"]
+    num_hashes: int
+    f: ArrayLike = 0.5
+    p: ArrayLike = 0.5
+    q: ArrayLike = 0.75
+
+    def __post_init__(self) -> None:
+        """Checks what can be checked."""
+        filters = self.filters if isinstance(self.filters, jax.Array) else np.asarray(self.filters)
+        object.__setattr__(self, "filters", filters)
+        if filters.ndim != 3 or filters.dtype != bool or 0 in filters.shape:
+            raise ArgumentError(
+                f"filters must be booleans of shape [m, K, k], got {filters.dtype} of {filters.shape}",
+                argument="filters",
+            )
+        if filters.shape[1] < 2:
+            raise ArgumentError(
+                "filters must be those of at least two candidates, or there is nothing to estimate", argument="filters"
+            )
+        if not isinstance(filters, Tracer) and not 1 <= int(np.asarray(filters).sum(axis=2).max()) <= self.num_hashes:
+            raise ArgumentError(
+                f"filters set more bits a word than num_hashes = {self.num_hashes}, or none",
+                argument="num_hashes",
+                value=self.num_hashes,
+            )
+        numbers = {name: value for name in ("f", "p", "q") if isinstance(value := getattr(self, name), int | float)}
+        for name, value in numbers.items():
+            if not 0 < value < 1:
+                raise ArgumentError(
+                    f"{name} must lie between 0 and 1, got {value:g}: for one report a user, without a memo, there is "
+                    "SymmetricUnaryEncoding",
+                    argument=name,
+                    value=value,
+                )
+        if "p" in numbers and "q" in numbers and not self.p < self.q:  # pyright: ignore[reportOperatorIssue]
+            raise ArgumentError(f"p must be below q, got p = {self.p:g} and q = {self.q:g}", argument="p", value=self.p)
+
+    @property
+    def num_categories(self) -> int:
+        """K, the number of candidates."""
+        return np.shape(self.filters)[1]
+
+    @property
+    def permanent(self) -> Rates:
+        """The first randomization of each bit: 1 − f/2 and f/2."""
+        f = as_scalar(self.f, float_dtype(), "f")
+        f = jnp.where((f > 0) & (f < 1), f, jnp.nan)
+        return Rates(f / 2, f / 2, 1 - f)
+
+    @property
+    def instantaneous(self) -> Rates:
+        """The second one: q of bits that are set in the memo, p of those that are not."""
+        p, q = (as_scalar(each, float_dtype(), name) for each, name in ((self.p, "p"), (self.q, "q")))
+        possible = (p > 0) & (p < q) & (q < 1)
+        return Rates(*(jnp.where(possible, weight, jnp.nan) for weight in (p, 1 - q, q - p)))
+
+    @property
+    def epsilon(self) -> Float[Array, ""]:
+        """ε∞ = 2h·log((1 − f/2)/(f/2)), nats, of any number of reports of one word; for words with no bit in common."""
+        return self.num_hashes * jnp.log1p(odds_ratio(self.permanent))
+
+    @property
+    def first_epsilon(self) -> Float[Array, ""]:
+        """ε₁ = h·log(q*(1 − p*)/(p*(1 − q*))), nats, of one report, with q* and p* of both randomizations in a row."""
+        return self.num_hashes * jnp.log1p(odds_ratio(chained(self.permanent, self.instantaneous)))
+
+    def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
+        """The ε of T reports of one word, nats.
+
+        Args:
+            num_reports: T, at least 1.
+
+        Returns:
+            Scalar: ε₁ of one, and towards ε∞.
+
+        Raises:
+            ValueError: T not a positive integer.
+        """
+        number = as_positive(num_reports, "num_reports")
+        ratio = odds_ratio(self.permanent)
+        return self.num_hashes * epsilon_of_bits(self.permanent, self.instantaneous, ratio, number)
+
+    def history_loss(self, history: ArrayLike, other: ArrayLike) -> float:
+        """The privacy loss of two histories of words, in the cohort where it is largest: `Protocol.history_loss`.
+
+        Args:
+            history: `[T]`, integers in 0 … K − 1, the word of the user in each round.
+            other: `[T]`, those of the other history.
+
+        Returns:
+            Nats. ε∞ bounds it for each memo where histories have the same pattern, and not else.
+
+        Raises:
+            ArgumentError: As `Protocol.history_loss`.
+        """
+        one, two = histories.checked(history, other, self.num_categories)
+        rates = self.permanent, self.instantaneous
+        return max(histories.loss_of_bits(one, two, *rates, held).either for held in np.asarray(self.filters))
+
+    def memoize(self, key: Array, values: ArrayLike) -> CohortBits:
+        """The memo of each user for the word that the user has now: `Protocol.memoize`.
+
+        Args:
+            key: A typed key; the same in all rounds. User u has `fold_in(key, u)`, of which come the cohort, once for
+                ever, and a memo for each word.
+            values: `[N]`, integers in 0 … K − 1.
+
+        Returns:
+            `CohortBits`. Under tracing, the cohort of a value outside the domain is −1.
+
+        Raises:
+            ValueError: Values that are not integers of shape `[N]`, or (not under tracing) outside the domain.
+        """
+        check_key(key)
+        values = as_values(values, self.num_categories, "values")
+        if values.ndim != 1:
+            raise ArgumentError(f"values must have shape [N], one a user; got {values.shape}", argument="values")
+        return _memoize(self, key, values)
+
+    def report(self, key: Array, memo: CohortBits) -> CohortBits:
+        """Makes the reports of one round.
+
+        Args:
+            key: A typed key, another one in every round.
+            memo: From `memoize`.
+
+        Returns:
+            `CohortBits`: the cohorts as they are, and bits.
+
+        Raises:
+            ValueError: Other shapes or dtypes, or (not under tracing) numbers out of range.
+        """
+        check_key(key)
+        cohorts, bits = self._checked(memo, "[N, k]", 2)
+        return CohortBits(cohorts, again(key, bits, self.instantaneous))
+
+    def bit_counts(self, reports: CohortBits) -> tuple[Int[Array, " m"], Int[Array, "m k"]]:
+        """Counts the reports of one round: all that the regression needs, and parts add up.
+
+        Args:
+            reports: Of one round.
+
+        Returns:
+            How many users each cohort has, and how many of them set each bit. Under tracing, −1 users where a report
+            has no cohort, or what is no bit.
+
+        Raises:
+            ValueError: As `report`.
+        """
+        cohorts, bits = self._checked(reports, "[N, k]", 2)
+        number = np.shape(self.filters)[0]
+        users = jnp.zeros(number, jnp.int32).at[cohorts].add(1)
+        users = numbers_if((cohorts >= 0) & (cohorts < number), users)
+        return users, jnp.zeros((number, bits.shape[1]), jnp.int32).at[cohorts].add(bits.astype(jnp.int32))
+
+    def regression(self, reports: CohortBits, *, num_steps: int = 2000) -> Regression:
+        """Shares of the candidates by least squares from how often each bit is set in each cohort.
+
+        The counts are freed of the noise, and explained by the Bloom filters of the candidates: minimal is
+        Σ N_i·(y_ij − Σ_c X_ijc·θ_c)² over cohorts i and bits j, for θ not negative, by accelerated projected gradients.
+        The original picks candidates by the lasso, and takes least squares on those; here the sign alone is what keeps
+        candidates out, so there is no penalty to choose. Users whose words are no candidates leave a sum below one.
+
+        Args:
+            reports: Of one round.
+            num_steps: Of the gradients. Static.
+
+        Returns:
+            A `Regression`; NaN where traced probabilities make no sense.
+
+        Raises:
+            ValueError: As `report`.
+        """
+        users, counts = self.bit_counts(reports)
+        return _regression(self, users, counts, num_steps)
+
+    def mixture(self, reports: CohortBits) -> Mixture:
+        """The likelihood of whole reports: for each candidate, the product over the bits of its Bloom filter.
+
+        Each user holds one of the candidates here, the same in all rounds. It uses which bits of a report are set
+        together, which the regression does not.
+
+        Args:
+            reports: Of T rounds, `[N, T, k]`, or of one, `[N, k]`.
+
+        Returns:
+            `Mixture`, a row for every kind of user that is different (under tracing, for every user, and unusable where
+            one has no cohort, or what is no bit).
+
+        Raises:
+            ValueError: As `report`, or no users.
+        """
+        if np.ndim(reports.bits) == 2:
+            reports = CohortBits(reports.cohorts, jnp.asarray(reports.bits)[:, None])
+        cohorts, bits = self._checked(reports, "[N, T, k]", 3)
+        check_rounds(bits, "[N, T, k]", 3)
+        ones = jnp.sum(bits, axis=1, dtype=jnp.int32)
+        rows, numbers = kinds(jnp.concatenate([cohorts[:, None], ones], axis=1))
+        base, lift = _likelihood(self, rows[:, 0], rows[:, 1:], bits.shape[1])
+        return Mixture(numbers_if(rows[:, 0] >= 0, numbers), base, Dense(lift))
+
+    def _checked(self, reports, shape, num_axes):
+        num_cohorts, _, num_bits = np.shape(self.filters)
+        cohorts = as_values(reports.cohorts, num_cohorts, "cohorts").astype(jnp.int32)
+        bits = reports.bits if isinstance(reports.bits, jax.Array) else np.asarray(reports.bits)
+        if bits.ndim != num_axes or bits.shape[-1] != num_bits or cohorts.shape != bits.shape[:1]:
+            raise ArgumentError(
+                f"reports must have cohorts of shape [N] and bits of shape {shape}, with k = {num_bits}; got "
+                f"{tuple(cohorts.shape)} and {tuple(bits.shape)}",
+                argument="reports",
+            )
+        if bits.dtype.kind not in "biu":
+            raise ArgumentError(f"bits must be booleans, or integers 0 and 1, got dtype {bits.dtype}", argument="bits")
+        if isinstance(bits, Tracer):  # a user with what is no bit has no cohort
+            sound = jnp.all(are_bits(bits), axis=tuple(range(1, num_axes)))
+            cohorts = jnp.where(sound, cohorts, -1)
+        elif bits.dtype.kind != "b" and not np.isin(np.asarray(bits), (0, 1)).all():
+            raise ArgumentError("bits must be 0 and 1", argument="bits")
+        return cohorts, jnp.asarray(bits).astype(bool)
+
+
+@jax.jit
+def _memoize(rappor, key, values):
+    num_cohorts, num_words, num_bits = np.shape(rappor.filters)
+
+    def answer(key, value):
+        of_cohort, of_memos = jax.random.split(key)
+        cohort = jax.random.randint(of_cohort, (), 0, num_cohorts, jnp.int32)
+        own = jax.random.fold_in(of_memos, value.astype(jnp.uint32))
+        inside = (value >= 0) & (value < num_words)
+        place = jnp.where(inside, value, 0).astype(jnp.int32)
+        filter_ = looked_up(flat, (cohort * num_words + place) * num_bits + jnp.arange(num_bits, dtype=jnp.int32))
+        return CohortBits(jnp.where(inside, cohort, -1), drawn_bits(own, filter_, rappor.permanent))
+
+    flat = jnp.asarray(rappor.filters).ravel()
+    return for_each_user(answer, key, (values,), num_bits)
+
+
+@partial(jax.jit, static_argnums=3)
+def _likelihood(rappor, cohorts, ones, num_reports):
+    num_cohorts, num_words, num_bits = np.shape(rappor.filters)
+    flat = jnp.asarray(rappor.filters).ravel()
+    cells = jnp.arange(num_words * num_bits, dtype=jnp.int32).reshape(num_words, num_bits)
+
+    def row(given):
+        cohort, ones = given
+        inside = (cohort >= 0) & (cohort < num_cohorts)
+        own = looked_up(flat, jnp.where(inside, cohort, 0) * (num_words * num_bits) + cells)
+        shown = log_ratios(rappor.permanent, rappor.instantaneous, ones, num_reports - ones)
+        return jnp.where(inside, jnp.sum(jnp.where(own, shown, 0), axis=1), jnp.nan)
+
+    size = max(1, min(cohorts.shape[0], CELLS // (num_words * num_bits)))
+    logs = lax.map(row, (cohorts, ones), batch_size=size)
+    most, least = jnp.max(logs, axis=1, keepdims=True), jnp.min(logs, axis=1, keepdims=True)
+    return jnp.exp(least - most)[:, 0], jnp.exp(logs - most) * -jnp.expm1(least - logs)
+
+
+@partial(jax.jit, static_argnums=3)
+def _regression(rappor, users, counts, num_steps):
+    rates = chained(rappor.permanent, rappor.instantaneous)
+    dtype = rates.truth.dtype
+    total = jnp.sum(users)
+    weights = users.astype(dtype) / jnp.maximum(total, 1).astype(dtype)
+    shares = rates.share(counts.astype(dtype) / jnp.maximum(users, 1).astype(dtype)[:, None])
+    filters = jnp.asarray(rappor.filters).astype(dtype)
+    gram = jnp.einsum("icj,idj,i->cd", filters, filters, weights, precision="highest")
+    target = jnp.einsum("icj,ij,i->c", filters, shares, weights, precision="highest")
+    usable = (rates.truth > 0) & (total > 0)  # of −1 users a cohort, there was a report of none
+    return least_squares(gram, jnp.where(usable, target, jnp.nan), num_steps)

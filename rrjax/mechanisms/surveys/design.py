@@ -1,0 +1,241 @@
+"""What a survey design is to the rest of rrjax, and the checks that designs share."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
+
+from rrjax import simulate
+from rrjax.data.arguments import as_array, as_distribution, check_key, float_dtype, is_real
+from rrjax.data.counts import as_values
+from rrjax.data.errors import ArgumentError
+from rrjax.mechanisms.draws import below, threshold
+from rrjax.numerics.pytrees import exportable
+
+_TOLERANCE = 1e-6
+"""How far known probabilities may be from a sum of one."""
+
+
+@exportable
+class Affine(NamedTuple):
+    """The law of a report: it names category j with probability always_j + truth·θ_j.
+
+    Attributes:
+        always: `[K]`, what does not depend on the user.
+        truth: Scalar, d: negative where reports name what a user does not hold. NaN where a traced design is none.
+    """
+
+    always: Any
+    truth: Any
+
+    def astype(self, dtype: Any) -> Affine:
+        """The law in JAX's arrays of a floating dtype."""
+        return Affine(jnp.asarray(self.always).astype(dtype), jnp.asarray(self.truth).astype(dtype))
+
+    def noise(self, dtype: Any) -> tuple[Float[Array, " K"], Float[Array, ""]]:
+        """The noise always/|truth| `[K]`, and the sign of truth."""
+        size = abs(self.truth)
+        return jnp.asarray(self.always / size).astype(dtype), jnp.asarray(self.truth / size).astype(dtype)
+
+
+class Design(Protocol):
+    """A survey design: a frozen dataclass of probabilities that is a pytree."""
+
+    denies: ClassVar[bool]
+    """Whether a report may be less likely from a user who holds the category that it names."""
+
+    @property
+    def num_categories(self) -> int:
+        """K."""
+        ...
+
+    @property
+    def affine(self) -> Affine:
+        """The law of a report: in double precision on the host where the probabilities are known there."""
+        ...
+
+    @property
+    def epsilon(self) -> Float[Array, ""]:
+        """The privacy parameter that the design delivers, nats: infinite where an answer can give a user away."""
+        ...
+
+    def probabilities(self, theta: ArrayLike) -> Float[Array, " K"]:
+        """How likely the reports are of a user drawn from θ."""
+        ...
+
+    def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
+        """Values, category numbers of any shape, to a report each, for a simulation."""
+        ...
+
+
+def epsilon(design: Design) -> Float[Array, ""]:
+    """The privacy parameter that the design delivers, nats: the largest log ratio of the chances of any one report.
+
+    log(1 + d/min a), or −log(1 − |d|/min a) where d is negative. Infinite where an answer can give a user away.
+    """
+    always, truth = design.affine
+    library = jnp if isinstance(truth, jax.Array) else np
+    with np.errstate(divide="ignore"):
+        delivered = library.sign(truth) * library.log1p(truth / library.min(always))
+    return jnp.asarray(delivered).astype(float_dtype())
+
+
+def probabilities(design: Design, theta: ArrayLike) -> Float[Array, " K"]:
+    """How likely the reports are: a_j + d·θ_j.
+
+    Args:
+        design: The design, of which this is a method.
+        theta: `[K]`, the distribution of the true values.
+
+    Returns:
+        `[K]`; it sums to one where θ does.
+
+    Raises:
+        ValueError: A wrong shape.
+    """
+    theta = as_distribution(theta, design.num_categories)
+    always, truth = design.affine.astype(theta.dtype)
+    return always + truth * theta
+
+
+def together(*values: Any) -> tuple[Any, ...]:
+    """Makes numbers fit for arithmetic: in double precision on the host if all are known there, else of JAX."""
+    if any(isinstance(value, jax.Array) for value in values):
+        return tuple(jnp.asarray(value).astype(float_dtype()) for value in values)
+    return tuple(np.asarray(value, np.float64) for value in values)
+
+
+def is_known(value: Any) -> bool:
+    """Whether a value is the host's; what is in JAX's arrays may be traced, and makes NaN where it is none."""
+    return isinstance(value, int | float | np.number | np.ndarray)
+
+
+def check_real(value: Any, name: str) -> None:
+    """Raises `ValueError` unless a value is a real number, or an array of them: several are a batch, for `jax.vmap`."""
+    if not (is_known(value) or isinstance(value, jax.Array)) or not is_real(as_array(value, name)):
+        raise ArgumentError(f"{name} must be a real number, or an array of them, got {value!r}", argument=name)
+
+
+def check_probability(value: Any, name: str, example: float) -> None:
+    """Raises `ValueError` unless a value is a real number, and lies strictly between 0 and 1 where it is known."""
+    check_real(value, name)
+    if not is_known(value) or np.ndim(value) > 0:  # a batch, for jax.vmap
+        return
+    if not 0 < float(value) < 1:
+        raise ArgumentError(
+            f"{name} must lie between 0 and 1, such as {example:g}, got {float(value):g}", argument=name
+        )
+
+
+def check_scalar(value: Any, name: str) -> None:
+    """Raises `ValueError` for several numbers."""
+    if np.ndim(value) != 0:
+        raise ArgumentError(
+            f"{name} must be a scalar (use jax.vmap for several designs), got shape {np.shape(value)}", argument=name
+        )
+
+
+def as_known_distribution(value: Any, name: str) -> Any:
+    """Checks a known distribution over the categories, as far as it can be looked at.
+
+    Args:
+        value: `[K]`.
+        name: What to call it in an error.
+
+    Returns:
+        An array.
+
+    Raises:
+        ValueError: A wrong shape, or no distribution.
+    """
+    if isinstance(value, list | tuple):
+        value = as_array(value, name)
+    if not isinstance(value, np.ndarray | jax.Array):
+        raise ArgumentError(f"{name} must have shape [K], one probability a category, got {value!r}", argument=name)
+    if np.ndim(value) == 0 or (np.ndim(value) == 1 and len(value) < 2):
+        raise ArgumentError(
+            f"{name} must have shape [K] with K >= 2, one probability a category, got {np.shape(value)}", argument=name
+        )
+    if not is_real(value):
+        raise ArgumentError(f"{name} must be probabilities, got dtype {value.dtype}", argument=name)
+    if is_known(value) and value.ndim == 1:
+        entries = np.asarray(value, np.float64)
+        if not (entries >= 0).all():
+            raise ArgumentError(
+                f"{name} must be probabilities, none negative or NaN, got {entries.min():g}", argument=name
+            )
+        if not abs(entries.sum() - 1) <= _TOLERANCE:
+            raise ArgumentError(
+                f"{name} must be probabilities that sum to one, got a sum of {entries.sum():.6g}: they are those of "
+                "the categories once an answer is not the truthful one",
+                argument=name,
+            )
+    return value
+
+
+def mixed(truth: Any, otherwise: Any, names: tuple[str, str]) -> Affine:
+    """The law of a report that is the value with probability `truth`, else drawn from a known distribution.
+
+    Args:
+        truth: Scalar in (0, 1).
+        otherwise: `[K]`.
+        names: What to call the probability and the distribution in an error.
+
+    Returns:
+        `Affine`; its truth is NaN where, under tracing, one of the two is none.
+
+    Raises:
+        ValueError: The probability is not a scalar, or the distribution not one.
+    """
+    check_scalar(truth, names[0])
+    if np.ndim(otherwise) != 1:
+        raise ArgumentError(
+            f"{names[1]} must have shape [K] (use jax.vmap for several designs), got shape {np.shape(otherwise)}",
+            argument=names[1],
+        )
+    truth, otherwise = together(truth, otherwise)
+    always = (1 - truth) * otherwise
+    if isinstance(truth, jax.Array):
+        sound = (truth > 0) & (truth < 1) & (jnp.min(otherwise) >= 0) & (jnp.abs(jnp.sum(otherwise) - 1) < 1e-4)
+        truth = jnp.where(sound, truth, jnp.nan)
+    return Affine(always, truth)
+
+
+def randomize(design: Design, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
+    """Simulates the answers of respondents: the value with probability d, else a draw that does not depend on it.
+
+    Args:
+        design: The design, of which this is a method; its d must be positive.
+        key: A typed key, `jax.random.key(seed)`.
+        values: Integers in 0 … K − 1, any shape.
+
+    Returns:
+        Reports, int32, the shape of `values`; −1 where, under tracing, a value is outside the domain or the design
+        none. What does not depend on the value is drawn as by `rrjax.simulate.values`.
+
+    Raises:
+        ValueError: Values that are not integers, or (not under tracing) outside the domain.
+    """
+    check_key(key)
+    values = as_values(values, design.num_categories, "values")
+    law = design.affine
+    for_keeping, for_others = jax.random.split(key)
+    drawn = simulate.values(for_others, law.always, values.size).reshape(values.shape)
+    kept = with_probability(for_keeping, law.truth, values.shape)
+    return within(jnp.where(kept, values.astype(jnp.int32), drawn), values, design)
+
+
+def with_probability(key: Array, probability: Any, shape: tuple[int, ...]) -> Bool[Array, "*s"]:
+    """Draws events of a probability, by 64 random bits each."""
+    high, low = jax.random.bits(key, (2, *shape), jnp.uint32)
+    return below((high, low), threshold(jnp.asarray(probability).astype(float_dtype()), 0.0))
+
+
+def within(reports: Array, values: Array, design: Design) -> Int[Array, "*s"]:
+    """Reports, or −1 where a value is outside the domain or the design is none."""
+    inside = (values >= 0) & (values < design.num_categories)
+    return jnp.where(inside & ~jnp.isnan(jnp.asarray(design.affine.truth)), reports, -1)

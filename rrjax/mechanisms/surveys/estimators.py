@@ -1,0 +1,152 @@
+"""Estimators of the true distribution from the answers to a survey design."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Shaped
+
+from rrjax.data.arguments import as_counts, float_of
+from rrjax.data.counts import survey
+from rrjax.data.errors import ArgumentError
+from rrjax.data.linear_maps import Dense, Scaling
+from rrjax.data.mixture import Mixture
+from rrjax.estimators.affine_mle import maximum
+from rrjax.mechanisms.surveys.design import Design
+from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sums import accurate_sum
+
+
+def mle(counts: ArrayLike, design: Design) -> Float[Array, " K"]:
+    """Maximizes the likelihood of the answers to a survey design exactly, in closed form.
+
+    A report names category j with probability μ_j = a_j + d·θ_j. For d > 0 the maximum keeps the categories with the
+    largest c_j/a_j, for d < 0 those with the smallest; on them, S and A the sums of counts and of a,
+
+        θ_j = (c_j/τ − a_j)/d,    τ = S/(d + A).
+
+    The support is found by a sort and cumulative sums, and put right where they round.
+
+    Args:
+        counts: `[K]`, integers or floats, the reports per category.
+        design: Such as `ForcedResponse`.
+
+    Returns:
+        `[K]` on the simplex. Within 1e-7 (float32) or 1e-14 (float64) of exact arithmetic in total variation, given the
+        a_j/|d| that the dtype holds; their own rounding moves it by 1/d times as much as them. Where reports deny and
+        nobody denied one category, it has everything; where nobody denied several, the maximum is not unique, and
+        they have equal shares. All NaN for unusable counts, for a traced design that is none, and for a d so small
+        that the dtype has no digits left.
+        Derivatives in floats and in the design's probabilities, of every order wherever no c_j/a_j equals τ; there,
+        those of the side on which the category is absent.
+
+    Raises:
+        ValueError: A wrong shape or dtype, or other than the design's K categories.
+
+    Example:
+        >>> import rrjax
+        >>> design = rrjax.surveys.ForcedResponse(truth=0.6, forced=[0.5, 0.3, 0.2])
+        >>> [round(t, 2) for t in rrjax.surveys.mle([500, 430, 70], design).tolist()]
+        [0.49, 0.51, 0.0]
+
+    References:
+        Warner, 1965; Chaudhuri and Mukerjee, "Randomized Response", 1988, where the maximum is inside the simplex.
+    """
+    counts, dtype = checked(counts, design)
+    weights, sign = design.affine.noise(dtype)
+    return maximum(*aligned((counts, weights, sign)))
+
+
+def inv(counts: ArrayLike, design: Design) -> Float[Array, " K"]:
+    """Inverts the randomization: unbiased, often negative.
+
+    θ_j = (c_j/N − a_j)/d, which sums to one.
+
+    Args:
+        counts: `[K]`, integers or floats, the reports per category.
+        design: Such as `ForcedResponse`.
+
+    Returns:
+        `[K]`, not confined to [0, 1]. Accurate to a few units in the last place of max(c_j/N, a_j)/|d|.
+        All NaN for unusable counts and for a traced design that is none. Derivatives in floats and in the
+        design's probabilities.
+
+    Raises:
+        ValueError: A wrong shape or dtype, or other than the design's K categories.
+
+    Example:
+        >>> import rrjax
+        >>> design = rrjax.surveys.UnrelatedQuestion(truth=0.7, unrelated=[0.25, 0.75])
+        >>> [round(t, 3) for t in rrjax.surveys.inv([50, 950], design).tolist()]
+        [-0.036, 1.036]
+    """
+    counts, dtype = checked(counts, design)
+    law = design.affine
+    weights, sign = law.noise(dtype)
+    return _inverted(*aligned((counts, weights, sign, law.astype(dtype).truth)))
+
+
+def mixture(counts: ArrayLike, design: Design) -> Mixture:
+    """The likelihood of the answers to a survey design, for `nll`, `score`, `certificate` and `ibu`.
+
+    Args:
+        counts: `[K]`, integers or floats, the reports per category.
+        design: Such as `ForcedResponse`.
+
+    Returns:
+        `Mixture`, one row a category: a and d·I; where reports deny, a − |d| and |d| for every other category, a matrix
+        of K×K.
+
+    Raises:
+        ValueError: A wrong shape or dtype, other than the design's K categories, or (not under tracing) counts that
+            are none.
+
+    Example:
+        >>> import rrjax
+        >>> design = rrjax.surveys.ForcedResponse(truth=0.6, forced=[0.5, 0.3, 0.2])
+        >>> likelihood = rrjax.surveys.mixture([500, 430, 70], design)
+        >>> theta = rrjax.surveys.mle([500, 430, 70], design)
+        >>> bool(rrjax.certificate(theta, likelihood).gap < 1e-4)
+        True
+    """
+    counts, dtype = checked(counts, design)
+    number, law = design.num_categories, design.affine
+    always, truth = law.astype(dtype)
+    least = jnp.maximum(jnp.asarray(law.always + law.truth).astype(dtype), 0)
+    counts, always, least, truth = aligned((counts, always, least, truth))
+    if not design.denies:
+        return Mixture(counts, always, Scaling(truth, number))
+    own = aligned(jnp.eye(number, dtype=dtype), counts)
+    asks = truth > 0  # a design that may deny, and does not
+    return Mixture(counts, jnp.where(asks, always, least), Dense(jnp.where(asks, own, 1 - own), jnp.abs(truth)))
+
+
+def checked(counts: ArrayLike, design: Design, *, whole: bool = False) -> tuple[Shaped[Array, " K"], np.dtype]:
+    """Checks the counts of a design as far as they can be, and settles dtypes.
+
+    Args:
+        counts: `[K]`, integers or floats.
+        design: Whose K it must be.
+        whole: Whether they must be integers.
+
+    Returns:
+        The counts, and the floating dtype of results about them.
+
+    Raises:
+        ValueError: A wrong shape or dtype, or other than the design's K categories.
+    """
+    counts = as_counts(counts, whole=whole)
+    if counts.shape != (design.num_categories,):
+        raise ArgumentError(
+            f"counts must have shape [{design.num_categories}], one a category of the design; got {counts.shape}",
+            argument="counts",
+        )
+    return counts, float_of(counts)
+
+
+@jax.jit
+def _inverted(counts: Shaped[Array, " K"], weights, sign, truth):
+    total = survey(counts).total if jnp.issubdtype(counts.dtype, jnp.integer) else accurate_sum(counts)
+    share = counts.astype(weights.dtype) / total.astype(weights.dtype)
+    return jnp.where(survey(counts).usable, share / truth - sign * weights, jnp.nan)

@@ -1,0 +1,276 @@
+"""Users who randomized with different ε: one distribution from the counts of several groups.
+
+Group g reports by k-ary randomized response at ε_g; with e_g = e^ε_g − 1 a user of it who reports category i has a
+likelihood proportional to 1 + e_g·θ_i. The slope of the log-likelihood in θ_i,
+
+    h_i(θ_i) = Σ_g e_g·c_gi/(1 + e_g·θ_i),
+
+knows no other category: at the maximum it equals one λ wherever θ_i > 0, and is at most λ elsewhere. So the maximum is
+one equation for s = 1/λ, Σ_i θ_i(s) = 1, where θ_i(s) solves 1/h_i = s, or is zero if 1/h_i(0) is above s. Both Newton
+iterations are safe: 1/h_i is concave and increases (h_i is a Stieltjes function), so steps towards s never pass it
+from below, and Σ θ_i(s) is convex, so steps from above never pass the root. For one group 1/h_i is linear, and the
+steps are those of `mle_star`'s passes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, ArrayLike, Float
+
+from rrjax.data.arguments import as_counts, float_of, is_real
+from rrjax.data.counts import survey
+from rrjax.data.errors import ArgumentError
+from rrjax.data.mixture import Mixture, as_mixture
+from rrjax.estimators.em import EMResult
+from rrjax.estimators.likelihood import certificate_of, rounding_of_slopes
+from rrjax.numerics.pytrees import register
+from rrjax.numerics.sharding import aligned, together
+from rrjax.numerics.sums import accurate_sum, odds
+
+_MAX_ITERS = 100
+"""Outer steps at most; some ten are made."""
+
+_INNER = 6
+"""Newton steps to θ_i(s), from those of the s before; two were enough for the same certificates."""
+
+
+@register(data_fields=["scales"], meta_fields=["num_categories"])
+@dataclasses.dataclass(frozen=True)
+class Stacked:
+    """The lift of G groups whose reports name one category each: multiples of I on top of each other.
+
+    Attributes:
+        scales: `[G]`, the multiples, not negative.
+        num_categories: K. Static.
+    """
+
+    scales: Float[Array, " G"]
+    num_categories: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """G·K and K."""
+        return self.scales.shape[0] * self.num_categories, self.num_categories
+
+    def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
+        """B·θ."""
+        return (self.scales.astype(theta.dtype)[:, None] * theta).ravel()
+
+    def transpose(self, weights: Float[Array, " U"]) -> Float[Array, " K"]:
+        """Bᵀ·w."""
+        parts = self.scales.astype(weights.dtype)[:, None] * weights.reshape(-1, self.num_categories)
+        return jax.vmap(accurate_sum, in_axes=1)(parts)
+
+
+def mle_groups(counts: ArrayLike, epsilons: ArrayLike, *, tol: float | None = None) -> EMResult:
+    """Maximizes the likelihood of groups of users who randomized with different ε.
+
+    All users are draws from one distribution; group g reported by k-ary randomized response at ε_g. Newton steps on one
+    number, the common slope of the likelihood, until they stand still; what they reached is certified.
+
+    Args:
+        counts: `[G, K]`, integers or floats: the reports of each group per category. A group may be empty.
+        epsilons: `[G]`, nats.
+        tol: `converged` says whether the certified gap is at most this, nats per report. As in `rrjax.ibu`, None is
+            1e-10, or what rounding lets the dtype certify if that is more.
+
+    Returns:
+        An `EMResult`; its `num_iters` are steps on that number. For one group theta is that of `mle_star` up to the
+        rounding of q + d·θ. All-NaN theta and gap, not converged, for unusable counts or an ε that is not positive.
+        Derivatives of theta in float counts and in the epsilons by the implicit function on the support, of
+        every order and in both modes, wherever no category is just about to enter; there, those of the side on
+        which it is absent. The other fields have none.
+
+    Raises:
+        ValueError: Shapes that do not fit, K < 2, a wrong dtype, or a `tol` that is not positive.
+
+    Example:
+        >>> import rrjax
+        >>> counts = [[50, 30, 10, 10], [400, 80, 10, 10]]  # 100 users at ε = 1, 500 at ε = 3
+        >>> result = rrjax.surveys.mle_groups(counts, epsilons=[1.0, 3.0])
+        >>> [round(t, 2) for t in result.theta.tolist()], bool(result.converged)
+        ([0.87, 0.13, 0.0, 0.0], True)
+    """
+    if isinstance(tol, int | float) and not tol > 0:
+        raise ArgumentError(f"tol must be positive, got {tol}", argument="tol", value=tol)
+    counts, epsilons = aligned(_checked(counts, epsilons))
+    result = _solve(lax.stop_gradient(counts), lax.stop_gradient(epsilons), tol)
+    return result._replace(theta=_at_maximum(result.theta, counts, epsilons))
+
+
+def inv_groups(counts: ArrayLike, epsilons: ArrayLike) -> Float[Array, " K"]:
+    """Inverts the randomization of groups of users with different ε, and weighs them: unbiased, often negative.
+
+    θ_i = Σ_g d_g·(c_gi − N_g·q_g) / Σ_g N_g·d_g². Each group's own inversion has the total variance
+    (1 − Σ_i μ_gi²)/(N_g·d_g²), which is largest for the uniform distribution, in all groups at once; the weights
+    N_g·d_g² make that worst case least, and do not depend on the answers.
+
+    Args:
+        counts: `[G, K]`, integers or floats: the reports of each group per category. A group may be empty.
+        epsilons: `[G]`, nats.
+
+    Returns:
+        `[K]`, not confined to [0, 1]; it sums to one. All NaN for unusable counts or an ε that is not positive.
+        Derivatives in floats and in the epsilons.
+
+    Raises:
+        ValueError: Shapes that do not fit, K < 2, or a wrong dtype.
+
+    Example:
+        >>> import rrjax
+        >>> counts = [[50, 30, 10, 10], [400, 80, 10, 10]]
+        >>> [round(t, 2) for t in rrjax.surveys.inv_groups(counts, epsilons=[1.0, 3.0]).tolist()]
+        [0.92, 0.15, -0.03, -0.03]
+    """
+    return _inverted(*aligned(_checked(counts, epsilons)))
+
+
+def mixture_groups(counts: ArrayLike, epsilons: ArrayLike) -> Mixture:
+    """The likelihood of groups of users with different ε, for `nll`, `score`, `certificate` and `ibu`.
+
+    Args:
+        counts: `[G, K]`, integers or floats: the reports of each group per category.
+        epsilons: `[G]`, nats.
+
+    Returns:
+        `Mixture`, a row for each category of each group: a = q_g and B = (p_g − q_g)·I.
+
+    Raises:
+        ValueError: Shapes that do not fit, K < 2, a wrong dtype, or (not under tracing) counts that are none.
+
+    Example:
+        >>> import rrjax
+        >>> counts = [[50, 30, 10, 10], [400, 80, 10, 10]]
+        >>> likelihood = rrjax.surveys.mixture_groups(counts, epsilons=[1.0, 3.0])
+        >>> [round(t, 2) for t in rrjax.ibu(likelihood).theta.tolist()]
+        [0.87, 0.13, 0.0, 0.0]
+    """
+    counts, epsilons = _checked(counts, epsilons)
+    return _mixture(*aligned((counts, epsilons)))
+
+
+def _checked(counts, epsilons):
+    if not isinstance(counts, jax.Array):
+        counts = np.asarray(counts)
+    if counts.ndim != 2 or counts.shape[0] < 1 or counts.shape[1] < 2:
+        raise ArgumentError(
+            f"counts must have shape [G, K], a row a group, with K >= 2 categories; got {counts.shape}",
+            argument="counts",
+        )
+    shape = counts.shape
+    counts = as_counts(together(counts).reshape(-1)).reshape(shape)
+    epsilons = epsilons if isinstance(epsilons, jax.Array) else np.asarray(epsilons)
+    if epsilons.shape != shape[:1]:
+        raise ArgumentError(
+            f"epsilons must have shape [{shape[0]}], one a group; got {epsilons.shape}", argument="epsilons"
+        )
+    if not is_real(epsilons):
+        raise ArgumentError(f"epsilons must be real numbers, got dtype {epsilons.dtype}", argument="epsilons")
+    return counts, jnp.asarray(epsilons).astype(float_of(counts))
+
+
+def _mixture(counts, epsilons):
+    kept, noise = _rates(epsilons, counts.shape[1])
+    return Mixture(counts.ravel(), jnp.repeat(noise, counts.shape[1]), Stacked(kept, counts.shape[1]))
+
+
+def _rates(epsilons, num_categories):
+    """D = p − q and q of every group."""
+    e1 = jax.vmap(odds)(epsilons)
+    return e1 / (e1 + num_categories), 1 / (e1 + num_categories)
+
+
+@jax.jit
+def _slopes(theta, counts, epsilons):
+    """Returns h_i/E and −h_i'/E², and E: one, or the largest e_g if that is less, so that both are within the dtype."""
+    # A chance below the square of the machine epsilon is none beside the share of one user.
+    e1 = jnp.minimum(jax.vmap(odds)(epsilons), jnp.finfo(epsilons.dtype).eps ** -2.0)
+    unit = lax.stop_gradient(jnp.minimum(jnp.max(e1), 1))
+    over = (e1 / unit)[:, None] / (1 + e1[:, None] * theta)
+    parts = counts.astype(theta.dtype) * over
+    return jnp.sum(parts, axis=0), jnp.sum(parts * over, axis=0), unit
+
+
+@jax.jit
+def _solve(counts, epsilons, tol):
+    usable = survey(counts.ravel()).usable & jnp.all(epsilons > 0)
+    counts, epsilons = jnp.where(usable, counts, 1), jnp.where(usable, epsilons, 1)
+
+    def toward(s, theta):
+        """Newton steps from below to the θ_i that solve E/h_i = s."""
+
+        def step(_, theta):
+            h, fall, unit = _slopes(theta, counts, epsilons)
+            reported = h > 0
+            rise = h * (s * h - 1) / jnp.where(reported, fall, 1) / unit
+            return jnp.where(reported, jnp.clip(theta + rise, 0, 1), 0)  # none has more at an s at or below the first
+
+        return lax.fori_loop(0, _INNER, step, theta)
+
+    def advance(carry):
+        s, _, theta, num_iters = carry
+        theta = toward(s, theta)
+        h, fall, unit = _slopes(theta, counts, epsilons)
+        speed = jnp.where(theta > 0, h * (h / jnp.where(theta > 0, fall, 1)), 0)  # E·dθ/ds = h²/−h'
+        after = s - (accurate_sum(theta) - 1) / accurate_sum(speed) * unit
+        return after, s, theta, num_iters + 1
+
+    def falls(carry):
+        s, before, _, num_iters = carry
+        return (s < before) & (num_iters < _MAX_ITERS)
+
+    uniform = jnp.full(counts.shape[1], 1 / counts.shape[1], epsilons.dtype)
+    # There the category that is ahead has everything, and the others have something: the root is at or below.
+    most = 1 / jnp.max(_slopes(jnp.ones_like(uniform), counts, epsilons)[0])
+    start = aligned((most, jnp.full_like(most, jnp.inf), jnp.zeros_like(uniform), jnp.int32(0)), counts, epsilons)
+    _, _, theta, num_iters = lax.while_loop(falls, advance, start)
+    # Where every ε is so small that no share can be told from none, whoever is ahead has everything.
+    slope = _slopes(jnp.zeros_like(theta), counts, epsilons)[0]
+    theta = jnp.where(jnp.any(theta > 0), theta, (slope == jnp.max(slope)).astype(theta.dtype))
+    theta = theta / accurate_sum(theta)
+
+    _, reports = as_mixture(_mixture(counts, epsilons), None, theta)
+    gap = certificate_of(theta, reports).gap
+    rounding = rounding_of_slopes(reports.slopes(theta))
+    converged = usable & (gap <= (jnp.maximum(1e-10, 4 * rounding) if tol is None else tol))
+    return EMResult(jnp.where(usable, theta, jnp.nan), jnp.where(usable, gap, jnp.nan), num_iters, converged)
+
+
+@jax.jit
+def _inverted(counts, epsilons):
+    usable = survey(counts.ravel()).usable & jnp.all(epsilons > 0)
+    kept, noise = _rates(epsilons, counts.shape[1])
+    weights = counts.astype(epsilons.dtype)
+    numbers = jax.vmap(accurate_sum)(weights)
+    most = jnp.max(kept)  # in units of which no square is below the dtype
+    part = kept / most
+    above = part[:, None] * (weights - (numbers * noise)[:, None])
+    return jnp.where(usable, jnp.sum(above, axis=0) / jnp.sum(numbers * part**2) / most, jnp.nan)
+
+
+@jax.custom_jvp
+def _at_maximum(theta, counts, epsilons):
+    del counts, epsilons
+    return theta
+
+
+@_at_maximum.defjvp
+def _at_maximum_jvp(primals, tangents):
+    theta, (_, counts, epsilons) = _at_maximum(*primals), primals
+    _, moved = jax.jvp(lambda c, e: _slopes(theta, c, e)[0], (counts, epsilons), tangents[1:])
+    return theta, _shifted(theta, counts, epsilons, moved)
+
+
+@jax.jit
+def _shifted(theta, counts, epsilons, moved):
+    """How θ moves where h_i/E would, to keep all of them equal on the support and θ a distribution."""
+    active = lax.stop_gradient(theta) > 0
+    _, fall, unit = _slopes(theta, counts, epsilons)
+    give = jnp.where(active, 1 / jnp.where(active, fall, 1), 0)
+    together = jnp.sum(give * moved) / jnp.sum(give)
+    return jnp.where(active, give * (moved - together) / unit, 0)

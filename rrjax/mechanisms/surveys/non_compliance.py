@@ -1,0 +1,88 @@
+"""Non-compliance: some respondents ignore the randomizer, and how many and how is known."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from jaxtyping import Array, ArrayLike, Float
+
+from rrjax.data.arguments import complement
+from rrjax.data.errors import ArgumentError
+from rrjax.mechanisms import RandomizedResponse
+from rrjax.mechanisms.surveys import design
+from rrjax.mechanisms.surveys.design import Affine, as_known_distribution, check_probability, mixed
+from rrjax.numerics.pytrees import register
+
+
+@register(data_fields=["mechanism", "ignoring", "answers"])
+@dataclasses.dataclass(frozen=True)
+class NonCompliance:
+    """Randomized response that a known share of the respondents ignores, whatever they hold. A pytree.
+
+    Those answer by a known distribution: the first "no" that comes to mind (self-protective), or anything at random.
+    With q and d of the mechanism, μ_j = (1 − ignoring)·q + ignoring·answers_j + (1 − ignoring)·d·θ_j.
+
+    Args:
+        mechanism: `RandomizedResponse`, K ≥ 2.
+        ignoring: Scalar in (0, 1), the share of those who ignore it.
+        answers: `[K]`, the distribution of their answers.
+
+    Raises:
+        ValueError: Another mechanism, no numbers, or (not in JAX's arrays) an `ignoring` outside (0, 1), or
+            probabilities that are none or not K.
+
+    Example:
+        >>> import rrjax
+        >>> mechanism = rrjax.RandomizedResponse(num_categories=2, epsilon=2.0)
+        >>> design = rrjax.surveys.NonCompliance(mechanism, ignoring=0.1, answers=[0.0, 1.0])  # a tenth says no
+        >>> counts = [244, 756]
+        >>> [round(t, 2) for t in rrjax.surveys.mle(counts, design).tolist()]
+        [0.2, 0.8]
+        >>> [round(t, 2) for t in rrjax.mle_star(counts, 2.0).tolist()]  # as if all had complied
+        [0.16, 0.84]
+
+    References:
+        Böckenholt and van der Heijden, "Item randomized-response models for measuring noncompliance", 2007; here the
+        share is known.
+    """
+
+    denies: ClassVar[bool] = False
+    mechanism: RandomizedResponse
+    ignoring: ArrayLike
+    answers: ArrayLike
+
+    def __post_init__(self):
+        """Checks the mechanism, and what can be checked of the probabilities."""
+        if not isinstance(self.mechanism, RandomizedResponse):
+            raise ArgumentError(f"mechanism must be a RandomizedResponse, got {self.mechanism!r}", argument="mechanism")
+        check_probability(self.ignoring, "ignoring", 0.1)
+        object.__setattr__(self, "answers", as_known_distribution(self.answers, "answers"))
+        shape = getattr(self.answers, "shape", ())
+        if len(shape) == 1 and shape[0] != self.num_categories:
+            raise ArgumentError(
+                f"answers must have shape [{self.num_categories}], as the mechanism's K; got {shape}",
+                argument="answers",
+            )
+
+    @property
+    def num_categories(self) -> int:
+        """K."""
+        return self.mechanism.num_categories
+
+    @property
+    def affine(self) -> Affine:
+        """The law of a report."""
+        rates, final = self.mechanism.rates, self._complying()
+        return Affine(final.truth * rates.q + final.always, final.truth * rates.d)
+
+    @property
+    def epsilon(self) -> Float[Array, ""]:
+        """The privacy parameter that the design delivers, nats: less than the mechanism's, or the same."""
+        return design.epsilon(self)
+
+    def _complying(self):
+        """The law of the final answer, given what the mechanism says."""
+        return mixed(complement(self.ignoring), self.answers, ("ignoring", "answers"))
+
+    probabilities, randomize = design.probabilities, design.randomize

@@ -1,0 +1,269 @@
+"""The memo of one user on file, for a real collection by longitudinal randomized response.
+
+No JAX here, and the operating system's random numbers: what a device needs that reports again and again for its user.
+The answers are drawn once and kept; who loses the file, and answers anew, spends ε∞ again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import pathlib
+import time
+import warnings
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+
+from rrjax.data.checks import check_num_categories
+from rrjax.data.errors import ArgumentError, DataError
+from rrjax.privacy.clients.table import client
+from rrjax.privacy.clients.thresholds import DOWN, UP, as_epsilon, float_down
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
+
+VERSION = 1
+"""Of the file."""
+
+LOCK_TIMEOUT_SECONDS = 10.0
+"""How long another process is waited for where the operating system has no locks that end with their process."""
+
+
+def second_epsilon(num_categories: int, epsilon: float, first_epsilon: float) -> float:
+    """The ε₂ at which the memo is randomized again, so that one report delivers ε₁ at most.
+
+    With E = e^ε − 1, E₂ = E₁(E∞ + K)/(E∞ − E₁), exactly and for any K. It is computed in 120 digits and rounded down
+    to a float, so that one report never delivers more than ε₁.
+
+    Args:
+        num_categories: K, at least 2.
+        epsilon: ε∞, nats, of any number of reports of one value.
+        first_epsilon: ε₁, nats, of a single report; less than ε∞.
+
+    Returns:
+        Nats.
+
+    Raises:
+        ValueError: K < 2, or not 0 < ε₁ < ε∞.
+
+    Example:
+        >>> print(f"{second_epsilon(3, epsilon=3.0, first_epsilon=1.0):.4f}")
+        1.1585
+    """
+    check_num_categories(num_categories)
+    last, first = as_epsilon(epsilon), as_epsilon(first_epsilon, "first_epsilon")
+    if not first < last < math.inf:
+        raise ArgumentError(
+            f"first_epsilon, of one report, must be below epsilon, of all of them, and both finite; got {first} and "
+            f"{last}",
+            argument="first_epsilon",
+            value=first_epsilon,
+        )
+    # ε₂ − ε₁ is that of R₂/R₁ = 1 + (1 − e^−ε₁)((K − 1) + e^ε₁)/(e^ε∞ − e^ε₁): nothing overflows, nothing cancels.
+    # Every step is rounded towards a smaller ε₂. The exponential itself is the nearest one of its digits.
+    one, all_of_them = Decimal(first), Decimal(last)
+    between = DOWN.exp(DOWN.subtract(one, all_of_them))
+    between = max(DOWN.next_minus(between), Decimal(0))  # e^(ε₁ − ε∞)
+    smallest = max(DOWN.next_minus(DOWN.exp(all_of_them.copy_negate())), Decimal(0))
+    more = DOWN.fma(Decimal(int(num_categories) - 1), smallest, between)
+    hidden = DOWN.subtract(1, min(UP.next_plus(UP.exp(one.copy_negate())), Decimal(1)))
+    gained = DOWN.divide(DOWN.multiply(hidden, more), UP.subtract(1, between))
+    above = max(DOWN.next_minus(DOWN.ln(DOWN.add(1, gained))), Decimal(0))
+    return float_down(DOWN.add(one, above))
+
+
+class Memo:
+    """The permanent answers of one user, on file, and the reports that are made of them.
+
+    An answer is drawn when its value is first held, by `rrjax.secure` at ε∞, and is on disk before anything is reported
+    of it: written aside, then renamed, so that no interruption leaves half a file. The file is the user's secret, and
+    readable by its owner alone. Any number of memos and processes may share it: a value has one answer, which the first
+    of them draws under a lock, in a file of its own beside it (`.lock`).
+
+    Which values the user had is hidden, by ε∞ each; that a value changed, when, and whether it came back, may be
+    learned from many reports (`rrjax.longitudinal.Protocol`).
+
+    Args:
+        path: Of the file; where there is none, it is made with the first report.
+        user: Whose memo it is, a name of the collection and the user.
+        num_categories: K, at least 2.
+        epsilon: ε∞, nats, of any number of reports of one value.
+        first_epsilon: ε₁, nats, of a single report; less than ε∞. What is delivered is this or a little less.
+
+    Raises:
+        ArgumentError: As `second_epsilon`, or an ε∞ or ε₂ that random bits cannot deliver.
+        DataError: A file that cannot be read, that is no memo or a damaged one, or one of another version, another user
+            or other parameters. `file` is its path. Nothing is changed.
+
+    Warns:
+        UserWarning: A file that other users of the machine may read.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     memo = Memo(pathlib.Path(folder) / "memo.json", "survey/17", 4, epsilon=3.0, first_epsilon=1.0)
+        ...     reports = [memo.report(2) for _ in range(10)]
+        >>> len(reports), set(reports) <= {0, 1, 2, 3}, memo.spent
+        (10, True, 3.0)
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], user: str, num_categories: int, epsilon: float, first_epsilon: float
+    ) -> None:
+        """Reads the file, if there is one."""
+        between = second_epsilon(num_categories, epsilon, first_epsilon)
+        self._first, self._second = (client("randomized-response", num_categories, each) for each in (epsilon, between))
+        if not isinstance(user, str):
+            raise ArgumentError(f"user must be a name, got a {type(user).__name__}", argument="user")
+        self._given = path
+        # A link is followed, so that the file is replaced and not the link, and all lock the same one.
+        self._path = pathlib.Path(os.path.realpath(path))
+        self._head = {
+            "format": "rrjax memo of longitudinal randomized response",
+            "version": VERSION,
+            "user": user,
+            "num_categories": int(num_categories),
+            "epsilon": as_epsilon(epsilon),
+            "first_epsilon": as_epsilon(first_epsilon),
+        }
+        self._answers: dict[int, int] = self._read()
+
+    @property
+    def spent(self) -> float:
+        """ε∞ for each value that the user had, nats: an upper bound of the loss, among histories with one pattern.
+
+        It covers any other history in which two reports are of the same value exactly where they are here: the value
+        changes at the same times, to a new one and back to an old one alike. It does not cover histories that change at
+        other times, or that come back to a value where this one does not: n reports of which the values differ are then
+        apart by n·ε₂ at most, which can be far more (`LongitudinalRandomizedResponse.history_loss`).
+        """
+        spent = len(self._answers) * self._head["epsilon"]
+        exact = len(self._answers) * Fraction(self._head["epsilon"])
+        return spent if spent >= exact else math.nextafter(spent, math.inf)
+
+    def report(self, value: int) -> int:
+        """Reports a value.
+
+        Args:
+            value: In 0 … K − 1, the one that the user has now.
+
+        Returns:
+            The report, in 0 … K − 1.
+
+        Raises:
+            ArgumentError: A value outside the domain.
+            DataError: A file that cannot be written, is no longer this memo, holds another answer than it did, or is
+                locked for long. Nothing was reported.
+        """
+        size = self._head["num_categories"]
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < size:
+            raise ArgumentError(f"value must be an integer from 0 to {size - 1}", argument="value")
+        value = int(value)
+        if value not in self._answers:
+            try:
+                with self._locked():
+                    answers = self._merged(self._read())
+                    if value not in answers:
+                        answers |= {value: int(self._first.randomize(value))}
+                        self._write(answers)
+            except OSError as error:
+                raise self._refused(f"cannot be written ({error.strerror or error}); nothing was reported") from error
+            self._answers = answers
+        return int(self._second.randomize(self._answers[value]))
+
+    def _merged(self, on_file: dict[int, int]) -> dict[int, int]:
+        """What others have answered since, and what is remembered here of a file that was taken away."""
+        if any(on_file.get(value, answer) != answer for value, answer in self._answers.items()):
+            raise self._refused("holds another answer than it did, so that a value would have two; nothing was changed")
+        return self._answers | on_file
+
+    def _refused(self, message: str) -> DataError:
+        return DataError(f"{self._given} {message}", file=self._given)
+
+    def _read(self) -> dict[int, int]:
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                exposed = os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077
+                content = json.load(file)
+            answers = {int(value): answer for value, answer in content.pop("answers").items()}
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise self._refused(f"cannot be read ({error.strerror}); nothing was changed") from error
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            # Not by another error's words: they might show an answer.
+            raise self._refused("is no memo, or a damaged one; nothing was changed") from None
+        for name, wanted in self._head.items():
+            if content.get(name) != wanted:
+                raise DataError(
+                    f"{self._given} has {name} = {content.get(name)!r}, not {wanted!r}: it is another memo, and "
+                    "answers must not be mixed; nothing was changed",
+                    file=self._given,
+                    column=name,
+                    value=content.get(name),
+                )
+        size = self._head["num_categories"]
+        if not all(type(each) is int and 0 <= each < size for each in (*answers, *answers.values())):
+            raise self._refused(f"holds numbers that are no category from 0 to {size - 1}; nothing was changed")
+        if exposed:
+            # No more than a warning: there are file systems without permissions.
+            warnings.warn(
+                f"{self._given} is a secret, and other users of this machine may read it: take their permissions away "
+                "(chmod 600)",
+                stacklevel=3,
+            )
+        return answers
+
+    def _write(self, answers: dict[int, int]) -> None:
+        aside = self._path.with_name(self._path.name + ".new")
+        aside.unlink(missing_ok=True)
+        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            json.dump(self._head | {"answers": answers}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(self._path)
+        if hasattr(os, "O_DIRECTORY"):  # elsewhere no directory can be opened
+            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)  # the new name too is to outlast a power cut
+            finally:
+                os.close(folder)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Nobody else reads and writes while this holds."""
+        lock = self._path.with_name(self._path.name + ".lock")
+        if fcntl is not None:
+            # The file stays: who removed it would let a third process lock another one of the same name.
+            held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(held)
+            return
+        waited = time.monotonic() + LOCK_TIMEOUT_SECONDS
+        while True:
+            try:
+                held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+                break
+            except FileExistsError:
+                if time.monotonic() > waited:
+                    raise DataError(
+                        f"{lock} is held by another process, or was left by one that was ended: remove it if none uses "
+                        f"{self._given}; nothing was changed",
+                        file=str(lock),
+                    ) from None
+                time.sleep(0.01)
+        try:
+            yield
+        finally:
+            os.close(held)
+            lock.unlink()

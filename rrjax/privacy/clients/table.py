@@ -1,0 +1,326 @@
+"""Clients for real collection, one a mechanism: reports as those of `rrjax.mechanisms`, made of integers alone."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from rrjax.data.errors import ArgumentError
+from rrjax.data.parameters import field_order_of, full_name, num_buckets_of, subset_size_of, two_buckets
+from rrjax.numerics.projective_geometry import dimension_of, num_points, plane_of, product_of, vectors_of
+from rrjax.numerics.threefry import buckets_of
+from rrjax.privacy.clients import base
+from rrjax.privacy.clients.base import Client
+from rrjax.privacy.clients.random_words import MOST, below, numbers_below, words
+from rrjax.privacy.clients.randomized_response import keep_threshold, kept
+from rrjax.privacy.clients.thresholds import ALL, as_epsilon, threshold
+
+
+class _RandomizedResponse(Client):
+    name = "randomized-response"
+
+    def __init__(self, num_categories, epsilon):
+        super().__init__(num_categories, epsilon)
+        self._keep = keep_threshold(self.num_categories, self.epsilon)
+        self.likelihood_ratio = 1 + Fraction(self.num_categories * self._keep, ALL - self._keep)
+
+    def _made(self, values, draws):
+        return kept(draws, values, self._keep, self.num_categories)
+
+    def supports(self, reports, value):
+        return reports == value
+
+
+class _Unary(Client):
+    """Bits, each of which is set below a threshold: one of the own category, and one of the others."""
+
+    dtype = np.bool_
+    _own: int
+    _other: int
+
+    @property
+    def shape(self):
+        return (self.num_categories,)
+
+    @property
+    def num_words(self):
+        return self.num_categories
+
+    def _fill(self, values, reports):
+        # Bit by bit, because the bits of one user may be more than what is drawn at a time.
+        cells = reports.reshape(-1)
+        for begin in range(0, cells.size, base.CHUNK):
+            place = np.arange(begin, min(begin + base.CHUNK, cells.size))
+            user, category = np.divmod(place, self.num_categories)
+            cells[place] = self._made(values[user].astype(np.int64) == category, words(place.size, 1))
+
+    def _made(self, values, draws):  # here values say which bits are of the own category
+        return np.where(values, below(draws[:, 0], self._own), below(draws[:, 0], self._other))
+
+    def supports(self, reports, value):
+        return reports[..., value]
+
+
+class _SymmetricUnaryEncoding(_Unary):
+    name = "symmetric-unary-encoding"
+
+    def __init__(self, num_categories, epsilon):
+        super().__init__(num_categories, epsilon)
+        self._own = threshold(1, 1, self.epsilon, self.num_categories, draws=2)
+        self._other = ALL - self._own
+        self.likelihood_ratio = Fraction(self._own, self._other) ** 2
+
+
+class _OptimizedUnaryEncoding(_Unary):
+    name = "optimized-unary-encoding"
+
+    def __init__(self, num_categories, epsilon):
+        super().__init__(num_categories, epsilon)
+        unset = threshold(1, 1, self.epsilon, self.num_categories)
+        self._own, self._other = ALL // 2, ALL - unset
+        self.likelihood_ratio = Fraction(unset, ALL - unset)
+
+
+class _LocalHashing(Client):
+    parameter = "num_buckets"
+    dtype = np.uint32
+
+    def __init__(self, num_categories, epsilon, num_buckets):
+        super().__init__(num_categories, epsilon)
+        self.num_buckets = num_buckets
+        self._keep = keep_threshold(num_buckets, self.epsilon)
+        self.likelihood_ratio = 1 + Fraction(num_buckets * self._keep, ALL - self._keep)
+
+    @property
+    def shape(self):
+        return (2,)
+
+    @property
+    def num_words(self):
+        return 3
+
+    def _made(self, values, draws):
+        seeds = draws[:, 0].astype(np.uint32)  # its low bits
+        own = buckets_of(seeds, values.astype(np.uint32), np.uint32(self.num_buckets), np)
+        return np.stack([seeds, kept(draws[:, 1:], own, self._keep, self.num_buckets)], axis=-1)
+
+    def supports(self, reports, value):
+        hashed = buckets_of(reports[..., 0], np.full(1, value, np.uint32), np.uint32(self.num_buckets), np)
+        return hashed == reports[..., 1]
+
+
+class _OptimizedLocalHashing(_LocalHashing):
+    name = "optimized-local-hashing"
+
+    def __init__(self, num_categories, epsilon, num_buckets=None):
+        super().__init__(num_categories, epsilon, num_buckets_of(num_buckets, as_epsilon(epsilon)))
+
+
+class _BinaryLocalHashing(_LocalHashing):
+    name = "binary-local-hashing"
+
+    def __init__(self, num_categories, epsilon, num_buckets=None):
+        super().__init__(num_categories, epsilon, two_buckets(num_buckets))
+
+
+class _Blocks(Client):
+    """A draw below a threshold says whether the report is one that supports the value; it is any one of its kind."""
+
+    def _settle(self, own, others):
+        """Of this many reports that support a value, and that do not, up to a common factor."""
+        self._threshold = threshold(own, others, self.epsilon, self.num_categories)
+        self.likelihood_ratio = Fraction(self._threshold * others, (ALL - self._threshold) * own)
+
+    def _own(self, draws):
+        return below(draws[:, 0], self._threshold)
+
+
+class _SubsetSelection(_Blocks):
+    name = "subset-selection"
+    parameter = "subset_size"
+
+    def __init__(self, num_categories, epsilon, subset_size=None):
+        super().__init__(num_categories, epsilon)
+        self.subset_size = subset_size_of(subset_size, self.num_categories, self.epsilon)
+        self._settle(self.subset_size, self.num_categories - self.subset_size)
+
+    @property
+    def shape(self):
+        return (self.subset_size,)
+
+    @property
+    def num_words(self):
+        return 1 + self.num_categories
+
+    def _made(self, values, draws):
+        own, keys = self._own(draws), draws[:, 1:].copy()
+        rows, size = np.arange(values.size), self.subset_size
+        while True:
+            # The members are those of the ω smallest keys, the own category first or last of all. Where the last of
+            # them ties with the next one, all keys are drawn again, which favours no set.
+            keys[rows, values] = np.where(own, np.uint64(0), MOST)
+            edge = np.partition(keys, (size - 1, size), axis=1)[:, size - 1 : size + 1]
+            tied = edge[:, 0] == edge[:, 1]
+            if not tied.any():
+                break
+            keys[tied] = words(int(tied.sum()), self.num_categories)
+        return np.nonzero(keys <= edge[:, :1])[1].reshape(-1, size)
+
+    def supports(self, reports, value):
+        return (reports == value).any(-1)
+
+
+class _Columns(_Blocks):
+    num_columns: int
+
+    def _settle_columns(self, own):
+        if self.num_columns >= 2**31:
+            raise ArgumentError(
+                f"num_categories = {self.num_categories} makes {self.num_columns} columns, more than int32 can number",
+                argument="num_categories",
+                value=self.num_categories,
+            )
+        self._settle(own, self.num_columns - own)
+
+
+class _HadamardResponse(_Columns):
+    name = "hadamard-response"
+
+    def __init__(self, num_categories, epsilon):
+        super().__init__(num_categories, epsilon)
+        self.num_columns = 1 << self.num_categories.bit_length()
+        self._settle_columns(self.num_columns // 2)
+
+    def _made(self, values, draws):
+        column = (draws[:, 1] & np.uint64(self.num_columns - 1)).astype(np.int32)
+        own = values + 1
+        right = self._own(draws) == self._incident(column, own)
+        return np.where(right, column, column ^ (own & -own))  # the lowest bit of its own
+
+    def _incident(self, columns, own):
+        return np.bitwise_count(columns & own) % 2 == 0
+
+    def supports(self, reports, value):
+        return self._incident(reports, np.int32(value + 1))
+
+
+class _ProjectiveGeometryResponse(_Columns):
+    name = "projective-geometry-response"
+    parameter = "field_order"
+
+    def __init__(self, num_categories, epsilon, field_order=None):
+        super().__init__(num_categories, epsilon)
+        self.field_order = field_order_of(field_order, self.num_categories, self.epsilon)
+        self._dimension = dimension_of(self.num_categories, self.field_order)
+        self.num_columns = num_points(self.field_order, self._dimension)
+        self._settle_columns(num_points(self.field_order, self._dimension - 1))
+
+    def _made(self, values, draws):
+        through = self._own(draws)
+        least = through.astype(np.uint64)  # the zero vector is no plane
+        free = numbers_below(draws[:, 1], np.uint64(self.field_order ** (self._dimension - 1)) - least) + least
+        return plane_of(values + 1, through, free.astype(np.int32), self.field_order, self._dimension, np) - 1
+
+    def supports(self, reports, value):
+        plane, point = (
+            vectors_of(numbers, self.field_order, self._dimension, np)
+            for numbers in (reports + 1, np.asarray(value + 1, np.int32))
+        )
+        return product_of(plane, point, self.field_order, np) == 0
+
+
+CLIENTS: dict[str, type[Client]] = {
+    kind.name: kind
+    for kind in (
+        _RandomizedResponse,
+        _SymmetricUnaryEncoding,
+        _OptimizedUnaryEncoding,
+        _BinaryLocalHashing,
+        _OptimizedLocalHashing,
+        _SubsetSelection,
+        _HadamardResponse,
+        _ProjectiveGeometryResponse,
+    )
+}
+"""All of them, by the names of `rrjax.mechanisms.MECHANISMS`."""
+
+
+def client(
+    name: str,
+    num_categories: int,
+    epsilon: float,
+    *,
+    subset_size: int | None = None,
+    num_buckets: int | None = None,
+    field_order: int | None = None,
+) -> Client:
+    """Makes the client of a mechanism, with probabilities that are integers out of 2¹²⁸.
+
+    Args:
+        name: Of the mechanism, such as "subset-selection", or its abbreviation, "ss".
+        num_categories: K, at least 2.
+        epsilon: Nats. What is delivered is this or a little less, by at most 2⁻³⁰ of it.
+        subset_size: ω of subset selection.
+        num_buckets: g of local hashing.
+        field_order: s of projective geometry response. None chooses by K and ε, as the mechanism does.
+
+    Returns:
+        `Client`: its `randomize(values)` makes reports, `effective_epsilon` says what they deliver, and
+        `MECHANISMS[client.name](**client.parameters)` counts them.
+
+    Raises:
+        ArgumentError: No such mechanism, a parameter that it does not have, or an ε that is not a positive number or
+            that 128 random bits cannot deliver.
+        ValueError: K or a parameter out of range.
+
+    Example:
+        >>> import rrjax
+        >>> client = rrjax.secure.client("subset-selection", num_categories=100, epsilon=1.0)
+        >>> client.parameters
+        {'num_categories': 100, 'epsilon': 1.0, 'subset_size': 27}
+        >>> client.randomize([17, 4]).shape
+        (2, 27)
+        >>> 1 - 1e-15 < client.effective_epsilon <= 1
+        True
+    """
+    kind = CLIENTS.get(full_name(name))
+    if kind is None:
+        raise ArgumentError(
+            f"no mechanism is called {name!r}: there are {', '.join(CLIENTS)}", argument="name", value=name
+        )
+    chosen = {"subset_size": subset_size, "num_buckets": num_buckets, "field_order": field_order}
+    given = {parameter: value for parameter, value in chosen.items() if value is not None}
+    for parameter in given:
+        if parameter != kind.parameter:
+            raise ArgumentError(
+                f"{name} has no {parameter}: leave it out (got {given[parameter]!r})",
+                argument=parameter,
+                value=given[parameter],
+            )
+    return kind(num_categories, epsilon, **given)
+
+
+def randomize(values: np.typing.ArrayLike, num_categories: int, epsilon: float) -> np.ndarray:
+    """Randomizes true values by k-ary randomized response, with the operating system's cryptographic random numbers.
+
+    Cannot be seeded, on purpose; for simulations use `RandomizedResponse.randomize`.
+
+    Args:
+        values: Integers in 0 … K − 1, any shape.
+        num_categories: K, at least 2.
+        epsilon: Nats.
+
+    Returns:
+        Reports, int32, the shape of `values`. Each satisfies ε-local differential privacy, with the ε of
+        `effective_epsilon(num_categories, keep_threshold(num_categories, epsilon))`, never more than asked.
+
+    Raises:
+        ValueError: As `keep_threshold`; values that are not integers or lie outside the domain, which are not shown.
+
+    Example:
+        >>> reports = randomize([0, 3, 2], num_categories=4, epsilon=1.0)
+        >>> reports.shape, bool((reports < 4).all())
+        ((3,), True)
+    """
+    return _RandomizedResponse(num_categories, epsilon).randomize(values)
