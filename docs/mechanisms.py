@@ -34,8 +34,8 @@ and `rrjax estimate` know them all. This page is written by `python docs/mechani
 
 Each report of a user costs ε again: who reports the same value m times is protected by m·ε, unless the first answer is
 kept, by a protocol of `rrjax.longitudinal` ([below](#users-who-report-again)). All are held to their laws, which
-`tests/channels.py` writes out from their definitions, by `tests/test_mechanisms.py`, their clients for real collection
-by `tests/test_secure.py`, what their reports prove of ε by `tests/test_audit.py`.
+`tests/channels.py` writes out from their definitions, by `tests/mechanisms/test_mechanisms.py`, their clients for real collection
+by `tests/privacy/test_clients.py`, what their reports prove of ε by `tests/privacy/test_audit.py`.
 """
 FOREVER, FIRST, FEW = 2.0, 1.0, 100
 """ε∞, ε₁ and K of the protocols."""
@@ -121,7 +121,7 @@ def _protocols() -> list[str]:
         f"What is said is randomized once for ever, at ε∞ = {FOREVER:g}, and once a report, so that a single one has "
         f"ε₁ = {FIRST:g}; d-bit flipping, with 16 bits a user, repeats its memo. `mixture(reports)` is the likelihood "
         "of all reports of each user together, `single_round` the mechanism that one round is. Tests: "
-        "`tests/test_longitudinal.py`, by enumeration of all histories; `tests/test_rappor.py`.",
+        "`tests/mechanisms/test_longitudinal.py`, by enumeration of all histories; `tests/mechanisms/test_rappor.py`.",
         "",
         f"| K = {FEW} | law | error of a round | {columns} | answers kept |",
         f"|---|---|---:|{'---:|' * len(AGAIN)}---:|",
@@ -171,7 +171,7 @@ def _others() -> list[str]:
         file = "surveys" if survey else re.sub("(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
         epsilon = f"{float(np.asarray(example.epsilon)):.3g}"
         law = _law(kind).replace("|", "\\|")
-        rows.append(f"| `{kind.__name__}` | {law} | {epsilon} | {maximum} | `tests/test_{file}.py` |")
+        rows.append(f"| `{kind.__name__}` | {law} | {epsilon} | {maximum} | `tests/test_file.py` |")
     return rows
 
 

@@ -173,6 +173,6 @@ with pytest.raises(ValueError, match=words):
 
 def test_few_assertions_are_of_words():
     """An error says as data what is wrong (tests/refusals.py), a command as JSON what it found."""
-    files = sorted((ROOT / "tests").glob("test_*.py"))
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
     counts = {file.name: len(asserted_words(file.read_text(encoding="utf-8"))) for file in files}
     assert sum(counts.values()) <= ASSERTED_WORDS, {name: number for name, number in counts.items() if number}

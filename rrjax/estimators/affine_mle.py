@@ -7,8 +7,9 @@ and A the categories that the maximum keeps, S and W the sums of the counts and 
 
 and j is kept if and only if s·(c_j − w_j·t) > 0: for d > 0 the largest c_j/w_j, for d < 0 the smallest. k-ary
 randomized response is w_j = 1/e1, and its t the threshold of `rrjax.estimators.water_filling` times e1; integers
-do not help where the w_j differ. The t of a set of categories is an extremum at the best one. So a set that is off by what rounding does to
-cumulative sums has a t that is off by the square of that, and the support is read off this t anew.
+do not help where the w_j differ. The t of a set of categories is an extremum at the best one. So a set that is off by
+what rounding does to cumulative sums has a t that is off by the square of that, and the support is read off this t
+anew.
 
 The differences c_j − w_j·t cancel where d is small. They are formed from products that are exact, so that what is lost
 is lost in the w_j and not in the arithmetic.

@@ -33,7 +33,7 @@ def kinds(names):
 
 
 every, enumerable = kinds(MECHANISMS), kinds(CHANNELS)
-DOCS = pathlib.Path(__file__).parents[1] / "docs"
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
 CHOSEN = ("subset_size", "num_buckets", "field_order")
 """What ε chooses."""
 

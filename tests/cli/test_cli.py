@@ -24,7 +24,7 @@ from rrjax.estimators.catalogue import ESTIMATORS  # noqa: E402
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
-DATA = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 def run(*arguments, folder):

@@ -112,7 +112,7 @@ def test_one_file_is_written_where_a_suffix_says_which(tmp_path, suffix):
 
 
 def test_a_script_that_the_font_lacks_does_not_stop_a_figure(tmp_path):
-    with warnings.catch_warnings():  # tests/test_figures_labels.py is about them
+    with warnings.catch_warnings():  # tests/figures/test_figures_labels.py is about them
         warnings.simplefilter("ignore")
         save(estimate_figure(["日本", "b", "c", "d"], ESTIMATES, standard_error=0.1), tmp_path / "figure.png", dpi=40)
 

@@ -21,7 +21,7 @@ from rrjax.mechanisms import MECHANISMS  # noqa: E402
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
 HINT = "--explain says more."
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture

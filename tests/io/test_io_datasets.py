@@ -11,7 +11,7 @@ from rrjax.io import DataError, load_acs_income, load_kosarak
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
-DATA = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[3] / "shared" / "data"))
 KOSARAK = DATA / "kosarak-head.dat.gz"
 
 PERSONS = """RT,SERIALNO,PUMA,ST,PWGTP,AGEP,WKHP,PINCP

@@ -19,7 +19,7 @@ pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
 
 from rrjax import io
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 BROWSER = os.environ.get("RRJAX_CHROMIUM") or next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
 )

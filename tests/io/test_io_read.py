@@ -30,7 +30,7 @@ from rrjax.io.read import count_pairs
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
-DATA = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[3] / "shared" / "data"))
 KOSARAK = DATA / "kosarak-head.dat.gz"
 ADULT = DATA / "adult.data.gz"
 needs_kosarak = pytest.mark.skipif(not KOSARAK.exists(), reason="kosarak-head.dat.gz is not here")
