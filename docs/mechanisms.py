@@ -34,8 +34,8 @@ and `rrjax estimate` know them all. This page is written by `python docs/mechani
 
 Each report of a user costs ε again: who reports the same value m times is protected by m·ε, unless the first answer is
 kept, by a protocol of `rrjax.longitudinal` ([below](#users-who-report-again)). All are held to their laws, which
-`tests/channels.py` writes out from their definitions, by `tests/mechanisms/test_mechanisms.py`, their clients for real collection
-by `tests/privacy/test_clients.py`, what their reports prove of ε by `tests/privacy/test_audit.py`.
+`tests/channels.py` writes out from their definitions, by `tests/mechanisms/test_mechanisms.py`, their clients for real
+collection by `tests/privacy/test_clients.py`, what their reports prove of ε by `tests/privacy/test_audit.py`.
 """
 FOREVER, FIRST, FEW = 2.0, 1.0, 100
 """ε∞, ε₁ and K of the protocols."""
@@ -171,7 +171,7 @@ def _others() -> list[str]:
         file = "surveys" if survey else re.sub("(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
         epsilon = f"{float(np.asarray(example.epsilon)):.3g}"
         law = _law(kind).replace("|", "\\|")
-        rows.append(f"| `{kind.__name__}` | {law} | {epsilon} | {maximum} | `tests/test_file.py` |")
+        rows.append(f"| `{kind.__name__}` | {law} | {epsilon} | {maximum} | `tests/mechanisms/test_{file}.py` |")
     return rows
 
 

@@ -166,6 +166,7 @@ def test_the_tests_that_the_page_names_pass(followed):
     words = [word for command in named for word in shlex.split(command)]
     files = sorted({word for word in words if word.startswith("tests/")})
     assert {words[place + 1] for place, word in enumerate(words) if word == "-k"} == {"tempered", "pairs"}
-    files += [f"tests/test_name.py" for name in ("cli_mechanisms", "cli_words", "docs_outputs", "postprocessing")]
+    files += ["tests/cli/test_cli_mechanisms.py", "tests/cli/test_cli_words.py"]
+    files += ["tests/test_docs_outputs.py", "tests/estimators/test_postprocessing.py"]
     out = followed("-m", "pytest", "-n", "0", "-q", "-k", f"tempered or pairs or {OF_ALL}", *files)
     assert int(re.search(r"(\d+) passed", out)[1]) > 40, out

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cases import FLOAT, ULP, X64, collect
 from jax.test_util import check_grads
-from test_mixture import random_mixture, solved
+from mixtures import random_mixture, solved
 
 import rrjax
 from rrjax import Mixture

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cases import FLOAT, INT, ULP, X64, collect
 from refusals import refused
-from test_shrinkage import MANY
+from test_empirical_bayes import MANY
 
 import rrjax
 from rrjax import Tally, empirical_bayes, ordered_bayes

@@ -15,7 +15,7 @@ pytest.importorskip("xarray", reason="studies need xarray")
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontEntry, fontManager
 from refusals import refused
-from test_study_figures import iterates, study
+from studies import iterates, study
 
 from rrjax import figures
 from rrjax.figures import fonts

@@ -12,8 +12,8 @@ from cases import FLOAT, INT, ULP, X64
 from channels import CHANNELS, channel, exact_channel
 from jax.extend.random import threefry_2x32
 from laws import check_covariance, check_frequencies
+from mixtures import solved
 from refusals import refused
-from test_mixture import solved
 
 import rrjax
 from rrjax import inference

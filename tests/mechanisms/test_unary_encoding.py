@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from cases import FLOAT, INT, ULP, X64
 from laws import check_frequencies
+from mixtures import solved
 from refusals import refused
-from test_mixture import solved
 
 import rrjax
 from rrjax import inference

@@ -19,7 +19,7 @@ from refusals import refused
 
 from rrjax import secure
 from rrjax.data.errors import DataError
-from rrjax.mechanisms.longitudinal import Memo
+from rrjax.privacy.clients import Memo
 from rrjax.privacy.clients import memo as module
 from rrjax.privacy.clients.memo import second_epsilon
 

@@ -22,7 +22,7 @@ from laws import (
 from refusals import refused
 
 import rrjax
-from rrjax.simulate import _as_users
+from rrjax.simulate.populations import _as_users
 
 BIG = 1_423_000
 

@@ -15,7 +15,7 @@ pytest.importorskip("typer")
 import jax
 import xarray as xr
 from rich.console import Console
-from test_study_figures import study as made_up
+from studies import study as made_up
 
 from rrjax import figures
 from rrjax.cli.progress import Bar, progress_bar
