@@ -1,21 +1,18 @@
-"""Compiled programs, kept from run to run in the user's cache folder.
+"""Compiled programs, kept from run to run in the user's cache folder by JAX's own persistent cache.
 
-Compilation takes most of the time of a short run. JAX finds a program by what it computes. This module says in which
-folder, and checks that a program is whole, was made by these versions for this machine, and was written by this user:
-it is machine code, and runs as it is. Where the folder cannot be used, the run goes on without it, with one warning.
+Compilation takes most of the time of a short run. A program is machine code and runs as it is, so the folder must be
+the user's alone, and is another one for other versions and processors. Where it cannot be used, the run goes on
+without it, with one warning.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
 import platform
 import stat
 import sys
-import tempfile
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,15 +22,12 @@ from typing import Any
 
 import jax
 import jaxlib.version
+from jax.experimental.compilation_cache import compilation_cache
 
 import rrjax
 
 MOST_BYTES = 64 * 2**20
 """Limit of the size of all programs; the least recently used are removed first."""
-_SUFFIX, _ASIDE = ".program", ".aside"
-STALE_AFTER_SECONDS = 3600
-"""Age from which on a file that was not put in place is removed."""
-_DIGEST = hashlib.sha256().digest_size
 _OF_PROCESSORS = (
     *("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features"),
     *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"),
@@ -49,7 +43,7 @@ def keeping_programs() -> Iterator[None]:
         yield
         return
     try:
-        shelf = Shelf(_own(folder()))
+        place = _own(folder())
     except OSError as error:
         _say(f"{error.filename}: {error.strerror}")
         yield
@@ -58,14 +52,27 @@ def keeping_programs() -> Iterator[None]:
         _say(str(error))
         yield
         return
+    ours = {
+        "jax_compilation_cache_dir": str(place),
+        "jax_compilation_cache_max_size": MOST_BYTES,
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: getattr(told, name) for name in ours}
+    _configure(ours)
     try:
-        with _serving(shelf):
+        with warnings.catch_warnings():
+            # Of a damaged program, or a full disk: it is compiled again, and nothing else is lost.
+            warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache", UserWarning)
             yield
     finally:
-        with contextlib.suppress(OSError):
-            shelf.prune()
-        if shelf.trouble:
-            _say(shelf.trouble)
+        _configure(before)
+
+
+def _configure(settings: dict[str, Any]) -> None:
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
 
 
 def folder() -> Path:
@@ -113,126 +120,6 @@ def _own(place: Path) -> Path:
         if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and os.name != "nt":
             raise PermissionError(errno.EPERM, "others may write in the folder (chmod go-w)", str(each))
     return place
-
-
-class Shelf:
-    """A folder of compiled programs, with the interface that JAX expects of a cache.
-
-    A file holds a digest of the program's name and the program, and then the program. It is put in place whole.
-
-    Attributes:
-        trouble: What was wrong with the folder, a sentence; empty where nothing was.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Takes a folder that exists."""
-        self.trouble = ""
-        self._path = path  # under this name JAX looks for it
-        self._taken: set[str] = set()
-        self._added = self._refused = False
-
-    def get(self, name: str) -> bytes | None:
-        """Returns the program; None where there is none, or a damaged one."""
-        file = self._file(name)
-        try:
-            content = file.read_bytes()
-            digest, program = content[:_DIGEST], content[_DIGEST:]
-            if digest != _digest(name, program):
-                file.unlink()
-                self.trouble = f"{self._path}: a damaged program was removed"
-                return None
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            self.trouble = f"{self._path}: {error.strerror}"
-            return None
-        with contextlib.suppress(OSError):
-            os.utime(file)
-        self._taken.add(name)
-        return program
-
-    def put(self, name: str, program: bytes) -> None:
-        """Keeps a program; after one that could not be written, no other."""
-        if self._refused:
-            return
-        if name in self._taken:
-            self.trouble = f"{self._path}: a program could not be used; it was replaced"
-        aside = None
-        try:
-            number, aside = tempfile.mkstemp(dir=self._path, suffix=_ASIDE)
-            with open(number, "wb") as stream:
-                stream.write(_digest(name, program) + program)
-            os.replace(aside, self._file(name))
-        except OSError as error:
-            self._refused = True
-            self.trouble = f"{self._path}: {error.strerror}"
-            if aside is not None:
-                with contextlib.suppress(OSError):
-                    os.unlink(aside)
-        self._added = True
-
-    def prune(self) -> None:
-        """Removes the least recently used programs where there are too many, of all versions and machines."""
-        if not self._added:
-            return
-        found: list[tuple[float, int, Path]] = []
-        now = time.time()
-        for file in self._path.parent.glob("*/*"):
-            with contextlib.suppress(OSError):  # another process was faster
-                about = file.stat()
-                if file.suffix == _SUFFIX:
-                    found.append((about.st_mtime, about.st_size, file))
-                elif file.suffix == _ASIDE and now - about.st_mtime > STALE_AFTER_SECONDS:
-                    file.unlink()
-        total = sum(size for _, size, _ in found)
-        if total <= MOST_BYTES:
-            return
-        for _, size, file in sorted(found):
-            if total <= MOST_BYTES * 3 / 4:  # not again at the next program
-                break
-            with contextlib.suppress(OSError):
-                file.unlink()
-            total -= size
-        for other in self._path.parent.iterdir():
-            with contextlib.suppress(OSError):
-                other.rmdir()  # where it is empty
-
-    def _file(self, name: str) -> Path:
-        return self._path / f"{name}{_SUFFIX}"
-
-
-def _digest(name: str, program: bytes) -> bytes:
-    return hashlib.sha256(name.encode() + b"\0" + program).digest()
-
-
-@contextmanager
-def _serving(shelf: Shelf) -> Iterator[None]:
-    """Makes JAX keep its programs on the shelf.
-
-    Its own cache writes in place, so that half an entry is found by whoever reads it then, or after a full disk; it
-    never replaces one, and checks none.
-    """
-    try:
-        from jax._src import compilation_cache
-
-        _ = compilation_cache._cache, compilation_cache._cache_initialized, compilation_cache.reset_cache
-    except (ImportError, AttributeError):  # no part of JAX's interface, and another version may have none
-        _say(f"this version of JAX, {jax.__version__}, does not accept rrjax's cache")
-        yield
-        return
-    told: Any = jax.config
-    quick = told.jax_persistent_cache_min_compile_time_secs
-    compilation_cache.reset_cache()
-    compilation_cache._cache, compilation_cache._cache_initialized = shelf, True  # pyright: ignore
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    try:
-        with warnings.catch_warnings():
-            # Of a program that is whole and cannot be loaded; it is compiled, put, and said then.
-            warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache", UserWarning)
-            yield
-    finally:
-        compilation_cache.reset_cache()
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", quick)
 
 
 def _say(reason: str) -> None:
