@@ -11,7 +11,6 @@ import rrjax.cli.independent
 from rrjax.cli.audit import audit
 from rrjax.cli.cache import keeping_programs
 from rrjax.cli.compare import compare
-from rrjax.cli.completion import completion
 from rrjax.cli.demo import demo
 from rrjax.cli.estimate import estimate
 from rrjax.cli.options import Command
@@ -23,7 +22,6 @@ from rrjax.cli.study import study
 from rrjax.cli.test import tests
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -66,7 +64,7 @@ _REPORTS = "From reports to answers"
 _PANELS = {
     _REPORTS: (estimate, report, compare, regress),
     "For a collection": (randomize, plan, audit),
-    "More": (demo, study, completion),
+    "More": (demo, study),
 }
 for panel, commands in _PANELS.items():
     for command in commands:
