@@ -13,7 +13,7 @@ import numpy as np
 from reference import exact_inv_n, exact_inv_p, exact_mle, exact_odds
 
 import rrjax
-from rrjax.numerics.sums import odds
+from rrjax.numerics.sums import expm1_epsilon
 
 X64 = bool(jax.config.jax_enable_x64)
 FLOAT = np.dtype(np.float64 if X64 else np.float32)
@@ -75,7 +75,7 @@ def collect(seed: int, num_categories: int, num_users: int, epsilon: float, skew
 
 def own_odds(epsilon) -> Fraction:
     """The e^ε − 1 that the library computes with, as an exact number."""
-    return Fraction(float(odds(jnp.asarray(epsilon, FLOAT))))
+    return Fraction(float(expm1_epsilon(jnp.asarray(epsilon, FLOAT))))
 
 
 def true_odds(epsilon) -> Fraction:

@@ -25,7 +25,7 @@ from rrjax.data.fingerprint import Fingerprint, as_fingerprint, difference
 from rrjax.data.rates import Rates
 from rrjax.numerics.pytrees import exportable, register, short
 from rrjax.numerics.sharding import aligned, gathered
-from rrjax.numerics.sums import odds, split_product
+from rrjax.numerics.sums import expm1_epsilon, split_product
 
 exportable(Rates)
 
@@ -356,7 +356,7 @@ def of_tally(tally: Tally) -> Evidence:
 
 @jax.jit
 def _of_counts(counts, epsilon):
-    seen, e1 = survey(counts), odds(epsilon)
+    seen, e1 = survey(counts), expm1_epsilon(epsilon)
     usable = seen.usable & (e1 > 0)
     e1 = jnp.where(usable, e1, 1)
     counts, total = jnp.where(usable, counts, 1), jnp.where(usable, seen.total, counts.shape[0])

@@ -31,7 +31,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Tally, as_tally, of_tally
 from rrjax.estimators import water_filling
 from rrjax.estimators.water_filling import Solver
-from rrjax.numerics.sums import accurate_sum, odds, reciprocal
+from rrjax.numerics.sums import accurate_sum, expm1_epsilon, reciprocal
 
 
 def inv(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
@@ -171,7 +171,7 @@ def _pick(solver: Solver) -> Solver:
 
 def _surveyed(counts, epsilon):
     """Returns N, a lower bound of the largest count, e^ε − 1 (one where unusable), and whether all makes sense."""
-    seen, e1 = survey(counts), odds(epsilon)
+    seen, e1 = survey(counts), expm1_epsilon(epsilon)
     usable = seen.usable & (e1 > 0)
     return seen.total, seen.bound, jnp.where(usable, e1, 1), usable
 
@@ -261,11 +261,11 @@ def _solve_projected_shares(shares, solver):
 def _active_weights(counts, epsilon, active):
     """Returns S, m, the active counts (zero elsewhere), and e1, all in floating point."""
     weights = jnp.where(active, counts.astype(epsilon.dtype), 0)
-    return accurate_sum(weights), jnp.sum(active, dtype=epsilon.dtype), weights, odds(epsilon)
+    return accurate_sum(weights), jnp.sum(active, dtype=epsilon.dtype), weights, expm1_epsilon(epsilon)
 
 
 def _clipped_form(counts, epsilon, active):
-    weights, e1 = counts.astype(epsilon.dtype), odds(epsilon)
+    weights, e1 = counts.astype(epsilon.dtype), expm1_epsilon(epsilon)
     mean = accurate_sum(weights) / counts.shape[0]
     above = jnp.where(active, (weights - mean) + mean * (e1 / (e1 + counts.shape[0])), 0)
     return above / accurate_sum(above)

@@ -21,7 +21,7 @@ from rrjax.data.arguments import as_survey, check_key
 from rrjax.data.tally import Rates, Tally, as_tally, of_tally
 from rrjax.estimators.closed_form import inv_p, mle_star
 from rrjax.numerics.sharding import aligned, looked_up
-from rrjax.numerics.sums import accurate_sum, odds
+from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 from rrjax.simulate.sampling import Stream, binomial, marked
 
 NUM_FOLDS = 5
@@ -146,7 +146,7 @@ def _of_counts(key, counts, epsilon):
     usable = ~jnp.isnan(lax.stop_gradient(likely[0])) & (jnp.max(counts) <= jnp.iinfo(jnp.int32).max)
     counts = jnp.where(usable, counts, 1)
     epsilon = jnp.where(usable, epsilon, 1)
-    e1 = odds(epsilon)
+    e1 = expm1_epsilon(epsilon)
     law = _Law(1 / (e1 + counts.shape[0]), e1 / (e1 + counts.shape[0]))
     projected = inv_p(counts, epsilon)
     fixed, fixed_epsilon, others = lax.stop_gradient((law, epsilon, (likely, projected)))

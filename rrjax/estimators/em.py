@@ -37,7 +37,7 @@ from rrjax.estimators.likelihood import (
 from rrjax.estimators.newton import MOST_STEPS, at_maximum, newton
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
-from rrjax.numerics.sums import accurate_sum, odds
+from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 Acceleration: TypeAlias = Literal["anderson", "deflated", "newton", "none"]
 
@@ -240,7 +240,7 @@ def reports_of(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> Report
 
 
 def _kept_and_noise(epsilon, num_categories):
-    e1 = odds(epsilon)
+    e1 = expm1_epsilon(epsilon)
     return e1 / (e1 + num_categories), 1 / (e1 + num_categories)
 
 

@@ -146,7 +146,7 @@ def of_evidence(
     weights = jnp.where(uniform, equal, fit.weights)
 
     theta, variances = read_cells(data, cells, lambda excess: posterior_of(data, excess, atoms, weights, estimand))
-    theta = on_simplex(theta, variances)
+    theta = moved_to_simplex(theta, variances)
     found = EmpiricalBayes(theta, variances, atoms.share, weights, fit.gap, gain, uniform & data.usable)
     return jax.tree.map(lambda leaf: leaf if leaf.dtype == bool else jnp.where(data.usable, leaf, jnp.nan), found)
 
@@ -161,7 +161,7 @@ def least_gain(num_categories: int) -> float:
     return 0.75 * math.log(num_categories / 8)
 
 
-def on_simplex(theta: Float[Array, " K"], variances: Float[Array, " K"]) -> Float[Array, " K"]:
+def moved_to_simplex(theta: Float[Array, " K"], variances: Float[Array, " K"]) -> Float[Array, " K"]:
     """Moves shares, each in proportion to its variance, until they sum to one and none is below the least.
 
     The mean of a posterior with mass above zero is never zero, nor its divergence from the truth infinite.

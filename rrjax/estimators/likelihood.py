@@ -28,7 +28,7 @@ from rrjax.data.counts import survey
 from rrjax.data.mixture import Mixture, Reports, as_mixture
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
-from rrjax.numerics.sums import accurate_sum, odds
+from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 
 @exportable
@@ -186,7 +186,7 @@ def _nll(theta, counts, epsilon):
 def slopes(theta: Float[Array, " K"], counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> Float[Array, " K"]:
     """Returns d·φ_i/μ_i, or all NaN for unusable counts or epsilon."""
     phi, usable = shares(counts, epsilon)
-    e1 = odds(epsilon)
+    e1 = expm1_epsilon(epsilon)
     # A category without reports has no slope, whatever its probability.
     reported = phi > 0
     ratio = jnp.where(reported, 1 + e1 * theta, 1)  # μ/q; a report of negative probability has no likelihood
@@ -231,7 +231,7 @@ def _distance(theta, gap, epsilon):
     n_j·(e^ε − 1), in place of sqrt(2·gap)/d.
     """
     eps = jnp.finfo(theta.dtype).eps
-    e1, num_categories = odds(epsilon), theta.shape[0]
+    e1, num_categories = expm1_epsilon(epsilon), theta.shape[0]
     reach = 1 + num_categories / e1  # 1/d
     excess = jnp.abs(accurate_sum(theta) - 1) + 2 * eps  # the rounding of the sum
     negative = theta < 0

@@ -18,7 +18,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import Estimand, check_estimand
 from rrjax.data.tally import Evidence, Tally, evidence
-from rrjax.estimators.empirical_bayes import MAX_ITERS, NUM_ATOMS, NUM_CELLS, least_gain, of_evidence, on_simplex
+from rrjax.estimators.empirical_bayes import MAX_ITERS, NUM_ATOMS, NUM_CELLS, least_gain, moved_to_simplex, of_evidence
 from rrjax.estimators.npmle import mixing
 from rrjax.estimators.prior import (
     BEND,
@@ -125,7 +125,7 @@ def _estimated(data: Evidence, estimand: Estimand) -> OrderedBayes:
     fitted = jnp.where(alone.uniform, unordered.of_none, unordered.log_likelihood - gained)
     evidences = jnp.stack([fitted, curve.log_likelihood, departing.log_likelihood - gained])
     beliefs = lax.stop_gradient(jax.nn.softmax(evidences + jnp.asarray(_BELIEF, x.dtype)))
-    each = [(alone.theta, alone.variances)] + [(on_simplex(*found), found[1]) for found in (by_curve, by_both)]
+    each = [(alone.theta, alone.variances)] + [(moved_to_simplex(*found), found[1]) for found in (by_curve, by_both)]
     thetas, variances = (jnp.stack(parts) for parts in zip(*each, strict=True))
     theta = beliefs @ thetas
     theta = theta / jnp.sum(theta)

@@ -48,7 +48,7 @@ from rrjax.data.tally import Rates, Tally, as_tally
 from rrjax.estimators.affine_mle import maximum
 from rrjax.estimators.closed_form import inv, mle_star, projected_shares
 from rrjax.numerics.sharding import aligned
-from rrjax.numerics.sums import accurate_sum, odds
+from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(128)
 _WIDTH = 8
@@ -285,7 +285,7 @@ def mixture_reduction(
     seen = _noisy(counts, epsilon)
     weights, epsilon = as_survey(counts, epsilon)
     dtype = seen.shares.dtype
-    cut = jnp.where(odds(epsilon) < 4, 1, 2).astype(dtype) if cut is None else as_scalar(cut, dtype, "cut")
+    cut = jnp.where(expm1_epsilon(epsilon) < 4, 1, 2).astype(dtype) if cut is None else as_scalar(cut, dtype, "cut")
     if not isinstance(cut, Tracer) and not float(cut) >= 0:
         raise ArgumentError(
             f"cut must be a number of standard errors, not negative, got {float(cut):g}", argument="cut"
@@ -324,7 +324,7 @@ def _noisy(counts, epsilon):
 @jax.jit
 def _of_counts(shares, weights, epsilon):
     number = accurate_sum(weights) if jnp.issubdtype(weights.dtype, jnp.floating) else jnp.sum(weights)
-    e1 = odds(epsilon)
+    e1 = expm1_epsilon(epsilon)
     return _of_rates(shares, number, Rates(jnp.ones_like(e1), jnp.full_like(e1, shares.shape[0] - 1), e1))
 
 
@@ -370,7 +370,7 @@ def _cut(seen, alpha):
 @jax.jit
 def _merged(seen, counts, epsilon, cut):
     size, dtype = counts.shape[0], seen.shares.dtype
-    noise = (1 / odds(epsilon)).astype(dtype)
+    noise = (1 / expm1_epsilon(epsilon)).astype(dtype)
     deviation = jnp.sqrt(_reported_variance(seen.rates, jnp.zeros((), dtype)) / seen.num_users) / seen.rates.d
     theta = mle_star(counts, epsilon)
     place = jnp.arange(size)

@@ -16,12 +16,12 @@ from rrjax.inference.monte_carlo import (
     as_hypothesis,
     check_draws,
     compared,
-    on_simplex,
+    is_on_simplex,
     rounding_of_pearson,
     simulable,
 )
 from rrjax.numerics.special import deviance
-from rrjax.numerics.sums import accurate_sum, odds
+from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 
 def goodness_of_fit_test(
@@ -82,7 +82,7 @@ def goodness_of_fit_test(
 @partial(jax.jit, static_argnums=4)
 def _tested(key, counts, epsilon, theta, num_draws):
     number, usable = simulable(counts)
-    usable = usable & on_simplex(theta)
+    usable = usable & is_on_simplex(theta)
     theta = theta / accurate_sum(theta)
     expected = _expected(theta, epsilon, number)
 
@@ -126,7 +126,7 @@ def lack_of_fit(counts: Int[Array, " K"], epsilon: Float[Array, ""]) -> Float[Ar
 
 
 def _expected(theta, epsilon, number):
-    e1 = odds(epsilon)
+    e1 = expm1_epsilon(epsilon)
     law = 1 / (e1 + theta.shape[0]) + e1 / (e1 + theta.shape[0]) * theta
     # Where q is beyond the dtype, a little more.
     return jnp.maximum(law, jnp.finfo(theta.dtype).tiny) * number.astype(theta.dtype)

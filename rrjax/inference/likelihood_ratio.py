@@ -14,10 +14,10 @@ from rrjax import simulate
 from rrjax.data.arguments import as_survey, check_key
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.closed_form import mle_star
-from rrjax.inference.monte_carlo import HypothesisTest, as_hypothesis, check_draws, compared, on_simplex, simulable
+from rrjax.inference.monte_carlo import HypothesisTest, as_hypothesis, check_draws, compared, is_on_simplex, simulable
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.special import log1p_minus
-from rrjax.numerics.sums import accurate_sum, odds
+from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 Null: TypeAlias = Literal["simulated", "chi-bar-square"]
 
@@ -94,7 +94,7 @@ def likelihood_ratio_test(
 @partial(jax.jit, static_argnums=(4, 5))
 def _tested(key, counts, epsilon, theta, null, num_draws):
     number, usable = simulable(counts)
-    usable = usable & on_simplex(theta)
+    usable = usable & is_on_simplex(theta)
     theta = theta / accurate_sum(theta)
 
     def simulated(key):
@@ -121,7 +121,7 @@ def ratio(counts: Shaped[Array, " K"], epsilon: Float[Array, ""], theta: Float[A
         Scalar, nats, to some machine epsilons of itself; NaN for unusable counts or ε.
     """
     estimate = mle_star(counts, epsilon)
-    e1 = odds(epsilon)
+    e1 = expm1_epsilon(epsilon)
     active = estimate > 0
     weights = counts.astype(epsilon.dtype)
     kept = jnp.sum(jnp.where(active, counts, 0)).astype(epsilon.dtype)
@@ -149,7 +149,7 @@ def chi_bar_square(key: Array, epsilon: Float[Array, ""], theta: Float[Array, " 
     Returns:
         Scalar, not negative.
     """
-    e1 = odds(epsilon)
+    e1 = expm1_epsilon(epsilon)
     law = (1 + e1 * theta) / (e1 + theta.shape[0])
     normal = jax.random.normal(key, theta.shape, theta.dtype)
     # x/√μ, standard normal but for its part along √μ.

@@ -79,7 +79,7 @@ def as_hypothesis(theta: ArrayLike, num_categories: int) -> Float[Array, " K"]:
     return theta.astype(float_dtype())
 
 
-def on_simplex(theta: Float[Array, " K"]) -> Bool[Array, ""]:
+def is_on_simplex(theta: Float[Array, " K"]) -> Bool[Array, ""]:
     """Whether θ₀ is a distribution, for what could not be refused under tracing."""
     return (jnp.min(theta) >= 0) & (jnp.abs(accurate_sum(theta) - 1) <= _OFF)
 

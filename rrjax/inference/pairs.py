@@ -12,7 +12,7 @@ from rrjax.data.counts import survey
 from rrjax.data.tally import Rates, Tally
 from rrjax.estimators.closed_form import inv_p
 from rrjax.inference.monte_carlo import HypothesisTest, compared
-from rrjax.numerics.sums import accurate_sum, odds
+from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 from rrjax.simulate.sampling import Stream
 from rrjax.simulate.sampling.multinomial import multinomial
 
@@ -30,7 +30,7 @@ def pairs_tested(key: Array, counts: Int[Array, "K L"], epsilon: Float[Array, ""
         epsilon: Scalar, nats, of the pairs.
         num_draws: Static.
     """
-    seen, e1 = survey(counts.ravel()), odds(epsilon)
+    seen, e1 = survey(counts.ravel()), expm1_epsilon(epsilon)
     usable = seen.simulable & (e1 > 0)
     counts = jnp.where(usable, counts, 1)
     # Beyond, a pair that nobody holds is reported less often than any float: its weight would be infinite.

@@ -24,7 +24,7 @@ from rrjax.inference.likelihood_ratio import ratio
 from rrjax.inference.monte_carlo import HypothesisTest, check_draws, compared, rounding_of_pearson, simulable
 from rrjax.inference.pairs import pairs_tested
 from rrjax.numerics.sharding import aligned
-from rrjax.numerics.sums import odds
+from rrjax.numerics.sums import expm1_epsilon
 from rrjax.simulate.sampling import Stream, table
 
 _MOST = 1024
@@ -237,7 +237,7 @@ def _as_times(times, groups) -> Float[Array, " G"]:
 
 def _leveled(key, counts, epsilons):
     """Randomizes all collections down to the smallest ε, and says whether they were usable."""
-    e1 = jax.vmap(odds)(jnp.atleast_1d(epsilons))
+    e1 = jax.vmap(expm1_epsilon)(jnp.atleast_1d(epsilons))
     least = jnp.min(e1)
     lowered = counts
     if epsilons.ndim:

@@ -23,7 +23,7 @@ from rrjax.data.counts import survey
 from rrjax.inference.intervals import Intervals
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, refuse_spread
-from rrjax.numerics.sums import odds
+from rrjax.numerics.sums import expm1_epsilon
 from rrjax.simulate.sampling import Stream, binomial
 
 _MIXED = 1.05
@@ -158,7 +158,7 @@ def credible_intervals(result: Posterior, level: ArrayLike = 0.95) -> Intervals:
 
 @partial(jax.jit, static_argnums=(4, 5, 6, 7))
 def _posterior(key, counts, epsilon, alpha, num_chains, num_draws, num_warmup, thin):
-    e1 = odds(epsilon)
+    e1 = expm1_epsilon(epsilon)
     usable = survey(counts).simulable & (e1 > 0) & (jnp.min(alpha) > 0)
     trials = jnp.where(usable, counts, 1).astype(jnp.int32)
     e1, alpha = jnp.where(usable, e1, 1), jnp.where(usable, alpha, 1)

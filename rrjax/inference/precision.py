@@ -9,7 +9,7 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.data.arguments import Estimand, as_distribution, as_scalar, as_survey, check_estimand
 from rrjax.estimators.closed_form import mle_star
 from rrjax.mechanisms import Design, RandomizedResponse
-from rrjax.numerics.sums import odds
+from rrjax.numerics.sums import expm1_epsilon
 
 _ROUNDING = 1e-6
 """By how much rounding may take the share of reports off [0, 1]."""
@@ -127,7 +127,7 @@ def _standard_errors(counts, epsilon):
     kept = jnp.where(active, counts, 0)
     total = jnp.sum(kept).astype(epsilon.dtype)
     share = kept.astype(epsilon.dtype) / total
-    scale = 1 + jnp.sum(active, dtype=epsilon.dtype) / odds(epsilon)
+    scale = 1 + jnp.sum(active, dtype=epsilon.dtype) / expm1_epsilon(epsilon)
     inner = active & (jnp.sum(active, dtype=jnp.int32) > 1)
     return jnp.where(inner, scale * jnp.sqrt(share * (1 - share) / total), jnp.nan)
 

@@ -28,7 +28,7 @@ from rrjax.inference.likelihood_ratio import ratio
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.special import log1p_minus
-from rrjax.numerics.sums import odds
+from rrjax.numerics.sums import expm1_epsilon
 
 
 class Sorted(NamedTuple):
@@ -142,7 +142,7 @@ def prepared(
     active = jnp.sum(estimate > 0, dtype=jnp.int32)
     # Of one category alone the share is one, without rounding: the likelihood has a slope there.
     estimate = jnp.where((estimate > 0) & (active == 1), 1, estimate)
-    e1 = odds(epsilon)
+    e1 = expm1_epsilon(epsilon)
     kept = jnp.sum(jnp.where(estimate > 0, counts, 0)).astype(e1.dtype)
     threshold = kept / (e1 + active.astype(e1.dtype))
     weights = falling.astype(e1.dtype)

@@ -19,7 +19,7 @@ from rrjax.inference.scale import Estimate, Scale, as_numbers
 from rrjax.numerics.binomial_tails import odds_of_tail
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, together
-from rrjax.numerics.sums import accurate_sum, odds
+from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 
 @register(data_fields=["total", "squares", "num_reports"])
@@ -207,7 +207,7 @@ _FEWEST = 2.0
 @jax.jit
 def _weighted(counts, epsilon, c, miss):
     size = counts.total.shape[0]
-    total, e1 = accurate_sum(counts.total), odds(epsilon)
+    total, e1 = accurate_sum(counts.total), expm1_epsilon(epsilon)
     usable = jnp.isfinite(total) & (total > 0) & (jnp.min(counts.total) >= 0) & (e1 > 0) & (miss > 0) & (miss < 1)
     total = jnp.where(usable, total, 1)
     gain = 1 + size / e1  # 1/d

@@ -121,7 +121,7 @@ def _of_labels(source, metadata, mechanism):
 
     counted = count_reports(source)
     tally = tally_of_support(counted.counts, int(counted.counts.sum()), mechanism, counted.domain)
-    lift = Scaling(mechanism.odds, mechanism.num_categories)
+    lift = Scaling(mechanism.expm1_epsilon, mechanism.num_categories)
     return Tallied(counted, mechanism, tally, Mixture(counted.counts, 1.0, lift))
 
 
@@ -173,7 +173,7 @@ def _summed(file, support, number, kept, metadata, mechanism):
         raise DataError(f"{file}: there is no report in it.", file=file)
     tally = tally_of_support(support, number, mechanism, metadata.domain)
     whole = number * metadata.num_categories <= MOST_CELLS
-    mixture = mixture_of_supports(np.concatenate(kept), mechanism.odds) if whole else None
+    mixture = mixture_of_supports(np.concatenate(kept), mechanism.expm1_epsilon) if whole else None
     return Tallied(_counted(tally, metadata), mechanism, tally, mixture)
 
 

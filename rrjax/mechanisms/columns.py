@@ -185,11 +185,11 @@ class Columns:
 
     def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " M"]:
         """B·θ."""
-        return self.mechanism.odds.astype(theta.dtype) * self.mechanism.sums_of_categories(theta)
+        return self.mechanism.expm1_epsilon.astype(theta.dtype) * self.mechanism.sums_of_categories(theta)
 
     def transpose(self, weights: Float[Array, " M"]) -> Float[Array, " K"]:
         """Bᵀ·w."""
-        return self.mechanism.odds.astype(weights.dtype) * self.mechanism.sums_of_columns(weights)
+        return self.mechanism.expm1_epsilon.astype(weights.dtype) * self.mechanism.sums_of_columns(weights)
 
 
 @jax.jit

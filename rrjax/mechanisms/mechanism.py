@@ -27,7 +27,7 @@ from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.numerics.sharding import aligned, repeat
-from rrjax.numerics.sums import odds
+from rrjax.numerics.sums import expm1_epsilon
 
 Dependence: TypeAlias = Literal["negative", "any"]
 
@@ -95,7 +95,7 @@ class Mechanism(abc.ABC):
     def rates(self) -> Rates:
         """How often a report supports a category, as scalars of JAX; NaN where a traced ε is not positive."""
         dtype = float_dtype()
-        return self.weights(lambda x: odds(as_scalar(x, dtype))).astype(dtype)
+        return self.weights(lambda x: expm1_epsilon(as_scalar(x, dtype))).astype(dtype)
 
     @property
     def note(self) -> str:
@@ -251,7 +251,7 @@ class Mechanism(abc.ABC):
             ValueError: As `tally`, or no reports.
         """
         supported = self.supports(reports).reshape(-1, self.num_categories)
-        return mixture_of_supports(supported, self.odds, self._sound(reports))
+        return mixture_of_supports(supported, self.expm1_epsilon, self._sound(reports))
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
         """Draws what a collection from given users brings, by its exact law.
@@ -271,9 +271,9 @@ class Mechanism(abc.ABC):
         return _collect(self, key, true_counts)
 
     @property
-    def odds(self) -> Float[Array, ""]:
+    def expm1_epsilon(self) -> Float[Array, ""]:
         """e^ε − 1, by which a supported category is more likely than another. Scalar; NaN where ε is not positive."""
-        return odds(as_scalar(self.epsilon, float_dtype()))
+        return expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
 
 
 Design: TypeAlias = Callable[[int, ArrayLike], Mechanism]
@@ -293,24 +293,26 @@ def numbers_if(sound: Bool[ArrayLike, "*s"], numbers: Shaped[Array, " U"]) -> Sh
 
 
 def mixture_of_supports(
-    supported: Bool[ArrayLike, "N K"], odds: Float[Array, ""], sound: Bool[ArrayLike, "*s"] = np.True_
+    supported: Bool[ArrayLike, "N K"], expm1_epsilon: Float[Array, ""], sound: Bool[ArrayLike, "*s"] = np.True_
 ) -> Mixture:
     """The likelihood of reports by what they support: a = 1, B = e^ε − 1 there, a row for every set that is different.
 
     Args:
         supported: `[N, K]`, which categories each report supports.
-        odds: Scalar, e^ε − 1.
+        expm1_epsilon: Scalar, e^ε − 1.
         sound: Which reports are some of the mechanism, where tracing keeps others from being refused.
 
     Returns:
         `Mixture`; under tracing a row for every report, unusable where one is not sound.
     """
     if isinstance(supported, Tracer):
-        return Mixture(numbers_if(sound, jnp.ones(supported.shape[0], int_dtype())), 1.0, Dense(supported, odds))
+        return Mixture(
+            numbers_if(sound, jnp.ones(supported.shape[0], int_dtype())), 1.0, Dense(supported, expm1_epsilon)
+        )
     size = np.shape(supported)[1]
     packed, weights = np.unique(np.packbits(np.asarray(supported), axis=1), axis=0, return_counts=True)
     different = np.unpackbits(packed, axis=1, count=size).astype(bool)
-    return Mixture(jnp.asarray(weights, int_dtype()), 1.0, incidence(different, odds))
+    return Mixture(jnp.asarray(weights, int_dtype()), 1.0, incidence(different, expm1_epsilon))
 
 
 def check_epsilon(epsilon: Any, name: str = "epsilon") -> None:

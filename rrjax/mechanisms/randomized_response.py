@@ -99,7 +99,7 @@ class RandomizedResponse(Mechanism):
         """
         high, low = self._keep()
         rest_high, rest_low = _negate(high, low)
-        dtype = self.odds.dtype
+        dtype = self.expm1_epsilon.dtype
 
         def number(high, low):
             return high.astype(dtype) * dtype.type(2.0**32) + low.astype(dtype)
@@ -107,7 +107,7 @@ class RandomizedResponse(Mechanism):
         keeps = (high > 0) | (low > 0)  # else 2⁶⁴ − T is no pair of words
         ratio = jnp.where(keeps, number(high, low) / number(rest_high, rest_low), 0)
         delivered = jnp.log1p(ratio * self.num_categories)
-        return jnp.where(self.odds > 0, delivered, jnp.nan)
+        return jnp.where(self.expm1_epsilon > 0, delivered, jnp.nan)
 
     def channel(self) -> Float[Array, "K K"]:
         """The matrix of report probabilities, for small K and for checks; nothing in rrjax needs it.
@@ -149,10 +149,10 @@ class RandomizedResponse(Mechanism):
     def _delivers(self) -> Bool[Array, ""]:
         """Whether estimates may take `epsilon` for what 64 random bits deliver; refuses where they may not."""
         if self.num_categories <= _MANY:
-            return self.odds > 0
+            return self.expm1_epsilon > 0
         # However large ε is, 64 bits deliver at most 44.
-        delivers = self.effective_epsilon >= 0.99 * jnp.minimum(as_scalar(self.epsilon, self.odds.dtype), 40)
-        if not isinstance(delivers, Tracer) and self.odds > 0 and not delivers:
+        delivers = self.effective_epsilon >= 0.99 * jnp.minimum(as_scalar(self.epsilon, self.expm1_epsilon.dtype), 40)
+        if not isinstance(delivers, Tracer) and self.expm1_epsilon > 0 and not delivers:
             raise ArgumentError(
                 f"epsilon = {float(np.asarray(self.epsilon)):g} is too small for a simulation with "
                 f"{self.num_categories:,} categories: 64 random bits deliver {float(self.effective_epsilon):.3g}; "
@@ -213,7 +213,7 @@ class RandomizedResponse(Mechanism):
         Raises:
             ValueError: As `rrjax.count`.
         """
-        return Mixture(count(reports, self.num_categories), 1.0, Scaling(self.odds, self.num_categories))
+        return Mixture(count(reports, self.num_categories), 1.0, Scaling(self.expm1_epsilon, self.num_categories))
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
         """Draws what a collection from given users brings, by its exact law, in O(K).
@@ -232,7 +232,7 @@ class RandomizedResponse(Mechanism):
         return Tally(counts, jnp.sum(counts), rates=self.rates)
 
     def _keep(self):
-        return _keep_threshold(self.odds, self.num_categories)
+        return _keep_threshold(self.expm1_epsilon, self.num_categories)
 
 
 def _negate(high, low):

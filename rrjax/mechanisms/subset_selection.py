@@ -180,12 +180,12 @@ class SubsetSelection(Mechanism):
             return super().mixture(reports)
         members = np.sort(np.asarray(reports).reshape(-1, reports.shape[-1]), axis=1)
         different, weights = np.unique(members, axis=0, return_counts=True)
-        lift = Sparse.of(different, self.num_categories, self.odds)
+        lift = Sparse.of(different, self.num_categories, self.expm1_epsilon)
         return Mixture(jnp.asarray(weights, int_dtype()), 1.0, lift)
 
     def simulated(self, key: Array, values: Int[Array, " N"]) -> Bool[Array, "N K"]:
         """Which categories the reports of users support who are made up; ω may be chosen by a traced ε."""
-        wanted, member = _steps(self, key, values, self._size(self.odds))
+        wanted, member = _steps(self, key, values, self._size(self.expm1_epsilon))
         categories = jnp.arange(self.num_categories, dtype=jnp.int32)
         _, there = lax.scan(member, wanted, categories)
         return there.T

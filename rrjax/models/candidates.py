@@ -24,7 +24,7 @@ from rrjax.mechanisms.draws import below, number_below, threshold
 from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import gathered
-from rrjax.numerics.sums import odds
+from rrjax.numerics.sums import expm1_epsilon
 
 _SUM = 1e-2
 """How far a prior may be from adding up to one: what bfloat16 may leave of a softmax. Its scale changes nothing."""
@@ -267,7 +267,7 @@ def _kept(number, epsilon):
 
     And less what the choice among the others may take from one of them, which is uniform to k/2⁶⁴.
     """
-    e1 = odds(epsilon)
+    e1 = expm1_epsilon(epsilon)
     number = number.astype(e1.dtype)
     return threshold((1 + e1) / (number + e1), -(4 * jnp.finfo(e1.dtype).eps + number * 2.0**-63))
 

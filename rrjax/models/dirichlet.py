@@ -29,7 +29,7 @@ from rrjax.numerics.interior_point import factored, solved
 from rrjax.numerics.newton import ascend
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, refuse_spread, together
-from rrjax.numerics.sums import odds
+from rrjax.numerics.sums import expm1_epsilon
 
 _DEGREES = 5
 """Of freedom of Student's law: tails that outreach those of any posterior here, which fall exponentially."""
@@ -227,7 +227,7 @@ def _draws(alpha, counts, e1, normal, stretch, start):
 @partial(jax.jit, static_argnums=(3, 4))
 def _fitted(key, counts, epsilon, num_draws, num_rounds):
     number, size = counts.shape
-    e1 = odds(epsilon)
+    e1 = expm1_epsilon(epsilon)
     for_normal, for_stretch = jax.random.split(key)
     normal = jax.random.normal(for_normal, (number, num_draws, size - 1), e1.dtype)
     # Half with their signs turned: what is odd about the mode averages out.

@@ -20,7 +20,7 @@ from rrjax.numerics.sharding import aligned, spread_over_devices
 
 
 @jax.custom_jvp
-def odds(epsilon: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def expm1_epsilon(epsilon: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Returns e1 = e^ε − 1 to about one unit in the last place, capped where the dtype ends.
 
     XLA's own expm1 is off by up to three units in float32, which would be the largest error of an estimate.
@@ -54,10 +54,10 @@ def _odds(epsilon):
     return jnp.where(epsilon > 0, (power - 1) + power * series, jnp.nan)
 
 
-@odds.defjvp
+@expm1_epsilon.defjvp
 def _odds_jvp(primals, tangents):
     (epsilon,), (tangent,) = primals, tangents
-    return odds(epsilon), (odds(epsilon) + 1) * tangent
+    return expm1_epsilon(epsilon), (expm1_epsilon(epsilon) + 1) * tangent
 
 
 def reciprocal(x: Float[Array, ""]) -> Float[Array, ""]:

@@ -21,7 +21,7 @@ from rrjax.data.checks import check_num_categories
 from rrjax.data.counts import survey
 from rrjax.data.errors import ArgumentError
 from rrjax.numerics.sharding import aligned, searched
-from rrjax.numerics.sums import accurate_sum, odds
+from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 from rrjax.simulate.sampling import Stream, binomial, multinomial
 
 
@@ -242,7 +242,7 @@ def _wider(number):
 
 def _usable(theta, num_users, epsilon):
     """Returns θ scaled to sum to one, N, e1, and whether they make sense; harmless values where they do not."""
-    e1 = odds(epsilon)
+    e1 = expm1_epsilon(epsilon)
     mass = accurate_sum(theta)
     # The reciprocal of a larger mass would be flushed to zero.
     usable = (jnp.min(theta) >= 0) & (mass > 0) & (mass < float(jnp.finfo(mass.dtype).max) / 4)
@@ -277,7 +277,7 @@ def _collect(key, theta, num_users, epsilon):
 
 @jax.jit
 def _randomized(key, true_counts, epsilon):
-    e1 = odds(epsilon)
+    e1 = expm1_epsilon(epsilon)
     seen = survey(true_counts)
     usable = seen.drawable & (e1 > 0)
     true_counts = jnp.where(usable, true_counts, 0).astype(jnp.int32)

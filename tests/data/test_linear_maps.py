@@ -149,7 +149,7 @@ def test_few_members_make_a_sparse_mixture():
     lists = mechanism.mixture(reports[:, ::-1])  # in whatever order members come
     assert isinstance(lists.lift, Sparse)
     dense = super(SubsetSelection, mechanism).mixture(reports)
-    wanted = Mixture(np.ones(300, int), 1.0, Dense(mechanism.supports(reports), mechanism.odds))
+    wanted = Mixture(np.ones(300, int), 1.0, Dense(mechanism.supports(reports), mechanism.expm1_epsilon))
     theta = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(60)), FLOAT)
     for mixture in (lists, dense):
         assert int(np.sum(mixture.weights)) == 300
@@ -158,7 +158,7 @@ def test_few_members_make_a_sparse_mixture():
     reports = hashing.randomize(jax.random.key(1), np.arange(100) % 40)
     mixture = hashing.mixture(reports)
     assert isinstance(mixture.lift, Sparse)
-    wanted = Mixture(np.ones(100, int), 1.0, Dense(hashing.supports(reports), hashing.odds))
+    wanted = Mixture(np.ones(100, int), 1.0, Dense(hashing.supports(reports), hashing.expm1_epsilon))
     theta = theta[:40] / theta[:40].sum()
     assert rrjax.nll(theta, mixture) == pytest.approx(float(rrjax.nll(theta, wanted)), abs=20 * ULP)
     # Under tracing, where reports cannot be looked at, there is a row for each.

@@ -15,7 +15,7 @@ from reference import big_mle, exact_inv_n, exact_mle, exact_theta, total_variat
 
 import rrjax
 from rrjax.estimators import closed_form, water_filling
-from rrjax.numerics.sums import odds
+from rrjax.numerics.sums import expm1_epsilon
 
 SIZES = [2, 7, 33]  # few shapes: each compiles once
 
@@ -157,7 +157,7 @@ ACCELERATED = {name: jax.jit(solved(name)) for name in SOLVES}
 
 def rules(counts, epsilon):
     counts = jnp.asarray(counts)
-    e1 = odds(jnp.asarray(epsilon, FLOAT))
+    e1 = expm1_epsilon(jnp.asarray(epsilon, FLOAT))
     return water_filling.Likelihood(e1), water_filling.Projection.of(jnp.sum(counts), counts.shape[0], e1)
 
 

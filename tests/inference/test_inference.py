@@ -26,7 +26,7 @@ from rrjax.inference import (
 from rrjax.inference.two_binomials import TwoKinds, fewest_holders, log_upper_tail
 from rrjax.numerics.binomial_tails import log_survival, odds_of_tail
 from rrjax.numerics.special import log1p_minus
-from rrjax.numerics.sums import odds
+from rrjax.numerics.sums import expm1_epsilon
 
 SURVIVAL = jax.jit(log_survival)
 INVERSE = jax.jit(odds_of_tail)
@@ -115,7 +115,7 @@ def test_logarithms_less_their_argument():
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 9.0])
 def test_the_excess_over_noise_is_exact(total, num_categories, epsilon):
     epsilon = FLOAT.type(epsilon)
-    e1 = Fraction(float(odds(epsilon)))
+    e1 = Fraction(float(expm1_epsilon(epsilon)))
     noise = total / (e1 + num_categories)
     counts = np.zeros(num_categories, INT)
     near = [int(noise), int(noise) + 1, 0][: num_categories - 1]

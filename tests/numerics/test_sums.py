@@ -12,7 +12,7 @@ import pytest
 from cases import FLOAT, INT, LARGEST, ULP, X64
 from jax.test_util import check_grads
 
-from rrjax.numerics.sums import accurate_sum, odds, split_product
+from rrjax.numerics.sums import accurate_sum, expm1_epsilon, split_product
 
 LARGEST_EXPONENT = 709 if jax.config.jax_enable_x64 else 88  # e to this is still a float
 
@@ -22,7 +22,7 @@ def test_odds_are_within_an_ulp_or_so():
     epsilon = np.concatenate(
         [10 ** rng.uniform(-30, 1.9, 3000), np.log(np.arange(2, 60)), [1e-37, 88.0, 0.34657359]]
     ).astype(FLOAT)
-    computed = np.asarray(jax.jit(jax.vmap(odds))(epsilon))
+    computed = np.asarray(jax.jit(jax.vmap(expm1_epsilon))(epsilon))
     with mpmath.workdps(40):
         for e, value in zip(epsilon.tolist(), computed.tolist(), strict=True):
             exact = mpmath.expm1(e)
@@ -32,18 +32,18 @@ def test_odds_are_within_an_ulp_or_so():
 
 def test_odds_are_capped_and_poisoned():
     cap = LARGEST_EXPONENT
-    top = float(odds(jnp.asarray(cap, FLOAT)))
+    top = float(expm1_epsilon(jnp.asarray(cap, FLOAT)))
     assert np.isfinite(top)
     for epsilon in (cap + 1, 800.0, np.inf):
-        assert float(odds(jnp.asarray(epsilon, FLOAT))) == top
+        assert float(expm1_epsilon(jnp.asarray(epsilon, FLOAT))) == top
     for epsilon in (0.0, -1.0, -np.inf, np.nan):
-        assert np.isnan(odds(jnp.asarray(epsilon, FLOAT)))
+        assert np.isnan(expm1_epsilon(jnp.asarray(epsilon, FLOAT)))
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.7, 3.0])
 def test_odds_have_the_derivative_of_the_exponential(epsilon):
     epsilon = FLOAT.type(epsilon)
-    for derivative in (jax.grad(odds), jax.jacfwd(jax.jacrev(odds))):
+    for derivative in (jax.grad(expm1_epsilon), jax.jacfwd(jax.jacrev(expm1_epsilon))):
         assert derivative(epsilon) == pytest.approx(np.exp(float(epsilon)), rel=3 * ULP)
 
 

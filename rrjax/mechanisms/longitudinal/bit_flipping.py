@@ -33,7 +33,7 @@ from rrjax.mechanisms.mechanism import Mechanism, numbers_if
 from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.mechanisms.symmetric_unary_encoding import SymmetricUnaryEncoding
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sums import odds
+from rrjax.numerics.sums import expm1_epsilon
 
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories", "num_bits"])
@@ -148,7 +148,7 @@ class BitFlipping(Mechanism):
         """
         rows, numbers = kinds(self.checked(reports).reshape(-1, self.num_categories))
         numbers = numbers_if(self._sound(rows), numbers)
-        half = odds(as_scalar(self.epsilon, float_dtype()) / 2)
+        half = expm1_epsilon(as_scalar(self.epsilon, float_dtype()) / 2)
         # Less the likelihood of a bit that is not set, and over it.
         lift = jnp.where(rows == 1, half * (half + 2), jnp.where(rows == 0, 0, half))
         return mixture_of_rows(numbers, jnp.ones(rows.shape[0], half.dtype), lift)

@@ -17,7 +17,7 @@ from rrjax.mechanisms.longitudinal.protocol import TwoStages, as_positive, mixtu
 from rrjax.mechanisms.mechanism import numbers_if
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.numerics.sharding import aligned, repeat
-from rrjax.numerics.sums import odds
+from rrjax.numerics.sums import expm1_epsilon
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Chain(TwoStages):
             ValueError: T not a positive integer.
         """
         number = as_positive(num_reports, "num_reports")
-        e_last = odds(as_scalar(self.epsilon, float_dtype()))
+        e_last = expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
         repeated = number * jnp.log1p(self._second_odds)  # log R
         return jnp.log1p(e_last * -jnp.expm1(-repeated) / (1 + (self.num_answers - 1 + e_last) * jnp.exp(-repeated)))
 
@@ -119,7 +119,7 @@ def times_named(answers: Int[Array, "N T"]) -> Int[Array, "N T"]:
 @jax.jit
 def _likelihood(chain, supported, named, numbers):
     second = jnp.log1p(second_odds(chain.num_answers, chain.epsilon, chain.first_epsilon))
-    e_last = odds(as_scalar(chain.epsilon, float_dtype()))
+    e_last = expm1_epsilon(as_scalar(chain.epsilon, float_dtype()))
     most = named[:, -1:]
 
     def power(times):

@@ -39,7 +39,7 @@ from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.longitudinal import histories
 from rrjax.mechanisms.mechanism import CELLS, Mechanism, check_epsilon
-from rrjax.numerics.sums import odds
+from rrjax.numerics.sums import expm1_epsilon
 
 _NUMBERS = (int, float, np.number)
 """What is known of a parameter where nothing is traced."""
@@ -278,7 +278,7 @@ def second_odds(size: ArrayLike, epsilon: ArrayLike, first_epsilon: ArrayLike) -
     """
     dtype = float_dtype()
     last, first = as_scalar(epsilon, dtype), as_scalar(first_epsilon, dtype)
-    e_last, e_first, e_between = odds(last), odds(first), odds(last - first)
+    e_last, e_first, e_between = expm1_epsilon(last), expm1_epsilon(first), expm1_epsilon(last - first)
     # (E∞ − E₁)/E∞ = (1 − e^{ε₁ − ε∞})(1 + 1/E∞)
     apart = e_between / (e_between + 1) * (1 + 1 / e_last)
     return e_first * (1 + jnp.asarray(size, dtype) / e_last) / apart

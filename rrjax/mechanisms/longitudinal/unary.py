@@ -35,7 +35,7 @@ from rrjax.mechanisms.longitudinal.protocol import (
 from rrjax.mechanisms.mechanism import numbers_if
 from rrjax.mechanisms.unary import UnaryEncoding, as_bits
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sums import odds
+from rrjax.numerics.sums import expm1_epsilon
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,7 @@ class LongitudinalUnaryEncoding(TwoStages):
         Raises:
             ValueError: T not a positive integer.
         """
-        number, e_last = as_positive(num_reports, "num_reports"), odds(as_scalar(self.epsilon, float_dtype()))
+        number, e_last = as_positive(num_reports, "num_reports"), expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
         return epsilon_of_bits(self.permanent, self.instantaneous, e_last, number)
 
     def _loss(self, history, other):
@@ -206,7 +206,7 @@ def _memoize(protocol, key, values):
 
 @partial(jax.jit, static_argnums=3)
 def _likelihood(protocol, ones, numbers, num_reports):
-    e_last = odds(as_scalar(protocol.epsilon, float_dtype()))
+    e_last = expm1_epsilon(as_scalar(protocol.epsilon, float_dtype()))
     rows = e_last * posteriors(protocol.permanent, protocol.instantaneous, ones, num_reports - ones)
     return mixture_of_rows(numbers, jnp.ones_like(rows[:, 0]), rows)
 
@@ -273,7 +273,7 @@ class OptimizedAgain(LongitudinalUnaryEncoding):
     @property
     def instantaneous(self) -> Rates:
         """The second randomization of each bit: p2 = ½ and q2."""
-        return _optimized(self.permanent, odds(as_scalar(self._first, float_dtype())))
+        return _optimized(self.permanent, expm1_epsilon(as_scalar(self._first, float_dtype())))
 
     @property
     def single_round(self) -> ChainedUnaryEncoding:

@@ -30,7 +30,7 @@ from rrjax.estimators.em import EMResult
 from rrjax.estimators.likelihood import certificate_of, rounding_of_slopes
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, together
-from rrjax.numerics.sums import accurate_sum, odds
+from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 _MAX_ITERS = 100
 """Outer steps at most; some ten are made."""
@@ -181,7 +181,7 @@ def _mixture(counts, epsilons):
 
 def _rates(epsilons, num_categories):
     """D = p − q and q of every group."""
-    e1 = jax.vmap(odds)(epsilons)
+    e1 = jax.vmap(expm1_epsilon)(epsilons)
     return e1 / (e1 + num_categories), 1 / (e1 + num_categories)
 
 
@@ -189,7 +189,7 @@ def _rates(epsilons, num_categories):
 def _slopes(theta, counts, epsilons):
     """Returns h_i/E and −h_i'/E², and E: one, or the largest e_g if that is less, so that both are within the dtype."""
     # A chance below the square of the machine epsilon is none beside the share of one user.
-    e1 = jnp.minimum(jax.vmap(odds)(epsilons), jnp.finfo(epsilons.dtype).eps ** -2.0)
+    e1 = jnp.minimum(jax.vmap(expm1_epsilon)(epsilons), jnp.finfo(epsilons.dtype).eps ** -2.0)
     unit = lax.stop_gradient(jnp.minimum(jnp.max(e1), 1))
     over = (e1 / unit)[:, None] / (1 + e1[:, None] * theta)
     parts = counts.astype(theta.dtype) * over
