@@ -129,10 +129,6 @@ def flags(
     """Gives a command a flag for every field of those of its parameters that are dataclasses, but for some.
 
     The fields are annotated as Typer wants parameters to be. What a dataclass refuses is reported as other errors are.
-
-    Args:
-        without: Fields that the command has no flag for.
-        panels: Fields whose flags this command shows in another panel of its help.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -193,13 +193,7 @@ def beware(text: str) -> None:
 
 
 def explain(words: Mapping[str, str], wanted: bool, page: str = "") -> None:
-    """Prints the explanations of a table where --explain is given, and else that there are some.
-
-    Args:
-        words: Explanations by the name of a row or column; empty ones are left out.
-        wanted: Whether --explain is given.
-        page: The page of the documentation that says still more.
-    """
+    """Prints the explanations of a table where --explain is given, and else that there are some."""
     if not wanted:
         out.print("--explain says more.", style="dim")
         return

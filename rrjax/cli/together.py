@@ -42,12 +42,6 @@ _PULSE = 0.1
 def join(coordinator: str, processes: int | None, process: int | None, seconds: int) -> None:
     """Meets the other processes, in a child: the process that was started ends here, when the child does.
 
-    Args:
-        coordinator: HOST:PORT of process 0, or "auto".
-        processes: How many there are.
-        process: The number of this one.
-        seconds: Without a sign, after which a process counts as lost.
-
     Raises:
         UsageError: JAX does not accept them, or they cannot be had.
     """

@@ -43,15 +43,6 @@ def int_dtype() -> np.dtype:
 def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed: bool = True) -> Shaped[Array, " K"]:
     """Checks what can be checked of a histogram without its values, and settles its dtype.
 
-    Args:
-        counts: `[K]`, integers (exact) or floats (weights).
-        name: What to call the argument in an error.
-        whole: Whether they must be integers, because there is a number of users behind them.
-        summed: Whether their total is the number of reports, which must be an integer too.
-
-    Returns:
-        `[K]`, in the default integer dtype, or in float32 or float64 and scaled to a largest weight near one.
-
     Raises:
         ValueError: Not one-dimensional, K < 2, not real numbers, integers on the host that, or whose total, the
             default integer dtype cannot hold, or a tally or mixture of another mechanism.
@@ -205,15 +196,6 @@ def check_key(key: Any) -> None:
 def as_one_or_each(given: ArrayLike, number: int, what: str, name: str = "epsilon") -> Float[Array, "*n"]:
     """Checks that these are one real number, or one for each of several.
 
-    Args:
-        given: Scalar or `[n]`.
-        number: n.
-        what: What there are n of, for an error.
-        name: What to call the argument in an error.
-
-    Returns:
-        Scalar or `[n]`, in the default floating dtype.
-
     Raises:
         ValueError: Another shape, or not real numbers.
     """
@@ -268,15 +250,6 @@ def as_epsilons(
 ) -> Float[Array, "*s"]:
     """Checks ε for each example of a batch, or one for all.
 
-    Args:
-        epsilon: Nats, a scalar or what broadcasts to `batch`.
-        batch: The shape of the examples.
-        dtype: Of the result.
-        used: Which examples there are; the ε of another one is not looked at.
-
-    Returns:
-        Of the shape `batch`; NaN where it is not positive.
-
     Raises:
         ValueError: Not real numbers, another shape, or (not under tracing) one that is not positive.
     """
@@ -306,14 +279,6 @@ def as_survey(
 ) -> tuple[Shaped[Array, " K"], Float[Array, ""]]:
     """Checks counts of k-ary randomized response and the ε they were collected with.
 
-    Args:
-        counts: `[K]`, integers or floats.
-        epsilon: Scalar, nats.
-        whole: As in `as_counts`.
-
-    Returns:
-        The counts, and ε in the floating dtype of results about them.
-
     Raises:
         ValueError: As `as_counts` and `as_scalar` do.
     """
@@ -332,11 +297,6 @@ def as_probability(value: ArrayLike, name: str, example: float) -> Float[Array, 
     """Checks that a scalar lies strictly between 0 and 1, as far as it is known.
 
     What the host knows is checked in double precision, where 1 − 1e-9 is not one.
-
-    Args:
-        value: The scalar.
-        name: What to call it in an error.
-        example: What it could have been.
 
     Raises:
         ValueError: It does not, or is no scalar.

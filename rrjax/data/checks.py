@@ -30,13 +30,6 @@ def check_num_categories(num_categories: int) -> None:
 def as_integer(given: Any, name: str, low: int, high: int = 2**31 - 1, most: str = "") -> int:
     """A static parameter as a plain integer.
 
-    Args:
-        given: What came.
-        name: What to call it in an error.
-        low: The smallest.
-        high: The largest.
-        most: What the largest is, for an error, such as "K - 1 = ".
-
     Raises:
         ValueError: It is none, or out of range.
     """
@@ -49,14 +42,6 @@ def as_integer(given: Any, name: str, low: int, high: int = 2**31 - 1, most: str
 
 def check_integers(values: Values, num_categories: int, name: str) -> Values:
     """Checks the dtype of category numbers.
-
-    Args:
-        values: An array of NumPy or JAX, any shape.
-        num_categories: K.
-        name: What to call them in an error.
-
-    Returns:
-        The values, at least 32 bits wide so that they can be compared with K.
 
     Raises:
         ValueError: They are not integers.

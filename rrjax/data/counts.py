@@ -45,14 +45,6 @@ def count(reports: ArrayLike, num_categories: int) -> Int[Array, " K"]:
 def as_values(values: ArrayLike, num_categories: int, name: str) -> Array:
     """Checks that values are category numbers, as far as they can be looked at.
 
-    Args:
-        values: Integers, any shape.
-        num_categories: K.
-        name: What to call them in an error.
-
-    Returns:
-        The values as a JAX array.
-
     Raises:
         ValueError: Not integers, or (not under tracing) one outside 0 … K − 1.
     """
@@ -104,12 +96,6 @@ class Survey(NamedTuple):
 
 def survey(counts: Shaped[Array, " K"]) -> Survey:
     """Looks through counts once: the one check of values that tracing hides.
-
-    Args:
-        counts: `[K]`, integers or floats.
-
-    Returns:
-        A `Survey`.
 
     Raises:
         ValueError: So many integers that a sum of them may wrap unnoticed.

@@ -277,15 +277,7 @@ def _added(x, tables):
 
 
 def incidence(supported: Bool[np.ndarray, "U K"], scale: ArrayLike) -> Sparse | Dense:
-    """The lift `scale`·supported, by lists where few are set.
-
-    Args:
-        supported: `[U, K]`, which categories each report supports; of NumPy.
-        scale: Scalar, not negative.
-
-    Returns:
-        What takes less memory.
-    """
+    """The lift `scale`·supported, by lists where few are set."""
     if FEW * supported.sum() >= supported.size:
         return Dense(jnp.asarray(supported), scale)
     lengths = supported.sum(axis=1)

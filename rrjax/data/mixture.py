@@ -138,14 +138,6 @@ class Reports(NamedTuple):
 def as_mixture(mixture: Mixture, epsilon: ArrayLike | None, theta: ArrayLike | None = None) -> tuple[Array, Reports]:
     """Settles the dtypes of a mixture that a function was given, and of the distribution beside it.
 
-    Args:
-        mixture: The mixture.
-        epsilon: Must be None: a mixture has its own probabilities.
-        theta: `[K]`; None is the uniform distribution.
-
-    Returns:
-        θ and the reports, in one floating dtype.
-
     Raises:
         ValueError: An ε beside it, or a θ of another length.
     """

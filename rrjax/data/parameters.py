@@ -51,13 +51,7 @@ def _odds(epsilon):
 
 
 def best_subset_size(num_categories: int, e1: Any, xp: ModuleType = np) -> Any:
-    """K/(e^ε+1), rounded down or up to what has the smaller error, at least one.
-
-    Args:
-        num_categories: K.
-        e1: e^ε − 1, a plain number or one of JAX.
-        xp: `numpy`, or `jax.numpy`.
-    """
+    """K/(e^ε+1), rounded down or up to what has the smaller error, at least one."""
 
     def error(size):
         return subset_rates(num_categories, size, e1).total_variance(num_categories)
@@ -84,12 +78,7 @@ def subset_size_of(given: int | None, num_categories: int, epsilon: float | None
 
 
 def best_num_buckets(e1: Any, smallest: Callable[[Any, int], Any] = min) -> Any:
-    """round(e^ε) + 1, of optimized local hashing.
-
-    Args:
-        e1: e^ε − 1, a plain number or one of JAX.
-        smallest: `min`, or JAX's.
-    """
+    """round(e^ε) + 1, of optimized local hashing."""
     return smallest((e1 + 1.5) // 1 + 1, MOST_BUCKETS)
 
 

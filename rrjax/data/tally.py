@@ -268,14 +268,6 @@ def _as_weights(support):
 def as_tally(tally: Tally, epsilon: ArrayLike | None, *, whole: bool = False) -> Tally:
     """Settles shapes and dtypes of a tally that a function was given.
 
-    Args:
-        tally: The tally.
-        epsilon: Must be None: a tally has its rates.
-        whole: Whether the support must be integers.
-
-    Returns:
-        The tally with rates in the floating dtype of the result.
-
     Raises:
         ValueError: An ε beside it, several tallies at once, or floats where integers are needed.
     """

@@ -181,13 +181,6 @@ def differentiable(solve: Callable[..., Array], closed_form: Callable[..., Array
 
     The active set is piecewise constant, so on it the closed form has all derivatives, of every order and in
     both modes; the value stays the carefully rounded one.
-
-    Args:
-        solve: Of arrays, to an estimate `[K]` that is positive on its support.
-        closed_form: Of the same and the support, to the same up to rounding.
-
-    Returns:
-        `solve`, compiled.
     """
     estimator = jax.custom_jvp(jax.jit(solve))
 

@@ -308,15 +308,6 @@ def anderson(
     does. A category at the edge of the support has almost no share, which moves by almost nothing a step: what the
     differences of steps say of it is rounding. So beyond the extrapolation each category is also taken by a power of
     its own factor, which grows while that gains.
-
-    Args:
-        step: One step of EM, `[K]` on the simplex to `[K]` on the simplex.
-        gain: By how much more its first argument has of what `step` climbs than its second.
-        theta: `[K]`, where we are.
-        history: From `no_history` or the call before.
-
-    Returns:
-        Where to go, `[K]`, and the history for the next call.
     """
     image = step(theta)
     residual = image - theta

@@ -42,15 +42,7 @@ class Place(NamedTuple):
 
 
 def newton(start: Float[Array, " K"], reports: Reports) -> tuple[Place, Callable[[Place], Place]]:
-    """Prepares the iteration.
-
-    Args:
-        start: `[K]`, positive, with sum one.
-        reports: Of a mixture.
-
-    Returns:
-        Where it starts, and the function that makes a step.
-    """
+    """Prepares the iteration."""
     lift = reports.lift if isinstance(reports.lift, Scaling) else entries(reports.lift, start.dtype)
     level = accurate_sum(start * reports.slopes(start))
     level = jnp.where(level > 0, level, 1)  # reports that say nothing have no slopes
@@ -127,16 +119,7 @@ def _solver(curvature, slack):
 
 @jax.custom_jvp
 def at_maximum(theta: Float[Array, " K"], reports: Reports) -> Float[Array, " K"]:
-    """The maximum of the likelihood, with the derivatives that it has in what it is the maximum of.
-
-    Args:
-        theta: `[K]`, the maximum, or what is near.
-        reports: Of a mixture.
-
-    Returns:
-        θ as given. Its derivatives are those of the maximum in the shares, the base and the numbers of the lift, where
-        it is unique, and no category is both without a share and without a slope; they take a matrix of K² numbers.
-    """
+    """The maximum of the likelihood, with the derivatives that it has in what it is the maximum of."""
     del reports
     return theta
 

@@ -63,18 +63,7 @@ class _State(NamedTuple):
 def mixing(
     log_likelihoods: Float[Array, "B M"], weight: Float[Array, " B"], t: Float[Array, " M"], max_iters: int
 ) -> Mixing:
-    """Finds the weights.
-
-    Args:
-        log_likelihoods: `[B, M]`, of an observation under an atom; finite.
-        weight: `[B]`, how many observations there are of each kind.
-        t: `[M]`, with both signs: what has mean zero.
-        max_iters: Most steps; some ten are needed.
-
-    Returns:
-        The weights. The gap is a bound whatever they are: for concave f and any multiplier, what g misses is at most
-        log max_m ((∂f/∂g)_m − tilt·t_m) per observation.
-    """
+    """Finds the weights."""
     dtype = t.dtype
     total = jnp.sum(weight)
     w = weight / total

@@ -182,17 +182,7 @@ class Projection(NamedTuple):
 
 
 def solve(counts: Shaped[Array, " K"], rule: Rule, start: Shaped[Array, ""], solver: Solver) -> Float[Array, " K"]:
-    """Finds the fixed point of `rule` and fills: the estimate.
-
-    Args:
-        counts: `[K]`, integers or weights.
-        rule: `Likelihood` or `Projection`.
-        start: A level not above the fixed point, of the dtype of `counts`; only the integer Newton uses it.
-        solver: "newton" or "sort".
-
-    Returns:
-        `[K]`, on the simplex; for integer counts the same bits from both solvers.
-    """
+    """Finds the fixed point of `rule` and fills: the estimate."""
     if jnp.issubdtype(counts.dtype, jnp.integer):
         level, total, number = (_sort_integers if solver == "sort" else _newton_integers)(counts, rule, start)
         return _fill_integers(counts, level, level.height(total, number))

@@ -33,17 +33,7 @@ def draw_ranked(axes: Axes, shares: np.ndarray) -> None:
 
 
 def draw_histogram(axes: Axes, shares: np.ndarray, labels: np.ndarray | None = None, *, width: float = 4.3) -> float:
-    """Bars of all categories; of many, the tallest of each bin, so that none is lost to the eye.
-
-    Args:
-        axes: Where to draw.
-        shares: `[K]`
-        labels: `[K]`, what the categories are called; by default 0 … K−1.
-        width: Of the axes, about, inches.
-
-    Returns:
-        The inches that labels take below, beyond a line.
-    """
+    """Bars of all categories; of many, the tallest of each bin, so that none is lost to the eye."""
     from matplotlib.ticker import MaxNLocator
 
     size = len(shares)

@@ -91,12 +91,6 @@ def overview(dataset: xr.Dataset, metric: str | None = None, **fixed: Any) -> Fi
 def left_over(dataset: xr.Dataset) -> str | None:
     """The dimension that `overview` holds fixed though it has several values; None where there is none.
 
-    Args:
-        dataset: Of a study.
-
-    Returns:
-        Its name.
-
     Example:
         >>> import xarray as xr
         >>> from rrjax.figures.overview import left_over

@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 def measured(dataset: xr.Dataset) -> list[str]:
     """The metrics of a dataset, without bias2 and variance: those of the catalogue, then one's own, which have a `_se`.
 
-    Args:
-        dataset: Of a study.
-
-    Returns:
-        Names of variables.
-
     Example:
         >>> import xarray as xr
         >>> from rrjax.figures.selection import measured
@@ -158,14 +152,6 @@ def rounding(dataset: xr.Dataset, metric: str, mean: np.ndarray) -> np.ndarray:
     Of each mean eight units in the last place. Estimates that are equal on paper differ by half a unit a share, which
     moves more: a squared error m by up to 2·√m·‖θ‖·eps/2 ≤ eps·√m, distances that are linear in the shares by up to
     eps.
-
-    Args:
-        dataset: Of a study; its attribute `precision` says which floats, float64 where it is missing.
-        metric: The name of a variable.
-        mean: Values of it, of any shape.
-
-    Returns:
-        The differences, of the same shape.
     """
     eps = float(np.finfo(str(dataset.attrs.get("precision", "float64"))).eps)
     size = np.abs(mean)

@@ -59,13 +59,6 @@ def line_at(place: int) -> dict[str, Any]:
 def shortened(label: object, width: int = 24) -> str:
     """Makes a label what a figure can show: printable, escaped, and not too long.
 
-    Args:
-        label: Anything with a text.
-        width: The most characters it may have.
-
-    Returns:
-        The text.
-
     Example:
         >>> from rrjax.figures.style import shortened
         >>> shortened("a very long label", width=8)
@@ -79,12 +72,6 @@ def shortened(label: object, width: int = 24) -> str:
 
 def estimator_title(name: object) -> str:
     """How an estimator is called in figures and tables; one that is not in the catalogue keeps its name.
-
-    Args:
-        name: As in the coordinate `estimator`.
-
-    Returns:
-        The title, unescaped.
 
     Example:
         >>> from rrjax.figures.style import estimator_title

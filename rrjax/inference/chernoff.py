@@ -67,16 +67,7 @@ class Collections(NamedTuple):
 def combined_limits(
     spread: Spread, data: Collections, log_tail: Float[Array, ""]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """The D such that all below are refused, and all above; not cut to the range of D.
-
-    Args:
-        spread: The law of x where a report says nothing of its user.
-        data: The collections.
-        log_tail: Scalar, log p.
-
-    Returns:
-        Scalars.
-    """
+    """The D such that all below are refused, and all above; not cut to the range of D."""
     sides = (spread, data), (mirrored(spread), data.mirrored())
     spreads, both = jax.tree.map(lambda *each: jnp.stack(each), *sides)
     limits = jax.vmap(_lower_limit, (0, 0, None))(spreads, both, log_tail)

@@ -52,15 +52,7 @@ class Distinct(NamedTuple):
 
 
 def distinct_counts(counts: Int[Array, " K"], *others: object) -> Distinct | None:
-    """Finds the different counts, in time that grows like K.
-
-    Args:
-        counts: `[K]`, integers.
-        *others: Pytrees that statements are to be made of, together with them.
-
-    Returns:
-        None where they are not worth it, or may not be looked at.
-    """
+    """Finds the different counts, in time that grows like K."""
     size = counts.shape[0]
     if size < FEWEST or any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((counts, others))):
         return None

@@ -194,17 +194,7 @@ def _no_exact(values, is_tally):
 
 
 def sample(data: Evidence, x, is_tally, estimand):
-    """Estimate and standard error of x·θ.
-
-    Args:
-        data: The collection.
-        x: `[K]`, from 0 to 1.
-        is_tally: Whether it may be of another mechanism than randomized response.
-        estimand: "distribution" or "users".
-
-    Returns:
-        `Estimate`, its limits not yet there.
-    """
+    """Estimate and standard error of x·θ."""
     size, number = x.shape[0], data.num_users
     shares = data.excess / (number * data.rates.d)
     # The shares of another mechanism do not add up to one: a constant is better known than estimated.
@@ -244,12 +234,7 @@ def _exact(data, whole, apart, tail, is_tally, estimand):
 
 
 def group_rates(rates: Rates, size: Int[Array, ""]) -> Rates:
-    """How often a report of randomized response names a group of so many categories.
-
-    Args:
-        rates: Of one category.
-        size: Scalar, from 1 to K − 1.
-    """
+    """How often a report of randomized response names a group of so many categories."""
     number = size.astype(rates.truth.dtype)
     return Rates(rates.always * number, rates.never - rates.always * (number - 1), rates.truth)
 
@@ -257,15 +242,7 @@ def group_rates(rates: Rates, size: Int[Array, ""]) -> Rates:
 def group_limits(
     support: Int[Array, ""], total: Int[Array, ""], rates: Rates, log_tail: Float[Array, ""], estimand: Estimand
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Exact limits of the share of a group, not cut to [0, 1].
-
-    Args:
-        support: Scalar, how many reports name it.
-        total: Scalar, N.
-        rates: Of the group.
-        log_tail: Scalar, logarithm of the probability of either tail.
-        estimand: "distribution" or "users".
-    """
+    """Exact limits of the share of a group, not cut to [0, 1]."""
     tally = Tally(support[None], total, rates=rates)
     users = (tally.support, total) if estimand == "users" else None
     lower, upper = exact_limits(of_tally(tally), users, log_tail)

@@ -169,14 +169,6 @@ def _cut(data, miss, lower, upper):
 def log_tail(miss: Float[Array, ""], simultaneous: Simultaneous | None, number: int) -> Float[Array, ""]:
     """Logarithm of the probability of either tail of an interval that may miss so often.
 
-    Args:
-        miss: Scalar, 1 − level.
-        simultaneous: As in `intervals`.
-        number: Of intervals.
-
-    Returns:
-        Scalar, below log ½.
-
     Raises:
         ValueError: An unknown kind of simultaneous intervals.
     """
@@ -194,13 +186,7 @@ def log_tail(miss: Float[Array, ""], simultaneous: Simultaneous | None, number: 
 def exact_limits(
     data: Evidence, users: tuple[Int[Array, " K"], Int[Array, ""]] | None, log_tail: Float[Array, ""]
 ) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
-    """Exact limits of every share, not cut to [0, 1].
-
-    Args:
-        data: What is known of them.
-        users: The support counts and N, as integers, where the shares are those of these very users; else None.
-        log_tail: Scalar, logarithm of the probability of either tail.
-    """
+    """Exact limits of every share, not cut to [0, 1]."""
     if users is not None:
         return _of_users(data, *users, log_tail)
     low, high = _clopper_pearson(data.support, data.others, log_tail)

@@ -111,14 +111,6 @@ def ratio(counts: Shaped[Array, " K"], epsilon: Float[Array, ""], theta: Float[A
 
     With y = μ/μ̂ − 1 it is −2·Σ c·log(1 + y). The linear part Σ c·y needs no sum over the active categories, where
     c = τ·(1 + e1·θ̂): it is Σ (c − τ)·e1·θ over the others. So all terms are positive, and none cancels.
-
-    Args:
-        counts: `[K]`.
-        epsilon: Scalar, nats.
-        theta: `[K]`, a distribution.
-
-    Returns:
-        Scalar, nats, to some machine epsilons of itself; NaN for unusable counts or ε.
     """
     estimate = mle_star(counts, epsilon)
     e1 = expm1_epsilon(epsilon)
@@ -140,14 +132,6 @@ def chi_bar_square(key: Array, epsilon: Float[Array, ""], theta: Float[Array, " 
     x ~ N(0, diag(μ) − μμᵀ) is what the scaled shares of the reports become; its projection δ on the cone {Σδ = 0,
     δ_i ≥ 0 where θ_i = 0} in the metric 1/μ is x − λμ, cut at zero where θ_i = 0, and Σδ²/μ is the draw. λ comes from
     Newton steps on a convex piecewise linear equation, from below, which end after finitely many.
-
-    Args:
-        key: A typed key.
-        epsilon: Scalar, nats.
-        theta: `[K]`, a distribution.
-
-    Returns:
-        Scalar, not negative.
     """
     e1 = expm1_epsilon(epsilon)
     law = (1 + e1 * theta) / (e1 + theta.shape[0])

@@ -85,28 +85,13 @@ def is_on_simplex(theta: Float[Array, " K"]) -> Bool[Array, ""]:
 
 
 def simulable(counts: Int[Array, "*s"]) -> tuple[Int[Array, ""], Bool[Array, ""]]:
-    """How many reports there are, and whether collections of so many can be simulated.
-
-    Args:
-        counts: `[*s]`, integers.
-
-    Returns:
-        The number, zero where it is of no use, and whether it is of use: no count negative, from 1 to 2³¹ − 1 in all.
-    """
+    """How many reports there are, and whether collections of so many can be simulated."""
     seen = survey(counts.ravel())
     return jnp.where(seen.simulable, seen.total, 0), seen.simulable
 
 
 def rounding_of_pearson(statistic: Float[Array, ""], number: Float[Array, ""] | Int[Array, ""]) -> Float[Array, ""]:
-    """How much Σ (c − m)²/m may be off: differences of counts have errors of some machine epsilons of the counts.
-
-    Args:
-        statistic: Scalar, the sum.
-        number: Scalar, of reports.
-
-    Returns:
-        Scalar, in units of the statistic.
-    """
+    """How much Σ (c − m)²/m may be off: differences of counts have errors of some machine epsilons of the counts."""
     eps = jnp.finfo(statistic.dtype).eps
     return 8 * eps * jnp.sqrt(jnp.maximum(jnp.abs(statistic), 1)) * jnp.sqrt(number.astype(statistic.dtype))
 
@@ -124,16 +109,6 @@ def compared(
     """A Monte Carlo test: p = (1 + #{simulated at least as large}) / (1 + num_draws).
 
     Its size is at most its level for any number of draws, because under the hypothesis all ranks are equally likely.
-
-    Args:
-        key: A typed key. One key a draw, so that results do not depend on how draws are batched.
-        statistic: Scalar, of the data; NaN gives a result of NaN.
-        draw: A key → the statistic of data simulated under the hypothesis.
-        num_draws: Static.
-        width: The size of a simulated data set, to batch as many as fit in the caches. Static.
-        method: For the result.
-        rounding: How much the statistic may be off by rounding alone, beyond some machine epsilons of itself: simulated
-            ones that fall short by less count as equal.
 
     References:
         Dwass, "Modified randomization tests for nonparametric hypotheses", 1957.

@@ -23,12 +23,6 @@ def pairs_tested(key: Array, counts: Int[Array, "K L"], epsilon: Float[Array, ""
 
     Independent values make dependent reports here, because a report is the truth in both attributes or in none: with
     margins a and b the pair (i, j) is reported with probability d·a_i·b_j + (1 − d)/KL.
-
-    Args:
-        key: A typed key.
-        counts: `[K, L]`; cheapest with K ≥ L.
-        epsilon: Scalar, nats, of the pairs.
-        num_draws: Static.
     """
     seen, e1 = survey(counts.ravel()), expm1_epsilon(epsilon)
     usable = seen.simulable & (e1 > 0)

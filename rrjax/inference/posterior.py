@@ -197,12 +197,6 @@ def _posterior(key, counts, epsilon, alpha, num_chains, num_draws, num_warmup, t
 def diagnostics(draws: Float[Array, "chains draws"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Effective sample size and split R̂ of one variable.
 
-    Args:
-        draws: `[chains, draws]`.
-
-    Returns:
-        The size, at most the number of draws times its logarithm, and R̂. Constant draws count in full, with R̂ = 1.
-
     References:
         Geyer, "Practical Markov chain Monte Carlo", 1992, for the initial monotone sequence.
     """

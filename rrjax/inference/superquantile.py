@@ -77,11 +77,7 @@ class Spread(NamedTuple):
 
 
 def spread_of(x: Float[Array, " K"]) -> Spread:
-    """The uniform law of x, or one on a grid that is larger in the convex order.
-
-    Args:
-        x: `[K]`, from 0 to 1.
-    """
+    """The uniform law of x, or one on a grid that is larger in the convex order."""
     size = x.shape[0]
     mean = accurate_sum(x) / size
     if size <= _GRID:
@@ -109,18 +105,7 @@ def conservative_limits(
     kept: Float[Array, ""],
     log_tail: Float[Array, ""],
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """The m such that all below are refused, and all above.
-
-    Args:
-        spread: Of x.
-        estimate: Scalar, unbiased, of m; any number.
-        num_users: Scalar, N.
-        kept: Scalar, d.
-        log_tail: Scalar, log p, below log ½.
-
-    Returns:
-        Scalars from 0 to 1.
-    """
+    """The m such that all below are refused, and all above."""
     both = jax.tree.map(lambda *each: jnp.stack(each), spread, mirrored(spread))
     estimates = jnp.stack([estimate, 1 - estimate])
     # Both at once, because they take long to compile.

@@ -67,17 +67,7 @@ class TwoKinds(NamedTuple):
 
 
 def log_upper_tail(count: Int[Array, " K"], holders: Int[Array, " K"], law: TwoKinds) -> Float[Array, " K"]:
-    """Logarithm of P(X ≥ count) where `holders` of all users hold the category.
-
-    Args:
-        count: `[K]`, from 1 to N − 1.
-        holders: `[K]`, from 0 to N.
-        law: The others.
-
-    Returns:
-        `[K]`; a tail from one half down to 1e-8 to 5e-3 of itself (float32), one down to 1e-30 to 1e-8 (float64), at
-        common levels a hundred times better. Above one half it loses digits, but stays above it.
-    """
+    """Logarithm of P(X ≥ count) where `holders` of all users hold the category."""
     dtype = law.step.dtype
     above = law.above(holders)
     count, rest = count.astype(dtype), (law.total - count).astype(dtype)
@@ -157,17 +147,7 @@ def log_upper_tail(count: Int[Array, " K"], holders: Int[Array, " K"], law: TwoK
 
 
 def fewest_holders(count: Int[Array, " K"], law: TwoKinds, log_level: Float[Array, ""]) -> Int[Array, " K"]:
-    """The smallest whole number of holders with which P(X ≥ count) exceeds a small level: an exact lower limit.
-
-    Args:
-        count: `[K]`, 0, 1, … N.
-        law: With a > b.
-        log_level: Logarithm of the level, below log ½.
-
-    Returns:
-        `[K]`, whole, from 0 to N. Rounding of the tail may make it one too small where the tail is at the level within
-        that rounding: towards the wider side.
-    """
+    """The smallest whole number of holders with which P(X ≥ count) exceeds a small level: an exact lower limit."""
     total = law.total
     dtype = law.step.dtype
     size = total.astype(dtype)

@@ -100,14 +100,6 @@ def query_of(connection: Connection, coding: Coding, reports: np.ndarray, column
 def count_numbers(source: Source, metadata: Metadata, end: int) -> np.ndarray:
     """Counts reports that are numbers, out of core.
 
-    Args:
-        source: Parquet files that rrjax wrote.
-        metadata: What they say.
-        end: M, how many numbers there are.
-
-    Returns:
-        int64 `[M]`.
-
     Raises:
         DataError: Files that cannot be read, or a report that is no such number.
     """
@@ -132,13 +124,6 @@ def count_numbers(source: Source, metadata: Metadata, end: int) -> np.ndarray:
 
 def read_bits(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
     """Reads reports that are bits, some at a time.
-
-    Args:
-        source: Parquet files that rrjax wrote.
-        metadata: What they say.
-
-    Yields:
-        Booleans `[n, K]`.
 
     Raises:
         DataError: Files that cannot be read, or a report that is not K bits.
@@ -177,13 +162,6 @@ def read_bits(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
 
 def read_hashes(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
     """Reads reports that are a seed and a bucket, some at a time.
-
-    Args:
-        source: Parquet files that rrjax wrote.
-        metadata: What they say.
-
-    Yields:
-        uint32 `[n, 2]`.
 
     Raises:
         DataError: Files that cannot be read, or a report that is not there.

@@ -64,14 +64,6 @@ class Covariate:
 def read_covariate(source: Source, *, factor: bool = False, most_levels: int | None = MAX_LEVELS) -> Covariate:
     """Reads a column as a covariate.
 
-    Args:
-        source: The files and how to read them; its column is the covariate.
-        factor: Whether numbers are names of levels, as of regions or questionnaires.
-        most_levels: More are hardly meant; None is any number.
-
-    Returns:
-        `Covariate`: numbers where all values are, else a factor, its levels in order: numbers by size, texts by letter.
-
     Raises:
         DataError: Files that cannot be read, a column that is not there, holds no value or the same text for everybody,
             numbers among which are texts, infinities or "nan", or texts of too many levels.
@@ -142,11 +134,6 @@ def place_of(chosen: Scan, place: int) -> tuple[str, int]:
 
 def read_covariates(source: Source, names: Sequence[str], factors: Sequence[str] = ()) -> list[Covariate]:
     """Reads several columns, as `read_covariate` each.
-
-    Args:
-        source: The files and how to read them; its own column is not looked at.
-        names: Of the columns.
-        factors: Those among them whose numbers are names of levels.
 
     Raises:
         DataError: As `read_covariate`; a column that is named twice, or a factor that is none of them.

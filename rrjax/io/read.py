@@ -127,14 +127,6 @@ def read_values(source: Source | str, domain: Labels | None = None) -> Values:
 def count_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[Labels | None, Labels | None]) -> Pairs:
     """Counts the pairs of two columns of reports, row by row.
 
-    Args:
-        source: The files and how to read them; its own column is not looked at.
-        columns: Names of the two columns.
-        domains: Their categories; None as in `count_reports`.
-
-    Returns:
-        The counts of the rows that have both answers.
-
     Raises:
         DataError: As `count_reports`, for either column; a column that is named twice; no row with both answers.
     """

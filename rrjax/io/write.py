@@ -37,12 +37,6 @@ _IN_PLACE = "USE_TMP_FILE false"
 def replacing(path: str | PathLike[str]) -> Iterator[Path]:
     """Writes a file aside and puts it in place when it is whole.
 
-    Args:
-        path: The file to write; one that is there is replaced at the end, and stays as it is if anything goes wrong.
-
-    Yields:
-        The file to write instead, in the same folder and with the same suffixes.
-
     Raises:
         DataError: The file cannot be written; says why and what to do. Whatever else the body raises, KeyboardInterrupt
             as well, passes through; the file aside is removed.

@@ -101,12 +101,6 @@ def even_sums(values: Shaped[Array, " M"]) -> Shaped[Array, " M"]:
     """For each number z, the sum of the values at those numbers that have an even number of bits in common with z.
 
     The fast transform, with the sums over odd numbers carried along in place of differences: nothing is subtracted.
-
-    Args:
-        values: `[M]`, M a power of two.
-
-    Returns:
-        `[M]`, at O(M·log M).
     """
     size = values.shape[0]
     even, odd = values, jnp.zeros_like(values)

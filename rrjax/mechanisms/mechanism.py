@@ -295,16 +295,7 @@ def numbers_if(sound: Bool[ArrayLike, "*s"], numbers: Shaped[Array, " U"]) -> Sh
 def mixture_of_supports(
     supported: Bool[ArrayLike, "N K"], expm1_epsilon: Float[Array, ""], sound: Bool[ArrayLike, "*s"] = np.True_
 ) -> Mixture:
-    """The likelihood of reports by what they support: a = 1, B = e^ε − 1 there, a row for every set that is different.
-
-    Args:
-        supported: `[N, K]`, which categories each report supports.
-        expm1_epsilon: Scalar, e^ε − 1.
-        sound: Which reports are some of the mechanism, where tracing keeps others from being refused.
-
-    Returns:
-        `Mixture`; under tracing a row for every report, unusable where one is not sound.
-    """
+    """The likelihood of reports by what they support: a = 1, B = e^ε − 1 there, a row for each different set."""
     if isinstance(supported, Tracer):
         return Mixture(
             numbers_if(sound, jnp.ones(supported.shape[0], int_dtype())), 1.0, Dense(supported, expm1_epsilon)
@@ -366,18 +357,7 @@ def as_true_counts(true_counts: ArrayLike, num_categories: int) -> Int[Array, " 
 def gathered(
     add: Callable[[Array, Array, Array, Array], Array], key: Array, true_counts: Array, size: int, zeros: Array
 ) -> tuple[Array, Array, Bool[Array, ""]]:
-    """Adds up what users bring who are simulated `size` at a time, in the order of their categories.
-
-    Args:
-        add: Of the sum so far, a key, the values of users `[size]`, and whether each of them is there.
-        key: A typed key.
-        true_counts: `[K]`, integers.
-        size: Of users. Static.
-        zeros: What the sum starts from.
-
-    Returns:
-        The sum, N, and whether the counts make sense; if not, of no users.
-    """
+    """Adds up what users bring who are simulated `size` at a time, in the order of their categories."""
     seen = survey(true_counts)
     number = jnp.where(seen.drawable, seen.total, 0).astype(jnp.int32)
     ends = jnp.cumsum(jnp.where(seen.drawable, true_counts, 0).astype(jnp.int32))

@@ -168,14 +168,6 @@ def incident_sums(values: Shaped[Array, " M"], order: int, dimension: int) -> Sh
     Coordinate by coordinate, from the last: a table holds, for each beginning of a plane, each part z of the product
     that its end has made, and each end of a point (one of those that differ by a factor), the sum over the ends of
     planes. Nothing is subtracted.
-
-    Args:
-        values: `[M]`, M = (sᵗ − 1)/(s − 1).
-        order: s, a prime.
-        dimension: t, at least 2.
-
-    Returns:
-        `[M]`, at O(M·s·t).
     """
     # Over beginnings (the zero vector first), z, and ends (the zero vector first): at the start all of a plane is its
     # beginning.

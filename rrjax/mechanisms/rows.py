@@ -48,15 +48,6 @@ def log_gain(epsilon: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 
 def log_probability_of_block(epsilon: ArrayLike, ratio: float, log_holding: float) -> Float[Array, ""]:
-    """Log-probability of a report that is a block of a design, for a user whose category it holds.
-
-    Args:
-        epsilon: Scalar, nats.
-        ratio: How many blocks there are for each one that holds a given category, b/r.
-        log_holding: Log r, of how many blocks hold a category.
-
-    Returns:
-        Scalar, −log(r + (b − r)·e^−ε): finite at every ε.
-    """
+    """Log-probability of a report that is a block of a design, for a user whose category it holds."""
     epsilon = jnp.asarray(epsilon).astype(float_dtype())
     return -log_holding - jnp.log1p((ratio - 1) * jnp.exp(-epsilon))

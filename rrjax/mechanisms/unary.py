@@ -143,16 +143,7 @@ def are_bits(bits: Shaped[Array, "*s"]) -> Bool[Array, "*s"]:
 
 @jax.jit
 def independent(key: Array, true_counts: Array, rates: Rates) -> Tally:
-    """Draws a collection whose support counts are independent: Binomial(n_i, p) + Binomial(N − n_i, q) each.
-
-    Args:
-        key: A typed key.
-        true_counts: `[K]`, integers.
-        rates: Of the mechanism.
-
-    Returns:
-        `Tally`; NaN comes of it for counts or rates that make no sense.
-    """
+    """Draws a collection whose support counts are independent: Binomial(n_i, p) + Binomial(N − n_i, q) each."""
     seen = survey(true_counts)
     usable = seen.drawable & (rates.truth > 0)
     held = jnp.where(usable, true_counts, 0).astype(jnp.int32)

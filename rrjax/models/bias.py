@@ -20,14 +20,6 @@ from rrjax.numerics.em_newton import added_up, blocks_of
 def bias(coefficients: Float[Array, "D k"], data: Data, inverse: Float[Array, "P P"]) -> Float[Array, "D k"]:
     """How much farther from the truth than they should the likeliest coefficients are expected to be.
 
-    Args:
-        coefficients: `[D, k]`, the likeliest.
-        data: That they are of; weights are numbers of users.
-        inverse: Of the observed information there, `[D·k, D·k]`.
-
-    Returns:
-        `[D, k]`.
-
     References:
         Cox and Snell, "A general definition of residuals", 1968; Firth, "Bias reduction of maximum likelihood
         estimates", 1993.

@@ -183,15 +183,7 @@ class _Marginal:
 
 
 def log_weights(log_alpha: Float[Array, " K"], given: Any) -> Float[Array, "G S"]:
-    """Of draws: what they are worth under a.
-
-    Args:
-        log_alpha: `[K]`.
-        given: `[G, S]`, log-likelihood less log-density of each draw, and `[G, S, K]`, the logarithms of its shares.
-
-    Returns:
-        `[G, S]`, logarithms.
-    """
+    """Of draws: what they are worth under a."""
     worth, logs = given
     alpha = jnp.exp(log_alpha)
     return worth + logs @ alpha + gammaln(jnp.sum(alpha)) - jnp.sum(gammaln(alpha))

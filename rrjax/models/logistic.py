@@ -73,13 +73,7 @@ def on_coefficients(each: Float[Array, "N k k"], data: Data) -> Float[Array, "P 
 
 
 def look(coefficients: Float[Array, "D k"], blocks: Data, ridge: Float[Array, ""]) -> View:
-    """What there is to see at some coefficients.
-
-    Args:
-        coefficients: `[D, k]`.
-        blocks: Of `blocks_of`.
-        ridge: Precision of a normal prior on each coefficient.
-    """
+    """What there is to see at some coefficients."""
 
     def seen(data):
         found = posteriors(coefficients, data.covariates, data.rows)
@@ -100,17 +94,7 @@ def look(coefficients: Float[Array, "D k"], blocks: Data, ridge: Float[Array, ""
 
 @partial(jax.jit, static_argnums=(3,))
 def maximum(data: Data, ridge: Float[Array, ""], tol: Float[Array, ""], max_iters: int) -> State:
-    """The maximum by Newton's method, from coefficients of zero.
-
-    Args:
-        data: Of N users.
-        ridge: As in `look`.
-        tol: As in `ascended`.
-        max_iters: As in `ascended`. Static.
-
-    Returns:
-        As `ascended`.
-    """
+    """The maximum by Newton's method, from coefficients of zero."""
     blocks = blocks_of(data)
     shape = data.covariates.shape[1], data.rows.lift.shape[1] - 1
     start = jnp.zeros(shape, data.weights.dtype)

@@ -153,15 +153,6 @@ def rows_of(
 ) -> LogRows:
     """The likelihood of each of N reports, for models of few categories: `[N, K]` numbers.
 
-    Args:
-        reports: Of the mechanism; for k-ary randomized response integers `[N]`.
-        mechanism_or_epsilon: As in `rr_loss`.
-        num_categories: K; a mechanism has its own.
-        number: N.
-
-    Returns:
-        `LogRows` of N.
-
     Raises:
         ValueError: As `rr_loss`; K missing, or another one than the mechanism's.
     """

@@ -335,10 +335,6 @@ def _as_ridge(ridge, dtype):
 def check_ran_off(result: Regression, errors: Float[ArrayLike, "D k"] | None) -> None:
     """Refuses coefficients that nothing holds.
 
-    Args:
-        result: What was found.
-        errors: Standard errors on standardized covariates, if they are known.
-
     Raises:
         FitError: One of them is too large.
     """

@@ -42,17 +42,7 @@ def _log_likelihood(coefficients, data):
 
 @partial(jax.jit, static_argnums=(3,))
 def lbfgs(data: Data, ridge: Float[Array, ""], tol: Float[Array, ""], max_iters: int) -> Arrival:
-    """L-BFGS with a line search, of all data: memory for N·K numbers and a few times D·K.
-
-    Args:
-        data: Of N users.
-        ridge: Precision of a normal prior on each coefficient.
-        tol: Nats of all reports that may be missing, by its own estimate of the curvature.
-        max_iters: Most steps. Static.
-
-    Returns:
-        `Arrival`.
-    """
+    """L-BFGS with a line search, of all data: memory for N·K numbers and a few times D·K."""
     optax = needed()
     if on_many_devices(data):  # optax's line search knows nothing of them
         raise NotImplementedError(
@@ -91,19 +81,7 @@ def lbfgs(data: Data, ridge: Float[Array, ""], tol: Float[Array, ""], max_iters:
 def adam(
     key: Array, data: Data, ridge: Float[Array, ""], learning_rate: Float[Array, ""], batch_size: int, num_epochs: int
 ) -> Arrival:
-    """Adam on batches of users drawn without replacement, its rate falling to nothing along a cosine.
-
-    Args:
-        key: A typed key, for the order of the users.
-        data: Of N users.
-        ridge: Precision of a normal prior on each coefficient.
-        learning_rate: Of the first steps, on standardized covariates.
-        batch_size: Users in a batch, at most N. Static.
-        num_epochs: How often each is seen, but for those who fill no batch. Static.
-
-    Returns:
-        `Arrival`, its gap NaN: batches do not tell.
-    """
+    """Adam on batches of users drawn without replacement, its rate falling to nothing along a cosine."""
     optax = needed()
     users = data.weights.shape[0]
     number = users // batch_size

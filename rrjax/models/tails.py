@@ -16,17 +16,7 @@ _MANY = 10_000
 
 
 def tail(statistic: ArrayLike, degrees: int, clusters: int | None = None) -> Float[Array, "*s"]:
-    """How often a Wald statistic is larger.
-
-    Args:
-        statistic: `[*s]`, a quadratic form in so many estimates.
-        degrees: How many. Static.
-        clusters: None for the law of χ²; or the number of clusters c that the covariance is from: the statistic over
-            its degrees has then the law of F with c − 1 in the denominator. Static.
-
-    Returns:
-        `[*s]`, probabilities.
-    """
+    """How often a Wald statistic is larger."""
     statistic = jnp.asarray(statistic)
     half = jnp.asarray(degrees / 2, statistic.dtype)
     if clusters is None or clusters - 1 > _MANY:
@@ -41,12 +31,7 @@ def p_value_of(scores: ArrayLike, clusters: int | None = None) -> np.ndarray:
 
 
 def reach(level: float, clusters: int | None = None) -> float:
-    """How many standard errors an interval reaches to either side: a quantile of the normal law or Student's t.
-
-    Args:
-        level: Of the interval, between 0 and 1.
-        clusters: As in `tail`.
-    """
+    """How many standard errors an interval reaches to either side: a quantile of the normal law or Student's t."""
     if clusters is None:
         return NormalDist().inv_cdf((1 + level) / 2)
     low, high = 0.0, 40.0

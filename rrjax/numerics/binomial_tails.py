@@ -40,16 +40,7 @@ class Tail(NamedTuple):
 
 
 def upper_tail(count: Float[Array, "*s"], other: Float[Array, "*s"], distance: Float[Array, "*s"]) -> Tail:
-    """P(X ≥ count) of a binomial law with count + other trials.
-
-    Args:
-        count: `[*s]`, at least one.
-        other: `[*s]`, at least one.
-        distance: `[*s]`, w > 0: log odds of count / (count + other) less those of the law's probability.
-
-    Returns:
-        `[*s]` each: its logarithm, to 2e-6 (float32) or 1e-14 (float64) of the larger of one and itself.
-    """
+    """P(X ≥ count) of a binomial law with count + other trials."""
     trials = count + other
     share = count / trials
     # 1 − p = (n − c) / (n + c·expm1(−w)), and o = (c / (n − c))·e^−w.
@@ -76,17 +67,7 @@ def log_survival(
     excess: Float[Array, "*s"],
     probability: Float[Array, ""],
 ) -> Float[Array, "*s"]:
-    """Logarithm of P(X ≥ count) for X binomial with count + other trials.
-
-    Args:
-        count: `[*s]`, 0, 1, …
-        other: `[*s]`, 0, 1, …
-        excess: `[*s]`, count − (count + other)·probability, accurate to the dtype.
-        probability: Scalar in (0, 1), with a `1 − probability` that does not vanish.
-
-    Returns:
-        `[*s]`, to 2e-6 (float32) or 1e-14 (float64) of the larger of one and itself; zero where count is zero.
-    """
+    """Logarithm of P(X ≥ count) for X binomial with count + other trials."""
     # Where the count is below the mean, the complement: other + 1 failures or more.
     up = excess > 0
     high, low = jnp.where(up, count, other + 1), jnp.where(up, other, count - 1)
@@ -104,14 +85,7 @@ def log_survival(
 
 
 def log_complement(log_probability: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """log(1 − P).
-
-    Args:
-        log_probability: `[*s]`, at most zero.
-
-    Returns:
-        `[*s]`, to some machine epsilons of the larger of one and itself.
-    """
+    """log(1 − P)."""
     small = log_probability < -math.log(2)
     near_zero = jnp.log(-jnp.expm1(jnp.where(small, -1, jnp.minimum(log_probability, 0))))
     return jnp.where(small, jnp.log1p(-jnp.exp(jnp.where(small, log_probability, -1))), near_zero)
@@ -121,14 +95,6 @@ def odds_of_tail(
     count: Float[Array, "*s"], other: Float[Array, "*s"], log_level: Float[Array, ""]
 ) -> Float[Array, "*s"]:
     """The odds p/(1 − p) at which P(X ≥ count) is a small level: the lower Clopper–Pearson limit.
-
-    Args:
-        count: `[*s]`, 0, 1, …
-        other: `[*s]`, 0, 1, …
-        log_level: Scalar, logarithm of the level, below log ½.
-
-    Returns:
-        `[*s]`, to 1e-5 (float32) or 1e-10 (float64) at any level down to 1e-30; zero where count is zero.
 
     References:
         Clopper and Pearson, "The use of confidence or fiducial limits", 1934.

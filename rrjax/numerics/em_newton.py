@@ -59,17 +59,7 @@ class State(NamedTuple):
 def ascended(
     look: Callable[[Float[Array, " P"]], View], start: Float[Array, " P"], tol: Float[Array, ""], max_iters: int
 ) -> State:
-    """Climbs to a maximum.
-
-    Args:
-        look: Parameters → `View`.
-        start: `[P]`.
-        tol: Nats of all reports that may be missing.
-        max_iters: Most steps, those that are not taken among them.
-
-    Returns:
-        The last state; `converged` where the gap of an undamped step is at most `tol`.
-    """
+    """Climbs to a maximum."""
 
     def step(state):
         view, damping = state.view, state.damping
@@ -105,16 +95,7 @@ def blocks_of(data: Any) -> Any:
 
 
 def added_up(function: Callable[[Any], tuple[Any, Any]], blocks: Any, *others: Any) -> tuple[Any, Any]:
-    """Of a function of a block that returns sums and rows: the sums of all, and all rows.
-
-    Args:
-        function: A block → what is added up, and what is kept of each of its users.
-        blocks: Of `blocks_of`.
-        *others: What else the function works with: sums are made where all of it is.
-
-    Returns:
-        Both; the rows with those that filled up the last block.
-    """
+    """Of a function of a block that returns sums and rows: the sums of all, and all rows."""
     first = jax.tree.map(lambda leaf: leaf[0], blocks)
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, first)[0])
 

@@ -32,17 +32,7 @@ def interior_step(
     towards: Callable[[Float[Array, " M"]], tuple[Float[Array, " M"], Array]],
     goal: Float[Array, ""],
 ) -> tuple[Float[Array, " M"], Float[Array, " M"], Array, Float[Array, ""]]:
-    """Makes a predictor and a corrector step.
-
-    Args:
-        theta: `[M]`, positive.
-        slack: `[M]`, θ∘s, positive.
-        towards: Solves the system for a β `[M]`: the relative change `[M]`, and the multiplier that belongs to it.
-        goal: Scalar, the least β.
-
-    Returns:
-        The new θ and slack, the multiplier, and how far of the way to it the slack went.
-    """
+    """Makes a predictor and a corrector step."""
     y, _ = towards(jnp.zeros_like(theta))
     change = -slack - slack * y
     far, near = _length(y), _length(change / slack)

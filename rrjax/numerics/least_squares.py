@@ -28,14 +28,6 @@ class Regression(NamedTuple):
 def least_squares(gram: Float[Array, "K K"], target: Float[Array, " K"], num_steps: int) -> Regression:
     """Minimizes θᵀGθ/2 − bᵀθ over θ that are not negative.
 
-    Args:
-        gram: `[K, K]`, G, no entry negative.
-        target: `[K]`, b.
-        num_steps: Of the gradients. Static.
-
-    Returns:
-        A `Regression`.
-
     References:
         Nesterov, "A method for solving the convex programming problem with convergence rate O(1/k²)", 1983; O'Donoghue
         and Candès, "Adaptive restart for accelerated gradient schemes", 2015.

@@ -66,15 +66,7 @@ def judged(
     damping: Float[Array, ""],
     tol: Float[Array, ""],
 ) -> Verdict:
-    """Takes a step that gains, or that is so near the maximum that rounding hides whether it does.
-
-    Args:
-        change: `[P]`, the step.
-        gap: Scalar, what it promises.
-        gained: Scalar, what it gave.
-        damping: Scalar, of this step; zero is Newton's.
-        tol: Scalar, of the gap.
-    """
+    """Takes a step that gains, or that is so near the maximum that rounding hides whether it does."""
     usable = jnp.all(jnp.isfinite(change)) & (gap >= 0)
     better = usable & jnp.isfinite(gained) & ((gained > 0) | (gap <= tol))
     less = jnp.where(damping < 0.01, 0, damping / 8)
@@ -87,19 +79,7 @@ def judged(
 
 
 def ascend(problem: Problem, start: Float[Array, " P"], given: Any, tol: Float[Array, ""], max_iters: int) -> Ascent:
-    """Maximizes.
-
-    Args:
-        problem: What. Static.
-        start: `[P]`.
-        given: What it depends on, a pytree.
-        tol: Of the gap, in the units of the value.
-        max_iters: Most steps, those that are not taken among them. Static.
-
-    Returns:
-        The last state; `converged` where the gap of an undamped step was at most `tol`, at a point with positive
-        curvature. The point has first derivatives in what is given, in both modes; the rest has none.
-    """
+    """Maximizes."""
     state = _ascended(problem, *lax.stop_gradient((start, given)), tol, max_iters)
     return state._replace(point=_at_maximum(problem, state.point, state.curvature, given))
 

@@ -57,17 +57,7 @@ def _firsts(order, number):
 
 
 def vectors_of(numbers: Any, order: int, number: int, xp: ModuleType) -> Any:
-    """Canonical vectors of points and planes, which are numbered from one: the first of their coordinates is one.
-
-    Args:
-        numbers: int32, any shape, from 1.
-        order: s.
-        number: t, of coordinates.
-        xp: `numpy` or `jax.numpy`.
-
-    Returns:
-        int32, the coordinates on a last axis of t.
-    """
+    """Canonical vectors of points and planes, which are numbered from one: the first of their coordinates is one."""
     firsts = xp.asarray(_firsts(order, number)[:number], xp.int32)
     length = xp.sum(numbers[..., None] >= firsts, axis=-1, dtype=xp.int32) - 1
     powers = xp.asarray([order**place for place in range(number)], xp.int32)
@@ -93,21 +83,7 @@ def numbers_of(vectors: Any, order: int, xp: ModuleType) -> Any:
 
 
 def plane_of(points: Any, through: Any, free: Any, order: int, number: int, xp: ModuleType) -> Any:
-    """A plane for each point: all coordinates but one at will, that one so that the product is zero, or one.
-
-    Args:
-        points: `[N]`, int32, numbers of points, from 1.
-        through: `[N]`, booleans: whether the plane goes through the point.
-        free: `[N]`, int32 below s^(t−1), the other coordinates; not zero where the plane goes through the point, or it
-            would be none. Uniform numbers make uniform planes: of the vectors of a plane off the point one has the
-            product one, and all s − 1 of a plane through it have the product zero.
-        order: s.
-        number: t, of coordinates.
-        xp: `numpy` or `jax.numpy`.
-
-    Returns:
-        `[N]`, int32, numbers of planes, from 1.
-    """
+    """A plane for each point: all coordinates but one at will, that one so that the product is zero, or one."""
     point = vectors_of(points, order, number, xp)
     lead = xp.argmax(point != 0, axis=-1).astype(xp.int32)
     digits = digits_of(free, order, number - 1, xp)

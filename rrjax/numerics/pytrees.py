@@ -34,13 +34,6 @@ def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> 
     meta fields as JSON. `==` is one bool, see `equal`; `repr` is short. An instance has a hash where all its fields
     have one: numbers and texts have, arrays have not (`TypeError`).
 
-    Args:
-        data_fields: The leaves, in order.
-        meta_fields: The static fields: None, booleans, numbers or texts.
-
-    Returns:
-        What registers the class, and returns it.
-
     Example:
         >>> import dataclasses, jax
         >>> @register(data_fields=["length"], meta_fields=["name"])
@@ -104,13 +97,6 @@ def exportable(cls: _Class) -> _Class:
 
 def equal(tree: Any, other: Any) -> Any:
     """Whether two instances of a registered class have the same static fields and the same numbers: their `==`.
-
-    Args:
-        tree: An instance.
-        other: Anything.
-
-    Returns:
-        One bool. NaN is equal to nothing; the dtypes of equal numbers may differ.
 
     Raises:
         jax.errors.TracerArrayConversionError: A leaf is traced: compare leaves with `jax.tree.map`.

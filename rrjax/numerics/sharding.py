@@ -22,15 +22,7 @@ T = TypeVar("T")
 
 
 def aligned(values: T, *others: object) -> T:
-    """Makes values differ along the same axes, on the same mesh.
-
-    Args:
-        values: A pytree of arrays that meet, such as the state of a loop.
-        *others: Pytrees that they will meet, and that stay as they are.
-
-    Returns:
-        `values`, unchanged outside of `shard_map` and of meshes with explicit axes.
-    """
+    """Makes values differ along the same axes, on the same mesh."""
     leaves = jax.tree.leaves((values, others))
     types = [jax.typeof(leaf) for leaf in leaves]
     axes = frozenset().union(*map(_varying, types))
@@ -136,10 +128,6 @@ def refuse_spread(value: T, name: str) -> T:
 
     For functions made of what JAX or optax cannot spread, which would fail deep inside, or as late as they are lowered.
 
-    Args:
-        value: Of integers, keys or booleans: there is no derivative.
-        name: Of the public function.
-
     Raises:
         NotImplementedError: Says what to use instead.
     """
@@ -164,14 +152,6 @@ def by_platform(*arguments: Any, cpu: Callable[..., T], elsewhere: Callable[...,
     """Computes in one way on CPUs and in another on GPUs and TPUs: of two programs for the same values the faster one.
 
     Where JAX finds an accelerator, what decides is the platform that a program is compiled for, not the default device.
-
-    Args:
-        *arguments: Pytrees of arrays.
-        cpu: Of the arguments.
-        elsewhere: Of the same, to a result of the same type.
-
-    Returns:
-        The result.
     """
     if jax.default_backend() == "cpu":  # tracing a way that nobody goes takes tens of milliseconds of a first call
         return cpu(*arguments)
@@ -183,12 +163,6 @@ def one_by_one(function: Callable[..., Array]) -> Callable[..., Array]:
 
     For calls into LAPACK: jaxlib spreads a batch of them over the threads that run programs, and waits. Where several
     devices compute at once, every thread waits for another, for ever.
-
-    Args:
-        function: Of arrays, to an array. It is given no derivative here.
-
-    Returns:
-        The same function; elsewhere than on CPUs, and on a mesh with explicit axes, it is batched as ever.
     """
     alone = jax.custom_batching.custom_vmap(function)
 

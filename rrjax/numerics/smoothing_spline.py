@@ -50,14 +50,7 @@ class Curve(NamedTuple):
 
 
 def smoothed(values: Float[Array, " K"]) -> Curve:
-    """Draws the curve. Values that stand out from it, such as a spike at a round number, do not bend it.
-
-    Args:
-        values: `[K]`, K ≥ 2, in order, each with noise of variance one.
-
-    Returns:
-        The curve, at O(K·log K).
-    """
+    """Draws the curve. Values that stand out from it, such as a spike at a round number, do not bend it."""
     bends = jnp.asarray(_bends(values.shape[0]), values.dtype)
     before = jnp.append(values[1], values[:-1])
     after = jnp.append(values[1:], values[-2])

@@ -21,14 +21,7 @@ _NEAR = 0.4
 
 
 def log1p_minus(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """log(1 + x) − x without cancellation, for x > −1.
-
-    Args:
-        x: `[*s]`.
-
-    Returns:
-        `[*s]`, to a few units in the last place.
-    """
+    """log(1 + x) − x without cancellation, for x > −1."""
     s = x / (2 + x)
     square = s * s
     # log(1 + x) = 2·artanh(s), of which −x takes the first term to −x·s exactly.
@@ -41,14 +34,7 @@ def log1p_minus(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 
 def exp_minus(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """e^x − 1 − x without cancellation.
-
-    Args:
-        x: `[*s]`.
-
-    Returns:
-        `[*s]`, to a few units in the last place.
-    """
+    """e^x − 1 − x without cancellation."""
     series = jnp.zeros_like(x)
     for degree in range(9 if x.dtype == jnp.float32 else 17, 1, -1):
         series = (series + 1 / math.factorial(degree)) * x
@@ -56,14 +42,7 @@ def exp_minus(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 
 def deviance(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """(1 + x)·log(1 + x) − x without cancellation, for x > −1; one at −1, infinite below.
-
-    Args:
-        x: `[*s]`.
-
-    Returns:
-        `[*s]`, to 2e-6 (float32) or 1e-8 (float64): it serves samplers, which need no more.
-    """
+    """(1 + x)·log(1 + x) − x without cancellation, for x > −1; one at −1, infinite below."""
     s = x / (2 + x)
     square = s * s
     # log(1 + x) = 2·artanh(s); the first term of its series combines with −x to x·s exactly.
@@ -74,14 +53,7 @@ def deviance(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 
 def stirling_error(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """Log x! − [½ log(2πx) + x log x − x], for whole x ≥ 1.
-
-    Args:
-        x: `[*s]`.
-
-    Returns:
-        `[*s]`, to 1e-9 for x ≥ 5; 3e-4 at x = 1. `stirling_error_of_whole` is exact there.
-    """
+    """Log x! − [½ log(2πx) + x log x − x], for whole x ≥ 1."""
     inverse = 1 / x
     square = inverse * inverse
     return inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))
@@ -105,14 +77,7 @@ _SMALL = np.array(_stirling_errors(32))
 
 
 def stirling_error_of_whole(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """`stirling_error` to the dtype, by a table where x is small.
-
-    Args:
-        x: `[*s]`, whole numbers, at least one.
-
-    Returns:
-        `[*s]`, to 2e-16. Derivatives are those of `stirling_error`, as between whole numbers.
-    """
+    """`stirling_error` to the dtype, by a table where x is small."""
     table = jnp.asarray(_SMALL, x.dtype)
     series = stirling_error(jnp.maximum(x, 1))
     small = looked_up(table, jnp.clip(x, 0, 31).astype(jnp.int32)) + (series - lax.stop_gradient(series))

@@ -25,13 +25,6 @@ def expm1_epsilon(epsilon: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
     XLA's own expm1 is off by up to three units in float32, which would be the largest error of an estimate.
     The argument is reduced by a multiple of log 2 held in two parts, and the rest is a Taylor series.
-
-    Args:
-        epsilon: Any shape, nats.
-
-    Returns:
-        Positive and finite (e^88 stands for infinity in float32, e^709 in float64; no ratio is inf/inf),
-        or NaN where epsilon is not positive: that is how an impossible epsilon poisons a result.
     """
     # As the smaller of this and twice ε's: XLA would otherwise compute the scalar anew in every loop that uses it, and
     # compile it as often. It does not do so with a reduction.
@@ -65,12 +58,6 @@ def reciprocal(x: Float[Array, ""]) -> Float[Array, ""]:
 
     It divides by a scalar in some programs and multiplies by its reciprocal in others, whichever is written, so that
     last bits depend on what else is computed. It does not look through a reduction.
-
-    Args:
-        x: Scalar, positive.
-
-    Returns:
-        Scalar, in the dtype of x; derivatives of every order.
     """
     return jnp.max(1 / (x * jnp.array([1, 2], x.dtype)))
 
@@ -118,12 +105,6 @@ def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
     Four terms at a time are added up plainly, which costs a unit at most; the reduction of these sums carries the
     rounding error of every addition along (Knuth's TwoSum) and adds it in the end, in whatever order the backend
     reduces. Plain `jnp.sum` of 10,000 float32 on a CPU can lose four digits.
-
-    Args:
-        x: `[n]`.
-
-    Returns:
-        The sum, in the dtype of `x`. Derivatives are those of a sum, in forward mode a plain `jnp.sum`.
     """
     if not isinstance(x.shape[0], int):  # a symbol of `jax.export`
         rows = filled_up(x, _ROW)
@@ -165,26 +146,13 @@ def short_sum(x: Float[Array, "*s n"]) -> Float[Array, "*s"]:
     """Sums along the last axis in short runs: some digits better than `jnp.sum` on a CPU, and as fast.
 
     For batches of rows, where `accurate_sum` would cost too much; float32 keeps six digits of 10⁵ terms.
-
-    Args:
-        x: `[*s, n]`.
-
-    Returns:
-        `[*s]`, in the dtype of `x`.
     """
     return _added_up(x, lambda part: part)
 
 
 @jax.custom_jvp
 def log_sum(x: Float[Array, "*s n"]) -> Float[Array, "*s"]:
-    """Log Σ exp(x) along the last axis, summed as in `short_sum`; −∞ where all of x is, with derivatives of zero.
-
-    Args:
-        x: `[*s, n]`, floats, −∞ among them or not.
-
-    Returns:
-        `[*s]`, in the dtype of `x`.
-    """
+    """Log Σ exp(x) along the last axis, summed as in `short_sum`; −∞ where all of x is, with derivatives of zero."""
     peak = jnp.max(x, axis=-1)
     peak = jnp.where(peak > -jnp.inf, peak, 0)
     return jnp.log(_added_up(x, lambda part: jnp.exp(part - jnp.expand_dims(peak, range(peak.ndim, part.ndim))))) + peak
@@ -216,14 +184,6 @@ def split_product(
 
     The mantissa of `factor` times the integer is formed in two machine words and shifted; no rounding
     takes place before the fraction is turned into a float.
-
-    Args:
-        integer: Not negative, int32 or int64.
-        factor: Positive, normal and finite, float32 or float64 (as wide as `integer`).
-
-    Returns:
-        `whole`: the floor, unsigned, saturated at the largest word. `fraction`: what is left, in [0, 1],
-        zero only where the product is whole. `saturated`: whether `whole` is cut off.
     """
     bits = jnp.iinfo(integer.dtype).bits
     word = jnp.dtype(f"uint{bits}")

@@ -16,15 +16,6 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 def threefry(first: Any, second: Any, x: Any, y: Any) -> tuple[Any, Any]:
     """Threefry-2x32 with 20 rounds: two words of a key and two of a counter make two words.
 
-    Args:
-        first: Of the key, an array of uint32, as all are.
-        second: Of the key.
-        x: Of the counter.
-        y: Of the counter.
-
-    Returns:
-        Two words each, of the shape that the arguments broadcast to.
-
     References:
         Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
     """
@@ -58,15 +49,6 @@ def buckets_of(seeds: Any, categories: Any, num_buckets: Any, xp: ModuleType) ->
 
     The key of Threefry is the seed, its counter i stands for the pair of categories 2i and 2i + 1, its two words are
     theirs; a word w becomes the bucket ⌊w·g/2³²⌋.
-
-    Args:
-        seeds: Any words, uint32.
-        categories: Category numbers, uint32.
-        num_buckets: g, uint32.
-        xp: `numpy` or `jax.numpy`, whose arrays they are.
-
-    Returns:
-        Numbers from 0 to g − 1, uint32.
     """
     zeros = xp.zeros_like(seeds)
     one, other = threefry(seeds, zeros, categories >> 1, zeros)

@@ -174,16 +174,7 @@ def _part(num_draws, values):
 
 
 def _audit(values, count, screen, num_draws, claimed, level):
-    """The audit of whatever counts reports.
-
-    Args:
-        values: Those that are looked at.
-        count: What counts so many reports of a value, by what tells two values apart: all labels, or only some.
-        screen: What counts so many reports of all values, by features `[V, F]`.
-        num_draws: As `audit`.
-        claimed: As `audit`.
-        level: As `audit`.
-    """
+    """The audit of whatever counts reports."""
     if len(set(values)) != len(values) or len(values) < 2:
         raise ArgumentError(
             f"the values must be two or more that differ, got {list(values)[:4]}",

@@ -52,13 +52,6 @@ def described(
 ) -> Seen:
     """Counts the first reports of a batch.
 
-    Args:
-        reports: As the client made them: an array, or a sequence of whatever a report is.
-        number: How many there should be.
-        used: How many are counted.
-        event: What to look at in them; None takes them as they are.
-        only: The labels that are counted; None counts all.
-
     Raises:
         ArgumentError: There are more reports than there should be, or fewer.
     """
@@ -171,12 +164,7 @@ def features(counts: np.ndarray, labels: Sequence[Any], forms_alone: bool) -> np
 
 
 def most_apart(counts: np.ndarray, number: int) -> tuple[int, int]:
-    """The two rows with the largest log ratio of some feature, or of its absence, less three standard errors.
-
-    Args:
-        counts: `[V, F]`, how often each feature came among the reports of each value.
-        number: How many reports of each value there were.
-    """
+    """The two rows with the largest log ratio of some feature, or of its absence, less three standard errors."""
     best, pair = -math.inf, (0, len(counts) - 1)
     for times in (counts, number - counts):
         logs = np.log((times + 0.5) / (number + 1))
@@ -195,13 +183,6 @@ def chosen(ranking: np.ndarray, counts: np.ndarray, labels: Sequence[Any], numbe
 
     They are ranked by some reports, and it is by others that is said how many of the ranks to take: by the same ones
     the few would win whose ratio chance had raised.
-
-    Args:
-        ranking: `[2, L]`, how often each label came of each value.
-        counts: `[2, L]`, of other reports.
-        labels: L of them.
-        number: How many reports of each value there were.
-        level: Of the bound.
     """
     ranking, seen = ranking + 0.5, counts + 0.5
     z = NormalDist().inv_cdf((1 + level) / 2)

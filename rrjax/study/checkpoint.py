@@ -56,13 +56,6 @@ def name_of_group(num_categories: int, mechanism: str | None) -> str:
 def computing_time(attributes: Iterable[Mapping[str, Any]], more: float = 0.0) -> str:
     """What studies took together, over all the runs that it needed, in words.
 
-    Args:
-        attributes: Of their datasets.
-        more: Seconds of what else was computed.
-
-    Returns:
-        The words.
-
     Example:
         >>> from rrjax.study.checkpoint import computing_time
         >>> computing_time([{"seconds": 12.5, "runs": 2}, {"seconds": 3.0, "runs": 1}])

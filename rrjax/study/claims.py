@@ -159,12 +159,6 @@ def check_claims(dataset: xr.Dataset) -> list[Claim]:
 def claims_table(dataset: xr.Dataset) -> list[tuple[str, str, dict[str, list[str]]]]:
     """The claims and how they fared, as `write_report` takes tables.
 
-    Args:
-        dataset: As `check_claims` takes it.
-
-    Returns:
-        One `(heading, caption, {column: texts})`; none where an estimator or metric is missing.
-
     Example:
         >>> import xarray as xr
         >>> from rrjax.study.claims import claims_table

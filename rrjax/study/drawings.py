@@ -49,13 +49,6 @@ class Drawing(NamedTuple):
 def of_paper(dataset: xr.Dataset, wanted: Iterable[int] = FIGURES) -> list[Drawing]:
     """The paper's figures that are drawn from the grid, and bias and variance, as far as the dataset goes.
 
-    Args:
-        dataset: Of `rrjax.study.paper.study`.
-        wanted: Numbers from 1 to 10.
-
-    Returns:
-        In the paper's order; the figures are drawn when their `draw` is called.
-
     Example:
         >>> import xarray as xr
         >>> from rrjax.study import drawings
@@ -114,12 +107,6 @@ def of_study(dataset: xr.Dataset) -> list[Drawing]:
 
     Where a figure has no room for a dimension, there is one for each of its values (of many, for six). Every mechanism
     has its own.
-
-    Args:
-        dataset: Of a study.
-
-    Returns:
-        In the order of the catalogue's metrics; the figures are drawn when their `draw` is called.
 
     Example:
         >>> from rrjax.study import Study, drawings
@@ -212,17 +199,6 @@ def of_users(
 ) -> list[Drawing]:
     """A data set whose users are given: its histogram, and the mean squared error by ε (the paper's Figure 3).
 
-    Args:
-        dataset: Of a study with `users`.
-        label: Of these users in it.
-        counts: `[K]`, how many of them hold each category.
-        name: Part of the name of the file.
-        number: Of the figure in the paper, or None.
-        labels: `[K]`, what the categories are called; by default their numbers from 0.
-
-    Returns:
-        One drawing.
-
     Example:
         >>> import numpy as np, xarray as xr
         >>> from rrjax.study import drawings
@@ -251,12 +227,6 @@ def _draw_users(dataset: xr.Dataset, label: str, counts: np.ndarray, labels: np.
 def of_em(dataset: xr.Dataset) -> list[Drawing]:
     """EM on its way to the exact maximum (the paper's Figure 4).
 
-    Args:
-        dataset: From `rrjax.study.em_convergence.convergence`.
-
-    Returns:
-        One drawing.
-
     Example:
         >>> import xarray as xr
         >>> from rrjax.study import drawings
@@ -278,12 +248,6 @@ def of_em(dataset: xr.Dataset) -> list[Drawing]:
 
 def ordered(drawings: Iterable[Drawing]) -> list[Drawing]:
     """The paper's figures by their numbers, then the others as they come.
-
-    Args:
-        drawings: From the functions above.
-
-    Returns:
-        The same.
 
     Example:
         >>> import xarray as xr

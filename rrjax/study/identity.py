@@ -21,13 +21,6 @@ def identity_of(function: Any, *, classes: bool = False) -> str:
     """A name for a function, with a hash of its code and of all that it holds or uses of its module.
 
     Functions of libraries count by their names.
-
-    Args:
-        function: A function, a partial one, or any callable; None has no name.
-        classes: Whether the code of classes counts too.
-
-    Returns:
-        The same text in every process.
     """
     return _Reader(classes).function(function)
 

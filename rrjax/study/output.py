@@ -26,14 +26,6 @@ _PACKAGES = ("rrjax", "jax", "jaxlib", "numpy", "xarray")
 def write_dataset(folder: Path, name: str, dataset: xr.Dataset) -> list[Path]:
     """Writes NAME.nc (NetCDF), and NAME.parquet, a row a configuration and estimator; paired differences apart.
 
-    Args:
-        folder: An existing folder.
-        name: Of the files, without suffix.
-        dataset: Of a study.
-
-    Returns:
-        The files.
-
     Raises:
         DataError: A file cannot be written.
     """
@@ -54,13 +46,7 @@ def write_dataset(folder: Path, name: str, dataset: xr.Dataset) -> list[Path]:
 def write_figures(
     folder: Path, drawings: Sequence[Drawing], begun: Callable[[int, Drawing], None] | None = None
 ) -> Generator[tuple[str, str, Picture]]:
-    """Draws the figures, several at once, writes each as PNG and PDF, and yields what `write_report` takes.
-
-    Args:
-        folder: Made if missing.
-        drawings: What to draw.
-        begun: Called with how many have been begun, and the last of them.
-    """
+    """Draws the figures, several at once, writes each as PNG and PDF, and yields what `write_report` takes."""
     make_folder(folder)
     with closing(pictures(drawings, begun)) as drawn:
         for drawing, picture in zip(drawings, drawn, strict=True):

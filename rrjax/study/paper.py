@@ -39,16 +39,7 @@ BY_CATEGORIES = {
 
 
 def study(num_seeds: int = 100, figures: Iterable[int] = FIGURES, estimators: Any = ESTIMATORS) -> Study | None:
-    """The paper's study, or the part of its grid that some figures show.
-
-    Args:
-        num_seeds: Simulated collections of every configuration.
-        figures: Numbers from 1 to 10.
-        estimators: As `Study` takes them.
-
-    Returns:
-        The study; None where none of the figures is drawn from the grid.
-    """
+    """The paper's study, or the part of its grid that some figures show."""
     wanted = set(figures) - {REAL_DATA, CONVERGENCE}
     if not wanted:
         return None

@@ -60,14 +60,6 @@ def pictures(
 
     The bytes are the same wherever they were made. What another process does not bring is drawn here, so it costs
     time alone where none can be started.
-
-    Args:
-        drawings: From `rrjax.study.drawings`.
-        begun: Called with how many have been begun, and the last of them; by several threads, one at a time.
-        processes: How many to start; by default one for every core but this one's, if there is enough for it to do.
-
-    Yields:
-        The pictures, in the order of the drawings. Warnings are given here, as if all had been drawn here.
     """
     if processes is None:
         processes = min(_cores(), len(drawings) // _EACH) - 1

@@ -201,12 +201,6 @@ def ranking_rows(ranked: xr.Dataset) -> list[dict[str, str]]:
 def ranking_note(ranked: xr.Dataset) -> str:
     """What a ranking's reader should know of ties: a sentence, or nothing where there are none.
 
-    Args:
-        ranked: From `ranking`.
-
-    Returns:
-        The sentence.
-
     Example:
         >>> import xarray as xr
         >>> from rrjax.study.rankings import ranking, ranking_note

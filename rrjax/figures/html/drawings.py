@@ -66,14 +66,7 @@ def strip(value: float, lower: float, upper: float, end: float) -> Markup:
 def profile(
     values: np.ndarray, limits: tuple[np.ndarray, np.ndarray] | None, across: Iterable[Tick], words: str
 ) -> Markup:
-    """Shares side by side, in an order that means something: strokes, on their intervals as bars.
-
-    Args:
-        values: `[n]`, shares; a negative one is drawn as zero.
-        limits: Of their intervals, two arrays `[n]`; None where there are none.
-        across: Labels of the horizontal axis.
-        words: What it shows, for those who do not see it.
-    """
+    """Shares side by side, in an order that means something: strokes, on their intervals as bars."""
     from rrjax.figures.axes import per_cent
 
     number = len(values)

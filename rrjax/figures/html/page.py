@@ -75,14 +75,7 @@ def pairs(rows: Mapping[str, object], caption: str = "") -> Markup:
 def table(
     columns: Sequence[object], rows: Iterable[Sequence[object]], caption: str, *, foot: Sequence[object] | None = None
 ) -> Markup:
-    """A table, which scrolls for itself where it is wider than the page.
-
-    Args:
-        columns: Headings. The first column names the row; the others are numbers where all of their cells look so.
-        rows: As many cells each.
-        caption: Above it; its first sentence is what a screen reader calls the part that scrolls.
-        foot: One more row, of what is left.
-    """
+    """A table, which scrolls for itself where it is wider than the page."""
     texts = [[markup(cell) for cell in row] for row in rows]
     numeric = [index > 0 and all(_looks_numeric(row[index]) for row in texts) for index in range(len(columns))]
     kinds = [_class("number") if number else "" for number in numeric]
@@ -119,16 +112,6 @@ def write_page(
     path: str | os.PathLike[str], title: str, main: Iterable[Markup], *, head: Iterable[Markup] = (), foot: str = ""
 ) -> Path:
     """Writes a page, whole or not at all: a heading, what stands below it, the parts, and a last line.
-
-    Args:
-        path: The file.
-        title: The heading, and the name of the window.
-        main: The parts, in their order.
-        head: What stands between the heading and the parts.
-        foot: The last line.
-
-    Returns:
-        The path.
 
     Raises:
         DataError: The file cannot be written; says why.

@@ -89,15 +89,7 @@ def checked(history: ArrayLike, other: ArrayLike, num_categories: int) -> tuple[
 def loss_of_bits(
     history: NDArray[Any], other: NDArray[Any], permanent: Rates, instantaneous: Rates, held: NDArray[np.bool_]
 ) -> Loss:
-    """The loss where a memo, and every report, is bits that are independent of each other.
-
-    Args:
-        history: `[T]`, the number of the memo in each round.
-        other: `[T]`.
-        permanent: How a bit of the memo is made.
-        instantaneous: How a reported bit is made of it.
-        held: `[K, M]`, which bits the value of each memo sets before any randomization.
-    """
+    """The loss where a memo, and every report, is bits that are independent of each other."""
     first, second = Logs.of(permanent), Logs.of(instantaneous)
     again = np.array([[second.not_q, second.q], [second.not_p, second.p]])
     used = np.unique(np.concatenate([history, other]))
@@ -117,15 +109,7 @@ def loss_of_bits(
 def loss_of_answers(
     history: NDArray[Any], other: NDArray[Any], permanent: Rates, instantaneous: Rates, num_answers: int
 ) -> Loss:
-    """The loss where a memo, and every report, is one of g answers, both by randomized response.
-
-    Args:
-        history: `[T]`, the answer that is randomized in each round.
-        other: `[T]`.
-        permanent: How the memo is made.
-        instantaneous: How a report is made of it.
-        num_answers: g.
-    """
+    """The loss where a memo, and every report, is one of g answers, both by randomized response."""
     first, second = Logs.of(permanent), Logs.of(instantaneous)
     # Answers that are in no history are alike. As many of them as there are rounds can be reported, the rest cannot.
     used = np.unique(np.concatenate([history, other]))
@@ -160,15 +144,7 @@ def _apart(
     again: NDArray[Any],
     places: dict[int, int] | None = None,
 ) -> Loss:
-    """The loss of all rounds.
-
-    Args:
-        history: `[T]`, the memo in each round.
-        other: `[T]`.
-        memos: Of each memo, the log probability of its states, `[Z]`.
-        again: `[Z, Y]`, the log probability of what is reported of each state.
-        places: Of each memo, the report that speaks for it most, where reports are as many as there are memos.
-    """
+    """The loss of all rounds."""
     pairs, times = np.unique(np.stack([history, other]), axis=1, return_counts=True)
     cells = [(int(one), int(two), int(number)) for one, two, number in zip(*pairs, times, strict=True)]
     losses = [_of_group(group, memos, again, places) for group in _groups(cells)]

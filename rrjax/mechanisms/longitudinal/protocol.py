@@ -267,14 +267,6 @@ def second_odds(size: ArrayLike, epsilon: ArrayLike, first_epsilon: ArrayLike) -
 
     Two randomized responses over g answers in a row are one, whose d is the product of theirs. With E = e^ε − 1 and
     d = E/(E + g), the second has E₂ = E₁(E∞ + g)/(E∞ − E₁).
-
-    Args:
-        size: g.
-        epsilon: ε∞.
-        first_epsilon: ε₁.
-
-    Returns:
-        Scalar; NaN where ε₁ is not below ε∞, or not positive.
     """
     dtype = float_dtype()
     last, first = as_scalar(epsilon, dtype), as_scalar(first_epsilon, dtype)
@@ -285,17 +277,7 @@ def second_odds(size: ArrayLike, epsilon: ArrayLike, first_epsilon: ArrayLike) -
 
 
 def for_each_user(function: Callable[..., Any], key: Array, users: tuple[Array, ...], cells: int) -> Any:
-    """Applies a function to the key of each user and what the user has, so many at a time that they fit.
-
-    Args:
-        function: Of a key and one entry of each array, to a pytree.
-        key: A typed key; user u has `fold_in(key, u)`.
-        users: Arrays with a first axis of N.
-        cells: What one user takes.
-
-    Returns:
-        What the function returns, stacked.
-    """
+    """Applies a function to the key of each user and what the user has, so many at a time that they fit."""
     number = users[0].shape[0]
     keys = jax.vmap(lambda user: jax.random.fold_in(key, user))(jnp.arange(number, dtype=jnp.uint32))
     if not isinstance(number, int):  # a symbol of `jax.export`: there is no saying how many times so many
@@ -323,16 +305,7 @@ def kinds(rows: Shaped[Array, "N M"]) -> tuple[Shaped[Array, "U M"], Shaped[Arra
 
 
 def mixture_of_rows(numbers: Shaped[Array, " U"], noise: Float[Array, "*U"], rows: Float[Array, "U K"]) -> Mixture:
-    """The likelihood noise_u + Σ_i rows_ui·θ_i, its rows scaled to a base of one.
-
-    Args:
-        numbers: `[U]`, users of each kind.
-        noise: `[U]`, positive.
-        rows: `[U, K]`, not negative.
-
-    Returns:
-        `Mixture`. What all categories have in a row is in its base: the larger that is, the fewer steps `ibu` takes.
-    """
+    """The likelihood noise_u + Σ_i rows_ui·θ_i, its rows scaled to a base of one."""
     least = jnp.min(rows, axis=1, keepdims=True)
     # A product fused into the difference would make the least one less than itself.
     return Mixture(numbers, 1.0, Dense(jnp.maximum(rows - least, 0) / (noise[:, None] + least)))

@@ -161,15 +161,6 @@ def epsilon_of_bits(
     """The ε of so many reports of two bits, of which one is set for one value and the other one for another.
 
     The first has shown ones alone and the second zeros: how far their `log_ratios` are apart, without cancellation.
-
-    Args:
-        permanent: The first randomization.
-        instantaneous: The second one.
-        ratio: `odds_ratio` of the first.
-        num_reports: T.
-
-    Returns:
-        Scalar, nats.
     """
     for_one, for_zero = (num_reports * each for each in _evidence(instantaneous))
     before = _before(permanent)

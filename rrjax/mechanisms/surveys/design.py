@@ -87,13 +87,6 @@ def epsilon(design: Design) -> Float[Array, ""]:
 def probabilities(design: Design, theta: ArrayLike) -> Float[Array, " K"]:
     """How likely the reports are: a_j + d·θ_j.
 
-    Args:
-        design: The design, of which this is a method.
-        theta: `[K]`, the distribution of the true values.
-
-    Returns:
-        `[K]`; it sums to one where θ does.
-
     Raises:
         ValueError: A wrong shape.
     """
@@ -142,13 +135,6 @@ def check_scalar(value: Any, name: str) -> None:
 def as_known_distribution(value: Any, name: str) -> Any:
     """Checks a known distribution over the categories, as far as it can be looked at.
 
-    Args:
-        value: `[K]`.
-        name: What to call it in an error.
-
-    Returns:
-        An array.
-
     Raises:
         ValueError: A wrong shape, or no distribution.
     """
@@ -180,14 +166,6 @@ def as_known_distribution(value: Any, name: str) -> Any:
 def mixed(truth: Any, otherwise: Any, names: tuple[str, str]) -> Affine:
     """The law of a report that is the value with probability `truth`, else drawn from a known distribution.
 
-    Args:
-        truth: Scalar in (0, 1).
-        otherwise: `[K]`.
-        names: What to call the probability and the distribution in an error.
-
-    Returns:
-        `Affine`; its truth is NaN where, under tracing, one of the two is none.
-
     Raises:
         ValueError: The probability is not a scalar, or the distribution not one.
     """
@@ -207,15 +185,6 @@ def mixed(truth: Any, otherwise: Any, names: tuple[str, str]) -> Affine:
 
 def randomize(design: Design, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
     """Simulates the answers of respondents: the value with probability d, else a draw that does not depend on it.
-
-    Args:
-        design: The design, of which this is a method; its d must be positive.
-        key: A typed key, `jax.random.key(seed)`.
-        values: Integers in 0 … K − 1, any shape.
-
-    Returns:
-        Reports, int32, the shape of `values`; −1 where, under tracing, a value is outside the domain or the design
-        none. What does not depend on the value is drawn as by `rrjax.simulate.values`.
 
     Raises:
         ValueError: Values that are not integers, or (not under tracing) outside the domain.

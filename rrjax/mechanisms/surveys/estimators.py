@@ -125,14 +125,6 @@ def mixture(counts: ArrayLike, design: Design) -> Mixture:
 def checked(counts: ArrayLike, design: Design, *, whole: bool = False) -> tuple[Shaped[Array, " K"], np.dtype]:
     """Checks the counts of a design as far as they can be, and settles dtypes.
 
-    Args:
-        counts: `[K]`, integers or floats.
-        design: Whose K it must be.
-        whole: Whether they must be integers.
-
-    Returns:
-        The counts, and the floating dtype of results about them.
-
     Raises:
         ValueError: A wrong shape or dtype, or other than the design's K categories.
     """

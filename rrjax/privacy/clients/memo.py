@@ -42,14 +42,6 @@ def second_epsilon(num_categories: int, epsilon: float, first_epsilon: float) ->
     With E = e^ε − 1, E₂ = E₁(E∞ + K)/(E∞ − E₁), exactly and for any K. It is computed in 120 digits and rounded down
     to a float, so that one report never delivers more than ε₁.
 
-    Args:
-        num_categories: K, at least 2.
-        epsilon: ε∞, nats, of any number of reports of one value.
-        first_epsilon: ε₁, nats, of a single report; less than ε∞.
-
-    Returns:
-        Nats.
-
     Raises:
         ValueError: K < 2, or not 0 < ε₁ < ε∞.
 

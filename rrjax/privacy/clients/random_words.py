@@ -15,15 +15,7 @@ def words(rows: int, columns: int) -> np.ndarray:
 
 
 def below(draws: np.ndarray, threshold: int) -> np.ndarray:
-    """Whether numbers of 128 bits, uniform, are below a threshold.
-
-    Args:
-        draws: `[N]`, uint64: their high words. A low word is drawn only where the high one does not decide.
-        threshold: An integer in [0, 2¹²⁸).
-
-    Returns:
-        `[N]`, booleans.
-    """
+    """Whether numbers of 128 bits, uniform, are below a threshold."""
     high, low = (np.uint64(word) for word in divmod(threshold, 2**64))
     found = draws < high
     tied = draws == high
@@ -33,15 +25,7 @@ def below(draws: np.ndarray, threshold: int) -> np.ndarray:
 
 
 def numbers_below(draws: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Numbers from 0 to bound − 1, exactly uniform: what is left beyond the last whole multiple is drawn again.
-
-    Args:
-        draws: `[N]`, uint64.
-        bounds: `[N]`, uint64, not zero.
-
-    Returns:
-        `[N]`, uint64.
-    """
+    """Numbers from 0 to bound − 1, exactly uniform: what is left beyond the last whole multiple is drawn again."""
     draws = draws.copy()
     last = MOST - (MOST % bounds + np.uint64(1)) % bounds  # 2⁶⁴ modulo the bound, without 2⁶⁴
     while (again := draws > last).any():

@@ -77,17 +77,7 @@ def effective_epsilon(num_categories: int, keep: int) -> float:
 
 
 def kept(draws: np.ndarray, own: np.ndarray, keep: int, number: int) -> np.ndarray:
-    """The own number where the draw is below the threshold, else a uniform one of 0 … number − 1.
-
-    Args:
-        draws: `[N, 2]`, uint64: the high and the low word of a number each.
-        own: `[N]`, integers.
-        keep: From `keep_threshold`, of that many categories.
-        number: Of categories, below 2³¹.
-
-    Returns:
-        `[N]`, of the dtype of `own`.
-    """
+    """The own number where the draw is below the threshold, else a uniform one of 0 … number − 1."""
     high, low = draws[:, 0], draws[:, 1]
     first, second = (np.uint64(word) for word in divmod(keep, 2**64))
     below = (high < first) | ((high == first) & (low < second))

@@ -36,10 +36,6 @@ DOWN, UP = (Context(prec=DIGITS, rounding=rounding) for rounding in (ROUND_FLOOR
 def as_epsilon(epsilon: Any, name: str = "epsilon") -> float:
     """An ε as a float that is not above it.
 
-    Args:
-        epsilon: A number of any kind; a scalar array is one.
-        name: What to call it in an error.
-
     Raises:
         ArgumentError: It is not a positive number.
     """
@@ -64,14 +60,7 @@ def float_down(number: Decimal) -> float:
 
 
 def rounded_up(part: int, own: int, others: int, epsilon: float) -> int:
-    """2¹²⁸·part/(own·e^ε + others), rounded up.
-
-    Args:
-        part: Integer.
-        own: Integer.
-        others: Integer.
-        epsilon: Nats; from 1000 on as 1000.
-    """
+    """2¹²⁸·part/(own·e^ε + others), rounded up."""
     # The exponential is the nearest one of its digits whatever the context says, so a step down is below the true one.
     power = DOWN.next_minus(DOWN.exp(Decimal(min(epsilon, 1000.0))))
     power = max(power, Decimal(1))
@@ -85,16 +74,6 @@ def threshold(own: int, others: int, epsilon: float, num_categories: int, draws:
     They are own·e^ε/(own·e^ε + others) of all, rounded down, where `own` reports support the value and `others` do not,
     and each is uniform among its own kind.
 
-    Args:
-        own: Integer.
-        others: Integer.
-        epsilon: Nats.
-        num_categories: K, for messages.
-        draws: By how many independent ones, with the same threshold, a report differs: each has its part of ε.
-
-    Returns:
-        An integer in (0, 2¹²⁸).
-
     Raises:
         ArgumentError: An ε that 128 random bits cannot deliver, too large or too small.
     """
@@ -107,14 +86,6 @@ def threshold(own: int, others: int, epsilon: float, num_categories: int, draws:
 
 def check(epsilon: float, num_categories: int, *, ratio: Fraction, draws: int, differs: bool, largest: float) -> None:
     """Refuses what random bits cannot deliver.
-
-    Args:
-        epsilon: Asked for.
-        num_categories: K.
-        ratio: The likelihood ratio of one draw.
-        draws: How many independent ones there are.
-        differs: Whether a report differs from its value often enough.
-        largest: The largest ε at which it would.
 
     Raises:
         ArgumentError: Reports would not differ from their values often enough, or the ratio delivers too little.

@@ -48,17 +48,7 @@ class Pair(NamedTuple):
 
 
 def divergence(num_users: int, pair: Pair, central_epsilon: float, *, upper: bool) -> float:
-    """The hockey-stick divergence of order e^ε_c, from above or from below.
-
-    Args:
-        num_users: N.
-        pair: The laws.
-        central_epsilon: ε_c, nats, at least zero.
-        upper: Whether from above.
-
-    Returns:
-        δ, a probability. Rounding is covered by a margin.
-    """
+    """The hockey-stick divergence of order e^ε_c, from above or from below."""
     margin = 1e-9 + 1e-13 * math.sqrt(num_users)
     e1 = math.expm1(central_epsilon)
     for_p = (pair.gain - pair.least[0] * e1) / pair.common[0]
@@ -92,19 +82,7 @@ def divergence(num_users: int, pair: Pair, central_epsilon: float, *, upper: boo
 
 
 def _nodes(trials: Numbers, weight: float, other: float, number: int, upper: bool) -> tuple[Numbers, Numbers, Numbers]:
-    """A binomial count made to take fewer values.
-
-    Args:
-        trials: n.
-        weight: The chance, up to a factor.
-        other: That of what is not counted, times the same.
-        number: How many cells.
-        upper: Whether for a bound from above.
-
-    Returns:
-        The values: the ends of cells, with the cell's mean, or for a bound from below the means themselves. Of the
-        count in that cell, what it is at most, or at least. The masses.
-    """
+    """A binomial count made to take fewer values."""
     whole = weight + max(other, 0.0)
     if weight <= other:
         found = cells(trials, weight / whole, number)

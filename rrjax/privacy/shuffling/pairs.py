@@ -88,13 +88,6 @@ def promised(epsilon: float, mechanism: Mechanism | None) -> Pair:
     P = Q = τ has ω ≥ τ/e^ε, so Z is (1 − e^ε_c)·e^ε with probability τ/e^ε, and 0 with what remains of τ. Given that,
     it is smaller in the convex order than the Z of that mechanism, which has the same mean and spreads to either side;
     and the order passes to mixtures of kinds and to the sum of N.
-
-    Args:
-        epsilon: The local ε, nats.
-        mechanism: With that ε.
-
-    Returns:
-        The pair.
     """
     e1 = math.expm1(epsilon)
     overlap = _overlap(mechanism)
@@ -108,13 +101,6 @@ def certain(epsilon: float, mechanism: Mechanism | None) -> list[Pair]:
     """Pairs whose divergence bounds that of some two neighbouring collections from below.
 
     One user holds the one or the other value, and all others the same one, so ω is the law of their reports.
-
-    Args:
-        epsilon: The local ε, nats.
-        mechanism: With that ε.
-
-    Returns:
-        The pairs.
     """
     e1 = math.expm1(epsilon)
     if mechanism is None:  # randomized response with three categories, all others hold the third

@@ -27,17 +27,7 @@ _SMALL[1:] -= math.log(2 * math.pi) / 2
 
 
 def excess(k: Numbers, trials: Numbers, chance: Numbers | float, gap: Numbers) -> Numbers:
-    """E(X − κ)₊ for a binomial X and a threshold κ of at least nθ: E(X − k)₊ + (k − κ)·P(X ≥ k).
-
-    Args:
-        k: The least whole number that is not below κ, at least one and above nθ.
-        trials: n; where it is below k, nothing is above the threshold.
-        chance: θ in (0, 1).
-        gap: k − κ. Where k is n it is all that counts, and may be as small as it likes.
-
-    Returns:
-        The expectation, with a relative error of some 1e-12.
-    """
+    """E(X − κ)₊ for a binomial X and a threshold κ of at least nθ: E(X − k)₊ + (k − κ)·P(X ≥ k)."""
     inside = k <= trials
     k, trials = np.where(inside, k, 1.0), np.where(inside, trials, 1.0)
     length = _integral(k, trials - k, chance)
@@ -47,16 +37,7 @@ def excess(k: Numbers, trials: Numbers, chance: Numbers | float, gap: Numbers) -
 
 
 def upper_tail(k: Numbers, trials: Numbers, chance: Numbers | float) -> Numbers:
-    """P(X ≥ k) for k above the mean, at least one; zero where k is more than all.
-
-    Args:
-        k: Whole numbers.
-        trials: n.
-        chance: θ in (0, 1).
-
-    Returns:
-        The probabilities.
-    """
+    """P(X ≥ k) for k above the mean, at least one; zero where k is more than all."""
     inside = k <= trials
     k, trials, chance = np.where(inside, k, 1.0), np.where(inside, trials, 1.0), np.where(inside, chance, 0.5)
     tail = _pmf(k, trials, chance) * k * _integral(k, trials - k, chance)
@@ -77,16 +58,7 @@ class Cells(NamedTuple):
 
 
 def cells(trials: Numbers, chance: float, number: int) -> Cells:
-    """Cuts 0 … n into cells, narrow where the mass is.
-
-    Args:
-        trials: `[*s]`, n, at least zero.
-        chance: θ in [0, 1].
-        number: How many cells. Where no more values than that have any mass to speak of, every value has its own.
-
-    Returns:
-        `Cells`.
-    """
+    """Cuts 0 … n into cells, narrow where the mass is."""
     trials = trials[..., None]
     if chance in (0, 1):
         sure = trials * chance
