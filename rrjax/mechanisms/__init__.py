@@ -1,6 +1,5 @@
 """Mechanisms of local differential privacy: how reports are made, counted, and what they say."""
 
-from rrjax.data.parameters import ABBREVIATIONS
 from rrjax.mechanisms.channel import Channel
 from rrjax.mechanisms.geometric import Geometric
 from rrjax.mechanisms.hadamard_response import HadamardResponse
