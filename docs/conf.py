@@ -6,12 +6,18 @@ links between files hold on the site as they do in the repository.
 
 import re
 import sys
+import types
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_extensions"), str(HERE.parent)]
 
 import rrjax  # noqa: E402
+
+# Pages name modules as users do, by what `rrjax` calls them.
+for _name in rrjax.__all__:
+    if isinstance(getattr(rrjax, _name), types.ModuleType):
+        sys.modules.setdefault(f"rrjax.{_name}", getattr(rrjax, _name))
 
 project = "rrjax"
 author = "The rrjax developers"

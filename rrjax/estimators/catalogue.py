@@ -21,6 +21,8 @@ from rrjax.estimators.likelihood import nll
 from rrjax.estimators.ordered_bayes import ordered_bayes
 from rrjax.numerics.sums import accurate_sum
 
+__all__ = ["ESTIMATORS", "METRICS", "Estimator", "Metric", "Style", "takes_key"]
+
 IBU_GAP = 1e-10
 """Nats per report, where IBU's certificate is to end in double precision."""
 

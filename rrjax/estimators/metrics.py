@@ -12,6 +12,8 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.data.arguments import as_distribution
 from rrjax.numerics.sums import accurate_sum
 
+__all__ = ["kl_divergence", "max_error", "squared_error", "squared_error_per_category", "total_variation"]
+
 
 def squared_error(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
     """Sum over the categories of the squared error: the paper's definition, whose mean over seeds is its MSE.

@@ -50,6 +50,8 @@ from rrjax.estimators.closed_form import inv, mle_star, projected_shares
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
+__all__ = ["base_cut", "base_pos", "mixture_reduction", "norm", "norm_cut", "power", "power_ns"]
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(128)
 _WIDTH = 8
 """Standard errors on either side of an estimate within which a share is looked for."""

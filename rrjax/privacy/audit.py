@@ -26,6 +26,8 @@ from rrjax.numerics.binomial_tails import odds_of_tail
 from rrjax.privacy import audit_events as events
 from rrjax.privacy.clients import Client
 
+__all__ = ["Audit", "audit", "audit_mechanism", "draws_needed", "lower_bound"]
+
 _BATCH = 1 << 16
 """Reports drawn at a time."""
 
