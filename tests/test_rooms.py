@@ -54,3 +54,8 @@ def test_no_imports_circle():
     # A package's own names come of its modules, which may import the package.
     graph = {name: {other for other in others if not name.startswith(f"{other}.")} for name, others in graph.items()}
     TopologicalSorter(graph).prepare()
+
+
+def test_files_fit_in_the_head():
+    long = {name: lines for name, file in MODULES.items() if (lines := len(file.read_text().splitlines())) > 400}
+    assert not long

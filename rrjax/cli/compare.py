@@ -47,10 +47,9 @@ from rrjax.cli.reading import (
     Reports,
     check_outputs,
     check_rate,
-    other_files,
     read_collection,
-    read_truth,
 )
+from rrjax.cli.truth import other_files, read_truth
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import ESTIMATORS, METRICS
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from rrjax.cli import show
+from rrjax.cli.asked import Asked
 from rrjax.cli.estimates import (
     FDR,
     Confidence,
@@ -40,7 +41,6 @@ from rrjax.cli.options import (
     flags,
 )
 from rrjax.cli.reading import Collection, Epsilon, Files, Reading, Reports, check_outputs, check_rate, read_collection
-from rrjax.cli.statements import Asked
 from rrjax.cli.statements import run as state
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER

@@ -10,12 +10,14 @@ import numpy as np
 
 from rrjax import inference, io
 from rrjax.cli import show
+from rrjax.cli.asked import Asked, Row
+from rrjax.cli.draws import Draws
 from rrjax.cli.estimate import leading
 from rrjax.cli.estimates import FDR, Confidence, Estimate, estimated, known, largest_of, side_by_side
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
-from rrjax.cli.statements import Asked, Row, rows_of
-from rrjax.cli.test import Draws, check_size, fits_any
+from rrjax.cli.statements import rows_of
+from rrjax.cli.test import check_size, fits_any
 from rrjax.data.errors import UsageError
 from rrjax.data.tally import Tally
 from rrjax.figures.html import round_step

@@ -10,10 +10,10 @@ import typer
 
 import rrjax
 from rrjax.cli import report_shares, report_trust, show
+from rrjax.cli.asked import Asked
 from rrjax.cli.findings import Findings, find
 from rrjax.cli.options import Level, Ordered, flags
 from rrjax.cli.reading import Epsilon, Files, Reading, Reports, check_outputs, check_rate, read_collection
-from rrjax.cli.statements import Asked
 from rrjax.data.errors import UsageError
 from rrjax.figures.html import Markup, contents, heading, is_page, paragraph, write_page
 

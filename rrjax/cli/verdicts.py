@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.text import Text
 
 from rrjax.cli import show
+from rrjax.cli.draws import Draws
 from rrjax.cli.reading import Collection
-
-if TYPE_CHECKING:
-    from rrjax.cli.test import Draws
 
 
 def _repeated(collections: Sequence[Collection]) -> list[str]:

@@ -33,30 +33,18 @@ References:
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import lax
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import as_scalar, as_survey
 from rrjax.data.errors import ArgumentError
-from rrjax.data.tally import Rates, Tally, as_tally
-from rrjax.estimators.affine_mle import maximum
-from rrjax.estimators.closed_form import inv, mle_star, projected_shares
-from rrjax.numerics.sharding import aligned
+from rrjax.data.tally import Tally
+from rrjax.estimators.closed_form import inv, projected_shares
+from rrjax.estimators.repairs import calibrated, cut, largest, merged, noisy, positive
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 __all__ = ["base_cut", "base_pos", "mixture_reduction", "norm", "norm_cut", "power", "power_ns"]
-
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(128)
-_WIDTH = 8
-"""Standard errors on either side of an estimate within which a share is looked for."""
-_LEAST = 0.1
-"""The smallest share of the power law at most, in equal shares: where there are more categories than users."""
 
 
 def base_pos(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
@@ -83,7 +71,7 @@ def base_pos(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Flo
     References:
         Wang et al., NDSS 2020, §IV.
     """
-    return _positive(inv(counts, epsilon))
+    return positive(inv(counts, epsilon))
 
 
 def base_cut(
@@ -116,7 +104,7 @@ def base_cut(
     References:
         Wang et al., NDSS 2020, §IV.
     """
-    seen = _noisy(counts, epsilon)
+    seen = noisy(counts, epsilon)
     size = seen.shares.shape[0]
     alpha = as_scalar(alpha, seen.shares.dtype, "alpha")
     if not isinstance(alpha, Tracer) and not 0 < float(alpha) <= size / 2:
@@ -125,7 +113,7 @@ def base_cut(
             argument="alpha",
             value=alpha,
         )
-    return _cut(seen, alpha)
+    return cut(seen, alpha)
 
 
 def norm(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
@@ -183,7 +171,7 @@ def norm_cut(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Flo
     References:
         Wang et al., NDSS 2020, §IV.
     """
-    return _largest(inv(counts, epsilon))
+    return largest(inv(counts, epsilon))
 
 
 def power(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
@@ -217,7 +205,7 @@ def power(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[
         Jia and Gong, "Calibrate: Frequency Estimation and Heavy Hitter Identification with Local Differential Privacy
         via Incorporating Prior Knowledge", INFOCOM 2019, arXiv:1812.02055.
     """
-    return _calibrated(_noisy(counts, epsilon))
+    return calibrated(noisy(counts, epsilon))
 
 
 def power_ns(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
@@ -284,7 +272,7 @@ def mixture_reduction(
     """
     if isinstance(counts, Tally):
         raise ValueError("mixture_reduction takes the counts of k-ary randomized response: give counts and epsilon")
-    seen = _noisy(counts, epsilon)
+    seen = noisy(counts, epsilon)
     weights, epsilon = as_survey(counts, epsilon)
     dtype = seen.shares.dtype
     cut = jnp.where(expm1_epsilon(epsilon) < 4, 1, 2).astype(dtype) if cut is None else as_scalar(cut, dtype, "cut")
@@ -292,166 +280,4 @@ def mixture_reduction(
         raise ArgumentError(
             f"cut must be a number of standard errors, not negative, got {float(cut):g}", argument="cut"
         )
-    return _merged(seen, weights, epsilon, cut)
-
-
-class _Noisy(NamedTuple):
-    """An inversion, and what makes its noise.
-
-    Attributes:
-        shares: `[K]`.
-        num_users: Scalar, a float, N; one where it is not usable.
-        rates: The mechanism's, harmless where they are not usable.
-        usable: Scalar.
-    """
-
-    shares: Float[Array, " K"]
-    num_users: Float[Array, ""]
-    rates: Rates
-    usable: Bool[Array, ""]
-
-
-def _noisy(counts, epsilon):
-    shares = inv(counts, epsilon)
-    if isinstance(counts, Tally):
-        tally = as_tally(counts, epsilon)
-        return _of_rates(shares, tally.num_users, tally.rates)
-    weights, epsilon = as_survey(counts, epsilon)
-    if jnp.issubdtype(weights.dtype, jnp.floating):
-        # They were scaled, and have forgotten how many reports they are.
-        weights = aligned(jnp.asarray(counts, weights.dtype), weights)
-    return _of_counts(shares, weights, epsilon)
-
-
-@jax.jit
-def _of_counts(shares, weights, epsilon):
-    number = accurate_sum(weights) if jnp.issubdtype(weights.dtype, jnp.floating) else jnp.sum(weights)
-    e1 = expm1_epsilon(epsilon)
-    return _of_rates(shares, number, Rates(jnp.ones_like(e1), jnp.full_like(e1, shares.shape[0] - 1), e1))
-
-
-@jax.jit
-def _of_rates(shares, number, rates):
-    usable = ~jnp.isnan(shares[0])
-    rates = Rates(*(jnp.where(usable, weight, 1) for weight in rates))
-    number = jnp.where(usable, number.astype(shares.dtype), 1)
-    return _Noisy(jnp.where(usable, shares, 0), number, rates, usable)
-
-
-def _positive(shares):
-    # Not the other way round, because NaN must stay, and not jnp.maximum, which halves the derivative at zero.
-    return jnp.where(shares <= 0, 0, shares)
-
-
-@jax.jit
-def _largest(shares):
-    shares = _positive(shares)
-    fixed = lax.stop_gradient(shares)
-    ordered = -jnp.sort(-fixed)
-    # Shares that sum to one exactly must not lose the smallest to rounding.
-    fits = jnp.cumsum(ordered) <= 1 + 64 * jnp.finfo(shares.dtype).eps
-    left_out = jnp.max(jnp.where(fits, 0, ordered))
-    return jnp.where((fixed > left_out) | jnp.isnan(fixed), shares, 0)
-
-
-def _reported_variance(rates, share):
-    """N·d²·`Rates.variance`: that of the reports, which is finite at any ε."""
-    return rates.q * rates.not_q * (1 - share) + rates.p * rates.not_p * share
-
-
-@jax.jit
-def _cut(seen, alpha):
-    size, dtype = seen.shares.shape[0], seen.shares.dtype
-    deviation = jnp.sqrt(_reported_variance(seen.rates, jnp.zeros((), dtype)) / seen.num_users)
-    threshold = -jax.scipy.special.ndtri(alpha / size) * deviation
-    kept = lax.stop_gradient(seen.rates.d * seen.shares) >= lax.stop_gradient(threshold)
-    sensible = (alpha > 0) & (alpha <= size / 2) & seen.usable
-    return jnp.where(sensible, jnp.where(kept, seen.shares, 0), jnp.nan)
-
-
-@jax.jit
-def _merged(seen, counts, epsilon, cut):
-    size, dtype = counts.shape[0], seen.shares.dtype
-    noise = (1 / expm1_epsilon(epsilon)).astype(dtype)
-    deviation = jnp.sqrt(_reported_variance(seen.rates, jnp.zeros((), dtype)) / seen.num_users) / seen.rates.d
-    theta = mle_star(counts, epsilon)
-    place = jnp.arange(size)
-    # A merged category is at the place of its first member, with as many parts of the noise as it has members.
-    group, members, free = place, jnp.ones(size, dtype), jnp.ones(size, bool)
-    for _ in range(2):
-        small = lax.stop_gradient(free & (theta < cut * deviation))
-        number = jnp.minimum(jnp.sum(small), size // 4)
-        largest = jnp.iinfo(counts.dtype).max if jnp.issubdtype(counts.dtype, jnp.integer) else jnp.inf
-        least = jnp.sort(jnp.where(small, lax.stop_gradient(counts), largest))[jnp.maximum(number - 1, 0)]
-        joined = small & (counts <= least) & (number > 0)
-        first = jnp.argmax(joined)
-        group = jnp.where(joined, first, group)
-        members = jnp.where(joined, jnp.sum(joined).astype(dtype), members)
-        free = free & ~joined
-        together = jnp.zeros_like(counts).at[group].add(counts)
-        alone = maximum(*aligned((together, noise * members, jnp.ones((), dtype))))
-        theta = alone[group] / members
-    return jnp.where(seen.usable & (cut >= 0), theta, jnp.nan)
-
-
-def _nodes(dtype):
-    """128 nodes on [0, 1] and the logarithms of their weights, of Gauss and Legendre."""
-    return jnp.asarray((1 + _NODES) / 2, dtype), jnp.asarray(np.log(_WEIGHTS / 2), dtype)
-
-
-def _exponent(least, mean):
-    """The s for which x^−s on [least, 1] has this mean; it lies in [0, 3] if least < mean/5 and mean ≤ ½."""
-    nodes, log_weights = _nodes(mean.dtype)
-    place = nodes * jnp.log(least)
-
-    def halve(_, bounds):
-        low, high = bounds
-        middle = (low + high) / 2
-        # In log x the density is x^(1−s).
-        above = jnp.sum(jax.nn.softmax(log_weights + (1 - middle) * place) * jnp.exp(place)) > mean
-        return jnp.where(above, middle, low), jnp.where(above, high, middle)
-
-    start = aligned((jnp.zeros_like(mean), jnp.full_like(mean, 3)), least)
-    return lax.fori_loop(0, jnp.finfo(mean.dtype).nmant + 2, halve, start)[0]
-
-
-@jax.jit
-def _calibrated(seen):
-    shares, number, rates, usable = seen
-    dtype, size = shares.dtype, shares.shape[0]
-    mean = jnp.asarray(1 / size, dtype)
-    least = lax.stop_gradient(jnp.minimum(1 / number, _LEAST * mean))
-    exponent = _exponent(least, mean)
-    nodes, log_weights = _nodes(dtype)
-    reported = rates.d * shares
-
-    # (x·d − y)² = 8²·variance(x)/N, where the law is not left: no quadrature spends nodes on what cannot be.
-    fixed, fixed_rates, fixed_number = lax.stop_gradient((reported, rates, number))
-    half, slope = _WIDTH**2 / fixed_number / 2, fixed_rates.not_p - fixed_rates.q
-    none = _reported_variance(fixed_rates, jnp.zeros((), dtype))
-
-    def ends(y):
-        reach = jnp.sqrt(jnp.maximum(half * (half * slope**2 + 2 * (none + slope * y)), 0))
-        return y + half * slope - reach, y + half * slope + reach
-
-    low, _ = ends(jnp.minimum(fixed, fixed_rates.d))
-    _, high = ends(jnp.maximum(fixed, least * fixed_rates.d))
-    low, high = (jnp.log(jnp.clip(end / fixed_rates.d, least, 1)) for end in (low, high))
-    rounding = (jnp.finfo(dtype).eps * fixed) ** 2
-
-    def add(node, state):
-        largest, total, moment = state
-        place = low + nodes[node] * (high - low)
-        share = jnp.exp(place)
-        variance = _reported_variance(rates, share) / number + rounding
-        variance = jnp.maximum(variance, jnp.finfo(dtype).tiny)
-        # Finite, or all nodes of an estimate without noise would be impossible.
-        far = jnp.minimum((share * rates.d - reported) ** 2 / variance, 1e30)
-        term = log_weights[node] + (1 - exponent) * place - (far + jnp.log(variance)) / 2
-        top = jnp.maximum(largest, lax.stop_gradient(term))
-        scale, mass = jnp.exp(largest - top), jnp.exp(term - top)
-        return top, total * scale + mass, moment * scale + mass * share
-
-    start = jnp.full_like(shares, -jnp.inf), jnp.zeros_like(shares), jnp.zeros_like(shares)
-    _, total, moment = lax.fori_loop(0, nodes.shape[0], add, aligned(start, seen))
-    return jnp.where(usable, moment / total, jnp.nan)
+    return merged(seen, weights, epsilon, cut)

@@ -6,18 +6,17 @@ more of them than the mechanism has reports; ten billion rows on a cluster becom
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rrjax.io.codings import CODINGS
 from rrjax.io.domain import BLANKS, Domain
 from rrjax.io.errors import DataError, number
-from rrjax.io.expressions import INTEGER_TEXT
 from rrjax.io.frame_engine import IN_MEMORY, amounts_of, groups_of, lazy, on_engine, row_of, rows_of, type_of
+from rrjax.io.frame_labels import check_labels, domain_of, is_text, placed
 from rrjax.io.labels import Labels, as_domain, label_of
 from rrjax.io.read import CountedReports
 from rrjax.io.tallies import tally_of_columns, tally_of_support
@@ -192,7 +191,7 @@ def _uncountable(mechanism, coding) -> DataError:
 def _counted(frame, column: str, domain: Domain | None, counts: str | None, missing: Sequence[str]) -> CountedReports:
     """Counts a column over a domain, or over what is in it."""
     kind = type_of(frame, column)
-    _check_labels(kind, column)
+    check_labels(kind, column)
     most = _MOST_LABELS if domain is None else 2 * domain.num_categories + _SPELLINGS
     values, amounts = amounts_of(frame, column, counts, most)
     tokens = {"", *(token.strip(BLANKS) for token in missing)}
@@ -209,80 +208,10 @@ def _counted(frame, column: str, domain: Domain | None, counts: str | None, miss
     if not labels.total():
         what = f"all {num_rows:,} reports are missing" if num_rows else "there are no rows"
         raise DataError(f"Column {column!r}: {what}.", column=column)
-    known = _domain_of(labels, column) if domain is None else domain
+    known = domain_of(labels, column) if domain is None else domain
     return CountedReports(
-        _placed(labels, known, column), known, column, num_rows, num_missing, domain is None, None, dict(absent)
+        placed(labels, known, column), known, column, num_rows, num_missing, domain is None, None, dict(absent)
     )
-
-
-def _check_labels(kind, column) -> None:
-    import narwhals.stable.v2 as nw
-
-    if kind.is_numeric() or kind == nw.Boolean or _is_text(kind):
-        return
-    advice = "cast it to integers or text."
-    if kind == nw.Binary:
-        advice = "count it from the Parquet files (read_tally, rrjax estimate)."
-    elif kind in (nw.List, nw.Array):
-        advice = "lists are reports of unary encodings and of subset selection."
-    raise DataError(
-        f"Column {column!r} holds {kind}, and reports that are labels are integers or text: {advice}", column=column
-    )
-
-
-def _is_text(kind: Any) -> bool:
-    import narwhals.stable.v2 as nw
-
-    return kind in (nw.String, nw.Categorical, nw.Enum)
-
-
-def _integer(label: str | int) -> int | None:
-    if isinstance(label, int):
-        return label
-    return int(label.partition(".")[0]) if re.fullmatch(INTEGER_TEXT, label) else None
-
-
-def _placed(labels: Counter[str | int], domain: Domain, column: str) -> np.ndarray:
-    """Counts over a domain, which must hold all labels; of one in two spellings they are added up."""
-    if domain.is_range:
-        first, last = domain.ends
-        numbers = ((label, _integer(label)) for label in labels)
-        places = {label: n - first for label, n in numbers if n is not None and first <= n <= last}
-    else:
-        places = {label: place for place, label in enumerate(domain.listed or ())}
-        places |= {label: places[str(label)] for label in labels if isinstance(label, int) and str(label) in places}
-    outside = {label: amount for label, amount in labels.items() if label not in places}
-    if outside:
-        _refuse_outside(outside, domain, column)
-    counts = np.zeros(domain.num_categories, np.int64)
-    where = np.fromiter((places[label] for label in labels), np.int64, len(labels))
-    np.add.at(counts, where, np.fromiter(labels.values(), np.int64, len(labels)))
-    return counts
-
-
-def _refuse_outside(outside: dict[str | int, int], domain: Domain, column: str) -> NoReturn:
-    total = sum(outside.values())
-    often = sorted(outside, key=lambda label: (-outside[label], str(label)))[:4]
-    shown = ", ".join(repr(str(label)[:60]) for label in often)
-    raise DataError(
-        f"Column {column!r}: {number(total, 'report is', 'reports are')} not in the domain {domain.describe()}: "
-        f"{shown}{', …' * (len(outside) > 4)}. Give a domain that holds every possible answer (domain=), or correct "
-        "the data.",
-        column=column,
-    )
-
-
-def _domain_of(labels: Counter[str | int], column: str) -> Domain:
-    """The different labels as a domain, in numeric order if all are integers."""
-    numeric = all(isinstance(label, int) or re.fullmatch("-?[0-9]{1,18}", label) for label in labels)
-    found = {str(label): None for label in labels}
-    if len(found) < 2:
-        raise DataError(
-            f"Column {column!r}: every report is {next(iter(found))!r}, which does not tell the domain. Give all "
-            "answers that were possible (domain=): a range such as 0:99 or a file of labels.",
-            column=column,
-        )
-    return Domain.of(sorted(found, key=lambda label: (int(label), label)) if numeric else sorted(found))
 
 
 def _support_of_lists(frame, column: str, domain: Domain, wanted: int | None) -> tuple[np.ndarray, int]:
@@ -299,7 +228,7 @@ def _support_of_lists(frame, column: str, domain: Domain, wanted: int | None) ->
             column=column,
         )
     inner = kind.inner if isinstance(kind, nw.List | nw.Array) else None
-    if inner is None or not (inner.is_integer() or _is_text(inner)):
+    if inner is None or not (inner.is_integer() or is_text(inner)):
         raise DataError(
             f"Column {column!r} holds {kind}, and such reports are lists of the categories that they support, "
             "integers or text, or K columns of bits (column=[…]).",
@@ -356,7 +285,7 @@ def _support_of_members(labels: Counter[str | int], rows: int, column: str, doma
         raise DataError(
             f"Column {column!r}: in lists {number(labels[''], 'category is', 'categories are')} missing.", column=column
         )
-    support = _placed(labels, domain, column)
+    support = placed(labels, domain, column)
     if int(support.max()) > rows:  # one category in two spellings
         raise DataError(f"Column {column!r}: a report names a category more than once.", column=column)
     return support, rows
