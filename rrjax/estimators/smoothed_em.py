@@ -37,7 +37,7 @@ def ems(mixture: Mixture, *, tol: float = 1e-3, max_iters: int = 10_000) -> EMRe
 
     Example:
         >>> import jax, rrjax
-        >>> from rrjax.estimators.closed_form.smoothed_em import ems
+        >>> from rrjax.estimators.smoothed_em import ems
         >>> mechanism = rrjax.mechanisms.SquareWave(num_categories=32, epsilon=1.0)
         >>> values = jax.random.beta(jax.random.key(0), 2.0, 5.0, (5_000,))
         >>> mixture = mechanism.mixture(mechanism.randomize(jax.random.key(1), values))

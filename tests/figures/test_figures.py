@@ -126,9 +126,8 @@ def test_dots_per_inch_are_those_asked_for(tmp_path):
 @pytest.mark.long
 def test_matplotlib_is_loaded_by_drawing_alone():
     code = (
-        "import sys, rrjax.figures, rrjax.plots, rrjax.study, rrjax.study.drawings, rrjax.study.report\n"
+        "import sys, rrjax.figures, rrjax.study, rrjax.study.drawings, rrjax.study.report\n"
         "assert 'matplotlib' not in sys.modules\n"
-        "assert rrjax.plots.estimate_figure is rrjax.figures.estimate_figure\n"
         "rrjax.figures.two_category_figure()\n"
         "assert not [name for name in sys.modules if name.startswith(('matplotlib.pyplot', 'rrjax.cli'))]"
     )
