@@ -25,6 +25,13 @@ _FORMULA = r"'*[=+\-@\t\r]"
 _NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 
 
+def integer_of(label: str | int) -> int | None:
+    """The integer that a label writes, as `integer` finds it in SQL; or None."""
+    if isinstance(label, int):
+        return label
+    return int(label.partition(".")[0]) if re.fullmatch(INTEGER_TEXT, label) else None
+
+
 def text(kind: Kind, value: str = "value") -> str:
     """The value as the text of a label; whole numbers lose their `.0`."""
     if kind == "text":

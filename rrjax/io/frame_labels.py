@@ -10,7 +10,7 @@ import numpy as np
 
 from rrjax.io.domain import Domain
 from rrjax.io.errors import DataError, number
-from rrjax.io.expressions import INTEGER_TEXT
+from rrjax.io.expressions import integer_of
 
 if TYPE_CHECKING:
     pass
@@ -37,13 +37,6 @@ def is_text(kind: Any) -> bool:
     import narwhals.stable.v2 as nw
 
     return kind in (nw.String, nw.Categorical, nw.Enum)
-
-
-def integer_of(label: str | int) -> int | None:
-    """The integer that a label writes, or None."""
-    if isinstance(label, int):
-        return label
-    return int(label.partition(".")[0]) if re.fullmatch(INTEGER_TEXT, label) else None
 
 
 def placed(labels: Counter[str | int], domain: Domain, column: str) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -13,9 +12,9 @@ from rrjax.io.counted import CountedReports, Pairs, Values
 from rrjax.io.domain import PAIR, Domain
 from rrjax.io.errors import DataError, option
 from rrjax.io.expressions import (
-    INTEGER_TEXT,
     as_written,
     integer,
+    integer_of,
     is_integer_label,
     is_missing,
     is_padded,
@@ -277,7 +276,8 @@ def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
 def _holds(domain: Domain, label: str) -> bool:
     if domain.first is None or domain.last is None:
         return label in (domain.listed or ())
-    return bool(re.fullmatch(INTEGER_TEXT, label)) and domain.first <= int(label.partition(".")[0]) <= domain.last
+    number = integer_of(label)
+    return number is not None and domain.first <= number <= domain.last
 
 
 def _check_missing(chosen: Scan, domain: Domain, missing: Mapping[str, int]) -> None:

@@ -94,8 +94,8 @@ def test_plans_of_errors_have_their_slopes():
         # Found by bisection for all but the first: never zero.
         inverse = partial(epsilon_for_error, mechanism=mechanism)
         agree(lambda n, inverse=inverse: inverse(10, n, 0.01), 10_000)
-        # Of Hadamard response an error of 0.01 is next to the least there is, where differences are no derivatives.
-        agree(lambda r, inverse=inverse: inverse(10, 10_000, r), 0.02)
+        # Of Hadamard response that is next to the least error there is, where wide differences are no derivatives.
+        agree(lambda r, inverse=inverse: inverse(10, 10_000, r), 0.01, step=1e-6 if X64 else 1e-5)
 
 
 @pytest.mark.parametrize("mechanism", [rrjax.RandomizedResponse, OptimizedUnaryEncoding])
