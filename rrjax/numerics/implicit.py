@@ -1,0 +1,25 @@
+"""Derivatives of a solution that was found by iteration, by the implicit function theorem."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+from jax import Array
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def with_derivative(rule: Callable[[Array, Any, Any], Array], solution: Array, given: Any) -> Array:
+    """The solution itself, with the derivative in `given` that a rule states.
+
+    `rule(solution, given, given_tangent)` returns the tangent of the solution. It solves the linear system of the
+    implicit function theorem and is itself differentiable, so derivatives of every order exist, forward and reverse.
+    """
+    del rule, given
+    return solution
+
+
+@with_derivative.defjvp
+def _jvp(rule, primals, tangents):
+    solution, given = with_derivative(rule, *primals), primals[1]
+    return solution, rule(solution, given, tangents[1])
