@@ -123,7 +123,7 @@ def test_no_command_with_json_is_left_out():
 
     root = typer.main.get_command(app)
     assert {
-        name for name, each in root.commands.items() if "json" in {flag.name for flag in each.params}
+        name for name, each in root.commands.items() if "json" in {flag.name for flag in each.loaded.params}
     } == RUNS.keys() - {"test"}
 
 

@@ -1,8 +1,10 @@
-"""The command line: the only place that prints, reads flags or touches JAX's configuration."""
+"""The command line: the only package that prints, reads flags or sets JAX's configuration."""
 
 import gc
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rrjax.cli.interrupt import ending_at_once
 
@@ -15,35 +17,30 @@ def main() -> None:
         # A terminal that lacks ε or █ shows a question mark instead.
         stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     try:
+        import rich  # noqa: F401
+
+        from rrjax.cli.app import app
+    except ImportError as error:
+        sys.exit(f"rrjax: the command line needs {error.name}: pip install 'rrjax[cli]'")
+    try:
         with ending_at_once():
-            _load()(prog_name="rrjax")
+            app(prog_name="rrjax", obj=_loading)
     finally:
-        # All is done: an interrupted exit could only spoil its code.
+        # The work is done: an interrupt now could only change the exit code.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _load():
-    # What is loaded here stays to the end: to look through it for garbage, again and again, takes a tenth of the start.
+@contextmanager
+def _loading() -> Iterator[None]:
+    """Surrounds the import of a command."""
+    # Imported modules stay to the end: searching them for garbage takes a tenth of the start.
     gc.disable()
+    import jax
+
+    # Certificates of 1e-10 and totals above 2³¹ need 64 bits; an application may set them, a library may not.
+    jax.config.update("jax_enable_x64", True)
     try:
-        return _loaded()
+        yield
     finally:
         gc.freeze()
         gc.enable()
-
-
-def _loaded():
-    try:
-        import rich  # noqa: F401
-        import typer  # noqa: F401
-    except ImportError as error:
-        sys.exit(f"rrjax: the command line needs {error.name}: pip install 'rrjax[cli]'")
-
-    import jax
-
-    # Certificates of 1e-10 and totals beyond 2³¹ need 64 bits; an application may ask for them, a library not.
-    jax.config.update("jax_enable_x64", True)
-
-    from rrjax.cli.app import app
-
-    return app

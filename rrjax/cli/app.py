@@ -1,25 +1,25 @@
-"""The commands of `rrjax`, together."""
+"""The commands of `rrjax`. A command's module, and with it JAX, is imported when the command runs."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import ast
+from contextlib import nullcontext
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 import rrjax
-import rrjax.cli.independent
-from rrjax.cli.audit import audit
-from rrjax.cli.cache import keeping_programs
-from rrjax.cli.compare import compare
-from rrjax.cli.demo import demo
-from rrjax.cli.estimate import estimate
-from rrjax.cli.options import Command
-from rrjax.cli.plan import plan
-from rrjax.cli.randomize import randomize
-from rrjax.cli.regress import regress
-from rrjax.cli.report import report
-from rrjax.cli.study import study
-from rrjax.cli.test import tests
+
+COMMANDS = {
+    "From reports to answers": ("estimate", "report", "compare", "regress", "test"),
+    "For a collection": ("randomize", "plan", "audit"),
+    "More": ("demo", "study"),
+}
+"""Names of commands by the panel of the help that lists them. `rrjax.cli.NAME` holds a function `NAME`, the command;
+if it holds a group of commands, `app`, the function is the callback of the group."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -31,6 +31,35 @@ app = typer.Typer(
     epilog="Exit codes: 0 done; 2 a flag is wrong or contradicts the file; 3 a file cannot be read, holds something "
     "wrong, or cannot be written; 4 another process of the same study was lost; 130 interrupted.",
 )
+
+
+class LazyCommand(TyperCommand):
+    """A command of the table above: its help is read from its file, its module is imported when it is used."""
+
+    @property
+    def loaded(self) -> Any:
+        """The command itself."""
+        module = import_module(f"rrjax.cli.{self.name}")
+        group = getattr(module, "app", None)
+        if group is None:
+            from rrjax.cli.options import Command
+
+            group = typer.Typer(add_completion=False, rich_markup_mode="rich")
+            group.command(self.name, cls=Command)(getattr(module, str(self.name)))
+        return typer.main.get_command(group)
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """The context of the command itself, which is loaded within the context manager `parent.obj`, if any."""
+        with nullcontext() if parent is None or parent.obj is None else parent.obj():
+            command = self.loaded
+        return command.make_context(info_name, args, parent=parent, **extra)
+
+
+def _help_of(name: str) -> str:
+    """The docstring of a command, without importing its module."""
+    tree = ast.parse(Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8"))
+    (function,) = (each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == name)
+    return ast.get_docstring(function) or ""
 
 
 def _version(wanted: bool) -> None:
@@ -57,16 +86,15 @@ def _root(
 ) -> None:
     del version
     if not no_cache:
+        from rrjax.cli.cache import keeping_programs
+
         context.with_resource(keeping_programs())
 
 
-_REPORTS = "From reports to answers"
-_PANELS = {
-    _REPORTS: (estimate, report, compare, regress),
-    "For a collection": (randomize, plan, audit),
-    "More": (demo, study),
-}
-for panel, commands in _PANELS.items():
-    for command in commands:
-        app.command(cls=Command, rich_help_panel=panel)(command)
-app.add_typer(tests, name="test", rich_help_panel=_REPORTS)
+def _register() -> None:
+    for panel, names in COMMANDS.items():
+        for name in names:
+            app.command(name, cls=LazyCommand, help=_help_of(name), rich_help_panel=panel)(lambda: None)
+
+
+_register()

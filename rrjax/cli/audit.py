@@ -9,8 +9,7 @@ import typer
 import rrjax
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Explain, Json, MechanismName, flags
-from rrjax.cli.reading import check_epsilon, check_rate
+from rrjax.cli.options import Explain, Json, MechanismName, check_epsilon, check_rate, flags
 from rrjax.data.errors import ArgumentError, UsageError
 from rrjax.privacy.audit import Audit, audit_mechanism
 from rrjax.privacy.clients import Client

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
 from rrjax.cli import show
+from rrjax.cli.collection import Collection, read_collection, read_truth
 from rrjax.cli.estimates import (
     Estimate,
     draw,
@@ -18,38 +19,13 @@ from rrjax.cli.estimates import (
     largest_rows,
     of_reports,
     show_largest,
-    show_written,
     side_by_side,
     too_large,
     write,
 )
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import (
-    WHICH,
-    Explain,
-    Json,
-    Level,
-    Ordered,
-    Out,
-    Plot,
-    Top,
-    estimator_name,
-    estimator_names,
-    flags,
-)
-from rrjax.cli.reading import (
-    PANEL,
-    Collection,
-    Epsilon,
-    Files,
-    Format,
-    Reading,
-    Reports,
-    check_outputs,
-    check_rate,
-    read_collection,
-)
-from rrjax.cli.truth import other_files, read_truth
+from rrjax.cli.options import WHICH, Level, Ordered, Output, Top, check_rate, estimator_name, estimator_names, flags
+from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, Reports, check_outputs, other_files
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import ESTIMATORS, METRICS
 
@@ -64,6 +40,18 @@ def everything(ordered: bool = False) -> list[str]:
     return [name for name, entry in ESTIMATORS.items() if not entry.by_name and (ordered or not entry.ordered)]
 
 
+def able(collection: Collection, ordered: bool = False) -> list[str]:
+    """Those of them that can be run on these reports."""
+    return [name for name in everything(ordered) if collection.given(ESTIMATORS[name]) is not None]
+
+
+@dataclasses.dataclass(frozen=True)
+class ComparisonOutput(Output):
+    """Fewer rows, because they are wider."""
+
+    top: Top = 10
+
+
 @flags()
 def compare(
     reports: Reports,
@@ -71,11 +59,7 @@ def compare(
     truth: Annotated[list[str] | None, typer.Option(help="A file of the true values; repeatable, globs work.")] = None,
     epsilon: Epsilon = None,
     reading: Reading,
-    out: Out = None,
-    plot: Plot = None,
-    top: Top = 10,
-    explain: Explain = False,
-    json: Json = False,
+    output: ComparisonOutput,
     truth_column: Annotated[
         str | None, typer.Option(help="Column of the file of --truth.", rich_help_panel=PANEL)
     ] = None,
@@ -114,53 +98,39 @@ def compare(
             flag="--ordered",
             value=estimator,
         )
-    names = list(dict.fromkeys(estimator)) if estimator else None
-    run(Files(reports, reading), epsilon, true, names, level, (out, plot), top, json, ordered=ordered, explain=explain)
-
-
-def run(
-    files: Files,
-    epsilon: float | None,
-    true: Files | None,
-    names: list[str] | None,
-    level: float,
-    outputs: tuple[Path | None, Path | None],
-    top: int,
-    json: bool,
-    *,
-    ordered: bool = False,
-    explain: bool = False,
-) -> None:
-    """Reads, estimates, measures, writes and says it."""
-    out, plot = outputs
-    show.check_formats(out, plot)
-    check_outputs([files, true] if true else [files], out, plot)
-    with show.err.status("Counting …") as status:
+    files = Files(reports, reading)
+    check_outputs([files, true] if true else [files], *output.files.values())
+    with show.err.status("Counting …"):
         collection = read_collection(files, epsilon)
         truth = read_truth(true, collection, "--truth") if true else None
-        able = [name for name in everything(ordered) if collection.given(ESTIMATORS[name]) is not None]
-        status.update("Estimating …")
-        estimates = side_by_side(partial(estimated, collection, name) for name in names or able)
+    run(collection, truth, list(dict.fromkeys(estimator or able(collection, ordered))), output, level)
+
+
+def run(collection: Collection, truth: np.ndarray | None, names: list[str], output: Output, level: float) -> None:
+    """Estimates by several estimators, measures them against the truth, writes and prints it."""
+    with show.err.status("Estimating …") as status:
+        estimates = side_by_side(partial(estimated, collection, name) for name in names)
         shown = [found for name in SHOWN for found in estimates if found.estimator.name == name]
         shown = (shown or estimates[: len(SHOWN)]) if len(estimates) > len(SHOWN) else estimates
         errors = None if truth is None else [_errors(found, truth) for found in estimates]
         status.update("Writing …")
         columns = {found.estimator.name: found.theta for found in estimates}
-        if out is not None:
-            write(out, collection, columns | ({} if truth is None else {"truth": truth}))
-        if plot is not None:
-            draw(plot, collection, shown, truth, level)
-    if json:
+        if output.out is not None:
+            write(output.out, collection, columns | ({} if truth is None else {"truth": truth}))
+        if output.plot is not None:
+            draw(output.plot, collection, shown, truth, level)
+    if output.json:
         rows = [found.facts() for found in estimates]
         if errors is not None:
             rows = [row | {"errors": error} for row, error in zip(rows, errors, strict=True)]
         show.record(
             {"command": "compare"}
             | collection.facts()
-            | {"standard_error": collection.standard_error, "out": out, "plot": plot}
+            | {"standard_error": collection.standard_error}
+            | output.files
             | {
                 "estimators": rows,
-                "top": largest_rows(collection, {shown[0].estimator.name: shown[0].theta} | columns, top, truth),
+                "top": largest_rows(collection, {shown[0].estimator.name: shown[0].theta} | columns, output.top, truth),
             }
         )
         return
@@ -169,9 +139,9 @@ def run(
     show.out.print()
     _show_comparison(collection, estimates, errors)
     show.out.print()
-    show_largest(collection, shown, top, truth)
-    show.explain(_explanations(collection, estimates, measured=truth is not None), explain, "choose/estimator")
-    show_written(out, plot)
+    show_largest(collection, shown, output.top, truth)
+    show.explain(_explanations(collection, estimates, measured=truth is not None), output.explain, "choose/estimator")
+    show.show_files({"All categories": output.out, "Figure": output.plot})
 
 
 @ending_at_once()

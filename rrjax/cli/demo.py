@@ -12,9 +12,9 @@ import typer
 import rrjax
 from rrjax import io
 from rrjax.cli import compare, estimate, randomize, show
-from rrjax.cli.estimates import FDR
-from rrjax.cli.options import Explain, flags
-from rrjax.cli.reading import Files, Reading, check_epsilon
+from rrjax.cli.collection import read_collection, read_truth
+from rrjax.cli.options import Confidence, Explain, Output, check_epsilon, flags
+from rrjax.cli.reading import Files, Reading
 from rrjax.io.write import check_reports, make_folder
 
 
@@ -57,12 +57,15 @@ def demo(
     domain, more = f"1:{categories}", " --explain" * explain
     show.command(f"rrjax randomize {values} --epsilon {epsilon:g} --domain {domain} --seed {seed} --out {reports}")
     files = Files([str(values)], Reading(domain=domain))
-    randomize.show_made(randomize.make_reports(files, epsilon, reports, seed), reports, False)
+    made = randomize.make_reports(files, reports, randomize.Randomization(epsilon, seed))
+    randomize.show_made(made, reports, False)
     show.command(f"rrjax estimate {reports} --top 10 --out {table}{more}")
-    files = Files([str(reports)])
-    estimate.run(files, None, None, (0.95, False, FDR), (table, None), 10, False, explain=explain)
+    collection = read_collection(Files([str(reports)]), None)
+    estimate.run(collection, None, Output(out=table, top=10, explain=explain), Confidence())
     show.command(f"rrjax compare {reports} --truth {values} --top 5 --plot {figure}{more}")
-    compare.run(files, None, Files([str(values)]), None, 0.95, (None, figure), 5, False, explain=explain)
+    truth = read_truth(Files([str(values)]), collection, "--truth")
+    output = Output(plot=figure, top=5, explain=explain)
+    compare.run(collection, truth, compare.able(collection), output, Confidence.level)
 
 
 def _write_population(path: Path, num_categories: int, num_users: int, exponent: float, seed: int) -> None:

@@ -2,46 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rrjax.cli import show
-from rrjax.cli.asked import Asked
+from rrjax.cli.collection import Collection, read_collection
 from rrjax.cli.estimates import (
-    FDR,
-    Confidence,
     Estimate,
+    ShareIntervals,
     draw,
     estimated,
-    known,
     largest_rows,
     of_reports,
+    share_intervals,
     show_largest,
-    show_written,
     side_by_side,
     too_large,
     write,
 )
-from rrjax.cli.options import (
-    SURE,
-    WHICH,
-    Explain,
-    Json,
-    Level,
-    Ordered,
-    Out,
-    Plot,
-    Top,
-    estimator_name,
-    estimator_names,
-    flags,
-)
-from rrjax.cli.reading import Collection, Epsilon, Files, Reading, Reports, check_outputs, check_rate, read_collection
-from rrjax.cli.statements import run as state
+from rrjax.cli.options import WHICH, Asked, Confidence, Ordered, Output, estimator_name, estimator_names, flags
+from rrjax.cli.reading import Epsilon, Files, Reading, Reports, check_outputs
+from rrjax.cli.statements import run as run_statements
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
 
@@ -62,11 +47,7 @@ def estimate(
     *,
     epsilon: Epsilon = None,
     reading: Reading,
-    out: Out = None,
-    plot: Plot = None,
-    top: Top = 20,
-    explain: Explain = False,
-    json: Json = False,
+    output: Output,
     asked: Asked,
     estimator: Annotated[
         str | None,
@@ -80,22 +61,7 @@ def estimate(
         ),
     ] = None,
     ordered: Ordered = False,
-    level: Level = 0.95,
-    at_once: Annotated[
-        bool,
-        typer.Option(
-            "--at-once",
-            help="Simultaneous intervals: all of them hold the true shares with the confidence of --level, not each.",
-            rich_help_panel=SURE,
-        ),
-    ] = False,
-    fdr: Annotated[
-        float,
-        typer.Option(
-            help="False discovery rate: the share of categories marked ● that are empty in truth, on average at most.",
-            rich_help_panel=SURE,
-        ),
-    ] = FDR,
+    confidence: Confidence,
 ) -> None:
     """Estimate the true distribution from randomized reports: the closest and the likeliest estimate, and intervals.
 
@@ -105,8 +71,6 @@ def estimate(
 
     rrjax estimate survey.csv --column age --epsilon 1 --domain 0:99 --mean --group "young=0:29" --by region
     """
-    check_rate("--level", level)
-    check_rate("--fdr", fdr, small=True)
     if estimator is not None and ordered:
         raise UsageError(
             f"--ordered asks for {CLOSEST_IN_ORDER}, --estimator for {estimator}: give one of the two",
@@ -114,7 +78,7 @@ def estimate(
             value=estimator,
         )
     if asked.any():
-        chosen = {"--estimator": estimator, "--ordered": ordered, "--at-once": at_once}
+        chosen = {"--estimator": estimator, "--ordered": ordered, "--at-once": confidence.at_once}
         odd = next((flag for flag, given in chosen.items() if given), None)
         if odd is not None:
             raise UsageError(
@@ -122,92 +86,79 @@ def estimate(
                 f"--by or --weights: leave {odd} out",
                 flag=odd,
             )
-        files = Files(reports, reading)
-        show.check_formats(out, plot)
-        others = [] if asked.population is None else [Files([str(asked.population)])]
-        check_outputs([files, *others], out, plot)
-        with show.err.status("Counting …"):
-            collection = read_collection(files, epsilon)
-        state(collection, asked, level, (out, plot), json, top, explain=explain)
-        return
-    rates = level, at_once, fdr
-    run(Files(reports, reading), epsilon, estimator, rates, (out, plot), top, json, ordered=ordered, explain=explain)
+    files = [Files(reports, reading), *([] if asked.population is None else [Files([str(asked.population)])])]
+    check_outputs(files, *output.files.values())
+    with show.err.status("Counting …"):
+        collection = read_collection(files[0], epsilon)
+    if asked.any():
+        run_statements(collection, asked, confidence.level, output)
+    else:
+        run(collection, None if estimator is None else [estimator], output, confidence, ordered=ordered)
 
 
 def run(
-    files: Files,
-    epsilon: float | None,
-    name: str | None,
-    rates: tuple[float, bool, float],
-    outputs: tuple[Path | None, Path | None],
-    top: int,
-    json: bool,
-    *,
-    ordered: bool = False,
-    explain: bool = False,
+    collection: Collection, chosen: list[str] | None, output: Output, confidence: Confidence, *, ordered: bool = False
 ) -> None:
-    """Reads, estimates, writes and says it."""
-    out, plot = outputs
-    show.check_formats(out, plot)
-    check_outputs([files], out, plot)
-    with show.err.status("Counting …") as status:
-        collection = read_collection(files, epsilon)
-        status.update("Estimating …")
-        names = leading(collection, ordered) if name is None else [name]
-        tasks = [partial(estimated, collection, each) for each in names]
-        *estimates, sure = side_by_side([*tasks, partial(known, collection, *rates)])
+    """Estimates by the chosen estimators or the leading ones, writes and prints it."""
+    names = chosen or leading(collection, ordered)
+    with show.err.status("Estimating …") as status:
+        tasks = [partial(estimated, collection, name) for name in names]
+        *estimates, intervals = side_by_side([*tasks, partial(share_intervals, collection, confidence)])
         found, *beside = estimates
         columns = {"estimate": found.theta} | {other.estimator.name: other.theta for other in beside}
         status.update("Writing …")
-        if out is not None:
-            write(out, collection, columns | {"lower": sure.lower, "upper": sure.upper, "found": sure.found})
-        if plot is not None:
-            draw(plot, collection, estimates, None, sure.level)
-    if json:
+        if output.out is not None:
+            write(
+                output.out,
+                collection,
+                columns | {"lower": intervals.lower, "upper": intervals.upper, "found": intervals.found},
+            )
+        if output.plot is not None:
+            draw(output.plot, collection, estimates, None, intervals.level)
+    if output.json:
         show.record(
             {"command": "estimate"}
             | collection.facts()
-            | {"standard_error": collection.standard_error, "out": out, "plot": plot}
+            | {"standard_error": collection.standard_error}
+            | output.files
             | found.facts()
             | {other.estimator.name: other.facts() for other in beside}
             | {
-                "level": sure.level,
-                "at_once": sure.at_once,
-                "fdr": sure.fdr,
-                "num_found": int(sure.found.sum()),
-                "num_contradicted": int(sure.contradicted.sum()),
-                "num_outside_interval": int(sure.misses(found.theta).sum()),
-                "num_found_outside_interval": int((sure.misses(found.theta) & sure.found).sum()),
-                "top": largest_rows(collection, columns, top, sure=sure),
+                **dataclasses.asdict(confidence),
+                "num_found": int(intervals.found.sum()),
+                "num_contradicted": int(intervals.contradicted.sum()),
+                "num_outside_interval": int(intervals.misses(found.theta).sum()),
+                "num_found_outside_interval": int((intervals.misses(found.theta) & intervals.found).sum()),
+                "top": largest_rows(collection, columns, output.top, intervals=intervals),
             }
         )
         return
     show.say(collection.summary())
     show.warn(collection.warnings)
     show.out.print()
-    headings = [PLAIN[each] if name is None else ESTIMATORS[each].title for each in names]
-    show_largest(collection, estimates, top, sure=sure, headings=headings)
+    headings = [ESTIMATORS[name].title if chosen else PLAIN[name] for name in names]
+    show_largest(collection, estimates, output.top, intervals=intervals, headings=headings)
     show.out.print()
-    for sentence in sureness(collection, sure):
+    for sentence in confidence_sentences(collection, intervals):
         show.say(sentence)
-    for sentence in cautions(collection, estimates, sure):
+    for sentence in cautions(collection, estimates, intervals):
         show.beware(sentence)
-    show.explain(explanations(collection, estimates, headings, sure), explain, "inference")
-    show_written(out, plot)
+    show.explain(explanations(collection, estimates, headings, intervals), output.explain, "inference")
+    show.show_files({"All categories": output.out, "Figure": output.plot})
 
 
-def sureness(collection: Collection, sure: Confidence) -> list[str]:
+def confidence_sentences(collection: Collection, intervals: ShareIntervals) -> list[str]:
     """Two sentences: which categories are significantly above zero, and what the intervals are."""
-    number, size = int(sure.found.sum()), collection.num_categories
-    rate = f"false discovery rate {show.in_full(sure.fdr)}"
+    number, size = int(intervals.found.sum()), collection.num_categories
+    rate = f"false discovery rate {show.in_full(intervals.fdr)}"
     rest = "" if number == size else "; the others may be rare or empty"
     significant = (
         f"● {number:,} of {size:,} categories {'is' if number == 1 else 'are'} significantly above zero ({rate}){rest}."
         if number
         else f"No category is significantly above zero ({rate})."
     )
-    level = f"{show.in_full(sure.level)} confidence"
-    if sure.at_once:
+    level = f"{show.in_full(intervals.level)} confidence"
+    if intervals.confidence.at_once:
         return [significant, f"The intervals are simultaneous: all of them hold the true shares, with {level}."]
     return [
         significant,
@@ -216,20 +167,20 @@ def sureness(collection: Collection, sure: Confidence) -> list[str]:
     ]
 
 
-def cautions(collection: Collection, estimates: list[Estimate], sure: Confidence) -> list[str]:
+def cautions(collection: Collection, estimates: list[Estimate], intervals: ShareIntervals) -> list[str]:
     """Warnings that prevent a wrong reading of the table."""
     found, size = estimates[0], collection.num_categories
     said = [each.caution for each in estimates if each.caution]
-    contradicted = int(sure.contradicted.sum())
+    contradicted = int(intervals.contradicted.sum())
     if contradicted:
-        alone = (1 - sure.level) / 2 / (size if sure.at_once else 1)
+        alone = (1 - intervals.level) / 2 / (size if intervals.confidence.at_once else 1)
         said.append(
             f"{show.number(contradicted, 'interval is', 'intervals are')} a single point, 0 or "
             "100\N{NO-BREAK SPACE}% (marked !): no share explains so few or so many reports. By chance this happens to "
             f"at most {show.percent(alone)} of the categories. If it happens to more: {collection.doubt}"
         )
-    marked = sure.found & ~sure.contradicted  # an interval that is a single point is not to be believed
-    number, outside = int(marked.sum()), int((sure.misses(found.theta) & marked).sum())
+    marked = intervals.found & ~intervals.contradicted  # an interval that is a single point is not to be believed
+    number, outside = int(marked.sum()), int((intervals.misses(found.theta) & marked).sum())
     if outside:
         of = "the category" if number == 1 else f"{outside:,} of the {number:,} categories"
         said.append(
@@ -240,7 +191,7 @@ def cautions(collection: Collection, estimates: list[Estimate], sure: Confidence
 
 
 def explanations(
-    collection: Collection, estimates: list[Estimate], headings: list[str], sure: Confidence
+    collection: Collection, estimates: list[Estimate], headings: list[str], intervals: ShareIntervals
 ) -> dict[str, str]:
     """What each column is, how far the likelihood is from its maximum, and how noisy the collection is."""
     found, names = estimates[-1], [_named(*each) for each in zip(headings, estimates, strict=True)]
@@ -255,9 +206,9 @@ def explanations(
     words[names[-1]] = f"{found.note}; {positive}" if found.note else positive
     return words | {
         "certificate": _certificate(collection, found),
-        sure.title: "exact, also where the share is zero; an interval is about one share, and an estimate, which makes "
-        "all shares fit together, may lie outside",
-        "●": f"significantly above zero: of the marked categories at most {show.in_full(sure.fdr)} are empty, on "
+        intervals.title: "exact, also where the share is zero; an interval is about one share, and an estimate, which "
+        "makes all shares fit together, may lie outside",
+        "●": f"significantly above zero: of the marked categories at most {show.in_full(intervals.fdr)} are empty, on "
         "average (--fdr sets this false discovery rate); among many categories some intervals exclude zero by chance, "
         "and these have no mark",
         "noise": "standard error of the unbiased estimate of an empty category: "

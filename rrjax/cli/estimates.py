@@ -1,4 +1,4 @@
-"""Estimates of a collection and what is known of every share: computed, as tables, as JSON, in files and figures."""
+"""Estimates of a collection, and intervals of its shares: computed, printed as tables, written and drawn."""
 
 from __future__ import annotations
 
@@ -15,50 +15,49 @@ from rich.text import Text
 import rrjax
 from rrjax import inference, io
 from rrjax.cli import show
-from rrjax.cli.contradictions import contradictions
+from rrjax.cli.collection import Collection, contradictions
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.reading import Collection
+from rrjax.cli.options import Confidence
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS, Estimator
 from rrjax.io.tallies import MOST_CELLS
 
-FDR = 0.05
-_OFF_SIMPLEX = {"float64": 1e-9, "float32": 1e-6}
-"""What rounding may take a distribution off the simplex."""
+SIMPLEX_TOLERANCE = {"float64": 1e-9, "float32": 1e-6}
+"""Limit of the distance of a distribution from the simplex, which rounding explains."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """What one estimator says of a collection."""
+    """The estimate of one estimator, with its likelihood."""
 
     estimator: Estimator
     theta: np.ndarray
     nll: float
-    """Negative log-likelihood, nats per report; NaN where it cannot be computed or the estimate is no distribution."""
+    """Negative log-likelihood, nats per report; NaN if it cannot be computed or the estimate is not a distribution."""
     certificate: dict[str, float]
-    """Of its likelihood; NaN as `nll` is, but for how far it is off the simplex."""
+    """Bounds on its distance from the maximum likelihood, NaN as `nll` is; and its distance from the simplex."""
     note: str
-    """What it is, in words that may follow its title and a colon."""
+    """An explanation that follows its title and a colon."""
     caution: str
-    """What a reader must know not to misread it."""
+    """A warning against a wrong reading, if it needs one."""
 
     @property
     def title(self) -> str:
-        """What tables call it."""
+        """Its name in tables."""
         return self.estimator.title
 
     @property
     def num_positive(self) -> int:
-        """Categories with a positive share."""
+        """The number of categories with a positive share."""
         return int((self.theta > 0).sum())
 
     @property
     def proper(self) -> bool:
         """Whether it is a distribution: shares of at least zero that sum to one, up to rounding."""
-        return bool(max(abs(self.theta.sum() - 1), -self.theta.min()) <= _OFF_SIMPLEX[self.theta.dtype.name])
+        return bool(max(abs(self.theta.sum() - 1), -self.theta.min()) <= SIMPLEX_TOLERANCE[self.theta.dtype.name])
 
     def measured(self, metric: str, value: Any) -> float:
-        """What a metric of the catalogue says of it; NaN where the metric is defined for distributions only."""
+        """The value of a metric of the catalogue; NaN if it is defined for distributions only and this is none."""
         return float(value) if self.proper or not METRICS[metric].simplex else math.nan
 
     def facts(self) -> dict[str, Any]:
@@ -73,7 +72,7 @@ class Estimate:
 
 @ending_at_once()
 def estimated(collection: Collection, name: str) -> Estimate:
-    """Runs one estimator of the catalogue; one that needs a key gets that of 0."""
+    """Runs one estimator of the catalogue, with key 0 if it needs one."""
     entry = ESTIMATORS[name]
     given, joint = collection.given(entry), collection.joint
     if given is None:
@@ -92,7 +91,7 @@ def estimated(collection: Collection, name: str) -> Estimate:
 
 
 def _unable(collection: Collection, entry: Estimator) -> str:
-    """Why an estimator cannot be run on these reports."""
+    """The reason why an estimator cannot be run on these reports."""
     if entry.needs == "counts":
         return (
             f"--estimator {entry.name} is for {rrjax.RandomizedResponse.name} only; {collection.files.name} was made "
@@ -105,7 +104,7 @@ def _unable(collection: Collection, entry: Estimator) -> str:
 
 
 def too_large(collection: Collection) -> str:
-    """Why there is no likelihood of whole reports."""
+    """The reason why the likelihood of whole reports is not computed."""
     return (
         f"{collection.num_reports:,} reports × {collection.num_categories:,} categories are more than the limit of "
         f"{MOST_CELLS:,}"
@@ -114,22 +113,35 @@ def too_large(collection: Collection) -> str:
 
 @ending_at_once()
 def side_by_side(tasks: Iterable[Callable[[], Any]]) -> list[Any]:
-    """What tasks return that do not depend on each other: while one is traced, XLA compiles or runs another."""
+    """The results of independent tasks: while one is traced, XLA compiles or runs another."""
     with ThreadPoolExecutor(2) as pool:
         return [running.result() for running in [pool.submit(task) for task in tasks]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Confidence:
-    """Exact intervals and discoveries, whatever the estimator."""
+class ShareIntervals:
+    """Exact intervals of all shares, and which categories are significantly above zero."""
 
-    level: float
-    at_once: bool
+    confidence: Confidence
     lower: np.ndarray
     upper: np.ndarray
     found: np.ndarray
     """Which categories are significantly above zero, at the false discovery rate."""
-    fdr: float
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """As columns of a table."""
+        return {"lower": self.lower, "upper": self.upper, "found": self.found}
+
+    @property
+    def level(self) -> float:
+        """The confidence level of the intervals."""
+        return self.confidence.level
+
+    @property
+    def fdr(self) -> float:
+        """The false discovery rate."""
+        return self.confidence.fdr
 
     def misses(self, theta: np.ndarray) -> np.ndarray:
         """Which shares of an estimate lie outside their intervals, by more than rounding."""
@@ -138,22 +150,23 @@ class Confidence:
 
     @property
     def contradicted(self) -> np.ndarray:
-        """Whose intervals are a single point, 0 or 1: no share explains so few reports, or so many."""
+        """Which intervals are a single point, 0 or 1, because no share explains so few or so many reports."""
         return self.lower == self.upper
 
     @property
     def title(self) -> str:
-        """What the intervals are called."""
+        """The heading of their column."""
         return show.interval(self.level)
 
 
 @ending_at_once()
-def known(collection: Collection, level: float, at_once: bool, fdr: float) -> Confidence:
-    """Exact intervals of all shares, and which are significant; warns where no share explains the reports."""
+def share_intervals(collection: Collection, confidence: Confidence) -> ShareIntervals:
+    """Computes exact intervals and discoveries; adds warnings to the collection if no share explains its reports."""
     given = collection.marginal
-    limits = inference.intervals(*given, level, simultaneous="bonferroni" if at_once else None)
-    found = inference.discoveries(*given, fdr, dependence=collection.mechanism.dependence)
-    # Named so rarely that no share explains it, by a test of all categories at level 0.01 (or less).
+    simultaneous = "bonferroni" if confidence.at_once else None
+    lower, upper = map(np.asarray, inference.intervals(*given, confidence.level, simultaneous=simultaneous))
+    found = np.asarray(inference.discoveries(*given, confidence.fdr, dependence=collection.mechanism.dependence))
+    # Categories that are named too rarely for any share, by a test of all of them at level 0.01 or less.
     missed = np.asarray(inference.intervals(*given, 0.98, simultaneous="bonferroni").upper) == 0
     if missed.any():
         collection.warnings.append(
@@ -161,15 +174,15 @@ def known(collection: Collection, level: float, at_once: bool, fdr: float) -> Co
             f"allows at this ε, even if no user holds {'it' if int(missed.sum()) == 1 else 'them'}. {collection.doubt}"
         )
     collection.warnings.extend(contradictions(collection))
-    return Confidence(level, at_once, np.asarray(limits.lower), np.asarray(limits.upper), np.asarray(found), fdr)
+    return ShareIntervals(confidence, lower, upper, found)
 
 
 def largest_of(theta: np.ndarray, top: int) -> np.ndarray:
-    """Numbers of the categories with the largest shares, from the largest on, ties in domain order."""
+    """Numbers of the categories with the largest shares, in decreasing order; ties in the order of the domain."""
     if top >= len(theta):
         return np.argsort(-theta, kind="stable")
     least = np.partition(theta, len(theta) - top)[len(theta) - top]
-    at_least = np.flatnonzero(~(theta < least))  # what is undefined too
+    at_least = np.flatnonzero(~(theta < least))  # NaN included
     return at_least[np.argsort(-theta[at_least], kind="stable")][:top]
 
 
@@ -178,16 +191,20 @@ def largest_rows(
     columns: dict[str, np.ndarray],
     top: int,
     truth: np.ndarray | None = None,
-    sure: Confidence | None = None,
+    intervals: ShareIntervals | None = None,
 ) -> list[dict[str, Any]]:
-    """The largest categories by the first of the estimates, a JSON object each."""
+    """The largest categories by the first estimate, as JSON objects."""
     rows = []
     for index in largest_of(next(iter(columns.values())), top):
         row = {"label": collection.labels[index], "count": collection.counts[index]}
         row |= {column: theta[index] for column, theta in columns.items()}
-        if sure is not None:
-            row |= {"lower": sure.lower[index], "upper": sure.upper[index], "found": bool(sure.found[index])}
-            row["contradicted"] = bool(sure.contradicted[index])
+        if intervals is not None:
+            row |= {
+                "lower": intervals.lower[index],
+                "upper": intervals.upper[index],
+                "found": bool(intervals.found[index]),
+            }
+            row["contradicted"] = bool(intervals.contradicted[index])
         if truth is not None:
             row["truth"] = truth[index]
         rows.append(row)
@@ -199,20 +216,20 @@ def show_largest(
     estimates: list[Estimate],
     top: int,
     truth: np.ndarray | None = None,
-    sure: Confidence | None = None,
+    intervals: ShareIntervals | None = None,
     headings: list[str] | None = None,
 ) -> None:
-    """The largest categories by the first estimate, as a table; columns of estimates are headed by their titles."""
+    """Prints a table of the largest categories by the first estimate."""
     first = estimates[0].theta
     largest = largest_of(first, top)
     table = show.table()
     table.add_column("category", no_wrap=True, max_width=40)
     titles = list(of_reports(collection))
     titles += headings or [estimate.title for estimate in estimates]
-    titles += [sure.title] if sure is not None else []
+    titles += [intervals.title] if intervals is not None else []
     for title in titles if truth is None else [*titles, "truth"]:
         table.add_column(title, justify="right", no_wrap=True)
-    bars = sure is not None
+    bars = intervals is not None
     for _ in range(2 * bars):  # marks and bars
         table.add_column("", no_wrap=True)
     width = 16
@@ -225,9 +242,9 @@ def show_largest(
             show.percent(count / collection.num_reports),
             *(show.share(estimate.theta[index]) for estimate in estimates),
         ]
-        if sure is not None:
-            marks = "●" * bool(sure.found[index]) + "!" * bool(sure.contradicted[index])
-            cells += [show.between(sure.lower[index], sure.upper[index]), marks]
+        if intervals is not None:
+            marks = "●" * bool(intervals.found[index]) + "!" * bool(intervals.contradicted[index])
+            cells += [show.between(intervals.lower[index], intervals.upper[index]), marks]
         if truth is not None:
             cells.append(show.percent(truth[index]))
         if bars:
@@ -241,14 +258,14 @@ def show_largest(
 
 
 def write(out: Path, collection: Collection, columns: dict[str, np.ndarray]) -> None:
-    """Writes all categories: label, count, and the columns given."""
+    """Writes a table of all categories: label, count, and more columns."""
     io.write_table(out, collection.table({"label": collection.labels, "count": collection.counts} | columns))
 
 
 def draw(plot: Path, collection: Collection, estimates: list[Estimate], truth: np.ndarray | None, level: float) -> None:
-    """Draws the figure of estimates, with intervals that hold all at once: it picks the largest categories.
+    """Draws estimates with simultaneous intervals, because the figure shows the largest categories.
 
-    A category is marked where its interval excludes zero, so that mark and interval agree.
+    A category is marked if its interval excludes zero, so that mark and interval agree.
     """
     with show.drawing():
         from rrjax.figures import estimate_figure, save
@@ -270,16 +287,8 @@ def draw(plot: Path, collection: Collection, estimates: list[Estimate], truth: n
         save(figure, plot)
 
 
-def show_written(out: Path | None, plot: Path | None) -> None:
-    """Says which files there are now."""
-    if out is not None:
-        show.written("All categories", out)
-    if plot is not None:
-        show.written("Figure", plot)
-
-
 def of_reports(collection: Collection) -> dict[str, str]:
-    """What the two columns of counts are, for --explain, by their headings."""
+    """Explains the two columns of counts, by their headings."""
     p, q = show.percent(float(collection.rates.p)), show.percent(float(collection.rates.q))
     number = collection.num_reports
     if collection.tallied is None:

@@ -10,14 +10,14 @@ import numpy as np
 
 from rrjax import inference, io
 from rrjax.cli import show
-from rrjax.cli.asked import Asked, Row
-from rrjax.cli.draws import Draws
+from rrjax.cli.collection import Collection
 from rrjax.cli.estimate import leading
-from rrjax.cli.estimates import FDR, Confidence, Estimate, estimated, known, largest_of, side_by_side
+from rrjax.cli.estimates import Estimate, ShareIntervals, estimated, largest_of, share_intervals, side_by_side
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.reading import Collection
-from rrjax.cli.statements import rows_of
-from rrjax.cli.test import check_size, fits_any
+from rrjax.cli.options import Asked, Confidence
+from rrjax.cli.statements import Row, rows_of
+from rrjax.cli.test import fits_any
+from rrjax.cli.testing import Draws, check_size
 from rrjax.data.errors import UsageError
 from rrjax.data.tally import Tally
 from rrjax.figures.html import round_step
@@ -60,7 +60,7 @@ class Findings:
 
     collection: Collection
     estimates: list[Estimate]
-    sure: Confidence
+    intervals: ShareIntervals
     """Simultaneous intervals, because the largest categories are picked out of all."""
     fit: Fit
     detectable: tuple[float, float]
@@ -85,7 +85,7 @@ class Findings:
     @property
     def num_found(self) -> int:
         """How many categories are significantly above zero."""
-        return int(self.sure.found.sum())
+        return int(self.intervals.found.sum())
 
     @property
     def flat(self) -> bool:
@@ -95,7 +95,7 @@ class Findings:
     @cached_property
     def bands(self) -> Bands:
         """Bands of categories in order that are too many to be drawn one by one."""
-        return _bands(self.collection, self.sure.level)
+        return _bands(self.collection, self.intervals.level)
 
 
 def find(collection: Collection, asked: Asked, level: float, top: int, ordered: bool) -> Findings:
@@ -103,12 +103,12 @@ def find(collection: Collection, asked: Asked, level: float, top: int, ordered: 
     rows, left_out = rows_of(collection, asked, level, top) if asked.any() else ([], 0)
     tasks = [partial(estimated, collection, name) for name in leading(collection, ordered)]
     more = [
-        partial(known, collection, level, True, FDR),
+        partial(share_intervals, collection, Confidence(level, at_once=True)),
         partial(fit_of, collection),
         partial(_detectable, collection),
     ]
-    *estimates, sure, fit, detectable = side_by_side([*tasks, *more])
-    return Findings(collection, estimates, sure, fit, detectable, asked, rows, left_out, top, ordered)
+    *estimates, intervals, fit, detectable = side_by_side([*tasks, *more])
+    return Findings(collection, estimates, intervals, fit, detectable, asked, rows, left_out, top, ordered)
 
 
 def fit_of(collection: Collection) -> Fit:

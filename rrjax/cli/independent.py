@@ -9,19 +9,17 @@ import typer
 
 from rrjax import inference, io
 from rrjax.cli import show
-from rrjax.cli.draws import Draws
+from rrjax.cli.collection import read_collection
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Command, Explain, Json, flags
-from rrjax.cli.reading import Files, Reading, Reports, parse_domain, read_collection
-from rrjax.cli.test import check_size, least_of_shuffles, tests
-from rrjax.cli.verdicts import say
+from rrjax.cli.options import Explain, Json, flags
+from rrjax.cli.reading import Files, Reading, Reports, parse_domain
+from rrjax.cli.testing import Draws, check_size, least_of_shuffles, say
 from rrjax.data.errors import UsageError
 from rrjax.io.read import count_pairs
 
 _MOST_PAIRS = 2**14
 
 
-@tests.command(cls=Command)
 @flags(without=("column", "domain", "counts", "items"))
 def independent(
     reports: Reports,

@@ -1,32 +1,36 @@
-"""The flags on results that commands share, and how several flags become one argument."""
+"""Flags that several commands share, their checks, and how several flags become one argument."""
 
 from __future__ import annotations
 
 import copy
+import csv
 import dataclasses
 import inspect
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, cast, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
-from rrjax.data.errors import UsageError
+from rrjax.data.errors import DataError, UsageError
 from rrjax.data.parameters import full_name
 from rrjax.estimators.catalogue import ESTIMATORS
 from rrjax.io.errors import naming_flags
+from rrjax.io.write import table_suffix
 from rrjax.mechanisms import MECHANISMS
 
-WHICH, SURE = "Which estimate", "How sure"
+WHICH, CONFIDENCE, STATEMENTS = "Which estimate", "How sure", "Statements"
 """Panels of flags that are wanted more rarely. Those without one are listed first, in the order of the parameters."""
+SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 36.0
 
 Out = Annotated[Path | None, typer.Option(help="Write all categories to this .csv, .tsv, .parquet or .jsonl.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw a figure: .png, .pdf or .svg.")]
 Top = Annotated[int, typer.Option(min=1, help="How many of the largest categories to show.")]
-Level = Annotated[float, typer.Option(help="Confidence level of the intervals, in (0, 1).", rich_help_panel=SURE)]
+Level = Annotated[float, typer.Option(help="Confidence level of the intervals, in (0, 1).", rich_help_panel=CONFIDENCE)]
 Ordered = Annotated[
     bool,
     typer.Option(
@@ -45,6 +49,129 @@ Json = Annotated[
         "--json", help="Print one JSON object instead of tables; null stands for what is infinite or undefined."
     ),
 ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """Where results go, and how they are printed."""
+
+    out: Out = None
+    plot: Plot = None
+    top: Top = 20
+    explain: Explain = False
+    json: Json = False
+
+    def __post_init__(self) -> None:
+        """Refuses, before any work is done, file names that tell no format."""
+        if self.plot is not None and self.plot.suffix.lower() not in (".png", ".pdf", ".svg"):
+            raise UsageError(
+                f"--plot {self.plot}: figures are written as .png, .pdf or .svg", flag="--plot", value=self.plot
+            )
+        if self.out is not None:
+            try:
+                table_suffix(self.out)
+            except DataError as error:
+                raise UsageError(f"--out {error}", flag="--out", value=self.out) from error
+
+    @property
+    def files(self) -> dict[str, Path | None]:
+        """The files that are written, as fields of a JSON object."""
+        return {"out": self.out, "plot": self.plot}
+
+
+@dataclasses.dataclass(frozen=True)
+class Confidence:
+    """The confidence level of intervals, and the false discovery rate."""
+
+    level: Level = 0.95
+    at_once: Annotated[
+        bool,
+        typer.Option(
+            "--at-once",
+            help="Simultaneous intervals: all of them hold the true shares with the confidence of --level, not each.",
+            rich_help_panel=CONFIDENCE,
+        ),
+    ] = False
+    fdr: Annotated[
+        float,
+        typer.Option(
+            help="False discovery rate: the share of categories marked ● that are empty in truth, on average at most.",
+            rich_help_panel=CONFIDENCE,
+        ),
+    ] = 0.05
+
+    def __post_init__(self) -> None:
+        """Refuses levels and rates that are no probabilities."""
+        check_rate("--level", self.level)
+        check_rate("--fdr", self.fdr, small=True)
+
+
+_statement = partial(typer.Option, rich_help_panel=STATEMENTS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """The statements that are asked for: means, quantiles, shares of groups."""
+
+    mean: Annotated[bool, _statement("--mean", help="The mean, where the labels are numbers.")] = False
+    quantile: Annotated[
+        list[float] | None, _statement(help="A quantile in the order of the domain, such as 0.5. Repeatable.")
+    ] = None
+    group: Annotated[
+        list[str] | None,
+        _statement(help="The share of some categories together: NAME=LABEL,LABEL or NAME=FIRST:LAST. Repeatable."),
+    ] = None
+    normal: Annotated[
+        bool,
+        _statement(
+            "--normal", help="Intervals by the normal approximation: shorter, and valid for thousands of users."
+        ),
+    ] = False
+    by: Annotated[str | None, _statement(help="A public column: the same for each of its levels.")] = None
+    weights: Annotated[str | None, _statement(help="A column of survey weights.")] = None
+    population: Annotated[
+        Path | None,
+        _statement(
+            help="A table of two columns, the levels of --by and their sizes in the population: adds an estimate for "
+            "the population."
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Refuses what does not go together."""
+        if self.population is not None and self.by is None:
+            raise UsageError(
+                "--population gives the sizes of the levels of --by: name that column with --by", flag="--population"
+            )
+        if self.population is not None and self.weights is not None:
+            raise UsageError(
+                "--population and --weights are two ways to weigh the users: give one of the two", flag="--population"
+            )
+        if self.population is not None and self.quantile and not (self.mean or self.group):
+            raise UsageError(
+                "--population weighs means and groups, not quantiles: ask for --mean or --group", flag="--population"
+            )
+        if self.weights is not None and self.quantile:
+            raise UsageError(
+                "--quantile has no interval for weighted reports: leave out --weights, or ask for --group",
+                flag="--quantile",
+            )
+        if self.normal and not self.any():
+            raise UsageError(
+                "--normal applies to --mean, --quantile, --group, --by and --weights: ask for one of them",
+                flag="--normal",
+            )
+        for probability in self.quantile or []:
+            if not sys.float_info.min <= probability < 1:
+                raise UsageError(
+                    f"--quantile must lie between 0 and 1 (0.5 is the median), got {probability:g}",
+                    flag="--quantile",
+                    value=probability,
+                )
+
+    def any(self) -> bool:
+        """Whether anything was asked for."""
+        return any(getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "normal")
 
 
 def estimator_names() -> list[str]:
@@ -138,7 +265,7 @@ def flags(
             if not dataclasses.is_dataclass(kind):
                 parameters.append(parameter)
                 continue
-            hints = inspect.get_annotations(cast(type, kind), eval_str=True)
+            hints = get_type_hints(kind, include_extras=True)
             hints |= {name: _placed(hints[name], panel) for name, panel in (panels or {}).items() if name in hints}
             fields = [field for field in dataclasses.fields(kind) if field.name not in without]
             groups[parameter.name] = kind, [field.name for field in fields]
@@ -177,3 +304,55 @@ def _placed(hint: Any, panel: str) -> Any:
     option = copy.copy(option)
     option.rich_help_panel = panel
     return Annotated[kind, option]
+
+
+def check_epsilon(epsilon: float) -> float:
+    """Returns ε, or raises `UsageError` where it makes no sense for a collection."""
+    refusal = None
+    if not epsilon > 0:
+        refusal = f"must be a positive number of nats, got {epsilon:g}"
+    elif epsilon < SMALLEST_EPSILON:
+        refusal = (
+            f"{epsilon:g} is below {SMALLEST_EPSILON:g}: reports say nothing about the values then, not "
+            "even those of two billion users. Is it in nats?"
+        )
+    elif epsilon > LARGEST_EPSILON:
+        refusal = (
+            f"{epsilon:g} is above {LARGEST_EPSILON:g}: no report would differ from its value, and nothing "
+            "would be private. Is it in nats? (A common choice is 0.5 to 8.)"
+        )
+    if refusal is not None:
+        raise UsageError(f"--epsilon {refusal}", flag="--epsilon", value=epsilon)
+    return float(epsilon)
+
+
+def check_rate(flag: str, value: float, *, small: bool = False) -> None:
+    """Refuses a level or a rate that is no probability; a small one is the chance of an error."""
+    if not 0 < value < 1:
+        meant = 1 - value / 100 if small and value >= 50 else value / 100
+        hint = f"; did you mean {meant:g}?" if (1 if small else 50) <= value < 100 else ""
+        raise UsageError(f"{flag} must lie between 0 and 1, got {value:g}{hint}", flag=flag, value=value)
+
+
+def listed_in(flag: str, text: str) -> list[str]:
+    """What a flag lists with commas between; quotes hold commas.
+
+    Raises:
+        UsageError: It has more than one line, or is too long for one.
+    """
+    try:
+        rows = list(csv.reader([text], skipinitialspace=True))
+    except csv.Error as error:
+        raise UsageError(f"{flag} wants one short line, with commas between: {error}", flag=flag, value=text) from error
+    return [each.strip() for each in next(iter(rows), [])]
+
+
+def split(flag: str, text: str) -> list[str]:
+    """The names of columns in a flag, with commas between them."""
+    names = listed_in(flag, text)
+    if not names or not all(names):
+        raise UsageError(f"{flag} wants names of columns with commas between them, got {text!r}", flag=flag, value=text)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"{flag} names column {twice!r} twice", flag=flag, value=text)
+    return names

@@ -12,8 +12,17 @@ import typer
 from rrjax import RandomizedResponse, inference
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import SURE, Explain, Json, Level, MechanismName, Plot, flags
-from rrjax.cli.reading import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, check_rate
+from rrjax.cli.options import (
+    CONFIDENCE,
+    LARGEST_EPSILON,
+    SMALLEST_EPSILON,
+    Level,
+    MechanismName,
+    Output,
+    check_epsilon,
+    check_rate,
+    flags,
+)
 from rrjax.data.errors import UsageError
 from rrjax.io.write import check_writable
 from rrjax.mechanisms import MECHANISMS
@@ -24,7 +33,7 @@ MOST_USERS = 10**15
 """More than there are people, and exact in float64."""
 
 
-@flags()
+@flags(without=("out", "top"))
 def plan(
     categories: Annotated[int, typer.Option(help="K, how many categories there are.")],
     epsilon: Annotated[float | None, typer.Option(help="Privacy parameter ε, in nats.")] = None,
@@ -40,11 +49,10 @@ def plan(
         float | None, typer.Option(help="Width of an exact interval that is wanted, where --share hold the category.")
     ] = None,
     mechanism: MechanismName = RandomizedResponse.name,
-    plot: Plot = None,
-    explain: Explain = False,
-    json: Json = False,
+    *,
+    output: Output,
     share: Annotated[
-        float, typer.Option(help="True share of the category that the width is for.", rich_help_panel=SURE)
+        float, typer.Option(help="True share of the category that the width is for.", rich_help_panel=CONFIDENCE)
     ] = 0.1,
     level: Level = 0.95,
 ) -> None:
@@ -54,25 +62,23 @@ def plan(
 
     Give two of --epsilon, --users and a target; the third is computed.
     """
-    show.check_formats(None, plot)
-    if plot is not None:
-        check_writable(plot)
+    if output.plot is not None:
+        check_writable(output.plot)
     wanted = Target(categories, mechanism, target_rmse, target_width, share, level)
     with show.err.status("Planning …"):
         found = _solve(wanted, epsilon, users)
-        if plot is not None:
-            _draw(plot, found)
-    if json:
+        if output.plot is not None:
+            _draw(output.plot, found)
+    if output.json:
         # As flags and files spell them.
         mechanisms = [row._asdict() | {"name": row.name.replace(" ", "-")} for row in found.mechanisms]
         facts = dataclasses.asdict(found)
-        facts = facts.pop("target") | facts | {"mechanisms": mechanisms, "plot": plot}
+        facts = facts.pop("target") | facts | {"mechanisms": mechanisms, "plot": output.plot}
         show.record({"command": "plan"} | facts)
         return
     _show(found)
-    show.explain(_explanations(found), explain, "choose/mechanism")
-    if plot is not None:
-        show.written("Figure", plot)
+    show.explain(_explanations(found), output.explain, "choose/mechanism")
+    show.show_files({"Figure": output.plot})
 
 
 @dataclasses.dataclass(frozen=True)

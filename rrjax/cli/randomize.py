@@ -15,11 +15,10 @@ import typer
 import rrjax
 from rrjax import io
 from rrjax.cli import show
-from rrjax.cli.checks import check_epsilon, padded
+from rrjax.cli.collection import padded
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Json, flags, mechanism_name, mechanism_names
+from rrjax.cli.options import Json, check_epsilon, flags, mechanism_name, mechanism_names, split
 from rrjax.cli.reading import Files, Reading, check_outputs, parse_domain
-from rrjax.cli.rows import split
 from rrjax.data.errors import UsageError
 from rrjax.io.codings import CODINGS
 from rrjax.io.errors import reworded
@@ -124,12 +123,13 @@ def randomize(
             value=out,
         )
     with show.err.status("Randomizing …"):
-        made = make_reports(files, epsilon, out, seed, pair, mechanism, () if keep is None else split("--keep", keep))
+        kept = () if keep is None else tuple(split("--keep", keep))
+        made = make_reports(files, out, Randomization(epsilon, seed, mechanism, pair, kept))
     show_made(made, out, json)
 
 
-_CELLS = 1 << 26
-"""Reports × categories that are held at a time."""
+MOST_CELLS = 1 << 26
+"""Limit of reports × categories that are held at a time."""
 
 Pair = tuple[tuple[str, str], tuple[str | None, str | None]]
 """Two columns, and the domains of the flags."""
@@ -161,8 +161,22 @@ def _pair(columns: list[str], domains: list[str]) -> Pair | None:
 
 
 @dataclasses.dataclass(frozen=True)
+class Randomization:
+    """How values are randomized."""
+
+    epsilon: float
+    seed: int | None
+    """Of a simulation; None for the system's secure random numbers."""
+    mechanism: str = rrjax.RandomizedResponse.name
+    pair: Pair | None = None
+    """Two columns whose pairs are randomized as one value, so that ε protects the pair."""
+    keep: tuple[str, ...] = ()
+    """Columns that are written beside the reports, unprotected."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Randomized:
-    """What was written."""
+    """The reports that were written."""
 
     metadata: io.Metadata
     num_reports: int
@@ -171,20 +185,9 @@ class Randomized:
     kept: tuple[str, ...] = ()
 
 
-def make_reports(
-    files: Files,
-    epsilon: float,
-    out: Path,
-    seed: int | None,
-    pair: Pair | None = None,
-    name: str = rrjax.RandomizedResponse.name,
-    keep: Sequence[str] = (),
-) -> Randomized:
-    """Randomizes a file of true values and writes the reports with all that it takes to estimate from them.
-
-    Columns to keep stand beside them, unprotected. Of two columns each row's pair is one value, a category of the
-    product of their domains: ε protects the pair.
-    """
+def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
+    """Randomizes files of true values and writes the reports with all that is needed to estimate from them."""
+    epsilon, seed, name, pair, keep = how.epsilon, how.seed, how.mechanism, how.pair, how.keep
     check_epsilon(epsilon)
     if files.reading.items == "all":
         raise UsageError(
@@ -262,7 +265,7 @@ def make_reports(
     )
     reports = np.concatenate(reports)
     io.write_reports(out, reports, metadata, kept=beside)
-    return Randomized(metadata, len(reports), values.num_missing, warnings, tuple(keep))
+    return Randomized(metadata, len(reports), values.num_missing, warnings, keep)
 
 
 def _kept(files: Files, names: Sequence[str], reported: Sequence[str], present: np.ndarray | None) -> io.Kept:
@@ -279,7 +282,7 @@ def _kept(files: Files, names: Sequence[str], reported: Sequence[str], present: 
 
 def _parts(values: np.ndarray, coding: str, num_categories: int) -> list[np.ndarray]:
     """The values, some at a time where their reports have a cell for each category."""
-    size = max(1, _CELLS // num_categories) if coding == "bits" else max(len(values), 1)
+    size = max(1, MOST_CELLS // num_categories) if coding == "bits" else max(len(values), 1)
     return [values[start : start + size] for start in range(0, max(len(values), 1), size)]
 
 
@@ -324,7 +327,7 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
             f"By {described(metadata)}: a report supports its user's {one} with probability {p} and any one other "
             f"with {q}."
         )
-    show.written("Reports", out)
+    show.show_files({"Reports": out})
 
 
 def described(metadata: io.Metadata) -> str:

@@ -14,10 +14,11 @@ from rich.text import Text
 
 from rrjax import io
 from rrjax.cli import show
+from rrjax.cli.collection import Collection, read_collection
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Explain, Json, Level, Plot, flags
-from rrjax.cli.reading import Collection, Epsilon, Files, Reading, check_outputs, check_rate, read_collection
-from rrjax.cli.rows import Rows, read, split
+from rrjax.cli.options import Level, Output, check_rate, flags, split
+from rrjax.cli.public_columns import Rows, read_rows_of
+from rrjax.cli.reading import Epsilon, Files, Reading, check_outputs
 from rrjax.data.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,12 +33,17 @@ _NUMBERS = ("estimate", "lower", "upper")
 
 _flag = partial(typer.Option, rich_help_panel="The model")
 
-Table = Annotated[
-    Path | None, typer.Option("--out", help="Write all coefficients to this .csv, .tsv, .parquet or .jsonl.")
-]
+
+@dataclasses.dataclass(frozen=True)
+class RegressionOutput(Output):
+    """A table of coefficients in place of one of categories."""
+
+    out: Annotated[Path | None, typer.Option(help="Write all coefficients to this .csv, .tsv, .parquet or .jsonl.")] = (
+        None
+    )
 
 
-@flags(without=("column", "counts", "items"))
+@flags(without=("column", "counts", "items", "top"))
 def regress(
     reports: Annotated[list[str], typer.Argument(metavar="FILES", help="Files of rows; globs work.")],
     outcome: Annotated[str, typer.Option(help="Column of randomized reports.")],
@@ -47,10 +53,7 @@ def regress(
     epsilon: Epsilon = None,
     *,
     reading: Reading,
-    out: Table = None,
-    plot: Plot = None,
-    explain: Explain = False,
-    json: Json = False,
+    output: RegressionOutput,
     factors: Annotated[
         str | None, _flag(help="Covariates whose numbers are names of levels, separated by commas.")
     ] = None,
@@ -93,29 +96,25 @@ def regress(
                 flag=flag,
                 value=name,
             )
-    show.check_formats(out, plot)
-    check_outputs([files], out, plot)
+    check_outputs([files], *output.files.values())
     with show.err.status("Reading …") as status:
         collection = read_collection(files, epsilon)
         collection.check_counts("`rrjax regress`")
-        rows = read(collection, names, listed, (weights, clusters), drop_missing)
+        rows = read_rows_of(collection, names, listed, (weights, clusters), drop_missing)
         _check_size(rows, collection)
         status.update("Fitting …")
         found = _fitted(rows, collection, reference, ridge, robust)
-        if out is not None:
-            io.write_table(out, collection.table(found.table(level)))
-        if plot is not None:
-            found.draw(plot, level, simulated=collection.simulated)
-    if json:
-        show.record({"command": "regress"} | collection.facts() | found.facts(level) | {"out": out, "plot": plot})
+        if output.out is not None:
+            io.write_table(output.out, collection.table(found.table(level)))
+        if output.plot is not None:
+            found.draw(output.plot, level, simulated=collection.simulated)
+    if output.json:
+        show.record({"command": "regress"} | collection.facts() | found.facts(level) | output.files)
         return
     show.say(collection.summary())
     show.warn(collection.warnings)
-    found.show(level, explain=explain)
-    if out is not None:
-        show.written("Coefficients", out)
-    if plot is not None:
-        show.written("Figure", plot)
+    found.show(level, explain=output.explain)
+    show.show_files({"Coefficients": output.out, "Figure": output.plot})
 
 
 def _check_size(rows: Rows, collection: Collection) -> None:

@@ -10,10 +10,10 @@ import typer
 
 import rrjax
 from rrjax.cli import report_shares, report_trust, show
-from rrjax.cli.asked import Asked
+from rrjax.cli.collection import read_collection
 from rrjax.cli.findings import Findings, find
-from rrjax.cli.options import Level, Ordered, flags
-from rrjax.cli.reading import Epsilon, Files, Reading, Reports, check_outputs, check_rate, read_collection
+from rrjax.cli.options import Asked, Level, Ordered, check_rate, flags
+from rrjax.cli.reading import Epsilon, Files, Reading, Reports, check_outputs
 from rrjax.data.errors import UsageError
 from rrjax.figures.html import Markup, contents, heading, is_page, paragraph, write_page
 
@@ -74,7 +74,7 @@ def report(
         _write(out, findings, context, title)
     show.say(collection.summary())
     show.warn(collection.warnings)
-    show.written("Page", out)
+    show.show_files({"Page": out})
 
 
 def _write(out: Path, findings: Findings, context: typer.Context, title: str | None) -> None:

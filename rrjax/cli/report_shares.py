@@ -38,10 +38,10 @@ def _cut(name: object, longest: int) -> str:
 
 def in_short(findings: Findings) -> list[Markup]:
     """The few sentences that most readers want."""
-    collection, sure = findings.collection, findings.sure
+    collection, intervals = findings.collection, findings.intervals
     size, number = collection.num_categories, findings.num_found
     points: list[object] = []
-    if sure.contradicted.any():
+    if intervals.contradicted.any():
         points.append(
             "The reports contradict the mechanism and ε that are stated (see \N{LEFT DOUBLE QUOTATION MARK}How far to "
             "believe it\N{RIGHT DOUBLE QUOTATION MARK}): do not use these numbers before that is resolved."
@@ -57,7 +57,7 @@ def in_short(findings: Findings) -> list[Markup]:
             joined(
                 *(Markup("<strong>"), label(collection.labels[place]), Markup("</strong>")),
                 f" with about {show.share(findings.found.theta[place])} "
-                f"({show.between(sure.lower[place], sure.upper[place])})",
+                f"({show.between(intervals.lower[place], intervals.upper[place])})",
             )
             for place in findings.largest[:3]
         ]
@@ -65,7 +65,8 @@ def in_short(findings: Findings) -> list[Markup]:
     rest = "" if number == size else " The others may be rare or empty."
     points.append(
         f"{number:,} of {size:,} categories {'is' if number == 1 else 'are'} significantly above zero: somebody holds "
-        f"{'it' if number == 1 else 'them'}. On average at most {show.in_full(sure.fdr)} of such a list is wrong.{rest}"
+        f"{'it' if number == 1 else 'them'}. On average at most {show.in_full(intervals.fdr)} of such a list is wrong."
+        f"{rest}"
         if number
         else f"None of the {size:,} categories is significantly above zero."
     )
@@ -93,21 +94,21 @@ def _listed(names: list[Markup]) -> list[Markup | str]:
 
 def largest(findings: Findings) -> list[Markup]:
     """The largest categories, with their intervals drawn."""
-    collection, sure, theta = findings.collection, findings.sure, findings.found.theta
+    collection, intervals, theta = findings.collection, findings.intervals, findings.found.theta
     places, size = findings.largest, collection.num_categories
-    end = float(max(np.max(sure.upper[places]), np.max(theta[places])))
+    end = float(max(np.max(intervals.upper[places]), np.max(theta[places])))
     scale = Markup(f'Drawn<span class="ends"><span>0</span><span>{show.percent(end)}</span></span>')
     named = "Reports that name it" if collection.tallied is None else "Reports that support it"
-    interval = f"{show.in_full(sure.level)} interval, simultaneous"
+    interval = f"{show.in_full(intervals.level)} interval, simultaneous"
     columns = ["Category", "Estimated share", interval, scale, named, "Above zero"]
     rows = [
         [
             label(collection.labels[place]),
             show.share(theta[place]),
-            show.between(sure.lower[place], sure.upper[place]),
-            strip(float(theta[place]), float(sure.lower[place]), float(sure.upper[place]), end),
+            show.between(intervals.lower[place], intervals.upper[place]),
+            strip(float(theta[place]), float(intervals.lower[place]), float(intervals.upper[place]), end),
             f"{collection.counts[place]:,}",
-            "contradicted" if sure.contradicted[place] else "yes" if sure.found[place] else "cannot tell",
+            "contradicted" if intervals.contradicted[place] else "yes" if intervals.found[place] else "cannot tell",
         ]
         for place in places
     ]
@@ -126,28 +127,28 @@ def largest(findings: Findings) -> list[Markup]:
 
 def _reading(findings: Findings) -> list[object]:
     """How to read the table."""
-    sure, places = findings.sure, findings.largest
-    level = show.in_full(sure.level)
+    intervals, places = findings.intervals, findings.largest
+    level = show.in_full(intervals.level)
     points: list[object] = [
         "Estimated share: the share of all people who hold the category. It is not the share of the reports, most of "
         "which may be random. Each share is estimated by its posterior mean; the prior is estimated from the same "
         "reports.",
         f"Interval: it holds the true share. The intervals are simultaneous, with {level} confidence: in at most "
-        f"{show.in_full(1 - sure.level)} of such collections any of them is wrong. For a category that was chosen "
+        f"{show.in_full(1 - intervals.level)} of such collections any of them is wrong. For a category that was chosen "
         "before looking at the reports, `rrjax estimate` gives a shorter interval.",
         "Above zero: yes where the share is significantly above zero, which means that somebody holds the category. "
-        f"On average at most {show.in_full(sure.fdr)} of all yes are wrong (false discovery rate). "
+        f"On average at most {show.in_full(intervals.fdr)} of all yes are wrong (false discovery rate). "
         "\N{LEFT DOUBLE QUOTATION MARK}Cannot tell\N{RIGHT DOUBLE QUOTATION MARK}: so many reports may come from "
         "chance alone.",
     ]
-    if (sure.found[places] & (sure.lower[places] == 0)).any():
+    if (intervals.found[places] & (intervals.lower[places] == 0)).any():
         points.append(
             "A yes may stand beside an interval that begins at zero, because the intervals promise more: that none of "
             "them is wrong."
         )
-    if sure.contradicted[places].any():
+    if intervals.contradicted[places].any():
         points.append("Contradicted: no share explains so few or so many reports; do not use the interval.")
-    outside = int((sure.misses(findings.found.theta) & ~sure.contradicted)[places].sum())
+    outside = int((intervals.misses(findings.found.theta) & ~intervals.contradicted)[places].sum())
     if outside:
         points.append(
             f"{show.number(outside, 'estimate in the table lies', 'estimates in the table lie')} outside the interval: "
@@ -159,13 +160,13 @@ def _reading(findings: Findings) -> list[object]:
 
 def in_order(findings: Findings) -> list[Markup]:
     """All categories in their order, or in bands where they are many; nothing where their order means nothing."""
-    collection, sure = findings.collection, findings.sure
+    collection, intervals = findings.collection, findings.intervals
     domain, size = collection.counted.domain, collection.num_categories
     if not (domain.is_range or findings.ordered):
         return []
-    labels, level = collection.labels, show.in_full(sure.level)
+    labels, level = collection.labels, show.in_full(intervals.level)
     if size <= MOST_SINGLE:
-        values, limits = findings.found.theta, (sure.lower, sure.upper)
+        values, limits = findings.found.theta, (intervals.lower, intervals.upper)
         ends = [(each,) for each in labels]
         first_column, what = "Category", "category"
         caption = f"Every category, from {_cut(labels[0], _SHORT)} to {_cut(labels[-1], _SHORT)}. "
@@ -225,7 +226,7 @@ def asked_for(findings: Findings) -> list[Markup]:
     shares = all(row.statement.kind == "share" and row.about != "difference" for row in rows)
     end = max((float(row.upper) for row in rows), default=1.0) if shares else 1.0
     columns: list[object] = ["What", *([label(asked.by)] if several else []), "Estimate"]
-    columns += [f"{show.in_full(findings.sure.level)} interval"]
+    columns += [f"{show.in_full(findings.intervals.level)} interval"]
     columns += [Markup(f'Drawn<span class="ends"><span>0</span><span>{show.percent(end)}</span></span>')] * shares
     cells = []
     for row in rows:

@@ -24,7 +24,7 @@ _PRIORS = (0.01, 0.1, 0.5)
 
 def believed(findings: Findings) -> list[Markup]:
     """Whether the reports look as they should, and how much chance is in them."""
-    collection, sure, fit = findings.collection, findings.sure, findings.fit
+    collection, intervals, fit = findings.collection, findings.intervals, findings.fit
     points: list[object] = []
     if fit.p_value is None:
         points.append(fit.lacking)
@@ -38,7 +38,7 @@ def believed(findings: Findings) -> list[Markup]:
             else f"The reports are consistent with the stated mechanism and ε. {tested} fit no better "
             f"(p = {fit.p_value:.2g}). This does not prove that they are right."
         )
-    contradicted = int(sure.contradicted.sum())
+    contradicted = int(intervals.contradicted.sum())
     if contradicted:
         points.append(
             f"{show.number(contradicted, 'category is', 'categories are')} named so rarely or so often that no share "
@@ -53,7 +53,7 @@ def believed(findings: Findings) -> list[Markup]:
     )
     points.append(
         "Where the intervals of two categories do not overlap, the one with the higher interval has the larger share, "
-        f"with {show.in_full(sure.level)} confidence for all such pairs at once."
+        f"with {show.in_full(intervals.level)} confidence for all such pairs at once."
     )
     return [listing(points)]
 
@@ -189,10 +189,10 @@ def how_made(findings: Findings, context: typer.Context, made: datetime) -> list
             "simulated from a seed, which protects nobody" if metadata.simulated else "of the system's secure source"
         )
         rows["Reports by"] = f"rrjax {metadata.version}"
-    sure = findings.sure
+    intervals = findings.intervals
     rows |= {
         "Estimate": f"{findings.found.estimator.name}; intervals: Clopper–Pearson, simultaneous (Bonferroni), "
-        f"{show.in_full(sure.level)}; false discovery rate {show.in_full(sure.fdr)}",
+        f"{show.in_full(intervals.level)}; false discovery rate {show.in_full(intervals.fdr)}",
         "Versions": versions(*_PACKAGES),
         "Made on": made.strftime("%Y-%m-%d %H:%M %Z"),
     }
@@ -230,7 +230,7 @@ def _words_of(context: typer.Context) -> Iterator[str]:
 def cautions(findings: Findings) -> list[Markup]:
     """What a person should know before believing any of it."""
     warnings = list(findings.collection.warnings)
-    if findings.sure.contradicted.any():
+    if findings.intervals.contradicted.any():
         warnings.append(
             "The reports contradict the mechanism and ε that are stated: see \N{LEFT DOUBLE QUOTATION MARK}How far to "
             "believe it\N{RIGHT DOUBLE QUOTATION MARK} below."

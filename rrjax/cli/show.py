@@ -25,7 +25,6 @@ from rrjax import io
 from rrjax.cli.interrupt import INTERRUPTED, MESSAGE, unwinding
 from rrjax.data.errors import UsageError
 from rrjax.io.errors import number as number
-from rrjax.io.write import table_suffix
 
 USAGE, BAD_DATA = 2, 3
 _UNIT = re.compile(r"(?<=\d) (?=[^\W\d_]|[–×] \d)|(?<=[=≤≥<±–×]) (?=\d)|(?<=\S) (?=[=≤≥<±] \d)")
@@ -108,17 +107,6 @@ def sentence(text: str) -> str:
     """A text with one full stop at its end, where it does not end as a sentence already."""
     text = text.rstrip()
     return text if text.endswith((".", "!", "?", ".)", "…")) else f"{text}."
-
-
-def check_formats(table: Path | None, figure: Path | None) -> None:
-    """Refuses, before any work is done, names that tell no format."""
-    if figure is not None and figure.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise UsageError(f"--plot {figure}: figures are written as .png, .pdf or .svg", flag="--plot", value=figure)
-    if table is not None:
-        try:
-            table_suffix(table)
-        except io.DataError as error:
-            raise UsageError(f"--out {error}", flag="--out", value=table) from error
 
 
 def warn(messages: list[str]) -> None:
@@ -206,7 +194,7 @@ def explain(words: Mapping[str, str], wanted: bool, page: str = "") -> None:
     out.print()
     out.print(explained)
     if page:
-        written("Documentation", f"docs/{page}.md")
+        show_files({"Documentation": f"docs/{page}.md"})
 
 
 def printable(label: object) -> str:
@@ -260,6 +248,8 @@ def command(line: str) -> None:
     out.print(Text("$ " + line, style="bold cyan"), soft_wrap=True)
 
 
-def written(what: str, path: object) -> None:
-    """Says where something was written."""
-    out.print(Text(f"{what}: {path}", style="dim"), soft_wrap=True)
+def show_files(files: Mapping[str, object]) -> None:
+    """Prints which files were written, by what they hold; files that are None were not asked for."""
+    for name, path in files.items():
+        if path is not None:
+            out.print(Text(f"{name}: {path}", style="dim"), soft_wrap=True)

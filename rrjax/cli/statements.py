@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -12,30 +14,57 @@ from rich.text import Text
 
 from rrjax import inference, io
 from rrjax.cli import show
-from rrjax.cli.asked import About, Asked, Row, Statement
+from rrjax.cli.collection import Collection
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.reading import Collection
-from rrjax.cli.subgroups import Part, listed_in, parts_of, shares_of
+from rrjax.cli.options import Asked, Output, listed_in
+from rrjax.cli.public_columns import Part, parts_of, shares_of
 from rrjax.data.errors import UsageError
 
-_WIDEST = 24
-"""Characters of a level."""
+About: TypeAlias = Literal["users", "difference", "population"]
+LONGEST_LEVEL = 24
+"""Characters of a level of --by in a table."""
 
 
-def run(
-    collection: Collection,
-    asked: Asked,
-    level: float,
-    outputs: tuple[Path | None, Path | None],
-    json: bool,
-    top: int,
-    *,
-    explain: bool = False,
-) -> None:
-    """Estimates what was asked for, writes and draws it, and says it."""
-    out, plot = outputs
-    rows, num_left_out = rows_of(collection, asked, level, top)
-    if out is not None:
+@dataclasses.dataclass(frozen=True, eq=False)
+class Statement:
+    """One thing to say of a distribution: c·θ, or a quantile."""
+
+    name: str
+    kind: str
+    """mean, share or quantile."""
+    values: np.ndarray | None
+    probability: float = math.nan
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A statement about some users."""
+
+    statement: Statement
+    level: str
+    num_reports: int
+    value: Any
+    standard_error: float
+    lower: Any
+    upper: Any
+    about: About = "users"
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the interval of a mean or share is a single point, because no distribution explains the reports."""
+        return self.statement.kind != "quantile" and bool(self.lower == self.upper)
+
+    def facts(self) -> dict[str, Any]:
+        """As fields of a JSON object."""
+        kept = {name: getattr(self, name) for name in ("value", "standard_error", "lower", "upper")}
+        name, kind = self.statement.name, self.statement.kind
+        return {"statement": name, "kind": kind, "of": self.level, "num_reports": self.num_reports} | kept
+
+
+def run(collection: Collection, asked: Asked, level: float, output: Output) -> None:
+    """Estimates the statements that are asked for, writes, draws and prints them."""
+    rows, num_left_out = rows_of(collection, asked, level, output.top)
+    if output.out is not None:
         facts = [row.facts() for row in rows]
         columns = {name: [fact[name] for fact in facts] for name in facts[0]}
         texts = ("statement", "kind", "of", "value", "lower", "upper")  # quantiles are labels, which may be texts
@@ -43,16 +72,14 @@ def run(
             name: np.asarray([str(each) for each in column], object) if name in texts else np.asarray(column)
             for name, column in columns.items()
         }
-        io.write_table(out, collection.table(table))
-    if plot is not None:
-        _draw(plot, rows, collection, level)
-    if json:
+        io.write_table(output.out, collection.table(table))
+    if output.plot is not None:
+        _draw(output.plot, rows, collection, level)
+    if output.json:
         facts = {"level": level, "by": asked.by, "weights": asked.weights, "num_without_level": num_left_out}
         facts["num_contradicted"] = sum(row.contradicted for row in rows)
-        statements = [row.facts() for row in rows]
-        show.record(
-            {"command": "estimate"} | collection.facts() | facts | {"statements": statements, "out": out, "plot": plot}
-        )
+        facts["statements"] = [row.facts() for row in rows]
+        show.record({"command": "estimate"} | collection.facts() | facts | output.files)
         return
     show.say(collection.summary())
     show.warn(collection.warnings)
@@ -60,11 +87,8 @@ def run(
         rows_are = show.number(num_left_out, "row is", "rows are")
         show.warn([f"{rows_are} left out: a column named by a flag has no value there."])
     _show(rows, asked, level, exact=collection.tallied is None, doubt=collection.doubt)
-    show.explain(_explanations(rows, asked, level), explain, "inference")
-    if out is not None:
-        show.written("Statements", out)
-    if plot is not None:
-        show.written("Figure", plot)
+    show.explain(_explanations(rows, asked, level), output.explain, "inference")
+    show.show_files({"Statements": output.out, "Figure": output.plot})
 
 
 def rows_of(collection: Collection, asked: Asked, level: float, top: int) -> tuple[list[Row], int]:
@@ -305,7 +329,7 @@ def _explanations(rows: list[Row], asked: Asked, level: float) -> dict[str, str]
 
 def _short(level: str) -> str:
     level = show.printable(level)
-    return level if len(level) <= _WIDEST else level[: _WIDEST - 1] + "…"
+    return level if len(level) <= LONGEST_LEVEL else level[: LONGEST_LEVEL - 1] + "…"
 
 
 def _draw(plot: Path, rows: list[Row], collection: Collection, level: float) -> None:

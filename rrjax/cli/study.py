@@ -19,10 +19,9 @@ from rich.text import Text
 from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.machine import Machine
 from rrjax.cli.options import Explain, Json, estimator_names, flags
-from rrjax.cli.progress import Bar, progress_bar
 from rrjax.cli.reading import PANEL, Files, Reading
+from rrjax.cli.running import Bar, Machine, progress_bar
 from rrjax.data.errors import PeerError, UsageError
 from rrjax.figures.html import is_page
 from rrjax.io.write import make_folder
@@ -290,9 +289,7 @@ def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path,
         from rrjax.study.rankings import COLUMNS
 
         show.explain(COLUMNS, explain)
-    show.written("Computing", _computing(jobs, more))
-    show.written("Results", folder)
-    show.written("Report", written[-1])
+    show.show_files({"Computing": _computing(jobs, more), "Results": folder, "Report": written[-1]})
 
 
 def _run_job(job: Job, number: int, folder: Path, machine: Machine, bar: Progress) -> None:

@@ -12,29 +12,24 @@ import typer
 
 from rrjax import inference
 from rrjax.cli import show
-from rrjax.cli.draws import Draws
+from rrjax.cli.collection import Collection, read_collection, read_truth
+from rrjax.cli.independent import independent
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Command, Explain, Json, flags
-from rrjax.cli.reading import (
-    PANEL,
-    Collection,
-    Epsilon,
-    Files,
-    Format,
-    Reading,
-    Reports,
-    read_collection,
-)
-from rrjax.cli.truth import other_files, read_truth
-from rrjax.cli.verdicts import say
+from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, Reports, other_files
+from rrjax.cli.testing import Draws, check_size, least_of_any, least_of_one, least_of_shuffles, say
 from rrjax.data.errors import UsageError
 
-tests = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Ask yes-or-no questions of the true distribution, from files of randomized reports: statistical tests, "
-    "simulated, which keep their level at the boundary too.",
-)
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
+
+
+@app.callback()
+def test() -> None:
+    """Ask yes-or-no questions of the true distribution, from files of randomized reports: statistical tests.
+
+    They are simulated, and keep their level at the boundary too.
+    """
+
 
 Epsilons = Annotated[
     list[float] | None,
@@ -50,7 +45,7 @@ Collections = Annotated[
 ]
 
 
-@tests.command(cls=Command)
+@app.command(cls=Command)
 @flags()
 def fit(
     reports: Reports,
@@ -97,7 +92,7 @@ def fit(
     say("fit", [collection], verdicts, draws, json, explain)
 
 
-@tests.command(cls=Command)
+@app.command(cls=Command)
 @flags()
 def equal(
     reports: Collections,
@@ -119,7 +114,7 @@ def equal(
     say("equal", collections, [verdict], draws, json, explain)
 
 
-@tests.command(cls=Command)
+@app.command(cls=Command)
 @flags()
 def trend(
     reports: Collections,
@@ -156,36 +151,9 @@ def fits_any(collection: Collection, draws: Draws) -> list[dict[str, Any]]:
         "No: some categories are named less often than chance alone would name them. Is ε right, are reports missing, "
         "was another mechanism used?",
         "Nothing speaks against it.",
-        _least_of_any(collection),
+        least_of_any(collection),
     )
     return [verdict]
-
-
-def _least_of_any(collection: Collection) -> float:
-    """Of the test of any distribution: all reports name one category, which a point mass makes with p^N."""
-    rates, size, number = collection.rates, collection.num_categories, collection.num_reports
-    held, other = math.log1p(-float(rates.not_p)), math.log(max(float(rates.q), 1e-300))
-    return float(np.logaddexp(number * held, math.log(size - 1) + number * other))
-
-
-def _least_of_one(collection: Collection, theta: np.ndarray) -> float:
-    """Of a test of one distribution: all reports name the category that it makes least often."""
-    law = float(collection.rates.q) + float(collection.rates.d) * theta / theta.sum()
-    rarest = max(float(law.min()), 1e-300)
-    return math.log(np.sum(law <= rarest * (1 + 1e-9))) + collection.num_reports * math.log(rarest)
-
-
-def least_of_shuffles(counts: np.ndarray, epsilon: Any = None) -> float:
-    """Of a shuffle of reports among collections `[G, K]`: each way to share them out is equally likely.
-
-    Nothing is known where ε differ: reports are randomized further then.
-    """
-    if np.ndim(epsilon):
-        return -math.inf
-    if np.count_nonzero(counts.sum(axis=0)) < 2 or np.count_nonzero(counts.sum(axis=1)) < 2:
-        return 0.0  # all are alike
-    sizes = counts.sum(axis=1)
-    return sum(math.lgamma(size + 1) for size in sizes) - math.lgamma(sizes.sum() + 1)
 
 
 @ending_at_once()
@@ -195,7 +163,7 @@ def _fits(collection: Collection, theta: np.ndarray, draws: Draws) -> list[dict[
     if_so, if_not = "No: the users come from another distribution.", "Nothing speaks against it."
     ratio = inference.likelihood_ratio_test(draws.key, counts, epsilon, theta, **draws.options)
     pearson = inference.goodness_of_fit_test(draws.key, counts, epsilon, theta, **draws.options)
-    least = _least_of_one(collection, np.asarray(theta, np.float64))
+    least = least_of_one(collection, np.asarray(theta, np.float64))
     return [
         draws.verdict("Do the users come from the given distribution?", ratio, if_so, if_not, least),
         draws.verdict("Do the reports look like it?", pearson, "No.", if_not, least),
@@ -295,11 +263,4 @@ def _read_collections(paths: Sequence[str], reading: Reading, epsilons: Sequence
     return collections
 
 
-def check_size(number: int) -> None:
-    """Refuses more reports than tests can simulate."""
-    if number >= 2**31:
-        raise UsageError(
-            f"tests are simulated, of at most 2,147,483,647 reports in all; these are {number:,}",
-            flag="REPORTS",
-            value=number,
-        )
+app.command(cls=Command)(independent)

@@ -17,7 +17,7 @@ from refusals import blames
 
 import rrjax
 from rrjax import io
-from rrjax.cli.test import least_of_shuffles
+from rrjax.cli.testing import least_of_shuffles
 from rrjax.inference import discoveries, intervals
 from rrjax.inference.goodness_of_fit import lack_of_fit
 
@@ -143,7 +143,7 @@ def test_the_least_p_values_that_tests_of_fit_can_have(epsilon, number):
     """Over all outcomes of few reports, by enumeration."""
     from types import SimpleNamespace
 
-    from rrjax.cli.test import _least_of_any, _least_of_one
+    from rrjax.cli.testing import least_of_any, least_of_one
 
     mechanism = rrjax.RandomizedResponse(3, epsilon)
     collection = SimpleNamespace(rates=mechanism.weights(math.expm1), num_categories=3, num_reports=number)
@@ -156,10 +156,10 @@ def test_the_least_p_values_that_tests_of_fit_can_have(epsilon, number):
         chance = stats.multinomial.pmf(outcomes, number, law)
         if of_any:
             statistic = np.asarray(fit(np.asarray(outcomes)))
-            found = _least_of_any(collection)
+            found = least_of_any(collection)
         else:
             statistic = ((np.asarray(outcomes) - number * law) ** 2 / law).sum(1)
-            found = _least_of_one(collection, np.asarray(theta))
+            found = least_of_one(collection, np.asarray(theta))
         largest = statistic >= statistic.max() * (1 - 1e-5)
         assert math.exp(found) == pytest.approx(chance[largest].sum(), rel=1e-4)
 

@@ -17,8 +17,9 @@ from refusals import blames
 import rrjax
 from rrjax import inference, io
 from rrjax.cli import show
+from rrjax.cli.collection import Collection
 from rrjax.cli.findings import fit_of
-from rrjax.cli.reading import Collection, Files
+from rrjax.cli.reading import Files
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 

@@ -12,21 +12,16 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("xarray")
 pytest.importorskip("typer")
 
-from rrjax.cli import together
+from rrjax.cli import running as running_module
 
-pytestmark = [
-    pytest.mark.once,  # nothing here depends on the precision
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are watched where they can be forked"),
-]
+pytestmark = pytest.mark.once  # nothing here depends on the precision
 
-AGAIN = "Start all of them again with the same commands: what is finished is kept, and they go on from there."
 TIMEOUT = 6
 TOML = """
 num_categories = [10, 20, 30]
@@ -82,11 +77,20 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def ended(process, code):
-    """The message of a process that ends with a code within a minute: the last line, and the only one."""
+def ended(process, *codes):
+    """What a process says that ends with one of some codes within a minute."""
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == code, errors
-    return errors.strip()
+    assert process.returncode in codes, errors
+    return errors
+
+
+def told_of_a_loss(process):
+    """Ends because another one is lost: Python says so, or jaxlib, which then ends the process itself."""
+    errors = ended(process, running_module.PEER_LOST, -signal.SIGABRT)
+    if process.returncode == running_module.PEER_LOST:
+        assert "another process ended, or cannot be reached: start all of them again." in errors
+    else:
+        assert re.search("heartbeat|CoordinationService|coordination service", errors), errors
 
 
 def parts(folder):
@@ -105,50 +109,38 @@ def running(started, folder):
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "standing"])
 @pytest.mark.parametrize("lost", [0, 1])
-def test_the_others_end_when_a_process_is_lost(start, tmp_path, lost, number):
-    port = free_port()
-    pair = [start(port, i, seconds=0.05) for i in (0, 1)]
-    running(pair, tmp_path)
-    begin = time.monotonic()
-    # The working one, below the one that was started: what befalls the latter comes in the next test.
-    worker = int(Path(f"/proc/{pair[lost].pid}/task/{pair[lost].pid}/children").read_text())
-    os.kill(worker, number)
-    message = ended(pair[1 - lost], together.LOST)
-    assert time.monotonic() - begin < 60
-    if lost == 0:
-        assert message == f"rrjax: process 0, by which the others hold, ended, hangs or cannot be reached. {AGAIN}"
-    else:
-        why = f"no sign of process 1 for {TIMEOUT} s: it ended, or hangs; its own output may say why."
-        assert message == f"rrjax: {why} {AGAIN}"
-    if number == signal.SIGSTOP:
-        os.kill(worker, signal.SIGCONT)
-        assert ended(pair[lost], together.LOST).endswith(AGAIN)
-    else:
-        ended(pair[lost], 128 + signal.SIGKILL)
-
-
-@pytest.mark.full
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("lost", "number", "code"),
-    [(0, signal.SIGKILL, -signal.SIGKILL), (1, signal.SIGTERM, 128 + signal.SIGTERM)],
-    ids=["killed", "terminated"],
-)
-def test_what_befalls_the_process_that_was_started_befalls_its_work_and_all_go_on(start, tmp_path, lost, number, code):
+def test_the_others_end_when_a_process_is_lost_and_all_go_on(start, tmp_path, lost, number):
     port = free_port()
     pair = [start(port, i, seconds=0.05) for i in (0, 1)]
     running(pair, tmp_path)
     kept = parts(tmp_path)
+    begin = time.monotonic()
     pair[lost].send_signal(number)
-    assert ended(pair[1 - lost], together.LOST).endswith(AGAIN)
-    ended(pair[lost], code)
+    told_of_a_loss(pair[1 - lost])
+    assert time.monotonic() - begin < 60
+    if number == signal.SIGSTOP:
+        pair[lost].send_signal(signal.SIGCONT)
+        told_of_a_loss(pair[lost])
+    else:
+        ended(pair[lost], -signal.SIGKILL)
     pair = [start(port, i, "--json") for i in (0, 1)]
     for process in pair[::-1]:
         output, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
-    assert json.loads(output)["what"] == "own.toml"  # with nothing of Gloo's before
+    assert json.loads(output[output.index("{") :])["what"] == "own.toml"
     assert kept < parts(tmp_path)
     assert len(json.loads((tmp_path / "out/study/checkpoint/runs.json").read_text())["seconds"]) == 2
+
+
+@pytest.mark.full
+@pytest.mark.long
+def test_a_process_that_is_terminated_ends(start, tmp_path):
+    port = free_port()
+    pair = [start(port, i, seconds=0.05) for i in (0, 1)]
+    running(pair, tmp_path)
+    pair[1].terminate()
+    ended(pair[1], -signal.SIGTERM)
+    told_of_a_loss(pair[0])
 
 
 @pytest.mark.long
@@ -156,14 +148,14 @@ def test_a_process_that_fails_alone_does_not_wait_for_the_others(start):
     port = free_port()
     first, second = start(port, 0), start(port, 1, "--memory", 1e-9)
     assert "the memory budget is 1 bytes" in ended(second, 2)
-    assert "no sign of process 1" in ended(first, together.LOST)
+    told_of_a_loss(first)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("process", "who"), [(0, "another process"), (1, "process 0, or another one,")])
-def test_nobody_else_comes(start, process, who):
-    message = ended(start(free_port(), process), together.LOST)
-    assert message.startswith(f"rrjax: {who} did not come within {2 * TIMEOUT} s: start all of them")
+@pytest.mark.parametrize("process", [0, 1])
+def test_nobody_else_comes(start, process):
+    errors = ended(start(free_port(), process), 2, -signal.SIGABRT)
+    assert "DEADLINE_EXCEEDED" in errors
 
 
 SCRIPT = """
@@ -197,27 +189,3 @@ def test_a_run_in_python_raises_where_a_process_ended():
     second.communicate()
     assert (first.returncode, second.returncode) == (8, 7)
     assert b"another process ended, or cannot be reached: start all of them again. (" in output
-
-
-POLLED = """The following tasks are unhealthy (stopped sending heartbeats):
-2
-5
-The tasks have crashed. Check the task logs, for 12 of them. RPC: /xla.coordination.CoordinationService/PollForError
-"""
-
-
-@pytest.mark.parametrize(
-    ("words", "process", "message"),
-    [
-        (POLLED, 0, "no sign of processes 2, 5 for 9 s"),
-        (POLLED, None, "no sign of processes 2, 5 for 9 s"),
-        (POLLED, 5, "this process, 5, gave no sign for 9 s"),
-        ("UNAVAILABLE: Task 1 heartbeat timeout. This", 0, "no sign of process 1 for 9 s"),
-        ("DEADLINE_EXCEEDED RPC: /xla.coordination.CoordinationService/Heartbeat", 1, "process 0, by which"),
-        ("nothing that is known", 1, "another process ended or hangs"),
-    ],
-)
-def test_the_words_of_jaxlib_tell_who_is_lost(words, process, message):
-    said = together.loss(words, 9, process)
-    assert re.match(message, said)
-    assert said.endswith(AGAIN)

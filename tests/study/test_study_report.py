@@ -18,7 +18,7 @@ from rich.console import Console
 from studies import study as made_up
 
 from rrjax import figures
-from rrjax.cli.progress import Bar, progress_bar
+from rrjax.cli.running import Bar, progress_bar
 from rrjax.figures import fonts
 from rrjax.study import Study
 from rrjax.study.checkpoint import computing_time

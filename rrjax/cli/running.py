@@ -1,0 +1,220 @@
+"""Where `rrjax study` computes, with which other processes, and how far it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import jax
+import typer
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+from rich.text import Text
+
+from rrjax.cli import show
+from rrjax.data.errors import PeerError, UsageError
+
+if TYPE_CHECKING:
+    from rich.progress import Task
+
+    from rrjax.study.runner import Progress as Done
+
+PEER_LOST = 4
+"""The exit code where another process was lost: the same commands may be started again."""
+FAREWELL_SECONDS = 5.0
+"""A process that fails leaves the others this long to fail with messages of their own."""
+REGISTRATION_SECONDS = 5
+"""JAX waits for other processes this much longer than it is told."""
+_flag = partial(typer.Option, rich_help_panel="Running")
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """The flags that say where to compute."""
+
+    x64: Annotated[bool, _flag("--x64", help="Compute in double precision.")] = False
+    devices: Annotated[int | None, _flag(help="Number of devices; by default all GPUs, or all cores.")] = None
+    batch_size: Annotated[
+        int | None,
+        _flag(min=1, help="Number of tiles that a device computes between checkpoints."),
+    ] = None
+    memory: Annotated[
+        float | None,
+        _flag(help="Memory for arrays, in GiB; by default 4, or half of each GPU's."),
+    ] = None
+    coordinator: Annotated[
+        str | None,
+        _flag(
+            help="HOST:PORT of process 0, to run on several processes or hosts (or auto, under a cluster's scheduler).",
+        ),
+    ] = None
+    processes: Annotated[int | None, _flag(help="Number of processes.")] = None
+    process: Annotated[int | None, _flag(help="Number of this process, from 0.")] = None
+    timeout: Annotated[
+        int | None,
+        _flag(
+            min=2,
+            help="Seconds without a sign of life of another process after which this one ends, by default 25; "
+            "twice as many at the start.",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Checks the flags."""
+        if self.devices is not None and self.devices < 1:
+            raise UsageError(f"--devices must be at least 1, got {self.devices}", flag="--devices", value=self.devices)
+        if self.memory is not None and not 0 < self.memory < math.inf:
+            raise UsageError(
+                f"--memory must be a positive number of GiB, got {self.memory:g}", flag="--memory", value=self.memory
+            )
+        alone = (self.processes, self.process, self.timeout) == (None, None, None)
+        if self.coordinator is None and not alone:
+            given = {"--processes": self.processes, "--process": self.process, "--timeout": self.timeout}
+            raise UsageError(
+                "--processes, --process and --timeout go with --coordinator, the address of process 0",
+                flag=next(flag for flag, value in given.items() if value is not None),
+            )
+
+    @property
+    def patience(self) -> int:
+        """Seconds without a sign of life after which a process counts as lost; each loss is noticed within a minute."""
+        return self.timeout or 25
+
+    def together(self) -> AbstractContextManager[None]:
+        """The context of a process that shares its study with others."""
+        return nullcontext() if self.coordinator is None else ending_together()
+
+    def settle(self) -> None:
+        """Configures JAX, before it looks for devices."""
+        # Half the time of double precision, and exact enough; the environment's own wish is kept.
+        wished = os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "yes", "on")
+        jax.config.update("jax_enable_x64", self.x64 or wished)
+        # A CPU counts as one device a core: each computes tiles of its own. GPUs are not affected.
+        jax.config.update("jax_num_cpu_devices", self.devices or os.cpu_count() or 1)
+        if self.coordinator is not None:
+            join(self.coordinator, self.processes, self.process, self.patience)
+
+    def arguments(self) -> dict[str, Any]:
+        """For `Study.run`."""
+        devices = jax.devices()
+        if self.devices is not None and self.devices > len(devices):
+            raise UsageError(
+                f"--devices {self.devices}: there {'is' if len(devices) == 1 else 'are'} only {len(devices)}",
+                flag="--devices",
+                value=self.devices,
+            )
+        given = {
+            "devices": devices[: self.devices] if jax.process_count() == 1 else None,
+            "batch_size": self.batch_size,
+            "memory": None if self.memory is None else int(self.memory * 2**30),
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def join(coordinator: str, processes: int | None, process: int | None, seconds: int) -> None:
+    """Meets the other processes.
+
+    Raises:
+        UsageError: JAX does not accept their number or address.
+    """
+    # Otherwise JAX would note a SIGTERM, and the process would go on.
+    jax.config.update("jax_enable_preemption_service", False)
+    given: dict[str, Any] = {}
+    if coordinator != "auto":
+        given = {"coordinator_address": coordinator, "num_processes": processes, "process_id": process}
+    waiting = max(1, 2 * seconds - REGISTRATION_SECONDS)
+    try:
+        jax.distributed.initialize(**given, initialization_timeout=waiting, heartbeat_timeout_seconds=seconds)
+    except Exception as error:
+        said = str(error).splitlines()[0] if str(error) else repr(error)
+        raise UsageError(f"--coordinator {coordinator}: {said}") from error
+
+
+@contextmanager
+def ending_together() -> Iterator[None]:
+    """Ends a process that fails after a few seconds, where JAX would let it wait for the others, which wait for it."""
+    try:
+        with show.reporting():
+            try:
+                yield
+            except PeerError as error:
+                show.fail(str(error), PEER_LOST)
+    except BaseException as failure:
+        code = failure.code if isinstance(failure, SystemExit) and isinstance(failure.code, int) else 1
+        timer = threading.Timer(FAREWELL_SECONDS, os._exit, [code])
+        timer.daemon = True
+        timer.start()
+        raise
+
+
+def progress_bar() -> Progress:
+    """An empty bar, on process 0."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        _Share(),
+        TextColumn("{task.fields[rate]}"),
+        _Times(),
+        console=show.err,
+        disable=jax.process_index() > 0,
+        transient=True,
+    )
+
+
+class Bar:
+    """One study's line.
+
+    Until its first batch is done it compiles, and nothing is known of its speed: there is no time left to tell. What
+    an earlier run finished took none of this one's.
+    """
+
+    def __init__(self, progress: Progress, name: str, doing: str) -> None:
+        """Begins with `name`, compiling; then shows what it is `doing`."""
+        self.progress, self.doing = progress, doing
+        self.task = progress.add_task(f"{name}: compiling …", total=None, rate="", left=None)
+        self.first: tuple[float, int] | None = None
+
+    def __call__(self, done: Done) -> None:
+        """Shows how far it is."""
+        fresh = done.done - done.resumed
+        if not fresh and done.done < done.total:
+            # A part that is known shows; without one the bar runs, for nothing has begun.
+            if done.resumed:
+                self.progress.update(self.task, total=done.total, completed=done.done)
+            return
+        left = None
+        if self.first is None or done.done >= done.total:
+            self.first = done.seconds, fresh
+        elif done.seconds > self.first[0]:
+            # Without the first batch, which waited for its compilation.
+            left = (done.total - done.done) * (done.seconds - self.first[0]) / (fresh - self.first[1])
+        rate = f"{fresh / max(done.seconds, 1e-9) / 1e6:,.1f} million categories/s" if fresh else ""
+        whole, now = done.total, done.done
+        self.progress.update(self.task, description=self.doing, total=whole, completed=now, rate=rate, left=left)
+
+
+class _Share(ProgressColumn):
+    """Per cent, where there is a whole."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.total is None else f"{task.percentage:>3.0f} %")
+
+
+class _Times(ProgressColumn):
+    """How long it has run, and, once that is known, how long it will."""
+
+    def render(self, task: Task) -> Text:
+        left = task.fields.get("left")
+        passed = _clock(task.finished_time if task.finished_time is not None else task.elapsed or 0)
+        return Text(passed if left is None else f"{passed}, {_clock(left)} left")
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"

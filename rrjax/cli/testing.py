@@ -1,0 +1,189 @@
+"""How `rrjax test` simulates a test, judges it and prints the answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import typer
+from rich.text import Text
+
+from rrjax import inference, io
+from rrjax.cli import show
+from rrjax.cli.collection import Collection
+from rrjax.cli.options import check_rate
+from rrjax.data.errors import UsageError
+
+MOST_DRAWS = 10_000_000
+_flag = partial(typer.Option, rich_help_panel="The test")
+
+
+@dataclasses.dataclass(frozen=True)
+class Draws:
+    """How a test is simulated, and what its p-value is compared with."""
+
+    draws: Annotated[int, _flag(help="How many collections to simulate in which there is nothing to find.")] = 9999
+    significance: Annotated[
+        float, _flag(help="What the p-value is compared with: the chance of an alarm where there is nothing.")
+    ] = 0.05
+    seed: Annotated[int, _flag(min=0, max=2**63 - 1, help="Of the simulations.")] = 0
+
+    def __post_init__(self) -> None:
+        """Refuses a level that is none, and too few draws for it."""
+        check_rate("--significance", self.significance, small=True)
+        if self.significance > 0.5:
+            raise UsageError(
+                f"--significance {self.significance:g} is the chance to be wrong where there is nothing, so it is "
+                f"small; did you mean {1 - self.significance:g}?",
+                flag="--significance",
+                value=self.significance,
+            )
+        if self.significance < 1 / MOST_DRAWS:
+            raise UsageError(
+                f"--significance {self.significance:g} is below what {MOST_DRAWS:,} draws can tell",
+                flag="--significance",
+                value=self.significance,
+            )
+        if self.draws > MOST_DRAWS:
+            raise UsageError(
+                f"--draws must be at most {MOST_DRAWS:,}, got {self.draws:,}", flag="--draws", value=self.draws
+            )
+        least = math.ceil(1 / self.significance) - 1
+        if self.draws < least:
+            raise UsageError(
+                f"--draws {self.draws} is too few for --significance {self.significance:g}: the least p-value would be "
+                f"{1 / (max(self.draws, 0) + 1):.2g}; take at least {least}",
+                flag="--draws",
+                value=self.draws,
+            )
+
+    @property
+    def key(self) -> jax.Array:
+        """Of the random numbers."""
+        return jax.random.key(self.seed)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """For the functions of `rrjax.inference`."""
+        return {"num_draws": self.draws, "level": self.significance}
+
+    def verdict(
+        self, question: str, result: inference.HypothesisTest, if_so: str, if_not: str, log_least: float
+    ) -> dict[str, Any]:
+        """What a test says: the question, the result, and the answer in words.
+
+        `log_least` is the logarithm of the least p-value that any reports of this number could have: where that is
+        above the significance, the test cannot find anything, and says so.
+        """
+        p_value = float(result.p_value)
+        if math.isnan(p_value):
+            raise io.DataError("the test came out as NaN: these counts are beyond what it can compute")
+        rejected, least = p_value <= self.significance, math.exp(min(log_least, 0.0))
+        if least > self.significance:
+            if_not = (
+                f"It cannot be found out: with so few reports, or at so large an ε, p is {least:.2g} or more whatever "
+                "they say."
+            )
+        answer = {"rejected": rejected, "answer": if_so if rejected else if_not, "least_p_value": least}
+        return {"question": question} | vars(result) | answer
+
+
+def _repeated(collections: Sequence[Collection]) -> list[str]:
+    """Warnings about files that are given more than once."""
+    files = [file for collection in collections for file in collection.files.source.files()]
+    twice = [file for place, file in enumerate(files) if any(os.path.samefile(file, other) for other in files[:place])]
+    return [f"{Path(file).name} is given more than once: its reports are compared with themselves." for file in twice]
+
+
+def say(
+    name: str,
+    collections: list[Collection],
+    verdicts: list[dict[str, Any]],
+    draws: Draws,
+    json: bool,
+    explain: bool,
+    **more: Any,
+) -> None:
+    """Prints what was tested, and the answers; in JSON also the facts in `more`."""
+    if json:
+        show.record(
+            {
+                "command": f"test {name}",
+                "significance": draws.significance,
+                "num_draws": draws.draws,
+                "seed": draws.seed,
+                "collections": [collection.facts() for collection in collections],
+                **more,
+                "tests": verdicts,
+            }
+        )
+        return
+    several = len(collections) > 1
+    for collection in collections:
+        file = show.printable(collection.files.name) if several else ""
+        show.say(collection.summary(file))
+        show.warn([f"{file}: {warning}" if several else warning for warning in collection.warnings])
+    show.warn(_repeated(collections))
+    for verdict in verdicts:
+        show.out.print()
+        show.out.print(Text(show.printable(verdict["question"]), style="bold"))
+        show.say(
+            f"{verdict['answer']} p = {verdict['p_value']:.2g} (± {verdict['standard_error']:.1g} from {draws.draws:,} "
+            f"draws), significance {draws.significance:g}."
+        )
+    words = {
+        "p": "p-value: how often collections that are simulated under the hypothesis are at least as extreme as "
+        "this one",
+        "significance": "the hypothesis is rejected where p is at most this; the probability of a false alarm "
+        "(--significance)",
+    }
+    words["statistic"] = "; ".join(f"{verdict['statistic']:.4g} ({verdict['method']})" for verdict in verdicts)
+    show.explain(words, explain, "inference")
+
+
+def least_of_any(collection: Collection) -> float:
+    """Logarithm of the smallest p-value of the test whether any distribution fits.
+
+    It is reached where all reports name one category, which a point mass makes with p^N.
+    """
+    rates, size, number = collection.rates, collection.num_categories, collection.num_reports
+    held, other = math.log1p(-float(rates.not_p)), math.log(max(float(rates.q), 1e-300))
+    return float(np.logaddexp(number * held, math.log(size - 1) + number * other))
+
+
+def least_of_one(collection: Collection, theta: np.ndarray) -> float:
+    """Logarithm of the smallest p-value of the test of one distribution: all reports name its rarest category."""
+    law = float(collection.rates.q) + float(collection.rates.d) * theta / theta.sum()
+    rarest = max(float(law.min()), 1e-300)
+    return math.log(np.sum(law <= rarest * (1 + 1e-9))) + collection.num_reports * math.log(rarest)
+
+
+def least_of_shuffles(counts: np.ndarray, epsilon: Any = None) -> float:
+    """Logarithm of the smallest p-value of a shuffle of reports among collections `[G, K]`.
+
+    Each way to share them out is equally likely. Where the ε differ, reports are randomized further, and there is no
+    bound.
+    """
+    if np.ndim(epsilon):
+        return -math.inf
+    if np.count_nonzero(counts.sum(axis=0)) < 2 or np.count_nonzero(counts.sum(axis=1)) < 2:
+        return 0.0  # all are alike
+    sizes = counts.sum(axis=1)
+    return sum(math.lgamma(size + 1) for size in sizes) - math.lgamma(sizes.sum() + 1)
+
+
+def check_size(number: int) -> None:
+    """Refuses more reports than tests can simulate."""
+    if number >= 2**31:
+        raise UsageError(
+            f"tests are simulated, of at most 2,147,483,647 reports in all; these are {number:,}",
+            flag="REPORTS",
+            value=number,
+        )
