@@ -18,8 +18,8 @@ COMMANDS = {
     "For a collection": ("randomize", "plan", "audit"),
     "More": ("demo", "study"),
 }
-"""Names of commands by the panel of the help that lists them. `rrjax.cli.NAME` holds a function `NAME`, the command;
-if it holds a group of commands, `app`, the function is the callback of the group."""
+"""Names of the commands, by panel of the help. The module `rrjax.cli.NAME` holds the command, a function `NAME`; if it
+holds a group of commands, `app`, the function is the callback of the group."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,7 +34,7 @@ app = typer.Typer(
 
 
 class LazyCommand(TyperCommand):
-    """A command of the table above: its help is read from its file, its module is imported when it is used."""
+    """A command that is imported when it is used; its help is read from its file."""
 
     @property
     def loaded(self) -> Any:

@@ -15,7 +15,7 @@ from rrjax.privacy.audit import Audit, audit_mechanism
 from rrjax.privacy.clients import Client
 
 WORDS_AN_HOUR = 36_000_000_000
-"""Random words that clients draw and use up in an hour, roughly: 100 ns each, on one core."""
+"""Random words that clients use in about an hour: 100 ns each, on one core."""
 
 
 @flags()
@@ -28,12 +28,12 @@ def audit(
     explain: Explain = False,
     json: Json = False,
 ) -> None:
-    """Check the ε of the clients that `rrjax randomize` uses: a bound from below, by nothing but their reports.
+    """Check the ε of the clients that `rrjax randomize` uses: a lower bound of ε, from their reports alone.
 
     rrjax audit --mechanism subset-selection --categories 100 --epsilon 1
 
-    It looks for the two values that the reports tell apart the most. A bound above the ε that is claimed proves a
-    client wrong. In Python, rrjax.audit takes any client.
+    The audit searches for the two values whose reports differ most. A lower bound above the claimed ε proves that the
+    client is wrong. In Python, rrjax.audit takes any client.
     """
     check_epsilon(epsilon)
     check_rate("--level", level)
@@ -69,7 +69,7 @@ def audit(
                 else "no more than is claimed, and nothing speaks against the client."
             )
         )
-    # By the numbers of events: which of the smaller and the larger value their reports support.
+    # Names of the events 0 to 3: which of the smaller and the larger value a report supports.
     small, large = sorted((found.likelier, found.other))
     names = ("neither of them", f"{large} alone", f"{small} alone", "both")
     event = " or ".join(names[number] if isinstance(number, int) else str(number) for number in found.event)
@@ -85,7 +85,7 @@ def audit(
 
 
 def _check_work(client: Client, draws: int) -> None:
-    """Refuses what takes more than an hour, and says of some minutes that they are coming."""
+    """Refuses more than an hour of work; warns of more than a minute."""
     hours = 2 * draws * client.num_words / WORDS_AN_HOUR
     size = f"{2 * draws:,} reports that take {client.num_words:,} random words each"
     if hours > 1:
@@ -103,6 +103,6 @@ def _check_work(client: Client, draws: int) -> None:
 
 
 def facts(found: Audit) -> dict[str, object]:
-    """As fields of a JSON object."""
+    """The audit as fields of a JSON object."""
     events = [int(number) if isinstance(number, int) else str(number) for number in found.event]
     return found._asdict() | {"event": events, "violated": found.violated, "powerless": found.powerless}

@@ -1,8 +1,8 @@
-"""Compiled programs, kept from run to run in the user's cache folder by JAX's own persistent cache.
+"""Compiled programs, which JAX's persistent cache keeps from run to run in the user's cache folder.
 
-Compilation takes most of the time of a short run. A program is machine code and runs as it is, so the folder must be
-the user's alone, and is another one for other versions and processors. Where it cannot be used, the run goes on
-without it, with one warning.
+Compilation takes most of the time of a short run. Cached programs are machine code that runs unchecked, so the folder
+must belong to the user alone; each set of versions and each kind of processor has its own. If the folder cannot be
+used, the run goes on without it, with one warning.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def keeping_programs() -> Iterator[None]:
     _configure(ours)
     try:
         with warnings.catch_warnings():
-            # Of a damaged program, or a full disk: it is compiled again, and nothing else is lost.
+            # A damaged program, or a full disk: the program is compiled again.
             warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache", UserWarning)
             yield
     finally:
@@ -84,7 +84,7 @@ def folder() -> Path:
         root = home / "Library" / "Caches"
     else:
         root = Path(os.environ.get("XDG_CACHE_HOME", ""))
-        if not root.is_absolute():  # which is to be ignored, as if it were not set
+        if not root.is_absolute():  # the specification of the variable says to ignore it
             root = home / ".cache"
     return root / "rrjax" / key()
 
@@ -106,7 +106,7 @@ def _processor() -> list[str]:
 
 
 def _own(place: Path) -> Path:
-    """Makes a folder, and the one that it is in, for this user alone.
+    """Makes a folder and its parent for this user alone.
 
     Raises:
         OSError: They cannot be made, or others may write in them.

@@ -30,7 +30,7 @@ FALSE_ALARM = 0.01
 
 @dataclasses.dataclass(frozen=True)
 class Collection:
-    """Counted reports and their ε; those of other mechanisms than randomized response with their tally."""
+    """Counted reports and their ε; the tally too, if the mechanism is not randomized response."""
 
     files: Files
     counted: io.CountedReports
@@ -47,36 +47,36 @@ class Collection:
 
     @property
     def num_reports(self) -> int:
-        """N, the reports that are there."""
+        """N, the number of reports; missing ones do not count."""
         return self.counted.num_rows - self.counted.num_missing
 
     @property
     def marginal(self) -> tuple[Any, float | None]:
-        """What statements about single categories take: counts and ε, or a tally and nothing."""
+        """Arguments of functions of single categories: counts and ε, or a tally and None."""
         return (self.counts, self.epsilon) if self.tallied is None else (self.tallied.tally, None)
 
     @property
     def joint(self) -> tuple[Any, float | None] | None:
-        """What the likelihood takes: counts and ε, or a mixture and nothing; None where that would be too large."""
+        """Arguments of the likelihood: counts and ε, or a mixture and None; None if the mixture would be too large."""
         if self.tallied is None:
             return self.counts, self.epsilon
         return None if self.tallied.mixture is None else (self.tallied.mixture, None)
 
     def given(self, entry: Estimator) -> tuple[Any, float | None] | None:
-        """What an estimator takes of these reports; None where it is not made for them."""
+        """Arguments of an estimator; None if it cannot be run on these reports."""
         if self.tallied is None or entry.needs == "tally":
             return self.marginal
         return self.joint if entry.needs == "mixture" else None
 
     @property
     def doubt(self) -> str:
-        """What to ask of reports that no users explain."""
+        """A question about reports that contradict their mechanism and ε."""
         if self.tallied is None:
             return "Is ε right, are reports missing, was it another mechanism? See `rrjax test fit`."
         return "Are reports missing, or was the file changed after it was written?"
 
     def check_counts(self, what: str) -> None:
-        """Refuses reports of other mechanisms than randomized response for what is known for that one alone."""
+        """Refuses reports of other mechanisms for methods that exist for randomized response only."""
         if self.tallied is not None:
             raise UsageError(
                 f"{self.files.name} was made by {self.mechanism.name}, and only reports of "
@@ -85,16 +85,16 @@ class Collection:
 
     @property
     def simulated(self) -> bool:
-        """Whether the files say that their reports were made from a seed, which protects nobody."""
+        """Whether the metadata say that the reports were made from a seed, which protects nobody."""
         return self.counted.metadata is not None and self.counted.metadata.simulated
 
     @property
     def called(self) -> str:
-        """How many reports there are, in words for titles."""
+        """The number of reports in words, for titles."""
         return f"{self.num_reports:,} {'simulated reports (they protect nobody)' if self.simulated else 'reports'}"
 
     def table(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The columns of a table to be written; one more says of every row that its reports are simulated."""
+        """The columns of a table to write, with one more if the reports are simulated."""
         number = len(next(iter(columns.values())))
         return {**columns, **({"simulated": np.full(number, True)} if self.simulated else {})}
 
@@ -110,19 +110,19 @@ class Collection:
 
     @property
     def mechanism(self) -> Mechanism:
-        """How the reports were made."""
+        """The mechanism that made the reports."""
         if self.tallied is not None:
             return self.tallied.mechanism
         return rrjax.RandomizedResponse(self.num_categories, self.epsilon)
 
     @property
     def rates(self) -> Rates:
-        """Those of the mechanism, as plain numbers: JAX would compile a program for every operation on them."""
+        """The rates of the mechanism, as Python numbers: JAX would compile a program for every operation on them."""
         return self.mechanism.weights(math.expm1)
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the unbiased estimate of a category that nobody holds, a share."""
+        """Standard error of the unbiased estimate of the share of an empty category."""
         return math.sqrt(self.rates.variance(0) / self.num_reports)
 
     def facts(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class Collection:
         }
 
     def summary(self, name: str = "") -> str:
-        """What was counted, and in which file where there are several."""
+        """A sentence about the collection, which begins with a name if there are several."""
         of = "" if self.tallied is None else f" of {self.mechanism.name}"
         return (
             f"{name + ': ' if name else ''}{self.called}{of} in column {self.counted.column!r}; domain: "
@@ -151,7 +151,7 @@ class Collection:
 
 
 def read_collection(files: Files, epsilon: float | None) -> Collection:
-    """Counts reports and settles their ε, from the flag or from the metadata that travel with the files."""
+    """Counts reports; their ε comes from the flag or from the metadata in the files."""
     if epsilon is not None:
         check_epsilon(epsilon)
     metadata = files.source.metadata()
@@ -180,7 +180,7 @@ def read_collection(files: Files, epsilon: float | None) -> Collection:
 
 @ending_at_once()
 def _tallied(files: Files, epsilon: float) -> Collection:
-    """Reports of another mechanism than randomized response."""
+    """Counts reports of another mechanism than randomized response."""
     if files.reading.counts is not None:
         raise UsageError(
             f"--counts is for files of counts, and {files.name} holds reports",
@@ -210,10 +210,10 @@ def _checked(collection: Collection) -> Collection:
 
 
 def _warnings(collection: Collection) -> list[str]:
-    """What a person should know about a collection before believing its estimate."""
+    """Warnings about a collection, which precede its estimates."""
     counted, num_reports = collection.counted, collection.num_reports
     warnings = []
-    if counted.domain_from_data and counted.metadata is None:  # with metadata, K is what the mechanism used
+    if counted.domain_from_data and counted.metadata is None:  # the metadata hold the K of the mechanism
         warnings.append(
             f"The domain was taken from the data ({counted.domain.num_categories:,} categories). Categories that "
             "nobody reported are unknown, K is too small, and the estimate is biased: give --domain."
@@ -241,7 +241,7 @@ def _warnings(collection: Collection) -> list[str]:
 
 
 def padded(number: int, what: str) -> list[str]:
-    """What to say of codes that are read as integers."""
+    """A warning about codes with leading zeros that are read as integers."""
     if not number:
         return []
     return [
@@ -252,7 +252,7 @@ def padded(number: int, what: str) -> list[str]:
 
 @ending_at_once()
 def contradictions(collection: Collection) -> list[str]:
-    """Sentences of warning, none where nothing speaks against the metadata."""
+    """Tests reports of other mechanisms than k-RR against their metadata; returns warnings."""
     tallied, said = collection.tallied, []
     if tallied is None:
         return said
@@ -281,7 +281,7 @@ def _facts(test):
 
 
 def read_truth(files: Files, collection: Collection, flag: str) -> np.ndarray:
-    """Shares of the true values, over the domain of the reports. `[K]`, float64."""
+    """Reads the shares of true values over the domain of the reports, `[K]`, float64."""
     if files.source.metadata() is not None:
         raise UsageError(
             f"{flag} {files.paths[0]} holds randomized reports, not true values", flag=flag, value=files.paths[0]
@@ -299,7 +299,7 @@ def read_truth(files: Files, collection: Collection, flag: str) -> np.ndarray:
         try:
             counted = files.count(domain)
         except io.DataError:
-            # Of several columns, the one that is called like the reports'.
+            # Of several columns, take the one with the name of the column of reports.
             if files.reading.column is not None:
                 raise
             counted = files.count(domain, collection.counted.column)

@@ -30,24 +30,24 @@ from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import ESTIMATORS, METRICS
 
 SHOWN = ("empirical_bayes", "ordered_bayes", "mle_star", "inv_p")
-"""Category by category, where there are more: the others are in the file."""
+"""Estimators whose shares are printed if more were run; the file of --out holds all."""
 ERRORS = {"mse": "squared", "tv": "TV", "kl": "KL", "max_error": "max"}
-"""Metrics of a single estimate, and what the table calls them."""
+"""Metrics of a single estimate, and their headings."""
 
 
 def everything(ordered: bool = False) -> list[str]:
-    """All that do not wait for their name; those that go by the order of the categories where it means something."""
+    """Estimators that run unless some are named; those for ordered categories only if the order means something."""
     return [name for name, entry in ESTIMATORS.items() if not entry.by_name and (ordered or not entry.ordered)]
 
 
 def able(collection: Collection, ordered: bool = False) -> list[str]:
-    """Those of them that can be run on these reports."""
+    """The estimators of `everything` that can be run on these reports."""
     return [name for name in everything(ordered) if collection.given(ESTIMATORS[name]) is not None]
 
 
 @dataclasses.dataclass(frozen=True)
 class ComparisonOutput(Output):
-    """Fewer rows, because they are wider."""
+    """Output with fewer rows, because they are wider."""
 
     top: Top = 10
 
@@ -84,11 +84,11 @@ def compare(
     ordered: Ordered = False,
     level: Level = 0.95,
 ) -> None:
-    """Run all estimators on the same reports, and measure them against the truth where one is given.
+    """Run all estimators on the same reports, and measure them against the truth if it is given.
 
     rrjax compare reports.parquet --truth values.csv --truth-column city
 
-    --header, --delimiter, --items and --missing hold for both files.
+    --header, --delimiter, --items and --missing apply to both files.
     """
     true = other_files(reading, truth, truth_column, truth_format, truth_counts, "--truth")
     check_rate("--level", level)
@@ -102,12 +102,12 @@ def compare(
     check_outputs([files, true] if true else [files], *output.files.values())
     with show.err.status("Counting …"):
         collection = read_collection(files, epsilon)
-        truth = read_truth(true, collection, "--truth") if true else None
-    run(collection, truth, list(dict.fromkeys(estimator or able(collection, ordered))), output, level)
+        shares = read_truth(true, collection, "--truth") if true else None
+    run(collection, shares, list(dict.fromkeys(estimator or able(collection, ordered))), output, level)
 
 
 def run(collection: Collection, truth: np.ndarray | None, names: list[str], output: Output, level: float) -> None:
-    """Estimates by several estimators, measures them against the truth, writes and prints it."""
+    """Runs the named estimators, measures them against the truth, writes and prints the results."""
     with show.err.status("Estimating …") as status:
         estimates = side_by_side(partial(estimated, collection, name) for name in names)
         shown = [found for name in SHOWN for found in estimates if found.estimator.name == name]
@@ -156,7 +156,7 @@ def _errors(found: Estimate, truth: np.ndarray) -> dict[str, float]:
 
 
 def _show_comparison(collection: Collection, estimates: list[Estimate], errors: list[dict[str, float]] | None) -> None:
-    """A row an estimator: likelihood, certificate, and errors where the truth is known; and how to read them."""
+    """Prints one row per estimator: likelihood, certificate and, if the truth is known, errors."""
     table = show.table()
     table.add_column("", no_wrap=True)
     for title in ["> 0", "< 0", "NLL", "gap", *(ERRORS.values() if errors is not None else ())]:
@@ -196,7 +196,7 @@ def _show_comparison(collection: Collection, estimates: list[Estimate], errors: 
 
 
 def _explanations(collection: Collection, estimates: list[Estimate], *, measured: bool) -> dict[str, str]:
-    """What each row and each column is."""
+    """Explains each row and each column."""
     words = {found.title: found.note for found in estimates}
     words["NLL"] = ""
     if collection.joint is None:
@@ -211,8 +211,8 @@ def _explanations(collection: Collection, estimates: list[Estimate], *, measured
         words |= {
             "squared": "sum of the squared errors of all categories",
             "TV": "total variation: half the sum of the absolute errors, a share of the users",
-            "KL": "Kullback–Leibler divergence from the truth, nats; ∞ where the estimate of a category that somebody "
-            "holds is zero",
+            "KL": "Kullback–Leibler divergence from the truth, nats; ∞ if an estimate is zero and the category is not "
+            "empty",
             "max": "the largest error of a category, a share",
         }
     improper = [found.title for found in estimates if not found.proper]

@@ -42,7 +42,7 @@ def demo(
 
     rrjax demo
 
-    It prints the commands that it runs.
+    The demonstration prints the commands that it runs.
     """
     check_epsilon(epsilon)
     values, reports = folder / "values.parquet", folder / "reports.parquet"
@@ -71,7 +71,7 @@ def demo(
 def _write_population(path: Path, num_categories: int, num_users: int, exponent: float, seed: int) -> None:
     """Writes the true values of a Zipf population, items numbered from 1."""
     theta = rrjax.simulate.zipf(num_categories, exponent)
-    # Another stream than the one that `randomize --seed` draws from the same number.
+    # Not the stream that `randomize --seed` draws from the same seed.
     key = jax.random.fold_in(jax.random.key(seed), 1)
     values = np.asarray(rrjax.simulate.values(key, theta, num_users))
     io.write_table(path, {"item": values + 1})

@@ -31,11 +31,11 @@ from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
 
 PLAIN = {CLOSEST: "closest", CLOSEST_IN_ORDER: "closest", LIKELIEST: "likeliest", MAXIMIZER: "likeliest"}
-"""Headings of the columns where no estimator is named."""
+"""Headings of the columns if no estimator is named."""
 
 
 def leading(collection: Collection, ordered: bool = False) -> list[str]:
-    """The closest estimate, and the likeliest one beside it, where the likelihood of these reports can be had."""
+    """The closest estimator and, if the likelihood of these reports can be computed, the likeliest one."""
     likeliest = LIKELIEST if collection.tallied is None else MAXIMIZER
     able = collection.given(ESTIMATORS[likeliest]) is not None
     return [CLOSEST_IN_ORDER if ordered else CLOSEST] + [likeliest] * able
@@ -99,7 +99,7 @@ def estimate(
 def run(
     collection: Collection, chosen: list[str] | None, output: Output, confidence: Confidence, *, ordered: bool = False
 ) -> None:
-    """Estimates by the chosen estimators or the leading ones, writes and prints it."""
+    """Runs the chosen estimators or the leading ones, writes and prints the estimates."""
     names = chosen or leading(collection, ordered)
     with show.err.status("Estimating …") as status:
         tasks = [partial(estimated, collection, name) for name in names]
@@ -148,7 +148,7 @@ def run(
 
 
 def confidence_sentences(collection: Collection, intervals: ShareIntervals) -> list[str]:
-    """Two sentences: which categories are significantly above zero, and what the intervals are."""
+    """Two sentences: which categories are significantly above zero, and which intervals these are."""
     number, size = int(intervals.found.sum()), collection.num_categories
     rate = f"false discovery rate {show.in_full(intervals.fdr)}"
     rest = "" if number == size else "; the others may be rare or empty"
@@ -179,7 +179,7 @@ def cautions(collection: Collection, estimates: list[Estimate], intervals: Share
             "100\N{NO-BREAK SPACE}% (marked !): no share explains so few or so many reports. By chance this happens to "
             f"at most {show.percent(alone)} of the categories. If it happens to more: {collection.doubt}"
         )
-    marked = intervals.found & ~intervals.contradicted  # an interval that is a single point is not to be believed
+    marked = intervals.found & ~intervals.contradicted  # an interval that is a single point contradicts the model
     number, outside = int(marked.sum()), int((intervals.misses(found.theta) & marked).sum())
     if outside:
         of = "the category" if number == 1 else f"{outside:,} of the {number:,} categories"
@@ -193,10 +193,10 @@ def cautions(collection: Collection, estimates: list[Estimate], intervals: Share
 def explanations(
     collection: Collection, estimates: list[Estimate], headings: list[str], intervals: ShareIntervals
 ) -> dict[str, str]:
-    """What each column is, how far the likelihood is from its maximum, and how noisy the collection is."""
+    """Explains each column, the certificate and the noise of the collection."""
     found, names = estimates[-1], [_named(*each) for each in zip(headings, estimates, strict=True)]
     words = of_reports(collection) | {name: each.note for name, each in zip(names, estimates, strict=True)}
-    # For other mechanisms the likelihood is known up to a factor.
+    # The likelihood of other mechanisms is known up to a factor only.
     has_nll = collection.tallied is None and found.proper
     nll = f"; negative log-likelihood {found.nll:.6f} nats per report" if has_nll else ""
     positive = (
@@ -221,7 +221,7 @@ def _named(heading: str, found: Estimate) -> str:
 
 
 def _certificate(collection: Collection, found: Estimate) -> str:
-    """How far an estimate is from the likeliest distribution, at most."""
+    """A sentence that bounds the distance of an estimate from the maximum of the likelihood."""
     if collection.joint is None:
         return f"none: the likelihood of whole reports is not computed, {too_large(collection)}"
     if not found.proper:

@@ -1,4 +1,4 @@
-"""What a page says of a collection: estimates, intervals, a test of fit, bands of categories in order."""
+"""The contents of a page of `rrjax report`: estimates, intervals, a test of fit, bands of ordered categories."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ from rrjax.figures.html import round_step
 from rrjax.inference.functionals import group_rates
 
 MOST_SINGLE = 120
-"""Up to so many categories in order, each is drawn on its own."""
-_BANDS = 40
-_CELLS = 20_000_000
-"""Categories × draws of a test of fit in a page: they take about a second."""
-_FEWEST = 199
-"""Draws that a test of fit needs at least."""
+"""Limit of the number of ordered categories that are drawn one by one; more are drawn in bands."""
+NUM_BANDS = 40
+MOST_FIT_CELLS = 20_000_000
+"""Limit of categories × draws of a test of fit in a page: about a second."""
+FEWEST_FIT_DRAWS = 199
 
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """The p-value of a test of fit; or the reason that there is none."""
+    """The p-value of a test of fit, or the reason why there is none."""
 
     p_value: float | None
     draws: int = 0
@@ -43,9 +42,9 @@ class Fit:
 
 @dataclasses.dataclass(frozen=True)
 class Bands:
-    """Categories in their order, in bands: the estimated share of each band, and exact simultaneous intervals.
+    """Bands of ordered categories: the estimated share of each band, and exact simultaneous intervals.
 
-    The intervals are None for other mechanisms than randomized response.
+    The intervals are None for mechanisms other than randomized response.
     """
 
     edges: np.ndarray
@@ -56,35 +55,35 @@ class Bands:
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """All of it."""
+    """Everything that the page shows."""
 
     collection: Collection
     estimates: list[Estimate]
     intervals: ShareIntervals
-    """Simultaneous intervals, because the largest categories are picked out of all."""
+    """Simultaneous intervals, because the page lists the largest categories."""
     fit: Fit
     detectable: tuple[float, float]
-    """Shares that are significant with probability 0.8: of a category chosen beforehand, and of any."""
+    """Shares that are detected with probability 0.8: of a category chosen beforehand, and of any."""
     asked: Asked
     rows: list[Row]
     num_left_out: int
-    """Reports that the statements leave out."""
+    """Number of reports that are left out of the statements."""
     top: int
     ordered: bool
 
     @property
     def found(self) -> Estimate:
-        """The estimate that leads."""
+        """The leading estimate."""
         return self.estimates[0]
 
     @cached_property
     def largest(self) -> np.ndarray:
-        """Numbers of the categories that are listed."""
+        """Numbers of the listed categories."""
         return largest_of(self.found.theta, self.top)
 
     @property
     def num_found(self) -> int:
-        """How many categories are significantly above zero."""
+        """Number of categories that are significantly above zero."""
         return int(self.intervals.found.sum())
 
     @property
@@ -94,12 +93,12 @@ class Findings:
 
     @cached_property
     def bands(self) -> Bands:
-        """Bands of categories in order that are too many to be drawn one by one."""
+        """Bands, for more ordered categories than are drawn one by one."""
         return _bands(self.collection, self.intervals.level)
 
 
 def find(collection: Collection, asked: Asked, level: float, top: int, ordered: bool) -> Findings:
-    """Computes all that the page says."""
+    """Computes the contents of the page."""
     rows, left_out = rows_of(collection, asked, level, top) if asked.any() else ([], 0)
     tasks = [partial(estimated, collection, name) for name in leading(collection, ordered)]
     more = [
@@ -112,11 +111,11 @@ def find(collection: Collection, asked: Asked, level: float, top: int, ordered: 
 
 
 def fit_of(collection: Collection) -> Fit:
-    """Tests whether randomized response can have made the reports."""
+    """Tests whether randomized response at this ε can have made the reports."""
     if collection.tallied is not None:
         return Fit(None, lacking=f"There is no test of fit for reports of {collection.mechanism.name}.")
-    draws = min(Draws.draws, _CELLS // collection.num_categories)
-    if draws < _FEWEST:
+    draws = min(Draws.draws, MOST_FIT_CELLS // collection.num_categories)
+    if draws < FEWEST_FIT_DRAWS:
         return Fit(
             None,
             lacking=f"There is no test of fit here, because its simulation takes long for "
@@ -155,7 +154,7 @@ def _bands(collection: Collection, level: float) -> Bands:
     values = np.clip((support / number - sizes * rates.q) / rates.d, 0, 1)
     if collection.tallied is not None:
         return Bands(edges, values, None)
-    # A report names a band as it names a category, only more often: one program serves bands of all sizes.
+    # Bands of one size have equal rates, which are arguments: one compiled program serves bands of all sizes.
     lower, upper = np.zeros(len(sizes)), np.zeros(len(sizes))
     for size in np.unique(sizes):
         tally = Tally(
@@ -168,10 +167,10 @@ def _bands(collection: Collection, level: float) -> Bands:
 
 
 def _edges(domain: io.Domain) -> np.ndarray:
-    """Where bands begin; for integers, at round numbers."""
+    """The first categories of the bands, and K; bands of integers begin at round numbers."""
     size = domain.num_categories
     if not domain.is_range:
-        return np.linspace(0, size, _BANDS + 1).astype(int)
+        return np.linspace(0, size, NUM_BANDS + 1).astype(int)
     first, last = domain.ends
-    width = int(round_step(size, _BANDS))
+    width = int(round_step(size, NUM_BANDS))
     return np.unique([0, *(edge - first for edge in range(width * (first // width + 1), last + 1, width)), size])

@@ -17,7 +17,8 @@ from rrjax.cli.testing import Draws, check_size, least_of_shuffles, say
 from rrjax.data.errors import UsageError
 from rrjax.io.read import count_pairs
 
-_MOST_PAIRS = 2**14
+MOST_PAIRS = 2**14
+"""Limit of the number of pairs of categories, because the test is simulated."""
 
 
 @flags(without=("column", "domain", "counts", "items"))
@@ -45,9 +46,9 @@ def independent(
 
     rrjax test independent reports.csv --column smokes --column income
 
-    The first file holds pairs, randomized as one by `rrjax randomize` with two columns. The second holds two reports in
-    each row, each attribute through a randomization of its own; no ε is needed then: independent values make
-    independent reports, and only they do.
+    The first file holds pairs that `rrjax randomize` with two columns randomized as one value. The second file holds
+    two reports in each row, which were randomized separately; no ε is needed then, because the reports are independent
+    exactly if the values are.
     """
     columns = column or []
     if columns and (len(columns) != 2 or columns[0] == columns[1]):
@@ -111,16 +112,16 @@ def _check(name: str, metadata: io.Metadata, columns: list[str], domains: tuple[
 
 
 def _of_pairs(files: Files, columns: tuple[str, str], draws: Draws, json: bool, explain: bool) -> None:
-    """Tests a file of pairs that were randomized as one."""
+    """Tests a file of pairs that were randomized as one value."""
     with show.err.status("Counting …") as status:
         collection = read_collection(files, None)
         collection.check_counts("a test of pairs")
         check_size(collection.num_reports)
         shape = [factor.num_categories for factor in collection.counted.domain.factors or ()]
         counts = collection.counts.reshape(shape)
-        if counts.size > _MOST_PAIRS:
+        if counts.size > MOST_PAIRS:
             raise UsageError(
-                f"the test is simulated, of at most {_MOST_PAIRS:,} pairs of categories; these are "
+                f"the test is simulated, of at most {MOST_PAIRS:,} pairs of categories; these are "
                 f"{shape[0]:,} × {shape[1]:,}: coarser categories are needed",
                 flag="REPORTS",
                 value=counts.size,
@@ -134,7 +135,7 @@ def _of_pairs(files: Files, columns: tuple[str, str], draws: Draws, json: bool, 
 def _independent(
     columns: tuple[str, str], counts: np.ndarray, draws: Draws, epsilon: float | None = None
 ) -> dict[str, Any]:
-    """Whether two attributes are independent; with ε, whose pairs were randomized as one."""
+    """Tests whether two attributes are independent; ε is given if their pairs were randomized as one value."""
     try:
         result = inference.independence_test(draws.key, counts, epsilon, **draws.options)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Ctrl-C where an exception would do harm."""
+"""Handlers of Ctrl-C: end the process at once while JAX computes, raise an exception while files are open."""
 
 import os
 import signal
@@ -15,10 +15,10 @@ MESSAGE = "interrupted; no partial file is left behind"
 
 @contextmanager
 def ending_at_once(message: str = MESSAGE) -> Iterator[None]:
-    """Lets Ctrl-C end the process at once with a message, for stretches in which nothing is open.
+    """Lets Ctrl-C end the process at once with a message, while no file is open.
 
-    A KeyboardInterrupt inside XLA's callbacks, or between half-imported extension modules, may be swallowed, hang, or
-    crash the interpreter on its way out.
+    A KeyboardInterrupt inside XLA's callbacks or during the import of extension modules may be swallowed, hang, or
+    crash the interpreter at its exit.
     """
     with _handling(partial(_end, message)):
         yield
@@ -26,7 +26,7 @@ def ending_at_once(message: str = MESSAGE) -> Iterator[None]:
 
 @contextmanager
 def unwinding() -> Iterator[None]:
-    """Lets Ctrl-C raise KeyboardInterrupt, for stretches that read and write files, where the exception cleans up."""
+    """Lets Ctrl-C raise KeyboardInterrupt while files are read and written, so that they are cleaned up."""
     with _handling(signal.default_int_handler):
         yield
 

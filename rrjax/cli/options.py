@@ -24,7 +24,7 @@ from rrjax.io.write import table_suffix
 from rrjax.mechanisms import MECHANISMS
 
 WHICH, CONFIDENCE, STATEMENTS = "Which estimate", "How sure", "Statements"
-"""Panels of flags that are wanted more rarely. Those without one are listed first, in the order of the parameters."""
+"""Panels of less common flags. Flags without a panel are listed first, in the order of the parameters."""
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 36.0
 
 Out = Annotated[Path | None, typer.Option(help="Write all categories to this .csv, .tsv, .parquet or .jsonl.")]
@@ -35,8 +35,8 @@ Ordered = Annotated[
     bool,
     typer.Option(
         "--ordered",
-        help="The order of the domain means something (ages, hours): neighbours are taken to be alike, as far as the "
-        "reports bear it out.",
+        help="The order of the domain means something (ages, hours): the estimate assumes that neighbours are similar, "
+        "as far as the reports confirm it.",
         rich_help_panel=WHICH,
     ),
 ]
@@ -53,7 +53,7 @@ Json = Annotated[
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """Where results go, and how they are printed."""
+    """Files of results, and the form in which they are printed."""
 
     out: Out = None
     plot: Plot = None
@@ -62,7 +62,7 @@ class Output:
     json: Json = False
 
     def __post_init__(self) -> None:
-        """Refuses, before any work is done, file names that tell no format."""
+        """Refuses file names without a known format, before any work is done."""
         if self.plot is not None and self.plot.suffix.lower() not in (".png", ".pdf", ".svg"):
             raise UsageError(
                 f"--plot {self.plot}: figures are written as .png, .pdf or .svg", flag="--plot", value=self.plot
@@ -75,7 +75,7 @@ class Output:
 
     @property
     def files(self) -> dict[str, Path | None]:
-        """The files that are written, as fields of a JSON object."""
+        """The files as fields of a JSON object."""
         return {"out": self.out, "plot": self.plot}
 
 
@@ -101,7 +101,7 @@ class Confidence:
     ] = 0.05
 
     def __post_init__(self) -> None:
-        """Refuses levels and rates that are no probabilities."""
+        """Refuses levels and rates outside of (0, 1)."""
         check_rate("--level", self.level)
         check_rate("--fdr", self.fdr, small=True)
 
@@ -111,9 +111,9 @@ _statement = partial(typer.Option, rich_help_panel=STATEMENTS)
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """The statements that are asked for: means, quantiles, shares of groups."""
+    """The statements to estimate: means, quantiles, shares of groups."""
 
-    mean: Annotated[bool, _statement("--mean", help="The mean, where the labels are numbers.")] = False
+    mean: Annotated[bool, _statement("--mean", help="The mean, if the labels are numbers.")] = False
     quantile: Annotated[
         list[float] | None, _statement(help="A quantile in the order of the domain, such as 0.5. Repeatable.")
     ] = None
@@ -127,7 +127,7 @@ class Asked:
             "--normal", help="Intervals by the normal approximation: shorter, and valid for thousands of users."
         ),
     ] = False
-    by: Annotated[str | None, _statement(help="A public column: the same for each of its levels.")] = None
+    by: Annotated[str | None, _statement(help="A public column: the statements for each of its levels.")] = None
     weights: Annotated[str | None, _statement(help="A column of survey weights.")] = None
     population: Annotated[
         Path | None,
@@ -138,7 +138,7 @@ class Asked:
     ] = None
 
     def __post_init__(self) -> None:
-        """Refuses what does not go together."""
+        """Refuses flags that contradict each other."""
         if self.population is not None and self.by is None:
             raise UsageError(
                 "--population gives the sizes of the levels of --by: name that column with --by", flag="--population"
@@ -170,17 +170,17 @@ class Asked:
                 )
 
     def any(self) -> bool:
-        """Whether anything was asked for."""
+        """Whether any statement is to be estimated."""
         return any(getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "normal")
 
 
 def estimator_names() -> list[str]:
-    """What may be an estimator, for a shell that completes it."""
+    """Names of estimators, for completion in the shell."""
     return list(ESTIMATORS)
 
 
 def mechanism_names() -> list[str]:
-    """What may be a mechanism, for a shell that completes it."""
+    """Names of mechanisms, for completion in the shell."""
     return list(MECHANISMS)
 
 
@@ -221,13 +221,13 @@ MechanismName = Annotated[
 
 
 class Command(TyperCommand):
-    """A command that refuses an option given twice, unless it is one that takes several, and repeats a bad value.
+    """A command that refuses a repeated option that takes one value, and repeats a bad value in its message.
 
-    The parser would keep the last and drop the others without a word, and says of a bad value only what it is not.
+    Typer's own parser keeps the last of repeated values silently, and its message about a bad value may leave it out.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parses as any command does, after a look at what is there more than once."""
+        """Parses the arguments, after a check for repeated options."""
         values, _, given = self.make_parser(ctx).parse_args(args=list(args))
         for parameter, times in Counter(given).items():
             single = parameter.param_type_name == "option" and not parameter.multiple and not parameter.is_eager
@@ -253,9 +253,10 @@ class Command(TyperCommand):
 def flags(
     *, without: tuple[str, ...] = (), panels: Mapping[str, str] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command a flag for every field of those of its parameters that are dataclasses, but for some.
+    """Replaces each parameter of a command that is a dataclass by flags, one for each of its fields.
 
-    The fields are annotated as Typer wants parameters to be. What a dataclass refuses is reported as other errors are.
+    The fields have Typer's annotations. Fields named in `without` get no flag; `panels` moves flags to other panels.
+    Errors of the dataclasses are reported like all others.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -299,7 +300,7 @@ def flags(
 
 
 def _placed(hint: Any, panel: str) -> Any:
-    """The annotation of a flag, in another panel."""
+    """The annotation of a flag, moved to another panel."""
     kind, option = get_args(hint)
     option = copy.copy(option)
     option.rich_help_panel = panel
@@ -307,7 +308,7 @@ def _placed(hint: Any, panel: str) -> Any:
 
 
 def check_epsilon(epsilon: float) -> float:
-    """Returns ε, or raises `UsageError` where it makes no sense for a collection."""
+    """Returns ε; raises `UsageError` if no collection can have it."""
     refusal = None
     if not epsilon > 0:
         refusal = f"must be a positive number of nats, got {epsilon:g}"
@@ -327,7 +328,7 @@ def check_epsilon(epsilon: float) -> float:
 
 
 def check_rate(flag: str, value: float, *, small: bool = False) -> None:
-    """Refuses a level or a rate that is no probability; a small one is the chance of an error."""
+    """Refuses a level or rate outside of (0, 1); `small` says that it is the probability of an error."""
     if not 0 < value < 1:
         meant = 1 - value / 100 if small and value >= 50 else value / 100
         hint = f"; did you mean {meant:g}?" if (1 if small else 50) <= value < 100 else ""
@@ -335,10 +336,10 @@ def check_rate(flag: str, value: float, *, small: bool = False) -> None:
 
 
 def listed_in(flag: str, text: str) -> list[str]:
-    """What a flag lists with commas between; quotes hold commas.
+    """Splits a flag at its commas; commas within quotes do not count.
 
     Raises:
-        UsageError: It has more than one line, or is too long for one.
+        UsageError: The text has more than one line, or is too long.
     """
     try:
         rows = list(csv.reader([text], skipinitialspace=True))
@@ -348,7 +349,7 @@ def listed_in(flag: str, text: str) -> list[str]:
 
 
 def split(flag: str, text: str) -> list[str]:
-    """The names of columns in a flag, with commas between them."""
+    """The names of columns in a flag, separated by commas."""
     names = listed_in(flag, text)
     if not names or not all(names):
         raise UsageError(f"{flag} wants names of columns with commas between them, got {text!r}", flag=flag, value=text)

@@ -28,9 +28,9 @@ from rrjax.io.write import check_writable
 from rrjax.mechanisms import MECHANISMS
 
 PROTECTS = 8.0
-"""The ε above which a report nearly gives its user's value away: odds change by up to 3,000."""
+"""The ε above which a report hardly protects its user: it may change odds 3,000-fold."""
 MOST_USERS = 10**15
-"""More than there are people, and exact in float64."""
+"""Limit of the number of users: above that of people, and exact in float64."""
 
 
 @flags(without=("out", "top"))
@@ -41,12 +41,13 @@ def plan(
     target_rmse: Annotated[
         float | None,
         typer.Option(
-            help="Typical error (root mean squared) that is wanted, of a share of the population that the users are "
+            help="Target of the typical error (root mean squared) of a share of the population that the users are "
             "drawn from; 0.01 is one percent point."
         ),
     ] = None,
     target_width: Annotated[
-        float | None, typer.Option(help="Width of an exact interval that is wanted, where --share hold the category.")
+        float | None,
+        typer.Option(help="Target width of the exact interval of a category with the share --share."),
     ] = None,
     mechanism: MechanismName = RandomizedResponse.name,
     *,
@@ -56,7 +57,7 @@ def plan(
     ] = 0.1,
     level: Level = 0.95,
 ) -> None:
-    """Plan a collection: how many users, which ε, what it would know, which mechanism.
+    """Plan a collection: the number of users, ε, the expected error, the mechanism.
 
     rrjax plan --categories 100 --epsilon 1 --target-rmse 0.01
 
@@ -70,7 +71,7 @@ def plan(
         if output.plot is not None:
             _draw(output.plot, found)
     if output.json:
-        # As flags and files spell them.
+        # The spelling of flags and files.
         mechanisms = [row._asdict() | {"name": row.name.replace(" ", "-")} for row in found.mechanisms]
         facts = dataclasses.asdict(found)
         facts = facts.pop("target") | facts | {"mechanisms": mechanisms, "plot": output.plot}
@@ -83,7 +84,7 @@ def plan(
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What is planned for."""
+    """The aim of a plan."""
 
     num_categories: int
     mechanism: str
@@ -93,7 +94,7 @@ class Target:
     level: float
 
     def __post_init__(self) -> None:
-        """Refuses what no plan can reach."""
+        """Refuses aims that no plan can reach."""
         check_rate("--level", self.level)
         if not 2 <= self.num_categories < 2**31:
             raise UsageError(
@@ -111,50 +112,50 @@ class Target:
 
     @property
     def given(self) -> bool:
-        """Whether there is a target at all."""
+        """Whether there is a target error or width."""
         return self.target_rmse is not None or self.target_width is not None
 
     @property
     def flag(self) -> str:
-        """The flag that it was given by."""
+        """The flag that gave the target."""
         return "--target-rmse" if self.target_width is None else "--target-width"
 
     def of(self, function: Any, *arguments: Any, **options: Any) -> float:
-        """A plan of `rrjax.inference` for this K and mechanism."""
+        """The result of a function of `rrjax.inference` for this K and mechanism."""
         return float(function(self.num_categories, *arguments, mechanism=MECHANISMS[self.mechanism], **options))
 
     def width(self, num_users: float, epsilon: float, share: float) -> float:
-        """Of the interval of a category with a share."""
+        """The expected width of the interval of a category with a share."""
         return self.of(inference.expected_width, num_users, epsilon, share, level=self.level)
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a collection would know."""
+    """The expected errors of a collection."""
 
     target: Target
     epsilon: float
     num_users: int
     solved: str
-    """Which of users, epsilon and target was asked for."""
+    """Which of users, epsilon and target was computed."""
     rmse: float
-    """Of a share of the population that the users are drawn from, whatever their distribution: at most."""
+    """Upper bound, over all distributions, of the error of a share of the population that the users are drawn from."""
     rmse_of_users: float
-    """Of a share of the users themselves."""
+    """Error of a share of the users themselves."""
     width: float
-    """Of the interval of a category that nobody holds."""
+    """Width of the interval of an empty category."""
     share_width: float
-    """Of the interval of a category with the target's share."""
+    """Width of the interval of a category with the share of the target."""
     detectable: float
-    """Found with 80 % power by a p-value at 0.05."""
+    """Share that a p-value at 0.05 detects with 80 % power."""
     detectable_among_all: float
-    """The same at 0.05 ÷ K."""
+    """Share that a p-value at 0.05 ÷ K detects with 80 % power."""
     mechanisms: list[inference.MechanismErrors]
 
 
 @ending_at_once()
 def _solve(target: Target, epsilon: float | None, users: int | None) -> Plan:
-    """Solves for whichever of ε, N and target was left out."""
+    """Solves for the one of ε, N and target that is not given."""
     if epsilon is not None:
         check_epsilon(epsilon)
     if users is not None and not 1 <= users <= MOST_USERS:
@@ -188,7 +189,7 @@ def _solve(target: Target, epsilon: float | None, users: int | None) -> Plan:
 
 
 def _users(target: Target, epsilon: float) -> float:
-    """How many users reach the target."""
+    """Number of users that reach the target."""
     if target.target_width is not None:
         width = target.target_width
         number = target.of(inference.users_for_width, epsilon, width, target.share, level=target.level)
@@ -202,7 +203,7 @@ def _users(target: Target, epsilon: float) -> float:
 
 
 def _epsilon(target: Target, number: float) -> float:
-    """Which ε reaches the target."""
+    """The ε that reaches the target."""
     if target.target_width is not None:
         epsilon = _epsilon_for_width(target, number, target.target_width)
     else:
@@ -222,7 +223,7 @@ def _epsilon(target: Target, number: float) -> float:
 
 
 def _epsilon_for_width(target: Target, number: float, width: float) -> float:
-    """The smallest ε with which an interval is so narrow; infinite where none is."""
+    """The smallest ε at which an interval has a width; infinite if there is none."""
     low, high = SMALLEST_EPSILON, 2 * LARGEST_EPSILON
     if not target.width(number, high, target.share) <= width:
         return math.inf
@@ -257,7 +258,7 @@ def _show(found: Plan) -> None:
     solved = {
         "users": f"{show.number(found.num_users, 'user is', 'users are')} needed",
         "epsilon": f"ε = {found.epsilon:.4g} nats is needed",
-        "target": "What the collection would know",
+        "target": "Expected errors of the collection",
     }[found.solved]
     show.out.print(
         f"[bold]{solved}[/bold]: K = {target.num_categories:,}, ε = {found.epsilon:.4g} nats, "
@@ -270,7 +271,7 @@ def _show(found: Plan) -> None:
     for text, value in (
         ("Typical error of a share of the population (root mean squared)", found.rmse),
         ("Typical error of a share of these very users", found.rmse_of_users),
-        (f"Width of the {level} interval of a category that nobody holds", found.width),
+        (f"Width of the {level} interval of a empty category", found.width),
         (f"Width of the {level} interval of a share of {show.percent(target.share)}", found.share_width),
         ("Smallest share that would be noticed, of one category", found.detectable),
         ("Smallest share that would be noticed, among all categories", found.detectable_among_all),
@@ -307,7 +308,7 @@ def _show(found: Plan) -> None:
 
 
 def _explanations(found: Plan) -> dict[str, str]:
-    """What the rows and columns are."""
+    """Explains the rows and columns."""
     return {
         "error": "root mean squared, of the unbiased estimate of a share; that of `rrjax estimate` is often closer",
         "population": "from which the users are drawn at random; drawing them is a part of the error, taken as large "

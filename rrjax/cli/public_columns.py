@@ -19,12 +19,12 @@ from rrjax.io.scan import column_names
 
 MOST_LEVELS = 100
 MOST_WEIGHT = 1e100
-"""Of one user: the squares of as many weights as there can be have a finite sum."""
+"""Limit of the weight of one user: sums of squares of weights stay finite."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Users of a level of the public column, or all of them: counts, a tally, or weighted counts."""
+    """The users of one level of the public column, or all users: their counts, tally or weighted counts."""
 
     level: str
     num_reports: int
@@ -32,7 +32,7 @@ class Part:
 
 
 def parts_of(collection: Collection, by: str | None, weighted_by: str | None) -> tuple[list[Part], int]:
-    """All users, then those of each level; and how many rows have no level or weight."""
+    """Returns all users, then those of each level; and the number of rows without a level or weight."""
     if by is None and weighted_by is None:
         return [Part("all", collection.num_reports, collection.marginal[0])], 0
     collection.check_counts("--by and --weights")
@@ -74,7 +74,7 @@ def parts_of(collection: Collection, by: str | None, weighted_by: str | None) ->
 
 
 def _levels(source: io.Source, by: str) -> Covariate:
-    """The public column, row by row."""
+    """Reads the public column, row by row."""
     public = read_covariate(dataclasses.replace(source, column=by), factor=True, most_levels=None)
     number = len(public.levels or ())
     if number > MOST_LEVELS:
@@ -87,7 +87,7 @@ def _levels(source: io.Source, by: str) -> Covariate:
 
 
 def shares_of(path: Path, parts: list[Part]) -> np.ndarray:
-    """Shares of the population of the levels, in their order."""
+    """Reads the shares of the levels in the population, in the order of the parts."""
     source = io.Source(str(path))
     names = column_names(source)
     if len(names) != 2:
@@ -151,7 +151,7 @@ def read_weights(source: io.Source) -> Covariate:
             column=weights.name,
             row=row,
         )
-    # Variances take sums of squares.
+    # Variances are sums of squares of weights.
     largest = np.nanmax(weights.values, initial=0)
     if largest > MOST_WEIGHT or 0 < largest < 1 / MOST_WEIGHT:
         raise io.DataError(
@@ -166,13 +166,13 @@ def read_weights(source: io.Source) -> Covariate:
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """Reports and covariates of the users who have both."""
+    """Reports and covariates of the users with both."""
 
     reports: np.ndarray
     matrix: np.ndarray
     columns: list[str]
     of: list[tuple[str, list[int]]]
-    """Each covariate, and its columns."""
+    """Each covariate, and its columns of the matrix."""
     weights: np.ndarray | None
     clusters: np.ndarray | None
     num_dropped: int
@@ -185,7 +185,7 @@ def read_rows_of(
     others: tuple[str | None, str | None],
     drop: bool,
 ) -> Rows:
-    """Reads reports, covariates, weights and clusters (the two others); drops or refuses rows that lack one."""
+    """Reads reports, covariates, and `others`: weights and clusters. Rows that lack one are dropped or refused."""
     source, domain = collection.files.source, collection.counted.domain
     reports = read_rows(dataclasses.replace(source, column=collection.counted.column), domain).indices
     odd = next((name for name in factors if name not in names), None)
@@ -226,7 +226,7 @@ def _missing(collection: Collection, used: Sequence[Covariate], answered: np.nda
     )
     row, name = first
     number = int((np.any([each.missing for each in used], axis=0) & answered).sum())
-    # Rows are counted through all files.
+    # The number of a row counts through all files, so it names no row of one of several.
     alone = len(collection.files.source.files()) == 1
     where = f", row {row + 1:,}" if alone else ""
     return io.DataError(

@@ -100,9 +100,8 @@ def randomize(
 
     rrjax randomize people.csv --column answer --keep age,region --epsilon 1 --out reports.parquet
 
-    ε holds for one row a user: who has several rows is protected by that many times ε. The reports keep the order of
-    the rows; rows without a value are left out. Columns of --keep are NOT protected, and tell who answered where they
-    name somebody, alone or together.
+    ε protects one row. A user with m rows is protected by m·ε only. The reports keep the order of the rows; rows
+    without a value are left out. Columns of --keep are NOT protected, and may identify who answered, alone or together.
     """
     try:
         check_reports_name(out)
@@ -132,11 +131,11 @@ MOST_CELLS = 1 << 26
 """Limit of reports × categories that are held at a time."""
 
 Pair = tuple[tuple[str, str], tuple[str | None, str | None]]
-"""Two columns, and the domains of the flags."""
+"""Two columns, and their domains as the flags give them."""
 
 
 def _pair(columns: list[str], domains: list[str]) -> Pair | None:
-    """What is randomized as one where two columns are named; None where one is, or none."""
+    """The two columns that are randomized as one value; None if fewer are named."""
     if len(columns) < 2:
         if len(domains) > 1:
             raise UsageError(f"--domain was given {len(domains)} times for one column; give it once", flag="--domain")
@@ -166,7 +165,7 @@ class Randomization:
 
     epsilon: float
     seed: int | None
-    """Of a simulation; None for the system's secure random numbers."""
+    """Seed of a simulation; None for the system's secure random numbers."""
     mechanism: str = rrjax.RandomizedResponse.name
     pair: Pair | None = None
     """Two columns whose pairs are randomized as one value, so that ε protects the pair."""
@@ -250,7 +249,7 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
             parts = _parts(values.indices, coding, num_categories)
             keys = [key] if len(parts) == 1 else jax.random.split(key, len(parts))
             reports = [kept(mechanism.randomize(own, part)) for own, part in zip(keys, parts, strict=True)]
-            # A simulation protects nobody: of the others the ε asked for, which rounding does not exceed.
+            # The ε asked for, because a simulation protects nobody.
             simple = isinstance(mechanism, rrjax.RandomizedResponse)
             effective = float(mechanism.effective_epsilon) if simple else epsilon
     metadata = io.Metadata(
@@ -269,25 +268,25 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
 
 
 def _kept(files: Files, names: Sequence[str], reported: Sequence[str], present: np.ndarray | None) -> io.Kept:
-    """The columns of --keep, looked up before anything is randomized."""
+    """The columns of --keep; refused before anything is randomized."""
     kept = io.Kept(files.source, tuple(names), present)
     try:
         kept.check(reported)
     except io.DataError as error:
-        # A column that is not there is about the file.
+        # A missing column is a fault of the file, anything else of the flag.
         kind = io.DataError if error.argument is None else UsageError
         raise reworded(error, f"--keep: {error}", kind, flag="--keep") from error
     return kept
 
 
 def _parts(values: np.ndarray, coding: str, num_categories: int) -> list[np.ndarray]:
-    """The values, some at a time where their reports have a cell for each category."""
+    """The values in parts, because unary reports have a cell for each category."""
     size = max(1, MOST_CELLS // num_categories) if coding == "bits" else max(len(values), 1)
     return [values[start : start + size] for start in range(0, max(len(values), 1), size)]
 
 
 def show_made(made: Randomized, out: Path, json: bool) -> None:
-    """Says what was written."""
+    """Prints what was written."""
     metadata = made.metadata
     rates = mechanism_of(metadata, str(out)).rates
     if json:

@@ -31,7 +31,7 @@ _flag = partial(typer.Option, rich_help_panel=PANEL)
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """The flags that say how to read files, for `options.flags`."""
+    """The flags for reading files."""
 
     column: Annotated[
         str | None, typer.Option(help="Column to read: its name, or its number (from 1) where there is no header.")
@@ -41,11 +41,9 @@ class Reading:
         typer.Option(help="All categories: a range such as 0:99, both ends included, or a file of labels, one a line."),
     ] = None
     counts: Annotated[str | None, _flag(help="The file holds counts already: the column they are in.")] = None
-    format: Annotated[Format | None, _flag(help="Format, where the file's name does not tell.")] = None
+    format: Annotated[Format | None, _flag(help="Format, if the name of the file does not tell it.")] = None
     header: Annotated[bool | None, _flag("--header/--no-header", help="Whether a CSV starts with column names.")] = None
-    delimiter: Annotated[str | None, _flag(help="What separates the columns of a CSV (one character, or 'tab').")] = (
-        None
-    )
+    delimiter: Annotated[str | None, _flag(help="The character between the columns of a CSV, or 'tab'.")] = None
     items: Annotated[Items, _flag(help="Which items of a transaction count.")] = "first"
     missing: Annotated[
         list[str] | None, _flag(help="A text that stands for a missing value, such as '?'. Repeatable.")
@@ -59,7 +57,7 @@ class Reading:
     ] = False
 
     def first_flag(self) -> str | None:
-        """The first of the flags that was given."""
+        """The first flag that was given; None if none was."""
         given = (
             field.name for field in dataclasses.fields(self) if getattr(self, field.name) not in (field.default, [])
         )
@@ -68,21 +66,21 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True)
 class Files:
-    """Files and how to read them."""
+    """Files and the flags for reading them."""
 
     paths: list[str]
     reading: Reading = Reading()
     true_values: bool = False
-    """Whether they hold what nobody has randomized, so that messages must not repeat it."""
+    """Whether they hold values that were not randomized, which messages must not repeat."""
 
     @property
     def name(self) -> str:
-        """What to call them in a message: the first one."""
+        """The name of the first file, for messages."""
         return Path(self.source.files()[0]).name
 
     @cached_property
     def source(self) -> io.Source:
-        """As `rrjax.io` wants them; it lists them and reads their metadata once."""
+        """The files for `rrjax.io`, which lists them and reads their metadata once."""
         flags = self.reading
         try:
             return io.Source(
@@ -101,11 +99,11 @@ class Files:
 
     @cached_property
     def domain(self) -> io.Domain | None:
-        """That of the flag, if it was given."""
+        """The domain of the flag, if it was given."""
         return parse_domain(self.reading.domain)
 
     def count(self, domain: io.Domain | None, column: str | None = None) -> io.CountedReports:
-        """The counts over a domain, of a column that the flags do not name."""
+        """Counts the values over a domain; `column` takes the place of the flag."""
         source = self.source if column is None else dataclasses.replace(self.source, column=column)
         if self.reading.counts is not None:
             return io.read_counts(source, self.reading.counts, domain)
@@ -113,7 +111,7 @@ class Files:
 
 
 def parse_domain(text: str | None) -> io.Domain | None:
-    """Reads the domain of a flag: wrong in itself where it is a range, else a file that is."""
+    """Reads the domain of a flag. An error is one of the flag if it is a range, and one of the file otherwise."""
     if text is None:
         return None
     try:
@@ -125,7 +123,7 @@ def parse_domain(text: str | None) -> io.Domain | None:
 
 
 def check_outputs(inputs: list[Files], *outputs: Path | None, force: bool = False) -> None:
-    """Refuses, before any work is done, files that cannot be written or would replace what is read, or reports."""
+    """Refuses outputs that cannot be written, or would replace inputs or reports, before any work is done."""
     taken = {os.path.realpath(file): "is read by this command" for files in inputs for file in files.source.files()}
     for flag, path in zip(("--out", "--plot", "--plot", "--plot"), outputs, strict=False):
         if path is None:
@@ -144,7 +142,7 @@ def check_outputs(inputs: list[Files], *outputs: Path | None, force: bool = Fals
 def other_files(
     reading: Reading, paths: list[str] | None, column: str | None, form: Format | None, counts: str | None, flag: str
 ) -> Files | None:
-    """A second set of files with a column, format and counts of its own, as of --truth; all else is read alike."""
+    """A second set of files, such as --truth, with its own column, format and counts; other flags apply to both."""
     if paths:
         own = dataclasses.replace(reading, column=column, domain=None, counts=counts, format=form)
         return Files(paths, own, true_values=True)

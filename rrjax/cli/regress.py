@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 FEW_CLUSTERS = 20
 MOST_COEFFICIENTS = 2000
-"""Whose information is a matrix of 32 MB."""
-_MISFIT = 0.01
-"""A p-value of the fit below which the model is said to miss something."""
+"""Limit of the number of coefficients: their information matrix takes 32 MB."""
+MISFIT_LEVEL = 0.01
+"""Level of the test of fit below which the model is reported to miss something."""
 _NUMBERS = ("estimate", "lower", "upper")
 
 _flag = partial(typer.Option, rich_help_panel="The model")
@@ -36,7 +36,7 @@ _flag = partial(typer.Option, rich_help_panel="The model")
 
 @dataclasses.dataclass(frozen=True)
 class RegressionOutput(Output):
-    """A table of coefficients in place of one of categories."""
+    """Output with a table of coefficients in place of categories."""
 
     out: Annotated[Path | None, typer.Option(help="Write all coefficients to this .csv, .tsv, .parquet or .jsonl.")] = (
         None
@@ -73,7 +73,7 @@ def regress(
     ridge: Annotated[float, _flag(help="Precision of a normal prior on standardized coefficients.")] = 0.0,
     level: Level = 0.95,
 ) -> None:
-    """Find what a randomized answer depends on: multinomial logistic regression of what is behind the reports.
+    """Find what a randomized answer depends on: multinomial logistic regression of the true values.
 
     rrjax regress survey.csv --outcome uses --covariates age,region --epsilon 1
 
@@ -131,7 +131,7 @@ def _check_size(rows: Rows, collection: Collection) -> None:
 
 
 def _few_clusters(rows: Rows, clusters: int) -> list[str]:
-    """Which standard errors are too small because few clusters tell of them."""
+    """Warnings about standard errors that are too small because of few clusters."""
     if clusters < FEW_CLUSTERS:
         return [f"There are {clusters} clusters. Standard errors of so few are too small: some dozens are needed."]
     said, group = [], np.unique(np.asarray(rows.clusters), return_inverse=True)[1]
@@ -150,7 +150,7 @@ def _few_clusters(rows: Rows, clusters: int) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class _Found:
-    """A regression, with the names of what it is of."""
+    """A regression, with the names of its covariates and categories."""
 
     result: Any
     rows: Rows
@@ -160,7 +160,7 @@ class _Found:
     kind: str
 
     def table(self, level: float) -> dict[str, np.ndarray]:
-        """All coefficients, one below another."""
+        """All coefficients, in one column."""
         from rrjax.models.tails import p_value_of, reach
 
         estimates, errors = (
@@ -258,18 +258,18 @@ class _Found:
             drawn.add_row(Text(show.printable(name)), written, freedom, _chance(p_value))
         show.show_table(drawn)
         show.say(f"p: how likely so large a {statistic_title} would be if the covariate meant nothing.")
-        if self.fit is not None and self.fit[-1] < _MISFIT:
+        if self.fit is not None and self.fit[-1] < MISFIT_LEVEL:
             show.beware(f"The model misses something: {self._fitness()}.")
         show.explain(self._explanations(level, robust), explain, "models")
 
     def _fitness(self) -> str:
-        """How well the model fits, in numbers."""
+        """The test of fit in words."""
         assert self.fit is not None
         statistic, degrees, p_value = self.fit
         return f"by a score test of ten groups of users χ² = {statistic:.4g} on {degrees} df, p {_compared(p_value)}"
 
     def _explanations(self, level: float, robust: str) -> dict[str, str]:
-        """What each column is, and the figures of the fit."""
+        """Explains each column; adds the likelihood and the certificate."""
         clusters = self.result.num_clusters
         ways = {
             "observed": "by how much estimates are off, typically, if the model is right",
@@ -289,7 +289,7 @@ class _Found:
                 else "(Wald's F; df: how many there are, and clusters less one)"
             ),
             "fit": f"nothing speaks against the model, {self._fitness()}"
-            if self.fit and self.fit[-1] >= _MISFIT
+            if self.fit and self.fit[-1] >= MISFIT_LEVEL
             else "",
             "users": f"{len(self.rows.reports):,}",
             "likelihood": f"deviance {float(self.result.deviance):,.2f}, AIC {float(self.result.aic):,.2f} (of "
@@ -300,7 +300,7 @@ class _Found:
 
 
 def _written(error: float, estimate: float, lower: float, upper: float) -> tuple[str, str, str]:
-    """Numbers with as many decimals as tell two digits of the standard error."""
+    """Numbers with as many decimals as show two digits of the standard error."""
     digits = show.decimals(error)
     return f"{estimate:.{digits}f}", f"{error:.{digits}f}", f"{lower:.{digits}f} to {upper:.{digits}f}"
 
@@ -332,13 +332,13 @@ def _fitted(rows: Rows, collection: Collection, reference: str | None, ridge: fl
         raise _told(error, collection.files.name, rows.columns, labels) from error
     tests = [(name, *_tested(result, columns)) for name, columns in rows.of]
     fitness = None
-    # Survey weights and clusters are no numbers of users, which its law wants; and few rows cannot fill ten groups.
+    # The law of the test holds for independent users of equal weight, in ten groups of some size.
     if kind == "observed" and len(reports) >= 200:
         try:
             test = goodness_of_fit_test(result, *given)
             fitness = float(test.statistic), test.degrees, float(test.p_value)
         except FitError:
-            fitness = None  # the covariates determine the groups, as one of few levels does
+            fitness = None  # too few distinct values for groups
     return _Found(result, rows, labels, tests, fitness, kind)
 
 
@@ -366,7 +366,7 @@ def _reordered(labels: list[str], reference: str | None) -> list[int]:
 
 
 def _told(error: FitError, file: str, columns: list[str], labels: list[str]) -> io.DataError | UsageError:
-    """Why there is no regression, with the names of covariates and categories, and the flags that help."""
+    """The reason why there is no regression, with the names of covariates and categories, and flags that help."""
     names = ["the intercept" if number < 0 else f"covariate {columns[number]!r}" for number in error.columns]
     column = next((columns[number] for number in error.columns if number >= 0), None)
     listed, name = ", ".join(names), names[0] if names else "a coefficient"

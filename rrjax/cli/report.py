@@ -43,13 +43,14 @@ def report(
     ordered: Ordered = False,
     level: Level = 0.95,
 ) -> None:
-    """Make one HTML page of a file of reports, for people who look rather than type.
+    """Make one HTML page about a file of reports, for readers who do not use the command line.
 
     rrjax report reports.parquet
 
     rrjax report survey.csv --column age --epsilon 1 --domain 0:99 --ordered --group "young=0:29" --title "How old?"
 
-    Shares with intervals, a test of the reports, what ε means, how it was made; for screens, phones and paper.
+    The page shows shares with intervals, a test of the reports, the meaning of ε, and how it was made. It is readable
+    on screens, phones and paper.
     """
     check_rate("--level", level)
     files = Files(reports, reading)
@@ -78,7 +79,7 @@ def report(
 
 
 def _write(out: Path, findings: Findings, context: typer.Context, title: str | None) -> None:
-    """Puts the parts together."""
+    """Writes the page from its parts."""
     collection = findings.collection
     about = f"\N{LEFT DOUBLE QUOTATION MARK}{show.printable(collection.counted.column)}\N{RIGHT DOUBLE QUOTATION MARK}"
     parts = {

@@ -1,4 +1,4 @@
-"""What the page of `rrjax report` says of shares: in short, the largest, all in order, and what was asked for."""
+"""The shares on the page of `rrjax report`: a summary, the largest, all in order, and statements."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from rrjax.figures.html import (
     table,
 )
 
-_LONGEST, _SHORT = 100, 14
-"""Characters of a name in a table, and below a drawing."""
+MOST_IN_TABLE, MOST_IN_DRAWING = 100, 14
+"""Limits of the number of characters of a name."""
 
 
-def label(name: object, longest: int = _LONGEST) -> Markup:
-    """A name, whatever it holds: shown and not obeyed, in its own direction, and not too long."""
+def label(name: object, longest: int = MOST_IN_TABLE) -> Markup:
+    """A name as markup: escaped, with its own text direction, and cut if it is too long."""
     return Markup(f"<bdi>{markup(_cut(name, longest))}</bdi>")
 
 
@@ -37,7 +37,7 @@ def _cut(name: object, longest: int) -> str:
 
 
 def in_short(findings: Findings) -> list[Markup]:
-    """The few sentences that most readers want."""
+    """The summary: a few sentences."""
     collection, intervals = findings.collection, findings.intervals
     size, number = collection.num_categories, findings.num_found
     points: list[object] = []
@@ -75,7 +75,7 @@ def in_short(findings: Findings) -> list[Markup]:
 
 
 def _shown(named: float, any_of_them: float) -> str:
-    """The detectable shares, of a category chosen beforehand and of any."""
+    """A sentence about the detectable shares, of a category chosen beforehand and of any."""
     if named >= 1:
         return "There are too few reports to detect any category, even one that everybody holds."
     words = (
@@ -93,7 +93,7 @@ def _listed(names: list[Markup]) -> list[Markup | str]:
 
 
 def largest(findings: Findings) -> list[Markup]:
-    """The largest categories, with their intervals drawn."""
+    """A table of the largest categories, with drawn intervals."""
     collection, intervals, theta = findings.collection, findings.intervals, findings.found.theta
     places, size = findings.largest, collection.num_categories
     end = float(max(np.max(intervals.upper[places]), np.max(theta[places])))
@@ -126,7 +126,7 @@ def largest(findings: Findings) -> list[Markup]:
 
 
 def _reading(findings: Findings) -> list[object]:
-    """How to read the table."""
+    """Sentences about how to read the table."""
     intervals, places = findings.intervals, findings.largest
     level = show.in_full(intervals.level)
     points: list[object] = [
@@ -159,25 +159,25 @@ def _reading(findings: Findings) -> list[object]:
 
 
 def in_order(findings: Findings) -> list[Markup]:
-    """All categories in their order, or in bands where they are many; nothing where their order means nothing."""
+    """All categories in order, or bands if there are many; nothing if the order means nothing."""
     collection, intervals = findings.collection, findings.intervals
     domain, size = collection.counted.domain, collection.num_categories
     if not (domain.is_range or findings.ordered):
         return []
     labels, level = collection.labels, show.in_full(intervals.level)
+    ends_named = " to ".join(_cut(labels[place], MOST_IN_DRAWING) for place in (0, -1))
     if size <= MOST_SINGLE:
         values, limits = findings.found.theta, (intervals.lower, intervals.upper)
         ends = [(each,) for each in labels]
         first_column, what = "Category", "category"
-        caption = f"Every category, from {_cut(labels[0], _SHORT)} to {_cut(labels[-1], _SHORT)}. "
+        caption = f"Every category, from {ends_named}. "
     else:
         bands = findings.bands
         values, limits = bands.values, bands.limits
         ends = [(labels[first], labels[after - 1]) for first, after in zip(bands.edges, bands.edges[1:], strict=False)]
         first_column, what = "Categories", "band"
         caption = (
-            f"All {size:,} categories, from {_cut(labels[0], _SHORT)} to {_cut(labels[-1], _SHORT)}, in {len(values)} "
-            "bands. Each band is estimated by itself. "
+            f"All {size:,} categories, from {ends_named}, in {len(values)} bands. Each band is estimated by itself. "
         )
     caption += "A stroke is an estimate" + (
         f", the bar behind it its interval; the intervals are simultaneous, with {level} confidence."
@@ -185,7 +185,7 @@ def in_order(findings: Findings) -> list[Markup]:
         else "; for this mechanism there are no exact intervals of bands."
     )
     most = int(np.argmax(values))
-    name = " – ".join(_cut(each, _LONGEST) for each in ends[most])
+    name = " – ".join(_cut(each, MOST_IN_TABLE) for each in ends[most])
     words = f"{caption} The largest {what}: {name}, {show.percent(values[most])}"
     words += "." if limits is None else f" ({show.between(limits[0][most], limits[1][most])})."
     drawing = profile(np.asarray(values), limits, _across(findings), f"{words} All numbers are in the table below.")
@@ -205,12 +205,15 @@ def in_order(findings: Findings) -> list[Markup]:
 
 
 def _across(findings: Findings) -> list[Tick]:
-    """Labels below the categories in their order: a few, of round numbers where they are integers."""
+    """A few labels below the drawing; at round numbers if the categories are integers."""
     collection = findings.collection
     domain, size = collection.counted.domain, collection.num_categories
     if not domain.is_range:
         step = -(-size // 4)
-        return [Tick((place + 0.5) / size, _cut(collection.labels[place], _SHORT)) for place in range(0, size, step)]
+        return [
+            Tick((place + 0.5) / size, _cut(collection.labels[place], MOST_IN_DRAWING))
+            for place in range(0, size, step)
+        ]
     first, last = domain.ends
     step = max(int(round_step(size, 6 if len(str(last)) < 6 else 3)), 1)
     start = -(-first // step) * step
@@ -218,7 +221,7 @@ def _across(findings: Findings) -> list[Tick]:
 
 
 def asked_for(findings: Findings) -> list[Markup]:
-    """Means, quantiles and groups, of everybody and of subgroups."""
+    """A table of means, quantiles and shares of groups, of all users and of subgroups."""
     rows, asked, collection = findings.rows, findings.asked, findings.collection
     if not rows:
         return []
@@ -231,7 +234,7 @@ def asked_for(findings: Findings) -> list[Markup]:
     cells = []
     for row in rows:
         value, _, interval = written(row)
-        if row.statement.kind != "quantile":  # which are labels
+        if row.statement.kind != "quantile":  # quantiles are labels
             value, interval = (text.replace("-", "−") for text in (value, interval))
         drawn = [strip(float(row.value), float(row.lower), float(row.upper), end)] if shares else []
         level = [label(row.level)] if several else []

@@ -1,4 +1,4 @@
-"""What the page of `rrjax report` says beside the shares: whether to believe them, what ε means, how it was made."""
+"""The rest of the page of `rrjax report`: whether to believe the shares, what ε means, how the page was made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PRIORS = (0.01, 0.1, 0.5)
 
 
 def believed(findings: Findings) -> list[Markup]:
-    """Whether the reports look as they should, and how much chance is in them."""
+    """The test of fit, contradictions, and the noise of the reports."""
     collection, intervals, fit = findings.collection, findings.intervals, findings.fit
     points: list[object] = []
     if fit.p_value is None:
@@ -59,7 +59,7 @@ def believed(findings: Findings) -> list[Markup]:
 
 
 def likeliest(findings: Findings) -> list[Markup]:
-    """For those who ask: the likeliest distribution beside the estimate, and its certificate in words."""
+    """The maximum likelihood estimate beside the leading one, and its certificate in words."""
     collection, shown = findings.collection, findings.estimates
     if len(shown) == 1:
         return [
@@ -99,7 +99,7 @@ def likeliest(findings: Findings) -> list[Markup]:
 
 
 def meaning(findings: Findings) -> list[Markup]:
-    """What ε means for those who reported, in the numbers of this collection."""
+    """The meaning of ε for the users, in numbers of this collection."""
     collection = findings.collection
     size, epsilon = collection.num_categories, collection.epsilon
     factor, p, q = math.exp(epsilon), collection.rates.p, collection.rates.q
@@ -151,7 +151,7 @@ def meaning(findings: Findings) -> list[Markup]:
 
 
 def _believed(prior: float, factor: float) -> str:
-    """A probability whose odds have changed."""
+    """A probability after its odds changed by a factor."""
     after = factor * prior / (factor * prior + 1 - prior)
     if after > 0.9999:
         return "≥ 99.99\N{NO-BREAK SPACE}%"
@@ -159,7 +159,7 @@ def _believed(prior: float, factor: float) -> str:
 
 
 def _chance(probability: float) -> str:
-    """A probability that may be small beyond per cent."""
+    """A probability in percent, or as 1 in a number if it is very small."""
     return show.percent(probability) if probability > 1e-5 else f"1 in {1 / probability:,.0f}"
 
 
@@ -200,13 +200,13 @@ def how_made(findings: Findings, context: typer.Context, made: datetime) -> list
 
 
 def _typed(words: list[str]) -> Markup:
-    """A command line, which is broken between its words."""
+    """A command line as markup, with line breaks only between its words."""
     whole = (joined(Markup("<span>"), show.printable(word), Markup("</span>")) for word in words)
     return joined(Markup("<code>"), *(part for word in whole for part in (" ", word)), Markup("</code>"))
 
 
 def command_line(context: typer.Context) -> list[str]:
-    """The command as it was given, quoted, with the names of files in place of their paths."""
+    """The command as it was given, quoted, with file names in place of paths."""
     return [shlex.quote(word) for word in ("rrjax", str(context.info_name), *_words_of(context))]
 
 
@@ -228,7 +228,7 @@ def _words_of(context: typer.Context) -> Iterator[str]:
 
 
 def cautions(findings: Findings) -> list[Markup]:
-    """What a person should know before believing any of it."""
+    """Warnings that precede the page."""
     warnings = list(findings.collection.warnings)
     if findings.intervals.contradicted.any():
         warnings.append(

@@ -1,4 +1,4 @@
-"""Where `rrjax study` computes, with which other processes, and how far it is."""
+"""The devices and processes of `rrjax study`, and its progress bar."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _flag = partial(typer.Option, rich_help_panel="Running")
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """The flags that say where to compute."""
+    """The flags for devices, memory and processes."""
 
     x64: Annotated[bool, _flag("--x64", help="Compute in double precision.")] = False
     devices: Annotated[int | None, _flag(help="Number of devices; by default all GPUs, or all cores.")] = None
@@ -82,25 +82,25 @@ class Machine:
 
     @property
     def patience(self) -> int:
-        """Seconds without a sign of life after which a process counts as lost; each loss is noticed within a minute."""
+        """Seconds without a heartbeat after which a process counts as lost."""
         return self.timeout or 25
 
     def together(self) -> AbstractContextManager[None]:
-        """The context of a process that shares its study with others."""
+        """The context in which a process shares its study with others."""
         return nullcontext() if self.coordinator is None else ending_together()
 
     def settle(self) -> None:
-        """Configures JAX, before it looks for devices."""
-        # Half the time of double precision, and exact enough; the environment's own wish is kept.
+        """Configures JAX, before it initializes its devices."""
+        # Single precision takes half the time and is exact enough; JAX_ENABLE_X64 of the environment is respected.
         wished = os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "yes", "on")
         jax.config.update("jax_enable_x64", self.x64 or wished)
-        # A CPU counts as one device a core: each computes tiles of its own. GPUs are not affected.
+        # Each core of a CPU becomes a device, which computes tiles of its own. GPUs are not affected.
         jax.config.update("jax_num_cpu_devices", self.devices or os.cpu_count() or 1)
         if self.coordinator is not None:
             join(self.coordinator, self.processes, self.process, self.patience)
 
     def arguments(self) -> dict[str, Any]:
-        """For `Study.run`."""
+        """Arguments of `Study.run`."""
         devices = jax.devices()
         if self.devices is not None and self.devices > len(devices):
             raise UsageError(
@@ -137,7 +137,7 @@ def join(coordinator: str, processes: int | None, process: int | None, seconds: 
 
 @contextmanager
 def ending_together() -> Iterator[None]:
-    """Ends a process that fails after a few seconds, where JAX would let it wait for the others, which wait for it."""
+    """Ends a process a few seconds after it failed; JAX would let it wait for the others, which wait for it."""
     try:
         with show.reporting():
             try:
@@ -153,7 +153,7 @@ def ending_together() -> Iterator[None]:
 
 
 def progress_bar() -> Progress:
-    """An empty bar, on process 0."""
+    """An empty progress bar, shown on process 0 only."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -169,21 +169,21 @@ def progress_bar() -> Progress:
 class Bar:
     """One study's line.
 
-    Until its first batch is done it compiles, and nothing is known of its speed: there is no time left to tell. What
-    an earlier run finished took none of this one's.
+    The first batch includes the compilation, so the remaining time is estimated from later batches. Batches of an
+    earlier run do not count.
     """
 
     def __init__(self, progress: Progress, name: str, doing: str) -> None:
-        """Begins with `name`, compiling; then shows what it is `doing`."""
+        """Shows `name` while the study compiles, then `doing`."""
         self.progress, self.doing = progress, doing
         self.task = progress.add_task(f"{name}: compiling …", total=None, rate="", left=None)
         self.first: tuple[float, int] | None = None
 
     def __call__(self, done: Done) -> None:
-        """Shows how far it is."""
+        """Shows the progress."""
         fresh = done.done - done.resumed
         if not fresh and done.done < done.total:
-            # A part that is known shows; without one the bar runs, for nothing has begun.
+            # A resumed study shows its finished part; a new one shows a moving bar.
             if done.resumed:
                 self.progress.update(self.task, total=done.total, completed=done.done)
             return
@@ -191,7 +191,7 @@ class Bar:
         if self.first is None or done.done >= done.total:
             self.first = done.seconds, fresh
         elif done.seconds > self.first[0]:
-            # Without the first batch, which waited for its compilation.
+            # Without the first batch, which includes the compilation.
             left = (done.total - done.done) * (done.seconds - self.first[0]) / (fresh - self.first[1])
         rate = f"{fresh / max(done.seconds, 1e-9) / 1e6:,.1f} million categories/s" if fresh else ""
         whole, now = done.total, done.done
@@ -199,14 +199,14 @@ class Bar:
 
 
 class _Share(ProgressColumn):
-    """Per cent, where there is a whole."""
+    """Percent, if the total is known."""
 
     def render(self, task: Task) -> Text:
         return Text("" if task.total is None else f"{task.percentage:>3.0f} %")
 
 
 class _Times(ProgressColumn):
-    """How long it has run, and, once that is known, how long it will."""
+    """The elapsed time and, once it can be estimated, the remaining time."""
 
     def render(self, task: Task) -> Text:
         left = task.fields.get("left")

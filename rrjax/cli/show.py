@@ -1,4 +1,4 @@
-"""The terminal: tables and sentences from rich, one JSON object, and errors as sentences with an exit code."""
+"""Output on the terminal: tables, sentences, JSON, and errors with an exit code."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from rrjax.io.errors import number as number
 
 USAGE, BAD_DATA = 2, 3
 _UNIT = re.compile(r"(?<=\d) (?=[^\W\d_]|[–×] \d)|(?<=[=≤≥<±–×]) (?=\d)|(?<=\S) (?=[=≤≥<±] \d)")
-"""Blanks at which a line is not broken: between a number and its unit, and around the sign before a number."""
+"""Spaces at which a line is not broken: between a number and its unit, and around the sign before a number."""
 _HELD = {"\N{NO-BREAK SPACE}": "\ue000", " ": "\ue001"}
-"""What stands for a blank while lines are broken: rich breaks lines at a no-break space, too."""
+"""Placeholders of spaces while lines are broken, because rich breaks lines at no-break spaces."""
 _GAP = 2  # between columns
 _SHORTEST_NAME = 12
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """The reader of our output has gone (`rrjax … | head`): no error, and nothing for the exit to flush."""
+        """Ends without an error if the reader of the output is gone (`rrjax … | head`)."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0)
 
 
 class _Prose:
-    """A text whose numbers stay with their units at the end of a line."""
+    """A text whose line breaks do not separate numbers from their units."""
 
     def __init__(self, text: Text) -> None:
         self._text = text.copy()
@@ -68,7 +68,7 @@ err = Console(stderr=True, highlight=False)
 
 @contextmanager
 def reporting() -> Iterator[None]:
-    """Turns errors into a sentence on the standard error and an exit code."""
+    """Prints errors as a sentence on the standard error and exits with their code."""
     try:
         with unwinding():
             yield
@@ -88,7 +88,7 @@ def reporting() -> Iterator[None]:
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Shows the warnings of figures, and says what to install where they cannot be drawn."""
+    """Prints the warnings of figures; an error names the packages that drawing needs."""
     try:
         with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
             yield
@@ -104,7 +104,7 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def sentence(text: str) -> str:
-    """A text with one full stop at its end, where it does not end as a sentence already."""
+    """A text with a full stop at its end, unless it ends as a sentence already."""
     text = text.rstrip()
     return text if text.endswith((".", "!", "?", ".)", "…")) else f"{text}."
 
@@ -135,15 +135,15 @@ def _plain(value: Any) -> Any:
 
 
 def table(**options: Any) -> Table:
-    """An empty table, as all of them look."""
+    """An empty table in the style of all tables."""
     return Table(box=None, pad_edge=False, header_style="bold", **options)
 
 
 def show_table(table: Table, *, bars: bool = False) -> None:
-    """Prints a table in which every number is whole, however narrow the terminal.
+    """Prints a table that shows every number in full, however narrow the terminal.
 
-    Where room is short, the bars of the last column go first, then the ends of the names in a first column that has a
-    `max_width`, and then the columns that are left over follow below, beside the names again.
+    If the terminal is too narrow, the bars of the last column are left out; then names are cut, in a first column with
+    a `max_width`; then the remaining columns follow in further blocks, each with the names again.
     """
     first, *others = table.columns
     for column in others:
@@ -164,14 +164,14 @@ def show_table(table: Table, *, bars: bool = False) -> None:
             room -= _GAP + (block[-1].min_width or 0)
         table.columns = [first, *block]
         for place, column in enumerate(table.columns):
-            column._index = place  # by which rich tells the last one, which has no padding
+            column._index = place  # rich pads all columns but the last, by this number
         out.print(table)
         if others:
             out.print()
 
 
 def say(text: str, style: str = "") -> None:
-    """Prints a sentence that may hold names: nothing in it is markup."""
+    """Prints a sentence; nothing in it is markup."""
     out.print(_Prose(Text(text, style=style)))
 
 
@@ -181,7 +181,7 @@ def beware(text: str) -> None:
 
 
 def explain(words: Mapping[str, str], wanted: bool, page: str = "") -> None:
-    """Prints the explanations of a table where --explain is given, and else that there are some."""
+    """Prints the explanations of a table with --explain, and a hint to that flag without it."""
     if not wanted:
         out.print("--explain says more.", style="dim")
         return
@@ -198,58 +198,58 @@ def explain(words: Mapping[str, str], wanted: bool, page: str = "") -> None:
 
 
 def printable(label: object) -> str:
-    """A label whose control and format characters are escaped, so that they are shown and not obeyed."""
+    """A label with escaped control and format characters."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(label))
 
 
 def percent(share: float | np.ndarray) -> str:
-    """A share for a person, two decimals or two digits: 12.34 %, 0.0042 %."""
+    """A share in percent with two decimals or two digits: 12.34 %, 0.0042 %."""
     value = 100 * float(share)
     return f"{value:.2f}\N{NO-BREAK SPACE}%" if abs(value) >= 0.1 else f"{value:.2g}\N{NO-BREAK SPACE}%"
 
 
 def share(estimate: float | np.ndarray) -> str:
-    """An estimated share for a person; below 0.0001 % without digits, which are below an iteration's tolerance."""
+    """An estimated share in percent; without digits below 0.0001 %, the tolerance of iterations."""
     value = float(estimate)
     return percent(value) if not 0 < value < 1e-6 else "< 0.0001\N{NO-BREAK SPACE}%"
 
 
 def between(lower: float | np.ndarray, upper: float | np.ndarray) -> str:
-    """Two limits for a person: 12.34 – 13.45 %."""
+    """Two limits in percent: 12.34 – 13.45 %."""
     return f"{percent(lower)[:-2]} – {percent(upper)}"
 
 
 def decimals(standard_error: float) -> int:
-    """Number of decimals that show two digits of a standard error; two where there is none."""
+    """Number of decimals that show two digits of a standard error; two if there is none."""
     if not (math.isfinite(standard_error) and standard_error > 0):
         return 2
     return max(1 - math.floor(math.log10(standard_error)), 0)
 
 
 def in_full(share: float) -> str:
-    """A level or a rate that the user chose, with all its digits: 95 %."""
+    """A level or rate of a flag in percent, with all its digits: 95 %."""
     return f"{100 * share:.12g}\N{NO-BREAK SPACE}%"
 
 
 def interval(level: float) -> str:
-    """Heading of intervals of a confidence level: 95 % interval."""
+    """The heading of intervals: 95 % interval."""
     return f"{in_full(level)} interval"
 
 
 def at_most(bound: float, digits: int = 1) -> str:
-    """A bound for a person, rounded up so that it stays one: 3e-16."""
+    """An upper bound, rounded up: 3e-16."""
     rounded = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING).create_decimal(decimal.Decimal(bound))
     return f"{rounded:.{digits - 1}e}"
 
 
 def command(line: str) -> None:
-    """Prints a command line as one would type it."""
+    """Prints a command line."""
     out.print()
     out.print(Text("$ " + line, style="bold cyan"), soft_wrap=True)
 
 
 def show_files(files: Mapping[str, object]) -> None:
-    """Prints which files were written, by what they hold; files that are None were not asked for."""
+    """Prints the files that were written, by their contents; leaves out those that are None."""
     for name, path in files.items():
         if path is not None:
             out.print(Text(f"{name}: {path}", style="dim"), soft_wrap=True)

@@ -27,18 +27,18 @@ LONGEST_LEVEL = 24
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Statement:
-    """One thing to say of a distribution: c·θ, or a quantile."""
+    """A functional of a distribution: c·θ, or a quantile."""
 
     name: str
     kind: str
-    """mean, share or quantile."""
+    """One of mean, share and quantile."""
     values: np.ndarray | None
     probability: float = math.nan
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A statement about some users."""
+    """The estimate of a statement, for some users."""
 
     statement: Statement
     level: str
@@ -51,7 +51,7 @@ class Row:
 
     @property
     def contradicted(self) -> bool:
-        """Whether the interval of a mean or share is a single point, because no distribution explains the reports."""
+        """Whether the interval of a mean or share is a single point: no distribution explains the reports."""
         return self.statement.kind != "quantile" and bool(self.lower == self.upper)
 
     def facts(self) -> dict[str, Any]:
@@ -62,12 +62,12 @@ class Row:
 
 
 def run(collection: Collection, asked: Asked, level: float, output: Output) -> None:
-    """Estimates the statements that are asked for, writes, draws and prints them."""
+    """Estimates the statements, writes, draws and prints them."""
     rows, num_left_out = rows_of(collection, asked, level, output.top)
     if output.out is not None:
         facts = [row.facts() for row in rows]
         columns = {name: [fact[name] for fact in facts] for name in facts[0]}
-        texts = ("statement", "kind", "of", "value", "lower", "upper")  # quantiles are labels, which may be texts
+        texts = ("statement", "kind", "of", "value", "lower", "upper")  # quantiles are labels, and labels may be texts
         table = {
             name: np.asarray([str(each) for each in column], object) if name in texts else np.asarray(column)
             for name, column in columns.items()
@@ -92,7 +92,7 @@ def run(collection: Collection, asked: Asked, level: float, output: Output) -> N
 
 
 def rows_of(collection: Collection, asked: Asked, level: float, top: int) -> tuple[list[Row], int]:
-    """What was asked for, and how many reports are left out of it."""
+    """Estimates the statements; returns the estimates and the number of reports that were left out."""
     statements = _statements(collection, asked, top)
     parts, num_left_out = parts_of(collection, asked.by, asked.weights)
     shares = None if asked.population is None else shares_of(asked.population, parts[1:])
@@ -114,7 +114,7 @@ def _statements(collection: Collection, asked: Asked, top: int) -> list[Statemen
     for text in asked.group or []:
         name, members = _members(collection, text)
         statements.append(Statement(name, "share", members))
-    if not statements:  # single shares then, of the most frequent reports
+    if not statements:  # without a statement, the shares of the most frequent categories
         largest, every = np.argsort(-collection.counts, kind="stable")[:top], np.arange(len(labels))
         statements = [Statement(show.printable(labels[place]), "share", every == place) for place in largest]
     names = [statement.name for statement in statements]
@@ -267,7 +267,7 @@ def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool, doubt: st
     for title in (*names, "reports", "estimate", "std. error", show.interval(level)):
         table.add_column(Text(title), no_wrap=True, justify="left" if title in names else "right")
     table.columns[0].max_width = 30
-    for row in rows:  # each with its name: a narrow terminal shows the columns in several blocks
+    for row in rows:  # each row has its name, because a narrow terminal shows the columns in several blocks
         place = [Text(_short(row.level))] if several else []
         table.add_row(Text(show.printable(row.statement.name)), *place, f"{row.num_reports:,}", *written(row))
     show.show_table(table)
@@ -282,7 +282,7 @@ def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool, doubt: st
 
 
 def told(rows: list[Row], asked: Asked, *, exact: bool) -> str:
-    """Which kind of intervals these are, and for how many users they hold."""
+    """A sentence about the kinds of the intervals, and the numbers of users for which they are valid."""
     if asked.weights is not None:
         return (
             "The intervals are of as many reports of equal weight as say as much. They hold where weights do not "
@@ -306,7 +306,7 @@ def told(rows: list[Row], asked: Asked, *, exact: bool) -> str:
 
 
 def _explanations(rows: list[Row], asked: Asked, level: float) -> dict[str, str]:
-    """What each column and row is."""
+    """Explains each column and row."""
     kinds, abouts = {row.statement.kind for row in rows}, {row.about for row in rows}
     quantiles = "quantile" in kinds
     words = {
@@ -333,13 +333,13 @@ def _short(level: str) -> str:
 
 
 def _draw(plot: Path, rows: list[Row], collection: Collection, level: float) -> None:
-    """A panel for each statement, without quantiles of labels that are no numbers."""
+    """Draws a panel for each statement, but for quantiles of labels that are no numbers."""
     with show.drawing():
         from rrjax.figures import Statements, forest_figure, save
 
         panels = {}
         for statement in dict.fromkeys(row.statement for row in rows):
-            # A difference beside what it is between would leave both no room.
+            # A difference has another scale than the shares.
             own = [row for row in rows if row.statement is statement and row.about != "difference"]
             try:
                 value, lower, upper = (
@@ -359,7 +359,7 @@ def _draw(plot: Path, rows: list[Row], collection: Collection, level: float) -> 
 
 
 def written(row: Row) -> tuple[str, str, str]:
-    """A value, its standard error and its interval, for a person."""
+    """A value, its standard error and its interval, as texts."""
     if row.statement.kind == "quantile":
         return show.printable(row.value), "", f"{show.printable(row.lower)} – {show.printable(row.upper)}"
     known = math.isfinite(row.standard_error)

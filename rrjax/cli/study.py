@@ -41,7 +41,7 @@ RESUME = "interrupted; what is finished is kept, and the same command goes on fr
 
 @dataclasses.dataclass(frozen=True)
 class Wish:
-    """The flags that say what is studied."""
+    """The flags for the contents of a study."""
 
     figure: Annotated[
         list[int] | None,
@@ -74,7 +74,7 @@ class Wish:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """Arguments of a study that take the place of the usual ones."""
+        """Arguments of a study that the flags replace."""
         estimators = {"estimators": list(self.estimator)} if self.estimator else {}
         return estimators | ({} if self.seeds is None else {"num_seeds": self.seeds})
 
@@ -104,7 +104,7 @@ def study(
     reading: Reading,
     machine: Machine,
 ) -> None:
-    """Run a Monte Carlo study: estimators compared on simulated collections, with standard errors.
+    """Run a Monte Carlo study: compare estimators on simulated collections, with standard errors.
 
     rrjax study quick
 
@@ -116,7 +116,7 @@ def study(
 
     rrjax study my-study.toml --out my-study
 
-    Leaves a dataset (NetCDF), tidy tables (Parquet), figures (PNG, PDF) and one report.html.
+    It writes a dataset (NetCDF), tidy tables (Parquet), figures (PNG, PDF) and one report.html.
     """
     try:
         from rrjax.study import StudyError
@@ -139,7 +139,7 @@ def study(
 
 
 def _flag_of(argument: str | None, wish: Wish, machine: Machine) -> str | None:
-    """The flag that an argument of a study came from, if it came from one."""
+    """The flag that gave an argument of a study, if any."""
     if argument == "folder":
         return "--out"
     given = {
@@ -163,13 +163,13 @@ class Job:
     seed: int
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     dataset: Any = None
-    """What came of it, an xarray.Dataset."""
+    """The results, an xarray.Dataset."""
     users: tuple[str, io.CountedReports] | None = None
-    """Label and users, where they are given."""
+    """A label and the true counts, for a study of given users."""
 
 
 def _check(what: str, paths: list[str], wish: Wish, reading: Reading) -> None:
-    """Refuses flags that do not go together."""
+    """Refuses flags that contradict each other."""
     from rrjax.study import paper
 
     if what != "paper" and (wish.figure or wish.kosarak or wish.acs_income):
@@ -204,7 +204,7 @@ def _check(what: str, paths: list[str], wish: Wish, reading: Reading) -> None:
 
 
 def _jobs(what: str, files: Files, wish: Wish) -> list[Job]:
-    """What is to be run."""
+    """The studies to run."""
     from rrjax.study import StudyError, paper, read_study
 
     if what == "paper":
@@ -226,7 +226,7 @@ def _jobs(what: str, files: Files, wish: Wish) -> list[Job]:
 
 
 def _paper_data(wish: Wish) -> list[tuple[str, io.CountedReports]]:
-    """The paper's data sets, as far as they were given."""
+    """Reads the data sets of the paper that were given."""
     found = [] if wish.kosarak is None else [("Kosarak", io.load_kosarak(wish.kosarak))]
     if wish.acs_income is not None:
         found += [(f"ACSIncome {column}", io.load_acs_income(wish.acs_income, column)) for column in ("PUMA", "PINCP")]
@@ -234,7 +234,7 @@ def _paper_data(wish: Wish) -> list[tuple[str, io.CountedReports]]:
 
 
 def _of_users(label: str, users: io.CountedReports, wish: Wish, estimators: Sequence[str]) -> Job:
-    """Figure 3 on one data set: its users are given, only their randomization is random."""
+    """The study of Figure 3 on one data set: its users are fixed, only their reports are random."""
     from rrjax.study import Study, paper
 
     given: dict[str, Any] = {"estimators": list(estimators), "metrics": paper.METRICS} | wish.changes
@@ -293,10 +293,10 @@ def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path,
 
 
 def _run_job(job: Job, number: int, folder: Path, machine: Machine, bar: Progress) -> None:
-    """Runs one study; what was finished before is taken from the folder."""
+    """Runs one study; finished parts are taken from the folder."""
     line = Bar(bar, job.name, f"{job.name}: {number} studies" if number > 1 else job.name)
     with ending_at_once(RESUME):
-        # A flag of the command line comes before what a file says.
+        # Flags override the file of the study.
         arguments: dict[str, Any] = {"seed": job.seed} | job.arguments | machine.arguments()
         job.dataset = job.study.run(folder=folder / job.name, progress=line, **arguments)
 
@@ -355,7 +355,7 @@ def _computing(jobs: list[Job], more: float = 0.0) -> str:
 
 
 def _summarize(jobs: list[Job]) -> bool:
-    """Says what was run, and ranks the estimators; returns whether there was something to rank."""
+    """Prints what was run and the ranking of the estimators; returns whether there was a ranking."""
     from rrjax.study.rankings import ranking, ranking_note, ranking_rows
 
     any_ranked = False
@@ -369,7 +369,7 @@ def _summarize(jobs: list[Job]) -> bool:
         if "mse" in job.dataset and job.dataset.sizes["estimator"] > 1:
             any_ranked = True
             ranked = ranking(job.dataset, "mse")
-            # How many of them shared a win the report tells; here a sentence has to do.
+            # The report shows the column of shared wins; here a sentence mentions it.
             rows = [{name: text for name, text in row.items() if name != "shared"} for row in ranking_rows(ranked)]
             table = show.table(title="By mean squared error; the best first", title_justify="left")
             for name in rows[0]:

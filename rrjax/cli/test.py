@@ -143,7 +143,7 @@ def trend(
 
 @ending_at_once()
 def fits_any(collection: Collection, draws: Draws) -> list[dict[str, Any]]:
-    """Whether the reports can come from randomized response at this ε at all."""
+    """Tests whether randomized response at this ε can have made the reports, from any distribution."""
     result = inference.goodness_of_fit_test(draws.key, collection.counts, collection.epsilon, **draws.options)
     verdict = draws.verdict(
         "Can randomized response at this ε have made these reports, of any distribution?",
@@ -158,7 +158,7 @@ def fits_any(collection: Collection, draws: Draws) -> list[dict[str, Any]]:
 
 @ending_at_once()
 def _fits(collection: Collection, theta: np.ndarray, draws: Draws) -> list[dict[str, Any]]:
-    """Whether the users come from a given distribution."""
+    """Tests whether the users come from a given distribution."""
     counts, epsilon = collection.counts, collection.epsilon
     if_so, if_not = "No: the users come from another distribution.", "Nothing speaks against it."
     ratio = inference.likelihood_ratio_test(draws.key, counts, epsilon, theta, **draws.options)
@@ -172,7 +172,7 @@ def _fits(collection: Collection, theta: np.ndarray, draws: Draws) -> list[dict[
 
 @ending_at_once()
 def _equal(collections: Sequence[Collection], draws: Draws) -> dict[str, Any]:
-    """Whether collections come from one distribution."""
+    """Tests whether collections come from one distribution."""
     counts, epsilon = _stacked(collections)
     result = inference.equality_test(draws.key, counts, epsilon, **draws.options)
     return draws.verdict(
@@ -188,7 +188,7 @@ def _equal(collections: Sequence[Collection], draws: Draws) -> dict[str, Any]:
 def _trend(
     collections: Sequence[Collection], times: Sequence[float], category: str | None, draws: Draws
 ) -> dict[str, Any]:
-    """Whether shares move in one direction over collections."""
+    """Tests whether shares rise or fall over collections."""
     if times and len(times) != len(collections):
         raise UsageError(
             f"--time was given {show.number(len(times), 'time', 'times')} for {len(collections)} collections; give it "
@@ -231,13 +231,13 @@ def _trend(
 
 def _stacked(collections: Sequence[Collection]) -> tuple[np.ndarray, Any]:
     epsilons = np.array([collection.epsilon for collection in collections])
-    # One ε for all spares the further randomization, and its compilation.
+    # With one ε for all, no further randomization is needed.
     epsilon = float(epsilons[0]) if (epsilons == epsilons[0]).all() else epsilons
     return np.stack([collection.counts for collection in collections]), epsilon
 
 
 def _read_collections(paths: Sequence[str], reading: Reading, epsilons: Sequence[float]) -> list[Collection]:
-    """Counts several collections, which must be of one domain."""
+    """Counts several collections, which must have the same domain."""
     if len(paths) < 2:
         raise UsageError("give two files of reports or more, one for each collection", flag="REPORTS")
     if len(epsilons) not in (0, 1, len(paths)):

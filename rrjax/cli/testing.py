@@ -27,7 +27,7 @@ _flag = partial(typer.Option, rich_help_panel="The test")
 
 @dataclasses.dataclass(frozen=True)
 class Draws:
-    """How a test is simulated, and what its p-value is compared with."""
+    """The flags of a simulated test."""
 
     draws: Annotated[int, _flag(help="How many collections to simulate in which there is nothing to find.")] = 9999
     significance: Annotated[
@@ -36,7 +36,7 @@ class Draws:
     seed: Annotated[int, _flag(min=0, max=2**63 - 1, help="Of the simulations.")] = 0
 
     def __post_init__(self) -> None:
-        """Refuses a level that is none, and too few draws for it."""
+        """Refuses a significance outside of (0, 0.5], and too few draws for it."""
         check_rate("--significance", self.significance, small=True)
         if self.significance > 0.5:
             raise UsageError(
@@ -66,18 +66,18 @@ class Draws:
 
     @property
     def key(self) -> jax.Array:
-        """Of the random numbers."""
+        """The key of the random numbers."""
         return jax.random.key(self.seed)
 
     @property
     def options(self) -> dict[str, Any]:
-        """For the functions of `rrjax.inference`."""
+        """Options of the tests of `rrjax.inference`."""
         return {"num_draws": self.draws, "level": self.significance}
 
     def verdict(
         self, question: str, result: inference.HypothesisTest, if_so: str, if_not: str, log_least: float
     ) -> dict[str, Any]:
-        """What a test says: the question, the result, and the answer in words.
+        """The outcome of a test: the question, the result, and the answer in words.
 
         `log_least` is the logarithm of the least p-value that any reports of this number could have: where that is
         above the significance, the test cannot find anything, and says so.
@@ -111,7 +111,7 @@ def say(
     explain: bool,
     **more: Any,
 ) -> None:
-    """Prints what was tested, and the answers; in JSON also the facts in `more`."""
+    """Prints the collections and the outcomes of tests; JSON also holds the facts in `more`."""
     if json:
         show.record(
             {
@@ -174,7 +174,7 @@ def least_of_shuffles(counts: np.ndarray, epsilon: Any = None) -> float:
     if np.ndim(epsilon):
         return -math.inf
     if np.count_nonzero(counts.sum(axis=0)) < 2 or np.count_nonzero(counts.sum(axis=1)) < 2:
-        return 0.0  # all are alike
+        return 0.0  # every shuffle is the same
     sizes = counts.sum(axis=1)
     return sum(math.lgamma(size + 1) for size in sizes) - math.lgamma(sizes.sum() + 1)
 
