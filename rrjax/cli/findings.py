@@ -17,7 +17,7 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Asked, Confidence
 from rrjax.cli.statements import Row, rows_of
 from rrjax.cli.test import fits_any
-from rrjax.cli.testing import Draws, check_size
+from rrjax.cli.testing import SimulatedTest, check_size
 from rrjax.data.errors import UsageError
 from rrjax.data.tally import Tally
 from rrjax.figures.html import round_step
@@ -114,7 +114,7 @@ def fit_of(collection: Collection) -> Fit:
     """Tests whether randomized response at this ε can have made the reports."""
     if collection.tallied is not None:
         return Fit(None, lacking=f"There is no test of fit for reports of {collection.mechanism.name}.")
-    draws = min(Draws.draws, MOST_FIT_CELLS // collection.num_categories)
+    draws = min(SimulatedTest.draws, MOST_FIT_CELLS // collection.num_categories)
     if draws < FEWEST_FIT_DRAWS:
         return Fit(
             None,
@@ -123,7 +123,7 @@ def fit_of(collection: Collection) -> Fit:
         )
     try:
         check_size(collection.num_reports)
-        (found,) = fits_any(collection, Draws(draws=draws))
+        (found,) = fits_any(collection, SimulatedTest(draws=draws))
     except (UsageError, io.DataError) as error:
         return Fit(None, lacking=show.sentence(f"There is no test of fit of these reports: {error}"))
     if found["least_p_value"] > 0.05:

@@ -11,9 +11,9 @@ from rrjax import inference, io
 from rrjax.cli import show
 from rrjax.cli.collection import read_collection
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Explain, Json, flags
+from rrjax.cli.options import flags
 from rrjax.cli.reading import Files, Reading, Reports, parse_domain
-from rrjax.cli.testing import Draws, check_size, least_of_shuffles, say
+from rrjax.cli.testing import SimulatedTest, check_size, least_of_shuffles, show_outcomes
 from rrjax.data.errors import UsageError
 from rrjax.io.read import count_pairs
 
@@ -36,9 +36,7 @@ def independent(
         ),
     ] = None,
     reading: Reading,
-    explain: Explain = False,
-    json: Json = False,
-    draws: Draws,
+    options: SimulatedTest,
 ) -> None:
     """Are two attributes of the same users independent?
 
@@ -62,7 +60,7 @@ def independent(
     metadata = files.source.metadata()
     if metadata is not None and metadata.columns is not None:
         _check(files.name, metadata, columns, (first, second))
-        _of_pairs(files, metadata.columns, draws, json, explain)
+        _of_pairs(files, metadata.columns, options)
         return
     if not columns:
         raise UsageError(
@@ -75,9 +73,9 @@ def independent(
         number = int(pairs.counts.sum())
         check_size(number)
         status.update("Testing …")
-        verdict = _independent(pairs.columns, pairs.counts, draws)
+        outcome = _independent(pairs.columns, pairs.counts, options)
     shape = pairs.counts.shape
-    if not json:
+    if not options.json:
         for name, from_data in zip(pairs.columns, pairs.from_data, strict=True):
             if from_data:
                 show.warn([f"The categories of {name!r} were taken from the data; --domain names them."])
@@ -87,7 +85,7 @@ def independent(
             f"{_of(columns[1], shape[1])}; {missing} left out"
         )
     more = {"columns": columns, "num_reports": number, "num_missing": pairs.num_missing}
-    say("independent", [], [verdict], draws, json, explain, **more, num_categories=list(shape))
+    show_outcomes("independent", [], [outcome], options, **more, num_categories=list(shape))
 
 
 def _of(name: str, size: int) -> str:
@@ -111,7 +109,7 @@ def _check(name: str, metadata: io.Metadata, columns: list[str], domains: tuple[
             )
 
 
-def _of_pairs(files: Files, columns: tuple[str, str], draws: Draws, json: bool, explain: bool) -> None:
+def _of_pairs(files: Files, columns: tuple[str, str], options: SimulatedTest) -> None:
     """Tests a file of pairs that were randomized as one value."""
     with show.err.status("Counting …") as status:
         collection = read_collection(files, None)
@@ -127,20 +125,20 @@ def _of_pairs(files: Files, columns: tuple[str, str], draws: Draws, json: bool, 
                 value=counts.size,
             )
         status.update("Testing …")
-        verdict = _independent(columns, counts, draws, collection.epsilon)
-    say("independent", [collection], [verdict], draws, json, explain, columns=columns, num_categories=shape)
+        outcome = _independent(columns, counts, options, collection.epsilon)
+    show_outcomes("independent", [collection], [outcome], options, columns=columns, num_categories=shape)
 
 
 @ending_at_once()
 def _independent(
-    columns: tuple[str, str], counts: np.ndarray, draws: Draws, epsilon: float | None = None
+    columns: tuple[str, str], counts: np.ndarray, options: SimulatedTest, epsilon: float | None = None
 ) -> dict[str, Any]:
     """Tests whether two attributes are independent; ε is given if their pairs were randomized as one value."""
     try:
-        result = inference.independence_test(draws.key, counts, epsilon, **draws.options)
+        result = inference.independence_test(options.key, counts, epsilon, **options.arguments)
     except ValueError as error:
         raise UsageError(f"--column: {error}", flag="--column") from error
     question = f"Are {columns[0]} and {columns[1]} independent?"
-    return draws.verdict(
+    return options.outcome(
         question, result, "No: they go together.", "Nothing speaks against it.", least_of_shuffles(counts)
     )

@@ -129,7 +129,7 @@ def study(
             _check(what, paths, wish, reading)
             machine.settle()
             jobs = _jobs(what, Files(paths, reading, true_values=True), wish)
-            _run(what, jobs, wish, machine, folder, json, explain)
+            _run(Evaluation(what, wish, folder, jobs), machine, json, explain)
         except PeerError:
             raise
         except StudyError as error:
@@ -166,6 +166,26 @@ class Job:
     """The results, an xarray.Dataset."""
     users: tuple[str, io.CountedReports] | None = None
     """A label and the true counts, for a study of given users."""
+
+
+@dataclasses.dataclass
+class Evaluation:
+    """The studies of one command, and where their results go."""
+
+    what: str
+    wish: Wish
+    folder: Path
+    jobs: list[Job]
+    em: xr.Dataset | None = None
+    """The convergence of EM, Figure 4 of the paper."""
+    em_seconds: float = 0.0
+
+    @property
+    def computing(self) -> str:
+        """The computing time of all studies, in words."""
+        from rrjax.study.checkpoint import computing_time
+
+        return computing_time([job.dataset.attrs for job in self.jobs], self.em_seconds)
 
 
 def _check(what: str, paths: list[str], wish: Wish, reading: Reading) -> None:
@@ -242,10 +262,12 @@ def _of_users(label: str, users: io.CountedReports, wish: Wish, estimators: Sequ
     return Job(label.lower().replace(" ", "-"), found, wish.seed or 0, users=(label, users))
 
 
-def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path, json: bool, explain: bool) -> None:
+def _run(evaluation: Evaluation, machine: Machine, json: bool, explain: bool) -> None:
+    """Runs the studies, writes and prints their results."""
     from rrjax.study import paper
     from rrjax.study.em_convergence import convergence
 
+    what, wish, folder, jobs = evaluation.what, evaluation.wish, evaluation.folder, evaluation.jobs
     make_folder(folder)
     page = folder / "report.html"
     if page.exists() and not is_page(page):
@@ -254,7 +276,6 @@ def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path,
             flag="--out",
             value=folder,
         )
-    em, more = None, 0.0
     with progress_bar() as bar:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
@@ -267,19 +288,19 @@ def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path,
             bar.add_task("Figure 4: EM", total=None, rate="")
             begin = time.perf_counter()
             with ending_at_once(RESUME):
-                em = convergence(seed=wish.seed or 0)
-            more = time.perf_counter() - begin
+                evaluation.em = convergence(seed=wish.seed or 0)
+            evaluation.em_seconds = time.perf_counter() - begin
     if jax.process_index() > 0:
         return
     try:
         with show.err.status("Writing tables …") as status, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            written = _write(what, jobs, wish, folder, em, more, status)
+            written = _write(evaluation, status)
     except KeyboardInterrupt as error:
         raise KeyboardInterrupt(RESUME) from error
     show.warn(list(dict.fromkeys(str(warning.message) for warning in caught)))
     if json:
-        seconds = more + sum(job.dataset.attrs["seconds"] for job in jobs)
+        seconds = evaluation.em_seconds + sum(job.dataset.attrs["seconds"] for job in jobs)
         show.record({"command": "study", "what": what, "seconds": round(seconds, 3), "files": written})
         return
     ranked = _summarize(jobs)
@@ -289,7 +310,7 @@ def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path,
         from rrjax.study.rankings import COLUMNS
 
         show.explain(COLUMNS, explain)
-    show.show_files({"Computing": _computing(jobs, more), "Results": folder, "Report": written[-1]})
+    show.show_files({"Computing": evaluation.computing, "Results": folder, "Report": written[-1]})
 
 
 def _run_job(job: Job, number: int, folder: Path, machine: Machine, bar: Progress) -> None:
@@ -301,14 +322,13 @@ def _run_job(job: Job, number: int, folder: Path, machine: Machine, bar: Progres
         job.dataset = job.study.run(folder=folder / job.name, progress=line, **arguments)
 
 
-def _write(
-    what: str, jobs: list[Job], wish: Wish, folder: Path, em: xr.Dataset | None, more: float, status: Status
-) -> list[Path]:
+def _write(evaluation: Evaluation, status: Status) -> list[Path]:
     """Writes datasets, tables, figures and the report."""
     from rrjax.study import drawings, output, paper
     from rrjax.study.claims import claims_table
     from rrjax.study.report import write_report
 
+    what, folder, jobs, em = evaluation.what, evaluation.folder, evaluation.jobs, evaluation.em
     datasets = {job.name: job.dataset for job in jobs}
     files = []
     for name, dataset in [*datasets.items(), *([("convergence", em)] if em is not None else [])]:
@@ -321,7 +341,7 @@ def _write(
             labels = users.domain.labels()
             listed += drawings.of_users(job.dataset, label, users.counts, job.name, number=number, labels=labels)
         elif what == "paper":
-            listed += drawings.of_paper(job.dataset, wish.figure or paper.FIGURES)
+            listed += drawings.of_paper(job.dataset, evaluation.wish.figure or paper.FIGURES)
         else:
             listed += drawings.of_study(job.dataset)
     listed += [] if em is None else drawings.of_em(em)
@@ -329,7 +349,7 @@ def _write(
     if what == "data":
         title = f"Study of {', '.join(job.users[0] for job in jobs if job.users)}"
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    summary: dict[str, Any] = {"command": command, "computing time": _computing(jobs, more)} | output.provenance()
+    summary: dict[str, Any] = {"command": command, "computing time": evaluation.computing} | output.provenance()
     report = folder / "report.html"
     listed = drawings.ordered(listed)
 
@@ -348,14 +368,9 @@ def _write(
     return [*files, folder / "figures", report]
 
 
-def _computing(jobs: list[Job], more: float = 0.0) -> str:
-    from rrjax.study.checkpoint import computing_time
-
-    return computing_time([job.dataset.attrs for job in jobs], more)
-
-
 def _summarize(jobs: list[Job]) -> bool:
     """Prints what was run and the ranking of the estimators; returns whether there was a ranking."""
+    from rrjax.study.checkpoint import computing_time
     from rrjax.study.rankings import ranking, ranking_note, ranking_rows
 
     any_ranked = False
@@ -364,7 +379,7 @@ def _summarize(jobs: list[Job]) -> bool:
         show.say(
             f"{job.name}: {show.number(number, 'configuration', 'configurations')} × {job.study.num_seeds:,} seeds, "
             f"{', '.join(job.study.estimators)}; on {attributes['devices']}, {attributes['precision']}: "
-            f"{_computing([job])}"
+            f"{computing_time([job.dataset.attrs])}"
         )
         if "mse" in job.dataset and job.dataset.sizes["estimator"] > 1:
             any_ranked = True

@@ -15,9 +15,9 @@ from rrjax.cli import show
 from rrjax.cli.collection import Collection, read_collection, read_truth
 from rrjax.cli.independent import independent
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Command, Explain, Json, flags
+from rrjax.cli.options import Command, flags
 from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, Reports, other_files
-from rrjax.cli.testing import Draws, check_size, least_of_any, least_of_one, least_of_shuffles, say
+from rrjax.cli.testing import SimulatedTest, check_size, least_of_any, least_of_one, least_of_shuffles, show_outcomes
 from rrjax.data.errors import UsageError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
@@ -59,9 +59,7 @@ def fit(
     ] = None,
     epsilon: Epsilon = None,
     reading: Reading,
-    explain: Explain = False,
-    json: Json = False,
-    draws: Draws,
+    options: SimulatedTest,
     against_column: Annotated[
         str | None, typer.Option(help="Column of the file of --against.", rich_help_panel=PANEL)
     ] = None,
@@ -88,8 +86,8 @@ def fit(
         check_size(collection.num_reports)
         theta = None if other is None else read_truth(other, collection, "--against")
         status.update("Testing …")
-        verdicts = fits_any(collection, draws) if theta is None else _fits(collection, theta, draws)
-    say("fit", [collection], verdicts, draws, json, explain)
+        outcomes = fits_any(collection, options) if theta is None else _fits(collection, theta, options)
+    show_outcomes("fit", [collection], outcomes, options)
 
 
 @app.command(cls=Command)
@@ -99,9 +97,7 @@ def equal(
     *,
     epsilon: Epsilons = None,
     reading: Reading,
-    explain: Explain = False,
-    json: Json = False,
-    draws: Draws,
+    options: SimulatedTest,
 ) -> None:
     """Do two collections, or more, come from the same distribution? Their ε may differ.
 
@@ -110,8 +106,8 @@ def equal(
     with show.err.status("Counting …") as status:
         collections = _read_collections(reports, reading, epsilon or [])
         status.update("Testing …")
-        verdict = _equal(collections, draws)
-    say("equal", collections, [verdict], draws, json, explain)
+        outcome = _equal(collections, options)
+    show_outcomes("equal", collections, [outcome], options)
 
 
 @app.command(cls=Command)
@@ -126,9 +122,7 @@ def trend(
     ] = None,
     epsilon: Epsilons = None,
     reading: Reading,
-    explain: Explain = False,
-    json: Json = False,
-    draws: Draws,
+    options: SimulatedTest,
 ) -> None:
     """Do shares rise or fall over collections, given in their order?
 
@@ -137,15 +131,15 @@ def trend(
     with show.err.status("Counting …") as status:
         collections = _read_collections(reports, reading, epsilon or [])
         status.update("Testing …")
-        verdict = _trend(collections, time or [], category, draws)
-    say("trend", collections, [verdict], draws, json, explain, category=category, times=time)
+        outcome = _trend(collections, time or [], category, options)
+    show_outcomes("trend", collections, [outcome], options, category=category, times=time)
 
 
 @ending_at_once()
-def fits_any(collection: Collection, draws: Draws) -> list[dict[str, Any]]:
+def fits_any(collection: Collection, options: SimulatedTest) -> list[dict[str, Any]]:
     """Tests whether randomized response at this ε can have made the reports, from any distribution."""
-    result = inference.goodness_of_fit_test(draws.key, collection.counts, collection.epsilon, **draws.options)
-    verdict = draws.verdict(
+    result = inference.goodness_of_fit_test(options.key, collection.counts, collection.epsilon, **options.arguments)
+    outcome = options.outcome(
         "Can randomized response at this ε have made these reports, of any distribution?",
         result,
         "No: some categories are named less often than chance alone would name them. Is ε right, are reports missing, "
@@ -153,29 +147,29 @@ def fits_any(collection: Collection, draws: Draws) -> list[dict[str, Any]]:
         "Nothing speaks against it.",
         least_of_any(collection),
     )
-    return [verdict]
+    return [outcome]
 
 
 @ending_at_once()
-def _fits(collection: Collection, theta: np.ndarray, draws: Draws) -> list[dict[str, Any]]:
+def _fits(collection: Collection, theta: np.ndarray, options: SimulatedTest) -> list[dict[str, Any]]:
     """Tests whether the users come from a given distribution."""
     counts, epsilon = collection.counts, collection.epsilon
     if_so, if_not = "No: the users come from another distribution.", "Nothing speaks against it."
-    ratio = inference.likelihood_ratio_test(draws.key, counts, epsilon, theta, **draws.options)
-    pearson = inference.goodness_of_fit_test(draws.key, counts, epsilon, theta, **draws.options)
+    ratio = inference.likelihood_ratio_test(options.key, counts, epsilon, theta, **options.arguments)
+    pearson = inference.goodness_of_fit_test(options.key, counts, epsilon, theta, **options.arguments)
     least = least_of_one(collection, np.asarray(theta, np.float64))
     return [
-        draws.verdict("Do the users come from the given distribution?", ratio, if_so, if_not, least),
-        draws.verdict("Do the reports look like it?", pearson, "No.", if_not, least),
+        options.outcome("Do the users come from the given distribution?", ratio, if_so, if_not, least),
+        options.outcome("Do the reports look like it?", pearson, "No.", if_not, least),
     ]
 
 
 @ending_at_once()
-def _equal(collections: Sequence[Collection], draws: Draws) -> dict[str, Any]:
+def _equal(collections: Sequence[Collection], options: SimulatedTest) -> dict[str, Any]:
     """Tests whether collections come from one distribution."""
     counts, epsilon = _stacked(collections)
-    result = inference.equality_test(draws.key, counts, epsilon, **draws.options)
-    return draws.verdict(
+    result = inference.equality_test(options.key, counts, epsilon, **options.arguments)
+    return options.outcome(
         "Do the collections come from the same distribution?",
         result,
         "No: they differ.",
@@ -186,7 +180,7 @@ def _equal(collections: Sequence[Collection], draws: Draws) -> dict[str, Any]:
 
 @ending_at_once()
 def _trend(
-    collections: Sequence[Collection], times: Sequence[float], category: str | None, draws: Draws
+    collections: Sequence[Collection], times: Sequence[float], category: str | None, options: SimulatedTest
 ) -> dict[str, Any]:
     """Tests whether shares rise or fall over collections."""
     if times and len(times) != len(collections):
@@ -215,12 +209,12 @@ def _trend(
         number = labels.index(category)
     counts, epsilon = _stacked(collections)
     result = inference.trend_test(
-        draws.key, counts, epsilon, np.array(times) if times else None, category=number, **draws.options
+        options.key, counts, epsilon, np.array(times) if times else None, category=number, **options.arguments
     )
     told = counts if number is None else np.stack([counts[:, number], counts.sum(axis=1) - counts[:, number]], axis=1)
     who = "any share" if category is None else f"the share of {category}"
     way = "" if category is None else ", upwards" if float(result.statistic) > 0 else ", downwards"
-    return draws.verdict(
+    return options.outcome(
         f"Does {who} move with time?",
         result,
         f"Yes{way}.",

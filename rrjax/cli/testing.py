@@ -18,7 +18,7 @@ from rich.text import Text
 from rrjax import inference, io
 from rrjax.cli import show
 from rrjax.cli.collection import Collection
-from rrjax.cli.options import check_rate
+from rrjax.cli.options import Explain, Json, check_rate
 from rrjax.data.errors import UsageError
 
 MOST_DRAWS = 10_000_000
@@ -26,9 +26,11 @@ _flag = partial(typer.Option, rich_help_panel="The test")
 
 
 @dataclasses.dataclass(frozen=True)
-class Draws:
+class SimulatedTest:
     """The flags of a simulated test."""
 
+    explain: Explain = False
+    json: Json = False
     draws: Annotated[int, _flag(help="How many collections to simulate in which there is nothing to find.")] = 9999
     significance: Annotated[
         float, _flag(help="What the p-value is compared with: the chance of an alarm where there is nothing.")
@@ -70,11 +72,11 @@ class Draws:
         return jax.random.key(self.seed)
 
     @property
-    def options(self) -> dict[str, Any]:
-        """Options of the tests of `rrjax.inference`."""
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the tests of `rrjax.inference`."""
         return {"num_draws": self.draws, "level": self.significance}
 
-    def verdict(
+    def outcome(
         self, question: str, result: inference.HypothesisTest, if_so: str, if_not: str, log_least: float
     ) -> dict[str, Any]:
         """The outcome of a test: the question, the result, and the answer in words.
@@ -102,26 +104,24 @@ def _repeated(collections: Sequence[Collection]) -> list[str]:
     return [f"{Path(file).name} is given more than once: its reports are compared with themselves." for file in twice]
 
 
-def say(
+def show_outcomes(
     name: str,
     collections: list[Collection],
-    verdicts: list[dict[str, Any]],
-    draws: Draws,
-    json: bool,
-    explain: bool,
+    outcomes: list[dict[str, Any]],
+    options: SimulatedTest,
     **more: Any,
 ) -> None:
     """Prints the collections and the outcomes of tests; JSON also holds the facts in `more`."""
-    if json:
+    if options.json:
         show.record(
             {
                 "command": f"test {name}",
-                "significance": draws.significance,
-                "num_draws": draws.draws,
-                "seed": draws.seed,
+                "significance": options.significance,
+                "num_draws": options.draws,
+                "seed": options.seed,
                 "collections": [collection.facts() for collection in collections],
                 **more,
-                "tests": verdicts,
+                "tests": outcomes,
             }
         )
         return
@@ -131,12 +131,12 @@ def say(
         show.say(collection.summary(file))
         show.warn([f"{file}: {warning}" if several else warning for warning in collection.warnings])
     show.warn(_repeated(collections))
-    for verdict in verdicts:
+    for outcome in outcomes:
         show.out.print()
-        show.out.print(Text(show.printable(verdict["question"]), style="bold"))
+        show.out.print(Text(show.printable(outcome["question"]), style="bold"))
         show.say(
-            f"{verdict['answer']} p = {verdict['p_value']:.2g} (± {verdict['standard_error']:.1g} from {draws.draws:,} "
-            f"draws), significance {draws.significance:g}."
+            f"{outcome['answer']} p = {outcome['p_value']:.2g} (± {outcome['standard_error']:.1g} from "
+            f"{options.draws:,} draws), significance {options.significance:g}."
         )
     words = {
         "p": "p-value: how often collections that are simulated under the hypothesis are at least as extreme as "
@@ -144,8 +144,8 @@ def say(
         "significance": "the hypothesis is rejected where p is at most this; the probability of a false alarm "
         "(--significance)",
     }
-    words["statistic"] = "; ".join(f"{verdict['statistic']:.4g} ({verdict['method']})" for verdict in verdicts)
-    show.explain(words, explain, "inference")
+    words["statistic"] = "; ".join(f"{outcome['statistic']:.4g} ({outcome['method']})" for outcome in outcomes)
+    show.explain(words, options.explain, "inference")
 
 
 def least_of_any(collection: Collection) -> float:

@@ -1,5 +1,6 @@
 """The command line: whole processes for what a user types, the same commands in this process for what goes wrong."""
 
+import importlib
 import json
 import math
 import os
@@ -486,6 +487,34 @@ def test_every_command_has_help(invoke):
         assert "--epsilon" in out
     code, out, _ = invoke("--version")
     assert out.strip() == f"rrjax {rrjax.__version__}"
+
+
+HELP = """
+import sys
+from rrjax.cli import main
+try:
+    main()
+finally:
+    print(sorted({"jax", "numpy", "duckdb"} & set(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_the_list_of_commands_needs_no_jax(flag):
+    done = subprocess.run([sys.executable, "-c", HELP, flag], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_command_is_one_file_and_one_entry(invoke):
+    """The help of a command is read from its file: whatever the file holds, the list shows its first line."""
+    from rrjax.cli.app import COMMANDS
+
+    out = invoke("--help")[1]
+    for name in [name for names in COMMANDS.values() for name in names]:
+        function = getattr(importlib.import_module(f"rrjax.cli.{name}"), name)
+        first = function.__doc__.split("\n\n")[0]
+        assert " ".join(first.split()) in " ".join(out.split()), name
 
 
 @pytest.mark.long
