@@ -86,10 +86,11 @@ def estimate(
                 f"--by or --weights: leave {odd} out",
                 flag=odd,
             )
-    files = [Files(reports, reading), *([] if asked.population is None else [Files([str(asked.population)])])]
-    check_outputs(files, *output.files.values())
+    files = Files(reports, reading)
+    others = [] if asked.population is None else [Files([str(asked.population)])]
+    check_outputs([files, *others], *output.files.values())
     with show.err.status("Counting …"):
-        collection = read_collection(files[0], epsilon)
+        collection = read_collection(files, epsilon)
     if asked.any():
         run_statements(collection, asked, confidence.level, output)
     else:
