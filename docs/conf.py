@@ -24,7 +24,7 @@ author = "The rrjax developers"
 project_copyright = author
 release = rrjax.__version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "code_links", "mathml"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "code_links", "mathml"]
 root_doc = "docs/index"
 include_patterns = [
     "docs/**",
@@ -72,6 +72,7 @@ html_theme = "furo"
 html_title = "rrjax"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
 html_additional_pages = {"index": "redirect.html"}
 html_copy_source = False
 html_show_copyright = False
