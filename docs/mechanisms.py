@@ -57,16 +57,18 @@ def page() -> str:
 
 def _laws() -> list[str]:
     rows = [
-        "| name | abbreviations | class | law | a report is | parameter | likeliest estimate | longitudinal protocol |",
-        "|---|---|---|---|---|---|---|---|",
+        "| class in `mechanisms` | name, short names | law | a report is | parameter | likeliest | in `longitudinal` |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, kind in MECHANISMS.items():
-        short = ", ".join(f"`{abbreviation}`" for abbreviation, full in ABBREVIATIONS.items() if full == name)
+        names = ", ".join(
+            f"`{each}`" for each in (name, *(short for short, full in ABBREVIATIONS.items() if full == name))
+        )
         note = kind(SIZE, 1.0).note or "–"
         maximum = "`mle_star`" if kind is rrjax.RandomizedResponse else "`ibu`"
-        again = ", ".join(_named(other) for other in PROTOCOLS if _first(other) is kind) or "–"
+        again = ", ".join(f"`{other.__name__}`" for other in PROTOCOLS if _first(other) is kind) or "–"
         report = REPORTS[CODINGS[name]]
-        rows.append(f"| `{name}` | {short} | {_named(kind)} | {_law(kind)} | {report} | {note} | {maximum} | {again} |")
+        rows.append(f"| `{kind.__name__}` | {names} | {_law(kind)} | {report} | {note} | {maximum} | {again} |")
     rows += ["", f"Parameters: chosen by ε = 1 at K = {SIZE:,}."]
     return rows
 
@@ -82,7 +84,7 @@ def _costs() -> list[str]:
         drawn = "O(N·K)" if kind.collect is Mechanism.collect else "O(N)" if CODINGS[name] == "numbers" else "O(K)"
         own = kind(SIZE, 1.0)
         counted = f"{own.server_operations(USERS):.2g}"
-        rows.append(f"| {_named(kind)} | {own.bits:,.0f} | {counted} | {errors} | {drawn} |")
+        rows.append(f"| `{kind.__name__}` | {own.bits:,.0f} | {counted} | {errors} | {drawn} |")
     rows += [
         "",
         "The columns of ε hold the expected squared error of the unbiased estimate, summed over the categories and "
@@ -91,14 +93,6 @@ def _costs() -> list[str]:
         f"`rrjax plan --categories {SIZE} --users 100000 --epsilon 1` ranks the mechanisms for your own numbers.",
     ]
     return rows
-
-
-def _named(kind: type) -> str:
-    """The name of a class as users write it after `rrjax.`."""
-    if kind is rrjax.RandomizedResponse:
-        return f"`{kind.__name__}`"
-    package = next(each for each in (surveys, longitudinal, mechanisms) if getattr(each, kind.__name__, None) is kind)
-    return f"`{package.__name__.rpartition('.')[2]}.{kind.__name__}`"
 
 
 def _law(kind: type) -> str:
@@ -135,7 +129,7 @@ def _protocols() -> list[str]:
         "the mechanism of one round. Tests: `tests/mechanisms/test_longitudinal.py`, by enumeration of all histories; "
         "`tests/mechanisms/test_rappor.py`.",
         "",
-        f"| K = {FEW} | law | error of a round | {columns} | permanent answers |",
+        f"| class in `longitudinal` | law | error of a round, K = {FEW} | {columns} | permanent answers |",
         f"|---|---|---:|{'---:|' * len(AGAIN)}---:|",
     ]
     for kind in PROTOCOLS:
@@ -143,12 +137,12 @@ def _protocols() -> list[str]:
         once = protocol.single_round
         error = float(once.expected_squared_error(1)) / _bound(float(np.asarray(once.epsilon)), FEW)
         spent = " | ".join(f"{float(protocol.epsilon_after(number)):.3g}" for number in AGAIN)
-        rows.append(f"| {_named(kind)} | {_law(kind)} | {error:.3g} | {spent} | {protocol.num_memos} |")
+        rows.append(f"| `{kind.__name__}` | {_law(kind)} | {error:.3g} | {spent} | {protocol.num_memos} |")
     words = [str(number) for number in range(FEW)]
     rappor = longitudinal.Rappor(longitudinal.bloom_filters(words, 16, 2, num_cohorts=8), 2)
     spent = " | ".join(f"{float(rappor.epsilon_after(number)):.3g}" for number in AGAIN)
     rows += [
-        f"| {_named(longitudinal.Rappor)} | {_law(longitudinal.Rappor)}; f = ½, p = ½, q = ¾, 16 bits, 2 hashes, "
+        f"| `Rappor` | {_law(longitudinal.Rappor)}; f = ½, p = ½, q = ¾, 16 bits, 2 hashes, "
         f"8 cohorts | – | {spent} | {FEW} |",
         "",
         "The columns of T hold the ε of T reports of one value. Errors are as above, at the ε of a round. The number "
@@ -184,7 +178,10 @@ def _others() -> list[str]:
         file = "surveys" if survey else re.sub("(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
         epsilon = f"{float(np.asarray(example.epsilon)):.3g}"
         law = _law(kind).replace("|", "\\|")
-        rows.append(f"| {_named(kind)} | {law} | {epsilon} | {maximum} | `tests/mechanisms/test_{file}.py` |")
+        package = "surveys" if survey else "mechanisms"
+        rows.append(
+            f"| `{package}.{kind.__name__}` | {law} | {epsilon} | {maximum} | `tests/mechanisms/test_{file}.py` |"
+        )
     return rows
 
 
