@@ -22,7 +22,7 @@ def _classes(objects):
     """Classes by their last name, where it is the name of one class only."""
     found = {}
     for name, entry in objects.items():
-        if entry.objtype in ("class", "exception"):
+        if entry.objtype in ("class", "exception") and not entry.aliased:
             found.setdefault(name.rpartition(".")[2], []).append(entry)
     return {name: entries[0] for name, entries in found.items() if len(entries) == 1}
 
