@@ -14,7 +14,7 @@ sys.path[:0] = [str(HERE / "_extensions"), str(HERE.parent)]
 
 import rrjax  # noqa: E402
 
-# Pages name modules as users do, by what `rrjax` calls them.
+# Pages name modules by their public names, such as rrjax.metrics.
 for _name in rrjax.__all__:
     if isinstance(getattr(rrjax, _name), types.ModuleType):
         sys.modules.setdefault(f"rrjax.{_name}", getattr(rrjax, _name))
@@ -24,7 +24,7 @@ author = "The rrjax developers"
 project_copyright = author
 release = rrjax.__version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "code_links", "mathml"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "code_links", "mathml"]
 root_doc = "docs/index"
 include_patterns = [
     "docs/**",
@@ -50,15 +50,15 @@ default_role = "code"
 smartquotes_action = "D"
 highlight_language = "text"
 
-# Notebooks show what they printed when they were last run: the tests run them.
+# Notebooks show their stored outputs; the tests run them.
 nb_execution_mode = "off"
 nb_merge_streams = True
-nb_render_markdown_format = "myst"  # outputs, too, have tables: CommonMark has none
+nb_render_markdown_format = "myst"  # for tables in outputs, which CommonMark does not have
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 html_math_renderer = "mathml"
 
-# Shapes, dtypes and units are in the words of the docstrings, which say more than types.
+# The docstrings state shapes, dtypes and units, which are more than types.
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
@@ -72,6 +72,7 @@ html_theme = "furo"
 html_title = "rrjax"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
 html_additional_pages = {"index": "redirect.html"}
 html_copy_source = False
 html_show_copyright = False
@@ -82,14 +83,14 @@ _COLON = "\ue000"
 
 
 def _before_napoleon(app, what, name, thing, options, lines):
-    # It would take what stands before a colon for a type.
+    # Napoleon would take the text before a colon for a type.
     del app, name, thing, options
     if what in ("attribute", "data", "property") and lines:
         lines[0] = lines[0].replace(":", _COLON)
 
 
 def _after_napoleon(app, what, name, thing, options, lines):
-    # In docstrings | is an absolute value or a condition, not what reStructuredText takes it for.
+    # In docstrings | is an absolute value or a condition, not a substitution of reStructuredText.
     del app, what, name, thing, options
     for place, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
@@ -97,13 +98,13 @@ def _after_napoleon(app, what, name, thing, options, lines):
 
 
 def _alias(app, what, name, thing, skip, options):
-    # Fields of a NamedTuple are in its docstring.
+    # The docstring of a NamedTuple describes its fields already.
     del app, what, name, options
     return True if type(thing).__name__ == "_tuplegetter" else skip
 
 
 def _folders(app, docname, source):
-    # A folder has no page: a link to one is its text.
+    # A link to a folder, which has no page, becomes plain text.
     del app, docname
     source[0] = re.sub(r"\[([^\]]*)\]\([\w./-]+/\)", r"\1", source[0])
 

@@ -1,7 +1,7 @@
-"""Makes figures of this folder: `python docs/figures.py`.
+"""Makes the figures of this folder: `python docs/figures.py`.
 
-Those of the notebooks are copied as they were last run. `statements.png` is what `rrjax estimate` draws of Adult's
-years of education, randomized in a simulation; it wants the data, in the folder RRJAX_DATA.
+It copies the stored figures of the notebooks. `statements.png` is drawn by `rrjax estimate` from Adult's years of
+education, randomized in a simulation; it needs the data in the folder RRJAX_DATA.
 """
 
 from __future__ import annotations

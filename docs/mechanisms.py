@@ -26,16 +26,18 @@ REPORTS = {
 }
 HEAD = """# Mechanisms
 
-Every report *supports* some categories: its user's own one with probability p, any other one with q. That is all that
-`inv`, `inv_n`, `inv_p`, `cv_threshold`, `empirical_bayes`, `rrjax.postprocessing`, intervals, p-values, discoveries and
-plans need (`mechanism.tally(reports)`); the likelihood of whole reports (`mechanism.mixture(reports)`) is maximized,
-and certified, by `ibu`, for k-ary randomized response in closed form by `mle_star`. `rrjax randomize --mechanism NAME`
-and `rrjax estimate` know them all. This page is written by `python docs/mechanisms.py`; a test holds it to the code.
+Every report *supports* some categories: its user's own category with probability p, any other one with probability q.
+The support counts of a collection form a tally, `mechanism.tally(reports)`. `inv`, `inv_n`, `inv_p`, `cv_threshold`,
+`empirical_bayes`, `rrjax.postprocessing`, intervals, p-values, discoveries and plans need nothing else. The likelihood
+of whole reports is a mixture, `mechanism.mixture(reports)`; `ibu` maximizes it with a certificate. For randomized
+response `mle_star` is the maximum in closed form. `rrjax randomize --mechanism NAME` and `rrjax estimate` take every
+mechanism of the first table, by its name or its abbreviation.
 
-Each report of a user costs ε again: who reports the same value m times is protected by m·ε, unless the first answer is
-kept, by a protocol of `rrjax.longitudinal` ([below](#users-who-report-again)). All are held to their laws, which
-`tests/channels.py` writes out from their definitions, by `tests/mechanisms/test_mechanisms.py`, their clients for real
-collection by `tests/privacy/test_clients.py`, what their reports prove of ε by `tests/privacy/test_audit.py`.
+Each report of a user costs ε again: a user who reports the same value m times is protected by m·ε only, unless a
+protocol of `rrjax.longitudinal` keeps the first answer ([below](#users-who-report-again)). `python docs/mechanisms.py`
+writes this page from the code. `tests/channels.py` states each law by its definition, and three files of tests compare
+with it: `tests/mechanisms/test_mechanisms.py`, `tests/privacy/test_clients.py` (clients for real collections) and
+`tests/privacy/test_audit.py` (lower bounds on ε).
 """
 FOREVER, FIRST, FEW = 2.0, 1.0, 100
 """ε∞, ε₁ and K of the protocols."""
@@ -55,23 +57,26 @@ def page() -> str:
 
 def _laws() -> list[str]:
     rows = [
-        "| mechanism | also called | law | a report is | its parameter | likeliest estimate | reports again |",
+        "| class in `mechanisms` | name, short names | law | a report is | parameter | likeliest | in `longitudinal` |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, kind in MECHANISMS.items():
-        short = ", ".join(f"`{abbreviation}`" for abbreviation, full in ABBREVIATIONS.items() if full == name)
+        names = ", ".join(
+            f"`{each}`" for each in (name, *(short for short, full in ABBREVIATIONS.items() if full == name))
+        )
         note = kind(SIZE, 1.0).note or "–"
         maximum = "`mle_star`" if kind is rrjax.RandomizedResponse else "`ibu`"
         again = ", ".join(f"`{other.__name__}`" for other in PROTOCOLS if _first(other) is kind) or "–"
-        rows.append(f"| `{name}` | {short} | {_law(kind)} | {REPORTS[CODINGS[name]]} | {note} | {maximum} | {again} |")
-    rows += ["", f"Parameters as ε = 1 chooses them at K = {SIZE:,}."]
+        report = REPORTS[CODINGS[name]]
+        rows.append(f"| `{kind.__name__}` | {names} | {_law(kind)} | {report} | {note} | {maximum} | {again} |")
+    rows += ["", f"Parameters: chosen by ε = 1 at K = {SIZE:,}."]
     return rows
 
 
 def _costs() -> list[str]:
     columns = " | ".join(f"ε = {epsilon:g}" for epsilon in EPSILONS)
     rows = [
-        f"| K = {SIZE:,} | bits, ε = 1 | server operations, N = {USERS:,} | {columns} | collections are drawn in |",
+        f"| K = {SIZE:,} | bits, ε = 1 | server operations, N = {USERS:,} | {columns} | simulation of a collection |",
         f"|---|---:|---:|{'---:|' * len(EPSILONS)}---|",
     ]
     for name, kind in MECHANISMS.items():
@@ -79,19 +84,19 @@ def _costs() -> list[str]:
         drawn = "O(N·K)" if kind.collect is Mechanism.collect else "O(N)" if CODINGS[name] == "numbers" else "O(K)"
         own = kind(SIZE, 1.0)
         counted = f"{own.server_operations(USERS):.2g}"
-        rows.append(f"| `{name}` | {own.bits:,.0f} | {counted} | {errors} | {drawn} |")
+        rows.append(f"| `{kind.__name__}` | {own.bits:,.0f} | {counted} | {errors} | {drawn} |")
     rows += [
         "",
-        "Errors are the expected squared error of the unbiased estimate, summed over the categories, over "
-        "4e^ε·K/(N(e^ε−1)²), which the best reach for large K. Server operations are additions and hashes to count all "
-        "reports at ε = 1, roughly; they are no times. "
-        f"`rrjax plan --categories {SIZE} --users 100000 --epsilon 1` ranks them for your own numbers.",
+        "The columns of ε hold the expected squared error of the unbiased estimate, summed over the categories and "
+        "divided by 4e^ε·K/(N(e^ε−1)²), the value of the best mechanisms for large K. Server operations are the "
+        "approximate additions and hashes to count all reports at ε = 1; they are not times. "
+        f"`rrjax plan --categories {SIZE} --users 100000 --epsilon 1` ranks the mechanisms for your own numbers.",
     ]
     return rows
 
 
 def _law(kind: type) -> str:
-    """What the first line of its documentation says."""
+    """The first line of its docstring."""
     return " ".join((kind.__doc__ or "").split("\n\n")[0].split()).removesuffix(".").split(". A pytree")[0]
 
 
@@ -118,12 +123,13 @@ def _protocols() -> list[str]:
     rows = [
         "## Users who report again",
         "",
-        f"What is said is randomized once for ever, at ε∞ = {FOREVER:g}, and once a report, so that a single one has "
-        f"ε₁ = {FIRST:g}; d-bit flipping, with 16 bits a user, repeats its memo. `mixture(reports)` is the likelihood "
-        "of all reports of each user together, `single_round` the mechanism that one round is. Tests: "
-        "`tests/mechanisms/test_longitudinal.py`, by enumeration of all histories; `tests/mechanisms/test_rappor.py`.",
+        f"A value is randomized permanently at ε∞ = {FOREVER:g}; the permanent answer is randomized again for each "
+        f"report, so that one report has ε₁ = {FIRST:g}. (d-bit flipping, here with 16 bits per user, repeats its "
+        "permanent answer.) `mixture(reports)` is the likelihood of all reports of each user together, `single_round` "
+        "the mechanism of one round. Tests: `tests/mechanisms/test_longitudinal.py`, by enumeration of all histories; "
+        "`tests/mechanisms/test_rappor.py`.",
         "",
-        f"| K = {FEW} | law | error of a round | {columns} | answers kept |",
+        f"| class in `longitudinal` | law | error of a round, K = {FEW} | {columns} | permanent answers |",
         f"|---|---|---:|{'---:|' * len(AGAIN)}---:|",
     ]
     for kind in PROTOCOLS:
@@ -136,12 +142,13 @@ def _protocols() -> list[str]:
     rappor = longitudinal.Rappor(longitudinal.bloom_filters(words, 16, 2, num_cohorts=8), 2)
     spent = " | ".join(f"{float(rappor.epsilon_after(number)):.3g}" for number in AGAIN)
     rows += [
-        f"| `Rappor` | {_law(longitudinal.Rappor)}; f = ½, p = ½, q = ¾, 16 bits, 2 hashes, 8 cohorts | – | {spent} "
-        f"| {FEW} |",
+        f"| `Rappor` | {_law(longitudinal.Rappor)}; f = ½, p = ½, q = ¾, 16 bits, 2 hashes, "
+        f"8 cohorts | – | {spent} | {FEW} |",
         "",
-        "ε of T reports of one value. Errors as above, at the ε of a round. Answers kept times ε∞ bounds the loss of "
-        "two histories whose answers change at the same times, to a new one and back to an old one alike. When they do "
-        "so is not hidden. `history_loss(history, other)` is the exact loss of any two histories.",
+        "The columns of T hold the ε of T reports of one value. Errors are as above, at the ε of a round. The number "
+        "of permanent answers times ε∞ bounds the loss for two histories whose values change at the same times, to a "
+        "new or an old value alike; the times of changes are not hidden. `history_loss(history, other)` is the exact "
+        "loss of two histories.",
     ]
     return rows
 
@@ -161,7 +168,7 @@ def _others() -> list[str]:
     rows = [
         "## Surveys, ordered values, any channel",
         "",
-        "| design | law | ε of the example | likeliest estimate | tests |",
+        "| class | law | ε of the example | likeliest estimate | tests |",
         "|---|---|---:|---|---|",
     ]
     for example in examples:
@@ -171,7 +178,10 @@ def _others() -> list[str]:
         file = "surveys" if survey else re.sub("(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
         epsilon = f"{float(np.asarray(example.epsilon)):.3g}"
         law = _law(kind).replace("|", "\\|")
-        rows.append(f"| `{kind.__name__}` | {law} | {epsilon} | {maximum} | `tests/mechanisms/test_{file}.py` |")
+        package = "surveys" if survey else "mechanisms"
+        rows.append(
+            f"| `{package}.{kind.__name__}` | {law} | {epsilon} | {maximum} | `tests/mechanisms/test_{file}.py` |"
+        )
     return rows
 
 

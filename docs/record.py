@@ -1,13 +1,13 @@
 """Runs the blocks of pages in order, each page in an empty folder, and records what they print.
 
-`python docs/record.py docs/tutorials/*.md` runs every block, and puts what came out where the page shows it: beneath
-the `$` lines of `console` blocks, and in a `text` block that follows a `python` block at once. `--check` only runs
+`python docs/record.py docs/tutorials/*.md` runs every block, and writes the output where the page shows it: beneath
+the `$` lines of `console` blocks, and in a `text` block that directly follows a `python` block. `--check` only runs
 them. A command that fails ends the run with exit code 1, and leaves its page as it was.
 
-Blocks of a page share one namespace and one folder, so a command can read what code wrote. Of what is shown, a line `…`
-stands for lines left out: as many are kept before it and after it as there were. Two comments are for this script:
+Blocks of a page share one namespace and one folder, so a command can read what code wrote. In an output, a line `…`
+stands for lines left out; the numbers of lines before and after it are kept. Two comments are for this script:
 `<!-- data: NAME … -->` names files of the data folder (RRJAX_DATA, or shared/data beside the repository) that the page
-needs, and a comment that begins with `python` holds code that readers need not see. A block whose first line is a
+needs, and a comment that begins with `python` holds code that the page does not show. A block whose first line is a
 comment with the name of a file (`# rrjax/tempered.py`) belongs into that file, and is not run here.
 """
 

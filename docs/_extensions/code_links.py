@@ -1,4 +1,4 @@
-"""Code that names something of the reference, or a page, is a link to it, in pages and in docstrings."""
+"""Links code that names an object of the reference, or a page, in pages and in docstrings."""
 
 import re
 
@@ -18,8 +18,18 @@ def _enclosing(node):
     return None
 
 
+def _classes(objects):
+    """Classes by their last name, where it is the name of one class only."""
+    found = {}
+    for name, entry in objects.items():
+        if entry.objtype in ("class", "exception") and not entry.aliased:
+            found.setdefault(name.rpartition(".")[2], []).append(entry)
+    return {name: entries[0] for name, entries in found.items() if len(entries) == 1}
+
+
 def _link(app, doctree, docname):
     objects = app.env.get_domain("py").objects
+    classes = _classes(objects)
     for node in list(doctree.findall(nodes.literal)):
         if isinstance(node.parent, nodes.reference | nodes.title | addnodes.desc_signature):
             continue
@@ -36,12 +46,9 @@ def _link(app, doctree, docname):
             scopes.insert(0, signature.get("module") or "rrjax")
         elif signature is not None:
             continue  # a parameter, or the thing itself
-        for scope in scopes:
-            found = objects.get(f"{scope}.{name[1]}")
-            if found is not None:
-                link = make_refnode(app.builder, docname, found.docname, found.node_id, node.deepcopy())
-                node.replace_self(link)
-                break
+        found = next(filter(None, (objects.get(f"{scope}.{name[1]}") for scope in scopes)), classes.get(name[1]))
+        if found is not None:
+            node.replace_self(make_refnode(app.builder, docname, found.docname, found.node_id, node.deepcopy()))
 
 
 def setup(app):
