@@ -14,10 +14,9 @@ from typing import Annotated, Any, cast, get_args
 import typer
 from typer.core import TyperCommand
 
-from rrjax.data.errors import UsageError
-from rrjax.data.parameters import full_name
+from rrjax.data.errors import UsageError, naming_flags
+from rrjax.data.mechanism_parameters import full_name
 from rrjax.estimators.catalogue import ESTIMATORS
-from rrjax.io.errors import naming_flags
 from rrjax.mechanisms import MECHANISMS
 
 WHICH, SURE = "Which estimate", "How sure"

@@ -20,9 +20,8 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Json, flags, mechanism_name, mechanism_names
 from rrjax.cli.reading import Files, Reading, check_outputs, parse_domain
 from rrjax.cli.rows import split
-from rrjax.data.errors import UsageError
+from rrjax.data.errors import UsageError, reworded
 from rrjax.io.codings import CODINGS
-from rrjax.io.errors import reworded
 from rrjax.io.tallies import mechanism_of
 from rrjax.io.write import check_reports_name
 from rrjax.mechanisms import MECHANISMS

@@ -18,10 +18,9 @@ from rrjax import io
 from rrjax.cli.checks import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, padded
 from rrjax.cli.checks import check_rate as check_rate
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.data.errors import UsageError
-from rrjax.data.rates import Rates
+from rrjax.data.errors import UsageError, reworded
+from rrjax.data.mechanism_parameters import Rates
 from rrjax.estimators.catalogue import Estimator
-from rrjax.io.errors import reworded
 from rrjax.io.tallies import mechanism_of
 from rrjax.io.write import check_reports, check_writable
 from rrjax.mechanisms import Mechanism

@@ -24,7 +24,7 @@ from rich.text import Text
 from rrjax import io
 from rrjax.cli.interrupt import INTERRUPTED, MESSAGE, unwinding
 from rrjax.data.errors import UsageError
-from rrjax.io.errors import number as number
+from rrjax.data.errors import number as number
 from rrjax.io.write import table_suffix
 
 USAGE, BAD_DATA = 2, 3

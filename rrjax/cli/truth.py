@@ -9,8 +9,7 @@ import numpy as np
 from rrjax import io
 from rrjax.cli.checks import check_rate as check_rate
 from rrjax.cli.reading import Collection, Files, Format, Reading
-from rrjax.data.errors import UsageError
-from rrjax.io.errors import reworded
+from rrjax.data.errors import UsageError, reworded
 from rrjax.io.read import count_pairs
 
 

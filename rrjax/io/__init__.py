@@ -3,11 +3,11 @@
 Labels live here; the rest of the library knows categories by their 0-based number.
 """
 
+from rrjax.data.errors import Contradiction, DataError
 from rrjax.io.codings import coded
 from rrjax.io.counted import CountedReports, Values
 from rrjax.io.datasets import load_acs_income, load_kosarak
 from rrjax.io.domain import Domain
-from rrjax.io.errors import Contradiction, DataError
 from rrjax.io.frames import count_frame, tally_frame
 from rrjax.io.labels import read_domain
 from rrjax.io.metadata import MechanismRecord, Metadata

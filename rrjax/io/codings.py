@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from rrjax.data.errors import DataError
 from rrjax.io.database import Connection, connect, explaining, file_list, identifier, some
-from rrjax.io.errors import DataError
 from rrjax.io.metadata import Metadata
 from rrjax.io.source import Source
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from rrjax.data.errors import DataError, number, option
 from rrjax.io.domain import Domain
-from rrjax.io.errors import DataError, number, option
 from rrjax.io.expressions import integer, is_missing, position, text
 from rrjax.io.scan import Scan, scan
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rrjax.data.errors import DataError, option
+from rrjax.data.errors import number as count_of
 from rrjax.io.complaints import nothing
-from rrjax.io.errors import DataError, option
-from rrjax.io.errors import number as count_of
 from rrjax.io.expressions import is_missing, text
 from rrjax.io.read import read_rows
 from rrjax.io.scan import Scan, scan, scanning

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rrjax.io.errors import DataError
+from rrjax.data.errors import DataError
 from rrjax.io.plaintext import BAD_GZIP, NOT_UTF8, broken_json_line, odd_line_end
 
 if TYPE_CHECKING:

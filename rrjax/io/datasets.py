@@ -9,8 +9,8 @@ from glob import escape, glob
 from os import PathLike
 from typing import Literal
 
+from rrjax.data.errors import DataError, for_callers, number
 from rrjax.io.domain import Domain
-from rrjax.io.errors import DataError, for_callers, number
 from rrjax.io.plaintext import opened
 from rrjax.io.read import CountedReports, count_filtered, count_reports
 from rrjax.io.scan import Filter, scanning

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from rrjax.data.fingerprint import Fingerprint
-from rrjax.io.errors import DataError, number
+from rrjax.data.categories import Fingerprint
+from rrjax.data.errors import DataError, number
 
 BLANKS = " \t\r\n"
 """Around a value or a label they are no part of it, whatever the format of the file."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from rrjax.io.errors import DataError, number
+from rrjax.data.errors import DataError, number
 from rrjax.io.read import MAX_TOTAL
 
 if TYPE_CHECKING:

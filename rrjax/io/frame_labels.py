@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from rrjax.data.errors import DataError, number
 from rrjax.io.domain import Domain
-from rrjax.io.errors import DataError, number
 from rrjax.io.expressions import integer_of
 
 if TYPE_CHECKING:

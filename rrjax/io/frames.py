@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rrjax.data.errors import DataError, number
 from rrjax.io.codings import CODINGS
 from rrjax.io.domain import BLANKS, Domain
-from rrjax.io.errors import DataError, number
 from rrjax.io.frame_engine import IN_MEMORY, amounts_of, groups_of, lazy, on_engine, row_of, rows_of, type_of
 from rrjax.io.frame_labels import check_labels, domain_of, is_text, placed
 from rrjax.io.labels import Labels, as_domain, label_of

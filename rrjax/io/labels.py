@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from rrjax.data.errors import DataError, reworded
 from rrjax.io.database import connect, explaining
 from rrjax.io.domain import BLANKS, Domain
-from rrjax.io.errors import DataError, reworded
 from rrjax.io.expressions import LARGEST_EXACT_FLOAT, as_written
 from rrjax.io.expressions import text as text_of
 from rrjax.io.plaintext import opened

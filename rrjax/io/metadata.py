@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self, cast
 
+from rrjax.data.errors import Contradiction, DataError, option, reworded
 from rrjax.io.database import Connection, file_list
 from rrjax.io.domain import Domain
-from rrjax.io.errors import Contradiction, DataError, option, reworded
 
 KEY = "rrjax"
 """Of the JSON in Parquet's key-value metadata."""

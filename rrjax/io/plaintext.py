@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, cast
 
-from rrjax.io.errors import DataError
+from rrjax.data.errors import DataError
 
 BAD_GZIP = "the gzip data are damaged or cut short. Download or copy the file again."
 NOT_UTF8 = "the text is not UTF-8. Convert it first, for example with: iconv -f latin1 -t utf-8"

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from rrjax.data.errors import DataError, option
 from rrjax.io.complaints import no_count, nothing, outside
 from rrjax.io.counted import CountedReports, Pairs, Values
 from rrjax.io.domain import PAIR, Domain
-from rrjax.io.errors import DataError, option
 from rrjax.io.expressions import (
     as_written,
     integer,

@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from itertools import groupby
 from typing import Any
 
+from rrjax.data.errors import DataError, option
 from rrjax.io.database import Connection, connect, explaining, file_list, identifier, literal, some
-from rrjax.io.errors import DataError, option
 from rrjax.io.expressions import Kind, text
 from rrjax.io.plaintext import opened
 from rrjax.io.source import Format, Source

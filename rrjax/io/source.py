@@ -9,9 +9,9 @@ from functools import cached_property
 from glob import glob, has_magic
 from typing import Literal, TypeAlias
 
+from rrjax.data.errors import DataError, option
 from rrjax.io.database import connect, explaining
 from rrjax.io.domain import BLANKS
-from rrjax.io.errors import DataError, option
 from rrjax.io.metadata import Metadata, metadata_of
 from rrjax.io.plaintext import GZIP_MAGIC, START, check_encoding
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rrjax.data.errors import DataError
 from rrjax.io.database import connect, explaining, file_list, literal
 from rrjax.io.domain import Domain
-from rrjax.io.errors import DataError
 from rrjax.io.source import Source, only_file
 from rrjax.io.tallies import made, whole
 from rrjax.io.write import replacing
@@ -107,7 +107,7 @@ def load_tally(path: str | PathLike[str]) -> StoredTally:
     import jax
     import jax.numpy as jnp
 
-    from rrjax.data.rates import Rates
+    from rrjax.data.mechanism_parameters import Rates
     from rrjax.data.tally import Tally
 
     file = only_file(Source(os.fspath(path), format="parquet"))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rrjax.data.errors import DataError
 from rrjax.io.codings import CODINGS, count_numbers, read_bits, read_hashes
 from rrjax.io.domain import Domain
-from rrjax.io.errors import DataError
 from rrjax.io.metadata import Metadata
 from rrjax.io.read import CountedReports, count_reports
 from rrjax.io.source import Source

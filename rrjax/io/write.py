@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from rrjax.data.errors import DataError
 from rrjax.io.codings import CODINGS, check_coded, query_of
 from rrjax.io.database import Connection, connect, explaining, identifier, literal
 from rrjax.io.domain import Domain
-from rrjax.io.errors import DataError
 from rrjax.io.expressions import shown_to_spreadsheets
 from rrjax.io.metadata import KEY, Metadata
 from rrjax.io.scan import selected

@@ -9,7 +9,7 @@ import pytest
 import rrjax
 from rrjax import io
 from rrjax.cli.audit import WORDS_AN_HOUR
-from rrjax.data.parameters import ABBREVIATIONS
+from rrjax.data.mechanism_parameters import ABBREVIATIONS
 from rrjax.io.write import make_folder
 from rrjax.mechanisms import MECHANISMS
 

@@ -13,7 +13,7 @@ from refusals import refused
 
 import rrjax
 from rrjax import RandomizedResponse, Tally
-from rrjax.data.fingerprint import Fingerprint
+from rrjax.data.categories import Fingerprint
 from rrjax.io import DataError, Domain, load_tally, save_tally
 from rrjax.mechanisms import MECHANISMS, Warner
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
+from rrjax.data.errors import naming_flags
 from rrjax.io import (
     Contradiction,
     DataError,
@@ -25,7 +26,6 @@ from rrjax.io import (
     source,
     write_reports,
 )
-from rrjax.io.errors import naming_flags
 from rrjax.io.read import count_pairs
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
