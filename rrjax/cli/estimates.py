@@ -20,7 +20,7 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Collection
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS, Estimator
-from rrjax.io.tallies import MOST_CELLS
+from rrjax.io.tallies import MAX_CELLS
 
 FDR = 0.05
 _OFF_SIMPLEX = {"float64": 1e-9, "float32": 1e-6}
@@ -108,7 +108,7 @@ def too_large(collection: Collection) -> str:
     """Why there is no likelihood of whole reports."""
     return (
         f"{collection.num_reports:,} reports × {collection.num_categories:,} categories are more than the limit of "
-        f"{MOST_CELLS:,}"
+        f"{MAX_CELLS:,}"
     )
 
 

@@ -22,6 +22,7 @@ from rrjax.data.errors import UsageError
 from rrjax.data.tally import Tally
 from rrjax.figures.html import round_step
 from rrjax.inference.functionals import group_rates
+from rrjax.io.domain import Domain
 
 MOST_SINGLE = 120
 """Up to so many categories in order, each is drawn on its own."""
@@ -167,7 +168,7 @@ def _bands(collection: Collection, level: float) -> Bands:
     return Bands(edges, values, (lower, upper))
 
 
-def _edges(domain: io.Domain) -> np.ndarray:
+def _edges(domain: Domain) -> np.ndarray:
     """Where bands begin; for integers, at round numbers."""
     size = domain.num_categories
     if not domain.is_range:

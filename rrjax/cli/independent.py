@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from rrjax import inference, io
+from rrjax import inference
 from rrjax.cli import show
 from rrjax.cli.draws import Draws
 from rrjax.cli.interrupt import ending_at_once
@@ -16,7 +16,9 @@ from rrjax.cli.reading import Files, Reading, Reports, parse_domain, read_collec
 from rrjax.cli.test import check_size, least_of_shuffles, tests
 from rrjax.cli.verdicts import say
 from rrjax.data.errors import UsageError
-from rrjax.io.read import count_pairs
+from rrjax.io.domain import Domain
+from rrjax.io.metadata import Metadata
+from rrjax.io.rows import count_pairs
 
 _MOST_PAIRS = 2**14
 
@@ -95,7 +97,7 @@ def _of(name: str, size: int) -> str:
     return f"{name!r} ({show.number(size, 'category', 'categories')})"
 
 
-def _check(name: str, metadata: io.Metadata, columns: list[str], domains: tuple[io.Domain | None, ...]) -> None:
+def _check(name: str, metadata: Metadata, columns: list[str], domains: tuple[Domain | None, ...]) -> None:
     """Refuses flags that contradict a file of pairs."""
     if columns and tuple(columns) != metadata.columns:
         raise UsageError(

@@ -22,8 +22,10 @@ from rrjax.cli.reading import Files, Reading, check_outputs, parse_domain
 from rrjax.cli.rows import split
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.codings import CODINGS
+from rrjax.io.metadata import MechanismRecord, Metadata
+from rrjax.io.rows import read_pairs
 from rrjax.io.tallies import mechanism_of
-from rrjax.io.write import check_reports_name
+from rrjax.io.write import Kept, check_reports_name
 from rrjax.mechanisms import MECHANISMS
 
 WRITTEN = "What is written"
@@ -163,7 +165,7 @@ def _pair(columns: list[str], domains: list[str]) -> Pair | None:
 class Randomized:
     """What was written."""
 
-    metadata: io.Metadata
+    metadata: Metadata
     num_reports: int
     num_missing: int
     warnings: list[str]
@@ -201,7 +203,7 @@ def make_reports(
         columns, values = None, io.read_values(files.source, files.domain)
     else:
         columns, (first, second) = pair
-        values = io.read_pairs(files.source, columns, (parse_domain(first), parse_domain(second)))
+        values = read_pairs(files.source, columns, (parse_domain(first), parse_domain(second)))
     num_categories = values.domain.num_categories
     beside = _kept(files, keep, (values.column, *(columns or ())), values.present) if keep else None
     warnings = []
@@ -249,8 +251,8 @@ def make_reports(
             # A simulation protects nobody: of the others the ε asked for, which rounding does not exceed.
             simple = isinstance(mechanism, rrjax.RandomizedResponse)
             effective = float(mechanism.effective_epsilon) if simple else epsilon
-    metadata = io.Metadata(
-        mechanism=io.MechanismRecord(name, client.parameters),
+    metadata = Metadata(
+        mechanism=MechanismRecord(name, client.parameters),
         effective_epsilon=effective,
         domain=values.domain,
         column=values.column,
@@ -264,9 +266,9 @@ def make_reports(
     return Randomized(metadata, len(reports), values.num_missing, warnings, tuple(keep))
 
 
-def _kept(files: Files, names: Sequence[str], reported: Sequence[str], present: np.ndarray | None) -> io.Kept:
+def _kept(files: Files, names: Sequence[str], reported: Sequence[str], present: np.ndarray | None) -> Kept:
     """The columns of --keep, looked up before anything is randomized."""
-    kept = io.Kept(files.source, tuple(names), present)
+    kept = Kept(files.source, tuple(names), present)
     try:
         kept.check(reported)
     except io.DataError as error:
@@ -326,7 +328,7 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
     show.written("Reports", out)
 
 
-def described(metadata: io.Metadata) -> str:
+def described(metadata: Metadata) -> str:
     """A mechanism with the parameters that ε chose."""
     chosen = {
         name.replace("_", " "): value

@@ -21,7 +21,9 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.data.errors import UsageError, reworded
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.estimators.catalogue import Estimator
-from rrjax.io.tallies import mechanism_of
+from rrjax.io.domain import Domain
+from rrjax.io.read import CountedReports
+from rrjax.io.tallies import Tallied, mechanism_of
 from rrjax.io.write import check_reports, check_writable
 from rrjax.mechanisms import Mechanism
 
@@ -110,11 +112,11 @@ class Files:
             raise reworded(error, str(error), UsageError, flag=flag) from error
 
     @cached_property
-    def domain(self) -> io.Domain | None:
+    def domain(self) -> Domain | None:
         """That of the flag, if it was given."""
         return parse_domain(self.reading.domain)
 
-    def count(self, domain: io.Domain | None, column: str | None = None) -> io.CountedReports:
+    def count(self, domain: Domain | None, column: str | None = None) -> CountedReports:
         """The counts over a domain, of a column that the flags do not name."""
         source = self.source if column is None else dataclasses.replace(self.source, column=column)
         if self.reading.counts is not None:
@@ -127,10 +129,10 @@ class Collection:
     """Counted reports and their ε; those of other mechanisms than randomized response with their tally."""
 
     files: Files
-    counted: io.CountedReports
+    counted: CountedReports
     epsilon: float
     warnings: list[str]
-    tallied: io.Tallied | None = None
+    tallied: Tallied | None = None
     metadata_tests: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
     """Whether the reports contradict their metadata, by test: statistic and p-value."""
 
@@ -334,7 +336,7 @@ def _warnings(collection: Collection) -> list[str]:
     return warnings
 
 
-def parse_domain(text: str | None) -> io.Domain | None:
+def parse_domain(text: str | None) -> Domain | None:
     """Reads the domain of a flag: wrong in itself where it is a range, else a file that is."""
     if text is None:
         return None

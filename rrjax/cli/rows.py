@@ -12,8 +12,7 @@ from rrjax.cli import show
 from rrjax.cli.reading import Collection
 from rrjax.cli.subgroups import listed_in, read_weights
 from rrjax.data.errors import UsageError
-from rrjax.io.covariates import Covariate, read_covariate, read_covariates
-from rrjax.io.read import read_rows
+from rrjax.io.rows import Covariate, read_covariate, read_covariates, read_rows
 
 
 def split(flag: str, text: str) -> list[str]:

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from rrjax import io
 from rrjax.cli.interrupt import INTERRUPTED, MESSAGE, unwinding
-from rrjax.data.errors import UsageError
+from rrjax.data.errors import Contradiction, UsageError
 from rrjax.data.errors import number as number
 from rrjax.io.write import table_suffix
 
@@ -73,7 +73,7 @@ def reporting() -> Iterator[None]:
     try:
         with unwinding():
             yield
-    except (UsageError, io.Contradiction) as error:
+    except (UsageError, Contradiction) as error:
         fail(str(error), USAGE)
     except io.DataError as error:
         fail(str(error), BAD_DATA)

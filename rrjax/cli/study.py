@@ -25,6 +25,7 @@ from rrjax.cli.progress import Bar, progress_bar
 from rrjax.cli.reading import PANEL, Files, Reading
 from rrjax.data.errors import PeerError, UsageError
 from rrjax.figures.html import is_page
+from rrjax.io.read import CountedReports
 from rrjax.io.write import make_folder
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class Job:
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     dataset: Any = None
     """What came of it, an xarray.Dataset."""
-    users: tuple[str, io.CountedReports] | None = None
+    users: tuple[str, CountedReports] | None = None
     """Label and users, where they are given."""
 
 
@@ -226,7 +227,7 @@ def _jobs(what: str, files: Files, wish: Wish) -> list[Job]:
     return [Job("study", found, kept if wish.seed is None else wish.seed, arguments)]
 
 
-def _paper_data(wish: Wish) -> list[tuple[str, io.CountedReports]]:
+def _paper_data(wish: Wish) -> list[tuple[str, CountedReports]]:
     """The paper's data sets, as far as they were given."""
     found = [] if wish.kosarak is None else [("Kosarak", io.load_kosarak(wish.kosarak))]
     if wish.acs_income is not None:
@@ -234,7 +235,7 @@ def _paper_data(wish: Wish) -> list[tuple[str, io.CountedReports]]:
     return found
 
 
-def _of_users(label: str, users: io.CountedReports, wish: Wish, estimators: Sequence[str]) -> Job:
+def _of_users(label: str, users: CountedReports, wish: Wish, estimators: Sequence[str]) -> Job:
     """Figure 3 on one data set: its users are given, only their randomization is random."""
     from rrjax.study import Study, paper
 

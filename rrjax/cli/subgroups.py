@@ -12,8 +12,7 @@ import numpy as np
 from rrjax import inference, io
 from rrjax.cli.reading import Collection
 from rrjax.data.errors import UsageError
-from rrjax.io.covariates import Covariate, read_covariate
-from rrjax.io.read import count_pairs, read_rows
+from rrjax.io.rows import Covariate, count_pairs, read_covariate, read_rows
 from rrjax.io.scan import column_names
 
 MOST_LEVELS = 100

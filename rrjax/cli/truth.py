@@ -10,7 +10,7 @@ from rrjax import io
 from rrjax.cli.checks import check_rate as check_rate
 from rrjax.cli.reading import Collection, Files, Format, Reading
 from rrjax.data.errors import UsageError, reworded
-from rrjax.io.read import count_pairs
+from rrjax.io.rows import count_pairs
 
 
 def read_truth(files: Files, collection: Collection, flag: str) -> np.ndarray:

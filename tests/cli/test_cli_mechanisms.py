@@ -90,7 +90,7 @@ def test_subsets_from_values_to_a_comparison(values):
 
 @pytest.mark.long
 def test_too_many_reports_for_their_likelihood(values, monkeypatch):
-    monkeypatch.setattr("rrjax.io.tallies.MOST_CELLS", 1000)
+    monkeypatch.setattr("rrjax.io.tallies.MAX_CELLS", 1000)
     assert randomized(values, "oue", "--seed", 1)[0] == 0
     found = json.loads(values("estimate", "r.parquet", "--json")[1])
     assert "ibu" not in found

@@ -11,9 +11,6 @@ import pytest
 
 from rrjax.io import (
     DataError,
-    Domain,
-    MechanismRecord,
-    Metadata,
     Source,
     count_reports,
     read_counts,
@@ -22,6 +19,8 @@ from rrjax.io import (
     read_values,
     write_reports,
 )
+from rrjax.io.domain import Domain
+from rrjax.io.metadata import MechanismRecord, Metadata
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
