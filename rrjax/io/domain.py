@@ -151,12 +151,7 @@ class Domain:
         return f"{len(self.listed):,} {'labels' if self.factors is None else 'pairs'} ({shown}{more})"
 
     def difference(self, other: Domain, name: str, other_name: str) -> str:
-        """Says where two domains that are not equal differ.
-
-        Args:
-            other: The other domain.
-            name: Name of the owner of this domain.
-            other_name: Name of the owner of the other one.
+        """Says where two domains that are not equal differ, given the names of their owners.
 
         Example:
             >>> Domain.of(["no", "yes"]).difference(Domain.of(["no", "oui"]), "a.csv", "b.csv")

@@ -65,11 +65,7 @@ def read_domain(text: str | PathLike[str]) -> Domain:
 
 
 def as_domain(domain: Labels | None) -> Domain | None:
-    """Returns the domain of a `Domain`, of a text that `read_domain` reads, or of labels in order; None for None.
-
-    Raises:
-        DataError: As `read_domain` or `Domain.of`, or anything else.
-    """
+    """Returns the domain of a `Domain`, of a text that `read_domain` reads, or of labels in order; None for None."""
     if domain is None or isinstance(domain, Domain):
         return domain
     if isinstance(domain, str | PathLike):

@@ -115,17 +115,7 @@ class Metadata:
     def check(
         self, file: str, *, column: str | None = None, epsilon: float | None = None, domain: Domain | None = None
     ) -> None:
-        """Compares a request with the metadata; None requests nothing.
-
-        Args:
-            file: Name of the file in a message.
-            column: Name of a column.
-            epsilon: Privacy parameter, in nats.
-            domain: The categories.
-
-        Raises:
-            Contradiction: They differ.
-        """
+        """Compares what a caller gives for a file with its metadata, and raises `Contradiction` if they differ."""
         if column is not None and column != self.column:
             fact = f"whose reports are in {self.column!r}"
             raise _contradiction("column", column, file, fact, column=self.column, value=column)

@@ -306,8 +306,10 @@ def _first_error(
     for file in chosen.files:
         part = replace(chosen.source, paths=file, format=chosen.source.format_of(chosen.files), column=column)
         one = scan(chosen.connection, part, counts_column, chosen.filters)
-        value_of = text(one.kind) if counts_column is None else text(one.amount_kind, "amount")
-        found = one.query(f"SELECT row, {value_of} FROM ({one.sql}) WHERE {condition(one)} ORDER BY row LIMIT 1")
+        kind, cell = (one.kind, "value") if counts_column is None else (one.amount_kind, "amount")
+        found = one.query(
+            f"SELECT row, {text(kind, cell)} FROM ({one.sql}) WHERE {condition(one)} ORDER BY row LIMIT 1"
+        )
         if found:
             name = counts_column or column
             row, value = found[0]
@@ -315,7 +317,9 @@ def _first_error(
             # Counts are not values of single users.
             if chosen.confidential and counts_column is None:
                 return DataError(f"{where}: the value {problem(value)}", file=file, column=name, row=row)
-            return DataError(f"{where}: {_shown(value)} {problem(value)}", file=file, column=name, row=row, value=value)
+            shown = "NaN, a missing number," if kind == "number" and value == "nan" else _shown(value)
+            message = f"{where}: {shown} {problem(value)}"
+            return DataError(message, file=file, column=name, row=row, value=value)
     return chosen.error(f"a value {problem(None)}", column=counts_column or column)
 
 

@@ -86,19 +86,13 @@ def read_values(source: Source | str, domain: Labels | None = None) -> Values:
 
 
 def count_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[Labels | None, Labels | None]) -> Pairs:
-    """Counts the pairs of two columns of reports, row by row.
-
-    Raises:
-        DataError: As `count_reports`, for either column; a column that is named twice; no row with both answers.
-    """
+    """Counts the pairs of two columns of reports; `DataError` also for no row with both answers."""
     first, second, both = _read_both(as_source(source), columns, domains)
     shape = first.domain.num_categories, second.domain.num_categories
     if shape[0] * shape[1] > _MAX_PAIRS:
-        raise DataError(
-            f"{columns[0]!r} and {columns[1]!r} have {shape[0]:,} × {shape[1]:,} pairs of categories, more than "
-            f"{_MAX_PAIRS:,}; coarser categories are needed.",
-            column=columns[0],
-        )
+        pairs = f"{columns[0]!r} and {columns[1]!r} have {shape[0]:,} × {shape[1]:,} pairs of categories"
+        message = f"{pairs}, more than {_MAX_PAIRS:,}; coarser categories are needed."
+        raise DataError(message, column=columns[0])
     cells = first.indices[both].astype(np.int64) * shape[1] + second.indices[both]
     counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
     from_data = first.domain_from_data, second.domain_from_data
@@ -106,19 +100,7 @@ def count_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[L
 
 
 def read_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[Labels | None, Labels | None]) -> Values:
-    """Reads two columns as one, whose categories are their pairs (`Domain.product`).
-
-    Args:
-        source: The files and how to read them; its own column is not used.
-        columns: Names of the two columns.
-        domains: Their categories; None as in `count_reports`.
-
-    Returns:
-        The pairs of the rows that have both answers.
-
-    Raises:
-        DataError: As `count_pairs`, and `Domain.product`.
-    """
+    """Reads two columns as one, whose categories are their pairs (`Domain.product`); rows need both answers."""
     first, second, both = _read_both(as_source(source).confidential(), columns, domains)
     domain = Domain.product(first.domain, second.domain)
     indices = first.indices[both] * np.int32(second.domain.num_categories) + second.indices[both]
@@ -191,11 +173,7 @@ class Covariate:
         return np.isnan(self.values)
 
     def of_rows(self, kept: np.ndarray) -> Covariate:
-        """Returns the covariate of some rows, booleans `[N]`, with the levels that they have.
-
-        Raises:
-            DataError: All have the same level.
-        """
+        """Returns the covariate of some rows, booleans `[N]`, with their levels; `DataError` for a single level."""
         values = self.values[kept]
         if self.levels is None:
             return replace(self, values=values)
@@ -283,11 +261,7 @@ def _place_of(chosen: Scan, place: int) -> tuple[str, int]:
 
 
 def read_covariates(source: Source, names: Sequence[str], factors: Sequence[str] = ()) -> list[Covariate]:
-    """Reads several columns, as `read_covariate` each.
-
-    Raises:
-        DataError: As `read_covariate`; a column that is named twice, or a factor that is none of them.
-    """
+    """Reads several columns by `read_covariate`; `DataError` also for a repeated column, or an unknown factor."""
     twice = next((name for name in names if list(names).count(name) > 1), None)
     if twice is not None:
         raise DataError(f"column {twice!r} was named twice among the covariates.", column=twice, argument="names")

@@ -87,10 +87,7 @@ def scan(
 ) -> Scan:
     """Makes the query of the column of a source, and of its column of counts where one is named.
 
-    Only the beginning of each file is read.
-
-    Raises:
-        DataError: Files that cannot be read, or a column that is not there.
+    Only the beginning of each file is read. `DataError` for files that cannot be read, or a missing column.
     """
     relations = list(_relations(connection, source))
     if counts_column:
@@ -120,11 +117,7 @@ def scan(
 
 
 def selected(connection: Connection, source: Source, columns: Sequence[str]) -> str:
-    """Makes the query of some columns, unchanged and row by row, under the names k0, k1 and so on.
-
-    Raises:
-        DataError: Files that cannot be read, or a column that is not there.
-    """
+    """Makes the query of some columns, unchanged and row by row, under the names k0, k1 and so on."""
     relations = list(_relations(connection, source))
     kept = [_alike([relation.column(name) for relation in relations])[1] for name in columns]
     if len(relations) == 1:  # columns of one type keep it, and their blanks
@@ -139,11 +132,7 @@ def selected(connection: Connection, source: Source, columns: Sequence[str]) -> 
 
 
 def column_names(source: Source) -> list[str]:
-    """Returns the column names of the first file of a source.
-
-    Raises:
-        DataError: Files that cannot be read.
-    """
+    """Returns the column names of the first file of a source."""
     with connect() as connection, explaining(source.files()):
         return [name for name, _, _ in next(_relations(connection, source)).columns]
 

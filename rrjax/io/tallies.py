@@ -87,11 +87,7 @@ def read_tally(source: Source | str) -> Tallied:
 
 
 def mechanism_of(metadata: Metadata, file: str) -> Mechanism:
-    """Makes the mechanism that a file names, at the ε that was delivered.
-
-    Raises:
-        DataError: This version of rrjax does not know it, or not its parameters.
-    """
+    """Makes the mechanism that a file names, at the ε that was delivered; `DataError` for an unknown one."""
     parameters: dict[str, Any] = {**metadata.mechanism.parameters, "epsilon": metadata.effective_epsilon}
     wrote = f" (the file was written by {metadata.version})"
     return _make_mechanism(metadata.mechanism.name, parameters, file, wrote)

@@ -39,10 +39,6 @@ def replacing(path: str | PathLike[str]) -> Iterator[Path]:
     Raises:
         DataError: The file cannot be written; says why and what to do. Other errors of the body pass through,
             KeyboardInterrupt included. The temporary file is removed in any case.
-
-    Example:
-        >>> with replacing("figure.png") as aside:  # doctest: +SKIP
-        ...     figure.savefig(aside)
     """
     place = check_writable(path)
     # Named before it is made, so that an interrupt at any time leaves no file behind.
@@ -84,14 +80,7 @@ class Kept:
     present: np.ndarray | None = None
 
     def check(self, reported: Sequence[str]) -> None:
-        """Refuses columns that cannot be written beside reports.
-
-        Args:
-            reported: Names of the columns that were randomized, and of the column of reports.
-
-        Raises:
-            DataError: A column that is not there, is named twice, or is one of these.
-        """
+        """Raises `DataError` for a column that is missing, named twice, or one of the randomized columns."""
         taken = {name.casefold() for name in reported}
         for name in self.columns:
             if name in reported:
