@@ -51,7 +51,7 @@ def check_epsilon(epsilon: Any, name: str = "epsilon") -> None:
 
 def check_integers(values: Values, num_categories: int, name: str) -> Values:
     """Returns category numbers in at least 32 bits, and raises `ValueError` unless their dtype is one of integers."""
-    if values.size == 0 and values.dtype == np.float64:  # what NumPy makes of []
+    if values.size == 0 and values.dtype == np.float64:  # the dtype of an empty list
         return values.astype(np.int32)
     if values.dtype.kind not in "iu":
         raise ArgumentError(
@@ -133,18 +133,20 @@ def as_fingerprint(domain: Any) -> Fingerprint | None:
     return getattr(domain, "fingerprint", None) or Fingerprint.of(domain)
 
 
-def difference(first: str, second: str) -> str:
-    """Says where the labels of two fingerprints that are not equal differ."""
-    ours, theirs = (getattr(each, "labels", None) for each in (first, second))
-    if ours is None or theirs is None:
+def difference(first: str, second: str, name: str = "one", other_name: str = "the other") -> str:
+    """Says where the labels of two fingerprints that are not equal differ, given the names of their owners."""
+    labels, others = (getattr(each, "labels", None) for each in (first, second))
+    if labels is None or others is None:
         return f"their fingerprints are {first[:8]}… and {second[:8]}…"
-    if len(ours) != len(theirs):
-        return f"one has {len(ours):,} categories and the other {len(theirs):,}"
-    place = next(index for index, (a, b) in enumerate(zip(ours, theirs, strict=True)) if str(a) != str(b))
-    found = f"category {place} is {str(ours[place])!r} in one and {str(theirs[place])!r} in the other"
-    if set(map(str, ours)) == set(map(str, theirs)):
-        return f"both have the same labels, in another order: {found}"
-    return found
+    if len(labels) != len(others):
+        return f"{name} has {len(labels):,} categories and {other_name} {len(others):,}"
+    labels, others = (list(map(str, each)) for each in (labels, others))
+    new = sorted(set(others) - set(labels))
+    if new:
+        return f"{new[0]!r} is a category of {other_name} and not of {name}"
+    place = next(index for index, (a, b) in enumerate(zip(labels, others, strict=True)) if a != b)
+    found = f"category {place} is {labels[place]!r} in {name} and {others[place]!r} in {other_name}"
+    return f"both have the same labels, in another order: {found}"
 
 
 def _as_range(labels: tuple[str, ...]) -> range | tuple[str, ...]:

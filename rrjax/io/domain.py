@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from rrjax.data.categories import Fingerprint
+from rrjax.data.categories import Fingerprint, difference
 from rrjax.data.errors import DataError, number
 
 BLANKS = " \t\r\n"
@@ -157,15 +157,9 @@ class Domain:
             >>> Domain.of(["no", "yes"]).difference(Domain.of(["no", "oui"]), "a.csv", "b.csv")
             "'oui' is a category of b.csv and not of a.csv"
         """
-        first, second = ([str(label) for label in domain.labels()] for domain in (self, other))
-        if len(first) != len(second) or first == second:  # equal labels: a range, and its integers as a list
+        if self.num_categories != other.num_categories or self.fingerprint == other.fingerprint:
             return f"{name} has {self.describe()}, {other_name} has {other.describe()}"
-        only = sorted(set(second) - set(first))
-        if only:
-            return f"{only[0]!r} is a category of {other_name} and not of {name}"
-        place = next(index for index, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
-        example = f"(at place {place + 1}: {first[place]!r} and {second[place]!r})"
-        return f"{name} and {other_name} have the same labels in another order {example}"
+        return difference(self.fingerprint, other.fingerprint, name, other_name)
 
     def to_metadata(self) -> dict[str, Any]:
         """Returns a dictionary for JSON: the two ends of a range, the labels of a list, or the two domains of pairs."""

@@ -61,13 +61,13 @@ def type_of(frame, column):
 
 
 @contextmanager
-def on_engine(frame, what: str) -> Iterator[None]:
+def on_engine(frame, operation: str) -> Iterator[None]:
     """Turns an operation that the engine does not have into a `DataError` with advice."""
     try:
         yield
     except NotImplementedError as error:
         raise DataError(
-            f"{what} cannot be counted by {frame.implementation.name.lower()}. Hand the data over to an engine that "
+            f"{operation} cannot be counted by {frame.implementation.name.lower()}. Hand the data over to an engine that "
             "can, such as polars.from_arrow(table) or duckdb.from_arrow(table), or count arrays with mechanism.tally."
         ) from error
 

@@ -199,7 +199,7 @@ def _uncountable(mechanism, coding) -> DataError:
 
 
 def _counted(frame, column: str, domain: Domain | None, counts: str | None, missing: Sequence[str]) -> CountedReports:
-    """Counts a column over a domain, or over what is in it."""
+    """Counts a column over a domain, or over its own values."""
     kind = type_of(frame, column)
     check_labels(kind, column)
     most = _MAX_LABELS if domain is None else 2 * domain.num_categories + _MAX_EXTRA_VALUES

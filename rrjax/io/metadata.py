@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self, cast
@@ -167,12 +168,7 @@ def _lacking(name: str) -> DataError:
 
 def _is_positive(value: Any) -> bool:
     """Whether a value is a positive number that a float holds."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    try:
-        return 0 < float(value) < math.inf
-    except OverflowError:
-        return False
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
 
 
 def _is_text(text: str) -> bool:

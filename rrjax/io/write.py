@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,9 +45,11 @@ def replacing(path: str | PathLike[str]) -> Iterator[Path]:
     # Named before it is made, so that an interrupt at any time leaves no file behind.
     aside = place.parent / f".rrjax-{secrets.token_hex(8)}{''.join(place.suffixes[-2:])}"
     try:
-        os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        replaces = place.exists()
+        os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if replaces else 0o666))
         yield aside
-        os.chmod(aside, _mode(place))
+        if replaces:
+            shutil.copymode(place, aside)
         with open(aside, "rb+") as stream:
             os.fsync(stream.fileno())
         os.replace(aside, place)
@@ -275,14 +278,6 @@ def make_folder(path: str | PathLike[str]) -> None:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
         raise DataError(f"{os.fspath(path)}: cannot be made: {error.strerror}", file=os.fspath(path)) from error
-
-
-def _mode(place: Path) -> int:
-    if place.exists():
-        return place.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def _failure(path: str | PathLike[str], error: Exception) -> DataError:
