@@ -14,6 +14,7 @@ import numpy as np
 
 from rrjax.data.errors import DataError
 from rrjax.io.database import Connection, connect, explaining, file_list, identifier, some
+from rrjax.io.domain import Domain
 from rrjax.io.metadata import Metadata
 from rrjax.io.source import Source
 
@@ -37,6 +38,8 @@ _TYPES: dict[Coding, str] = {
     "hashes": "STRUCT(seed UINTEGER, bucket UINTEGER)",
 }
 """Type of the column in DuckDB."""
+_DTYPES: dict[Coding, type] = {"labels": np.int32, "numbers": np.int32, "bits": np.uint8, "hashes": np.uint32}
+"""Type of the array that `coded` returns."""
 _CHUNK = 1 << 16
 """Reports that are read at a time."""
 
@@ -59,27 +62,31 @@ def coded(coding: Coding, reports: Any, num_categories: int) -> np.ndarray:
             reports = np.zeros((len(members), num_categories), bool)
             np.put_along_axis(reports, members, True, axis=1)
         return np.packbits(reports, axis=1)
-    return reports.astype(np.uint32 if coding == "hashes" else np.int32)
+    return reports.astype(_DTYPES[coding])
 
 
 def check_coded(coding: Coding, reports: np.ndarray, num_categories: int) -> None:
     """Raises `DataError` for reports that `coded` does not make: the file could not be read."""
-    wanted = {
-        "numbers": (np.int32, ()),
-        "bits": (np.uint8, (-(-num_categories // 8),)),
-        "hashes": (np.uint32, (2,)),
-    }
-    dtype, cells = wanted[coding]
-    if reports.ndim == 0 or reports.dtype != dtype or reports.shape[1:] != cells:
+    if coding == "labels":
+        if reports.ndim != 1 or reports.dtype.kind not in "iu":
+            message = f"Reports must be a row of integers, not {reports.dtype} of shape {reports.shape}."
+            raise DataError(message, argument="reports")
+        if reports.size and (reports.min() < 0 or reports.max() >= num_categories):
+            limits = f"from {reports.min():,} to {reports.max():,}"
+            message = f"Reports must be category numbers from 0 to {num_categories - 1:,}; they run {limits}."
+            raise DataError(message, argument="reports")
+        return
+    cells = {"numbers": (), "bits": (-(-num_categories // 8),), "hashes": (2,)}[coding]
+    if reports.ndim == 0 or reports.dtype != _DTYPES[coding] or reports.shape[1:] != cells:
         shape = ", ".join(["N", *map(str, cells)])
         raise DataError(
-            f"Reports that are {coding} must be {np.dtype(dtype)} of shape [{shape}], as rrjax.io.coded makes them, "
-            f"not {reports.dtype} of shape {reports.shape}.",
+            f"Reports that are {coding} must be {np.dtype(_DTYPES[coding])} of shape [{shape}], as rrjax.io.coded "
+            f"makes them, not {reports.dtype} of shape {reports.shape}.",
             argument="reports",
         )
 
 
-def query_of(connection: Connection, coding: Coding, reports: np.ndarray, column: str) -> str:
+def query_of(connection: Connection, coding: Coding, reports: np.ndarray, domain: Domain, column: str) -> str:
     """Registers coded reports in DuckDB, and returns the query that selects them."""
     if coding == "bits":
         width = reports.shape[1]
@@ -93,7 +100,15 @@ def query_of(connection: Connection, coding: Coding, reports: np.ndarray, column
         connection.register("reports", {"seed": seeds, "bucket": buckets})
         return f"SELECT struct_pack(seed := seed, bucket := bucket) AS {column} FROM reports"
     connection.register("reports", {"report": np.ascontiguousarray(reports)})
-    return f"SELECT report AS {column} FROM reports"
+    if coding == "numbers":
+        return f"SELECT report AS {column} FROM reports"
+    if domain.is_range:
+        return f"SELECT CAST(report AS BIGINT) + ({domain.ends[0]}) AS {column} FROM reports"
+    # A list keeps the order of the reports; joins of DuckDB do not.
+    labels = domain.labels().astype(object)
+    connection.register("labels", {"position": np.arange(len(labels)), "label": labels})
+    listed = "(SELECT list(label ORDER BY position) FROM labels)"
+    return f"SELECT {listed}[CAST(report AS BIGINT) + 1] AS {column} FROM reports"
 
 
 def count_numbers(source: Source, metadata: Metadata, end: int) -> np.ndarray:

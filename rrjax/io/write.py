@@ -17,7 +17,6 @@ import numpy as np
 from rrjax.data.errors import DataError
 from rrjax.io.codings import CODINGS, check_coded, query_of
 from rrjax.io.database import Connection, connect, explaining, identifier, literal, safe_cell
-from rrjax.io.domain import Domain
 from rrjax.io.metadata import KEY, Metadata
 from rrjax.io.scan import selected
 from rrjax.io.source import Source
@@ -117,18 +116,12 @@ def write_reports(
     check_reports_name(path)
     reports = np.asarray(reports)
     coding = CODINGS.get(metadata.mechanism.name, "labels")
-    if coding == "labels":
-        _check_indices(reports, metadata.num_categories)
-    else:
-        check_coded(coding, reports, metadata.num_categories)
+    check_coded(coding, reports, metadata.num_categories)
     column = identifier(metadata.column)
     if kept is not None:
         kept.check((metadata.column, *(metadata.columns or ())))
     with connect() as connection, replacing(path) as aside:
-        if coding == "labels":
-            query = _labelled(connection, reports, metadata.domain, column)
-        else:
-            query = query_of(connection, coding, reports, column)
+        query = query_of(connection, coding, reports, metadata.domain, column)
         if kept is not None:
             query = _beside(connection, query, column, len(reports), kept)
         record = f"KV_METADATA {{{KEY}: {literal(metadata.to_json())}}}"
@@ -149,30 +142,6 @@ def _beside(connection: Connection, query: str, column: str, number: int, kept: 
         connection.register("present", {"present": np.ascontiguousarray(kept.present)})
         rows = f"SELECT * FROM ({rows}) AS r POSITIONAL JOIN present WHERE present"
     return f"SELECT reports.{column}, {names} FROM ({query}) AS reports POSITIONAL JOIN ({rows}) AS kept"
-
-
-def _check_indices(indices: np.ndarray, num_categories: int) -> None:
-    if indices.ndim != 1 or indices.dtype.kind not in "iu":
-        message = f"Reports must be a row of integers, not {indices.dtype} of shape {indices.shape}."
-        raise DataError(message, argument="reports")
-    if indices.size and (indices.min() < 0 or indices.max() >= num_categories):
-        raise DataError(
-            f"Reports must be category numbers from 0 to {num_categories - 1:,}; "
-            f"they run from {indices.min():,} to {indices.max():,}.",
-            argument="reports",
-        )
-
-
-def _labelled(connection: Connection, indices: np.ndarray, domain: Domain, column: str) -> str:
-    connection.register("reports", {"position": np.ascontiguousarray(indices)})
-    if domain.is_range:
-        first, _ = domain.ends
-        return f"SELECT CAST(position AS BIGINT) + ({first}) AS {column} FROM reports"
-    # A list keeps the order of the reports; DuckDB's joins do not.
-    labels = domain.labels().astype(object)
-    connection.register("labels", {"position": np.arange(len(labels)), "label": labels})
-    listed = "(SELECT list(label ORDER BY position) FROM labels)"
-    return f"SELECT {listed}[CAST(position AS BIGINT) + 1] AS {column} FROM reports"
 
 
 def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) -> None:
