@@ -136,6 +136,13 @@ def _explained(text: str, files: Sequence[str]) -> DataError:
     return DataError(f"{where}: {message}", file=file, row=row)
 
 
+def parquet_record(connection: Connection, file: str, key: str) -> str | None:
+    """Returns the text under a key in the metadata of a Parquet file, or None."""
+    query = f"SELECT value FROM parquet_kv_metadata({file_list([file])}) WHERE key = ?"
+    found = connection.execute(query, [key.encode()]).fetchall()
+    return found[0][0].decode("utf-8", "replace") if found else None
+
+
 def some(files: Sequence[str]) -> str:
     """Names the first files of several, for a message."""
     more = f" and {len(files) - 3} more" if len(files) > 3 else ""

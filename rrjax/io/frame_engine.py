@@ -68,7 +68,8 @@ def on_engine(frame, operation: str) -> Iterator[None]:
     except NotImplementedError as error:
         raise DataError(
             f"{operation} cannot be counted by {frame.implementation.name.lower()}. Hand the data over to an engine "
-            "that can, such as polars.from_arrow(table) or duckdb.from_arrow(table), or count arrays with mechanism.tally."
+            "that can, such as polars.from_arrow(table) or duckdb.from_arrow(table), or count arrays with "
+            "mechanism.tally."
         ) from error
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self, cast
 
 from rrjax.data.errors import Contradiction, DataError, option, reworded
-from rrjax.io.database import Connection, file_list
+from rrjax.io.database import Connection, parquet_record
 from rrjax.io.domain import Domain
 
 KEY = "rrjax"
@@ -189,13 +189,8 @@ def _contradiction(argument: str, shown: str, file: str, fact: str, **attributes
 
 def metadata_of(connection: Connection, files: Sequence[str]) -> Metadata | None:
     """Returns the metadata that Parquet files agree on, None if rrjax wrote none of them."""
-    texts: dict[str, str] = {}
-    for file in files:
-        rows = connection.execute(
-            f"SELECT value FROM parquet_kv_metadata({file_list([file])}) WHERE key = ?", [KEY.encode()]
-        ).fetchall()
-        if rows:
-            texts[file] = rows[0][0].decode("utf-8", "replace")
+    records = {file: parquet_record(connection, file, KEY) for file in files}
+    texts = {file: text for file, text in records.items() if text is not None}
     if not texts:
         return None
     first = next(iter(texts))

@@ -12,7 +12,7 @@ import numpy as np
 
 from rrjax.data.errors import DataError
 from rrjax.io.codings import CODINGS, count_numbers, no_report, read_bits, read_hashes
-from rrjax.io.database import connect, explaining, file_list, literal
+from rrjax.io.database import connect, explaining, file_list, literal, parquet_record
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import Metadata
 from rrjax.io.read import CountedReports, as_source, count_reports
@@ -288,13 +288,11 @@ def load_tally(path: str | PathLike[str]) -> StoredTally:
 
     file = only_file(Source(os.fspath(path), format="parquet"))
     with connect() as connection, explaining([file]):
-        found = connection.execute(
-            f"SELECT value FROM parquet_kv_metadata({file_list([file])}) WHERE key = ?", [_KEY.encode()]
-        ).fetchall()
-        if not found:
+        text = parquet_record(connection, file, _KEY)
+        if text is None:
             raise DataError(f"{file} holds no tally. Reports are counted by read_tally.", file=file)
         columns = connection.execute(f"SELECT label, support FROM read_parquet({file_list([file])})").fetchnumpy()
-    record = json.loads(found[0][0])
+    record = json.loads(text)
     domain = _domain_of_labels(columns["label"]) if record["labelled"] else None
     if domain is not None and domain.fingerprint != record["fingerprint"]:
         raise DataError(f"{file}: the labels are not those that the tally was stored with.", file=file, column="label")
