@@ -123,7 +123,7 @@ def _labels_of_table(source: Source, file: str) -> list[str]:
                 problem = f"a table of labels needs one column, or one that is called 'label' ({error})"
                 raise DataError.at(file, problem) from error
         label = text_of(chosen.kind)
-        label = as_written(label) if source.format_of([file]) in ("csv", "tsv") else label
+        label = as_written(label) if source.file_format() in ("csv", "tsv") else label
         labels = [label for (label,) in chosen.query(f"SELECT {label} FROM ({chosen.sql})")]
     row = next((row for row, label in enumerate(labels, start=1) if not label), None)
     if row is not None:

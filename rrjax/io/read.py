@@ -115,7 +115,7 @@ def read_counts(source: Source | str, counts_column: str, domain: Labels | None 
     domain = as_domain(domain)
     with scanning(as_source(source), counts_column) as chosen:
         # Undoes the apostrophes of `write_table`.
-        value = as_written("value") if chosen.source.format_of(chosen.files) in ("csv", "tsv") else "value"
+        value = as_written("value") if chosen.source.file_format() in ("csv", "tsv") else "value"
         _group(
             chosen,
             "sum(CASE WHEN number >= 0 THEN number ELSE 0 END) AS amount, "
@@ -304,7 +304,7 @@ def _first_error(
     column = None if chosen.transactions else chosen.column
     # Row numbers count within a file, so the files are read again, one by one.
     for file in chosen.files:
-        part = replace(chosen.source, paths=file, format=chosen.source.format_of(chosen.files), column=column)
+        part = replace(chosen.source, paths=file, column=column)
         one = scan(chosen.connection, part, counts_column, chosen.filters)
         kind, cell = (one.kind, "value") if counts_column is None else (one.amount_kind, "amount")
         found = one.query(

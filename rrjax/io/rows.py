@@ -252,7 +252,7 @@ def _no_number(chosen: Scan, refused: np.ndarray) -> DataError:
 def _place_of(chosen: Scan, place: int) -> tuple[str, int]:
     """Returns the file, and the row in it from 1, of a place among the rows of all files."""
     for file in chosen.files[:-1]:
-        part = replace(chosen.source, paths=file, format=chosen.source.format_of(chosen.files), column=chosen.column)
+        part = replace(chosen.source, paths=file, column=chosen.column)
         rows = chosen.scalar(f"SELECT count(*) FROM ({scan(chosen.connection, part).sql})")
         if place < rows:
             return file, place + 1

@@ -53,7 +53,7 @@ class Scan:
     @property
     def transactions(self) -> bool:
         """Whether the files have no columns."""
-        return self.source.format_of(self.files) == "transactions"
+        return self.source.file_format() == "transactions"
 
     @property
     def confidential(self) -> bool:
@@ -123,7 +123,7 @@ def selected(connection: Connection, source: Source, columns: Sequence[str]) -> 
     if len(relations) == 1:  # columns of one type keep it, and their blanks
         (relation,) = relations
         names = [name for name, _, _ in relation.columns]
-        if source.format_of(source.files()) != "transactions":
+        if source.file_format() != "transactions":
             kept = [[f"c{names.index(name)}"] for name in columns]
     return " UNION ALL ".join(
         f"SELECT {', '.join(f'{each[place]} AS k{number}' for number, each in enumerate(kept))} FROM ({relation.sql})"
@@ -222,7 +222,7 @@ def _listing(names: Sequence[str]) -> str:
 
 def _relations(connection: Connection, source: Source) -> Iterator[_Relation]:
     files = source.files()
-    form: Format = source.format_of(files)
+    form: Format = source.file_format()
     # Only neighbours are read together, so that rows keep the order of the files.
     if form in ("csv", "tsv"):
         delimiter = source.delimiter or ("," if form == "csv" else "\t")

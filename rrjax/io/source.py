@@ -171,9 +171,9 @@ class Source:
         Raises:
             DataError: Files that cannot be read, damaged metadata, or files that disagree.
         """
-        return self._listing.metadata if self.format_of(self.files()) == "parquet" else None
+        return self._listing.metadata if self.file_format() == "parquet" else None
 
-    def format_of(self, files: Sequence[str]) -> Format:
+    def file_format(self) -> Format:
         """Returns the format given, or the one that all file names agree on.
 
         Raises:
@@ -181,13 +181,13 @@ class Source:
         """
         if self.format is not None:
             return self.format
-        first = _format_of_name(files[0])
-        for file in files:
-            if (found := _format_of_name(file)) != first:
-                raise DataError(
-                    f"{files[0]} is {first} and {file} is {found}: give files of one format at a time.", file=file
-                )
-        return first
+        files = self.files()
+        formats: list[Format] = [_format_of_name(file) for file in files]
+        for file, found in zip(files, formats, strict=True):
+            if found != formats[0]:
+                message = f"{files[0]} is {formats[0]} and {file} is {found}: give files of one format at a time."
+                raise DataError(message, file=file)
+        return formats[0]
 
 
 def read_metadata(path: Paths) -> Metadata | None:
