@@ -22,13 +22,13 @@ from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum, filled_up, two_sum
 
-_RUN = 16
+_TERMS_PER_RUN = 16
 """Terms that a matrix product adds plainly before the sums are compensated."""
-_ROWS = 512
+_ROWS_PER_BLOCK = 512
 """Rows of a matrix that are converted to floats at a time."""
-_BRANCH = 8
+_TERMS_PER_NODE = 8
 """Numbers that a sum over a list adds at a time."""
-FEW = 16
+SPARSE_RATIO = 16
 """Lists of the supported categories take less than a matrix where a report supports at most one in so many."""
 
 
@@ -115,20 +115,19 @@ def _times(matrix, vector):
 
     if not isinstance(matrix.shape[0], int):  # a symbol of `jax.export`
         return of(matrix)
-    number = matrix.shape[0] // _ROWS
-    last_rows = of(matrix[number * _ROWS :])
+    number = matrix.shape[0] // _ROWS_PER_BLOCK
+    last_rows = of(matrix[number * _ROWS_PER_BLOCK :])
     if number == 0:
         return last_rows
-    blocks = lax.map(
-        lambda block: of(_part(matrix, block * _ROWS, _ROWS)), aligned(jnp.arange(number), (matrix, vector))
-    )
+    block_numbers = aligned(jnp.arange(number), (matrix, vector))
+    blocks = lax.map(lambda block: of(_part(matrix, block * _ROWS_PER_BLOCK, _ROWS_PER_BLOCK)), block_numbers)
     return jnp.concatenate([blocks.reshape(-1), last_rows])
 
 
 @jax.custom_jvp
 def _transposed_times(matrix, vector):
     if not isinstance(matrix.shape[0], int):  # a symbol of `jax.export`
-        matrix, vector = filled_up(matrix, _RUN), filled_up(vector, _RUN)
+        matrix, vector = filled_up(matrix, _TERMS_PER_RUN), filled_up(vector, _TERMS_PER_RUN)
     return _run_by_run(
         matrix.shape[0],
         lambda at, run: _dot(_part(vector, at, run), _part(matrix, at, run).astype(vector.dtype)),
@@ -145,15 +144,15 @@ def _part(array, at, run, axis=0):
 
 
 def _run_by_run(size, product, others):
-    """Returns the compensated sum of products of `_RUN` terms each, at 0, 16, 32, …; the last one may have fewer."""
-    number, remainder = divmod(size, _RUN)
-    last = product(number * _RUN, remainder)  # zero for no terms
+    """Returns the compensated sum of products of 16 terms each, at 0, 16, 32, …; the last one may have fewer."""
+    number, remainder = divmod(size, _TERMS_PER_RUN)
+    last = product(number * _TERMS_PER_RUN, remainder)  # zero for no terms
     if number == 0:
         return last
     total, error = lax.fori_loop(
         0,
         number,
-        lambda turn, sums: two_sum(sums, (product(turn * _RUN, _RUN), jnp.zeros_like(last))),
+        lambda turn, sums: two_sum(sums, (product(turn * _TERMS_PER_RUN, _TERMS_PER_RUN), jnp.zeros_like(last))),
         aligned((last, jnp.zeros_like(last)), others),
     )
     return jnp.where(jnp.isfinite(error), total + error, total)  # among infinite terms the errors are inf − inf
@@ -245,11 +244,11 @@ def _tree(places, lengths, size):
     """Makes the tables for sums over lists of these lengths, laid end to end; the place `size` stands for a zero."""
     tables = []
     while not tables or tables[-1].shape[0] > len(lengths):
-        blocks = np.maximum(-(-lengths // _BRANCH), 1)
-        table = np.full(blocks.sum() * _BRANCH, size, np.int32)
+        blocks = np.maximum(-(-lengths // _TERMS_PER_NODE), 1)
+        table = np.full(blocks.sum() * _TERMS_PER_NODE, size, np.int32)
         within = np.arange(len(places)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        table[np.repeat((np.cumsum(blocks) - blocks) * _BRANCH, lengths) + within] = places
-        tables.append(table.reshape(-1, _BRANCH))
+        table[np.repeat((np.cumsum(blocks) - blocks) * _TERMS_PER_NODE, lengths) + within] = places
+        tables.append(table.reshape(-1, _TERMS_PER_NODE))
         places, lengths, size = np.arange(blocks.sum()), blocks, int(blocks.sum())
     return tuple(tables)
 
@@ -262,7 +261,7 @@ def _added(x, tables):
 
 def incidence(supported: Bool[np.ndarray, "U K"], scale: ArrayLike) -> Sparse | Dense:
     """Makes the lift `scale`·supported, from lists where few entries are set."""
-    if FEW * supported.sum() >= supported.size:
+    if SPARSE_RATIO * supported.sum() >= supported.size:
         return Dense(jnp.asarray(supported), scale)
     lengths = supported.sum(axis=1)
     return Sparse.of(np.split(np.nonzero(supported)[1], np.cumsum(lengths)[:-1]), supported.shape[1], scale)

@@ -40,7 +40,7 @@ _TYPES: dict[Coding, str] = {
 """Type of the column in DuckDB."""
 _DTYPES: dict[Coding, type] = {"labels": np.int32, "numbers": np.int32, "bits": np.uint8, "hashes": np.uint32}
 """Type of the array that `coded` returns."""
-_CHUNK = 1 << 16
+_REPORTS_PER_CHUNK = 1 << 16
 """Reports that are read at a time."""
 
 
@@ -139,7 +139,7 @@ def read_bits(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
     before = 0
     with _reading(source, metadata, "bits") as (connection, column, table):
         connection.execute(f"SELECT {column} FROM {table}")
-        while rows := connection.fetchmany(max(1, min(_CHUNK, (1 << 27) // size))):
+        while rows := connection.fetchmany(max(1, min(_REPORTS_PER_CHUNK, (1 << 27) // size))):
             lengths = np.asarray([-1 if row is None else len(row) for (row,) in rows])
             if (lengths != width).any():
                 row = int(np.argmax(lengths != width))
@@ -174,8 +174,8 @@ def read_hashes(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
     if missing:
         raise _error(source, f"{missing:,} reports lack their seed or their bucket.", column=metadata.column)
     reports = np.stack([np.asarray(found[name], np.uint32) for name in ("seed", "bucket")], axis=1)
-    for start in range(0, len(reports), _CHUNK):
-        yield reports[start : start + _CHUNK]
+    for start in range(0, len(reports), _REPORTS_PER_CHUNK):
+        yield reports[start : start + _REPORTS_PER_CHUNK]
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.data.arguments import as_values, check_key, int_dtype
 from rrjax.data.categories import check_in_domain, check_integers
 from rrjax.data.errors import ArgumentError
-from rrjax.data.linear_maps import FEW, Sparse
+from rrjax.data.linear_maps import SPARSE_RATIO, Sparse
 from rrjax.data.mechanism_parameters import best_subset_size, subset_rates, subset_size_of
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
@@ -175,7 +175,7 @@ class SubsetSelection(Mechanism):
             ValueError: As `supports`, or no reports.
         """
         reports = self._checked(reports)
-        if isinstance(reports, Tracer) or not FEW * reports.shape[-1] <= self.num_categories:
+        if isinstance(reports, Tracer) or not SPARSE_RATIO * reports.shape[-1] <= self.num_categories:
             return super().mixture(reports)
         members = np.sort(np.asarray(reports).reshape(-1, reports.shape[-1]), axis=1)
         different, weights = np.unique(members, axis=0, return_counts=True)

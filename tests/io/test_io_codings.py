@@ -81,7 +81,7 @@ def test_all_mechanisms_have_a_coding():
 @pytest.mark.long
 @pytest.mark.once
 def test_more_reports_than_are_read_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("rrjax.io.codings._CHUNK", 30)
+    monkeypatch.setattr("rrjax.io.codings._REPORTS_PER_CHUNK", 30)
     monkeypatch.setattr("rrjax.io.tallies.MAX_CELLS", SIZE * (NUMBER - 1))
     for name in ("optimized-unary-encoding", "optimized-local-hashing"):
         mechanism, reports = made(name)
