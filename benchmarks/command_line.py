@@ -61,7 +61,9 @@ def write_file(path: str, num_reports: int, num_categories: int) -> None:
     import numpy as np
 
     import rrjax
-    from rrjax.io import Domain, MechanismRecord, Metadata, write_reports
+    from rrjax.io import write_reports
+    from rrjax.io.domain import Domain
+    from rrjax.io.metadata import MechanismRecord, Metadata
 
     counts = baselines.zipf_counts(1, num_categories, EPSILON, num_reports, EXPONENT)[0]
     reports = np.repeat(np.arange(num_categories, dtype=np.int32), counts)

@@ -26,6 +26,8 @@ from timing import pretty, spread
 import rrjax
 from rrjax import io
 from rrjax.io.codings import CODINGS
+from rrjax.io.domain import Domain
+from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.mechanisms import Mechanism, OptimizedUnaryEncoding, RandomizedResponse
 
 NUM_CATEGORIES = 41_270
@@ -64,10 +66,10 @@ def spark_session() -> Any:
 def write(path: str, mechanism: Mechanism, reports: np.ndarray) -> None:
     """Writes reports as `rrjax randomize` does."""
     parameters: dict[str, Any] = {"num_categories": mechanism.num_categories, "epsilon": EPSILON}
-    metadata = io.Metadata(
-        mechanism=io.MechanismRecord(mechanism.name, parameters),
+    metadata = Metadata(
+        mechanism=MechanismRecord(mechanism.name, parameters),
         effective_epsilon=EPSILON,
-        domain=io.Domain.range(0, mechanism.num_categories - 1),
+        domain=Domain.range(0, mechanism.num_categories - 1),
         column="report",
         simulated=True,
         version=rrjax.__version__,

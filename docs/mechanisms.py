@@ -10,7 +10,7 @@ import numpy as np
 
 import rrjax
 from rrjax import longitudinal, mechanisms, surveys
-from rrjax.data.parameters import ABBREVIATIONS
+from rrjax.data.mechanism_parameters import ABBREVIATIONS
 from rrjax.io.codings import CODINGS
 from rrjax.mechanisms import MECHANISMS, Mechanism
 from rrjax.mechanisms.longitudinal import Protocol

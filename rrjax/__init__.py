@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rrjax import figures, inference, io, mechanisms, models, simulate, study
     from rrjax.data import errors
-    from rrjax.data.counts import count
     from rrjax.data.mixture import Mixture
-    from rrjax.data.tally import Tally
+    from rrjax.data.tally import Tally, count
     from rrjax.estimators import catalogue, metrics, postprocessing
     from rrjax.estimators.closed_form import inv, inv_n, inv_p, mle_star
     from rrjax.estimators.cross_validation import cv_threshold
@@ -74,7 +73,7 @@ _HOME = {
     "RandomizedResponse": "mechanisms",
     "Tally": "data.tally",
     "certificate": "estimators.likelihood",
-    "count": "data.counts",
+    "count": "data.tally",
     "cv_threshold": "estimators.cross_validation",
     "empirical_bayes": "estimators.empirical_bayes",
     "ibu": "estimators.em",

@@ -16,12 +16,12 @@ from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
 from rrjax.cli.reading import Files
-from rrjax.data.errors import UsageError
-from rrjax.data.rates import Rates
+from rrjax.data.errors import UsageError, reworded
+from rrjax.data.mechanism_parameters import Rates
 from rrjax.estimators.catalogue import Estimator
-from rrjax.io.errors import reworded
-from rrjax.io.read import count_pairs
-from rrjax.io.tallies import mechanism_of
+from rrjax.io.read import CountedReports
+from rrjax.io.rows import count_pairs
+from rrjax.io.tallies import Tallied, mechanism_of
 from rrjax.mechanisms import Mechanism
 
 FALSE_ALARM = 0.01
@@ -33,10 +33,10 @@ class Collection:
     """Counted reports and their ε; the tally too, if the mechanism is not randomized response."""
 
     files: Files
-    counted: io.CountedReports
+    counted: CountedReports
     epsilon: float
     warnings: list[str]
-    tallied: io.Tallied | None = None
+    tallied: Tallied | None = None
     metadata_tests: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
     """Whether the reports contradict their metadata, by test: statistic and p-value."""
 

@@ -20,7 +20,7 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Confidence
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS, Estimator
-from rrjax.io.tallies import MOST_CELLS
+from rrjax.io.tallies import MAX_CELLS
 
 SIMPLEX_TOLERANCE = {"float64": 1e-9, "float32": 1e-6}
 """Limit of the distance of a distribution from the simplex, which rounding explains."""
@@ -107,7 +107,7 @@ def too_large(collection: Collection) -> str:
     """The reason why the likelihood of whole reports is not computed."""
     return (
         f"{collection.num_reports:,} reports × {collection.num_categories:,} categories are more than the limit of "
-        f"{MOST_CELLS:,}"
+        f"{MAX_CELLS:,}"
     )
 
 

@@ -22,6 +22,7 @@ from rrjax.data.errors import UsageError
 from rrjax.data.tally import Tally
 from rrjax.figures.html import round_step
 from rrjax.inference.functionals import group_rates
+from rrjax.io.domain import Domain
 
 MOST_SINGLE = 120
 """Limit of the number of ordered categories that are drawn one by one; more are drawn in bands."""
@@ -166,7 +167,7 @@ def _bands(collection: Collection, level: float) -> Bands:
     return Bands(edges, values, (lower, upper))
 
 
-def _edges(domain: io.Domain) -> np.ndarray:
+def _edges(domain: Domain) -> np.ndarray:
     """The first categories of the bands, and K; bands of integers begin at round numbers."""
     size = domain.num_categories
     if not domain.is_range:

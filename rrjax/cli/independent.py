@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from rrjax import inference, io
+from rrjax import inference
 from rrjax.cli import show
 from rrjax.cli.collection import read_collection
 from rrjax.cli.interrupt import ending_at_once
@@ -15,7 +15,9 @@ from rrjax.cli.options import flags
 from rrjax.cli.reading import Files, Reading, Reports, parse_domain
 from rrjax.cli.testing import SimulatedTest, check_size, least_of_shuffles, show_outcomes
 from rrjax.data.errors import UsageError
-from rrjax.io.read import count_pairs
+from rrjax.io.domain import Domain
+from rrjax.io.metadata import Metadata
+from rrjax.io.rows import count_pairs
 
 MOST_PAIRS = 2**14
 """Limit of the number of pairs of categories, because the test is simulated."""
@@ -92,7 +94,7 @@ def _of(name: str, size: int) -> str:
     return f"{name!r} ({show.number(size, 'category', 'categories')})"
 
 
-def _check(name: str, metadata: io.Metadata, columns: list[str], domains: tuple[io.Domain | None, ...]) -> None:
+def _check(name: str, metadata: Metadata, columns: list[str], domains: tuple[Domain | None, ...]) -> None:
     """Refuses flags that contradict a file of pairs."""
     if columns and tuple(columns) != metadata.columns:
         raise UsageError(

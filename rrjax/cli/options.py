@@ -16,10 +16,9 @@ from typing import Annotated, Any, cast, get_args, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from rrjax.data.errors import DataError, UsageError
-from rrjax.data.parameters import full_name
+from rrjax.data.errors import DataError, UsageError, naming_flags
+from rrjax.data.mechanism_parameters import full_name
 from rrjax.estimators.catalogue import ESTIMATORS
-from rrjax.io.errors import naming_flags
 from rrjax.io.write import table_suffix
 from rrjax.mechanisms import MECHANISMS
 

@@ -13,8 +13,7 @@ from rrjax import inference, io
 from rrjax.cli import show
 from rrjax.cli.collection import Collection
 from rrjax.data.errors import UsageError
-from rrjax.io.covariates import Covariate, read_covariate, read_covariates
-from rrjax.io.read import count_pairs, read_rows
+from rrjax.io.rows import Covariate, count_pairs, read_covariate, read_covariates, read_rows
 from rrjax.io.scan import column_names
 
 MOST_LEVELS = 100

@@ -19,11 +19,12 @@ from rrjax.cli.collection import padded
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Json, check_epsilon, flags, mechanism_name, mechanism_names, split
 from rrjax.cli.reading import Files, Reading, check_outputs, parse_domain
-from rrjax.data.errors import UsageError
+from rrjax.data.errors import UsageError, reworded
 from rrjax.io.codings import CODINGS
-from rrjax.io.errors import reworded
+from rrjax.io.metadata import MechanismRecord, Metadata
+from rrjax.io.rows import read_pairs
 from rrjax.io.tallies import mechanism_of
-from rrjax.io.write import check_reports_name
+from rrjax.io.write import Kept, check_reports_name
 from rrjax.mechanisms import MECHANISMS
 
 WRITTEN = "What is written"
@@ -177,7 +178,7 @@ class Randomization:
 class Randomized:
     """The reports that were written."""
 
-    metadata: io.Metadata
+    metadata: Metadata
     num_reports: int
     num_missing: int
     warnings: list[str]
@@ -204,7 +205,7 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
         columns, values = None, io.read_values(files.source, files.domain)
     else:
         columns, (first, second) = pair
-        values = io.read_pairs(files.source, columns, (parse_domain(first), parse_domain(second)))
+        values = read_pairs(files.source, columns, (parse_domain(first), parse_domain(second)))
     num_categories = values.domain.num_categories
     beside = _kept(files, keep, (values.column, *(columns or ())), values.present) if keep else None
     warnings = []
@@ -252,8 +253,8 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
             # The ε asked for, because a simulation protects nobody.
             simple = isinstance(mechanism, rrjax.RandomizedResponse)
             effective = float(mechanism.effective_epsilon) if simple else epsilon
-    metadata = io.Metadata(
-        mechanism=io.MechanismRecord(name, client.parameters),
+    metadata = Metadata(
+        mechanism=MechanismRecord(name, client.parameters),
         effective_epsilon=effective,
         domain=values.domain,
         column=values.column,
@@ -267,9 +268,9 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
     return Randomized(metadata, len(reports), values.num_missing, warnings, keep)
 
 
-def _kept(files: Files, names: Sequence[str], reported: Sequence[str], present: np.ndarray | None) -> io.Kept:
+def _kept(files: Files, names: Sequence[str], reported: Sequence[str], present: np.ndarray | None) -> Kept:
     """The columns of --keep; refused before anything is randomized."""
-    kept = io.Kept(files.source, tuple(names), present)
+    kept = Kept(files.source, tuple(names), present)
     try:
         kept.check(reported)
     except io.DataError as error:
@@ -329,7 +330,7 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
     show.show_files({"Reports": out})
 
 
-def described(metadata: io.Metadata) -> str:
+def described(metadata: Metadata) -> str:
     """A mechanism with the parameters that ε chose."""
     chosen = {
         name.replace("_", " "): value

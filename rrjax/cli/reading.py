@@ -11,8 +11,9 @@ from typing import Annotated, Literal
 import typer
 
 from rrjax import io
-from rrjax.data.errors import UsageError
-from rrjax.io.errors import reworded
+from rrjax.data.errors import UsageError, reworded
+from rrjax.io.domain import Domain
+from rrjax.io.read import CountedReports
 from rrjax.io.write import check_reports, check_writable
 
 PANEL = "Reading"
@@ -98,11 +99,11 @@ class Files:
             raise reworded(error, str(error), UsageError, flag=flag) from error
 
     @cached_property
-    def domain(self) -> io.Domain | None:
+    def domain(self) -> Domain | None:
         """The domain of the flag, if it was given."""
         return parse_domain(self.reading.domain)
 
-    def count(self, domain: io.Domain | None, column: str | None = None) -> io.CountedReports:
+    def count(self, domain: Domain | None, column: str | None = None) -> CountedReports:
         """Counts the values over a domain; `column` takes the place of the flag."""
         source = self.source if column is None else dataclasses.replace(self.source, column=column)
         if self.reading.counts is not None:
@@ -110,7 +111,7 @@ class Files:
         return io.count_reports(source, domain)
 
 
-def parse_domain(text: str | None) -> io.Domain | None:
+def parse_domain(text: str | None) -> Domain | None:
     """Reads the domain of a flag. An error is one of the flag if it is a range, and one of the file otherwise."""
     if text is None:
         return None

@@ -23,8 +23,8 @@ from rich.text import Text
 
 from rrjax import io
 from rrjax.cli.interrupt import INTERRUPTED, MESSAGE, unwinding
-from rrjax.data.errors import UsageError
-from rrjax.io.errors import number as number
+from rrjax.data.errors import Contradiction, UsageError
+from rrjax.data.errors import number as number
 
 USAGE, BAD_DATA = 2, 3
 _UNIT = re.compile(r"(?<=\d) (?=[^\W\d_]|[–×] \d)|(?<=[=≤≥<±–×]) (?=\d)|(?<=\S) (?=[=≤≥<±] \d)")
@@ -72,7 +72,7 @@ def reporting() -> Iterator[None]:
     try:
         with unwinding():
             yield
-    except (UsageError, io.Contradiction) as error:
+    except (UsageError, Contradiction) as error:
         fail(str(error), USAGE)
     except io.DataError as error:
         fail(str(error), BAD_DATA)

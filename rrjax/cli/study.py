@@ -24,6 +24,7 @@ from rrjax.cli.reading import PANEL, Files, Reading
 from rrjax.cli.running import Bar, Machine, progress_bar
 from rrjax.data.errors import PeerError, UsageError
 from rrjax.figures.html import is_page
+from rrjax.io.read import CountedReports
 from rrjax.io.write import make_folder
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class Job:
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     dataset: Any = None
     """The results, an xarray.Dataset."""
-    users: tuple[str, io.CountedReports] | None = None
+    users: tuple[str, CountedReports] | None = None
     """A label and the true counts, for a study of given users."""
 
 
@@ -245,7 +246,7 @@ def _jobs(what: str, files: Files, wish: Wish) -> list[Job]:
     return [Job("study", found, kept if wish.seed is None else wish.seed, arguments)]
 
 
-def _paper_data(wish: Wish) -> list[tuple[str, io.CountedReports]]:
+def _paper_data(wish: Wish) -> list[tuple[str, CountedReports]]:
     """Reads the data sets of the paper that were given."""
     found = [] if wish.kosarak is None else [("Kosarak", io.load_kosarak(wish.kosarak))]
     if wish.acs_income is not None:
@@ -253,7 +254,7 @@ def _paper_data(wish: Wish) -> list[tuple[str, io.CountedReports]]:
     return found
 
 
-def _of_users(label: str, users: io.CountedReports, wish: Wish, estimators: Sequence[str]) -> Job:
+def _of_users(label: str, users: CountedReports, wish: Wish, estimators: Sequence[str]) -> Job:
     """The study of Figure 3 on one data set: its users are fixed, only their reports are random."""
     from rrjax.study import Study, paper
 

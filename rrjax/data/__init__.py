@@ -1,1 +1,1 @@
-"""What estimators are given: arguments and their checks, counts, tallies, mixtures, rates, errors."""
+"""What estimators take: counts, tallies and mixtures; checks of arguments; errors."""

@@ -1,9 +1,9 @@
-"""Checks of arguments: shapes and dtypes at trace time, and values as far as they are known."""
+"""Checks of arguments: shapes and dtypes at trace time, values where they are known; and counts of reports."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
@@ -12,20 +12,21 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
+from rrjax.data.categories import check_epsilon, check_in_domain, check_integers
 from rrjax.data.errors import ArgumentError
 from rrjax.numerics.sharding import aligned, gathered
+from rrjax.numerics.sums import accurate_sum
 
 Estimand: TypeAlias = Literal["distribution", "users"]
-"""What shares are of: the distribution that the users are independent draws from, or these very users."""
+"""What is estimated: the distribution that the users are independent draws from, or the shares of these very users."""
 
 
 def check_estimand(estimand: Estimand) -> None:
     """Raises `ValueError` for another word."""
     if estimand not in get_args(Estimand):
-        raise ArgumentError(
-            f"estimand must be 'distribution' (that the users are drawn from) or 'users' (these very ones), "
-            f"got {estimand!r}",
-            argument="estimand",
+        raise ArgumentError.about(
+            "estimand",
+            f"must be 'distribution' (that the users are drawn from) or 'users' (these very ones), got {estimand!r}",
             value=estimand,
         )
 
@@ -40,6 +41,187 @@ def int_dtype() -> np.dtype:
     return jnp.result_type(int)
 
 
+def float_of(counts: Shaped[Array, "*s"]) -> np.dtype:
+    """Returns the floating dtype of results about `counts`."""
+    return counts.dtype if jnp.issubdtype(counts.dtype, jnp.floating) else float_dtype()
+
+
+def as_array(given: Any, name: str) -> np.ndarray | Shaped[Array, "*s"]:
+    """Returns a JAX array as it is and anything else as a NumPy array; `ValueError` for lists of different lengths."""
+    if isinstance(given, jax.Array):
+        return given
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise ArgumentError.about(name, "must be numbers, not lists of different lengths") from None
+
+
+def is_real(array: np.ndarray | Shaped[Array, "*s"]) -> bool:
+    """Whether the dtype is floating or integer, bfloat16 included (which NumPy's letters of kinds do not know)."""
+    return jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)
+
+
+def as_real(array: Any, dtype: jax.typing.DTypeLike) -> Array:
+    """Casts real numbers, those of the host through float64: a wide integer would wrap in JAX's narrower default."""
+    return array.astype(dtype) if isinstance(array, jax.Array) else jnp.asarray(array.astype(np.float64), dtype)
+
+
+def as_scalar(value: ArrayLike | None, dtype: jax.typing.DTypeLike, name: str = "epsilon") -> Float[Array, ""]:
+    """Casts one real number, and raises `ValueError` unless it is a real scalar."""
+    if value is None:
+        raise ArgumentError.about(name, "is missing: counts say nothing without it (a Tally has its own rates)")
+    array = as_array(value, name)
+    if array.ndim != 0:
+        raise ArgumentError.about(
+            name, f"must be a scalar (use jax.vmap or jax.lax.map for a sweep), got shape {array.shape}"
+        )
+    if not is_real(array):
+        raise ArgumentError.about(name, f"must be a real number, got dtype {array.dtype}")
+    return as_real(array, dtype)
+
+
+def as_one_or_each(given: ArrayLike, number: int, noun: str, name: str = "epsilon") -> Float[Array, "*n"]:
+    """Casts one real number or one for each of several, and raises `ValueError` for anything else."""
+    array = as_array(given, name)
+    if not is_real(array) or array.shape not in ((), (number,)):
+        raise ArgumentError.about(
+            name,
+            f"must be one real number or one for each of {number} {noun}, got dtype {array.dtype} of shape "
+            f"{tuple(array.shape)}",
+        )
+    return as_real(array, float_dtype())
+
+
+def as_probability(value: ArrayLike, name: str, example: float) -> Float[Array, ""]:
+    """Casts a scalar, and raises `ValueError` unless it lies strictly between 0 and 1, where it is known.
+
+    A number of the host is checked in double precision, where 1 − 1e-9 is not one.
+    """
+    scalar = as_scalar(value, float_dtype(), name)
+    if not isinstance(scalar, Tracer):
+        known = float(np.asarray(value, np.float64))
+        # XLA takes what is below the smallest normal number for zero.
+        if not np.finfo(scalar.dtype).tiny <= known < 1:
+            raise ArgumentError.about(name, f"must lie between 0 and 1, such as {example:g}, got {known:g}")
+    return scalar
+
+
+def complement(value: ArrayLike) -> Float[Array, ""]:
+    """Returns 1 − value, of a host number in double precision, because a float32 near one has few digits."""
+    dtype = float_dtype()
+    if isinstance(value, jax.Array):
+        return 1 - value.astype(dtype)
+    # A number below one stays below one: a level of 1e-12 is a valid level.
+    return jnp.asarray(np.minimum(1 - np.asarray(value, np.float64), 1 - jnp.finfo(dtype).epsneg), dtype)
+
+
+def as_tolerance(tol: float | None, number: Float[Array, ""]) -> Float[Array, ""]:
+    """Returns the largest gap that ends a maximization, in nats of N reports; None is the rounding of the dtype."""
+    if tol is not None:
+        return as_scalar(tol, number.dtype, "tol")
+    return jnp.float64(1e-10) if number.dtype == jnp.float64 else jnp.maximum(jnp.float32(1e-6), 1e-12 * number)
+
+
+def check_positive(epsilon: Float[Array, ""]) -> None:
+    """Raises `ValueError` for an ε that is known and not positive."""
+    if not isinstance(epsilon, Tracer):
+        check_epsilon(float(epsilon))
+
+
+def as_epsilons(
+    epsilon: ArrayLike, batch: tuple[int, ...], dtype: jax.typing.DTypeLike, used: Bool[ArrayLike, "*s"] | bool = True
+) -> Float[Array, "*s"]:
+    """Returns ε for each example of a batch; NaN where it is traced and not positive.
+
+    Raises:
+        ValueError: Not real numbers, another shape, or a known ε of a used example that is not positive.
+    """
+    epsilon = as_array(epsilon, "epsilon")
+    if not is_real(epsilon):
+        raise ArgumentError.about("epsilon", f"must be real numbers, got dtype {epsilon.dtype}")
+    fits = epsilon.ndim <= len(batch) and all(
+        one in (1, other) for one, other in zip(epsilon.shape[::-1], batch[::-1], strict=False)
+    )
+    if not fits:
+        message = f"must be a scalar or one for each example, {batch}; got shape {epsilon.shape}"
+        raise ArgumentError.about("epsilon", message)
+    if not isinstance(epsilon, Tracer) and not isinstance(used, Tracer):
+        known = np.broadcast_to(np.asarray(epsilon), batch)
+        wrong = np.argwhere(~(known > 0) & np.asarray(used))
+        if len(wrong):  # the place of a single example has no numbers
+            where = f"example {', '.join(map(str, wrong[0]))} has" if epsilon.ndim else "got"
+            value = float(known[tuple(wrong[0])])
+            raise ArgumentError.about("epsilon", f"must be a positive number of nats: {where} {value:g}")
+    epsilon = jnp.broadcast_to(jnp.asarray(epsilon, dtype), batch)
+    usable = epsilon > 0
+    return jnp.where(usable, jnp.where(usable, epsilon, 1), jnp.nan)
+
+
+def check_key(key: Any) -> None:
+    """Raises `ValueError` for anything but one typed key or the words of one: the error of JAX names no argument."""
+    if isinstance(key, jax.Array | np.ndarray):
+        if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+            valid = key.ndim == 0
+        else:  # as jax.random.PRNGKey makes them: of two words, or four
+            valid = key.dtype == np.uint32 and key.shape in ((2,), (4,))
+        came = f"dtype {key.dtype} of shape {tuple(key.shape)}"
+    else:
+        valid, came = False, repr(key)
+    if not valid:
+        raise ArgumentError.about(
+            "key", f"must be one typed key, as jax.random.key(0) makes (use jax.vmap for several); got {came}"
+        )
+
+
+def as_category(category: ArrayLike, num_categories: int) -> Int[Array, ""]:
+    """Casts the number of a category, and raises `ValueError` unless it is one integer, a known one from 0 to K − 1."""
+    category = as_array(category, "category")
+    if category.ndim != 0 or not jnp.issubdtype(category.dtype, jnp.integer):
+        raise ArgumentError.about("category", f"must be one integer (use jax.vmap for several), got {category!r}")
+    if not isinstance(category, Tracer) and not 0 <= int(category) < num_categories:
+        raise ArgumentError.about("category", f"must be from 0 to {num_categories - 1}, got {int(category)}")
+    return jnp.asarray(category).astype(int_dtype())
+
+
+def as_values(values: ArrayLike, num_categories: int, name: str) -> Array:
+    """Returns category numbers, and raises `ValueError` unless they are integers, known ones from 0 to K − 1."""
+    array = check_integers(values if isinstance(values, jax.Array) else np.asarray(values), num_categories, name)
+    if not isinstance(array, Tracer):
+        with jax.ensure_compile_time_eval():  # known values may occur while something else is traced
+            check_in_domain(array, num_categories, name)
+    return jnp.asarray(array)
+
+
+def as_distribution(theta: ArrayLike, num_categories: int | None = None, name: str = "theta") -> Float[Array, " K"]:
+    """Casts a distribution to floats, and raises `ValueError` unless it is real of shape `[num_categories]`."""
+    theta = as_array(theta, name)
+    if num_categories is None and (theta.ndim != 1 or theta.shape[0] < 2):
+        raise ArgumentError.about(name, f"must have shape [K] with K >= 2, got {theta.shape}")
+    if num_categories is not None and theta.shape != (num_categories,):
+        raise ArgumentError.about(name, f"must have shape [{num_categories}], got {theta.shape}")
+    if not is_real(theta):
+        raise ArgumentError.about(name, f"must be real numbers, got dtype {theta.dtype}")
+    return gathered(jnp.asarray(theta, _float32_or_wider(theta.dtype)))
+
+
+def is_distribution(theta: Float[Array, " K"], tolerance: float | None = None) -> Bool[Array, ""]:
+    """Whether no share is negative and their sum is one, to within a tolerance; None is √eps of the dtype."""
+    largest = float(jnp.finfo(theta.dtype).eps) ** 0.5 if tolerance is None else tolerance
+    return (jnp.min(theta) >= 0) & (jnp.abs(accurate_sum(theta) - 1) <= largest)
+
+
+def _float32_or_wider(dtype):
+    if not jnp.issubdtype(dtype, jnp.floating):
+        return float_dtype()
+    # NumPy promotes float16, which JAX refuses under strict promotion.
+    return jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, dtype))
+
+
+def as_weights(counts: np.ndarray | Array) -> Float[Array, " K"]:
+    """Returns floating counts in at least float32, in their own scale."""
+    return gathered(jnp.asarray(counts, _float32_or_wider(counts.dtype)))
+
+
 def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed: bool = True) -> Shaped[Array, " K"]:
     """Checks what can be checked of a histogram without its values, and settles its dtype.
 
@@ -48,53 +230,56 @@ def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed:
             default integer dtype cannot hold, or a tally or mixture of another mechanism.
     """
     if dataclasses.is_dataclass(counts):
-        raise ArgumentError(
-            f"{name} must be those of k-ary randomized response, not a {type(counts).__name__}: the likelihood has a "
+        raise ArgumentError.about(
+            name,
+            f"must be those of k-ary randomized response, not a {type(counts).__name__}: the likelihood has a "
             "maximum in closed form for that mechanism alone, and so have the tests and profiles made of it. inv, "
             "inv_n, inv_p, cv_threshold and intervals take a Tally; nll, score, certificate and ibu take a Mixture",
-            argument=name,
         )
     counts = as_array(counts, name)
     if counts.ndim != 1:
-        raise ArgumentError(
-            f"{name} must have shape [K], one problem a call (use jax.vmap for a batch); got shape {counts.shape}",
-            argument=name,
+        raise ArgumentError.about(
+            name, f"must have shape [K], one problem a call (use jax.vmap for a batch); got shape {counts.shape}"
         )
     if counts.shape[0] < 2:
-        raise ArgumentError(f"{name} must cover K >= 2 categories, got K = {counts.shape[0]}", argument=name)
+        raise ArgumentError.about(name, f"must cover K >= 2 categories, got K = {counts.shape[0]}")
     if jnp.issubdtype(counts.dtype, jnp.integer):
-        dtype = int_dtype()
         if isinstance(counts, np.ndarray):
-            # A negative one would wrap to a plausible count.
-            extreme = max(int(counts.min()), int(counts.max()), key=abs)
-            total = 0
-            if summed:
-                bounded = abs(extreme) * counts.shape[0] < 2**63
-                total = int(counts.sum(dtype=np.int64)) if bounded else sum(counts.tolist())
-            said = f"hold {extreme}" if abs(extreme) > jnp.iinfo(dtype).max else f"add up to {total}"
-            if max(abs(extreme), total) > jnp.iinfo(dtype).max:
-                raise ValueError(
-                    f"{name} {said}, more than {jnp.dtype(dtype).name} can ({jnp.iinfo(dtype).max}): "
-                    f"enable 64-bit mode (JAX_ENABLE_X64=1){'' if whole else ' or pass floats'}"
-                )
-        return gathered(jnp.asarray(counts, dtype))
+            _check_overflow(counts, name, "" if whole else " or pass floats", summed=summed)
+        return gathered(jnp.asarray(counts, int_dtype()))
     if whole:
-        raise ArgumentError(
-            f"{name} must be integers, numbers of users, got dtype {counts.dtype}. Weights are taken by "
+        raise ArgumentError.about(
+            name,
+            f"must be integers, numbers of users, got dtype {counts.dtype}. Weights are taken by "
             "inference.weighted_shares and weighted_functional, of inference.weighted_counts(reports, weights, K); and "
             "where no standard error is asked for by inv, inv_n, inv_p, mle_star, ibu and nll",
-            argument=name,
             value=str(counts.dtype),
         )
     if jnp.issubdtype(counts.dtype, jnp.floating):
-        return _scaled(gathered(jnp.asarray(counts, _at_least_float32(counts.dtype))))
-    raise ArgumentError(f"{name} must be integers or floats, got dtype {counts.dtype}", argument=name)
+        return _scaled(as_weights(counts))
+    raise ArgumentError.about(name, f"must be integers or floats, got dtype {counts.dtype}")
+
+
+def _check_overflow(counts, name, advice, *, summed):
+    """Raises for counts that the default integer dtype cannot hold: a negative one would wrap to a plausible count."""
+    limit = jnp.iinfo(int_dtype())
+    extreme = max(int(counts.min()), int(counts.max()), key=abs)
+    total = 0
+    if summed:
+        fits = abs(extreme) * counts.shape[0] < 2**63
+        total = int(counts.sum(dtype=np.int64)) if fits else sum(counts.tolist())
+    if max(abs(extreme), total) > limit.max:
+        found = f"hold {extreme}" if abs(extreme) > limit.max else f"add up to {total}"
+        raise ValueError(
+            f"{name} {found}, more than {limit.dtype.name} can ({limit.max}): enable 64-bit mode (JAX_ENABLE_X64=1)"
+            f"{advice}"
+        )
 
 
 def _scaled(weights):
     """Brings the largest weight near one by a power of two, exactly: no total overflows, no reciprocal underflows.
 
-    Nothing that is estimated depends on the scale, so the derivatives need not know of it either.
+    No estimate depends on the scale, so that derivatives leave it out.
     """
     _, exponent = jnp.frexp(lax.stop_gradient(jnp.max(weights)))
     half = exponent // 2  # in two steps, since 2^−exponent itself may not be a float
@@ -102,218 +287,79 @@ def _scaled(weights):
 
 
 def unscaled(given: Any, counts: Shaped[Array, " K"]) -> Shaped[Array, " K"]:
-    """Counts that `as_counts` has settled, in their own scale: for what depends on how many reports there are."""
+    """Returns counts of `as_counts` in their own scale, where a result depends on the number of reports."""
     return counts if jnp.issubdtype(counts.dtype, jnp.integer) else jnp.asarray(given, counts.dtype)
-
-
-def as_distribution(theta: ArrayLike, num_categories: int | None = None, name: str = "theta") -> Float[Array, " K"]:
-    """Checks the shape of a distribution (over `num_categories`, where they are known) and makes it floating.
-
-    Raises:
-        ValueError: The shape is not `[num_categories]`, or the entries are not real numbers.
-    """
-    theta = as_array(theta, name)
-    if num_categories is None and (theta.ndim != 1 or theta.shape[0] < 2):
-        raise ArgumentError(f"{name} must have shape [K] with K >= 2, got {theta.shape}", argument=name)
-    if num_categories is not None and theta.shape != (num_categories,):
-        raise ArgumentError(f"{name} must have shape [{num_categories}], got {theta.shape}", argument=name)
-    if jnp.issubdtype(theta.dtype, jnp.floating):
-        return gathered(jnp.asarray(theta, _at_least_float32(theta.dtype)))
-    if not jnp.issubdtype(theta.dtype, jnp.integer):
-        raise ArgumentError(f"{name} must be real numbers, got dtype {theta.dtype}", argument=name)
-    return gathered(jnp.asarray(theta, float_dtype()))
-
-
-def _at_least_float32(dtype):
-    # NumPy's table, because JAX's knows no way from float16 to float32 under strict promotion.
-    return jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, dtype))
-
-
-def as_array(given: Any, name: str) -> np.ndarray | Shaped[Array, "*s"]:
-    """An array of JAX as it is, anything else as one of NumPy.
-
-    Raises:
-        ValueError: Lists of different lengths.
-    """
-    if isinstance(given, jax.Array):
-        return given
-    try:
-        return np.asarray(given)
-    except ValueError:
-        raise ArgumentError(f"{name} must be numbers, not lists of different lengths", argument=name) from None
-
-
-def is_real(array: np.ndarray | Shaped[Array, "*s"]) -> bool:
-    """Whether the dtype is floating or integer: neither of booleans nor of complex numbers, objects or texts.
-
-    NumPy's own letters of kinds do not know bfloat16.
-    """
-    return jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)
-
-
-def as_scalar(value: ArrayLike | None, dtype: jax.typing.DTypeLike, name: str = "epsilon") -> Float[Array, ""]:
-    """Checks that `value` is one real number and casts it.
-
-    Raises:
-        ValueError: `value` is not a scalar, or not real.
-    """
-    if value is None:
-        raise ArgumentError(
-            f"{name} is missing: counts say nothing without it (a Tally has its own rates)", argument=name
-        )
-    array = as_array(value, name)
-    if array.ndim != 0:
-        raise ArgumentError(
-            f"{name} must be a scalar (use jax.vmap or jax.lax.map for a sweep), got shape {array.shape}", argument=name
-        )
-    if not is_real(array):
-        raise ArgumentError(f"{name} must be a real number, got dtype {array.dtype}", argument=name)
-    # Through float64 on the host: a wide integer would wrap in JAX's narrower default.
-    return array.astype(dtype) if isinstance(array, jax.Array) else jnp.asarray(array.astype(np.float64), dtype)
-
-
-def check_key(key: Any) -> None:
-    """Refuses what is no random key: what JAX says of it names no argument.
-
-    Raises:
-        ValueError: Neither one typed key nor the words of one.
-    """
-    if isinstance(key, jax.Array | np.ndarray):
-        if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-            good = key.ndim == 0
-        else:  # as jax.random.PRNGKey makes them: of two words, or four
-            good = key.dtype == np.uint32 and key.shape in ((2,), (4,))
-        came = f"dtype {key.dtype} of shape {tuple(key.shape)}"
-    else:
-        good, came = False, repr(key)
-    if not good:
-        raise ArgumentError(
-            f"key must be one typed key, as jax.random.key(0) makes (use jax.vmap for several); got {came}",
-            argument="key",
-        )
-
-
-def as_one_or_each(given: ArrayLike, number: int, what: str, name: str = "epsilon") -> Float[Array, "*n"]:
-    """Checks that these are one real number, or one for each of several.
-
-    Raises:
-        ValueError: Another shape, or not real numbers.
-    """
-    array = as_array(given, name)
-    if not is_real(array) or array.shape not in ((), (number,)):
-        raise ArgumentError(
-            f"{name} must be one real number or one for each of {number} {what}, got dtype {array.dtype} of shape "
-            f"{tuple(array.shape)}",
-            argument=name,
-        )
-    # Through float64 on the host, as in `as_scalar`.
-    return jnp.asarray(array if isinstance(array, jax.Array) else array.astype(np.float64)).astype(float_dtype())
-
-
-def as_category(category: ArrayLike, num_categories: int) -> Int[Array, ""]:
-    """Checks that this is the number of a category, as far as it is known.
-
-    Raises:
-        ValueError: It is not one integer, or (not under tracing) not from 0 to K − 1.
-    """
-    category = as_array(category, "category")
-    if category.ndim != 0 or not jnp.issubdtype(category.dtype, jnp.integer):
-        raise ArgumentError(
-            f"category must be one integer (use jax.vmap for several), got {category!r}", argument="category"
-        )
-    if not isinstance(category, Tracer) and not 0 <= int(category) < num_categories:
-        raise ArgumentError(
-            f"category must be from 0 to {num_categories - 1}, got {int(category)}", argument="category"
-        )
-    return jnp.asarray(category).astype(int_dtype())
-
-
-def as_tolerance(tol: float | None, number: Float[Array, ""]) -> Float[Array, ""]:
-    """Settles the largest gap that ends a maximization, in nats of N reports; None is what rounding may hide."""
-    if tol is not None:
-        return as_scalar(tol, number.dtype, "tol")
-    return jnp.float64(1e-10) if number.dtype == jnp.float64 else jnp.maximum(jnp.float32(1e-6), 1e-12 * number)
-
-
-def check_positive(epsilon: Float[Array, ""]) -> None:
-    """Refuses an ε that is known, and is none.
-
-    Raises:
-        ValueError: It is not positive.
-    """
-    if not isinstance(epsilon, Tracer) and not epsilon > 0:
-        raise ArgumentError(f"epsilon must be positive, nats; got {float(epsilon):g}", argument="epsilon")
-
-
-def as_epsilons(
-    epsilon: ArrayLike, batch: tuple[int, ...], dtype: jax.typing.DTypeLike, used: Bool[ArrayLike, "*s"] | bool = True
-) -> Float[Array, "*s"]:
-    """Checks ε for each example of a batch, or one for all.
-
-    Raises:
-        ValueError: Not real numbers, another shape, or (not under tracing) one that is not positive.
-    """
-    epsilon = epsilon if isinstance(epsilon, jax.Array) else np.asarray(epsilon)
-    if not is_real(epsilon):
-        raise ArgumentError(f"epsilon must be real numbers, got dtype {epsilon.dtype}", argument="epsilon")
-    fits = epsilon.ndim <= len(batch) and all(
-        one in (1, other) for one, other in zip(epsilon.shape[::-1], batch[::-1], strict=False)
-    )
-    if not fits:
-        raise ArgumentError(
-            f"epsilon must be a scalar or one for each example, {batch}; got shape {epsilon.shape}", argument="epsilon"
-        )
-    if not isinstance(epsilon, Tracer) and not isinstance(used, Tracer):
-        wrong = np.argwhere(~(np.broadcast_to(np.asarray(epsilon), batch) > 0) & np.asarray(used))
-        if len(wrong):  # the place of a single example has no numbers
-            value = float(np.broadcast_to(np.asarray(epsilon), batch)[tuple(wrong[0])])
-            where = f"example {', '.join(map(str, wrong[0]))} has" if epsilon.ndim else "got"
-            raise ArgumentError(f"epsilon must be positive, nats: {where} {value:g}", argument="epsilon")
-    epsilon = jnp.broadcast_to(jnp.asarray(epsilon, dtype), batch)
-    usable = epsilon > 0
-    return jnp.where(usable, jnp.where(usable, epsilon, 1), jnp.nan)
 
 
 def as_survey(
     counts: Any, epsilon: ArrayLike | None, *, whole: bool = False
 ) -> tuple[Shaped[Array, " K"], Float[Array, ""]]:
-    """Checks counts of k-ary randomized response and the ε they were collected with.
-
-    Raises:
-        ValueError: As `as_counts` and `as_scalar` do.
-    """
+    """Checks counts of k-ary randomized response and their ε, as `as_counts` and `as_scalar` do."""
     counts = as_counts(counts, whole=whole)
     if isinstance(epsilon, jax.Array):
         _, epsilon = aligned((counts, epsilon))  # before its cast, which a batch of cotangents could not undo
     return aligned((counts, as_scalar(epsilon, float_of(counts))))
 
 
-def float_of(counts: Shaped[Array, "*s"]) -> np.dtype:
-    """Returns the floating dtype in which results about `counts` are given."""
-    return counts.dtype if jnp.issubdtype(counts.dtype, jnp.floating) else float_dtype()
+class Survey(NamedTuple):
+    """Total and validity of counts.
+
+    Attributes:
+        total: Scalar, their sum.
+        bound: Scalar: a lower bound of the largest one, half of it or more; zero for floats.
+        valid: Scalar: none is negative or NaN, and their sum did not wrap.
+    """
+
+    total: Shaped[Array, ""]
+    bound: Shaped[Array, ""]
+    valid: Bool[Array, ""]
+
+    @property
+    def usable(self) -> Bool[Array, ""]:
+        """Whether there is a distribution to estimate from them."""
+        return self.valid & (self.total > 0)
+
+    @property
+    def simulable(self) -> Bool[Array, ""]:
+        """Whether collections of as many reports can be drawn."""
+        return self.usable & (self.total <= jnp.iinfo(jnp.int32).max)
+
+    @property
+    def drawable(self) -> Bool[Array, ""]:
+        """Whether reports of as many users can be drawn, zero users included."""
+        return self.simulable | (self.valid & (self.total == 0))
 
 
-def as_probability(value: ArrayLike, name: str, example: float) -> Float[Array, ""]:
-    """Checks that a scalar lies strictly between 0 and 1, as far as it is known.
-
-    What the host knows is checked in double precision, where 1 − 1e-9 is not one.
+def survey(counts: Shaped[Array, " K"]) -> Survey:
+    """Checks the values of counts in one pass, under tracing too.
 
     Raises:
-        ValueError: It does not, or is no scalar.
+        ValueError: So many integers that a sum of them may wrap unnoticed.
     """
-    scalar = as_scalar(value, float_dtype(), name)
-    if not isinstance(scalar, Tracer):
-        known = float(np.asarray(value, np.float64))
-        # XLA takes what is below the smallest normal number for zero.
-        if not np.finfo(scalar.dtype).tiny <= known < 1:
-            raise ArgumentError(f"{name} must lie between 0 and 1, such as {example:g}, got {known:g}", argument=name)
-    return scalar
-
-
-def complement(value: ArrayLike) -> Float[Array, ""]:
-    """1 − value; of what the host knows in double precision, because a float32 near one has few digits."""
-    if isinstance(value, jax.Array):
-        return 1 - value.astype(float_dtype())
-    dtype = float_dtype()
-    # What is below one stays so: a level of 1e-12 is one, if an odd one.
-    return jnp.asarray(np.minimum(1 - np.asarray(value, np.float64), 1 - jnp.finfo(dtype).epsneg), dtype)
+    if jnp.issubdtype(counts.dtype, jnp.floating):
+        total = jnp.sum(counts)
+        return Survey(total, jnp.zeros_like(total), (jnp.min(counts) >= 0) & jnp.isfinite(total))
+    bits = jnp.iinfo(counts.dtype).bits
+    if counts.shape[0] >= 2 ** (bits - 8):
+        raise ArgumentError(
+            f"K = {counts.shape[0]} is too many categories for {counts.dtype.name} counts: "
+            "enable 64-bit mode (JAX_ENABLE_X64=1)",
+            argument="counts",
+        )
+    # A wrapped total differs from the sums of the counts' high parts. Whatever the total, one of the three sums does
+    # not wrap and is too large, because the low parts of so few categories cannot make up for a wrap. One OR tells
+    # whether any count is negative, and the largest one to within a factor of two.
+    zero = jnp.zeros((), counts.dtype)
+    total, *high, union = lax.reduce(
+        (counts, counts >> 8, counts >> 16, counts >> 24, counts),
+        (zero,) * 5,
+        lambda a, b: (*(x + y for x, y in zip(a[:4], b[:4], strict=True)), a[4] | b[4]),
+        (0,),
+    )
+    largest = jnp.iinfo(counts.dtype).max
+    lag = (total >> 8) - high[0]
+    valid = (union >= 0) & (total >= 0) & (lag >= 0) & (lag <= counts.shape[0])
+    for part, shift in zip(high, (8, 16, 24), strict=True):
+        valid = valid & (part >= 0) & (part <= largest >> shift)
+    bound = counts.dtype.type(1) << (bits - 1 - lax.clz(jnp.maximum(union, 1)))
+    return Survey(total, bound, valid)

@@ -1,12 +1,19 @@
-"""Errors that say, as data too, where something is wrong and what came; their message is for a person."""
+"""Errors, with the place and the value as attributes, and what messages call an option."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Self
+
+__all__ = ["ArgumentError", "Contradiction", "DataError", "Located", "PeerError", "StudyError", "UsageError"]
+
+_NAMES_FLAGS = ContextVar("names_flags", default=False)
 
 
 class Located(Exception):  # noqa: N818
-    """The base of all errors here: programs read the attributes, people the message.
+    """Base of all errors of rrjax: the attributes are for programs, the message is for people.
 
     Args:
         message: What is wrong, where, what came, and what to do.
@@ -42,9 +49,20 @@ class Located(Exception):  # noqa: N818
 class ArgumentError(Located, ValueError):
     """An argument of a function that cannot be used as it is."""
 
+    @classmethod
+    def about(cls, argument: str, problem: str, **attributes: Any) -> Self:
+        """Makes the error whose message is the name of the argument and the problem."""
+        return cls(f"{argument} {problem}", argument=argument, **attributes)
+
 
 class DataError(Located, ValueError):
     """Data that cannot be used as they are: `file`, `column`, `row`."""
+
+    @classmethod
+    def at(cls, file: str, problem: str, **attributes: Any) -> Self:
+        """Makes the error whose message is the file, the column (where one is given) and the problem."""
+        place = file if attributes.get("column") is None else f"{file}, column {attributes['column']!r}"
+        return cls(f"{place}: {problem}", file=file, **attributes)
 
 
 class Contradiction(DataError):  # noqa: N818
@@ -61,3 +79,35 @@ class StudyError(Located):
 
 class PeerError(StudyError):
     """Another process of the study ended, or cannot be reached."""
+
+
+def number(count: int, one: str, many: str) -> str:
+    """Returns how many of what, in words: 1 category, 12 categories."""
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def reworded(error: Located, message: str, kind: type[Located] = DataError, **attributes: Any) -> Any:
+    """Makes an error of this kind with another message and the attributes of the given error."""
+    return kind(message, **{**vars(error), **attributes})
+
+
+@contextmanager
+def naming_flags() -> Iterator[None]:
+    """Lets messages name flags of the command line here, in place of arguments of the library."""
+    token = _NAMES_FLAGS.set(True)
+    try:
+        yield
+    finally:
+        _NAMES_FLAGS.reset(token)
+
+
+def for_callers(text: str) -> str:
+    """Returns advice that only a caller of the library can follow, or nothing at the command line."""
+    return "" if _NAMES_FLAGS.get() else text
+
+
+def option(argument: str, flag: str | None = None) -> str:
+    """Returns the name of an option in a message: "domain=" in the library, "--domain" at the command line."""
+    if _NAMES_FLAGS.get():
+        return flag or f"--{argument}"
+    return argument if "=" in argument else f"{argument}="

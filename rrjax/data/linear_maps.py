@@ -1,7 +1,7 @@
-"""Lifts: matrices of numbers that are not negative, known by their two products, which `Mixture` is made of.
+"""Lifts: matrices of non-negative numbers as linear maps, given by their two products; `Mixture` holds one.
 
-Nothing is subtracted in a product, and its sums are compensated: it is accurate to some ten machine epsilons at any
-size, in every entry.
+A product subtracts nothing, and its sums are compensated: every entry is accurate to some ten machine epsilons at any
+size.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum, filled_up, two_sum
 
-_RUN = 16
-"""Terms that are added up plainly, by a matrix product, before the sums are compensated."""
-_ROWS = 512
+_TERMS_PER_RUN = 16
+"""Terms that a matrix product adds plainly before the sums are compensated."""
+_ROWS_PER_BLOCK = 512
 """Rows of a matrix that are converted to floats at a time."""
-_BRANCH = 8
-"""Numbers that a sum over a list takes together at a time."""
-FEW = 16
-"""Categories for each one that a report supports, from which on lists of these take less than a matrix."""
+_TERMS_PER_NODE = 8
+"""Numbers that a sum over a list adds at a time."""
+SPARSE_RATIO = 16
+"""Lists of the supported categories take less than a matrix where a report supports at most one in so many."""
 
 
 class Lift(Protocol):
-    """A matrix B `[U, K]` of numbers that are not negative, known by what it does. A pytree."""
+    """A matrix B `[U, K]` of non-negative numbers, given by its two products. A pytree."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -51,8 +51,8 @@ class Lift(Protocol):
 
 @register(data_fields=["scale"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
-class Scaling:
-    """The lift `scale`·I of reports that name one category each.
+class Scaling(Lift):
+    """Lift `scale`·I, of reports that name one category each.
 
     Attributes:
         scale: Scalar, not negative.
@@ -64,28 +64,25 @@ class Scaling:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """K and K."""
         return self.num_categories, self.num_categories
 
     def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " K"]:
-        """B·θ."""
         return jnp.asarray(self.scale, theta.dtype) * theta
 
     def transpose(self, weights: Float[Array, " K"]) -> Float[Array, " K"]:
-        """Bᵀ·w."""
         return jnp.asarray(self.scale, weights.dtype) * weights
 
 
 @register(data_fields=["matrix", "scale"])
 @dataclasses.dataclass(frozen=True)
-class Dense:
-    """The lift `scale`·matrix. Its products are accurate to some ten machine epsilons at any size.
+class Dense(Lift):
+    """Lift `scale`·matrix.
 
-    16 terms are added up plainly, and the rounding of all further sums is carried along. The matrix stays in its dtype:
-    a product converts 512 rows of it at a time. Derivatives are plain products.
+    A product adds 16 terms plainly and compensates all further sums. The matrix stays in its dtype: a product converts
+    512 rows at a time. Derivatives are plain products.
 
     Attributes:
-        matrix: `[U, K]`, booleans, or numbers that are not negative.
+        matrix: `[U, K]`, booleans, or non-negative numbers.
         scale: Scalar, not negative.
     """
 
@@ -93,28 +90,23 @@ class Dense:
     scale: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        """Takes lists too."""
+        """Accepts lists."""
         if isinstance(self.matrix, list | tuple):
             object.__setattr__(self, "matrix", np.asarray(self.matrix))
 
     @property
     def shape(self) -> tuple[int, int]:
-        """U and K."""
         return self.matrix.shape[0], self.matrix.shape[1]
 
     def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
-        """B·θ."""
         return jnp.asarray(self.scale, theta.dtype) * _times(jnp.asarray(self.matrix), theta)
 
     def transpose(self, weights: Float[Array, " U"]) -> Float[Array, " K"]:
-        """Bᵀ·w."""
         return jnp.asarray(self.scale, weights.dtype) * _transposed_times(jnp.asarray(self.matrix), weights)
 
 
 @jax.custom_jvp
 def _times(matrix, vector):
-    """Matrix times vector."""
-
     def of(rows):
         rows = rows.astype(vector.dtype)
         return _run_by_run(
@@ -123,19 +115,19 @@ def _times(matrix, vector):
 
     if not isinstance(matrix.shape[0], int):  # a symbol of `jax.export`
         return of(matrix)
-    number = matrix.shape[0] // _ROWS
-    rest = of(matrix[number * _ROWS :])
+    number = matrix.shape[0] // _ROWS_PER_BLOCK
+    last_rows = of(matrix[number * _ROWS_PER_BLOCK :])
     if number == 0:
-        return rest
-    most = lax.map(lambda block: of(_part(matrix, block * _ROWS, _ROWS)), aligned(jnp.arange(number), (matrix, vector)))
-    return jnp.concatenate([most.reshape(-1), rest])
+        return last_rows
+    block_numbers = aligned(jnp.arange(number), (matrix, vector))
+    blocks = lax.map(lambda block: of(_part(matrix, block * _ROWS_PER_BLOCK, _ROWS_PER_BLOCK)), block_numbers)
+    return jnp.concatenate([blocks.reshape(-1), last_rows])
 
 
 @jax.custom_jvp
 def _transposed_times(matrix, vector):
-    """The transpose of a matrix times a vector."""
     if not isinstance(matrix.shape[0], int):  # a symbol of `jax.export`
-        matrix, vector = filled_up(matrix, _RUN), filled_up(vector, _RUN)
+        matrix, vector = filled_up(matrix, _TERMS_PER_RUN), filled_up(vector, _TERMS_PER_RUN)
     return _run_by_run(
         matrix.shape[0],
         lambda at, run: _dot(_part(vector, at, run), _part(matrix, at, run).astype(vector.dtype)),
@@ -152,15 +144,15 @@ def _part(array, at, run, axis=0):
 
 
 def _run_by_run(size, product, others):
-    """The compensated sum of products of `_RUN` terms each, at 0, 16, 32, …; the last one may have fewer."""
-    number, rest = divmod(size, _RUN)
-    last = product(number * _RUN, rest)  # zero, where nothing is left
+    """Returns the compensated sum of products of 16 terms each, at 0, 16, 32, …; the last one may have fewer."""
+    number, remainder = divmod(size, _TERMS_PER_RUN)
+    last = product(number * _TERMS_PER_RUN, remainder)  # zero for no terms
     if number == 0:
         return last
     total, error = lax.fori_loop(
         0,
         number,
-        lambda turn, sums: two_sum(sums, (product(turn * _RUN, _RUN), jnp.zeros_like(last))),
+        lambda turn, sums: two_sum(sums, (product(turn * _TERMS_PER_RUN, _TERMS_PER_RUN), jnp.zeros_like(last))),
         aligned((last, jnp.zeros_like(last)), others),
     )
     return jnp.where(jnp.isfinite(error), total + error, total)  # among infinite terms the errors are inf − inf
@@ -187,14 +179,14 @@ def _change(product, primals, tangents):
 
 @register(data_fields=["rows", "columns", "scale"])
 @dataclasses.dataclass(frozen=True)
-class Sparse:
-    """The lift `scale`·[report u supports category i], by the lists of what is supported: O(nnz) a product.
+class Sparse(Lift):
+    """Lift `scale`·[report u supports category i], from lists of the supported categories: O(nnz) a product.
 
-    Made by `Sparse.of`. Sums are made eight numbers at a time: a table of places for each level of the tree.
+    `Sparse.of` makes it. A sum is a tree whose nodes add eight numbers, with a table of places for each level.
 
     Attributes:
-        rows: Tables `[n, 8]` of places: of a report in the categories, then in the sums before.
-        columns: The same, of a category in the reports.
+        rows: Tables `[n, 8]` for the sum of each report: places of categories, then places in the level before.
+        columns: The same for the sum of each category, with places of reports.
         scale: Scalar, not negative.
 
     Example:
@@ -211,15 +203,12 @@ class Sparse:
 
     @classmethod
     def of(cls, supports: Sequence[ArrayLike] | np.ndarray, num_categories: int, scale: ArrayLike = 1.0) -> Sparse:
-        """Makes it of the categories that each report supports.
+        """Makes the lift from the categories that each report supports.
 
         Args:
             supports: U lists of categories, 0 … K − 1, in any order, each once; or an array of them `[U, w]`.
             num_categories: K.
             scale: Scalar, not negative.
-
-        Returns:
-            `Sparse`.
 
         Raises:
             ValueError: A category outside the domain, or twice in a list.
@@ -230,11 +219,8 @@ class Sparse:
         reports = np.repeat(np.arange(len(lengths)), lengths)
         outside = np.flatnonzero((members < 0) | (members >= num_categories))
         if outside.size:
-            raise ArgumentError(
-                f"report {reports[outside[0]]} supports category {members[outside[0]]}; categories go from 0 to "
-                f"{num_categories - 1}",
-                argument="supports",
-            )
+            found = f"report {reports[outside[0]]} supports category {members[outside[0]]}"
+            raise ArgumentError(f"{found}; categories go from 0 to {num_categories - 1}", argument="supports")
         order = np.lexsort((reports, members))  # by category
         twice = np.flatnonzero((np.diff(members[order]) == 0) & (np.diff(reports[order]) == 0))
         if twice.size:
@@ -245,27 +231,24 @@ class Sparse:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """U and K."""
         return self.rows[-1].shape[0], self.columns[-1].shape[0]
 
     def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
-        """B·θ."""
         return jnp.asarray(self.scale, theta.dtype) * _added(theta, self.rows)
 
     def transpose(self, weights: Float[Array, " U"]) -> Float[Array, " K"]:
-        """Bᵀ·w."""
         return jnp.asarray(self.scale, weights.dtype) * _added(weights, self.columns)
 
 
 def _tree(places, lengths, size):
-    """Tables of places for sums over lists of these lengths, laid end to end; the place `size` is that of a zero."""
+    """Makes the tables for sums over lists of these lengths, laid end to end; the place `size` stands for a zero."""
     tables = []
     while not tables or tables[-1].shape[0] > len(lengths):
-        blocks = np.maximum(-(-lengths // _BRANCH), 1)
-        table = np.full(blocks.sum() * _BRANCH, size, np.int32)
+        blocks = np.maximum(-(-lengths // _TERMS_PER_NODE), 1)
+        table = np.full(blocks.sum() * _TERMS_PER_NODE, size, np.int32)
         within = np.arange(len(places)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        table[np.repeat((np.cumsum(blocks) - blocks) * _BRANCH, lengths) + within] = places
-        tables.append(table.reshape(-1, _BRANCH))
+        table[np.repeat((np.cumsum(blocks) - blocks) * _TERMS_PER_NODE, lengths) + within] = places
+        tables.append(table.reshape(-1, _TERMS_PER_NODE))
         places, lengths, size = np.arange(blocks.sum()), blocks, int(blocks.sum())
     return tuple(tables)
 
@@ -277,8 +260,8 @@ def _added(x, tables):
 
 
 def incidence(supported: Bool[np.ndarray, "U K"], scale: ArrayLike) -> Sparse | Dense:
-    """The lift `scale`·supported, by lists where few are set."""
-    if FEW * supported.sum() >= supported.size:
+    """Makes the lift `scale`·supported, from lists where few entries are set."""
+    if SPARSE_RATIO * supported.sum() >= supported.size:
         return Dense(jnp.asarray(supported), scale)
     lengths = supported.sum(axis=1)
     return Sparse.of(np.split(np.nonzero(supported)[1], np.cumsum(lengths)[:-1]), supported.shape[1], scale)
@@ -286,11 +269,11 @@ def incidence(supported: Bool[np.ndarray, "U K"], scale: ArrayLike) -> Sparse | 
 
 @register(data_fields=["rate"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
-class Decay:
-    """The lift exp(−rate·|u − i|) of reports that are the less likely the further they are from the value.
+class Decay(Lift):
+    """Lift exp(−rate·|u − i|), of reports whose probability falls with the distance from the value.
 
-    A sum of what comes from below and of what comes from above, each a recurrence f_u = θ_u + e^−rate·f_(u−1), made
-    by doubling: O(K·log K) a product.
+    A product is the sum of the recurrence f_u = θ_u + e^−rate·f_(u−1) from below and of the same from above, each by
+    doubling: O(K·log K).
 
     Attributes:
         rate: Scalar, not negative.
@@ -302,22 +285,19 @@ class Decay:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """K and K."""
         return self.num_categories, self.num_categories
 
     def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " K"]:
-        """B·θ."""
         rate = as_scalar(self.rate, theta.dtype, "rate")
         below, above = _decaying(theta, rate), _decaying(theta[::-1], rate)[::-1]
         return below + jnp.exp(-rate) * jnp.append(above[1:], jnp.zeros_like(above[:1]))
 
     def transpose(self, weights: Float[Array, " K"]) -> Float[Array, " K"]:
-        """Bᵀ·w, the same."""
         return self(weights)
 
 
 def _decaying(x, rate):
-    """Σ_(k≤i) x_k·exp(−rate·(i − k)): of the last 1, 2, 4, … values."""
+    """Returns Σ_(k≤i) x_k·exp(−rate·(i − k)), over the last 1, 2, 4, … values."""
     reach = 1
     while reach < x.shape[0]:
         x = x + jnp.exp(-rate * reach) * jnp.append(jnp.zeros_like(x[:reach]), x[:-reach])

@@ -1,9 +1,9 @@
-"""What joint statements need of a collection: the likelihood of whole reports, as a mixture over the categories.
+"""Mixtures: the likelihood of whole reports, for statements about all categories jointly.
 
-A report u of a user who holds category i has a probability proportional to a_u + B_ui, the first part whatever the user
-holds. So θ has the log-likelihood Σ_u w_u·log(a_u + (Bθ)_u), with w_u reports of each kind. k-ary randomized response
-is a = 1, B = e1·I with e1 = e^ε − 1; unary encoding is a = 1 and e1 for every bit that is set. B is known as a linear
-function with its transpose, a *lift*: what it takes is not U×K numbers but the two products.
+A report u of a user with category i has a probability proportional to a_u + B_ui, where a_u does not depend on i. So
+θ has the log-likelihood Σ_u w_u·log(a_u + (Bθ)_u), with w_u reports of each kind. k-ary randomized response has a = 1
+and B = e1·I with e1 = e^ε − 1; unary encoding has a = 1 and e1 for every bit that is set. B is given as a linear map, a
+*lift*: by its product and that of its transpose, not by U×K numbers.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from rrjax.numerics.sums import accurate_sum
 @register(data_fields=["weights", "base", "lift"])
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """The likelihood of a collection: Σ_u w_u·log(a_u + (Bθ)_u). A pytree; a mechanism makes it of its reports.
+    """Likelihood of a collection, Σ_u w_u·log(a_u + (Bθ)_u). A pytree; `mixture` of a mechanism makes it from reports.
 
     Args:
-        weights: `[U]`, w: how many reports of each kind there are, integers or floats.
-        base: Scalar or `[U]`, a, not negative: what the probability of a report holds whatever the value.
+        weights: `[U]`, w: the numbers of reports of each kind, integers or floats.
+        base: Scalar or `[U]`, a, not negative: the part of a report's probability that does not depend on the value.
         lift: B, such as `Scaling`, `Dense` or `Sparse` of `rrjax.data.linear_maps`.
 
     Raises:
         ValueError: Shapes that do not fit, or (not under tracing) numbers that are negative or NaN, no reports at all,
-            or a report that no distribution could have brought about.
+            or a report that has probability zero under every distribution.
 
     Example:
         >>> import rrjax
@@ -69,48 +69,45 @@ class Mixture:
 def _check(mixture):
     weights, base = np.asarray(mixture.weights), np.asarray(mixture.base)
     if not (is_real(weights) and is_real(base)):
-        raise ArgumentError(
-            f"weights and base must be real numbers, got dtypes {weights.dtype} and {base.dtype}", argument="weights"
-        )
+        dtypes = f"{weights.dtype} and {base.dtype}"
+        raise ArgumentError.about("weights", f"and base must be real numbers, got dtypes {dtypes}")
     number, size = mixture.lift.shape
     if weights.shape != (number,) or base.shape not in ((), (number,)):
-        raise ArgumentError(
-            f"weights must have shape [{number}] and base shape [] or [{number}], as the lift has {number} rows; got "
+        raise ArgumentError.about(
+            "weights",
+            f"must have shape [{number}] and base shape [] or [{number}], as the lift has {number} rows; got "
             f"{weights.shape} and {base.shape}",
-            argument="weights",
         )
     if size < 2:
         raise ArgumentError(f"the lift must have K >= 2 columns, one a category, got {size}", argument="lift")
     if not (weights >= 0).all() or not np.isfinite(weights).all() or not weights.any():
-        raise ArgumentError(
-            "weights must be numbers of reports: finite, not negative, and not all zero", argument="weights"
-        )
+        raise ArgumentError.about("weights", "must be numbers of reports: finite, not negative, and not all zero")
     if not (base >= 0).all() or not np.isfinite(base).all():
-        raise ArgumentError("base must be finite and not negative: it is a part of a probability", argument="base")
+        raise ArgumentError.about("base", "must be finite and not negative: it is a part of a probability")
     entries = [np.asarray(leaf) for leaf in jax.tree.leaves(mixture.lift)]
     if not all(np.isfinite(leaf).all() and (leaf >= 0).all() for leaf in entries):
-        raise ArgumentError(
-            "the lift must hold finite numbers, none negative: they are parts of probabilities", argument="lift"
-        )
-    with jax.ensure_compile_time_eval():  # known values may be met while something else is traced
+        message = "the lift must hold finite numbers, none negative: they are parts of probabilities"
+        raise ArgumentError(message, argument="lift")
+    with jax.ensure_compile_time_eval():  # known values may occur while something else is traced
         reach = np.asarray(mixture.lift(jnp.ones(size, float_dtype()))) + base
-    lost = np.flatnonzero((reach <= 0) & (weights > 0))
-    if lost.size:
+    impossible = np.flatnonzero((reach <= 0) & (weights > 0))
+    if impossible.size:
+        row = impossible[0]
         raise ArgumentError(
-            f"row {lost[0]} has {weights[lost[0]]} reports that no distribution can have brought about: base and lift "
-            "are zero there",
+            f"row {row} has {weights[row]} reports of probability zero under every distribution: base and lift are "
+            "zero there",
             argument="weights",
         )
 
 
 class Reports(NamedTuple):
-    """A mixture ready to be evaluated.
+    """Mixture with settled dtypes and normalized weights.
 
     Attributes:
         shares: `[U]`, the shares of the reports of each kind.
         base: Scalar or `[U]`.
         lift: B.
-        usable: Scalar: whether the weights make sense.
+        usable: Scalar: whether the weights are valid.
     """
 
     shares: Float[Array, " U"]
@@ -119,16 +116,16 @@ class Reports(NamedTuple):
     usable: Bool[Array, ""]
 
     def probabilities(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
-        """A + Bθ; one where there are no reports, and NaN for negative ones."""
+        """Returns μ = a + Bθ; one where there are no reports, and NaN for negative numbers."""
         mixed = jnp.where(self.shares > 0, self.base + self.lift(theta), 1)
         return jnp.where((mixed >= 0) & self.usable, mixed, jnp.nan)
 
     def slopes(self, theta: Float[Array, " K"]) -> Float[Array, " K"]:
-        """Bᵀ(φ/μ), the derivative of the log-likelihood per report in θ, without that of what a adds."""
+        """Returns Bᵀ(φ/μ), the derivative in θ of the log-likelihood per report."""
         return self.lift.transpose(self.shares / self.probabilities(theta))
 
     def log_likelihood(self, theta: Float[Array, " K"]) -> Float[Array, ""]:
-        """Σ φ·log μ, nats per report; −∞ where a report has probability zero."""
+        """Returns Σ φ·log μ in nats per report; −∞ if a report has probability zero."""
         mixed = self.probabilities(theta)
         terms = jnp.where(self.shares > 0, self.shares * jnp.log(mixed), 0)
         plain = jnp.sum(terms)
@@ -136,15 +133,14 @@ class Reports(NamedTuple):
 
 
 def as_mixture(mixture: Mixture, epsilon: ArrayLike | None, theta: ArrayLike | None = None) -> tuple[Array, Reports]:
-    """Settles the dtypes of a mixture that a function was given, and of the distribution beside it.
+    """Settles the dtypes of a mixture and of a distribution; None is the uniform one.
 
     Raises:
         ValueError: An ε beside it, or a θ of another length.
     """
     if epsilon is not None:
-        raise ArgumentError(
-            f"a mixture has its own probabilities: leave epsilon out (got {epsilon})", argument="epsilon"
-        )
+        message = f"a mixture has its own probabilities: leave epsilon out (got {epsilon})"
+        raise ArgumentError(message, argument="epsilon")
     size = mixture.num_categories
     weights = gathered(jnp.asarray(mixture.weights))
     theta = as_distribution(np.full(size, 1 / size, float_dtype()) if theta is None else theta, size)

@@ -1,9 +1,9 @@
-"""What marginal statements need of a collection: how many reports support each category, of how many, at which rates.
+"""Counts of reports, and tallies: the support counts of a collection, N, and the rates p and q.
 
 Under a pure mechanism a report *supports* the category that its user holds with probability p, and any other one with
-probability q. Whatever is said about one category at a time (the inversion and its repairs, variances, intervals,
-p-values, plans) needs the support counts, N, p and q, and nothing else of the mechanism. The support counts of k-ary
-randomized response are the counts of its reports and sum to N; those of other mechanisms do not.
+probability q. Statements about one category at a time (the inversion and its repairs, variances, intervals, p-values,
+plans) need the support counts, N, p and q, and nothing else of the mechanism. The support counts of k-ary randomized
+response are the counts of its reports and sum to N; those of other mechanisms do not.
 """
 
 from __future__ import annotations
@@ -18,40 +18,85 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rrjax.data.arguments import as_counts, as_scalar, as_survey, float_dtype, is_real
-from rrjax.data.counts import survey
+from rrjax.data.arguments import (
+    as_array,
+    as_counts,
+    as_scalar,
+    as_survey,
+    as_values,
+    as_weights,
+    float_dtype,
+    float_of,
+    is_real,
+    survey,
+)
+from rrjax.data.categories import Fingerprint, as_fingerprint, check_num_categories, difference
 from rrjax.data.errors import ArgumentError
-from rrjax.data.fingerprint import Fingerprint, as_fingerprint, difference
-from rrjax.data.rates import Rates
+from rrjax.data.mechanism_parameters import Rates
 from rrjax.numerics.pytrees import exportable, register, short
-from rrjax.numerics.sharding import aligned, gathered
+from rrjax.numerics.sharding import aligned, together
 from rrjax.numerics.sums import expm1_epsilon, split_product
 
 exportable(Rates)
 
 
+def count(reports: ArrayLike, num_categories: int) -> Int[Array, " K"]:
+    """Counts how many reports name each category.
+
+    Counts of parts add up to the counts of the whole, categories without a report included. So a stream or many files
+    can be counted part by part and summed.
+
+    Args:
+        reports: Integers in 0 … K − 1, any shape.
+        num_categories: K, at least 2. Static.
+
+    Returns:
+        `[K]`, in the default integer dtype. Under tracing a report outside the domain cannot be refused: it makes all
+        counts −1, which every estimator turns into NaN.
+
+    Raises:
+        ValueError: K < 2, reports that are not integers, or (not under tracing) one outside the domain.
+
+    Example:
+        >>> import rrjax
+        >>> rrjax.count([0, 2, 2, 1, 2], num_categories=4)
+        Array([1, 1, 3, 0], dtype=int32)
+    """
+    check_num_categories(num_categories)
+    return _count(as_values(reports, num_categories, "reports"), num_categories)
+
+
+def _count(reports, num_categories):
+    reports = together(reports).ravel()
+    inside = (reports >= 0) & (reports < num_categories)
+    counts = jnp.bincount(jnp.where(inside, reports, 0), length=num_categories)
+    return jnp.where(jnp.all(inside), counts, -1)
+
+
+_count = jax.jit(_count, static_argnums=1)
+
+
 @register(data_fields=["support", "num_users", "rates"], meta_fields=["domain"])
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
 class Tally:
-    """Support counts of a collection, with the rates that they were made at. A pytree; tallies of parts add up.
+    """Support counts of a collection, N, and the rates p and q. A pytree; tallies of parts add up.
 
-    A tally that was read from files or a data frame knows the labels of its categories, by their fingerprint, which
-    sums and transformations of JAX keep. Tallies of other labels, or of the same labels in another order, do not add
-    up. One without adds to any. The fingerprint is static: a function is compiled once for each, and the branches of a
-    condition, or the state of a loop before and after a step, must have the same, so begin a loop with a tally of the
-    same domain.
+    A tally of files or of a data frame has a fingerprint of the labels of its categories, which sums and
+    transformations of JAX keep. Tallies of different labels, or of the same labels in another order, do not add up.
+    A tally without a fingerprint adds to any. The fingerprint is static: a function is compiled once for each, and the
+    branches of a condition, or the state of a loop before and after a step, must have the same one.
 
-    `==` says whether supports, users, rates and fingerprints are equal, as one bool: the weights of the rates too, so
-    that a tally made of `p` and `q` of another one may differ from it, and still adds up. A tally has no hash.
+    `==` says whether supports, users, fingerprints and the weights of the rates are equal, as one bool. A tally made
+    of `p` and `q` of another one may therefore differ from it, and still adds up. A tally has no hash.
 
     Args:
         support: `[K]`, how many reports support each category, from 0 to N: integers (exact), or floats (weights).
         num_users: Scalar, N.
-        p: Scalar, how often a report supports the category that its user holds.
-        q: Scalar, how often it supports any other one; less than p.
-        rates: `Rates` in place of p and q, where a mechanism knows them better than as two rounded numbers.
-        domain: The labels of the categories in their order, an `rrjax.io.Domain` or a list; None says nothing of them.
-            As an attribute, a `Fingerprint`, with `labels`.
+        p: Scalar, probability that a report supports the category of its user.
+        q: Scalar, probability that it supports a given other category; less than p.
+        rates: `Rates` in place of p and q, which are two rounded numbers.
+        domain: The labels of the categories in their order, an `rrjax.io.domain.Domain` or a list; None for unknown
+            ones. As an attribute, a `Fingerprint`, with `labels`.
 
     Raises:
         ValueError: Shapes, dtypes or (not under tracing) values that no collection has, or other than K labels.
@@ -81,27 +126,24 @@ class Tally:
         rates: Rates | None = None,
         domain: Any = None,
     ) -> None:
-        """Checks what a person gives, which p and q are; rates come from a mechanism, with counts of its own."""
+        """Checks numbers that come with p and q; those that come with rates are of a mechanism, and are not checked."""
         if p is not None and q is not None:
             rates = Rates.of(*_as_probabilities(p, q))
             support, num_users = _as_support(support, num_users)
         elif p is not None or q is not None:
-            raise ArgumentError(
-                "a tally has both probabilities: p, of the category that a user holds, and q, of others", argument="p"
-            )
+            message = "a tally has both probabilities: p, of the category that a user holds, and q, of others"
+            raise ArgumentError(message, argument="p")
         elif isinstance(support, list | tuple):
             support, num_users = _as_support(support, num_users)
         known = as_fingerprint(domain)
         labels = getattr(known, "labels", None)
         if labels is not None and len(labels) != np.shape(support)[-1]:
-            message = f"domain must have a label for each of {np.shape(support)[-1]:,} categories, got {len(labels):,}"
-            raise ArgumentError(message, argument="domain", value=labels)
-        fields = {"support": support, "num_users": num_users, "rates": rates, "domain": known}
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+            problem = f"must have a label for each of {np.shape(support)[-1]:,} categories, got {len(labels):,}"
+            raise ArgumentError.about("domain", problem, value=labels)
+        vars(self).update(support=support, num_users=num_users, rates=rates, domain=known)
 
     def __repr__(self) -> str:
-        """The first numbers; of more than six, how many there are."""
+        """Shows numbers, or only the shape of more than six."""
         domain = "" if self.domain is None else f", domain={short(getattr(self.domain, 'labels', None) or self.domain)}"
         known = isinstance(self.rates, Rates) and all(map(_is_number, self.rates))
         rates = f"p={short(self.p)}, q={short(self.q)}" if known else f"rates={short(self.rates)}"
@@ -114,25 +156,25 @@ class Tally:
 
     @property
     def p(self) -> Float[Array, ""]:
-        """How often a report supports the category that its user holds. Scalar."""
+        """Probability that a report supports the category of its user. Scalar."""
         return self.rates.p
 
     @property
     def q(self) -> Float[Array, ""]:
-        """How often a report supports any one other category. Scalar."""
+        """Probability that a report supports a given other category. Scalar."""
         return self.rates.q
 
     @property
     def d(self) -> Float[Array, ""]:
-        """P − q, without cancellation. Scalar."""
+        """Difference p − q, without cancellation. Scalar."""
         return self.rates.d
 
     def __add__(self, other: Tally) -> Tally:
-        """The tally of both collections together, at the rates of the first.
+        """Returns the tally of both collections together, at the rates of the first.
 
-        Rates are equal here where p and q are, to eight machine epsilons of the dtype that they are computed in: p is a
-        quotient of sums of three weights, at most five roundings of half an epsilon, and so is what was stored of it,
-        and what is computed of that again.
+        Rates are equal if p and q are, to eight machine epsilons of the dtype that they are computed in: p is a
+        quotient of sums of three weights, with at most five roundings of half an epsilon. So are its stored value, and
+        the value computed of the stored one.
 
         Raises:
             ValueError: Other categories or labels, or (not under tracing) other rates, or more users than the dtype can
@@ -141,10 +183,8 @@ class Tally:
         if not isinstance(other, Tally):
             return NotImplemented
         if self.support.shape != other.support.shape:
-            raise ArgumentError(
-                f"tallies of {self.num_categories} and of {other.num_categories} categories cannot be added",
-                argument="other",
-            )
+            sizes = f"{self.num_categories} and of {other.num_categories}"
+            raise ArgumentError(f"tallies of {sizes} categories cannot be added", argument="other")
         if self.domain is not None and other.domain is not None and self.domain != other.domain:
             raise ArgumentError(
                 f"tallies of other labels cannot be added: {difference(self.domain, other.domain)}. Count both with "
@@ -166,18 +206,18 @@ class Tally:
                     f"{_apart('q', self.q, other.q)}; estimate them apart",
                     argument="rates",
                 )
-        # Where it cannot be refused, it is unusable.
+        # Under tracing it cannot be refused: a negative N makes every result NaN.
         domain = other.domain if self.domain is None else self.domain
         number = jnp.where(alike, number, -1)
         return Tally(self.support + other.support, number, rates=self.rates, domain=domain)
 
     def __radd__(self, other: Any) -> Tally:
-        """So that `sum` works."""
+        """Lets `sum` begin with 0."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
 
 def equal_rates(first: Rates, second: Rates) -> Bool[Array, ""]:
-    """Whether p and q are equal, but for rounding: see `Tally.__add__`."""
+    """Whether p and q are equal up to rounding (see `Tally.__add__`)."""
     dtypes = [jnp.result_type(weight) for weight in (*first, *second)]
     eps = max(jnp.finfo(dtype).eps for dtype in (*dtypes, float_dtype()) if jnp.issubdtype(dtype, jnp.floating))
     ours, theirs = (
@@ -187,30 +227,24 @@ def equal_rates(first: Rates, second: Rates) -> Bool[Array, ""]:
 
 
 def _is_number(weight):
-    """Whether p can be computed of it, and looked at: JAX puts anything in the place of a leaf."""
-    if isinstance(weight, Tracer):
-        return False
-    return (
-        isinstance(weight, int | float | np.generic | np.ndarray | jax.Array) and jnp.result_type(weight).kind in "iuf"
-    )
+    """Whether a leaf is a known number: JAX puts anything in the place of a leaf."""
+    number = isinstance(weight, int | float | np.generic | np.ndarray | jax.Array) and not isinstance(weight, Tracer)
+    return number and jnp.result_type(weight).kind in "iuf"
 
 
 def _apart(name, first, second):
-    """Two numbers with as many digits as show that they differ."""
+    """Says with enough digits that two numbers differ."""
     pairs = [(f"{float(first):.{digits}g}", f"{float(second):.{digits}g}") for digits in range(6, 18)]
     ours, theirs = next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])
     return f"{name} is {ours} in one and {theirs} in the other"
 
 
 def _as_probabilities(p, q):
-    known = not (isinstance(p, Tracer) or isinstance(q, Tracer))
     for name, value in (("p", p), ("q", q)):
         if np.ndim(value) != 0:
-            raise ArgumentError(
-                f"{name} must be a scalar (use jax.vmap for several tallies), got shape {np.shape(value)}",
-                argument=name,
-            )
-    if not known:
+            problem = f"must be a scalar (use jax.vmap for several tallies), got shape {np.shape(value)}"
+            raise ArgumentError.about(name, problem)
+    if isinstance(p, Tracer) or isinstance(q, Tracer):
         return as_scalar(p, float_dtype(), "p"), as_scalar(q, float_dtype(), "q")
     # On the host in double precision, so that p − q and 1 − p keep their digits.
     p, q = float(np.asarray(p)), float(np.asarray(q))
@@ -225,75 +259,63 @@ def _as_probabilities(p, q):
 
 
 def _as_support(support, num_users):
-    support = _as_weights(support)
-    given = num_users if isinstance(num_users, jax.Array) else np.asarray(num_users)
+    support = _settled(support)
+    given = as_array(num_users, "num_users")
     if given.ndim != 0 or not is_real(given):
-        raise ArgumentError(
-            f"num_users must be one number, got {given.dtype.name} of shape {given.shape}", argument="num_users"
-        )
+        raise ArgumentError.about("num_users", f"must be one number, got {given.dtype.name} of shape {given.shape}")
     if jnp.issubdtype(support.dtype, jnp.integer):
         if jnp.issubdtype(given.dtype, jnp.floating):
-            raise ArgumentError(
-                f"num_users must be an integer, as support is, got {given.dtype.name}", argument="num_users"
-            )
-        if not isinstance(given, jax.Array) and not 0 <= int(given) <= jnp.iinfo(support.dtype).max:
-            raise ArgumentError(
-                f"num_users must be from 0 to {jnp.iinfo(support.dtype).max}, got {int(given)}; 64-bit mode "
-                "(JAX_ENABLE_X64=1) counts further",
-                argument="num_users",
-            )
+            raise ArgumentError.about("num_users", f"must be an integer, as support is, got {given.dtype.name}")
+        limit = jnp.iinfo(support.dtype).max
+        if not isinstance(given, jax.Array) and not 0 <= int(given) <= limit:
+            problem = f"must be from 0 to {limit}, got {int(given)}; 64-bit mode (JAX_ENABLE_X64=1) counts further"
+            raise ArgumentError.about("num_users", problem)
     number = jnp.asarray(given).astype(support.dtype)
     if not isinstance(support, Tracer) and not isinstance(number, Tracer):
         known = np.asarray(support)
         low, high = float(known.min()), float(known.max())
         if not (low >= 0 and high <= float(np.asarray(number))):
-            raise ArgumentError(
-                f"support must be from 0 to num_users = {number}, got values from {low:g} to {high:g}: a report "
-                "supports a category once, or not at all",
-                argument="support",
+            raise ArgumentError.about(
+                "support",
+                f"must be from 0 to num_users = {number}, got values from {low:g} to {high:g}: a report supports a "
+                "category once, or not at all",
             )
     return support, number
 
 
-def _as_weights(support):
-    """As `as_counts`, but floats keep the scale that they share with the number of users."""
-    if not isinstance(support, jax.Array):
-        support = np.asarray(support)
+def _settled(support):
+    """Settles support counts as `as_counts` does, but keeps the scale that floats share with the number of users."""
+    support = as_array(support, "support")
     if support.ndim == 1 and jnp.issubdtype(support.dtype, jnp.floating) and support.shape[0] >= 2:
-        dtype = jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, support.dtype))
-        return gathered(jnp.asarray(support, dtype))
+        return as_weights(support)
     return as_counts(support, "support", summed=False)
 
 
 def as_tally(tally: Tally, epsilon: ArrayLike | None, *, whole: bool = False) -> Tally:
-    """Settles shapes and dtypes of a tally that a function was given.
+    """Settles shapes and dtypes of a tally.
 
     Raises:
         ValueError: An ε beside it, several tallies at once, or floats where integers are needed.
     """
     if epsilon is not None:
-        raise ArgumentError(
-            f"a tally has its own rates, p and q: leave epsilon out (got {epsilon})", argument="epsilon"
-        )
-    support = _as_weights(tally.support)
-    dtype = support.dtype if jnp.issubdtype(support.dtype, jnp.floating) else float_dtype()
+        message = f"a tally has its own rates, p and q: leave epsilon out (got {epsilon})"
+        raise ArgumentError(message, argument="epsilon")
+    support = _settled(tally.support)
     if whole and jnp.issubdtype(support.dtype, jnp.floating):
-        raise ArgumentError(
-            f"support must be integers, numbers of reports, got dtype {support.dtype}", argument="support"
-        )
+        raise ArgumentError.about("support", f"must be integers, numbers of reports, got dtype {support.dtype}")
     number = jnp.asarray(tally.num_users).astype(support.dtype)
-    return aligned(Tally(support, number, rates=tally.rates.astype(dtype)))
+    return aligned(Tally(support, number, rates=tally.rates.astype(float_of(support))))
 
 
 class Evidence(NamedTuple):
-    """A tally ready for statements about one category at a time.
+    """Numbers of a tally for statements about one category at a time.
 
     Attributes:
         support: `[K]`, floats.
         others: `[K]`, floats: the reports that do not support the category.
         excess: `[K]`: support − N·q, to a few units in the last place of the larger of one and itself.
-        rates: The mechanism's.
-        usable: Scalar: whether all of it makes sense; harmless numbers stand in where it does not.
+        rates: Of the mechanism.
+        usable: Scalar: whether the tally is valid; the numbers of one that is not are replaced by valid ones.
     """
 
     support: Float[Array, " K"]
@@ -309,12 +331,12 @@ class Evidence(NamedTuple):
 
     @property
     def q(self) -> Float[Array, ""]:
-        """What a category that nobody holds gets of the reports; a little more where the dtype ends."""
+        """Share of the reports that support an empty category, at least the smallest normal number of the dtype."""
         return jnp.maximum(self.rates.q, jnp.finfo(self.excess.dtype).tiny)
 
 
 def evidence(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> Evidence:
-    """Checks a tally, or counts of randomized response at ε, which must be integers here, and prepares them.
+    """Prepares a tally, or counts of randomized response at ε; the counts must be integers.
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, an ε beside a tally, or none beside counts.
@@ -326,7 +348,7 @@ def evidence(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> Evidence:
 
 @jax.jit
 def of_tally(tally: Tally) -> Evidence:
-    """Prepares a settled tally, of floats too."""
+    """Prepares a settled tally of integers or floats."""
     support, number, rates = tally.support, tally.num_users, tally.rates
     dtype = rates.truth.dtype
     if jnp.issubdtype(support.dtype, jnp.integer):  # at least as wide as the rates, for the exact product
@@ -341,7 +363,7 @@ def of_tally(tally: Tally) -> Evidence:
     if jnp.issubdtype(support.dtype, jnp.integer):
         whole, fraction, _ = split_product(number, jnp.maximum(rates.q, jnp.finfo(dtype).tiny))
         exact = (support - whole.astype(support.dtype)).astype(dtype) - fraction
-        # The rough one has the derivatives in the rates; it differs from the exact one by rounding alone.
+        # The rough value has the derivatives in the rates, and differs from the exact one by rounding alone.
         excess = rough + lax.stop_gradient(exact - rough)
     return Evidence(support.astype(dtype), (number - support).astype(dtype), excess, rates, usable)
 
@@ -358,7 +380,7 @@ def _of_counts(counts, epsilon):
 
 
 def _excess(counts: Int[Array, " K"], total: Int[Array, ""], e1: Float[Array, ""]) -> Float[Array, " K"]:
-    """(c·e1 + c·K − N) / (e1 + K)."""
+    """Returns (c·e1 + c·K − N) / (e1 + K)."""
     num_categories = counts.shape[0]
     noise = total.astype(e1.dtype) / (e1 + num_categories)
     rough = counts.astype(e1.dtype) - noise
@@ -366,5 +388,5 @@ def _excess(counts: Int[Array, " K"], total: Int[Array, ""], e1: Float[Array, ""
     whole, fraction, _ = split_product(counts, e1)
     integer = whole.astype(total.dtype) + (counts * jnp.asarray(num_categories, counts.dtype) - total)
     exact = (integer.astype(e1.dtype) + fraction) / (e1 + num_categories)
-    # The rough one has the derivative in ε; it differs from the exact one by rounding alone.
+    # The rough value has the derivative in ε, and differs from the exact one by rounding alone.
     return rough + lax.stop_gradient(jnp.where(jnp.abs(rough) < noise / 2, exact - rough, 0))

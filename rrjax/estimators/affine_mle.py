@@ -23,7 +23,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Shaped
 
-from rrjax.data.counts import survey
+from rrjax.data.arguments import survey
 from rrjax.estimators.closed_form import differentiable
 from rrjax.numerics.sums import accurate_sum
 

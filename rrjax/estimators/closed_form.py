@@ -25,8 +25,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
-from rrjax.data.arguments import as_survey
-from rrjax.data.counts import survey
+from rrjax.data.arguments import as_survey, survey
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Tally, as_tally, of_tally
 from rrjax.estimators import water_filling

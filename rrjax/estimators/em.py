@@ -22,7 +22,7 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from rrjax.data.arguments import as_survey
-from rrjax.data.checks import as_integer
+from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Scaling
 from rrjax.data.mixture import Mixture, Reports, as_mixture

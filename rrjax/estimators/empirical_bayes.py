@@ -16,7 +16,7 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.data.arguments import Estimand, check_estimand
-from rrjax.data.checks import as_integer
+from rrjax.data.categories import as_integer
 from rrjax.data.tally import Evidence, Tally, evidence
 from rrjax.estimators.npmle import mixing
 from rrjax.estimators.prior import atoms_of, cells_of, largest_of, log_likelihoods, posterior_of, read_cells

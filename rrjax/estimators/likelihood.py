@@ -23,8 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
-from rrjax.data.arguments import as_counts, as_distribution, as_scalar
-from rrjax.data.counts import survey
+from rrjax.data.arguments import as_counts, as_distribution, as_scalar, survey
 from rrjax.data.mixture import Mixture, Reports, as_mixture
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned

@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from rrjax.data.arguments import Estimand
-from rrjax.data.checks import check_num_categories
+from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.inference.planning import drawing_error
 from rrjax.mechanisms import MECHANISMS

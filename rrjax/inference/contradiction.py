@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from rrjax.data.checks import as_integer
+from rrjax.data.categories import as_integer
 from rrjax.data.tally import Evidence, Tally, evidence
 from rrjax.inference.monte_carlo import HypothesisTest
 from rrjax.mechanisms.columns import ColumnResponse

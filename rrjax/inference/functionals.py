@@ -14,7 +14,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.arguments import Estimand, as_probability, check_estimand, complement, float_dtype
 from rrjax.data.errors import ArgumentError
-from rrjax.data.rates import Rates
+from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.tally import Evidence, Tally, evidence, of_tally
 from rrjax.inference.intervals import exact_limits, intervals, log_tail, whole_counts
 from rrjax.inference.scale import Estimate, Scale, as_numbers

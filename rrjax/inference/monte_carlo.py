@@ -12,9 +12,8 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.data.arguments import as_distribution, as_probability, float_dtype
-from rrjax.data.checks import as_integer
-from rrjax.data.counts import survey
+from rrjax.data.arguments import as_distribution, as_probability, float_dtype, survey
+from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sums import accurate_sum

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from rrjax.data.counts import survey
+from rrjax.data.arguments import survey
 from rrjax.data.tally import Rates, Tally
 from rrjax.estimators.closed_form import inv_p
 from rrjax.inference.monte_carlo import HypothesisTest, compared

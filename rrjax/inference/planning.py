@@ -16,7 +16,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import Estimand, as_probability, as_scalar, check_estimand, check_key, complement, float_dtype
-from rrjax.data.checks import as_integer, check_num_categories
+from rrjax.data.categories import as_integer, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.inference.intervals import Simultaneous, log_tail
 from rrjax.inference.monte_carlo import HypothesisTest

@@ -14,7 +14,7 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import as_scalar, float_dtype
-from rrjax.data.rates import Rates
+from rrjax.data.mechanism_parameters import Rates
 from rrjax.mechanisms import Design
 from rrjax.numerics.binomial_tails import log_survival, odds_of_tail
 

@@ -17,9 +17,8 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.data.arguments import as_one_or_each, as_probability, as_survey, check_key, complement
-from rrjax.data.checks import as_integer
-from rrjax.data.counts import survey
+from rrjax.data.arguments import as_one_or_each, as_probability, as_survey, check_key, complement, survey
+from rrjax.data.categories import as_integer
 from rrjax.inference.intervals import Intervals
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, refuse_spread

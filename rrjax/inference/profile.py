@@ -21,7 +21,7 @@ from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.data.arguments import as_category, as_probability, as_survey, complement
-from rrjax.data.checks import as_integer
+from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.closed_form import mle_star
 from rrjax.inference.likelihood_ratio import ratio

@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.data.arguments import as_probability, complement
-from rrjax.data.counts import survey
+from rrjax.data.arguments import as_probability, complement, survey
 from rrjax.estimators.affine_mle import maximum, slope_on_support
 from rrjax.inference.intervals import Intervals, Simultaneous, log_tail
 from rrjax.mechanisms.surveys.design import Design

@@ -11,9 +11,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.data.arguments import as_probability, as_scalar, complement, float_dtype, is_real
-from rrjax.data.checks import check_num_categories
-from rrjax.data.counts import as_values
+from rrjax.data.arguments import as_probability, as_scalar, as_values, complement, float_dtype, is_real
+from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.inference.scale import Estimate, Scale, as_numbers
 from rrjax.numerics.binomial_tails import odds_of_tail

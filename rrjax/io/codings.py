@@ -1,8 +1,7 @@
-"""How the reports of each mechanism stand in a file: as labels, numbers, bits, or hashes.
+"""Codings: the form of the reports of each mechanism in a file: labels, numbers, bits, or hashes.
 
-A report of randomized response is a label of the domain, and its file is like any other. What the reports of other
-mechanisms mean only their metadata tell: they are the number of a column, a string of K bits that says which
-categories are supported, or a seed with a bucket.
+A report of randomized response is a label of the domain. Reports of other mechanisms need metadata to be read: a report
+is the number of a column, a string of K bits of the supported categories, or a seed with a bucket.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from rrjax.data.errors import DataError
 from rrjax.io.database import Connection, connect, explaining, file_list, identifier, some
-from rrjax.io.errors import DataError
+from rrjax.io.domain import Domain
 from rrjax.io.metadata import Metadata
 from rrjax.io.source import Source
 
@@ -30,24 +30,26 @@ CODINGS: dict[str, Coding] = {
     "hadamard-response": "numbers",
     "projective-geometry-response": "numbers",
 }
-"""By the name of the mechanism."""
+"""Coding by the name of the mechanism."""
 
 _TYPES: dict[Coding, str] = {
     "numbers": "INTEGER",
     "bits": "BLOB",
     "hashes": "STRUCT(seed UINTEGER, bucket UINTEGER)",
 }
-"""What DuckDB calls them."""
-_CHUNK = 1 << 16
+"""Type of the column in DuckDB."""
+_DTYPES: dict[Coding, type] = {"labels": np.int32, "numbers": np.int32, "bits": np.uint8, "hashes": np.uint32}
+"""Type of the array that `coded` returns."""
+_REPORTS_PER_CHUNK = 1 << 16
 """Reports that are read at a time."""
 
 
 def coded(coding: Coding, reports: Any, num_categories: int) -> np.ndarray:
-    """Reports as they are kept until they are written.
+    """Packs reports into the arrays that `write_reports` takes.
 
     Args:
-        coding: Of their mechanism.
-        reports: As the mechanism makes them: `[N]` numbers, `[N, K]` bits, `[N, ω]` members, or `[N, 2]` hashes.
+        coding: Coding of their mechanism: "labels", "numbers", "bits" or "hashes".
+        reports: Reports of `randomize`: `[N]` numbers, `[N, K]` bits, `[N, ω]` members, or `[N, 2]` hashes.
         num_categories: K.
 
     Returns:
@@ -60,28 +62,32 @@ def coded(coding: Coding, reports: Any, num_categories: int) -> np.ndarray:
             reports = np.zeros((len(members), num_categories), bool)
             np.put_along_axis(reports, members, True, axis=1)
         return np.packbits(reports, axis=1)
-    return reports.astype(np.uint32 if coding == "hashes" else np.int32)
+    return reports.astype(_DTYPES[coding])
 
 
 def check_coded(coding: Coding, reports: np.ndarray, num_categories: int) -> None:
-    """Raises `DataError` for what `coded` does not make: the file would be read as something else."""
-    wanted = {
-        "numbers": (np.int32, ()),
-        "bits": (np.uint8, (-(-num_categories // 8),)),
-        "hashes": (np.uint32, (2,)),
-    }
-    dtype, cells = wanted[coding]
-    if reports.ndim == 0 or reports.dtype != dtype or reports.shape[1:] != cells:
+    """Raises `DataError` for reports that `coded` does not make: the file could not be read."""
+    if coding == "labels":
+        if reports.ndim != 1 or reports.dtype.kind not in "iu":
+            message = f"Reports must be a row of integers, not {reports.dtype} of shape {reports.shape}."
+            raise DataError(message, argument="reports")
+        if reports.size and (reports.min() < 0 or reports.max() >= num_categories):
+            limits = f"from {reports.min():,} to {reports.max():,}"
+            message = f"Reports must be category numbers from 0 to {num_categories - 1:,}; they run {limits}."
+            raise DataError(message, argument="reports")
+        return
+    cells = {"numbers": (), "bits": (-(-num_categories // 8),), "hashes": (2,)}[coding]
+    if reports.ndim == 0 or reports.dtype != _DTYPES[coding] or reports.shape[1:] != cells:
         shape = ", ".join(["N", *map(str, cells)])
         raise DataError(
-            f"Reports that are {coding} must be {np.dtype(dtype)} of shape [{shape}], as rrjax.io.coded makes them, "
-            f"not {reports.dtype} of shape {reports.shape}.",
+            f"Reports that are {coding} must be {np.dtype(_DTYPES[coding])} of shape [{shape}], as rrjax.io.coded "
+            f"makes them, not {reports.dtype} of shape {reports.shape}.",
             argument="reports",
         )
 
 
-def query_of(connection: Connection, coding: Coding, reports: np.ndarray, column: str) -> str:
-    """Declares coded reports to DuckDB, and returns the query that selects them."""
+def query_of(connection: Connection, coding: Coding, reports: np.ndarray, domain: Domain, column: str) -> str:
+    """Registers coded reports in DuckDB, and returns the query that selects them."""
     if coding == "bits":
         width = reports.shape[1]
         whole = np.ascontiguousarray(reports).tobytes()
@@ -94,26 +100,30 @@ def query_of(connection: Connection, coding: Coding, reports: np.ndarray, column
         connection.register("reports", {"seed": seeds, "bucket": buckets})
         return f"SELECT struct_pack(seed := seed, bucket := bucket) AS {column} FROM reports"
     connection.register("reports", {"report": np.ascontiguousarray(reports)})
-    return f"SELECT report AS {column} FROM reports"
+    if coding == "numbers":
+        return f"SELECT report AS {column} FROM reports"
+    if domain.is_range:
+        return f"SELECT CAST(report AS BIGINT) + ({domain.ends[0]}) AS {column} FROM reports"
+    # A list keeps the order of the reports; joins of DuckDB do not.
+    labels = domain.labels().astype(object)
+    connection.register("labels", {"position": np.arange(len(labels)), "label": labels})
+    listed = "(SELECT list(label ORDER BY position) FROM labels)"
+    return f"SELECT {listed}[CAST(report AS BIGINT) + 1] AS {column} FROM reports"
 
 
 def count_numbers(source: Source, metadata: Metadata, end: int) -> np.ndarray:
-    """Counts reports that are numbers, out of core.
-
-    Raises:
-        DataError: Files that cannot be read, or a report that is no such number.
-    """
+    """Counts reports that are numbers below `end`, out of core; raises `DataError` for others."""
     with _reading(source, metadata, "numbers") as (connection, column, table):
         found = connection.execute(f"SELECT {column} AS number, count(*) AS times FROM {table} GROUP BY 1").fetchnumpy()
     numbers, times = np.ma.filled(found["number"], -1), np.asarray(found["times"])
     if not times.size:
-        raise DataError(f"{some(source.files())}: there is no report in it.", file=source.files()[0])
+        raise no_report(source)
     wrong = (numbers < 0) | (numbers >= end)
     if wrong.any():
-        raise DataError(
-            f"{some(source.files())}: a report must be a number from 0 to {end - 1:,}, and {times[wrong].sum():,} are "
-            f"not, such as {numbers[wrong][0]}: they are not of the mechanism that the metadata name.",
-            file=source.files()[0],
+        raise _error(
+            source,
+            f"a report must be a number from 0 to {end - 1:,}, and {times[wrong].sum():,} are not, such as "
+            f"{numbers[wrong][0]}: they are not of the mechanism that the metadata name.",
             column=metadata.column,
             value=int(numbers[wrong][0]),
         )
@@ -123,25 +133,20 @@ def count_numbers(source: Source, metadata: Metadata, end: int) -> np.ndarray:
 
 
 def read_bits(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
-    """Reads reports that are bits, some at a time.
-
-    Raises:
-        DataError: Files that cannot be read, or a report that is not K bits.
-    """
+    """Reads reports that are K bits, in chunks; raises `DataError` for others."""
     size = metadata.num_categories
     width = -(-size // 8)
     before = 0
     with _reading(source, metadata, "bits") as (connection, column, table):
         connection.execute(f"SELECT {column} FROM {table}")
-        while rows := connection.fetchmany(max(1, min(_CHUNK, (1 << 27) // size))):
+        while rows := connection.fetchmany(max(1, min(_REPORTS_PER_CHUNK, (1 << 27) // size))):
             lengths = np.asarray([-1 if row is None else len(row) for (row,) in rows])
             if (lengths != width).any():
                 row = int(np.argmax(lengths != width))
                 came = "nothing" if lengths[row] < 0 else f"{lengths[row]:,} bytes"
-                raise DataError(
-                    f"{some(source.files())}: report {before + row + 1:,} is {came}; a report on {size:,} categories "
-                    f"has {width:,} bytes.",
-                    file=source.files()[0],
+                raise _error(
+                    source,
+                    f"report {before + row + 1:,} is {came}; a report on {size:,} categories has {width:,} bytes.",
                     column=metadata.column,
                     row=before + row + 1,
                 )
@@ -149,10 +154,10 @@ def read_bits(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
             beyond = np.flatnonzero(packed[:, -1] & ((1 << (8 * width - size)) - 1))
             if beyond.size:
                 row = before + int(beyond[0]) + 1
-                raise DataError(
-                    f"{some(source.files())}: report {row:,} has bits beyond its {size:,} categories; was the file "
-                    "changed after it was written?",
-                    file=source.files()[0],
+                raise _error(
+                    source,
+                    f"report {row:,} has bits beyond its {size:,} categories; was the file changed after it was "
+                    "written?",
                     column=metadata.column,
                     row=row,
                 )
@@ -161,29 +166,21 @@ def read_bits(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
 
 
 def read_hashes(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
-    """Reads reports that are a seed and a bucket, some at a time.
-
-    Raises:
-        DataError: Files that cannot be read, or a report that is not there.
-    """
+    """Reads reports that are a seed and a bucket, in chunks; raises `DataError` for missing ones."""
     with _reading(source, metadata, "hashes") as (connection, column, table):
         query = f"SELECT {column}.seed AS seed, {column}.bucket AS bucket FROM {table}"
         found = connection.execute(query).fetchnumpy()
     missing = sum(int(np.ma.count_masked(part)) for part in found.values())
     if missing:
-        raise DataError(
-            f"{some(source.files())}: {missing:,} reports lack their seed or their bucket.",
-            file=source.files()[0],
-            column=metadata.column,
-        )
+        raise _error(source, f"{missing:,} reports lack their seed or their bucket.", column=metadata.column)
     reports = np.stack([np.asarray(found[name], np.uint32) for name in ("seed", "bucket")], axis=1)
-    for start in range(0, len(reports), _CHUNK):
-        yield reports[start : start + _CHUNK]
+    for start in range(0, len(reports), _REPORTS_PER_CHUNK):
+        yield reports[start : start + _REPORTS_PER_CHUNK]
 
 
 @contextmanager
 def _reading(source: Source, metadata: Metadata, coding: Coding) -> Iterator[tuple[Connection, str, str]]:
-    """A connection to coded reports, the expression of their column, and the table that it is in."""
+    """Opens a connection; yields it with the column of coded reports and its table, in SQL."""
     files = source.files()
     table = f"read_parquet({file_list(files)})"
     with connect() as connection, explaining(files):
@@ -191,10 +188,19 @@ def _reading(source: Source, metadata: Metadata, coding: Coding) -> Iterator[tup
         kind = {name: kind for name, kind, *_ in described}.get(metadata.column)
         if kind != _TYPES[coding]:
             came = "is not there" if kind is None else f"holds {kind}"
-            raise DataError(
-                f"{some(files)}: the reports of {metadata.mechanism.name} are {_TYPES[coding]} in column "
-                f"{metadata.column!r}, which {came}. Was the file changed after it was written?",
-                file=files[0],
+            raise _error(
+                source,
+                f"the reports of {metadata.mechanism.name} are {_TYPES[coding]} in column {metadata.column!r}, which "
+                f"{came}. Was the file changed after it was written?",
                 column=metadata.column,
             )
         yield connection, identifier(metadata.column), table
+
+
+def no_report(source: Source) -> DataError:
+    """Makes the error for files without a report."""
+    return _error(source, "there is no report in it.")
+
+
+def _error(source: Source, problem: str, **attributes: Any) -> DataError:
+    return DataError(f"{some(source.files())}: {problem}", file=source.files()[0], **attributes)

@@ -1,56 +1,73 @@
-"""DuckDB: a connection that leaves nothing behind, and its errors in plain words."""
+"""DuckDB: a connection, errors in plain words, and SQL expressions over a column called `value`.
+
+Values come in three kinds: "integer" and "number" columns of Parquet, and "text" for the rest, so that a label such as
+007 stays a text.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import gzip
+import json
 import re
 import tempfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
-from rrjax.io.errors import DataError
-from rrjax.io.plaintext import BAD_GZIP, NOT_UTF8, broken_json_line, odd_line_end
+from rrjax.data.errors import DataError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Connection
+
+    from rrjax.io.domain import Domain
 else:
     Connection = Any  # naming the type must not load DuckDB
 
+Kind = Literal["integer", "number", "text", "nested"]
+"""Kind of a column; nested ones hold lists, structs or maps, which are not labels."""
+
+# DuckDB casts 12.5 to 13 and takes '1e3', '0x10' and '1_000' for integers, so integers have a pattern here. A BIGINT
+# holds every number of 18 digits.
+INTEGER_TEXT = r"[+-]?[0-9]{1,18}(\.0*)?"
+LARGEST_EXACT_FLOAT = 2**53
+# A text that has an apostrophe already gets another one, so that taking one away gives every text back.
+_FORMULA = r"'*[=+\-@\t\r]"
+_NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+_LARGEST_JSON = 2**26
+"""Characters of a JSON text of several lines that are searched for an error."""
+_BAD_GZIP = "the gzip data are damaged or cut short. Download or copy the file again."
+_NOT_UTF8 = "the text is not UTF-8. Convert it first, for example with: iconv -f latin1 -t utf-8"
 _NO_OBJECT = "not valid JSON. Every line must be one JSON object."
 _CHANGING = "its structure changes along the way. Save it again with one program."
-_EXPLANATIONS = (
-    (r"GZIP|zlib|decompress", BAD_GZIP),
-    (
-        r"magic bytes|footer|thrift|Parquet file|Snappy|ZSTD",
-        "not a whole Parquet file, it is damaged or cut short. Download or copy it again.",
+_EXPLANATIONS = {
+    r"GZIP|zlib|decompress": _BAD_GZIP,
+    r"string encoding": ("a text in it is not UTF-8. Write the column as UTF-8, or as numbers."),
+    r"magic bytes|footer|thrift|Parquet file|Snappy|ZSTD": (
+        "not a whole Parquet file, it is damaged or cut short. Download or copy it again."
     ),
-    (r"not utf-?8|invalid unicode|invalid utf|byte sequence", NOT_UTF8),
-    (
-        r"Expected Number of Columns: (\d+) Found: 1\b",
-        "one column where the first line has {0}. Correct the row.",
-    ),
-    (
-        r"Expected Number of Columns: (\d+) Found: (\d+)",
+    r"not utf-?8|invalid unicode|invalid utf|byte sequence": _NOT_UTF8,
+    r"Expected Number of Columns: (\d+) Found: 1\b": ("one column where the first line has {0}. Correct the row."),
+    r"Expected Number of Columns: (\d+) Found: (\d+)": (
         "{1} columns where the first line has {0}. Correct the row, "
-        "or put values that hold the delimiter in double quotes.",
+        "or put values that hold the delimiter in double quotes."
     ),
-    (r"unterminated quote", "a double quote is opened and never closed, or not doubled."),
-    (r"has duplicate key \"(.*)\"", "an object has the key {0!r} more than once. Keep one of them."),
-    (r"Malformed JSON|JSON transform|Expected.*object|non-record JSON", _NO_OBJECT),
-    (r"invalid state", _CHANGING),
-    (r"Maximum line size", "the line is longer than 2 MB; is this the right format and delimiter?"),
-    (
-        r"Out of Memory|failed to offload|temp(?:orary)? directory",
-        "not enough memory or temporary disk space. Free some, or point TMPDIR to a larger disk.",
+    r"unterminated quote": "a double quote is opened and never closed, or not doubled.",
+    r"has duplicate key \"(.*)\"": "an object has the key {0!r} more than once. Keep one of them.",
+    r"Malformed JSON|JSON transform|Expected.*object|non-record JSON": _NO_OBJECT,
+    r"invalid state": _CHANGING,
+    r"Maximum line size": "the line is longer than 2 MB; is this the right format and delimiter?",
+    r"Out of Memory|failed to offload|temp(?:orary)? directory": (
+        "not enough memory or temporary disk space. Free some, or point TMPDIR to a larger disk."
     ),
-)
-"""What DuckDB says, as a pattern, and what a person is told."""
+}
+"""Pattern of an error of DuckDB, and the message in its place."""
 
 
 @contextmanager
 def connect() -> Iterator[Connection]:
-    """Connects to an in-memory database that spills to a folder of its own."""
+    """Connects to an in-memory database that spills to a temporary folder."""
     try:
         import duckdb
     except ImportError as error:
@@ -63,20 +80,20 @@ def connect() -> Iterator[Connection]:
             config={
                 "temp_directory": folder,
                 "autoinstall_known_extensions": False,
-                # DuckDB 2.0.0 stops a write that is interrupted, or for which the disk has no room, with a lock held
-                # that its asynchronous writer waits for: often, neither goes on. Without that writer none is slower.
+                # In DuckDB 2.0.0 a write that is interrupted, or finds no room on the disk, holds a lock that the
+                # asynchronous writer waits for: often a deadlock. Without that writer no write is slower.
                 "async_threads": 0,
             }
         )
         try:
-            # In a notebook without ipywidgets DuckDB refuses to be told, and shows no bar either.
+            # In a notebook without ipywidgets DuckDB refuses this setting, and shows no bar either.
             with contextlib.suppress(duckdb.InvalidInputException):
                 connection.execute("SET enable_progress_bar = false")
-            # What the code names is what is meant, never a Python variable of the same name.
+            # A name in SQL must not refer to a Python variable.
             connection.execute("SET python_enable_replacements = false")
             yield connection
         except RuntimeError as error:
-            # What DuckDB makes of Ctrl-C.
+            # DuckDB turns Ctrl-C into this error.
             if "interrupted" in str(error).lower():
                 raise KeyboardInterrupt from error
             raise
@@ -86,7 +103,7 @@ def connect() -> Iterator[Connection]:
 
 @contextmanager
 def explaining(files: Sequence[str]) -> Iterator[None]:
-    """Turns DuckDB's errors while these files are read into a `DataError` for the person whose files they are."""
+    """Turns errors of DuckDB about these files into a `DataError`."""
     import duckdb
 
     try:
@@ -98,49 +115,200 @@ def explaining(files: Sequence[str]) -> Iterator[None]:
 def _explained(text: str, files: Sequence[str]) -> DataError:
     named = [file for file in files if file in text]
     file = max(named, key=len) if named else files[0] if len(files) == 1 else None
-    where = file or some(files)
     line = re.search(r"(?:CSV Error on Line: |in line |at line )(\d+)", text)
     row = int(line[1]) if line else None
-    for pattern, message in _EXPLANATIONS:
-        found = re.search(pattern, text, re.IGNORECASE)
-        if found and message is _NO_OBJECT:
-            # DuckDB names the line where it noticed, and does not count blank ones.
-            number = broken_json_line(file) if file else None
-            at = "" if number is None else f", line {number:,}"
-            return DataError(f"{where}{at}: {message}", file=file, row=number)
-        if found and message is _CHANGING and file and (odd := odd_line_end(file)):
-            return DataError(
-                f"{where}, line {odd[0]:,}: {odd[1]}. Save it again with one program.", file=file, row=odd[0]
+    pattern = next((pattern for pattern in _EXPLANATIONS if re.search(pattern, text, re.IGNORECASE)), None)
+    if pattern is None:
+        message = text.split("\n", 1)[0].split(": ", 1)[-1].strip()
+    else:
+        message = _EXPLANATIONS[pattern]
+        if message is _NO_OBJECT:
+            # DuckDB names the line where it noticed the error, and does not count blank ones.
+            row = _broken_json_line(file) if file else None
+        elif message is _CHANGING and file and (ends := _odd_line_end(file)):
+            row, found, usual = ends
+            message = (
+                f"it ends with {found!r} where the first line ends with {usual!r}. Save it again with one program."
             )
-        if found:
-            at = f", line {line[1]}" if line else ""
-            return DataError(f"{where}{at}: " + message.format(*found.groups()), file=file, row=row)
-    where += f", line {line[1]}" if line else ""
-    first_line = text.split("\n", 1)[0]
-    return DataError(f"{where}: {first_line.split(': ', 1)[-1].strip()}", file=file, row=row)
+        else:
+            message = message.format(*cast(re.Match, re.search(pattern, text, re.IGNORECASE)).groups())
+    where = (file or some(files)) + ("" if row is None else f", line {row:,}")
+    return DataError(f"{where}: {message}", file=file, row=row)
+
+
+def parquet_record(connection: Connection, file: str, key: str) -> str | None:
+    """Returns the text under a key in the metadata of a Parquet file, or None."""
+    query = f"SELECT value FROM parquet_kv_metadata({file_list([file])}) WHERE key = ?"
+    found = connection.execute(query, [key.encode()]).fetchall()
+    return found[0][0].decode("utf-8", "replace") if found else None
 
 
 def some(files: Sequence[str]) -> str:
-    """The first files of several, for a message."""
+    """Names the first files of several, for a message."""
     more = f" and {len(files) - 3} more" if len(files) > 3 else ""
     return ", ".join(files[:3]) + more
 
 
 def literal(text: str) -> str:
-    """A string as an SQL literal."""
-    if "\0" in text:
-        raise DataError(f"A null character cannot be part of a name or value: {text!r}.")
-    return "'" + text.replace("'", "''") + "'"
+    """Returns a text as an SQL literal."""
+    return _quoted(text, "'")
 
 
 def identifier(name: str) -> str:
-    """A column name as an SQL identifier."""
-    if "\0" in name:
-        raise DataError(f"A null character cannot be part of a name: {name!r}.")
-    return '"' + name.replace('"', '""') + '"'
+    """Returns a column name as an SQL identifier."""
+    return _quoted(name, '"')
+
+
+def _quoted(text: str, quote: str) -> str:
+    if "\0" in text:
+        raise DataError(f"A null character cannot be part of a name or value: {text!r}.")
+    return quote + text.replace(quote, quote * 2) + quote
 
 
 def file_list(files: Sequence[str]) -> str:
-    """File names as an SQL list, with nothing in them read as a pattern."""
+    """Returns file names as an SQL list of literals without patterns."""
     escaped = (re.sub(r"([\[*?])", r"[\1]", file) for file in files)
     return "[" + ", ".join(literal(file) for file in escaped) + "]"
+
+
+@contextmanager
+def opened(file: str) -> Iterator[IO[str]]:
+    """Opens a text file, compressed or not; errors become a `DataError`."""
+    opener = gzip.open if file.lower().endswith(".gz") else open
+    try:
+        with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
+            yield stream
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{file}: {_BAD_GZIP}", file=file) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: {_NOT_UTF8}", file=file) from error
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read: {error.strerror}.", file=file) from error
+
+
+def _broken_json_line(file: str) -> int | None:
+    """Returns the number, from 1, of the first line that is not a JSON object; None where it is unknown."""
+    try:
+        with opened(file) as stream:
+            for number, line in enumerate(stream, start=1):
+                if line.strip() and not _is_object(line):
+                    if number > 1 or line.lstrip()[0] not in "[{":
+                        return number
+                    break
+            else:
+                return None
+        # An array of objects, or objects over several lines.
+        with opened(file) as stream:
+            return _broken_record(stream.read(_LARGEST_JSON))
+    except DataError:
+        return None
+
+
+def _odd_line_end(file: str) -> tuple[int, str, str] | None:
+    """Returns the number, from 1, of the first line whose end differs from that of line 1, and both ends; or None."""
+    first = None
+    try:
+        with opened(file) as stream:
+            for number, line in enumerate(stream, start=1):
+                end = line[len(line.rstrip("\r\n")) :]
+                first = first or end
+                if end not in (first, ""):
+                    return number, end, first
+    except DataError:
+        pass
+    return None
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def _broken_record(text: str) -> int | None:
+    """Returns the line of the first JSON error in a text of objects or of one array of them."""
+    decoder, blanks, place = json.JSONDecoder(), re.compile(r"\s*"), 0
+    while (place := cast(re.Match, blanks.match(text, place)).end()) < len(text):
+        try:
+            _, place = decoder.raw_decode(text, place)
+        except json.JSONDecodeError as error:
+            return None if len(text) == _LARGEST_JSON else error.lineno
+    return None
+
+
+def integer_of(label: str | int) -> int | None:
+    """Returns the integer that a label writes, as `integer` does in SQL, or None."""
+    if isinstance(label, int):
+        return label
+    return int(label.partition(".")[0]) if re.fullmatch(INTEGER_TEXT, label) else None
+
+
+def text(kind: Kind, value: str = "value") -> str:
+    """The value as the text of a label; whole numbers are written without `.0`."""
+    if kind == "text":
+        return value
+    as_text = f"CAST({value} AS VARCHAR)"
+    return as_text if kind == "integer" else f"coalesce(CAST({_whole(value)} AS VARCHAR), {as_text})"
+
+
+def integer(kind: Kind, value: str = "value") -> str:
+    """The value as a BIGINT, NULL where it is not an integer."""
+    if kind == "integer":
+        return f"TRY_CAST({value} AS BIGINT)"
+    if kind == "number":
+        return _whole(value)
+    # Most text is a plain integer, which the first branch finds four times faster.
+    return (
+        f"CASE WHEN CAST(TRY_CAST({value} AS BIGINT) AS VARCHAR) = {value} "
+        f"THEN TRY_CAST({value} AS BIGINT) "
+        f"WHEN regexp_full_match({value}, {literal(INTEGER_TEXT)}) "
+        f"THEN TRY_CAST(split_part({value}, '.', 1) AS BIGINT) END"
+    )
+
+
+def _whole(value: str) -> str:
+    # NaN equals its own trunc in DuckDB, and is larger than every number.
+    is_whole = f"{value} = trunc({value}) AND abs({value}) <= {LARGEST_EXACT_FLOAT}"
+    return f"CASE WHEN {is_whole} THEN CAST({value} AS BIGINT) END"
+
+
+def is_padded(label: str) -> str:
+    """Whether the text of an integer has leading zeros, as in codes such as 007."""
+    return f"regexp_full_match({label}, '[+-]?0[0-9]+(\\.0*)?')"
+
+
+def safe_cell(text: str) -> str:
+    """Returns a text as a cell that no spreadsheet runs as a formula: with an apostrophe in front."""
+    formula = len(text) > 1 and re.match(_FORMULA, text) and not re.fullmatch(_NUMBER, text)
+    return f"'{text}" if formula else text
+
+
+def as_written(value: str) -> str:
+    """The text of a cell without the apostrophe of `safe_cell`."""
+    return f"regexp_replace({value}, '^''(''*[=+@\\t\\r-])', '\\1')"
+
+
+def is_integer_label(label: str) -> str:
+    """Whether the text of a label is an integer in plain digits."""
+    return f"regexp_full_match({label}, '-?[0-9]{{1,18}}')"
+
+
+def is_missing(kind: Kind, tokens: Sequence[str], value: str = "value") -> str:
+    """Whether the value stands for a missing answer; never NULL."""
+    listed = ", ".join(literal(token) for token in ("", *tokens))
+    # Data frames write a missing number as NaN.
+    nan = f"isnan(CAST({value} AS DOUBLE)) OR " if kind == "number" else ""
+    return f"({value} IS NULL OR {nan}{text(kind, value)} IN ({listed}))"
+
+
+def position(kind: Kind, domain: Domain, value: str = "value") -> str:
+    """The value's 0-based category number, NULL where it is not in the domain.
+
+    For listed labels the connection must have the type `category` (`read.declare_category`).
+    """
+    if not domain.is_range:
+        return f"CAST(enum_code(TRY_CAST({text(kind, value)} AS category)) AS BIGINT)"
+    first, last = domain.ends
+    number = integer(kind, value)
+    return f"CASE WHEN {number} BETWEEN {first} AND {last} THEN {number} - ({first}) END"

@@ -1,4 +1,4 @@
-"""The two published data sets of the paper, read from the user's own download."""
+"""The two published data sets of the paper, from files that the user has downloaded."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from glob import escape, glob
 from os import PathLike
 from typing import Literal
 
+from rrjax.data.errors import DataError, for_callers, number
+from rrjax.io.database import opened
 from rrjax.io.domain import Domain
-from rrjax.io.errors import DataError, for_callers, number
-from rrjax.io.plaintext import opened
 from rrjax.io.read import CountedReports, count_filtered, count_reports
 from rrjax.io.scan import Filter, scanning
 from rrjax.io.source import Source, only_file
@@ -23,27 +23,27 @@ _DERIVED = {
     "kosarak.csv": (3_133_492, "80d34d9665016430b6e501872e683cb9ba69a3b016474a2e63bb8238f650b7f9"),
     "ACSIncome.csv": (21_293_505, "b5adc02279d74c615d9c467538cb2804a54f312cfeac5f778e8ad3293acdb0e8"),
 }
-"""The columns that the paper's repository keeps: size in bytes and SHA-256."""
+"""Size in bytes and SHA-256 of the columns in the repository of the paper."""
 _ACS_DOMAINS = {"PUMA": Domain.range(100, 70_301), "PINCP": Domain.range(1, 1_423_000)}
 """All codes that the census publishes for PUMA, and the incomes that the filter and the paper's K = 1,423,000 leave."""
-_AS_IT_IS = ", or take it for what it is (verify=False)"
+_UNVERIFIED = ", or accept the file as it is (verify=False)"
 _ADULTS: tuple[Filter, ...] = (("AGEP", ">", 16), ("PINCP", ">", 100), ("WKHP", ">", 0), ("PWGTP", ">=", 1))
 
 
 def load_kosarak(
     path: str | PathLike[str], items: Literal["first", "all"] = "first", verify: bool = True
 ) -> CountedReports:
-    """Loads Kosarak: the pages of a Hungarian news portal that people clicked.
+    """Loads Kosarak: clicks on the pages of a Hungarian news portal.
 
     Args:
         path: FIMI's `kosarak.dat` or `kosarak.dat.gz`, a session a line; or the paper's derived `kosarak.csv`, which
             keeps the first page of each session.
         items: The "first" page of each session, as the paper does, or "all" pages.
-        verify: Checks that this is the published file: sessions and pages of the original, size and SHA-256 of the
-            derived one. False takes stand-ins of the same layout.
+        verify: Whether to check that this is the published file: sessions and pages of the original, size and SHA-256
+            of the derived one. False accepts other files of the same layout.
 
     Returns:
-        The true counts over the pages 1:41270, so K = 41,270.
+        `CountedReports` with the true counts over the pages 1:41270, so K = 41,270.
 
     Raises:
         DataError: A file that cannot be read, is not the published one, or holds other pages.
@@ -69,7 +69,7 @@ def load_kosarak(
         _verify_derived(pages, "kosarak.csv")
     with opened(only_file(pages)) as stream:
         first = stream.readline(100).strip()
-    # Page ids start at 1, so a 0 is the name of the column.
+    # Page numbers start at 1, so a 0 is the name of the column.
     return count_reports(replace(pages, header=not first.isdecimal() or first == "0"), domain)
 
 
@@ -78,20 +78,20 @@ def load_acs_income(
 ) -> CountedReports:
     """Loads ACSIncome: employed adults of the American Community Survey, 2018 1-Year, all states.
 
-    The filter is Folktables': AGEP > 16, PINCP > 100, WKHP > 0, PWGTP >= 1. The states are its own, too: the fifty and
-    Puerto Rico, without the District of Columbia.
+    Filter and states are those of Folktables: AGEP > 16, PINCP > 100, WKHP > 0, PWGTP >= 1; the fifty states and Puerto
+    Rico, without the District of Columbia.
 
     Args:
         path: The folder that Folktables downloads to (or its `2018/1-Year`), which holds `psam_p01.csv` to
             `psam_p72.csv`; or the paper's derived `ACSIncome.csv`.
         column: "PUMA", the code of the area someone lives in, or "PINCP", the yearly income in dollars.
-        verify: Checks that all 1,664,500 rows are there, or size and SHA-256 of the derived file. False takes a part of
-            the states, or stand-ins of the same layout.
+        verify: Whether to check for all 1,664,500 rows, or for size and SHA-256 of the derived file. False accepts a
+            part of the states, or other files of the same layout.
 
     Returns:
-        The true counts, one category for each code. PUMA: 100:70301, all codes there are, so K = 70,202; the paper cuts
-        this range into K = 70,201 equal bins, the first of which holds the codes 100 and 101. PINCP: 1:1423000, so
-        K = 1,423,000 as in the paper.
+        `CountedReports` with the true counts, one category for each code. PUMA: 100:70301, the range of all codes, so
+        K = 70,202; the paper cuts this range into K = 70,201 equal bins, the first of which holds the codes 100 and
+        101. PINCP: 1:1423000, so K = 1,423,000 as in the paper.
 
     Raises:
         DataError: Files that cannot be read, are not all there, or hold values outside.
@@ -110,12 +110,11 @@ def load_acs_income(
         return count_reports(rows, domain)
     counted = count_filtered(Source(_state_files(folder), format="csv", column=column), domain, _ADULTS)
     if verify and counted.num_rows != _ACS_INCOME_ROWS:
-        raise DataError(
-            f"{folder}: {number(counted.num_rows, 'row passes', 'rows pass')} the filter of ACSIncome, "
-            f"{_ACS_INCOME_ROWS:,} were published "
-            "for 2018, all states. Is a state missing, or another year among the files? Download "
-            f"again{for_callers(_AS_IT_IS)}.",
-            file=folder,
+        raise DataError.at(
+            folder,
+            f"{number(counted.num_rows, 'row passes', 'rows pass')} the filter of ACSIncome, {_ACS_INCOME_ROWS:,} were "
+            "published for 2018, all states. Is a state missing, or another year among the files? Download "
+            f"again{for_callers(_UNVERIFIED)}.",
         )
     return counted
 
@@ -127,10 +126,10 @@ def _state_files(folder: str) -> list[str]:
         found = [file for file in found if not os.path.basename(file).startswith("psam_p11")]
         if found:
             return found
-    raise DataError(
-        f"{folder}: there is no psam_p01.csv, psam_p02.csv, … here or in 2018/1-Year. "
-        "Give the folder that Folktables downloads to (its root_dir).",
-        file=folder,
+    raise DataError.at(
+        folder,
+        "there is no psam_p01.csv, psam_p02.csv, … here or in 2018/1-Year. Give the folder that Folktables downloads "
+        "to (its root_dir).",
     )
 
 
@@ -140,11 +139,10 @@ def _verify_sessions(source: Source) -> None:
     with scanning(replace(source, items="all")) as every:
         pages = every.scalar(f"SELECT count(DISTINCT value) FROM ({every.sql})")
     if (sessions, pages) != (_KOSARAK_SESSIONS, _KOSARAK_PAGES):
-        raise DataError(
-            f"{source.files()[0]}: {number(sessions, 'session', 'sessions')} and {number(pages, 'page', 'pages')}; "
-            f"Kosarak has {_KOSARAK_SESSIONS:,} and "
-            f"{_KOSARAK_PAGES:,}. Download it again{for_callers(_AS_IT_IS)}.",
-            file=source.files()[0],
+        raise DataError.at(
+            source.files()[0],
+            f"{number(sessions, 'session', 'sessions')} and {number(pages, 'page', 'pages')}; Kosarak has "
+            f"{_KOSARAK_SESSIONS:,} and {_KOSARAK_PAGES:,}. Download it again{for_callers(_UNVERIFIED)}.",
         )
 
 
@@ -162,6 +160,6 @@ def _verify_derived(source: Source, name: str) -> None:
         came, published = number(found, "byte", "bytes"), f"{size:,}"
     raise DataError(
         f"{file} is not the published {name}: it has {came}, not {published}. Download it again (a repository with "
-        f"large-file storage hands out a small pointer at first){for_callers(_AS_IT_IS)}.",
+        f"large-file storage hands out a small pointer at first){for_callers(_UNVERIFIED)}.",
         file=file,
     )

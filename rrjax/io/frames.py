@@ -1,7 +1,7 @@
-"""Counting in a data frame, on the engine that holds it: DuckDB, Polars, pandas, Arrow, or a cluster that Spark runs.
+"""Counts of reports in a data frame, made by its engine: DuckDB, Polars, pandas, Arrow, or Spark on a cluster.
 
-One implementation in the expressions of narwhals. What leaves the engine is a row for each different report, and no
-more of them than the mechanism has reports; ten billion rows on a cluster become a vector here.
+The engine returns one row for each different report, and never more rows than the mechanism has reports. So ten billion
+rows on a cluster become a vector here.
 """
 
 from __future__ import annotations
@@ -12,11 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rrjax.data.errors import DataError, number
 from rrjax.io.codings import CODINGS
 from rrjax.io.domain import BLANKS, Domain
-from rrjax.io.errors import DataError, number
-from rrjax.io.frame_engine import IN_MEMORY, amounts_of, groups_of, lazy, on_engine, row_of, rows_of, type_of
-from rrjax.io.frame_labels import check_labels, domain_of, is_text, placed
+from rrjax.io.frame_engine import (
+    IN_MEMORY,
+    amounts_of,
+    check_labels,
+    column_error,
+    domain_of,
+    groups_of,
+    is_text,
+    lazy,
+    on_engine,
+    placed,
+    row_of,
+    rows_of,
+    type_of,
+)
 from rrjax.io.labels import Labels, as_domain, label_of
 from rrjax.io.read import CountedReports
 from rrjax.io.tallies import tally_of_columns, tally_of_support
@@ -27,10 +40,10 @@ if TYPE_CHECKING:
     from rrjax.data.tally import Tally
     from rrjax.mechanisms import Mechanism
 
-_SPELLINGS = 10_000
-"""Different values beyond twice the categories that are looked at: other spellings, and what is outside the domain."""
-_MOST_LABELS = 1 << 22
-"""Different values that a domain is made of."""
+_MAX_EXTRA_VALUES = 10_000
+"""Largest number of different values beyond twice the categories: other spellings, and values outside the domain."""
+_MAX_LABELS = 1 << 22
+"""Largest number of different values that a domain is made of."""
 
 
 def tally_frame(
@@ -41,35 +54,34 @@ def tally_frame(
     domain: Labels | None = None,
     counts: str | None = None,
 ) -> Tally:
-    """Counts the reports in a data frame where they are.
+    """Counts the reports in a data frame, by its engine.
 
-    The engine of the frame counts; what comes here is a row for each different report. How reports stand in the frame
-    depends on the mechanism:
+    The form of reports in the frame depends on the mechanism:
 
     * Randomized response: a column of labels, as `count_frame` takes them.
     * Hadamard and projective geometry response: a column of numbers from 0 to M − 1, as `randomize` makes them.
     * Unary encodings and subset selection: a column of lists of the categories that are supported, or K columns, in the
-      order of the categories, of booleans or of 0 and 1. Polars, DuckDB and Spark count lists where they are, and Spark
-      several times faster than columns; those of pandas and PyArrow are gone through one by one in Python, and Dask
-      holds none. Packed bits, as `rrjax randomize` writes them, are counted from the files (`read_tally`).
-    * Local hashing: refused. A report is hashed with all categories to be counted, which is for `read_tally`, or for
-      `mechanism.tally` where each part of the data is; tallies of parts add up.
+      order of the categories, of booleans or of 0 and 1. Polars, DuckDB and Spark count lists themselves, and Spark
+      several times faster than columns. Lists of pandas and PyArrow are counted one by one in Python, and Dask has no
+      lists. `read_tally` counts packed bits, as `rrjax randomize` writes them, from the files.
+    * Local hashing: refused. Each report must be hashed with all categories: by `read_tally`, or by `mechanism.tally`
+      on each part of the data; tallies of parts add up.
 
     Args:
-        frame: What narwhals knows: a frame of pandas, Polars (lazy too), PyArrow, PySpark or Dask, a relation of
-            DuckDB, and others.
-        mechanism: How the reports were made.
+        frame: A frame of pandas, Polars (lazy too), PyArrow, PySpark or Dask, a relation of DuckDB, or another one
+            that narwhals supports.
+        mechanism: Mechanism of the reports.
         column: Name of the column of reports; or the K names of columns of bits.
         domain: The labels of the K categories, where reports name categories: a `Domain`, a list of labels, or a text
             that `read_domain` reads. The tally keeps their fingerprint. None is the numbers 0 … K − 1, and no
             fingerprint.
-        counts: Name of a column of integers that says how many such reports a row stands for; of labels and numbers.
+        counts: Name of a column of integers: the number of reports of each row, for labels and numbers.
 
     Returns:
         `Tally`. Tallies of parts add up.
 
     Raises:
-        DataError: A frame that narwhals does not know, a column that is missing or of another type, missing reports,
+        DataError: A frame that narwhals does not support, a column that is missing or of another type, missing reports,
             reports that the mechanism does not make, no report at all, a mechanism that is refused, or more reports
             than the default integers of JAX can count (2³¹ − 1, without `JAX_ENABLE_X64=1`).
 
@@ -94,9 +106,8 @@ def tally_frame(
     given = as_domain(domain)
     known = given or Domain.range(0, size - 1)
     if known.num_categories != size:
-        raise DataError(
-            f"The mechanism has {size:,} categories, and the domain has {known.describe()}.", argument="domain"
-        )
+        message = f"The mechanism has {size:,} categories, and the domain has {known.describe()}."
+        raise DataError(message, argument="domain")
     opened = lazy(frame)
     if coding == "bits":
         if counts is not None:
@@ -112,17 +123,16 @@ def tally_frame(
             support, total = _support_of_columns(opened, column, known, wanted)
         return tally_of_support(support, total, mechanism, given)
     if not isinstance(column, str):
-        raise DataError(
-            f"Reports of {mechanism.name} are in one column, and {len(column):,} were named.", argument="column"
-        )
+        message = f"Reports of {mechanism.name} are in one column, and {len(column):,} were named."
+        raise DataError(message, argument="column")
     if coding == "numbers":
         known = Domain.range(0, mechanism.num_columns - 1)  # pyright: ignore[reportAttributeAccessIssue]
     counted = _counted(opened, column, known, counts, ())
     if counted.num_missing:
-        raise DataError(
-            f"Column {column!r}: {number(counted.num_missing, 'report is', 'reports are')} missing. Leave such rows "
-            "out of the frame, or count with count_frame, which says how many they are.",
-            column=column,
+        raise column_error(
+            column,
+            f": {number(counted.num_missing, 'report is', 'reports are')} missing. Leave such rows out of the frame, "
+            "or count with count_frame, which returns their number.",
         )
     if coding == "numbers":
         return tally_of_columns(counted.counts, mechanism, given)
@@ -137,31 +147,31 @@ def count_frame(
     counts: str | None = None,
     missing: Sequence[str] = (),
 ) -> CountedReports:
-    """Counts a column of reports, or of true values, in a data frame where it is.
+    """Counts a column of reports, or of true values, in a data frame, by its engine.
 
-    As `count_reports` does in files: a range takes whole numbers in any notation without exponent ("12", "12.0", 12.0),
-    listed labels are compared as text, and blanks around a value are no part of it.
+    The rules are those of `count_reports` for files: a range takes whole numbers in any notation without exponent
+    ("12", "12.0", 12.0), listed labels are compared as text, and blanks around a value are removed.
 
     Args:
-        frame: What narwhals knows, as for `tally_frame`.
+        frame: A frame as for `tally_frame`.
         domain: The K categories: a `Domain`, a list of labels, or a text that `read_domain` reads. None takes the
             values in the data (see `CountedReports.domain_from_data`).
         column: Name of the column: of integers, text, categories, booleans, or floats that are whole numbers.
-        counts: Name of a column of integers that says how many such rows a row stands for.
+        counts: Name of a column of integers: the number of answers of each row.
         missing: Values that stand for a missing answer, such as `("?",)`; nulls, NaN and empty text always do.
 
     Returns:
-        The counts, int64 `[K]`, exact below 2⁵³ reports in all.
+        `CountedReports` with the counts, int64 `[K]`, exact below 2⁵³ reports in all.
 
     Raises:
-        DataError: A frame that narwhals does not know, a column that is missing or of another type, values outside the
-            domain, counts that are none, or no report at all.
+        DataError: A frame that narwhals does not support, a column that is missing or of another type, values outside
+            the domain, counts that are not whole numbers, or no report at all.
 
     Example:
         >>> import polars, rrjax
-        >>> from rrjax.io import Domain, count_frame
+        >>> from rrjax.io import count_frame
         >>> frame = polars.DataFrame({"answer": ["yes", "no", None, "yes"], "people": [30, 50, 9, 20]})
-        >>> counted = count_frame(frame, Domain.of(["no", "yes"]), column="answer", counts="people")
+        >>> counted = count_frame(frame, ["no", "yes"], column="answer", counts="people")
         >>> counted.counts.tolist(), counted.num_missing
         ([50, 50], 9)
         >>> [round(t, 2) for t in rrjax.mle_star(counted.counts, 1.0).tolist()]
@@ -182,17 +192,17 @@ def _uncountable(mechanism, coding) -> DataError:
     name = getattr(mechanism, "name", type(mechanism).__name__)
     known = ", ".join(name for name, kind in CODINGS.items() if kind != "hashes")
     return DataError(
-        f"How reports of {name!r} stand in a data frame is not known; these are: {known}. Where a report is one label, "
-        "count_frame counts them, and mixture_of_counts takes the counts of a channel.",
+        f"Reports of {name!r} have no known form in a data frame; those of these mechanisms have: {known}. Where a "
+        "report is one label, count_frame counts them, and mixture_of_counts takes the counts of a channel.",
         argument="mechanism",
     )
 
 
 def _counted(frame, column: str, domain: Domain | None, counts: str | None, missing: Sequence[str]) -> CountedReports:
-    """Counts a column over a domain, or over what is in it."""
+    """Counts a column over a domain, or over its own values."""
     kind = type_of(frame, column)
     check_labels(kind, column)
-    most = _MOST_LABELS if domain is None else 2 * domain.num_categories + _SPELLINGS
+    most = _MAX_LABELS if domain is None else 2 * domain.num_categories + _MAX_EXTRA_VALUES
     values, amounts = amounts_of(frame, column, counts, most)
     tokens = {"", *(token.strip(BLANKS) for token in missing)}
     absent: Counter[str] = Counter()
@@ -206,8 +216,7 @@ def _counted(frame, column: str, domain: Domain | None, counts: str | None, miss
     num_missing = absent.total()
     num_rows = num_missing + labels.total()
     if not labels.total():
-        what = f"all {num_rows:,} reports are missing" if num_rows else "there are no rows"
-        raise DataError(f"Column {column!r}: {what}.", column=column)
+        raise column_error(column, f": all {num_rows:,} reports are missing." if num_rows else ": there are no rows.")
     known = domain_of(labels, column) if domain is None else domain
     return CountedReports(
         placed(labels, known, column), known, column, num_rows, num_missing, domain is None, None, dict(absent)
@@ -215,24 +224,24 @@ def _counted(frame, column: str, domain: Domain | None, counts: str | None, miss
 
 
 def _support_of_lists(frame, column: str, domain: Domain, wanted: int | None) -> tuple[np.ndarray, int]:
-    """Counts reports that are lists of categories: how often each one is in a list, and how many lists there are."""
+    """Returns the support counts and the number of reports that are lists of categories."""
     import narwhals.stable.v2 as nw
 
     kind = type_of(frame, column)
     if frame.implementation.name in IN_MEMORY and kind in (nw.Object, nw.List, nw.Array):
         return _support_of_rows(rows_of(frame, column), column, domain, wanted)
     if kind == nw.Binary:
-        raise DataError(
-            f"Column {column!r} holds bytes. Packed bits are counted from the Parquet files (read_tally, rrjax "
-            "estimate); in a data frame, reports are lists of categories or K columns of bits (column=[…]).",
-            column=column,
+        raise column_error(
+            column,
+            " holds bytes. Packed bits are counted from the Parquet files (read_tally, rrjax estimate); in a data "
+            "frame, reports are lists of categories or K columns of bits (column=[…]).",
         )
     inner = kind.inner if isinstance(kind, nw.List | nw.Array) else None
     if inner is None or not (inner.is_integer() or is_text(inner)):
-        raise DataError(
-            f"Column {column!r} holds {kind}, and such reports are lists of the categories that they support, "
-            "integers or text, or K columns of bits (column=[…]).",
-            column=column,
+        raise column_error(
+            column,
+            f" holds {kind}, and such reports are lists of the categories that they support, integers or text, or K "
+            "columns of bits (column=[…]).",
         )
     members = nw.col(column)
     if kind == nw.Array:
@@ -249,7 +258,7 @@ def _support_of_lists(frame, column: str, domain: Domain, wanted: int | None) ->
         seen = row_of(frame, **aggregates)
         _check_sets(seen, f"Column {column!r}", wanted)
         exploded = frame.select(report=members).filter(nw.col("report").list.len() > 0).explode("report")
-        values, amounts = groups_of(exploded, 2 * domain.num_categories + _SPELLINGS, column)
+        values, amounts = groups_of(exploded, 2 * domain.num_categories + _MAX_EXTRA_VALUES, column)
     labels: Counter[str | int] = Counter()
     for value, amount in zip(values, amounts["amount"], strict=True):
         labels[label_of(value)] += amount
@@ -257,7 +266,7 @@ def _support_of_lists(frame, column: str, domain: Domain, wanted: int | None) ->
 
 
 def _support_of_rows(rows: list[Any], column: str, domain: Domain, wanted: int | None) -> tuple[np.ndarray, int]:
-    """Counts lists that are in memory, one by one: pandas and PyArrow have no expression for what is in a list."""
+    """Counts lists in memory one by one: pandas and PyArrow have no expressions for the elements of a list."""
     labels: Counter[str | int] = Counter()
     seen = {"rows": len(rows), "missing": 0, "twice": 0, "odd": 0}
     for place, row in enumerate(rows):
@@ -265,10 +274,10 @@ def _support_of_rows(rows: list[Any], column: str, domain: Domain, wanted: int |
             seen["missing"] += 1
             continue
         if isinstance(row, str | bytes) or not isinstance(row, Iterable):
-            raise DataError(
-                f"Column {column!r}, row {place + 1:,} holds a {type(row).__name__}, and such reports are lists of the "
-                "categories that they support, or K columns of bits (column=[…]).",
-                column=column,
+            raise column_error(
+                column,
+                f", row {place + 1:,} holds a {type(row).__name__}, and such reports are lists of the categories that "
+                "they support, or K columns of bits (column=[…]).",
                 row=place + 1,
             )
         members = [label_of(member) for member in row]
@@ -280,19 +289,17 @@ def _support_of_rows(rows: list[Any], column: str, domain: Domain, wanted: int |
 
 
 def _support_of_members(labels: Counter[str | int], rows: int, column: str, domain: Domain) -> tuple[np.ndarray, int]:
-    """How often each category is in a list, of so many lists."""
+    """Returns the number of lists with each category, and of all lists."""
     if "" in labels:
-        raise DataError(
-            f"Column {column!r}: in lists {number(labels[''], 'category is', 'categories are')} missing.", column=column
-        )
+        raise column_error(column, f": in lists {number(labels[''], 'category is', 'categories are')} missing.")
     support = placed(labels, domain, column)
     if int(support.max()) > rows:  # one category in two spellings
-        raise DataError(f"Column {column!r}: a report names a category more than once.", column=column)
+        raise column_error(column, ": a report names a category more than once.")
     return support, rows
 
 
 def _support_of_columns(frame, columns: Sequence[str], domain: Domain, wanted: int | None) -> tuple[np.ndarray, int]:
-    """Counts reports that are K columns of bits."""
+    """Returns the support counts and the number of reports that are K columns of bits."""
     import narwhals.stable.v2 as nw
 
     size = domain.num_categories
@@ -313,9 +320,7 @@ def _support_of_columns(frame, columns: Sequence[str], domain: Domain, wanted: i
             bits.append(given.fill_null(0).cast(nw.Int64))
             whole[f"least{place}"], whole[f"most{place}"] = bits[-1].min(), bits[-1].max()
         else:
-            raise DataError(
-                f"Column {column!r} holds {kind}, and bits are booleans or integers 0 and 1: cast it.", column=column
-            )
+            raise column_error(column, f" holds {kind}, and bits are booleans or integers 0 and 1: cast it.")
         whole[f"support{place}"] = bits[-1].sum()
     if wanted is not None:
         whole["odd"] = (nw.sum_horizontal(*bits) != wanted).cast(nw.Int64).sum()
@@ -323,11 +328,9 @@ def _support_of_columns(frame, columns: Sequence[str], domain: Domain, wanted: i
     for place, column in enumerate(columns):
         missing, least, most = (seen.get(f"{name}{place}", 0) for name in ("missing", "least", "most"))
         if missing:
-            raise DataError(f"Column {column!r}: {number(missing, 'bit is', 'bits are')} missing.", column=column)
+            raise column_error(column, f": {number(missing, 'bit is', 'bits are')} missing.")
         if least < 0 or most > 1:
-            raise DataError(
-                f"Column {column!r}: bits are 0 and 1, and it holds numbers from {least:,} to {most:,}.", column=column
-            )
+            raise column_error(column, f": bits are 0 and 1, and it holds numbers from {least:,} to {most:,}.")
     _check_sets(seen, "The columns of bits", wanted)
     return np.asarray([seen[f"support{place}"] for place in range(size)], np.int64), seen["rows"]
 

@@ -1,4 +1,4 @@
-"""A domain as a person writes it: a range, or a file of labels."""
+"""Domains from a text: a range, or a file of labels; and labels from values."""
 
 from __future__ import annotations
 
@@ -11,30 +11,28 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rrjax.io.database import connect, explaining
+from rrjax.data.errors import DataError, reworded
+from rrjax.io.database import LARGEST_EXACT_FLOAT, as_written, connect, explaining, opened
+from rrjax.io.database import text as text_of
 from rrjax.io.domain import BLANKS, Domain
-from rrjax.io.errors import DataError, reworded
-from rrjax.io.expressions import LARGEST_EXACT_FLOAT, as_written
-from rrjax.io.expressions import text as text_of
-from rrjax.io.plaintext import opened
 from rrjax.io.scan import scan
 from rrjax.io.source import Source, only_file
 
 Labels: TypeAlias = Domain | str | PathLike[str] | Iterable[Any]
-"""A domain, as functions take it: a `Domain`, what `read_domain` reads, or the labels in their order."""
+"""A domain as an argument: a `Domain`, a text that `read_domain` reads, or the labels in their order."""
 _RANGE = re.compile(r"\s*([+-]?[0-9]+)\s*:\s*([+-]?[0-9]+)\s*")
 _TABLES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".json")
 
 
 def read_domain(text: str | PathLike[str]) -> Domain:
-    """Reads the domain that a person wrote: a range or the name of a file of labels.
+    """Reads a domain: a range, or a file of labels.
 
     Args:
         text: `"0:1484705"` (both ends included), or the path of a file: text with one label a line, or a table (.csv,
             .tsv, .parquet, .jsonl, also .gz) with one column, or one called "label".
 
     Returns:
-        The domain; a file's labels keep their order.
+        The domain, an `rrjax.io.domain.Domain`; labels of a file keep their order.
 
     Raises:
         DataError: Neither a range nor a file that can be read, blank lines, duplicate labels.
@@ -67,11 +65,7 @@ def read_domain(text: str | PathLike[str]) -> Domain:
 
 
 def as_domain(domain: Labels | None) -> Domain | None:
-    """A domain as it was given: a `Domain`, what `read_domain` reads, or its labels in order; None is none.
-
-    Raises:
-        DataError: As `read_domain` or `Domain.of`, or what is no list of labels.
-    """
+    """Returns the domain of a `Domain`, of a text that `read_domain` reads, or of labels in order; None for None."""
     if domain is None or isinstance(domain, Domain):
         return domain
     if isinstance(domain, str | PathLike):
@@ -91,7 +85,7 @@ def as_domain(domain: Labels | None) -> Domain | None:
 
 
 def label_of(value: Any) -> str | int:
-    """A value as an integer or the text of a label; whole numbers lose their `.0`, and nothing is empty text."""
+    """Returns a value as an integer or the text of a label; whole numbers lose `.0`, missing values become ''."""
     if hasattr(value, "as_py"):
         value = value.as_py()  # of PyArrow
     elif isinstance(value, np.generic):
@@ -126,19 +120,12 @@ def _labels_of_table(source: Source, file: str) -> list[str]:
             try:
                 chosen = scan(connection, source)
             except DataError as error:
-                raise DataError(
-                    f"{file}: a table of labels needs one column, or one that is called 'label' ({error})",
-                    file=file,
-                ) from error
+                problem = f"a table of labels needs one column, or one that is called 'label' ({error})"
+                raise DataError.at(file, problem) from error
         label = text_of(chosen.kind)
-        label = as_written(label) if source.format_of([file]) in ("csv", "tsv") else label
+        label = as_written(label) if source.file_format() in ("csv", "tsv") else label
         labels = [label for (label,) in chosen.query(f"SELECT {label} FROM ({chosen.sql})")]
-    for row, label in enumerate(labels, start=1):
-        if not label:
-            raise DataError(
-                f"{file}, column {chosen.column!r}: the label in row {row} is empty; remove it.",
-                file=file,
-                column=chosen.column,
-                row=row,
-            )
+    row = next((row for row, label in enumerate(labels, start=1) if not label), None)
+    if row is not None:
+        raise DataError.at(file, f"the label in row {row} is empty; remove it.", column=chosen.column, row=row)
     return labels

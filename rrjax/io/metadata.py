@@ -1,19 +1,20 @@
-"""What a file of reports says about its own collection."""
+"""Metadata of a file of reports: mechanism, ε, domain and column."""
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self, cast
 
-from rrjax.io.database import Connection, file_list
+from rrjax.data.errors import Contradiction, DataError, option, reworded
+from rrjax.io.database import Connection, parquet_record
 from rrjax.io.domain import Domain
-from rrjax.io.errors import Contradiction, DataError, option, reworded
 
 KEY = "rrjax"
-"""Of the JSON in Parquet's key-value metadata."""
+"""Key of the JSON in Parquet's key-value metadata."""
 _TYPES = {
     "mechanism": str,
     "num_categories": int,
@@ -24,19 +25,20 @@ _TYPES = {
     "version": str,
     "domain_from_data": bool,
 }
-"""A float is a positive, finite number here."""
-_LEAST_DELIVERED, _MOST_DELIVERED = 0.99, 1 + 1e-6
-"""Of the ε asked for. Integer thresholds round down, by 1e-4 of it at most; float32 may round up by 1e-7."""
+"""Types of the fields; a float is a positive, finite number."""
+_MIN_DELIVERED, _MAX_DELIVERED = 0.99, 1 + 1e-6
+"""Limits of the ε delivered over the ε asked for. Integer thresholds round down by at most 1e-4; float32 may round up
+by 1e-7."""
 
 
 @dataclass(frozen=True)
 class MechanismRecord:
-    """A mechanism as a file names it; it may be one that this version of rrjax does not know.
+    """Name and parameters of a mechanism in a file; this version of rrjax may not know the mechanism.
 
     Attributes:
         name: Such as "randomized-response".
-        parameters: All that it takes to make the mechanism again. Every one has `num_categories`, K, and `epsilon`, the
-            privacy parameter asked for, in nats.
+        parameters: Parameters of the mechanism. `num_categories`, K, and `epsilon`, the privacy parameter asked for in
+            nats, are always among them.
     """
 
     name: str
@@ -45,17 +47,17 @@ class MechanismRecord:
 
 @dataclass(frozen=True)
 class Metadata:
-    """How reports were made.
+    """Metadata of a file of reports: how they were made.
 
     Attributes:
-        mechanism: Name and parameters of the mechanism.
+        mechanism: Name and parameters of the mechanism, a `MechanismRecord`.
         effective_epsilon: Privacy parameter delivered by the integer arithmetic, in nats.
-        domain: The K categories.
+        domain: The K categories, an `rrjax.io.domain.Domain`.
         column: Name of the column of reports.
         simulated: Whether the randomness came from a seed, which protects nobody.
         version: Version of rrjax that wrote the file.
-        domain_from_data: Whether the domain is only what happened to be among the true values.
-        columns: Of pairs that were randomized as one, the names of the two columns of true values; None otherwise.
+        domain_from_data: Whether the domain is only the different true values.
+        columns: Names of the two columns of true values, for pairs that were randomized as one; None otherwise.
 
     Raises:
         DataError: A field or parameter is missing or has the wrong type, ε is not positive and finite, the ε delivered
@@ -73,13 +75,12 @@ class Metadata:
     columns: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
-        """Refuses what no collection can have been, so that all that is written can be read."""
+        """Checks all fields, so that every file that is written can be read."""
         found = {**self.mechanism.parameters, **vars(self), "mechanism": self.mechanism.name}
         size = found.get("num_categories")
         if isinstance(size, int) and size != self.num_categories:
-            raise DataError(
-                f"the metadata say {size} categories and list {self.num_categories}", argument="num_categories"
-            )
+            message = f"the metadata say {size} categories and list {self.num_categories}"
+            raise DataError(message, argument="num_categories")
         for name, expected in _TYPES.items():
             value = found.get(name)
             if not (_is_positive(value) if expected is float else type(value) is expected):
@@ -87,7 +88,7 @@ class Metadata:
         for name, value in self.mechanism.parameters.items():
             if not (isinstance(name, str) and isinstance(value, int | float | str | bool)):
                 raise _lacking(f"mechanism: {name}")
-        if not _LEAST_DELIVERED * self.epsilon <= self.effective_epsilon <= _MOST_DELIVERED * self.epsilon:
+        if not _MIN_DELIVERED * self.epsilon <= self.effective_epsilon <= _MAX_DELIVERED * self.epsilon:
             raise DataError(
                 f"the metadata say that ε = {self.epsilon:g} was asked for and {self.effective_epsilon:g} delivered; "
                 "rounding does not make such a difference, so one of them was changed after the reports were made",
@@ -115,46 +116,19 @@ class Metadata:
     def check(
         self, file: str, *, column: str | None = None, epsilon: float | None = None, domain: Domain | None = None
     ) -> None:
-        """Compares what a caller asks for with what the file says; None asks for nothing.
-
-        Args:
-            file: What to call the file in a message.
-            column: Name of a column.
-            epsilon: Privacy parameter, in nats.
-            domain: The categories.
-
-        Raises:
-            Contradiction: They differ.
-        """
+        """Compares what a caller gives for a file with its metadata, and raises `Contradiction` if they differ."""
         if column is not None and column != self.column:
-            raise Contradiction(
-                f"{_said('column', column)} contradicts {file}, whose reports are in {self.column!r}; leave it out",
-                file=file,
-                column=self.column,
-                value=column,
-                argument="column",
-                flag="--column",
-            )
+            fact = f"whose reports are in {self.column!r}"
+            raise _contradiction("column", column, file, fact, column=self.column, value=column)
         if epsilon is not None and not math.isclose(epsilon, self.epsilon, rel_tol=1e-9):
-            raise Contradiction(
-                f"{_said('epsilon', f'{epsilon:g}')} contradicts {file}, which was randomized with epsilon = "
-                f"{self.epsilon:g}; leave it out",
-                file=file,
-                value=epsilon,
-                argument="epsilon",
-                flag="--epsilon",
-            )
+            fact = f"which was randomized with epsilon = {self.epsilon:g}"
+            raise _contradiction("epsilon", f"{epsilon:g}", file, fact, value=epsilon)
         if domain is not None and domain != self.domain:
-            raise Contradiction(
-                f"{_said('domain')} contradicts {file}, which was collected with the domain {self.domain.describe()}, "
-                f"not {domain.describe()}; leave it out",
-                file=file,
-                argument="domain",
-                flag="--domain",
-            )
+            fact = f"which was collected with the domain {self.domain.describe()}, not {domain.describe()}"
+            raise _contradiction("domain", "", file, fact)
 
     def to_json(self) -> str:
-        """The metadata as JSON text."""
+        """Returns the metadata as JSON text."""
         mechanism = {"name": self.mechanism.name, **self.mechanism.parameters}
         record = {**vars(self), "mechanism": mechanism, "domain": self.domain.to_metadata()}
         if self.columns is None:
@@ -163,10 +137,10 @@ class Metadata:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The metadata that `to_json` wrote.
+        """Reads the metadata that `to_json` wrote.
 
         Raises:
-            DataError: No JSON, or one that is no such record.
+            DataError: The text is not JSON, or not such metadata.
         """
         try:
             record = json.loads(text)
@@ -178,7 +152,7 @@ class Metadata:
             raise _lacking("domain")
         parameters = record.get("mechanism")
         if not isinstance(parameters, dict):
-            # Before the first release the mechanism was a name, and its two parameters stood beside it.
+            # The oldest files have the name alone, with two parameters beside it.
             parameters = {"name": parameters, **{name: record.get(name) for name in ("num_categories", "epsilon")}}
         known: dict[str, Any] = {item.name: record.get(item.name) for item in fields(cls)}
         known["mechanism"] = MechanismRecord(cast(str, parameters.pop("name", None)), cast(dict, parameters))
@@ -193,13 +167,8 @@ def _lacking(name: str) -> DataError:
 
 
 def _is_positive(value: Any) -> bool:
-    """Whether it is a positive number that a float holds."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    try:
-        return 0 < float(value) < math.inf
-    except OverflowError:
-        return False
+    """Whether a value is a positive number that a float holds."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
 
 
 def _is_text(text: str) -> bool:
@@ -210,31 +179,25 @@ def _is_text(text: str) -> bool:
     return "\0" not in text
 
 
-def _said(name: str, value: str = "") -> str:
-    """What a message calls a value that somebody gave: "--epsilon 2", or "epsilon=2"."""
-    called = option(name)
-    return called + (f" {value}" if value and called.startswith("--") else value)
+def _contradiction(argument: str, shown: str, file: str, fact: str, **attributes: Any) -> Contradiction:
+    """Makes the error for a request that contradicts a file, in the terms of the caller: "--epsilon 2", "epsilon=2"."""
+    name = option(argument)
+    given = f"{name} {shown}" if shown and name.startswith("--") else name + shown
+    message = f"{given} contradicts {file}, {fact}; leave it out"
+    return Contradiction(message, file=file, argument=argument, flag=f"--{argument}", **attributes)
 
 
 def metadata_of(connection: Connection, files: Sequence[str]) -> Metadata | None:
-    """What Parquet files agree on about their collection, None where rrjax wrote none of them."""
-    texts: dict[str, str] = {}
-    for file in files:
-        rows = connection.execute(
-            f"SELECT value FROM parquet_kv_metadata({file_list([file])}) WHERE key = ?", [KEY.encode()]
-        ).fetchall()
-        if rows:
-            texts[file] = rows[0][0].decode("utf-8", "replace")
+    """Returns the metadata that Parquet files agree on, None if rrjax wrote none of them."""
+    records = {file: parquet_record(connection, file, KEY) for file in files}
+    texts = {file: text for file, text in records.items() if text is not None}
     if not texts:
         return None
     first = next(iter(texts))
-    silent = next((file for file in files if file not in texts), None)
-    if silent is not None:
-        raise DataError(
-            f"{first} says how it was collected and {silent} does not: "
-            "estimate them apart, or give files of one collection.",
-            file=silent,
-        )
+    without = next((file for file in files if file not in texts), None)
+    if without is not None:
+        message = f"{first} says how it was collected and {without} does not: estimate them apart."
+        raise DataError(message, file=without)
     known: dict[str, Metadata] = {}
     for file, text in texts.items():
         if text not in known:
@@ -248,7 +211,7 @@ def metadata_of(connection: Connection, files: Sequence[str]) -> Metadata | None
 
 def _agree(first: str, expected: Metadata, file: str, found: Metadata) -> None:
     ours, theirs = _meaning(expected), _meaning(found)
-    # What they follow from tells more than these two.
+    # The domain and ε come first, because these two follow from them.
     for name in sorted({**ours, **theirs}, key=("num_categories", "effective_epsilon").__contains__):
         if ours.get(name) != theirs.get(name):
             one, other = (
@@ -264,6 +227,6 @@ def _agree(first: str, expected: Metadata, file: str, found: Metadata) -> None:
 
 
 def _meaning(metadata: Metadata) -> dict[str, Any]:
-    """What the reports mean, whoever wrote them."""
-    rest = {name: value for name, value in vars(metadata).items() if name not in ("mechanism", "version")}
-    return {"mechanism": metadata.mechanism.name, **metadata.mechanism.parameters, **rest}
+    """Returns all that the meaning of the reports depends on: everything but the version of rrjax."""
+    others = {name: value for name, value in vars(metadata).items() if name not in ("mechanism", "version")}
+    return {"mechanism": metadata.mechanism.name, **metadata.mechanism.parameters, **others}

@@ -1,17 +1,15 @@
-"""Reports, values and ready counts from files, through DuckDB, out of core."""
+"""Counts of reports or of true values in files, through DuckDB, out of core."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rrjax.io.complaints import no_count, nothing, outside
-from rrjax.io.counted import CountedReports, Pairs, Values
-from rrjax.io.domain import PAIR, Domain
-from rrjax.io.errors import DataError, option
-from rrjax.io.expressions import (
+from rrjax.data.errors import DataError, number, option
+from rrjax.io.database import (
     as_written,
     integer,
     integer_of,
@@ -21,19 +19,48 @@ from rrjax.io.expressions import (
     position,
     text,
 )
+from rrjax.io.domain import Domain
 from rrjax.io.labels import Labels, as_domain
-from rrjax.io.scan import Filter, Scan, scanning
+from rrjax.io.metadata import Metadata
+from rrjax.io.scan import Filter, Scan, scan, scanning
 from rrjax.io.source import Source
 
 MAX_TOTAL = 2**53
 """Every total up to here is exact in float64 as well."""
-_MAX_CELLS = 2**26
+
+
+@dataclass(frozen=True)
+class CountedReports:
+    """Numbers of reports of each category of a domain.
+
+    Attributes:
+        counts: int64 `[K]`, reports per category.
+        domain: The K categories.
+        column: Name of the column.
+        num_rows: All reports, `counts.sum() + num_missing`.
+        num_missing: Reports without an answer, left out of the counts.
+        domain_from_data: Whether the domain is only the different values in the data. Categories without a report are
+            then unknown, which biases every estimate: K is too small.
+        metadata: Metadata of Parquet files that rrjax wrote; None otherwise.
+        missing: How many of the missing reports came as which value; "" is an empty cell or null.
+        num_padded: Reports of a range that are written with leading zeros, such as 007, which counts as 7.
+    """
+
+    counts: np.ndarray
+    domain: Domain
+    column: str
+    num_rows: int
+    num_missing: int
+    domain_from_data: bool
+    metadata: Metadata | None = None
+    missing: dict[str, int] = field(default_factory=dict)
+    num_padded: int = 0
 
 
 def count_reports(source: Source | str, domain: Labels | None = None) -> CountedReports:
     """Counts a column of reports, or of true values.
 
-    The rows are counted where they are: memory grows with the number of different values, not with the number of rows.
+    DuckDB counts the rows. Memory grows with the number of different values, not with the number of rows.
 
     Args:
         source: The files and how to read them; a plain path is `Source(path)`.
@@ -42,50 +69,54 @@ def count_reports(source: Source | str, domain: Labels | None = None) -> Counted
             `domain_from_data`).
 
     Returns:
-        The counts. A range takes whole numbers in any notation without exponent ("12", "12.0", 12.0); listed labels are
-        compared as text.
+        The counts, a `CountedReports`. A range takes whole numbers in any notation without exponent ("12", "12.0",
+        12.0); listed labels are compared as text.
 
     Raises:
         DataError: Files that cannot be read, a missing column, values outside the domain, or no report at all.
         Contradiction: Metadata with another domain.
 
     Example:
-        >>> counted = count_reports(Source("survey.csv", column="age"), Domain.range(0, 99))
-        ... # doctest: +SKIP
+        >>> counted = count_reports(Source("survey.csv", column="age"), "0:99")  # doctest: +SKIP
         >>> counted.counts.sum() + counted.num_missing == counted.num_rows  # doctest: +SKIP
         True
     """
-    return count_filtered(_as_source(source), as_domain(domain))
+    return count_filtered(as_source(source), as_domain(domain))
 
 
 def count_filtered(source: Source, domain: Domain | None, filters: Sequence[Filter] = ()) -> CountedReports:
-    """Counts as `count_reports`, of the rows that pass all filters."""
+    """Counts the rows that pass all filters, as `count_reports` does."""
     with scanning(source, filters=filters) as chosen:
-        _tally(chosen)
-        return _counted(chosen, domain)
+        return count_scan(chosen, domain)
+
+
+def count_scan(chosen: Scan, domain: Domain | None) -> CountedReports:
+    """Counts the rows of a scan over the domain."""
+    _group(chosen, "count(*) AS amount", chosen.sql)
+    return _counted(chosen, domain)
 
 
 def read_counts(source: Source | str, counts_column: str, domain: Labels | None = None) -> CountedReports:
     """Reads ready counts: a column of labels and a column of counts.
 
     Args:
-        source: The files and how to read them; its column is the one of the labels.
+        source: The files and how to read them; its column is that of the labels.
         counts_column: Name of the column of counts (its number in a file without header).
         domain: The K categories; None as in `count_reports`.
 
     Returns:
-        The counts; those of a label that is there twice are added up, labels of the domain that are not there have
-        none.
+        The counts, a `CountedReports`. Counts of a label in several rows are added up; a label of the domain without a
+        row has none.
 
     Raises:
         DataError: As `count_reports`, and for counts that are negative, fractional, missing or no numbers, or add up to
             more than 2**53.
     """
     domain = as_domain(domain)
-    with scanning(_as_source(source), counts_column) as chosen:
-        # Tables that rrjax wrote are read, too.
-        value = as_written("value") if chosen.source.format_of(chosen.files) in ("csv", "tsv") else "value"
-        _tally(
+    with scanning(as_source(source), counts_column) as chosen:
+        # Undoes the apostrophes of `write_table`.
+        value = as_written("value") if chosen.source.file_format() in ("csv", "tsv") else "value"
+        _group(
             chosen,
             "sum(CASE WHEN number >= 0 THEN number ELSE 0 END) AS amount, "
             "count(*) FILTER (WHERE number IS NULL OR number < 0) AS refused",
@@ -93,113 +124,19 @@ def read_counts(source: Source | str, counts_column: str, domain: Labels | None 
         )
         refused = chosen.scalar("SELECT coalesce(sum(refused), 0) FROM tally")
         if refused:
-            raise no_count(chosen, counts_column, refused)
+            raise _refused_counts(chosen, counts_column, refused)
         if chosen.scalar("SELECT sum(amount) FROM tally") == 0:
-            raise DataError(
-                f"{chosen.where()}: the counts in {counts_column!r} are all 0.",
-                file=chosen.files[0],
-                column=counts_column,
-            )
+            raise chosen.error(f"the counts in {counts_column!r} are all 0.", column=counts_column)
         return _counted(chosen, domain)
 
 
-def read_values(source: Source | str, domain: Labels | None = None) -> Values:
-    """Reads the category number of every row.
-
-    Args:
-        source: The files and how to read them.
-        domain: The K categories; None as in `count_reports`.
-
-    Returns:
-        The values: 4 bytes a row.
-
-    Raises:
-        DataError: As `count_reports`.
-    """
-    values = read_rows(_as_source(source).confidential(), as_domain(domain))
-    if not values.num_missing:
-        return values
-    present = values.indices >= 0
-    return replace(values, indices=values.indices[present], present=present)
-
-
-def count_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[Labels | None, Labels | None]) -> Pairs:
-    """Counts the pairs of two columns of reports, row by row.
-
-    Raises:
-        DataError: As `count_reports`, for either column; a column that is named twice; no row with both answers.
-    """
-    first, second, both = _read_both(_as_source(source), columns, domains)
-    shape = first.domain.num_categories, second.domain.num_categories
-    if shape[0] * shape[1] > _MAX_CELLS:
-        raise DataError(
-            f"{columns[0]!r} and {columns[1]!r} have {shape[0]:,} × {shape[1]:,} pairs of categories, more than "
-            f"{_MAX_CELLS:,}; coarser categories are needed.",
-            column=columns[0],
-        )
-    cells = first.indices[both].astype(np.int64) * shape[1] + second.indices[both]
-    counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
-    return Pairs(
-        counts,
-        (first.domain, second.domain),
-        columns,
-        len(both),
-        int((~both).sum()),
-        (first.domain_from_data, second.domain_from_data),
-    )
-
-
-def read_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[Labels | None, Labels | None]) -> Values:
-    """Reads two columns as one, whose categories are their pairs (`Domain.product`).
-
-    Args:
-        source: The files and how to read them; its own column is not looked at.
-        columns: Names of the two columns.
-        domains: Their categories; None as in `count_reports`.
-
-    Returns:
-        The pairs of the rows that have both answers.
-
-    Raises:
-        DataError: As `count_pairs`, and `Domain.product`.
-    """
-    first, second, both = _read_both(_as_source(source).confidential(), columns, domains)
-    domain = Domain.product(first.domain, second.domain)
-    indices = first.indices[both] * np.int32(second.domain.num_categories) + second.indices[both]
-    from_data = first.domain_from_data or second.domain_from_data
-    present = None if both.all() else both
-    padded = first.num_padded + second.num_padded
-    return Values(indices, domain, PAIR.join(columns), int((~both).sum()), from_data, padded, present)
-
-
-def _read_both(
-    source: Source, columns: tuple[str, str], domains: tuple[Labels | None, Labels | None]
-) -> tuple[Values, Values, np.ndarray]:
-    """Two columns, row by row, and which rows have both answers."""
-    if columns[0] == columns[1]:
-        raise DataError(
-            f"two columns are wanted, and {columns[0]!r} was named twice.", column=columns[0], argument="columns"
-        )
-    first, second = (
-        read_rows(replace(source, column=column), domain)
-        for column, domain in zip(columns, [as_domain(domain) for domain in domains], strict=True)
-    )
-    both = (first.indices >= 0) & (second.indices >= 0)
-    if not both.any():
-        raise DataError(
-            f"{source.files()[0]}: no row has an answer in both {columns[0]!r} and {columns[1]!r}.",
-            file=source.files()[0],
-            column=columns[0],
-        )
-    return first, second, both
-
-
-def _as_source(source: Source | str) -> Source:
+def as_source(source: Source | str) -> Source:
+    """Returns a source as it is, and makes one of a path."""
     return source if isinstance(source, Source) else Source(source)
 
 
-def _settled(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, bool]:
-    """The domain to count over, None for that of the data, and whether it is only what happened to be in the data."""
+def settled_domain(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, bool]:
+    """Returns the domain to count over, None for that of the data, and whether it was made from data."""
     metadata = chosen.source.metadata()
     if metadata is None or metadata.column != chosen.column:
         return domain, domain is None
@@ -207,38 +144,10 @@ def _settled(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, bool]:
     return metadata.domain, metadata.domain_from_data
 
 
-def read_rows(source: Source, domain: Domain | None) -> Values:
-    """Reads as `read_values`, but rows without an answer are there too, as −1."""
-    with scanning(source) as chosen:
-        known, from_data = _settled(chosen, domain)
-        if known is None:
-            _tally(chosen)
-            known = _counted(chosen, None).domain
-        _declare(chosen, known)
-        chosen.query("SET preserve_insertion_order = true")
-        found = chosen.connection.execute(
-            f"SELECT CAST(CASE WHEN {is_missing(chosen.kind, source.missing)} THEN -1 "
-            f"ELSE coalesce({position(chosen.kind, known)}, -2) END AS INTEGER) AS indices FROM ({chosen.sql})"
-        ).fetchnumpy()
-        indices = np.ascontiguousarray(found["indices"], dtype=np.int32)
-        if indices.min(initial=0) == -2:
-            _tally(chosen)
-            _counted(chosen, known)
-        num_missing = int((indices < 0).sum())
-        if num_missing == len(indices):
-            raise nothing(chosen, num_missing)
-        padded = 0
-        if known.is_range and chosen.kind == "text":
-            padded = int(chosen.scalar(f"SELECT count(*) FROM ({chosen.sql}) WHERE {is_padded('value')}"))
-    return Values(indices, known, chosen.column, num_missing, from_data, padded)
-
-
-def _tally(chosen: Scan, amounts: str = "count(*) AS amount", rows: str | None = None) -> None:
+def _group(chosen: Scan, amounts: str, rows: str) -> None:
     """Makes the table `tally`: the different values, and the amount of each."""
     chosen.query("SET preserve_insertion_order = false")
-    chosen.query(
-        f"CREATE OR REPLACE TEMP TABLE tally AS SELECT value, {amounts} FROM ({rows or chosen.sql}) GROUP BY value"
-    )
+    chosen.query(f"CREATE OR REPLACE TEMP TABLE tally AS SELECT value, {amounts} FROM ({rows}) GROUP BY value")
 
 
 def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
@@ -252,65 +161,52 @@ def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
     num_missing = sum(missing.values())
     num_rows = int(chosen.scalar("SELECT coalesce(sum(amount), 0) FROM tally"))
     if num_rows > MAX_TOTAL:
-        raise DataError(
-            f"{chosen.where()}: the counts add up to {num_rows:,}, more than 2^53; are these really numbers of "
-            "reports?",
-            file=chosen.files[0],
-            column=chosen.column,
-        )
+        raise chosen.error(f"the counts add up to {num_rows:,}, more than 2^53; are these really numbers of reports?")
     if num_rows == num_missing:
-        raise nothing(chosen, num_missing)
-    known, from_data = _settled(chosen, domain)
+        raise no_values(chosen, num_missing)
+    known, from_data = settled_domain(chosen, domain)
     if known is None:
         known, counts = _domain_of_data(chosen, is_none)
     else:
         _check_missing(chosen, known, missing)
         counts = _placed(chosen, known, is_none)
-    metadata = chosen.source.metadata()
     padded = 0
     if known.is_range and chosen.kind == "text":
         padded = int(chosen.scalar(f"SELECT coalesce(sum(amount), 0) FROM tally WHERE {is_padded('value')}"))
+    metadata = chosen.source.metadata()
     return CountedReports(counts, known, chosen.column, num_rows, num_missing, from_data, metadata, missing, padded)
 
 
-def _holds(domain: Domain, label: str) -> bool:
-    if domain.first is None or domain.last is None:
-        return label in (domain.listed or ())
-    number = integer_of(label)
-    return number is not None and domain.first <= number <= domain.last
-
-
 def _check_missing(chosen: Scan, domain: Domain, missing: Mapping[str, int]) -> None:
-    """Refuses to leave out reports of a category because they are called missing."""
-    both = next((token for token in chosen.source.missing if missing.get(token) and _holds(domain, token)), None)
+    """Refuses a category of the domain as a value that means no answer."""
+
+    def is_category(token: str) -> bool:
+        if not domain.is_range:
+            return token in (domain.listed or ())
+        whole = integer_of(token)
+        return whole is not None and domain.ends[0] <= whole <= domain.ends[1]
+
+    both = next((token for token in chosen.source.missing if missing.get(token) and is_category(token)), None)
     if both is not None:
-        raise DataError(
-            f"{chosen.where()}: {both!r} is a category of the domain and cannot stand for missing values, too "
-            f"({option('missing')}). If it means that there is no report, take it out of the domain.",
-            file=chosen.files[0],
-            column=chosen.column,
+        raise chosen.error(
+            f"{both!r} is a category of the domain and cannot stand for missing values, too ({option('missing')}). If "
+            "it means that there is no report, take it out of the domain.",
             argument="missing",
         )
 
 
 def _placed(chosen: Scan, domain: Domain, is_none: str) -> np.ndarray:
-    """The counts of the table `tally` over a domain, which must hold all its values."""
-    values = f"SELECT value, {text(chosen.kind)} AS label, amount FROM tally WHERE NOT {is_none}"
-    if domain.is_range:
-        chosen.query(
-            f"CREATE TEMP TABLE placed AS SELECT {position(chosen.kind, domain)} AS position, label, amount "
-            f"FROM ({values})"
-        )
-    else:  # a join takes a fraction of the time of a type with a million labels, and the order is of no account here
+    """Returns the counts of the table `tally` over a domain, which must hold all its values."""
+    place = position(chosen.kind, domain)
+    rows = f"(SELECT value, {text(chosen.kind)} AS label, amount FROM tally WHERE NOT {is_none})"
+    if not domain.is_range:  # a join is many times faster than a type with a million labels; it keeps no order
         places = np.arange(domain.num_categories)
         chosen.connection.register("labels", {"label": domain.labels().astype(object), "position": places})
-        chosen.query(
-            f"CREATE TEMP TABLE placed AS SELECT position, label, amount FROM ({values}) LEFT JOIN labels USING (label)"
-        )
-        chosen.connection.unregister("labels")
+        place, rows = "position", f"{rows} LEFT JOIN labels USING (label)"
+    chosen.query(f"CREATE TEMP TABLE placed AS SELECT {place} AS position, label, amount FROM {rows}")
     if chosen.scalar("SELECT count(*) FROM placed WHERE position IS NULL"):
-        _declare(chosen, domain)
-        raise outside(chosen, domain)
+        declare_category(chosen, domain)
+        raise _outside(chosen, domain)
     found = chosen.connection.execute(
         "SELECT position, CAST(sum(amount) AS BIGINT) AS amount FROM placed GROUP BY position"
     ).fetchnumpy()
@@ -320,7 +216,7 @@ def _placed(chosen: Scan, domain: Domain, is_none: str) -> np.ndarray:
 
 
 def _domain_of_data(chosen: Scan, is_none: str) -> tuple[Domain, np.ndarray]:
-    """The different values as a domain, in numeric order if all are integers, and their counts."""
+    """Returns the different values as a domain, in numeric order if all are integers, and their counts."""
     groups = (
         f"SELECT {text(chosen.kind)} AS label, CAST(sum(amount) AS BIGINT) AS amount "
         f"FROM tally WHERE NOT {is_none} GROUP BY label"
@@ -331,17 +227,15 @@ def _domain_of_data(chosen: Scan, is_none: str) -> tuple[Domain, np.ndarray]:
     labels = found["label"]
     if len(labels) < 2:
         shown = "the same" if chosen.confidential else repr(labels[0])
-        raise DataError(
-            f"{chosen.where()}: every value is {shown}, which does not tell the domain. Give all answers that "
-            f"were possible ({option('domain')}): a range such as 0:99 or a file of labels.",
-            file=chosen.files[0],
-            column=None if chosen.transactions else chosen.column,
+        raise chosen.error(
+            f"every value is {shown}, which does not tell the domain. Give all answers that were possible "
+            f"({option('domain')}): a range such as 0:99 or a file of labels.",
             argument="domain",
         )
     return Domain.of(labels), np.asarray(found["amount"], dtype=np.int64)
 
 
-def _declare(chosen: Scan, domain: Domain) -> None:
+def declare_category(chosen: Scan, domain: Domain) -> None:
     """Makes the SQL type `category` of a listed domain; a range needs none."""
     if domain.is_range:
         return
@@ -349,3 +243,87 @@ def _declare(chosen: Scan, domain: Domain) -> None:
     chosen.query("DROP TYPE IF EXISTS category")
     chosen.query("CREATE TYPE category AS ENUM (SELECT label FROM labels)")
     chosen.connection.unregister("labels")
+
+
+def no_values(chosen: Scan, num_missing: int) -> DataError:
+    """Makes the error for a column without a value."""
+    missing = f"all {num_missing:,} values are missing" if num_missing > 1 else "the one value is missing"
+    return chosen.error(f"{missing if num_missing else 'there are no rows'}.")
+
+
+def _outside(chosen: Scan, domain: Domain) -> DataError:
+    """Makes the error for values outside the domain, of the table `placed` (position, label, amount)."""
+    outside = "FROM placed WHERE position IS NULL"
+    total, different = chosen.query(f"SELECT CAST(sum(amount) AS BIGINT), count(*) {outside}")[0]
+    examples = chosen.query(f"SELECT label {outside} ORDER BY amount DESC, label LIMIT 4")
+    several = f", such as {', '.join(_shown(label) for (label,) in examples)}" if different > 1 else ""
+    more = ""
+    if chosen.confidential:
+        showing = option("show_values=True", "--show-values")
+        several, more = "", f" Logs keep messages, so values are not repeated here: {showing} names them."
+    if chosen.kind == "number" and any("." in label and integer_of(label) is not None for label in domain.listed or ()):
+        more += " Whole numbers of this column have labels without decimals, such as 1 for 1.00: list them so."
+    problem = (
+        f"is not in the domain {domain.describe()}; {number(total, 'such value', 'such values')}{several}. "
+        f"Give a domain that holds every possible answer ({option('domain')}), correct the data, or "
+        f"name the values that mean no answer ({option('missing')}).{more}"
+    )
+    return _first_error(
+        chosen,
+        lambda one: f"NOT {is_missing(one.kind, one.source.missing)} AND ({position(one.kind, domain)}) IS NULL",
+        lambda _: problem,
+    )
+
+
+def _refused_counts(chosen: Scan, counts_column: str, refused: int) -> DataError:
+    """Makes the error for counts that are negative, fractional, missing or no numbers."""
+
+    def is_refused(one: Scan) -> str:
+        amount = integer(one.amount_kind, "amount")
+        return f"({amount}) IS NULL OR ({amount}) < 0"
+
+    def problem(value: str | None) -> str:
+        # A whole number, in digits or as DuckDB writes large ones.
+        whole = re.fullmatch(r"\+?[0-9]+(\.0*)?|[0-9.]+e\+[0-9]+", value or "")
+        return (
+            f"is {'too large' if whole else 'not a count'}; {number(refused, 'such row', 'such rows')}. "
+            f"Counts are whole numbers from 0 to {2**63 - 1:,}: correct the table."
+        )
+
+    return _first_error(chosen, is_refused, problem, counts_column)
+
+
+def _first_error(
+    chosen: Scan,
+    condition: Callable[[Scan], str],
+    problem: Callable[[str | None], str],
+    counts_column: str | None = None,
+) -> DataError:
+    """Makes the error about the value, or the count, of the first row that fulfils a condition."""
+    chosen.query("SET preserve_insertion_order = true")
+    column = None if chosen.transactions else chosen.column
+    # Row numbers count within a file, so the files are read again, one by one.
+    for file in chosen.files:
+        part = replace(chosen.source, paths=file, column=column)
+        one = scan(chosen.connection, part, counts_column, chosen.filters)
+        kind, cell = (one.kind, "value") if counts_column is None else (one.amount_kind, "amount")
+        found = one.query(
+            f"SELECT row, {text(kind, cell)} FROM ({one.sql}) WHERE {condition(one)} ORDER BY row LIMIT 1"
+        )
+        if found:
+            name = counts_column or column
+            row, value = found[0]
+            where = f"{file}, column {name!r}, row {row:,}" if name else f"{file}, line {row:,}"
+            # Counts are not values of single users.
+            if chosen.confidential and counts_column is None:
+                return DataError(f"{where}: the value {problem(value)}", file=file, column=name, row=row)
+            shown = "NaN, a missing number," if kind == "number" and value == "nan" else _shown(value)
+            message = f"{where}: {shown} {problem(value)}"
+            return DataError(message, file=file, column=name, row=row, value=value)
+    return chosen.error(f"a value {problem(None)}", column=counts_column or column)
+
+
+def _shown(value: str | None) -> str:
+    if value is None:
+        return "an empty cell"
+    return repr(value if len(value) <= 60 else value[:57] + "…")

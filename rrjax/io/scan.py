@@ -1,4 +1,4 @@
-"""From a source to the SQL that reads its column."""
+"""Scans: the SQL that reads a column of a source."""
 
 from __future__ import annotations
 
@@ -10,33 +10,31 @@ from difflib import get_close_matches
 from itertools import groupby
 from typing import Any
 
-from rrjax.io.database import Connection, connect, explaining, file_list, identifier, literal, some
-from rrjax.io.errors import DataError, option
-from rrjax.io.expressions import Kind, text
-from rrjax.io.plaintext import opened
+from rrjax.data.errors import DataError, option
+from rrjax.io.database import Connection, Kind, connect, explaining, file_list, identifier, literal, opened, some, text
 from rrjax.io.source import Format, Source
 
 Filter = tuple[str, str, float]
 """A column, a comparison, and the number to compare with."""
 _BLANKS = r"E' \t\r\n'"
-"""As in `domain.BLANKS`."""
+"""SQL literal of `domain.BLANKS`."""
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _FLOATS = ("FLOAT", "DOUBLE")
 
 
 @dataclass(frozen=True)
 class Scan:
-    """One column of a source, about to be read.
+    """The query of one column of a source.
 
     Attributes:
-        connection: Where it is read.
+        connection: Connection that runs it.
         source: The files and how to read them.
         column: Name of the column.
         kind: The kind of its values.
-        sql: A query with the columns `row` (from 1 within its file, where a single file is read), `value` and, where
-            counts were asked for, `amount`.
+        sql: A query with the columns `row` (from 1 within its file, where a single file is read), `value` and, with a
+            column of counts, `amount`.
         amount_kind: The kind of the counts.
-        filters: What a row fulfils to be read.
+        filters: Conditions on the rows.
     """
 
     connection: Connection
@@ -49,35 +47,37 @@ class Scan:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files, in the order they are read."""
+        """The files, in the order of reading."""
         return self.source.files()
 
     @property
     def transactions(self) -> bool:
         """Whether the files have no columns."""
-        return self.source.format_of(self.files) == "transactions"
+        return self.source.file_format() == "transactions"
 
     @property
     def confidential(self) -> bool:
         """Whether messages must not repeat values."""
         return self.source.show_values is False
 
-    def where(self) -> str:
-        """The files and the column, for a message."""
-        return some(self.files) + ("" if self.transactions else f", column {self.column!r}")
+    def error(self, problem: str, **attributes: Any) -> DataError:
+        """Makes the error whose message is the files, the column and the problem."""
+        where = some(self.files) + ("" if self.transactions else f", column {self.column!r}")
+        place = {"file": self.files[0], "column": None if self.transactions else self.column}
+        return DataError(f"{where}: {problem}", **{**place, **attributes})
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows that a query finds."""
+        """Returns the rows of a query."""
         return self.connection.execute(sql).fetchall()
 
     def scalar(self, sql: str) -> Any:
-        """The one value that a query finds."""
+        """Returns the single value of a query."""
         return self.query(sql)[0][0]
 
 
 @contextmanager
 def scanning(source: Source, counts_column: str | None = None, filters: Sequence[Filter] = ()) -> Iterator[Scan]:
-    """As `scan`, on a connection of its own; what DuckDB complains about becomes a `DataError`."""
+    """Opens a connection and scans as `scan` does; errors of DuckDB become a `DataError`."""
     with connect() as connection, explaining(source.files()):
         yield scan(connection, source, counts_column, filters)
 
@@ -85,36 +85,27 @@ def scanning(source: Source, counts_column: str | None = None, filters: Sequence
 def scan(
     connection: Connection, source: Source, counts_column: str | None = None, filters: Sequence[Filter] = ()
 ) -> Scan:
-    """Makes the query that reads a source's column, and its column of counts where one is named.
+    """Makes the query of the column of a source, and of its column of counts where one is named.
 
-    Nothing but the beginning of each file is read.
-
-    Raises:
-        DataError: Files that cannot be read, or a column that is not there.
+    Only the beginning of each file is read. `DataError` for files that cannot be read, or a missing column.
     """
     relations = list(_relations(connection, source))
     if counts_column:
         relations[0].column(counts_column)
     column = source.column or _reported(source, relations[0]) or _only_column(relations[0], counts_column)
     if column == counts_column:
-        raise DataError(
-            f"{source.files()[0]}: column {column!r} cannot hold both the labels and their counts.",
-            file=source.files()[0],
-            column=column,
-        )
+        raise relations[0].error(f"column {column!r} cannot hold both the labels and their counts.", column=column)
     kind, values = _alike([relation.column(column) for relation in relations])
     amount_kind, amounts = _alike([relation.column(counts_column) for relation in relations if counts_column])
-    for relation in relations:
-        if relation.column(column)[1] == "nested":
-            raise DataError(
-                f"{relation.files[0]}: column {column!r} holds lists or records, and a label is one text or number. If "
-                "they are reports of a mechanism, read the file that `rrjax randomize` wrote, with its metadata, or "
-                "count them with the mechanism's `tally`.",
-                file=relation.files[0],
-                column=column,
-            )
     selects = []
     for index, relation in enumerate(relations):
+        if relation.column(column)[1] == "nested":
+            raise relation.error(
+                f"column {column!r} holds lists or records, and a label is one text or number. If they are reports of "
+                "a mechanism, read the file that `rrjax randomize` wrote, with its metadata, or count them with the "
+                "mechanism's `tally`.",
+                column=column,
+            )
         amount = f", {amounts[index]} AS amount" if amounts else ""
         conditions = [
             f"TRY_CAST({relation.column(name)[0]} AS DOUBLE) {comparison} {number}"
@@ -126,17 +117,13 @@ def scan(
 
 
 def selected(connection: Connection, source: Source, columns: Sequence[str]) -> str:
-    """The query for some columns, row by row and as they are, called k0, k1 and so on.
-
-    Raises:
-        DataError: Files that cannot be read, or a column that is not there.
-    """
+    """Makes the query of some columns, unchanged and row by row, under the names k0, k1 and so on."""
     relations = list(_relations(connection, source))
     kept = [_alike([relation.column(name) for relation in relations])[1] for name in columns]
-    if len(relations) == 1:  # what has one type keeps it, and its blanks
+    if len(relations) == 1:  # columns of one type keep it, and their blanks
         (relation,) = relations
         names = [name for name, _, _ in relation.columns]
-        if source.format_of(source.files()) != "transactions":
+        if source.file_format() != "transactions":
             kept = [[f"c{names.index(name)}"] for name in columns]
     return " UNION ALL ".join(
         f"SELECT {', '.join(f'{each[place]} AS k{number}' for number, each in enumerate(kept))} FROM ({relation.sql})"
@@ -145,17 +132,13 @@ def selected(connection: Connection, source: Source, columns: Sequence[str]) -> 
 
 
 def column_names(source: Source) -> list[str]:
-    """The columns of the first file of a source.
-
-    Raises:
-        DataError: Files that cannot be read.
-    """
+    """Returns the column names of the first file of a source."""
     with connect() as connection, explaining(source.files()):
         return [name for name, _, _ in next(_relations(connection, source)).columns]
 
 
 def _alike(columns: list[tuple[str, Kind]]) -> tuple[Kind, list[str]]:
-    """The kind that a column has in all relations, text where they differ, and the expressions that have it."""
+    """Returns the kind of a column in all relations (text where they differ) and its expressions of that kind."""
     kinds: set[Kind] = {kind for _, kind in columns}
     if len(kinds) == 1:
         return kinds.pop(), [own for own, _ in columns]
@@ -164,14 +147,17 @@ def _alike(columns: list[tuple[str, Kind]]) -> tuple[Kind, list[str]]:
 
 @dataclass(frozen=True)
 class _Relation:
-    """Files that can be read together: they have the same columns of the same types."""
+    """Files with the same columns of the same types, which are read together."""
 
     files: tuple[str, ...]
     sql: str
     columns: list[tuple[str, str, Kind]]
     """Name, expression, kind."""
     unsure: bool = False
-    """Whether the names may be data that nobody may see: of a first line that is not known to be a header."""
+    """Whether the names come from a first line that may be confidential data instead of a header."""
+
+    def error(self, problem: str, **attributes: Any) -> DataError:
+        return DataError(f"{self.files[0]}: {problem}", file=self.files[0], **attributes)
 
     def column(self, name: str) -> tuple[str, Kind]:
         found = [column[1:] for column in self.columns if column[0] == name]
@@ -179,10 +165,10 @@ class _Relation:
             return found[0]
         names = [label for label, _, _ in self.columns]
         if found:
-            raise _equal_names(self.files[0], names, name)
-        near = [] if self.unsure else get_close_matches(name, names, n=1)
-        message = f"{self.files[0]}: there is no column {name!r}" + (f"; did you mean {near[0]!r}?" if near else ".")
-        # Somebody who gives a number has a file without header, whose first line is not to be repeated.
+            raise self.equal_names(name)
+        similar = [] if self.unsure else get_close_matches(name, names, n=1)
+        message = f"there is no column {name!r}" + (f"; did you mean {similar[0]!r}?" if similar else ".")
+        # A number as a name means a file without header, whose first line is confidential.
         if self.unsure:
             message += (
                 f" Its first line was taken for the names of {len(names)} columns. If it is, see them with "
@@ -192,11 +178,19 @@ class _Relation:
             message += f" Its columns: {_listing(names)}."
         else:
             message += f" If the file has no header line, say so ({option('header=False', '--no-header')})."
-        raise DataError(message, file=self.files[0], column=name)
+        raise self.error(message, column=name)
+
+    def equal_names(self, name: str) -> DataError:
+        *places, last = (str(place) for place, (other, _, _) in enumerate(self.columns, start=1) if other == name)
+        return self.error(
+            f"columns {', '.join(places)} and {last} have the same name, {name!r}, so that it cannot be told which "
+            "one is meant. Rename them in the file.",
+            column=name,
+        )
 
 
 def _reported(source: Source, relation: _Relation) -> str | None:
-    """Of several columns, the one that the files say is that of the reports."""
+    """Returns the column of reports that the metadata name, if there are several columns."""
     if len(relation.columns) < 2:
         return None
     metadata = source.metadata()
@@ -205,34 +199,20 @@ def _reported(source: Source, relation: _Relation) -> str | None:
 
 
 def _only_column(relation: _Relation, counts_column: str | None) -> str:
-    every = [name for name, _, _ in relation.columns]
-    names = [name for name in every if name != counts_column]
+    names = [name for name, _, _ in relation.columns if name != counts_column]
     if len(names) == 1:
         return names[0]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise _equal_names(relation.files[0], every, twice)
+        raise relation.equal_names(twice)
     if not names:
         raise DataError(
             f"{relation.files[0]} has one column, {counts_column!r}, the counts; labels must stand beside it.",
             file=relation.files[0],
             column=counts_column,
         )
-    raise DataError(
-        f"{relation.files[0]} has {len(names)} columns; say which one to read ({option('column')}): {_listing(names)}.",
-        file=relation.files[0],
-        argument="column",
-    )
-
-
-def _equal_names(file: str, names: Sequence[str], name: str) -> DataError:
-    *places, last = (str(place) for place, other in enumerate(names, start=1) if other == name)
-    return DataError(
-        f"{file}: columns {', '.join(places)} and {last} have the same name, {name!r}, so that it cannot be told which "
-        "one is meant. Rename them in the file.",
-        file=file,
-        column=name,
-    )
+    message = f"has {len(names)} columns; say which one to read ({option('column')}): {_listing(names)}."
+    raise DataError(f"{relation.files[0]} {message}", file=relation.files[0], argument="column")
 
 
 def _listing(names: Sequence[str]) -> str:
@@ -242,7 +222,7 @@ def _listing(names: Sequence[str]) -> str:
 
 def _relations(connection: Connection, source: Source) -> Iterator[_Relation]:
     files = source.files()
-    form: Format = source.format_of(files)
+    form: Format = source.file_format()
     # Only neighbours are read together, so that rows keep the order of the files.
     if form in ("csv", "tsv"):
         delimiter = source.delimiter or ("," if form == "csv" else "\t")
@@ -256,16 +236,13 @@ def _relations(connection: Connection, source: Source) -> Iterator[_Relation]:
         yield _json_lines(connection, files, source.column)
     else:
         if source.column is not None:
-            raise DataError(
-                f"{files[0]}: a transaction file has no columns; leave out {source.column!r}.",
-                file=files[0],
-                column=source.column,
-            )
+            message = f"{files[0]}: a transaction file has no columns; leave out {source.column!r}."
+            raise DataError(message, file=files[0], column=source.column)
         yield _transactions(files, source)
 
 
 def _delimited(files: tuple[str, ...], names: tuple[str, ...], delimiter: str, header: bool) -> _Relation:
-    # Every column is text and every property is given: the sniffer would drop odd first lines.
+    # Every column is text and every property is given: the sniffer of DuckDB would drop odd first lines.
     types = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(len(names)))
     sql = (
         f"SELECT row_number() OVER () AS row, * FROM read_csv({file_list(files)}, "
@@ -276,7 +253,7 @@ def _delimited(files: tuple[str, ...], names: tuple[str, ...], delimiter: str, h
 
 
 def _trimmed(value: str) -> str:
-    """Without the blanks around it: common after the commas of a CSV, and DuckDB does not tell what was quoted."""
+    """The value without blanks around it: a CSV has them after commas, and DuckDB does not tell quoted ones apart."""
     return f"trim({value}, {_BLANKS})"
 
 
@@ -285,10 +262,10 @@ def _column_names(file: str, delimiter: str, source: Source) -> tuple[str, ...]:
     other = next((mark for mark in ";\t|," if mark != delimiter and mark in record[0]), None)
     if source.delimiter is None and len(record) == 1 and other is not None:
         shown = "" if source.show_values is False else f", {record[0][:60]!r},"
-        raise DataError(
-            f"{file}: the first line{shown} is one column. Is the delimiter {other!r} ({option('delimiter')})? "
-            f"If it is one column, give {delimiter!r}.",
-            file=file,
+        raise DataError.at(
+            file,
+            f"the first line{shown} is one column. Is the delimiter {other!r} ({option('delimiter')})? If it is one "
+            f"column, give {delimiter!r}.",
             row=1,
             argument="delimiter",
         )
@@ -298,11 +275,11 @@ def _column_names(file: str, delimiter: str, source: Source) -> tuple[str, ...]:
     odd = next((name for name in names if not name or _is_number(name)), None)
     if source.header is None and odd is not None:
         shown = "a number, or an empty name" if source.show_values is False else repr(odd)
-        raise DataError(
-            f"{file}: is the first line a header? It holds {shown}. If it names the columns say so "
+        raise DataError.at(
+            file,
+            f"is the first line a header? It holds {shown}. If it names the columns say so "
             f"({option('header=True', '--header')}), if it is data say that ({option('header=False', '--no-header')}) "
             "and give the column by its number, from 1.",
-            file=file,
             row=1,
             argument="header",
         )
@@ -324,7 +301,7 @@ def _first_record(file: str, delimiter: str) -> list[str]:
     except csv.Error as error:
         raise DataError(f"{file}, line 1: {error}.", file=file, row=1) from error
     if not record:
-        raise DataError(f"{file}: the first line is blank; it must be a header or data.", file=file, row=1)
+        raise DataError.at(file, "the first line is blank; it must be a header or data.", row=1)
     return record
 
 
@@ -355,7 +332,7 @@ def _is_nested(type_name: str) -> bool:
 
 
 def _renamed(names: Iterable[str], read: str) -> str:
-    """All columns under names of our own, which cannot clash with the number of the row."""
+    """Makes the query of all columns as c0, c1 …, names that cannot clash with the number of the row."""
     columns = ", ".join(f"{identifier(name)} AS c{index}" for index, name in enumerate(names))
     return f"SELECT row_number() OVER () AS row, {columns} FROM {read}"
 

@@ -1,19 +1,22 @@
-"""Which files to read, and how."""
+"""Sources: files and how to read them; files that cannot be read are refused by name and first bytes."""
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import os
+import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from glob import glob, has_magic
 from typing import Literal, TypeAlias
 
+from rrjax.data.errors import DataError, option
 from rrjax.io.database import connect, explaining
 from rrjax.io.domain import BLANKS
-from rrjax.io.errors import DataError, option
 from rrjax.io.metadata import Metadata, metadata_of
-from rrjax.io.plaintext import GZIP_MAGIC, START, check_encoding
 
 Format = Literal["csv", "tsv", "parquet", "jsonl", "transactions"]
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -28,18 +31,39 @@ _FORMAT_OF_SUFFIX: dict[str, Format] = {
     ".dat": "transactions",
 }
 _FORMATS = tuple(dict.fromkeys(_FORMAT_OF_SUFFIX.values()))
+_GZIP_MAGIC = b"\x1f\x8b"
+_ENCODING_OF_ZEROS = {"x0x0": "UTF-16LE", "0x0x": "UTF-16BE", "x000": "UTF-32LE", "000x": "UTF-32BE"}
+_PARQUET = b"PAR1"
+_SAVE = "which is not read: save it as CSV or Parquet"
+_FOREIGN_FORMATS = {
+    rb"\x28\xb5\x2f\xfd": "compressed with zstd: unpack it with unzstd",
+    rb"\xfd7zXZ\0": "compressed with xz: unpack it with unxz",
+    rb"BZh[1-9]1AY&SY": "compressed with bzip2: unpack it with bunzip2",
+    rb"\x04\x22\x4d\x18": "compressed with lz4: unpack it with unlz4",
+    rb"PK\x03\x04": "a zip archive or a spreadsheet (.xlsx, .ods): unpack it, or save the sheet as CSV",
+    rb"7z\xbc\xaf\x27\x1c": "a 7z archive: unpack it",
+    rb"\xd0\xcf\x11\xe0": "a document of Excel or Word: save the sheet as CSV",
+    rb"SQLite format 3\0": f"an SQLite database, {_SAVE}",
+    rb"ARROW1\0": f"an Arrow (Feather) file, {_SAVE}",
+    rb"Obj\x01": f"an Avro file, {_SAVE}",
+    rb"\x89HDF|CDF[\x01\x02\x05]": f"an HDF5 or NetCDF file, {_SAVE}",
+    rb"%PDF-": "a PDF: give the table that it was made from",
+}
+"""Pattern of the first bytes of a file, what it is, and what to do."""
+_START_BYTES = 256
+"""Bytes of a file that show its format and encoding."""
+_ENCODING_OF_MARK = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
 @dataclass(frozen=True)
 class _Listing:
-    """What paths turned out to be, looked up once."""
+    """Files and metadata of paths, looked up once."""
 
     paths: tuple[str, ...]
 
     @cached_property
     def files(self) -> tuple[str, ...]:
-        found: dict[str, str] = {}
-        # Each file, and the path or pattern that named it.
+        found: dict[str, str] = {}  # each file, and the path or pattern that named it
         for path in self.paths:
             for file in _matching(path):
                 if file in found:
@@ -55,8 +79,7 @@ class _Listing:
                     "them.",
                     file=file,
                 )
-        files = list(found)
-        return tuple(files)
+        return tuple(found)
 
     @cached_property
     def metadata(self) -> Metadata | None:
@@ -68,25 +91,25 @@ class _Listing:
 class Source:
     """Files of reports, values or counts, and how to read them.
 
-    What is found on disk is remembered, by what `dataclasses.replace` makes of a source too: files that came or changed
-    since take a new one.
+    A source looks at the disk once, and `dataclasses.replace` hands on what was found. Make a new source for files that
+    were added or changed later.
 
-    Blanks around a value (spaces, tabs, line ends) are no part of it, in any format, quoted or not: " yes" in a Parquet
-    file, in quotes in a CSV, and after a comma and a space all are "yes".
+    Blanks around a value (spaces, tabs, line ends) are removed in every format, quoted or not: " yes" in a Parquet
+    file, in quotes in a CSV, and after a comma and a space all become "yes".
 
     Attributes:
         paths: One file name or several; each may be a glob such as `"reports/*.parquet"`.
         format: "csv", "tsv", "parquet", "jsonl" or "transactions" (a session a line, its items separated by spaces, as
             in Kosarak's .dat); None takes it from the file names, which may end in .gz as well (all but Parquet).
-        column: Name of the column; in a file without header its number, from "1". None takes the only column there is.
+        column: Name of the column; in a file without header its number, from "1". None takes the only column.
         header: Whether the first line of CSV and TSV names the columns. None expects a header and refuses a first line
             that looks like data.
-        delimiter: Separator of CSV, TSV and transaction files, one character; None is the format's own.
-        items: Of a transaction, its "first" item or "all" of them.
+        delimiter: Separator of CSV, TSV and transaction files, one character; None is that of the format.
+        items: The "first" item of a transaction, or "all" of them.
         missing: Values that stand for a missing answer, such as `("?",)`; empty cells and nulls always do.
-        show_values: Whether errors repeat values of the column. Logs keep messages, so by default they do for reports
-            (`count_reports`, `read_counts`, `count_pairs`), which are randomized, and not for what is about to be
-            (`read_values`, `read_pairs`) nor for covariates: these errors name the row and the column alone.
+        show_values: Whether errors repeat values of the column. Logs keep messages. By default errors therefore repeat
+            randomized reports (`count_reports`, `read_counts`), but name only row and column of true values
+            (`read_values`) and covariates.
 
     Example:
         >>> Source("survey.csv", column="age", missing=("?",)).column
@@ -101,11 +124,11 @@ class Source:
     items: Literal["first", "all"] = "first"
     missing: tuple[str, ...] = ()
     show_values: bool | None = None
-    # A field, so that `dataclasses.replace` hands it on.
+    # A field, so that `dataclasses.replace` passes it on.
     _listing: _Listing = field(default=_Listing(()), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Brings the paths into one shape and refuses what no file can satisfy."""
+        """Brings the paths into one shape and checks the options."""
         paths = (self.paths,) if isinstance(self.paths, str | os.PathLike) else self.paths
         listing = _Listing(tuple(os.fspath(path) for path in paths))
         object.__setattr__(self, "paths", listing.paths)
@@ -131,11 +154,11 @@ class Source:
             )
 
     def confidential(self) -> Source:
-        """The same source, whose values no message repeats unless that was asked for."""
+        """Returns the source with `show_values=False`, unless `show_values` was given."""
         return replace(self, show_values=False) if self.show_values is None else self
 
     def files(self) -> tuple[str, ...]:
-        """The files that are there, globs expanded and sorted.
+        """Returns the files, globs expanded and sorted.
 
         Raises:
             DataError: A file is missing, empty or a folder, or a glob matches nothing.
@@ -143,38 +166,38 @@ class Source:
         return self._listing.files
 
     def metadata(self) -> Metadata | None:
-        """What the files say about their collection, None where rrjax wrote none of them or they are not Parquet.
+        """Returns the metadata that all files agree on; None if rrjax wrote none of them or they are not Parquet.
 
         Raises:
             DataError: Files that cannot be read, damaged metadata, or files that disagree.
         """
-        return self._listing.metadata if self.format_of(self.files()) == "parquet" else None
+        return self._listing.metadata if self.file_format() == "parquet" else None
 
-    def format_of(self, files: Sequence[str]) -> Format:
-        """The format given, or the one that all file names agree on.
+    def file_format(self) -> Format:
+        """Returns the format given, or the one that all file names agree on.
 
         Raises:
-            DataError: A name says nothing, or two names disagree.
+            DataError: A name tells no format, or two names disagree.
         """
         if self.format is not None:
             return self.format
-        first = _format_of_name(files[0])
-        for file in files:
-            if (found := _format_of_name(file)) != first:
-                raise DataError(
-                    f"{files[0]} is {first} and {file} is {found}: give files of one format at a time.", file=file
-                )
-        return first
+        files = self.files()
+        formats: list[Format] = [_format_of_name(file) for file in files]
+        for file, found in zip(files, formats, strict=True):
+            if found != formats[0]:
+                message = f"{files[0]} is {formats[0]} and {file} is {found}: give files of one format at a time."
+                raise DataError(message, file=file)
+        return formats[0]
 
 
 def read_metadata(path: Paths) -> Metadata | None:
-    """Reads what Parquet files say about their collection.
+    """Reads the metadata of Parquet files: how their reports were made.
 
     Args:
         path: One file or several, or globs.
 
     Returns:
-        The metadata that all files agree on, None where rrjax wrote none of them.
+        The metadata that all files agree on; None if rrjax wrote none of them.
 
     Raises:
         DataError: Files that cannot be read, damaged metadata, or files that disagree.
@@ -183,7 +206,7 @@ def read_metadata(path: Paths) -> Metadata | None:
 
 
 def only_file(source: Source) -> str:
-    """The file of a source that must be one file."""
+    """Returns the file of a source that must be one file."""
     first, *others = source.files()
     if others:
         raise DataError(f"{first} is one of {len(others) + 1} files, and a single one is wanted.", file=first)
@@ -205,7 +228,7 @@ def _format_of_name(file: str) -> Format:
 
 
 def _matching(path: str) -> list[str]:
-    """The file of a path, or the files of a pattern."""
+    """Returns the file of a path, or the files of a pattern."""
     # A plain file whose name holds [ or * is that file, not a pattern.
     if not has_magic(path) or os.path.lexists(path):
         return [path]
@@ -216,7 +239,7 @@ def _matching(path: str) -> list[str]:
 
 
 def _identity(file: str) -> tuple[int, int]:
-    """Device and number of a file that can be read: what its names, links among them, have in common."""
+    """Checks that a file can be read, and returns its device and number, which all its names and links share."""
     _check_file(file)
     status = os.stat(file)
     return status.st_dev, status.st_ino
@@ -227,21 +250,45 @@ def _check_file(file: str) -> None:
         raise DataError(f"{file} is a folder: name its files, for example {file.rstrip('/')}/*.csv", file=file)
     if not os.path.exists(file):
         if file == "-":
-            raise DataError(
-                "-: standard input cannot be read twice, which counting takes: save it to a file first.", file=file
-            )
-        raise DataError(f"{file}: there is no such file.", file=file)
+            raise DataError.at(file, "standard input cannot be read twice, as counting does: save it to a file first.")
+        raise DataError.at(file, "there is no such file.")
     if not os.path.isfile(file):
-        raise DataError(
-            f"{file} is a pipe or a device, which cannot be read twice: save it to a file first.", file=file
-        )
+        message = f"{file} is a pipe or a device, which cannot be read twice: save it to a file first."
+        raise DataError(message, file=file)
     try:
         with open(file, "rb") as stream:
-            start = stream.read(START)
+            start = stream.read(_START_BYTES)
     except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}.", file=file) from error
+        raise DataError.at(file, f"cannot be read: {error.strerror}.") from error
     if not start:
         raise DataError(f"{file} is empty (0 bytes).", file=file)
-    if start[:2] == GZIP_MAGIC and not file.lower().endswith(".gz"):
-        raise DataError(f"{file} is compressed with gzip: give it a name that ends in .gz.", file=file)
-    check_encoding(file, start)
+    if start[:2] == _GZIP_MAGIC:
+        if not file.lower().endswith(".gz"):
+            raise DataError(f"{file} is compressed with gzip: give it a name that ends in .gz.", file=file)
+        # Errors of the compression are reported when the whole file is read.
+        with contextlib.suppress(OSError, EOFError, zlib.error), gzip.open(file) as stream:
+            start = stream.read(_START_BYTES)
+    _check_format(file, start)
+
+
+def _check_format(file: str, start: bytes) -> None:
+    """Refuses files of other formats, and text in UTF-16 and UTF-32, by their first bytes."""
+    kind = next((kind for mark, kind in _FOREIGN_FORMATS.items() if re.match(mark, start)), None)
+    if kind is not None:
+        raise DataError(f"{file} is {kind}.", file=file)
+    encoding = next((name for mark, name in _ENCODING_OF_MARK.items() if start.startswith(mark)), None)
+    if encoding is None:
+        # Without a mark, the zero bytes among Latin letters show the encoding.
+        encoding = _ENCODING_OF_ZEROS.get("".join("0" if byte == 0 else "x" for byte in start[:4]))
+    if encoding is not None:
+        raise DataError.at(
+            file,
+            f"the text is {encoding}, and must be UTF-8. Save it as UTF-8, or convert it, for example with: "
+            f"iconv -f {encoding} -t utf-8",
+        )
+    if b"\0" in start and not start.startswith(_PARQUET):
+        raise DataError.at(
+            file,
+            "there are zero bytes in it, so it is UTF-16, UTF-32 or no text at all, and must be UTF-8. "
+            "Save it as that, or convert it, for example with: iconv -f utf-16le -t utf-8",
+        )

@@ -1,18 +1,23 @@
-"""From files that say how they were made to what the library estimates from: tallies, and mixtures."""
+"""Tallies and mixtures of the reports in files, and tallies on disk, which can be added to later ones."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import json
+import os
+from dataclasses import dataclass, fields, replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rrjax.io.codings import CODINGS, count_numbers, read_bits, read_hashes
+from rrjax.data.errors import DataError
+from rrjax.io.codings import CODINGS, count_numbers, no_report, read_bits, read_hashes
+from rrjax.io.database import connect, explaining, file_list, literal, parquet_record
 from rrjax.io.domain import Domain
-from rrjax.io.errors import DataError
 from rrjax.io.metadata import Metadata
-from rrjax.io.read import CountedReports, count_reports
-from rrjax.io.source import Source
+from rrjax.io.read import CountedReports, as_source, count_reports
+from rrjax.io.source import Source, only_file
+from rrjax.io.write import replacing
 
 if TYPE_CHECKING:
     from jaxtyping import Array
@@ -21,23 +26,25 @@ if TYPE_CHECKING:
     from rrjax.data.tally import Tally
     from rrjax.mechanisms import Mechanism
 
-MOST_CELLS = 1 << 24
-"""Reports × categories up to which the likelihood of whole reports is held as a matrix."""
-MOST_SEEDS = 1 << 20
-"""Seeds of local hashing that are compared with each other."""
+MAX_CELLS = 1 << 24
+"""Largest matrix, reports × categories, for the likelihood of whole reports."""
+MAX_SEEDS = 1 << 20
+"""Largest number of seeds of local hashing that are compared with each other."""
+_KEY = "rrjax_tally"
+"""Key of the JSON in Parquet's key-value metadata."""
 
 
 @dataclass(frozen=True)
 class Tallied:
-    """Reports of any mechanism, counted.
+    """Tally and likelihood of the reports of any mechanism.
 
     Attributes:
-        counted: How often each category is supported, its domain, and what the files say.
-        mechanism: How the reports were made, at the ε that was delivered.
-        tally: The support counts with the mechanism's rates.
-        mixture: The likelihood of whole reports; None where it would take more than `MOST_CELLS` cells.
-        seeds: Of local hashing, how many of the first reports have the seed that most of them have, and how many were
-            looked at; else None.
+        counted: Support counts, domain and metadata.
+        mechanism: Mechanism of the reports, at the ε that was delivered.
+        tally: The support counts with the rates of the mechanism.
+        mixture: The likelihood of whole reports; None where it would take more than `MAX_CELLS` cells.
+        seeds: For local hashing, the number of the first reports that have their most frequent seed, and the number of
+            these first reports; else None.
     """
 
     counted: CountedReports
@@ -48,23 +55,22 @@ class Tallied:
 
 
 def read_tally(source: Source | str) -> Tallied:
-    """Counts reports of any mechanism, from Parquet files that say how they were made.
+    """Counts reports of any mechanism, from Parquet files with metadata.
 
     Args:
         source: Files that `rrjax randomize` or `write_reports` wrote; a plain path is `Source(path)`.
 
     Returns:
-        The tally, and the likelihood of whole reports where it is small enough.
+        A `Tallied`: the tally, and the likelihood of whole reports where it is small enough.
 
     Raises:
-        DataError: Files that cannot be read, that do not say how they were made, or whose reports are not what they
-            say.
+        DataError: Files that cannot be read, that have no metadata, or whose reports contradict their metadata.
 
     Example:
         >>> tallied = read_tally("reports.parquet")  # doctest: +SKIP
         >>> rrjax.empirical_bayes(tallied.tally).theta  # doctest: +SKIP
     """
-    source = source if isinstance(source, Source) else Source(source)
+    source = as_source(source)
     metadata = source.metadata()
     if metadata is None:
         raise DataError(
@@ -76,27 +82,18 @@ def read_tally(source: Source | str) -> Tallied:
         return _READERS[CODINGS[mechanism.name]](source, metadata, mechanism)
     except DataError:
         raise
-    except ValueError as error:  # what a mechanism says of reports that are none of its own
+    except ValueError as error:  # of a mechanism, about reports of another one
         raise DataError(f"{source.files()[0]}: {error}") from error
 
 
 def mechanism_of(metadata: Metadata, file: str) -> Mechanism:
-    """The mechanism that a file names, at the ε that it delivered.
-
-    Raises:
-        DataError: This version of rrjax does not know it, or not its parameters.
-    """
+    """Makes the mechanism that a file names, at the ε that was delivered; `DataError` for an unknown one."""
     parameters: dict[str, Any] = {**metadata.mechanism.parameters, "epsilon": metadata.effective_epsilon}
     wrote = f" (the file was written by {metadata.version})"
-    return made(metadata.mechanism.name, parameters, file, wrote)
+    return _make_mechanism(metadata.mechanism.name, parameters, file, wrote)
 
 
-def made(name: str, parameters: dict[str, Any], file: str, wrote: str = "") -> Mechanism:
-    """The mechanism of a name and its parameters, which a file has.
-
-    Raises:
-        DataError: This version of rrjax does not know it, or not its parameters.
-    """
+def _make_mechanism(name: str, parameters: dict[str, Any], file: str, wrote: str = "") -> Mechanism:
     import rrjax
     from rrjax.mechanisms import MECHANISMS
 
@@ -138,15 +135,13 @@ def _of_bits(source, metadata, mechanism):
         sizes = bits.sum(axis=1) if wanted is not None else None
         if sizes is not None and (sizes != wanted).any():
             row = int(np.argmax(sizes != wanted))
-            raise DataError(
-                f"{source.files()[0]}: report {number + row + 1:,} has {sizes[row]:,} members, and subsets of "
-                f"{wanted:,} were reported."
-            )
+            found = f"report {number + row + 1:,} has {sizes[row]:,} members"
+            raise DataError(f"{source.files()[0]}: {found}, and subsets of {wanted:,} were reported.")
         support += bits.sum(axis=0)
         number += len(bits)
-        if number * bits.shape[1] <= MOST_CELLS:
+        if number * bits.shape[1] <= MAX_CELLS:
             kept.append(bits)
-    return _summed(source.files()[0], support, number, kept, metadata, mechanism)
+    return _summed(source, support, number, kept, metadata, mechanism)
 
 
 def _of_hashes(source, metadata, mechanism):
@@ -155,56 +150,44 @@ def _of_hashes(source, metadata, mechanism):
     for hashes in read_hashes(source, metadata):
         support += np.asarray(mechanism.tally(hashes).support)
         number += len(hashes)
-        first = np.concatenate([first, hashes[: MOST_SEEDS - len(first), 0]])
-        if number * metadata.num_categories <= MOST_CELLS:
+        first = np.concatenate([first, hashes[: MAX_SEEDS - len(first), 0]])
+        if number * metadata.num_categories <= MAX_CELLS:
             kept.append(np.asarray(mechanism.supports(hashes)))
-    found = _summed(source.files()[0], support, number, kept, metadata, mechanism)
+    found = _summed(source, support, number, kept, metadata, mechanism)
     return replace(found, seeds=(int(np.unique(first, return_counts=True)[1].max()), len(first)))
 
 
 _READERS = {"labels": _of_labels, "numbers": _of_numbers, "bits": _of_bits, "hashes": _of_hashes}
 
 
-def _summed(file, support, number, kept, metadata, mechanism):
-    """The tally of support counts, and the mixture of reports if all were kept."""
+def _summed(source, support, number, kept, metadata, mechanism):
+    """Makes the tally of support counts, and the mixture of reports if all were kept."""
     from rrjax.mechanisms.mechanism import mixture_of_supports
 
     if number == 0:
-        raise DataError(f"{file}: there is no report in it.", file=file)
+        raise no_report(source)
     tally = tally_of_support(support, number, mechanism, metadata.domain)
-    whole = number * metadata.num_categories <= MOST_CELLS
-    mixture = mixture_of_supports(np.concatenate(kept), mechanism.expm1_epsilon) if whole else None
+    fits = number * metadata.num_categories <= MAX_CELLS
+    mixture = mixture_of_supports(np.concatenate(kept), mechanism.expm1_epsilon) if fits else None
     return Tallied(_counted(tally, metadata), mechanism, tally, mixture)
 
 
 def tally_of_support(support: np.ndarray, number: int, mechanism: Mechanism, domain: Domain | None = None) -> Tally:
-    """The tally of so many reports that support each category so often, with the fingerprint of its domain.
-
-    Raises:
-        DataError: More than the default integers of JAX can count.
-    """
+    """Makes the tally of support counts and a number of reports; `DataError` beyond the integers of JAX."""
     from rrjax.data.tally import Tally
 
-    return Tally(whole(support), whole(np.int64(number)), rates=mechanism.rates, domain=domain)
+    return Tally(as_jax_integers(support), as_jax_integers(np.int64(number)), rates=mechanism.rates, domain=domain)
 
 
 def tally_of_columns(columns: np.ndarray, mechanism: Mechanism, domain: Domain | None = None) -> Tally:
-    """The tally of reports of which so many name each column, with the fingerprint of its domain.
-
-    Raises:
-        DataError: More than the default integers of JAX can count.
-    """
-    whole(columns.sum())
-    tally = mechanism.tally_of_counts(whole(columns))  # pyright: ignore[reportAttributeAccessIssue]
+    """Makes the tally of the numbers of reports that name each column; `DataError` beyond the integers of JAX."""
+    as_jax_integers(columns.sum())
+    tally = mechanism.tally_of_counts(as_jax_integers(columns))  # pyright: ignore[reportAttributeAccessIssue]
     return replace(tally, domain=domain)
 
 
-def whole(counts: np.ndarray | np.integer) -> Array:
-    """Counts as integers of JAX.
-
-    Raises:
-        DataError: Its default dtype cannot hold them.
-    """
+def as_jax_integers(counts: np.ndarray | np.integer) -> Array:
+    """Casts counts to the default integers of JAX; `DataError` for counts that these cannot hold."""
     import jax.numpy as jnp
 
     from rrjax.data.arguments import int_dtype
@@ -217,3 +200,147 @@ def whole(counts: np.ndarray | np.integer) -> Array:
 def _counted(tally, metadata):
     support, number = np.asarray(tally.support, np.int64), int(tally.num_users)
     return CountedReports(support, metadata.domain, metadata.column, number, 0, metadata.domain_from_data, metadata)
+
+
+@dataclass(frozen=True)
+class StoredTally:
+    """A tally from a file, with its mechanism and domain.
+
+    Attributes:
+        tally: The tally, equal to the stored one.
+        mechanism: Mechanism of the reports, at the ε that was delivered; None where it was not stored.
+        domain: The labels of the categories; None where the tally had none.
+    """
+
+    tally: Tally
+    mechanism: Mechanism | None
+    domain: Domain | None
+
+
+def save_tally(path: str | PathLike[str], tally: Tally, mechanism: Mechanism | None = None) -> None:
+    """Writes a tally to a Parquet file, which `load_tally` reads.
+
+    The file has a row for each category: its label or its number, and its support. Its metadata hold the number of
+    users, the rates, the fingerprint of the domain and the mechanism.
+
+    Args:
+        path: A .parquet file.
+        tally: The tally.
+        mechanism: Mechanism of the reports, of `rrjax.mechanisms.MECHANISMS`. None stores the rates alone.
+
+    Raises:
+        DataError: Another format, a mechanism without a name in files, with other rates or another K than the tally, or
+            a file that cannot be written.
+
+    Example:
+        >>> import tempfile, rrjax
+        >>> from rrjax.io import load_tally, save_tally
+        >>> mechanism = rrjax.RandomizedResponse(3, epsilon=1.0)
+        >>> monday = rrjax.Tally([50, 30, 20], num_users=100, rates=mechanism.rates, domain=["no", "yes", "unsure"])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_tally(f"{folder}/monday.parquet", monday, mechanism)
+        ...     stored = load_tally(f"{folder}/monday.parquet")
+        >>> stored.tally == monday, stored.mechanism == mechanism
+        (True, True)
+    """
+    if not os.fspath(path).lower().endswith(".parquet"):
+        message = f"{os.fspath(path)}: a tally is written as .parquet, which has a place for its rates."
+        raise DataError(message, file=path)
+    support, number = np.asarray(tally.support), np.asarray(tally.num_users)
+    if support.ndim != 1:
+        raise DataError(f"{os.fspath(path)}: a file holds one tally, not those of shape {support.shape}.", file=path)
+    domain = _domain_of(tally.domain)
+    record = {
+        "num_users": number.item(),
+        "rates": {name: [float(weight), _dtype_of(weight)] for name, weight in tally.rates._asdict().items()},
+        "fingerprint": tally.domain,
+        "labelled": domain is not None,
+        "mechanism": None if mechanism is None else _record_of(mechanism, tally),
+    }
+    labels = np.arange(support.size) if domain is None else domain.labels()
+    columns = {"label": labels.astype(object) if labels.dtype.kind == "T" else labels, "support": support}
+    with connect() as connection, replacing(path) as aside:
+        connection.register("tally", columns)
+        connection.execute(
+            f"COPY (SELECT label, support FROM tally) TO {literal(str(aside))} (FORMAT parquet, COMPRESSION zstd, "
+            f"USE_TMP_FILE false, KV_METADATA {{{_KEY}: {literal(json.dumps(record))}}})"
+        )
+
+
+def load_tally(path: str | PathLike[str]) -> StoredTally:
+    """Reads a tally that `save_tally` wrote.
+
+    Args:
+        path: The file.
+
+    Returns:
+        A `StoredTally`: the tally, equal to the one that was written, with the mechanism and the domain.
+
+    Raises:
+        DataError: A file that cannot be read or that holds no tally, a mechanism that this version of rrjax does not
+            know, or more reports than the default integers of JAX can count.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    from rrjax.data.mechanism_parameters import Rates
+    from rrjax.data.tally import Tally
+
+    file = only_file(Source(os.fspath(path), format="parquet"))
+    with connect() as connection, explaining([file]):
+        text = parquet_record(connection, file, _KEY)
+        if text is None:
+            raise DataError(f"{file} holds no tally. Reports are counted by read_tally.", file=file)
+        columns = connection.execute(f"SELECT label, support FROM read_parquet({file_list([file])})").fetchnumpy()
+    record = json.loads(text)
+    domain = _domain_of_labels(columns["label"]) if record["labelled"] else None
+    if domain is not None and domain.fingerprint != record["fingerprint"]:
+        raise DataError(f"{file}: the labels are not those that the tally was stored with.", file=file, column="label")
+    support = np.asarray(columns["support"])
+    number = np.asarray(record["num_users"], support.dtype)
+    if support.dtype.kind == "f":
+        support, number = (jnp.asarray(x, jax.dtypes.canonicalize_dtype(x.dtype)) for x in (support, number))
+    else:
+        support, number = as_jax_integers(support), as_jax_integers(number)
+    weights = {
+        name: value if dtype is None else jnp.asarray(value, jax.dtypes.canonicalize_dtype(dtype))
+        for name, (value, dtype) in record["rates"].items()
+    }
+    tally = Tally(support, number, rates=Rates(**weights), domain=record["fingerprint"] if domain is None else domain)
+    described = record["mechanism"]
+    mechanism = None if described is None else _make_mechanism(described["name"], described["parameters"], file)
+    return StoredTally(tally, mechanism, domain)
+
+
+def _domain_of(fingerprint: Any) -> Domain | None:
+    labels = getattr(fingerprint, "labels", None)
+    if labels is None:
+        return None
+    return Domain.range(labels.start, labels.stop - 1) if isinstance(labels, range) else Domain.of(labels)
+
+
+def _domain_of_labels(labels):
+    if labels.dtype.kind in "iu":
+        return Domain.range(int(labels[0]), int(labels[-1]))
+    return Domain.of(map(str, labels))
+
+
+def _dtype_of(weight) -> str | None:
+    """Returns the dtype of an array, or None for a number of the host, which stays one."""
+    return None if isinstance(weight, int | float) else np.asarray(weight).dtype.name
+
+
+def _record_of(mechanism: Mechanism, tally: Tally) -> dict[str, Any]:
+    from rrjax.data.tally import equal_rates
+    from rrjax.mechanisms import MECHANISMS
+
+    if type(mechanism) is not MECHANISMS.get(mechanism.name):
+        raise DataError(f"Files have no name for {type(mechanism).__name__}: leave the mechanism out.")
+    if mechanism.num_categories != tally.num_categories or not equal_rates(mechanism.rates, tally.rates):
+        ours, theirs = (
+            f"{each.num_categories:,} categories, p = {float(each.rates.p):.9g} and q = {float(each.rates.q):.9g}"
+            for each in (tally, mechanism)
+        )
+        raise DataError(f"The tally has {ours}; the mechanism has {theirs}: they are not of one collection.")
+    parameters = {field.name: getattr(mechanism, field.name) for field in fields(mechanism)}
+    return {"name": mechanism.name, "parameters": {**parameters, "epsilon": float(np.asarray(mechanism.epsilon))}}

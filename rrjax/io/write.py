@@ -1,10 +1,11 @@
-"""Writing reports and tables: whole, or not at all."""
+"""Reports and tables are written as whole files, or not at all."""
 
 from __future__ import annotations
 
 import errno
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,11 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from rrjax.data.errors import DataError
 from rrjax.io.codings import CODINGS, check_coded, query_of
-from rrjax.io.database import Connection, connect, explaining, identifier, literal
-from rrjax.io.domain import Domain
-from rrjax.io.errors import DataError
-from rrjax.io.expressions import shown_to_spreadsheets
+from rrjax.io.database import Connection, connect, explaining, identifier, literal, safe_cell
 from rrjax.io.metadata import KEY, Metadata
 from rrjax.io.scan import selected
 from rrjax.io.source import Source
@@ -29,29 +28,27 @@ _FORMATS = {
     ".ndjson": "FORMAT json",
     ".parquet": "FORMAT parquet, COMPRESSION zstd",
 }
-# The file aside is enough: one more, made by DuckDB, would be left behind on failure.
+# `replacing` makes a temporary file already; one of DuckDB would be left behind on failure.
 _IN_PLACE = "USE_TMP_FILE false"
 
 
 @contextmanager
 def replacing(path: str | PathLike[str]) -> Iterator[Path]:
-    """Writes a file aside and puts it in place when it is whole.
+    """Writes a temporary file beside the path, and moves it to the path when it is complete.
 
     Raises:
-        DataError: The file cannot be written; says why and what to do. Whatever else the body raises, KeyboardInterrupt
-            as well, passes through; the file aside is removed.
-
-    Example:
-        >>> with replacing("figure.png") as aside:  # doctest: +SKIP
-        ...     figure.savefig(aside)
+        DataError: The file cannot be written; says why and what to do. Other errors of the body pass through,
+            KeyboardInterrupt included. The temporary file is removed in any case.
     """
     place = check_writable(path)
-    # Named before it is made, so that no interrupt finds a file that nothing will remove.
+    # Named before it is made, so that an interrupt at any time leaves no file behind.
     aside = place.parent / f".rrjax-{secrets.token_hex(8)}{''.join(place.suffixes[-2:])}"
     try:
-        os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        replaces = place.exists()
+        os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if replaces else 0o666))
         yield aside
-        os.chmod(aside, _mode(place))
+        if replaces:
+            shutil.copymode(place, aside)
         with open(aside, "rb+") as stream:
             os.fsync(stream.fileno())
         os.replace(aside, place)
@@ -67,11 +64,11 @@ def replacing(path: str | PathLike[str]) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Kept:
-    """Columns that are written beside reports, as they are: nothing protects them.
+    """Columns that are written beside reports, unchanged and unprotected.
 
     Attributes:
-        source: The files that they are in, whose rows the reports were made of.
-        columns: Their names.
+        source: The files of the columns; the reports are of the same rows.
+        columns: Names of the columns.
         present: Which rows have a report, booleans; None where all do.
 
     Example:
@@ -85,29 +82,17 @@ class Kept:
     present: np.ndarray | None = None
 
     def check(self, reported: Sequence[str]) -> None:
-        """Refuses columns that cannot stand beside reports.
-
-        Args:
-            reported: The columns that were randomized, and what the reports are called.
-
-        Raises:
-            DataError: A column that is not there, is named twice, or is one of these.
-        """
+        """Raises `DataError` for a column that is missing, named twice, or one of the randomized columns."""
         taken = {name.casefold() for name in reported}
         for name in self.columns:
             if name in reported:
-                raise DataError(
-                    f"column {name!r} was randomized to protect it; beside its reports it would be disclosed.",
-                    column=name,
-                    argument="kept",
-                )
-            if name.casefold() in taken:
-                raise DataError(
-                    f"column {name!r} cannot be kept: another one has the same name, or differs in capitals alone.",
-                    column=name,
-                    argument="kept",
-                )
-            taken.add(name.casefold())
+                problem = "was randomized to protect it; beside its reports it would be disclosed."
+            elif name.casefold() in taken:
+                problem = "cannot be kept: another one has the same name, or differs in capitals alone."
+            else:
+                taken.add(name.casefold())
+                continue
+            raise DataError(f"column {name!r} {problem}", column=name, argument="kept")
         with connect() as connection, explaining(self.source.files()):
             selected(connection, self.source, self.columns)
 
@@ -115,34 +100,28 @@ class Kept:
 def write_reports(
     path: str | PathLike[str], reports: np.ndarray, metadata: Metadata, *, kept: Kept | None = None
 ) -> None:
-    """Writes reports with all it takes to estimate from them.
+    """Writes reports with the metadata that estimates need.
 
     Args:
         path: A .parquet file; other formats have no place for ε.
-        reports: Of randomized response integers `[N]`, 0-based category numbers, which are written as labels; of
-            another mechanism as `coded` makes them.
-        metadata: How the reports were made; its domain gives the labels that are written.
-        kept: Columns to write beside them, unchanged and unprotected.
+        reports: For randomized response integers `[N]`, 0-based category numbers, which are written as labels; for
+            another mechanism the arrays of `coded`.
+        metadata: How the reports were made, an `rrjax.io.metadata.Metadata`; its domain has the labels that are
+            written.
+        kept: Columns to write beside them, unchanged and unprotected, an `rrjax.io.write.Kept`.
 
     Raises:
-        DataError: Another format, what are no such reports, columns that cannot be kept, or a file that cannot be
-            written.
+        DataError: Another format, other reports, columns that cannot be kept, or a file that cannot be written.
     """
     check_reports_name(path)
     reports = np.asarray(reports)
     coding = CODINGS.get(metadata.mechanism.name, "labels")
-    if coding == "labels":
-        _check_indices(reports, metadata.num_categories)
-    else:
-        check_coded(coding, reports, metadata.num_categories)
+    check_coded(coding, reports, metadata.num_categories)
     column = identifier(metadata.column)
     if kept is not None:
         kept.check((metadata.column, *(metadata.columns or ())))
     with connect() as connection, replacing(path) as aside:
-        if coding == "labels":
-            query = _labelled(connection, reports, metadata.domain, column)
-        else:
-            query = query_of(connection, coding, reports, column)
+        query = query_of(connection, coding, reports, metadata.domain, column)
         if kept is not None:
             query = _beside(connection, query, column, len(reports), kept)
         record = f"KV_METADATA {{{KEY}: {literal(metadata.to_json())}}}"
@@ -150,45 +129,19 @@ def write_reports(
 
 
 def _beside(connection: Connection, query: str, column: str, number: int, kept: Kept) -> str:
-    """The query of reports with the kept columns beside them, row by row."""
+    """Makes the query of reports with the kept columns beside them, row by row."""
     with explaining(kept.source.files()):
         connection.execute("SET preserve_insertion_order = true")
         rows = selected(connection, kept.source, kept.columns)
-        there = connection.execute(f"SELECT count(*) FROM ({rows})").fetchall()[0][0]
-    if there != (number if kept.present is None else len(kept.present)):
-        raise DataError(
-            f"{kept.source.files()[0]} was changed while it was randomized: do it again.", file=kept.source.files()[0]
-        )
+        num_rows = connection.execute(f"SELECT count(*) FROM ({rows})").fetchall()[0][0]
+    if num_rows != (number if kept.present is None else len(kept.present)):
+        file = kept.source.files()[0]
+        raise DataError(f"{file} was changed while it was randomized: do it again.", file=file)
     names = ", ".join(f"k{place} AS {identifier(name)}" for place, name in enumerate(kept.columns))
     if kept.present is not None:
         connection.register("present", {"present": np.ascontiguousarray(kept.present)})
         rows = f"SELECT * FROM ({rows}) AS r POSITIONAL JOIN present WHERE present"
     return f"SELECT reports.{column}, {names} FROM ({query}) AS reports POSITIONAL JOIN ({rows}) AS kept"
-
-
-def _check_indices(indices: np.ndarray, num_categories: int) -> None:
-    if indices.ndim != 1 or indices.dtype.kind not in "iu":
-        raise DataError(
-            f"Reports must be a row of integers, not {indices.dtype} of shape {indices.shape}.", argument="reports"
-        )
-    if indices.size and (indices.min() < 0 or indices.max() >= num_categories):
-        raise DataError(
-            f"Reports must be category numbers from 0 to {num_categories - 1:,}; "
-            f"they run from {indices.min():,} to {indices.max():,}.",
-            argument="reports",
-        )
-
-
-def _labelled(connection: Connection, indices: np.ndarray, domain: Domain, column: str) -> str:
-    connection.register("reports", {"position": np.ascontiguousarray(indices)})
-    if domain.is_range:
-        first, _ = domain.ends
-        return f"SELECT CAST(position AS BIGINT) + ({first}) AS {column} FROM reports"
-    # A list keeps the order of the reports; DuckDB's joins do not.
-    labels = domain.labels().astype(object)
-    connection.register("labels", {"position": np.arange(len(labels)), "label": labels})
-    listed = "(SELECT list(label ORDER BY position) FROM labels)"
-    return f"SELECT {listed}[CAST(position AS BIGINT) + 1] AS {column} FROM reports"
 
 
 def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) -> None:
@@ -198,7 +151,7 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
         path: .csv, .tsv, .jsonl, .ndjson (each also .gz) or .parquet. In JSON an infinite or undefined number is null.
         columns: Name to array `[N]` of numbers or text. In CSV and TSV a text that a spreadsheet would run as a
             formula, because it begins with =, +, -, @, a tab or a carriage return and is no number, gets an apostrophe
-            in front; `read_counts` and `read_domain` take it away again.
+            in front; `read_counts` and `read_domain` remove it.
 
     Raises:
         DataError: Another format, columns of different lengths, or a file that cannot be written.
@@ -211,12 +164,12 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
         shapes = {label: array.shape for label, array in arrays.items()}
         raise DataError(f"The columns of a table must have one length; they have {shapes}.", argument="columns")
     if suffix in (".csv", ".tsv"):
-        arrays = {shown_to_spreadsheets(label): _without_formulas(array) for label, array in arrays.items()}
+        arrays = {safe_cell(label): _without_formulas(array) for label, array in arrays.items()}
     options = f"{_FORMATS[suffix]}, {_IN_PLACE}"
     if name.endswith(".gz"):
         options += ", COMPRESSION gzip"
     with connect() as connection, replacing(path) as aside:
-        # DuckDB reads Python strings, not NumPy's own, and no strided views; c0, c1 keep any name out of its way.
+        # DuckDB reads Python strings, but not those of NumPy, and no strided views. c0, c1 … cannot clash with names.
         connection.register(
             "columns",
             {
@@ -236,46 +189,31 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
 def _without_formulas(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind not in "TUO":
         return array
-    return np.asarray([shown_to_spreadsheets(each) if isinstance(each, str) else each for each in array], object)
+    return np.asarray([safe_cell(each) if isinstance(each, str) else each for each in array], object)
 
 
 def check_reports_name(path: str | PathLike[str]) -> None:
-    """Refuses a file of reports that would have no place for what must travel with them.
-
-    Raises:
-        DataError: The name does not end in .parquet.
-    """
+    """Raises `DataError` for a file of reports that is not .parquet."""
     if not os.fspath(path).lower().endswith(".parquet"):
-        raise DataError(
-            f"{os.fspath(path)}: reports are written as .parquet, because ε, the domain and the "
-            "mechanism must travel with the data and other formats have no place for them.",
-            file=os.fspath(path),
+        raise DataError.at(
+            os.fspath(path),
+            "reports are written as .parquet, because ε, the domain and the mechanism must travel with the data and "
+            "other formats have no place for them.",
         )
 
 
 def table_suffix(path: str | PathLike[str]) -> str:
-    """The suffix that tells the format of a table, such as ".csv".
-
-    Raises:
-        DataError: The name tells no format that can be written.
-    """
+    """Returns the suffix of a table, such as ".csv"; raises `DataError` for a format that cannot be written."""
     name = os.fspath(path).lower()
     suffix = os.path.splitext(name.removesuffix(".gz"))[1]
     if suffix not in _FORMATS or (suffix == ".parquet" and name.endswith(".gz")):
-        raise DataError(
-            f"{os.fspath(path)}: the name must end in .csv, .tsv, .jsonl (or these and .gz) or .parquet, "
-            "to tell the format.",
-            file=os.fspath(path),
-        )
+        problem = "the name must end in .csv, .tsv, .jsonl (or these and .gz) or .parquet, to tell the format."
+        raise DataError.at(os.fspath(path), problem)
     return suffix
 
 
 def check_writable(path: str | PathLike[str]) -> Path:
-    """Where a file would be written: the path, or what a link there points to.
-
-    Raises:
-        DataError: A folder or a device is there, or there is no folder to write in.
-    """
+    """Returns the path of a file to write, links resolved; raises `DataError` if no file can be there."""
     place = Path(os.path.realpath(path))
     if place.is_dir():
         raise DataError(f"{path} is a folder: name a file in it.", file=os.fspath(path))
@@ -287,44 +225,28 @@ def check_writable(path: str | PathLike[str]) -> Path:
 
 
 def check_reports(path: str | PathLike[str]) -> None:
-    """Refuses to replace reports that cannot be made again without spending ε again; simulated ones can.
-
-    Raises:
-        DataError: Such reports are there.
-    """
+    """Raises `DataError` for a file of reports, other than simulated ones: to make them again would spend ε again."""
     place = Path(os.path.realpath(path))
     try:
         with open(place, "rb") as stream:
             parquet = stream.read(4) == b"PAR1"
         metadata = Source(place, format="parquet").metadata() if parquet else None
-    except (OSError, DataError):  # nothing is there, or nothing that anybody could estimate from
+    except (OSError, DataError):  # no file, or no file of reports
         return
     if metadata is not None and not metadata.simulated:
-        raise DataError(
-            f"{os.fspath(path)} holds randomized reports, which cannot be made again without spending ε again: of "
-            "values that are randomized twice, the two ε add up. Write to another file.",
-            file=os.fspath(path),
+        problem = (
+            "holds randomized reports, which cannot be made again without spending ε again: of values that are "
+            "randomized twice, the two ε add up. Write to another file."
         )
+        raise DataError(f"{os.fspath(path)} {problem}", file=os.fspath(path))
 
 
 def make_folder(path: str | PathLike[str]) -> None:
-    """Makes a folder for results, and those that it is in, where they are not there.
-
-    Raises:
-        DataError: It cannot be made.
-    """
+    """Makes a folder for results, with its parents; raises `DataError` if it cannot be made."""
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
         raise DataError(f"{os.fspath(path)}: cannot be made: {error.strerror}", file=os.fspath(path)) from error
-
-
-def _mode(place: Path) -> int:
-    if place.exists():
-        return place.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def _failure(path: str | PathLike[str], error: Exception) -> DataError:
@@ -333,13 +255,10 @@ def _failure(path: str | PathLike[str], error: Exception) -> DataError:
     number = error.errno if isinstance(error, OSError) else None
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     if number in full or any(os.strerror(code).lower() in text for code in full):
-        return DataError(
-            f"{name}: there is no room left to write it. Free some disk space or write elsewhere; "
-            "no partial file was left behind.",
-            file=name,
-        )
+        problem = "there is no room left to write it. Free some disk space or write elsewhere; no partial file was left"
+        return DataError.at(name, f"{problem} behind.")
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return DataError(f"{name}: no permission to write there. Choose another folder.", file=name)
+        return DataError.at(name, "no permission to write there. Choose another folder.")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     reason = reason.split("\n", 1)[0]
-    return DataError(f"{name}: cannot be written: {reason}. No partial file was left behind.", file=name)
+    return DataError.at(name, f"cannot be written: {reason}. No partial file was left behind.")

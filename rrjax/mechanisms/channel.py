@@ -11,11 +11,11 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 
-from rrjax.data.arguments import as_counts, check_key, float_dtype, is_real
-from rrjax.data.counts import as_values, count
+from rrjax.data.arguments import as_counts, as_values, check_key, float_dtype, is_real
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
+from rrjax.data.tally import count
 from rrjax.mechanisms.draws import below, threshold
 from rrjax.mechanisms.rows import LogRows
 from rrjax.numerics.pytrees import register

@@ -13,10 +13,9 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rrjax.data.arguments import check_key, int_dtype
-from rrjax.data.counts import as_values, count
+from rrjax.data.arguments import as_values, check_key, int_dtype
 from rrjax.data.mixture import Mixture
-from rrjax.data.tally import Tally
+from rrjax.data.tally import Tally, count
 from rrjax.mechanisms.draws import rounded_down
 from rrjax.mechanisms.mechanism import Dependence, Mechanism, as_true_counts, gathered
 from rrjax.mechanisms.rows import log_probability_of_block

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.data.arguments import as_scalar, check_key, float_dtype
-from rrjax.data.checks import check_num_categories
-from rrjax.data.counts import as_values, count
+from rrjax.data.arguments import as_scalar, as_values, check_key, float_dtype
+from rrjax.data.categories import check_epsilon, check_num_categories
 from rrjax.data.linear_maps import Decay
 from rrjax.data.mixture import Mixture
+from rrjax.data.tally import count
 from rrjax.mechanisms.channel import Channel
-from rrjax.mechanisms.mechanism import check_epsilon, known_epsilon
+from rrjax.mechanisms.mechanism import known_epsilon
 from rrjax.numerics.pytrees import register
 from rrjax.simulate.sampling.streams import unit
 

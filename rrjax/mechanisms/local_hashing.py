@@ -20,10 +20,9 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, UInt
 
-from rrjax.data.arguments import check_key, int_dtype
-from rrjax.data.counts import as_values
+from rrjax.data.arguments import as_values, check_key, int_dtype
 from rrjax.data.errors import ArgumentError
-from rrjax.data.parameters import best_num_buckets, num_buckets_of, two_buckets
+from rrjax.data.mechanism_parameters import best_num_buckets, num_buckets_of, two_buckets
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, number_below, rounded_down
 from rrjax.mechanisms.mechanism import Mechanism, as_true_counts, known_epsilon, settled, tally_if

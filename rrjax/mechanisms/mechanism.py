@@ -18,9 +18,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rrjax.data.arguments import as_counts, as_scalar, check_key, float_dtype, int_dtype
-from rrjax.data.checks import check_num_categories
-from rrjax.data.counts import survey
+from rrjax.data.arguments import as_counts, as_scalar, check_key, float_dtype, int_dtype, survey
+from rrjax.data.categories import check_epsilon, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense, incidence
 from rrjax.data.mixture import Mixture
@@ -304,18 +303,6 @@ def mixture_of_supports(
     packed, weights = np.unique(np.packbits(np.asarray(supported), axis=1), axis=0, return_counts=True)
     different = np.unpackbits(packed, axis=1, count=size).astype(bool)
     return Mixture(jnp.asarray(weights, int_dtype()), 1.0, incidence(different, expm1_epsilon))
-
-
-def check_epsilon(epsilon: Any, name: str = "epsilon") -> None:
-    """Refuses an ε that is no number, or known and not positive; that of an array of JAX is NaN in what comes of it.
-
-    Raises:
-        ValueError: As said.
-    """
-    if isinstance(epsilon, np.ndarray | jax.Array):
-        return
-    if not isinstance(epsilon, int | float | np.number) or not epsilon > 0:
-        raise ArgumentError(f"{name} must be a positive number of nats, got {epsilon!r}", argument=name, value=epsilon)
 
 
 def known_epsilon(epsilon: Any) -> float | None:

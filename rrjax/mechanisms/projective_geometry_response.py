@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Shaped
 
-from rrjax.data.parameters import field_designs, field_order_of
+from rrjax.data.mechanism_parameters import field_designs, field_order_of
 from rrjax.data.tally import Rates
 from rrjax.mechanisms.columns import ColumnResponse
 from rrjax.mechanisms.draws import Words, below, number_below

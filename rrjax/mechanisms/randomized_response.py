@@ -20,12 +20,11 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.data.arguments import as_scalar, check_key
-from rrjax.data.counts import as_values, count
+from rrjax.data.arguments import as_scalar, as_values, check_key
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Scaling
 from rrjax.data.mixture import Mixture
-from rrjax.data.tally import Rates, Tally
+from rrjax.data.tally import Rates, Tally, count
 from rrjax.mechanisms.mechanism import Mechanism, as_true_counts
 from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.numerics.pytrees import register

@@ -12,12 +12,12 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.arguments import as_scalar, check_key, float_dtype, int_dtype, is_real
-from rrjax.data.checks import check_num_categories
+from rrjax.data.categories import check_epsilon, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture
 from rrjax.mechanisms.channel import Channel
 from rrjax.mechanisms.draws import below, rounded_down
-from rrjax.mechanisms.mechanism import check_epsilon, known_epsilon
+from rrjax.mechanisms.mechanism import known_epsilon
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import together
 from rrjax.numerics.special import exp_minus

@@ -15,13 +15,12 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.data.arguments import check_key, int_dtype
-from rrjax.data.checks import check_domain, check_integers
-from rrjax.data.counts import as_values
+from rrjax.data.arguments import as_values, check_key, int_dtype
+from rrjax.data.categories import check_in_domain, check_integers
 from rrjax.data.errors import ArgumentError
-from rrjax.data.linear_maps import FEW, Sparse
+from rrjax.data.linear_maps import SPARSE_RATIO, Sparse
+from rrjax.data.mechanism_parameters import best_subset_size, subset_rates, subset_size_of
 from rrjax.data.mixture import Mixture
-from rrjax.data.parameters import best_subset_size, subset_rates, subset_size_of
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, number_below, rounded_down
 from rrjax.mechanisms.mechanism import Mechanism, known_epsilon, settled, tally_if
@@ -176,7 +175,7 @@ class SubsetSelection(Mechanism):
             ValueError: As `supports`, or no reports.
         """
         reports = self._checked(reports)
-        if isinstance(reports, Tracer) or not FEW * reports.shape[-1] <= self.num_categories:
+        if isinstance(reports, Tracer) or not SPARSE_RATIO * reports.shape[-1] <= self.num_categories:
             return super().mixture(reports)
         members = np.sort(np.asarray(reports).reshape(-1, reports.shape[-1]), axis=1)
         different, weights = np.unique(members, axis=0, return_counts=True)
@@ -207,7 +206,7 @@ class SubsetSelection(Mechanism):
             )
         if not isinstance(reports, Tracer) and reports.size:
             with jax.ensure_compile_time_eval():
-                check_domain(reports, self.num_categories, "reports")
+                check_in_domain(reports, self.num_categories, "reports")
                 ordered = np.sort(np.asarray(reports).reshape(-1, size), axis=1)
             twice = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
             if twice.size:

@@ -11,8 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.data.arguments import as_scalar, float_dtype
-from rrjax.data.counts import as_values
+from rrjax.data.arguments import as_scalar, as_values, float_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally

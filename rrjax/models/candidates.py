@@ -17,8 +17,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.data.arguments import as_epsilons, check_key, float_dtype
-from rrjax.data.counts import as_values
+from rrjax.data.arguments import as_epsilons, as_values, check_key, float_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.draws import below, number_below, threshold
 from rrjax.mechanisms.rows import LogRows, log_gain

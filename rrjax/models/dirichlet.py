@@ -23,7 +23,7 @@ from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.data.arguments import as_scalar, check_key, check_positive, float_dtype, is_real
-from rrjax.data.checks import as_integer
+from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.numerics.interior_point import factored, solved
 from rrjax.numerics.newton import ascend

@@ -27,7 +27,7 @@ from rrjax.data.arguments import (
     is_real,
     unscaled,
 )
-from rrjax.data.checks import as_integer, check_num_categories
+from rrjax.data.categories import as_integer, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture, as_mixture
 from rrjax.estimators.em import reports_of

@@ -11,7 +11,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.arguments import check_key
-from rrjax.data.checks import as_integer
+from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import Channel, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows

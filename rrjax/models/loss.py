@@ -15,9 +15,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.data.arguments import as_epsilons, float_dtype
-from rrjax.data.checks import check_num_categories
-from rrjax.data.counts import as_values
+from rrjax.data.arguments import as_epsilons, as_values, float_dtype
+from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows, log_gain

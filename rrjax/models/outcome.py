@@ -15,7 +15,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.data.arguments import as_tolerance, is_real
-from rrjax.data.checks import as_integer
+from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.models.data import as_data
 from rrjax.models.fitted import back_of

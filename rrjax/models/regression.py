@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import as_scalar, as_tolerance, check_key
-from rrjax.data.checks import as_integer
+from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.models import solvers
 from rrjax.models.bias import bias

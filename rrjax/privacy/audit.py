@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array
 
 from rrjax.data.arguments import as_probability, check_key, float_dtype
-from rrjax.data.checks import check_num_categories
+from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.mechanism import CELLS, Mechanism
 from rrjax.numerics.binomial_tails import odds_of_tail

@@ -16,9 +16,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.data.arguments import as_counts, as_distribution, as_scalar, check_key, float_dtype
-from rrjax.data.checks import check_num_categories
-from rrjax.data.counts import survey
+from rrjax.data.arguments import as_counts, as_distribution, as_scalar, check_key, float_dtype, survey
+from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.numerics.sharding import aligned, searched
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon

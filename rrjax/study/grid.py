@@ -16,7 +16,7 @@ from jaxtyping import ArrayLike
 from rrjax import simulate
 from rrjax.data.arguments import Estimand, float_dtype
 from rrjax.data.errors import StudyError
-from rrjax.data.parameters import full_name
+from rrjax.data.mechanism_parameters import full_name
 from rrjax.estimators.catalogue import ESTIMATORS, METRICS
 from rrjax.mechanisms import MECHANISMS, Design
 from rrjax.study.arguments import as_texts, categories_of, exponent, integer, named, positive, several, variables

@@ -21,7 +21,10 @@ from refusals import blames  # noqa: E402
 import rrjax  # noqa: E402
 from rrjax import io  # noqa: E402
 from rrjax.cli import show  # noqa: E402
+from rrjax.data.errors import Contradiction  # noqa: E402
 from rrjax.estimators.catalogue import ESTIMATORS  # noqa: E402
+from rrjax.io.domain import Domain  # noqa: E402
+from rrjax.io.metadata import MechanismRecord, Metadata  # noqa: E402
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -298,7 +301,7 @@ def test_what_the_metadata_say_need_not_be_given_and_cannot_be_contradicted(invo
     for flag, value in (("--epsilon", "1"), ("--column", "town"), ("--domain", "0:4")):
         code, _, error = invoke("estimate", reports, flag, value)
         assert code == 2
-        assert isinstance(invoke.error, io.Contradiction)
+        assert isinstance(invoke.error, Contradiction)
         assert flag in error
 
 
@@ -420,8 +423,8 @@ def test_a_full_terminal_is_a_sentence(collection):
 
 
 def test_another_mechanism_is_refused(invoke):
-    made = io.MechanismRecord("geometry", {"num_categories": 4, "epsilon": 1.0})
-    metadata = io.Metadata(made, 1.0, io.Domain.range(0, 3), "x", False, "0")
+    made = MechanismRecord("geometry", {"num_categories": 4, "epsilon": 1.0})
+    metadata = Metadata(made, 1.0, Domain.range(0, 3), "x", False, "0")
     io.write_reports("r.parquet", np.array([0, 1, 2, 3]), metadata)
     code, _, error = invoke("estimate", "r.parquet")
     assert code == 3

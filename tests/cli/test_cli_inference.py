@@ -20,6 +20,8 @@ from rrjax import io
 from rrjax.cli.testing import least_of_shuffles
 from rrjax.inference import discoveries, intervals
 from rrjax.inference.goodness_of_fit import lack_of_fit
+from rrjax.io.domain import Domain
+from rrjax.io.metadata import MechanismRecord, Metadata
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -264,10 +266,10 @@ def test_collections_that_cannot_be_compared(invoke, flags, flag):
     write_counts("e.csv", np.full(4, 1_500_000_000))
     reports = np.array([0, 1, 2, 3, 3], np.int32)
     for name, labels in (("a.parquet", "abcd"), ("d.parquet", "dcab")):
-        about = io.Metadata(
-            io.MechanismRecord("randomized-response", {"num_categories": 4, "epsilon": 2.0}),
+        about = Metadata(
+            MechanismRecord("randomized-response", {"num_categories": 4, "epsilon": 2.0}),
             2.0,
-            io.Domain.of(list(labels)),
+            Domain.of(list(labels)),
             "label",
             True,
             "0",

@@ -9,7 +9,7 @@ import pytest
 import rrjax
 from rrjax import io
 from rrjax.cli.audit import WORDS_AN_HOUR
-from rrjax.data.parameters import ABBREVIATIONS
+from rrjax.data.mechanism_parameters import ABBREVIATIONS
 from rrjax.io.write import make_folder
 from rrjax.mechanisms import MECHANISMS
 
@@ -90,7 +90,7 @@ def test_subsets_from_values_to_a_comparison(values):
 
 @pytest.mark.long
 def test_too_many_reports_for_their_likelihood(values, monkeypatch):
-    monkeypatch.setattr("rrjax.io.tallies.MOST_CELLS", 1000)
+    monkeypatch.setattr("rrjax.io.tallies.MAX_CELLS", 1000)
     assert randomized(values, "oue", "--seed", 1)[0] == 0
     found = json.loads(values("estimate", "r.parquet", "--json")[1])
     assert "ibu" not in found

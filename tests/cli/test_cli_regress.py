@@ -12,7 +12,7 @@ pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
 
 import rrjax
 from rrjax import io
-from rrjax.io.covariates import read_covariate, read_covariates
+from rrjax.io.rows import read_covariate, read_covariates
 from rrjax.models import fit, goodness_of_fit_test, wald_test
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision

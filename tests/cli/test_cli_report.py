@@ -20,6 +20,8 @@ from rrjax.cli import show
 from rrjax.cli.collection import Collection
 from rrjax.cli.findings import fit_of
 from rrjax.cli.reading import Files
+from rrjax.io.domain import Domain
+from rrjax.io.read import CountedReports
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -189,8 +191,8 @@ def test_what_the_reports_cannot_say_is_said_in_its_place(invoke):
 def test_a_test_that_cannot_be_made_is_no_failure():
     def fit(counts, epsilon=1.0):
         counts = np.asarray(counts, np.int64)
-        domain = io.Domain.range(0, len(counts) - 1)
-        counted = io.CountedReports(counts, domain, "x", int(counts.sum()), 0, domain_from_data=False)
+        domain = Domain.range(0, len(counts) - 1)
+        counted = CountedReports(counts, domain, "x", int(counts.sum()), 0, domain_from_data=False)
         return fit_of(Collection(Files(["x.csv"]), counted, epsilon, []))
 
     known = fit([60, 20, 10, 10])

@@ -13,7 +13,7 @@ from refusals import blames
 
 import rrjax
 from rrjax import inference, io
-from rrjax.io.covariates import read_covariate
+from rrjax.io.rows import read_covariate
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 

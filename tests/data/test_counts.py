@@ -8,6 +8,7 @@ from cases import INT
 from refusals import refused
 
 import rrjax
+from rrjax.data.arguments import is_distribution
 
 
 def test_counts_are_those_of_numpy():
@@ -79,3 +80,15 @@ def test_reports_that_are_not_integers_are_refused(reports):
 def test_bad_domains_are_refused(num_categories):
     with refused("num_categories"):
         rrjax.count([0, 0], num_categories)
+
+
+def test_a_distribution_is_told_with_the_tolerance_of_its_dtype():
+    theta = jnp.full(1000, 1e-3)
+    eps = float(jnp.finfo(theta.dtype).eps)
+    assert is_distribution(theta)
+    assert is_distribution(theta.at[0].add(eps**0.5 / 2))
+    assert is_distribution(theta * (1 + 1e-5), 1e-4)
+    assert not is_distribution(theta.at[0].add(3 * eps**0.5))
+    assert not is_distribution(theta * (1 + 1e-3), 1e-4)
+    assert not is_distribution(theta.at[:2].add(jnp.array([-0.002, 0.002], theta.dtype)))
+    assert not is_distribution(theta.at[0].set(jnp.nan))

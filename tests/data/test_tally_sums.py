@@ -13,8 +13,9 @@ from refusals import refused
 
 import rrjax
 from rrjax import RandomizedResponse, Tally
-from rrjax.data.fingerprint import Fingerprint
-from rrjax.io import DataError, Domain, load_tally, save_tally
+from rrjax.data.categories import Fingerprint
+from rrjax.io import DataError, load_tally, save_tally
+from rrjax.io.domain import Domain
 from rrjax.mechanisms import MECHANISMS, Warner
 
 

@@ -11,6 +11,8 @@ from scipy import stats
 
 import rrjax
 from rrjax.inference import contradiction_test, repeated_seed_test
+from rrjax.io.domain import Domain
+from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.mechanisms import (
     HadamardResponse,
     LocalHashing,
@@ -115,14 +117,14 @@ def test_files_that_were_made_otherwise_are_warned_of(invoke):
     from rrjax.io.codings import CODINGS
 
     values = np.repeat(np.arange(SIZE), [900, 500, 300, 200, 100, 0])
-    domain = io.Domain.of(list("abcdef"))
+    domain = Domain.of(list("abcdef"))
 
     def warned(mechanism, epsilon, reports, name, **parameters):
         given = {"num_categories": SIZE, "epsilon": epsilon, **parameters}
         io.write_reports(
             "r.parquet",
             io.coded(CODINGS[name], reports, SIZE),
-            io.Metadata(io.MechanismRecord(name, given), epsilon, domain, "x", True, "0"),
+            Metadata(MechanismRecord(name, given), epsilon, domain, "x", True, "0"),
         )
         code, out, error = invoke("estimate", "r.parquet")
         assert code == 0, error

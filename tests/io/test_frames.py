@@ -10,7 +10,8 @@ from cases import INT
 from refusals import refused
 
 import rrjax
-from rrjax.io import DataError, Domain, Source, count_frame, count_reports, tally_frame
+from rrjax.io import DataError, Source, count_frame, count_reports, tally_frame
+from rrjax.io.domain import Domain
 from rrjax.mechanisms import MECHANISMS, Channel, HadamardResponse, OptimizedUnaryEncoding, SubsetSelection
 
 nw = pytest.importorskip("narwhals.stable.v2", reason="data frames need rrjax[frames]")

@@ -11,9 +11,6 @@ import pytest
 
 from rrjax.io import (
     DataError,
-    Domain,
-    MechanismRecord,
-    Metadata,
     Source,
     count_reports,
     read_counts,
@@ -22,6 +19,8 @@ from rrjax.io import (
     read_values,
     write_reports,
 )
+from rrjax.io.domain import Domain
+from rrjax.io.metadata import MechanismRecord, Metadata
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -266,6 +265,30 @@ def test_bad_counts_in_parquet(tmp_path, bad):
     with duckdb.connect() as connection:
         connection.execute(f"COPY (SELECT unnest(['x', 'y']) l, unnest([3::DOUBLE, {bad}]) n) TO '{path}'")
     refused(lambda: read_counts(Source(path), "n"), path, column="n", row=2)
+
+
+def test_nan_among_counts_is_called_a_missing_number(tmp_path):
+    path = tmp_path / "a.parquet"
+    duckdb.sql("SELECT unnest(['a', 'b']) AS x, unnest([3.0::DOUBLE, 'nan']) AS n").write_parquet(str(path))
+    message = refused(lambda: read_counts(Source(path, column="x"), "n"), path, column="n", row=2, value="nan")
+    assert "NaN, a missing number, is not a count; 1 such row" in message
+
+
+def test_labels_with_decimals_are_explained(tmp_path):
+    path = tmp_path / "a.parquet"
+    duckdb.sql("SELECT unnest([1.00, 1.50]::DECIMAL(4, 2)[]) AS x").write_parquet(str(path))
+    message = refused(lambda: count_reports(path, ["1.00", "1.50"]), path, column="x", row=1, value="1")
+    assert "labels without decimals, such as 1 for 1.00" in message
+    assert count_reports(path, ["1", "1.50"]).counts.tolist() == [1, 1]
+    assert "without decimals" not in refused(lambda: count_reports(path, ["2", "1.50"]), path, value="1")
+
+
+def test_text_that_is_not_utf_8_in_parquet(tmp_path):
+    path = tmp_path / "a.parquet"
+    duckdb.sql("SELECT unnest(['caf\\xE9'::BLOB, 'tea'::BLOB]) AS x").write_parquet(str(path))
+    message = refused(lambda: count_reports(path), path)
+    assert "not UTF-8" in message
+    assert "damaged" not in message
 
 
 def test_counts_that_are_all_zero(tmp_path):

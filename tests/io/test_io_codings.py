@@ -8,9 +8,11 @@ from refusals import refused
 
 import rrjax
 from rrjax import io
-from rrjax.io import DataError, Domain, MechanismRecord, Metadata
+from rrjax.io import DataError
 from rrjax.io.codings import CODINGS, count_numbers
-from rrjax.io.tallies import whole
+from rrjax.io.domain import Domain
+from rrjax.io.metadata import MechanismRecord, Metadata
+from rrjax.io.tallies import as_jax_integers
 from rrjax.mechanisms import MECHANISMS
 
 SIZE, NUMBER = 11, 200
@@ -79,8 +81,8 @@ def test_all_mechanisms_have_a_coding():
 @pytest.mark.long
 @pytest.mark.once
 def test_more_reports_than_are_read_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("rrjax.io.codings._CHUNK", 30)
-    monkeypatch.setattr("rrjax.io.tallies.MOST_CELLS", SIZE * (NUMBER - 1))
+    monkeypatch.setattr("rrjax.io.codings._REPORTS_PER_CHUNK", 30)
+    monkeypatch.setattr("rrjax.io.tallies.MAX_CELLS", SIZE * (NUMBER - 1))
     for name in ("optimized-unary-encoding", "optimized-local-hashing"):
         mechanism, reports = made(name)
         write(tmp_path / "r.parquet", mechanism, reports)
@@ -150,4 +152,4 @@ def test_a_file_that_says_something_else(tmp_path):
 @pytest.mark.once
 def test_more_reports_than_the_dtype_counts():
     with pytest.raises(DataError, match="JAX_ENABLE_X64"):
-        whole(np.array([2**31, 1]))
+        as_jax_integers(np.array([2**31, 1]))

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from rrjax.io import DataError, Domain, read_domain, write_table
+from rrjax.io import DataError, read_domain, write_table
+from rrjax.io.domain import Domain
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 

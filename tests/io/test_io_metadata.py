@@ -10,12 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
+from rrjax.data.errors import Contradiction, naming_flags
 from rrjax.io import (
-    Contradiction,
     DataError,
-    Domain,
-    MechanismRecord,
-    Metadata,
     Source,
     count_reports,
     read_counts,
@@ -25,8 +22,9 @@ from rrjax.io import (
     source,
     write_reports,
 )
-from rrjax.io.errors import naming_flags
-from rrjax.io.read import count_pairs
+from rrjax.io.domain import Domain
+from rrjax.io.metadata import MechanismRecord, Metadata
+from rrjax.io.rows import count_pairs
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 

@@ -10,23 +10,21 @@ import numpy as np
 import pytest
 from refusals import refused
 
+from rrjax.data.errors import Contradiction
 from rrjax.io import (
-    Contradiction,
     DataError,
-    Domain,
-    MechanismRecord,
-    Metadata,
     Source,
     count_reports,
     read_counts,
     read_domain,
     read_metadata,
-    read_pairs,
     read_values,
     write_reports,
     write_table,
 )
-from rrjax.io.read import count_pairs
+from rrjax.io.domain import Domain
+from rrjax.io.metadata import MechanismRecord, Metadata
+from rrjax.io.rows import count_pairs, read_pairs
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 

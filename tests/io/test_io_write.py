@@ -15,15 +15,14 @@ from refusals import refused
 
 from rrjax.io import (
     DataError,
-    Domain,
-    MechanismRecord,
-    Metadata,
     Source,
     read_counts,
     read_domain,
     write_reports,
     write_table,
 )
+from rrjax.io.domain import Domain
+from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.write import make_folder, replacing
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
@@ -210,7 +209,9 @@ def test_no_permission(tmp_path):
 FULL_DISK = """
 import resource, signal, sys
 import numpy as np
-from rrjax.io import DataError, Domain, MechanismRecord, Metadata, write_reports, write_table
+from rrjax.io import DataError, write_reports, write_table
+from rrjax.io.domain import Domain
+from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.write import replacing
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rrjax.data.errors import ArgumentError
-from rrjax.data.rates import Rates
+from rrjax.data.mechanism_parameters import Rates
 
 MOST_OUTPUTS = 1 << 20
 """Outputs of one group of rounds that are gone through: some seconds, and some hundred MiB."""

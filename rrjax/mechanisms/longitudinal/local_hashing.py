@@ -10,8 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, UInt
 
-from rrjax.data.arguments import check_key
-from rrjax.data.counts import as_values
+from rrjax.data.arguments import as_values, check_key
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture
 from rrjax.mechanisms.local_hashing import LocalHashing

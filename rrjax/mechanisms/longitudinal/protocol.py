@@ -32,13 +32,13 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
 from rrjax.data.arguments import as_scalar, float_dtype, int_dtype
-from rrjax.data.checks import check_num_categories
+from rrjax.data.categories import check_epsilon, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.longitudinal import histories
-from rrjax.mechanisms.mechanism import CELLS, Mechanism, check_epsilon
+from rrjax.mechanisms.mechanism import CELLS, Mechanism
 from rrjax.numerics.sums import expm1_epsilon
 
 _NUMBERS = (int, float, np.number)

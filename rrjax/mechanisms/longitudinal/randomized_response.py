@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int
 
-from rrjax.data.arguments import check_key
-from rrjax.data.counts import as_values
+from rrjax.data.arguments import as_values, check_key
 from rrjax.data.mixture import Mixture
 from rrjax.mechanisms.longitudinal import histories
 from rrjax.mechanisms.longitudinal.chain import Chain, times_named, times_supported

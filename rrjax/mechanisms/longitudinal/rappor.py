@@ -19,8 +19,7 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.data.arguments import as_scalar, check_key, float_dtype
-from rrjax.data.counts import as_values
+from rrjax.data.arguments import as_scalar, as_values, check_key, float_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture

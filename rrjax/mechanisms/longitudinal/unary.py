@@ -17,8 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.data.arguments import as_scalar, check_key, float_dtype
-from rrjax.data.counts import as_values
+from rrjax.data.arguments import as_scalar, as_values, check_key, float_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates

@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.data.arguments import as_array, as_distribution, check_key, float_dtype, is_real
-from rrjax.data.counts import as_values
+from rrjax.data.arguments import as_array, as_distribution, as_values, check_key, float_dtype, is_real
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.draws import below, threshold
 from rrjax.numerics.pytrees import exportable

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
-from rrjax.data.arguments import as_counts, float_of
-from rrjax.data.counts import survey
+from rrjax.data.arguments import as_counts, float_of, survey
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense, Scaling
 from rrjax.data.mixture import Mixture

@@ -22,8 +22,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.data.arguments import as_counts, float_of, is_real
-from rrjax.data.counts import survey
+from rrjax.data.arguments import as_counts, float_of, is_real, survey
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture, as_mixture
 from rrjax.estimators.em import EMResult

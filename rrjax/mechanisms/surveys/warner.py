@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.data.arguments import check_key
-from rrjax.data.counts import as_values
+from rrjax.data.arguments import as_values, check_key
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.surveys import design
 from rrjax.mechanisms.surveys.design import (

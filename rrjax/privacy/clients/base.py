@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rrjax.data.checks import check_domain, check_integers, check_num_categories
+from rrjax.data.categories import check_in_domain, check_integers, check_num_categories
 from rrjax.privacy.clients.random_words import words
 from rrjax.privacy.clients.thresholds import as_epsilon, log_down
 
@@ -84,7 +84,7 @@ class Client(abc.ABC):
 
     def _checked(self, given):
         values = check_integers(np.asarray(given), self.num_categories, "values")
-        check_domain(values, self.num_categories, "values")
+        check_in_domain(values, self.num_categories, "values")
         return values
 
     @abc.abstractmethod

@@ -19,7 +19,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from rrjax.data.checks import check_num_categories
+from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError, DataError
 from rrjax.privacy.clients.table import client
 from rrjax.privacy.clients.thresholds import DOWN, UP, as_epsilon, float_down

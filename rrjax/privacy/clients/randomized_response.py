@@ -17,7 +17,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from rrjax.data.checks import check_num_categories
+from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.privacy.clients.thresholds import ALL, FEWEST, as_epsilon, check, log_down, rounded_up
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rrjax.data.checks import check_num_categories
+from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import Design, Mechanism
 from rrjax.privacy.shuffling.divergence import Pair, divergence

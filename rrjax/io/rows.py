@@ -1,0 +1,273 @@
+"""Columns of files row by row: category numbers, pairs of them, and covariates of a regression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rrjax.data.errors import DataError, option
+from rrjax.data.errors import number as count_of
+from rrjax.io.database import is_missing, is_padded, position, text
+from rrjax.io.domain import PAIR, Domain
+from rrjax.io.labels import Labels, as_domain
+from rrjax.io.read import as_source, count_scan, declare_category, no_values, settled_domain
+from rrjax.io.scan import Scan, scan, scanning
+from rrjax.io.source import Source
+
+MAX_LEVELS = 100
+"""Largest number of levels of a factor; a column of more is probably no factor."""
+_MAX_PAIRS = 2**26
+
+
+@dataclass(frozen=True)
+class Values:
+    """The category number of every row, in the order of the files.
+
+    Attributes:
+        indices: int32 `[N]`, 0-based category numbers; rows without an answer are left out.
+        domain: The K categories.
+        column: Name of the column.
+        num_missing: Rows without an answer.
+        domain_from_data: Whether the domain is only the different values in the data.
+        num_padded: Values of a range that are written with leading zeros, such as 007, which is taken for 7.
+        present: Which rows of the files have an answer, booleans `[num_missing + N]`; None where all do.
+    """
+
+    indices: np.ndarray
+    domain: Domain
+    column: str
+    num_missing: int
+    domain_from_data: bool
+    num_padded: int = 0
+    present: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Numbers of rows with each pair of reports.
+
+    Attributes:
+        counts: int64 `[K, L]`.
+        domains: The K categories of the first column and the L of the second.
+        columns: Their names.
+        num_rows: Rows read.
+        num_missing: Rows without an answer in one of the columns, or both; they are left out.
+        from_data: Which of the domains are only the different values in the data.
+    """
+
+    counts: np.ndarray
+    domains: tuple[Domain, Domain]
+    columns: tuple[str, str]
+    num_rows: int
+    num_missing: int
+    from_data: tuple[bool, bool] = (False, False)
+
+
+def read_values(source: Source | str, domain: Labels | None = None) -> Values:
+    """Reads the category number of every row.
+
+    Args:
+        source: The files and how to read them.
+        domain: The K categories; None as in `count_reports`.
+
+    Returns:
+        The values, a `Values` of 4 bytes a row.
+
+    Raises:
+        DataError: As `count_reports`.
+    """
+    values = read_rows(as_source(source).confidential(), as_domain(domain))
+    if not values.num_missing:
+        return values
+    present = values.indices >= 0
+    return replace(values, indices=values.indices[present], present=present)
+
+
+def count_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[Labels | None, Labels | None]) -> Pairs:
+    """Counts the pairs of two columns of reports; `DataError` also for no row with both answers."""
+    first, second, both = _read_both(as_source(source), columns, domains)
+    shape = first.domain.num_categories, second.domain.num_categories
+    if shape[0] * shape[1] > _MAX_PAIRS:
+        pairs = f"{columns[0]!r} and {columns[1]!r} have {shape[0]:,} × {shape[1]:,} pairs of categories"
+        message = f"{pairs}, more than {_MAX_PAIRS:,}; coarser categories are needed."
+        raise DataError(message, column=columns[0])
+    cells = first.indices[both].astype(np.int64) * shape[1] + second.indices[both]
+    counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+    from_data = first.domain_from_data, second.domain_from_data
+    return Pairs(counts, (first.domain, second.domain), columns, len(both), int((~both).sum()), from_data)
+
+
+def read_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[Labels | None, Labels | None]) -> Values:
+    """Reads two columns as one, whose categories are their pairs (`Domain.product`); rows need both answers."""
+    first, second, both = _read_both(as_source(source).confidential(), columns, domains)
+    domain = Domain.product(first.domain, second.domain)
+    indices = first.indices[both] * np.int32(second.domain.num_categories) + second.indices[both]
+    from_data = first.domain_from_data or second.domain_from_data
+    present = None if both.all() else both
+    padded = first.num_padded + second.num_padded
+    return Values(indices, domain, PAIR.join(columns), int((~both).sum()), from_data, padded, present)
+
+
+def _read_both(
+    source: Source, columns: tuple[str, str], domains: tuple[Labels | None, Labels | None]
+) -> tuple[Values, Values, np.ndarray]:
+    """Reads two columns row by row, and tells which rows have both answers."""
+    if columns[0] == columns[1]:
+        message = f"two columns are wanted, and {columns[0]!r} was named twice."
+        raise DataError(message, column=columns[0], argument="columns")
+    known = [as_domain(domain) for domain in domains]
+    first, second = (
+        read_rows(replace(source, column=column), domain) for column, domain in zip(columns, known, strict=True)
+    )
+    both = (first.indices >= 0) & (second.indices >= 0)
+    if not both.any():
+        file = source.files()[0]
+        message = f"{file}: no row has an answer in both {columns[0]!r} and {columns[1]!r}."
+        raise DataError(message, file=file, column=columns[0])
+    return first, second, both
+
+
+def read_rows(source: Source, domain: Domain | None) -> Values:
+    """Reads values as `read_values` does, with −1 for rows without an answer."""
+    with scanning(source) as chosen:
+        known, from_data = settled_domain(chosen, domain)
+        if known is None:
+            known = count_scan(chosen, None).domain
+        declare_category(chosen, known)
+        chosen.query("SET preserve_insertion_order = true")
+        found = chosen.connection.execute(
+            f"SELECT CAST(CASE WHEN {is_missing(chosen.kind, source.missing)} THEN -1 "
+            f"ELSE coalesce({position(chosen.kind, known)}, -2) END AS INTEGER) AS indices FROM ({chosen.sql})"
+        ).fetchnumpy()
+        indices = np.ascontiguousarray(found["indices"], dtype=np.int32)
+        if indices.min(initial=0) == -2:
+            count_scan(chosen, known)  # raises the error that names the values
+        num_missing = int((indices < 0).sum())
+        if num_missing == len(indices):
+            raise no_values(chosen, num_missing)
+        padded = 0
+        if known.is_range and chosen.kind == "text":
+            padded = int(chosen.scalar(f"SELECT count(*) FROM ({chosen.sql}) WHERE {is_padded('value')}"))
+    return Values(indices, known, chosen.column, num_missing, from_data, padded)
+
+
+@dataclass(frozen=True)
+class Covariate:
+    """A column as a covariate, row by row: numbers, or a factor as columns of zeros and ones.
+
+    Attributes:
+        name: Name of the column.
+        values: `[N]`, float64: numbers, or the number of the level; NaN where the value is missing.
+        levels: Levels of a factor, in order; None for numbers.
+    """
+
+    name: str
+    values: np.ndarray
+    levels: tuple[str, ...] | None = None
+
+    @property
+    def missing(self) -> np.ndarray:
+        """Which rows have no value, `[N]`."""
+        return np.isnan(self.values)
+
+    def of_rows(self, kept: np.ndarray) -> Covariate:
+        """Returns the covariate of some rows, booleans `[N]`, with their levels; `DataError` for a single level."""
+        values = self.values[kept]
+        if self.levels is None:
+            return replace(self, values=values)
+        present, codes = np.unique(values, return_inverse=True)
+        if len(present) == 1:
+            raise DataError(f"column {self.name!r} has one value in all rows: leave it out.", column=self.name)
+        return replace(self, values=codes.astype(float), levels=tuple(self.levels[int(code)] for code in present))
+
+    def columns(self) -> tuple[np.ndarray, list[str]]:
+        """Returns `[N, D]` and D names: the numbers, or an indicator of each level but the first."""
+        if self.levels is None:
+            return self.values[:, None], [self.name]
+        codes = np.arange(1, len(self.levels))
+        columns = np.where(self.missing[:, None], np.nan, self.values[:, None] == codes)
+        return columns, [f"{self.name}: {level}" for level in self.levels[1:]]
+
+
+def read_covariate(source: Source, *, factor: bool = False, most_levels: int | None = MAX_LEVELS) -> Covariate:
+    """Reads a column as a covariate.
+
+    Raises:
+        DataError: Files that cannot be read, a column that is not there, holds no value or the same text for everybody,
+            numbers mixed with texts, infinities or "nan", or texts of too many levels.
+    """
+    with scanning(source) as chosen:
+        is_none = is_missing(chosen.kind, source.missing)
+        if not factor:
+            chosen.query("SET preserve_insertion_order = true")
+            found = chosen.connection.execute(
+                f"SELECT CASE WHEN NOT {is_none} THEN TRY_CAST({text(chosen.kind)} AS DOUBLE) END AS number, "
+                f"{is_none} AS missing FROM ({chosen.sql})"
+            ).fetchnumpy()
+            missing = np.asarray(found["missing"], bool)
+            if missing.all():
+                raise no_values(chosen, len(missing))
+            numbers = np.ma.filled(np.ma.asarray(found["number"], np.float64), np.nan)
+            usable = np.isfinite(numbers)
+            if usable[~missing].all():
+                return Covariate(chosen.column, np.where(missing, np.nan, numbers))
+            if usable.any():
+                raise _no_number(chosen, ~usable & ~missing)
+        different = chosen.query(f"SELECT DISTINCT {text(chosen.kind)} FROM ({chosen.sql}) WHERE NOT {is_none} LIMIT 2")
+        if len(different) == 1:
+            raise chosen.error("no value is a number, and all are the same, so the column tells nothing.")
+    values = read_rows(source, None)
+    levels = tuple(str(level) for level in values.domain.labels())
+    if most_levels is not None and len(levels) > most_levels:
+        file = source.files()[0]
+        raise DataError(
+            f"{file}, column {values.column!r}, has {len(levels):,} levels, more than {most_levels}. "
+            f"Correct the column, name the values that mean no answer ({option('missing')}), or leave it out.",
+            file=file,
+            column=values.column,
+        )
+    return Covariate(values.column, np.where(values.indices < 0, np.nan, values.indices), levels)
+
+
+def _no_number(chosen: Scan, refused: np.ndarray) -> DataError:
+    """Makes the error for a column of numbers that holds something else in some rows."""
+    first = int(np.argmax(refused))
+    shown, value, (file, row) = "the value", None, _place_of(chosen, first)
+    if chosen.source.show_values:
+        value = chosen.scalar(f"SELECT {text(chosen.kind)} FROM ({chosen.sql}) LIMIT 1 OFFSET {first}")
+        shown = repr(value)
+    return DataError(
+        f"{file}, column {chosen.column!r}, row {row:,}: {shown} is no number, and others are "
+        f"({count_of(int(refused.sum()), 'such value', 'such values')}). Correct it, name what means no value "
+        f"({option('missing')}), or make the column a factor ({option('factor=True', '--factors')}).",
+        file=file,
+        column=chosen.column,
+        row=row,
+        value=value,
+    )
+
+
+def _place_of(chosen: Scan, place: int) -> tuple[str, int]:
+    """Returns the file, and the row in it from 1, of a place among the rows of all files."""
+    for file in chosen.files[:-1]:
+        part = replace(chosen.source, paths=file, column=chosen.column)
+        rows = chosen.scalar(f"SELECT count(*) FROM ({scan(chosen.connection, part).sql})")
+        if place < rows:
+            return file, place + 1
+        place -= rows
+    return chosen.files[-1], place + 1
+
+
+def read_covariates(source: Source, names: Sequence[str], factors: Sequence[str] = ()) -> list[Covariate]:
+    """Reads several columns by `read_covariate`; `DataError` also for a repeated column, or an unknown factor."""
+    twice = next((name for name in names if list(names).count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"column {twice!r} was named twice among the covariates.", column=twice, argument="names")
+    odd = next((name for name in factors if name not in names), None)
+    if odd is not None:
+        listed = ", ".join(map(repr, names))
+        message = f"the factor {odd!r} is not among the covariates {listed}."
+        raise DataError(message, column=odd, argument="factors")
+    return [read_covariate(replace(source, column=name), factor=name in factors) for name in names]
