@@ -15,10 +15,10 @@ import typer
 from typer.core import TyperCommand
 
 from rrjax.data.errors import UsageError
-from rrjax.data.parameters import full_name
 from rrjax.estimators.catalogue import ESTIMATORS
 from rrjax.io.errors import naming_flags
 from rrjax.mechanisms import MECHANISMS
+from rrjax.mechanisms.table import full_name
 
 WHICH, SURE = "Which estimate", "How sure"
 """Panels of flags that are wanted more rarely. Those without one are listed first, in the order of the parameters."""

@@ -1,4 +1,4 @@
-"""Names of mechanisms, and their parameters beside K and ε: which are possible, and which are chosen by default.
+"""Parameters of mechanisms beside K and ε: which are possible, and which are chosen by default.
 
 Mechanisms and clients for real collection both ask here, so that they choose alike; JAX is not imported.
 """
@@ -22,27 +22,6 @@ MOST_CELLS = 1 << 27
 
 MOST_BUCKETS = 1 << 30
 """Of local hashing, at the most: from ε = 20 on nobody needs to be hidden among more."""
-
-
-ABBREVIATIONS: dict[str, str] = {
-    "rr": "randomized-response",
-    "krr": "randomized-response",
-    "grr": "randomized-response",
-    "sue": "symmetric-unary-encoding",
-    "oue": "optimized-unary-encoding",
-    "blh": "binary-local-hashing",
-    "olh": "optimized-local-hashing",
-    "ss": "subset-selection",
-    "hr": "hadamard-response",
-    "pgr": "projective-geometry-response",
-}
-"""What papers call mechanisms, as the command line, studies and clients take it too."""
-
-
-def full_name(text: str) -> str:
-    """The name of a mechanism as files have it, of what a person may write: capitals, underscores, an abbreviation."""
-    name = text.lower().replace("_", "-")
-    return ABBREVIATIONS.get(name, name)
 
 
 def _odds(epsilon):

@@ -1,4 +1,4 @@
-"""The geometric mechanism: values on a range, reported with an error that is the less likely the larger it is."""
+"""The geometric mechanism: values on a range, reported with an error whose probability falls with its size."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from rrjax.simulate.sampling.streams import unit
 @register(data_fields=["epsilon"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
 class Geometric:
-    """The geometric mechanism on 0 … K − 1, for values whose distance means something. A pytree, ε its leaf.
+    """The geometric mechanism on 0 … K − 1, for ordered values with distances. A pytree, ε its leaf.
 
-    Discrete Laplace noise, P(z) = (1 − r)/(1 + r)·r^|z|, is added to the value, and what falls off an end is reported
-    as that end. ε is that of the whole range: any two values are hidden among each other, r = e^(−ε/(K−1)), and the
-    ends reach ε exactly. Neighbours are then apart by ε/(K − 1) only; whoever wants privacy in the metric sense, ε₁ for
-    each step of distance (geo-indistinguishability), gives ε = ε₁·(K − 1).
+    Discrete Laplace noise, P(z) = (1 − r)/(1 + r)·r^|z|, is added to the value; a sum beyond an end is reported as that
+    end. ε protects the whole range: any two values are ε-indistinguishable, r = e^(−ε/(K−1)), and the two ends reach ε
+    exactly. Neighbours differ by ε/(K − 1) only. For metric privacy (geo-indistinguishability), ε₁ for each step of
+    distance, give ε = ε₁·(K − 1).
 
     Args:
         num_categories: K, an integer, at least 2.
@@ -55,7 +55,6 @@ class Geometric:
     epsilon: ArrayLike
 
     def __post_init__(self) -> None:
-        """Checks what can be checked of K and ε."""
         check_num_categories(self.num_categories)
         check_epsilon(self.epsilon)
 
@@ -66,10 +65,10 @@ class Geometric:
         return jnp.where(epsilon > 0, epsilon / (self.num_categories - 1), jnp.nan)
 
     def channel(self) -> Channel:
-        """The probabilities of all reports, K × K numbers; nothing but checks and small K needs them."""
+        """The probabilities of all reports, K × K numbers, for checks and small K."""
         if known_epsilon(self.epsilon) is None:
             return Channel(_probabilities(jnp, self.rate, self.num_categories))
-        # In double precision, because neighbours differ by little.
+        # In double precision, because neighbouring rows differ little.
         rate = float(np.asarray(self.epsilon)) / (self.num_categories - 1)
         return Channel(_probabilities(np, rate, self.num_categories))
 
@@ -91,7 +90,7 @@ class Geometric:
         return _randomize(self, key, as_values(values, self.num_categories, "values"))
 
     def count(self, reports: ArrayLike) -> Int[Array, " K"]:
-        """Counts how many reports there are of each place, as `rrjax.count`.
+        """Counts the reports of each value, as `rrjax.count`.
 
         Args:
             reports: Integers in 0 … K − 1, any shape.
@@ -122,7 +121,7 @@ class Geometric:
 def _probabilities(xp: Any, rate, size):
     places = xp.arange(size, dtype=float)
     ends = (places == 0) | (places == size - 1)
-    # (1 − r)/(1 + r), and 1/(1 + r) at the ends, which have what would fall off.
+    # (1 − r)/(1 + r), and 1/(1 + r) at the ends, which take all sums beyond them.
     level = xp.where(ends, 1, -xp.expm1(-rate)) / (1 + xp.exp(-rate))
     return level * xp.exp(-rate * xp.abs(places[:, None] - places))
 
@@ -131,10 +130,10 @@ def _probabilities(xp: Any, rate, size):
 def _randomize(mechanism, key, values):
     rate, size = mechanism.rate, mechanism.num_categories
     flat = values.ravel()
-    side, far = jax.random.bits(key, (2, flat.shape[0]), jnp.uint32)
-    # Upwards, no error included, with 1/(1 + r); how far is geometric either way.
+    side, distance = jax.random.bits(key, (2, flat.shape[0]), jnp.uint32)
+    # Upwards or no error with probability 1/(1 + r); the distance is geometric in both directions.
     upwards = unit(side, rate.dtype) * (1 + jnp.exp(-rate)) < 1
-    steps = jnp.minimum(jnp.floor(-jnp.log(unit(far, rate.dtype)) / rate), size).astype(jnp.int32)
+    steps = jnp.minimum(jnp.floor(-jnp.log(unit(distance, rate.dtype)) / rate), size).astype(jnp.int32)
     inside = (flat >= 0) & (flat < size)
     value = jnp.where(inside, flat, 0).astype(jnp.int32)
     report = jnp.where(upwards, jnp.minimum(steps, size - 1 - value), -jnp.minimum(steps + 1, value)) + value

@@ -1,4 +1,4 @@
-"""Hadamard response: a report names one of M columns, and supports the half of the categories that are there."""
+"""Hadamard response: a report is one of M columns, and supports half of the categories."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from rrjax.numerics.pytrees import register
 class HadamardResponse(ColumnResponse):
     """Hadamard response with p = e^ε/(e^ε+1), q = ½. A pytree; `num_categories` is static.
 
-    M is the least power of two above K. Category i is there in the columns z whose number has an even number of bits in
-    common with i + 1: half of them, and any two categories are together in a quarter. A report is a column, drawn
-    uniformly from those where the user's category is there with probability p, from the others with 1 − p.
+    M is the least power of two above K. Column z supports category i if z and i + 1 have an even number of bits in
+    common: half of the columns support a category, a quarter any two. A report is a column, drawn uniformly from those
+    that support the user's category with probability p, from the others with 1 − p.
 
-    At small ε as good as any, with log₂ M bits and decoded by a fast transform. With q = ½ whatever ε, the squared
-    error is 1.3 times that of optimized unary encoding at ε = 1, and 2.4 times at ε = 2. The supports of three
-    categories may be positively associated: `inference.discoveries` is proved for such tallies with `dependence="any"`.
+    At small ε the error is as small as that of any mechanism, with log₂ M bits and a fast transform. q = ½ whatever ε,
+    so the squared error is 1.3 times that of optimized unary encoding at ε = 1, and 2.4 times at ε = 2. The supports of
+    three categories may be positively associated: `inference.discoveries` is proved for such tallies with
+    `dependence="any"`.
 
     Args:
         num_categories: K, an integer, at least 2.
@@ -58,49 +59,43 @@ class HadamardResponse(ColumnResponse):
     name: ClassVar[str] = "hadamard-response"
 
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
-        """Those of a design in which half of the columns hold a category, and half of these any other one."""
+        # Half of the columns support a category, and half of these another one.
         return Rates.of_design(expm1(self.epsilon), 2, 0.5)
 
     @property
     def num_columns(self) -> int:
-        """M, the least power of two above K."""
         return 1 << self.num_categories.bit_length()
 
     @property
     def num_holding(self) -> int:
-        """M/2."""
         return self.num_columns // 2
 
     def server_operations(self, num_users: float) -> float:
-        """As `Mechanism`; N + 2M·log₂ M, which is that of the transform."""
+        # N and the transform.
         return num_users + 2 * self.num_columns * math.log2(self.num_columns)
 
     def drawn(self, key: Array, values: Int[Array, " N"], bound: Words) -> Int[Array, " N"]:
-        """A column for each value: any one, with a bit of it turned where it is in the wrong half."""
         high, low, column = jax.random.bits(key, (3, values.shape[0]), jnp.uint32)
         column = (column & jnp.uint32(self.num_columns - 1)).astype(jnp.int32)
         own = values + 1
         right = below((high, low), bound) == self.incident(column, values)
-        return jnp.where(right, column, column ^ (own & -own))  # the lowest bit of its own
+        return jnp.where(right, column, column ^ (own & -own))  # flips the lowest bit that the category has
 
     def incident(self, columns: Int[Array, "*s"], values: Int[Array, "*s"]) -> Bool[Array, "*s"]:
-        """Whether the number of the column has an even number of bits in common with the category's."""
         common = columns.astype(jnp.uint32) & (values + 1).astype(jnp.uint32)
         return lax.population_count(common) % 2 == 0
 
     def sums_of_columns(self, columns: Shaped[Array, " M"]) -> Shaped[Array, " K"]:
-        """For each category, the sum over the columns where it is there."""
         return even_sums(columns)[1 : self.num_categories + 1]
 
     def sums_of_categories(self, values: Shaped[Array, " K"]) -> Shaped[Array, " M"]:
-        """For each column, the sum over the categories that are there."""
         return even_sums(jnp.pad(values, (1, self.num_columns - self.num_categories - 1)))
 
 
 def even_sums(values: Shaped[Array, " M"]) -> Shaped[Array, " M"]:
-    """For each number z, the sum of the values at those numbers that have an even number of bits in common with z.
+    """For each number z, the sum of the values at the numbers that have an even number of bits in common with z.
 
-    The fast transform, with the sums over odd numbers carried along in place of differences: nothing is subtracted.
+    The fast transform. It carries the sums over odd numbers in place of differences, so nothing is subtracted.
     """
     size = values.shape[0]
     even, odd = values, jnp.zeros_like(values)

@@ -1,4 +1,4 @@
-"""The square wave mechanism: a number from 0 to 1, reported with an error that is most likely small."""
+"""The square wave mechanism: a number from 0 to 1, reported with an error that is small with high probability."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import together
 from rrjax.numerics.special import exp_minus
 
-_MOST = 1e4
-"""Nats, more of which change nothing that a float32 shows."""
+LARGEST_EPSILON = 1e4
+"""Nats; a larger ε changes no result in float32."""
 
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories", "num_reports"])
@@ -31,14 +31,13 @@ _MOST = 1e4
 class SquareWave:
     """The square wave mechanism for numbers in [0, 1]. A pytree, ε its leaf.
 
-    A report is a number in [−b, 1 + b], with density p within b of the value and q = p·e^−ε elsewhere, where
-    b = (εe^ε − e^ε + 1)/(2e^ε(e^ε − 1 − ε)) tells most about the value. Values are estimated in K bins of [0, 1], from
-    the counts of reports in M bins of [−b, 1 + b], by the exact probabilities of these for a value that is anywhere
-    in its bin.
+    A report is a number in [−b, 1 + b], with density p within b of the value and q = p·e^−ε elsewhere. The window
+    b = (εe^ε − e^ε + 1)/(2e^ε(e^ε − 1 − ε)) maximizes the mutual information. The distribution is estimated in K bins
+    of [0, 1], from the counts of reports in M bins of [−b, 1 + b], with their exact probabilities for values that are
+    uniform within their bin.
 
-    The maximum of the likelihood (`rrjax.ibu` of the `mixture`) is on few bins, spikes with nothing between them. EM
-    that is smoothed after every step (`rrjax.estimators.smoothed_em.ems`), with which the mechanism was published, ends
-    elsewhere.
+    The maximum of the likelihood (`rrjax.ibu` of the `mixture`) has few bins, isolated spikes. The published estimator,
+    EM smoothed after every step, is `rrjax.estimators.smoothed_em.ems` and converges elsewhere.
 
     Args:
         num_categories: K, an integer, at least 2.
@@ -66,7 +65,6 @@ class SquareWave:
     num_reports: int | None = None
 
     def __post_init__(self) -> None:
-        """Checks what can be checked of K, M and ε."""
         check_num_categories(self.num_categories)
         check_epsilon(self.epsilon)
         if self.num_reports is None:
@@ -78,7 +76,7 @@ class SquareWave:
 
     @property
     def reach(self) -> Float[Array, ""]:
-        """The b by which a report may be off and still be likely. Scalar; from ½ down to 0 as ε grows."""
+        """The window b: a report within b of the value has the high density. Scalar; from ½ to 0 as ε grows."""
         return self._near() * jnp.exp(-self._capped()) / 2
 
     @property
@@ -90,36 +88,36 @@ class SquareWave:
     def channel(self) -> Channel:
         """The probabilities of the M bins for the K bins of values, `[K, M]`.
 
-        q·δ + (p − q)·(the mean length of what the window of a value has in common with the bin of reports), δ the
-        width of the latter. What these deliver is at most ε, since averages of what is apart by at most e^ε are too.
+        q·δ + (p − q)·(the mean overlap of the window of a value with the bin of reports), δ the width of that bin. The
+        channel delivers at most ε: averages of densities within e^ε of each other are within e^ε too.
         """
         if known_epsilon(self.epsilon) is None:
             return Channel(_channel(jnp, self.reach, self.truth, self.num_categories, self._number()))
-        with jax.ensure_compile_time_eval():  # known values may be met while something else is traced
+        with jax.ensure_compile_time_eval():  # a known ε inside a traced function
             reach, truth = float(self.reach), float(self.truth)
-        # In double precision, because what windows have in common is a difference of places.
+        # In double precision, because an overlap is a difference of positions.
         return Channel(_channel(np, reach, truth, self.num_categories, self._number()))
 
     def randomize(self, key: Array, values: ArrayLike) -> Float[Array, "*s"]:
-        """Randomizes values for a simulation: near the value where one 64-bit draw is below 2bp, else elsewhere.
+        """Randomizes values for a simulation: within b of the value if a 64-bit draw is below 2bp, else elsewhere.
 
         Args:
             key: A typed key, `jax.random.key(seed)`.
             values: Numbers in [0, 1], any shape.
 
         Returns:
-            Reports, floats in [−b, 1 + b], the shape of `values`. NaN where a value is outside [0, 1] or ε impossible,
-            under tracing.
+            Reports, floats in [−b, 1 + b], the shape of `values`. Under tracing, NaN for a value outside [0, 1] or an
+            impossible ε.
 
         Raises:
-            ValueError: Values that are no real numbers, or (not under tracing) outside [0, 1].
+            ValueError: Values that are not real numbers, or (not under tracing) outside [0, 1].
         """
         check_key(key)
         values = _as_numbers(values, "values", 0.0, 1.0)
         return _randomize(self, key, values)
 
     def count(self, reports: ArrayLike) -> Int[Array, " M"]:
-        """Counts how many reports are in each of the M bins of [−b, 1 + b].
+        """Counts the reports in each of the M bins of [−b, 1 + b].
 
         Args:
             reports: Numbers in [−b, 1 + b], any shape.
@@ -128,7 +126,7 @@ class SquareWave:
             `[M]`, in the default integer dtype; under tracing all −1 where a report is outside.
 
         Raises:
-            ValueError: Reports that are no real numbers, or (not under tracing) outside [−b, 1 + b].
+            ValueError: Reports that are not real numbers, or (not under tracing) outside [−b, 1 + b].
         """
         reach = self.reach
         bounds = (None, None) if isinstance(reach, Tracer) else (-float(reach), 1 + float(reach))
@@ -150,10 +148,10 @@ class SquareWave:
 
     def _capped(self):
         epsilon = as_scalar(self.epsilon, float_dtype())
-        return jnp.where(epsilon > 0, jnp.minimum(epsilon, _MOST), jnp.nan)
+        return jnp.where(epsilon > 0, jnp.minimum(epsilon, LARGEST_EPSILON), jnp.nan)
 
     def _near(self):
-        """2be^ε = (e^−ε − 1 + ε)/(1 − (1 + ε)e^−ε), in which nothing overflows or cancels."""
+        """2be^ε = (e^−ε − 1 + ε)/(1 − (1 + ε)e^−ε), without overflow or cancellation."""
         epsilon = self._capped()
         small = jnp.minimum(epsilon, 1)
         below = jnp.where(epsilon < 1, jnp.exp(-small) * exp_minus(small), 1 - (1 + epsilon) * jnp.exp(-epsilon))
@@ -175,10 +173,10 @@ def _as_numbers(values, name, least, most):
         inside = ((known >= least - slack) & (known <= most + slack)).ravel()
         if not inside.all():
             first = int(np.argmin(inside))
-            # Logs keep messages, and a value is a user's true one; a report is randomized.
-            came = f"{known.ravel()[first]:.6g}" if name == "reports" else "another number"
+            # Logs keep messages, so a true value is not printed; a randomized report is.
+            shown = f"{known.ravel()[first]:.6g}" if name == "reports" else "another number"
             raise ArgumentError(
-                f"{name} must be from {least:.6g} to {most:.6g}, got {came} at position {first}",
+                f"{name} must be from {least:.6g} to {most:.6g}, got {shown} at position {first}",
                 argument=name,
                 row=first,
                 value=float(known.ravel()[first]) if name == "reports" else None,
@@ -192,17 +190,17 @@ def _channel(xp: Any, reach, truth, size, number):
     edges = xp.arange(number, dtype=float) * width - reach
 
     def mean_overlap(window_end):
-        """The mean over a bin of values v of how much of a bin of reports is below v + window_end."""
+        """The mean over a bin of values v of the length of a bin of reports below v + window_end."""
         low = starts + (window_end - edges)
         high = low + 1 / size
         partly = xp.clip(low, 0, width), xp.clip(high, 0, width)
         wholly = xp.maximum(high, width) - xp.maximum(low, width)
         return ((partly[1] - partly[0]) * (partly[1] + partly[0]) / 2 + width * wholly) * size
 
-    # Of a window that is far smaller than any bin the difference would keep no digits; what it is a part of, does.
+    # The difference has no digits left for a window far smaller than any bin, so the window has a lower bound.
     window = xp.maximum(reach, np.sqrt(np.finfo(starts.dtype).eps) / max(size, number))
     common = xp.clip(mean_overlap(window) - mean_overlap(-window), 0, width)
-    # q = 1 − 2bp, because all places that are not near add up to a length of one; p = 2bp/2b.
+    # q = 1 − 2bp, because the places outside the window have length one in all; p = 2bp/2b.
     matrix = (1 - truth) * (width - common) + truth * common / (2 * window)
     return matrix / matrix.sum(axis=1, keepdims=True)
 
@@ -210,16 +208,16 @@ def _channel(xp: Any, reach, truth, size, number):
 @jax.jit
 def _randomize(mechanism, key, values):
     reach, truth = mechanism.reach, mechanism.truth
-    given = values.ravel()
-    slack = 4 * jnp.finfo(given.dtype).eps
-    flat = jnp.clip(given, 0, 1)
+    flat = values.ravel()
+    slack = 4 * jnp.finfo(flat.dtype).eps
+    value = jnp.clip(flat, 0, 1)
     high, low, place = jax.random.bits(key, (3, flat.shape[0]), jnp.uint32)
-    uniform = (place.astype(flat.dtype) + 0.5) * 2.0**-32
+    uniform = (place.astype(value.dtype) + 0.5) * 2.0**-32
     near = below((high, low), rounded_down(truth))
-    # What is not near is as long as [0, 1], in two parts.
-    far = jnp.where(uniform < flat, uniform - reach, uniform + reach)
-    report = jnp.where(near, flat + reach * (2 * uniform - 1), far)
-    usable = (given >= -slack) & (given <= 1 + slack) & (truth > 0)
+    # The places outside the window are as long as [0, 1], in two parts.
+    outside = jnp.where(uniform < value, uniform - reach, uniform + reach)
+    report = jnp.where(near, value + reach * (2 * uniform - 1), outside)
+    usable = (flat >= -slack) & (flat <= 1 + slack) & (truth > 0)
     return jnp.where(usable, jnp.clip(report, -reach, 1 + reach), jnp.nan).reshape(values.shape)
 
 

@@ -1,4 +1,4 @@
-"""Warner's spinner: randomized response of two categories, by how often the spinner asks for the truth."""
+"""Warner's spinner: randomized response of two categories, given the probability of a truthful report."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from rrjax.numerics.pytrees import register
 class Warner(Mechanism):
     """Warner's spinner: a report names the own one of two categories with the given probability. A pytree.
 
-    It is randomized response with ε = |log(p/(1 − p))|. Below ½ reports name the other category more often than not,
-    which says as much: a report then supports the category that it does not name. `rrjax.surveys` has the other designs
-    of surveys, and estimates from counts of their answers.
+    Randomized response with ε = |log(p/(1 − p))|. For p below ½ most reports name the other category, which is as
+    informative: a report then supports the category that it does not name. `rrjax.surveys.MirroredQuestion` is the same
+    design for a survey, with estimates from the counts of its answers.
 
     Args:
         truth_probability: p, scalar in (0, 1) and not ½; a float or a traced array.
@@ -53,7 +53,6 @@ class Warner(Mechanism):
     truth_probability: ArrayLike
 
     def __init__(self, truth_probability: ArrayLike) -> None:
-        """Checks what can be checked."""
         given = truth_probability
         known = not isinstance(given, Tracer) and np.ndim(given) == 0
         if known and not (0 < float(given) < 1 and float(given) != 0.5):  # pyright: ignore[reportArgumentType]
@@ -74,7 +73,7 @@ class Warner(Mechanism):
         p = as_scalar(self.truth_probability, float_dtype(), "truth_probability")
         usable = (p > 0) & (p < 1) & (p != 0.5)
         safe = jnp.where(usable, p, 0.75)
-        # p/(1 − p) and its inverse, whichever is above one, less one: nothing cancels near ½.
+        # max(p/(1 − p), (1 − p)/p) − 1, without cancellation near ½.
         return jnp.where(usable, jnp.log1p(jnp.abs(2 * safe - 1) / jnp.minimum(safe, 1 - safe)), jnp.nan)
 
     @property
@@ -83,46 +82,37 @@ class Warner(Mechanism):
         return RandomizedResponse(2, self.epsilon)
 
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
-        """Those of randomized response."""
         return Rates(1, 1, expm1(self.epsilon))
 
     @property
     def bits(self) -> float:
-        """Of a report."""
         return 1.0
 
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
-        """As `RandomizedResponse.randomize`; exchanged where p is below ½."""
-        return self._turned(self.response.randomize(key, values))
+        return self._exchanged(self.response.randomize(key, values))
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s 2"]:
-        """Which category each report supports: the one that it names, or does not name where p is below ½."""
-        return self.response.supports(self._own(reports))
+        return self.response.supports(self._supported(reports))
 
     def is_report(self, reports: Array) -> Bool[Array, "*s"]:
-        """As `Mechanism`; those that are 0 or 1."""
         return self.response.is_report(reports)
 
     def log_probability(self, reports: Array) -> Float[Array, ""]:
-        """As `Mechanism`."""
         return self.response.log_probability(reports)
 
     def tally(self, reports: ArrayLike) -> Tally:
-        """As `RandomizedResponse.tally`, of the categories that are supported."""
-        return self.response.tally(self._own(reports))
+        return self.response.tally(self._supported(reports))
 
     def mixture(self, reports: ArrayLike) -> Mixture:
-        """As `RandomizedResponse.mixture`, of the categories that are supported."""
-        return self.response.mixture(self._own(reports))
+        return self.response.mixture(self._supported(reports))
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
-        """As `RandomizedResponse.collect`."""
         return self.response.collect(key, true_counts)
 
-    def _own(self, reports):
-        return self._turned(as_values(reports, 2, "reports"))
+    def _supported(self, reports):
+        return self._exchanged(as_values(reports, 2, "reports"))
 
-    def _turned(self, reports):
-        """Exchanged where p is below ½; what is no category stays none."""
-        seldom = jnp.asarray(self.truth_probability) < 0.5
-        return jnp.where(seldom & (reports >= 0) & (reports <= 1), 1 - reports, reports)
+    def _exchanged(self, reports):
+        """Exchanges 0 and 1 for p below ½, and keeps all other numbers."""
+        exchanged = jnp.asarray(self.truth_probability) < 0.5
+        return jnp.where(exchanged & (reports >= 0) & (reports <= 1), 1 - reports, reports)

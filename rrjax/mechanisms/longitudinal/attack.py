@@ -1,4 +1,4 @@
-"""The averaging attack: what somebody learns of a user by collecting the user's reports."""
+"""The averaging attack: guesses a user's value from many reports of the user."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rrjax.numerics.sharding import aligned
 
 @exportable
 class Attack(NamedTuple):
-    """How often the value of a user is guessed from the reports.
+    """How often the attack guesses the value of a user.
 
     Attributes:
-        with_memo: `[T]`, from the first t reports, all made of one memo: never more than `bound` on average.
-        without_memo: `[T]`, if every report is randomized from the value anew: towards one.
-        bound: Scalar, e^ε∞/(e^ε∞ + K − 1): of any guess from whatever ε∞ is spent on, at uniform values.
+        with_memo: `[T]`, from the first t reports, all made of one memo: at most `bound` on average.
+        without_memo: `[T]`, if every report randomizes the value anew: towards one.
+        bound: Scalar, e^ε∞/(e^ε∞ + K − 1): no guess from reports that spend ε∞ is better, at uniform values.
     """
 
     with_memo: Float[Array, " T"]
@@ -35,19 +35,19 @@ class Attack(NamedTuple):
 def averaging_attack(key: Array, protocol: Protocol, num_reports: int, num_users: int = 1000) -> Attack:
     """Guesses the values of simulated users from their reports, with and without the memo.
 
-    Values are uniform, and the guess is the category with the largest sum of unbiased vectors (`debias`). It is the
-    likeliest one, than which no attack does better: it is supported by most reports. Of `LongitudinalBitFlipping` that
-    holds with the memo only. Without it every report asks about other categories, and the likeliest value, which counts
-    bits that are set and bits that are not alike, is guessed right a little more often than said here.
+    Values are uniform. The guess is the category with the largest sum of unbiased vectors (`debias`), the one that most
+    reports support. It is the likeliest value, so no attack does better. For `LongitudinalBitFlipping` this holds with
+    the memo only: without it every report asks about other categories, and the likeliest value, which also counts unset
+    bits, is right a little more often than stated here.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
         protocol: Any one of K categories.
-        num_reports: T, how many reports are collected of each user. Static.
-        num_users: How many users are simulated: a share s has the standard error sqrt(s(1−s)/num_users). Static.
+        num_reports: T, the reports collected from each user. Static.
+        num_users: The number of simulated users: a share s has the standard error sqrt(s(1−s)/num_users). Static.
 
     Returns:
-        An `Attack`, shares of right guesses; NaN where a traced ε makes no sense.
+        An `Attack`, shares of right guesses; NaN for an impossible traced ε.
 
     Raises:
         ValueError: `num_reports` or `num_users` not a positive integer.
@@ -68,16 +68,16 @@ def averaging_attack(key: Array, protocol: Protocol, num_reports: int, num_users
 
 @partial(jax.jit, static_argnums=(2, 3))
 def _attack(key, protocol, num_reports, num_users):
-    of_values, of_memo, of_rounds = jax.random.split(key, 3)
-    values = jax.random.randint(of_values, (num_users,), 0, protocol.num_categories, jnp.int32)
-    memo = protocol.memoize(of_memo, values)
+    key_of_values, key_of_memo, key_of_rounds = jax.random.split(key, 3)
+    values = jax.random.randint(key_of_values, (num_users,), 0, protocol.num_categories, jnp.int32)
+    memo = protocol.memoize(key_of_memo, values)
 
-    def turn(scores, key):
-        kept, fresh, first, second = *scores, *jax.random.split(key)
-        renewed, last = jax.random.split(second)
-        kept = kept + protocol.debias(protocol.report(first, memo))
-        fresh = fresh + protocol.debias(protocol.report(last, protocol.memoize(renewed, values)))
-        return (kept, fresh), (success(kept), success(fresh))
+    def add_round(scores, key):
+        with_memo, without, first, second = *scores, *jax.random.split(key)
+        key_of_new_memo, last = jax.random.split(second)
+        with_memo = with_memo + protocol.debias(protocol.report(first, memo))
+        without = without + protocol.debias(protocol.report(last, protocol.memoize(key_of_new_memo, values)))
+        return (with_memo, without), (success(with_memo), success(without))
 
     def success(scores):
         right = jnp.mean((jnp.argmax(scores, axis=1).astype(values.dtype) == values).astype(scores.dtype))
@@ -85,5 +85,7 @@ def _attack(key, protocol, num_reports, num_users):
 
     bound = RandomizedResponse(protocol.num_categories, protocol.epsilon).p
     zeros = jnp.zeros((num_users, protocol.num_categories), bound.dtype)
-    _, (with_memo, without) = lax.scan(turn, aligned((zeros, zeros), key), jax.random.split(of_rounds, num_reports))
+    _, (with_memo, without) = lax.scan(
+        add_round, aligned((zeros, zeros), key), jax.random.split(key_of_rounds, num_reports)
+    )
     return Attack(with_memo, without, bound)

@@ -1,4 +1,4 @@
-"""Longitudinal local hashing (LOLOHA): a user keeps one hash function for ever, and a memo of each bucket."""
+"""Longitudinal local hashing (LOLOHA): a user keeps one hash function for ever, and a memo for each bucket."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture
 from rrjax.mechanisms.local_hashing import LocalHashing
 from rrjax.mechanisms.longitudinal import histories
-from rrjax.mechanisms.longitudinal.chain import Chain, times_named, times_supported
 from rrjax.mechanisms.longitudinal.protocol import check_rounds, for_each_user, kinds
+from rrjax.mechanisms.longitudinal.randomized_response import Chain, times_named, times_supported
 from rrjax.mechanisms.mechanism import settled
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.threefry import buckets_of
@@ -28,23 +28,22 @@ from rrjax.numerics.threefry import buckets_of
 class LongitudinalLocalHashing(Chain):
     """Longitudinal local hashing: LOLOHA; BiLOLOHA with two buckets. A pytree, ε∞ and ε₁ its leaves.
 
-    A user draws a hash function once, keeps a memo for each of its g buckets, made by randomized response at ε∞, and
-    reports the memo of the bucket of the value, randomized again. A round is local hashing at ε₁. However often the
-    value changes, all that is ever told is made of g memos, and a change to another value of the same bucket does not
-    show at all. Two histories are apart by at most g·ε∞ where their buckets have the same pattern: the bucket changes
-    at the same times, to a new one and back to the same old one alike. Histories of values can have the same pattern
-    while their buckets have not, because a hash function may put two values of one of them together. Then many reports
-    tell them apart, by more than g·ε∞, as with any memo: `history_loss` says by how much, over all hash functions.
+    A user draws a hash function once, and keeps a memo for each of its g buckets, made by randomized response at ε∞. A
+    report is the memo of the bucket of the value, randomized again; one round is local hashing at ε₁. However often the
+    value changes, all reports are made of g memos, and a change within one bucket is invisible. Two histories differ by
+    at most g·ε∞ if their buckets have the same pattern (`Protocol`). Values can have the same pattern while their
+    buckets do not, because a hash function may map two values of one history to one bucket. Then many reports can show
+    more than g·ε∞, as with any memo; `history_loss` is the exact loss over all hash functions.
 
-    The closest single round has g = round(e^ε₁) + 1, whatever ε∞: with the chain over g answers counted exactly, a
-    round does not depend on ε∞. (The published optimum differs, because its chain is that of g = 2.) Many reports of
-    one value are closest with g = round(e^ε∞) + 1, the one of the memos; fewer buckets spend less.
+    A single round has its smallest error at g = round(e^ε₁) + 1, whatever ε∞: the chain over g answers is exact, so a
+    round does not depend on ε∞. (The published optimum differs, because its chain is that of g = 2.) For many reports
+    of one value, g = round(e^ε∞) + 1 is best, the number of the memos; fewer buckets spend less.
 
     Args:
         num_categories: K, an integer, at least 2.
         epsilon: ε∞, scalar, nats, of any number of reports of one value.
         first_epsilon: ε₁, scalar, nats, of a single report; less than ε∞.
-        num_buckets: g, from 2 to 2³⁰. None is the best of a single round; where ε₁ is traced, it must be given.
+        num_buckets: g, from 2 to 2³⁰. None is the best of a single round; required for a traced ε₁.
 
     Raises:
         ValueError: K < 2, an ε that is a number and not positive, ε₁ not below ε∞, or g out of range.
@@ -67,23 +66,20 @@ class LongitudinalLocalHashing(Chain):
     num_buckets: int | None = None
 
     def __post_init__(self) -> None:
-        """Checks what can be checked, and chooses g where ε₁ is known."""
         super().__post_init__()
         chosen = LocalHashing(self.num_categories, self.first_epsilon, self.num_buckets).num_buckets
         object.__setattr__(self, "num_buckets", chosen)
 
     @property
     def num_answers(self) -> int:
-        """The number of buckets, g."""
         return settled(self.num_buckets, "num_buckets")
 
     @property
     def single_round(self) -> LocalHashing:
-        """Local hashing at ε₁, of the same buckets."""
         return LocalHashing(self.num_categories, self._first, self.num_answers)
 
     def _loss(self, history, other):
-        # Each way to share out the values among buckets. No seed may make it, where they are many.
+        # Every assignment of the values to buckets; for many values some have no seed.
         values, places = np.unique(np.concatenate([history, other]), return_inverse=True)
         one, two = np.split(places, 2)
         rates = self.permanent, self.instantaneous
@@ -94,7 +90,7 @@ class LongitudinalLocalHashing(Chain):
         return max(losses, key=lambda loss: loss.either)
 
     def memoize(self, key: Array, values: ArrayLike) -> UInt[Array, "*s 2"]:
-        """The memo of each user for the value that the user has now: `Protocol.memoize`.
+        """The memo of each user for the current value: `Protocol.memoize`.
 
         Args:
             key: A typed key; the same in all rounds.
@@ -111,33 +107,19 @@ class LongitudinalLocalHashing(Chain):
         return _memoize(self, key, as_values(values, self.num_categories, "values"))
 
     def report(self, key: Array, memo: ArrayLike) -> UInt[Array, "*s 2"]:
-        """Makes the reports of one round.
-
-        Args:
-            key: A typed key, another one in every round.
-            memo: `[*s, 2]`, from `memoize`.
-
-        Returns:
-            Reports, the shape of `memo`: the seed as it is, and a bucket; under tracing 2³² − 1 where there is no memo.
-
-        Raises:
-            ValueError: Another shape or dtype, or (not under tracing) a bucket out of range.
-        """
         check_key(key)
         memo = self.single_round._checked(memo)
         bucket = self._randomized_again(key, memo[..., 1].astype(jnp.int32))
         return jnp.stack([memo[..., 0], bucket.astype(jnp.uint32)], axis=-1)
 
     def mixture(self, reports: ArrayLike) -> Mixture:
-        """The likelihood of all reports of each user together, whose value was the same in all rounds.
-
-        That of `LongitudinalRandomizedResponse` over the g buckets, a category's reports those of its bucket.
+        """As `Protocol.mixture`: that of `LongitudinalRandomizedResponse` over the g buckets.
 
         Args:
             reports: `[N, T, 2]`, T reports of each of N users, with one seed a user.
 
         Returns:
-            `Mixture`, a row for every kind of user that is different (under tracing, for every user).
+            `Mixture`, a row for every different kind of user (under tracing, for every user).
 
         Raises:
             ValueError: Another shape or dtype, no users, numbers out of range, or (not under tracing) a user with two
@@ -150,7 +132,7 @@ class LongitudinalLocalHashing(Chain):
             if (seeds != seeds[:, :1]).any():
                 user = int(np.argmax((seeds != seeds[:, :1]).any(axis=1)))
                 raise ArgumentError(
-                    f"reports of user {user} have different seeds: one is kept for ever", argument="reports"
+                    f"reports of user {user} have different seeds, but a user keeps one seed", argument="reports"
                 )
         buckets = jnp.where(reports[..., 0] == reports[:, :1, 0], reports[..., 1].astype(jnp.int32), -1)
         supported, size = times_supported(self, reports), self.num_categories

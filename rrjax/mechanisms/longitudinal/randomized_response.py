@@ -1,21 +1,92 @@
-"""Longitudinal randomized response: k-ary randomized response of a memo that k-ary randomized response made."""
+"""Longitudinal randomized response, and the chain of two randomized responses over g answers that others share."""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Int
+from jax.core import Tracer
+from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 
-from rrjax.data.arguments import check_key
+from rrjax.data.arguments import as_scalar, check_key, float_dtype
 from rrjax.data.counts import as_values
 from rrjax.data.mixture import Mixture
+from rrjax.data.tally import Rates
 from rrjax.mechanisms.longitudinal import histories
-from rrjax.mechanisms.longitudinal.chain import Chain, times_named, times_supported
-from rrjax.mechanisms.longitudinal.protocol import check_rounds, for_each_user, kinds
+from rrjax.mechanisms.longitudinal.protocol import (
+    TwoStages,
+    as_positive,
+    check_rounds,
+    for_each_user,
+    kinds,
+    mixture_of_rows,
+    second_odds,
+)
+from rrjax.mechanisms.mechanism import numbers_if
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.numerics.pytrees import register
+from rrjax.numerics.sharding import aligned, repeat
+from rrjax.numerics.sums import expm1_epsilon
+
+
+@dataclasses.dataclass(frozen=True)
+class Chain(TwoStages):
+    """A protocol whose memo is one of g answers, and so is a report; both by randomized response."""
+
+    @property
+    @abc.abstractmethod
+    def num_answers(self) -> int:
+        """The number of answers, g."""
+
+    @property
+    def num_memos(self) -> int:
+        return self.num_answers
+
+    @property
+    def permanent(self) -> Rates:
+        return RandomizedResponse(self.num_answers, self.epsilon).rates
+
+    @property
+    def instantaneous(self) -> Rates:
+        weights = Rates(1, self.num_answers - 1, self._second_odds)
+        return weights.astype(float_dtype())
+
+    def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
+        # log(1 + (e^ε∞ − 1)(R − 1)/(R + g − 2 + e^ε∞)) with R = e^{T·ε₂}, for T reports that all name one answer.
+        number = as_positive(num_reports, "num_reports")
+        e_last = expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
+        repeated = number * jnp.log1p(self._second_odds)  # log R
+        return jnp.log1p(e_last * -jnp.expm1(-repeated) / (1 + (self.num_answers - 1 + e_last) * jnp.exp(-repeated)))
+
+    @property
+    def _second_odds(self) -> Float[Array, ""]:
+        return second_odds(self.num_answers, self.epsilon, self.first_epsilon)
+
+    def _permanent_answer(self, key: Array, answer: Int[Array, ""]) -> Int[Array, ""]:
+        """The memo for one answer, of a user with this secret: always the same."""
+        own = jax.random.fold_in(key, answer.astype(jnp.uint32))
+        return RandomizedResponse(self.num_answers, self.epsilon).randomize(own, answer)
+
+    def _randomized_again(self, key: Array, memo: Int[Array, "*s"]) -> Int[Array, "*s"]:
+        return RandomizedResponse(self.num_answers, jnp.log1p(self._second_odds)).randomize(key, memo)
+
+    def _mixture(
+        self,
+        answers: Int[Array, "N T"],
+        supported: Int[Array, "U K"],
+        named: Int[Array, "U T"],
+        numbers: Int[Array, " U"],
+    ) -> Mixture:
+        """Σ_z R^{n_z} + (e^ε∞ − 1)·Σ_i R^{n_i}·θ_i, R = e^ε₂, for n_z reports that name z and n_i that support i.
+
+        `supported` and `named` have a row for each kind of user, `times_supported` and `times_named`; `numbers` counts
+        users of each kind. In log space, because R^T overflows.
+        """
+        if isinstance(answers, Tracer):
+            numbers = numbers_if((answers >= 0) & (answers < self.num_answers), numbers)
+        return _likelihood(self, supported, named, numbers)
 
 
 @register(data_fields=["epsilon", "first_epsilon"], meta_fields=["num_categories"])
@@ -23,10 +94,10 @@ from rrjax.numerics.pytrees import register
 class LongitudinalRandomizedResponse(Chain):
     """Longitudinal randomized response (L-GRR, L-RR). A pytree; `num_categories` is static.
 
-    The memo is a category, drawn by randomized response at ε∞; a report is one too, drawn from the memo. Both in a row
-    are randomized response at ε₁ for any K, because every path from one category to another is counted: with
-    q = p1·q2 + q1·p2 + (K − 2)·q1·q2. Where the last term is left out, as it has been, a report delivers another ε than
-    the one that is said, and estimates are biased for K > 2.
+    The memo is a category, drawn by randomized response at ε∞; a report is one too, drawn from the memo by another
+    randomized response. Both are int32, with −1 under tracing for a value outside the domain. Both in a row are
+    randomized response at ε₁ for any K, with q = p1·q2 + q1·p2 + (K − 2)·q1·q2. Publications that omit the last term
+    deliver another ε than stated, and their estimates are biased for K > 2.
 
     Args:
         num_categories: K, an integer, at least 2.
@@ -55,69 +126,61 @@ class LongitudinalRandomizedResponse(Chain):
 
     @property
     def num_answers(self) -> int:
-        """K."""
         return self.num_categories
 
     @property
     def single_round(self) -> RandomizedResponse:
-        """Randomized response at ε₁."""
         return RandomizedResponse(self.num_categories, self._first)
 
     def _loss(self, history, other):
         return histories.loss_of_answers(history, other, self.permanent, self.instantaneous, self.num_categories)
 
     def memoize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
-        """The memo of each user for the value that the user has now: `Protocol.memoize`.
-
-        Args:
-            key: A typed key; the same in all rounds.
-            values: Integers in 0 … K − 1, any shape: one a user, in the same order in all rounds.
-
-        Returns:
-            Int32, the shape of `values`. Under tracing, −1 for a value outside the domain.
-
-        Raises:
-            ValueError: Values that are not integers, or (not under tracing) outside the domain.
-        """
         check_key(key)
         return _memoize(self, key, as_values(values, self.num_categories, "values"))
 
     def report(self, key: Array, memo: ArrayLike) -> Int[Array, "*s"]:
-        """Makes the reports of one round.
-
-        Args:
-            key: A typed key, another one in every round.
-            memo: From `memoize`.
-
-        Returns:
-            Reports, int32 in 0 … K − 1, the shape of `memo`; under tracing −1 where there is no memo.
-
-        Raises:
-            ValueError: A memo that is not of categories.
-        """
         check_key(key)
         return self._randomized_again(key, as_values(memo, self.num_categories, "memo"))
 
     def mixture(self, reports: ArrayLike) -> Mixture:
-        """The likelihood of all reports of each user together, whose value was the same in all rounds.
-
-        A user whose reports name category z so many as n_z times has Σ_z R^{n_z} + (e^ε∞ − 1)·Σ_i R^{n_i}·θ_i, up to a
-        factor, with R = e^ε₂.
-
-        Args:
-            reports: `[N, T]`, T reports of each of N users.
-
-        Returns:
-            `Mixture`, a row for every kind of user that is different (under tracing, for every user).
-
-        Raises:
-            ValueError: Another shape, no users, or as `rrjax.count`.
-        """
         reports = as_values(reports, self.num_categories, "reports")
         check_rounds(reports, "[N, T]", 2)
-        # In order, so that K numbers are needed for each kind of user and not for each user.
-        histories, numbers = kinds(jnp.sort(reports.astype(jnp.int32), axis=1))
-        return self._mixture(histories, times_supported(self, histories), times_named(histories), numbers)
+        # Sorted, so that K numbers are needed for each kind of user and not for each user.
+        rows, numbers = kinds(jnp.sort(reports.astype(jnp.int32), axis=1))
+        return self._mixture(histories, times_supported(self, rows), times_named(rows), numbers)
+
+
+@jax.jit
+def times_supported(protocol: Chain, reports: Shaped[Array, "N T *s"]) -> Int[Array, "N K"]:
+    """The number of reports of each user that support each category."""
+
+    def add(turn, counts):
+        return counts + protocol.supports(reports[:, turn]).astype(jnp.int32)
+
+    zeros = jnp.zeros((reports.shape[0], protocol.num_categories), jnp.int32)
+    return repeat(jnp.int32(reports.shape[1]), add, aligned(zeros, reports))
+
+
+@jax.jit
+def times_named(answers: Int[Array, "N T"]) -> Int[Array, "N T"]:
+    """For each report, how many of the user's reports give the same answer; in ascending order."""
+    return jnp.sort(jnp.sum(answers[:, :, None] == answers[:, None, :], axis=2, dtype=jnp.int32), axis=1)
+
+
+@jax.jit
+def _likelihood(chain, supported, named, numbers):
+    second = jnp.log1p(second_odds(chain.num_answers, chain.epsilon, chain.first_epsilon))
+    e_last = expm1_epsilon(as_scalar(chain.epsilon, float_dtype()))
+    largest = named[:, -1:]
+
+    def power(times):
+        return jnp.exp((times - largest).astype(second.dtype) * second)
+
+    # Each of the n_z reports that name z adds (R^{n_z} − 1)/n_z; each of the g answers adds 1.
+    parts = power(named) * -jnp.expm1(-named.astype(second.dtype) * second) / named.astype(second.dtype)
+    noise = chain.num_answers * power(jnp.zeros_like(largest))[:, 0] + jnp.sum(parts, axis=1)
+    return mixture_of_rows(numbers, noise, e_last * power(supported))
 
 
 @jax.jit
