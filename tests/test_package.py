@@ -102,7 +102,7 @@ def functions_of(name, module):
         thing = getattr(module, inner)
         if inspect.isfunction(thing):
             yield f"{name}.{inner}", thing
-        elif inspect.ismodule(thing):
+        elif inspect.ismodule(thing) and hasattr(thing, "__all__"):
             yield from functions_of(f"{name}.{inner}", thing)
 
 

@@ -10,16 +10,14 @@ from rrjax.mechanisms.table import TABLE
 
 if TYPE_CHECKING:
     from rrjax.mechanisms.channel import Channel
-    from rrjax.mechanisms.geometric import Geometric
-    from rrjax.mechanisms.hadamard_response import HadamardResponse
+    from rrjax.mechanisms.columns import HadamardResponse
     from rrjax.mechanisms.local_hashing import BinaryLocalHashing, LocalHashing
     from rrjax.mechanisms.mechanism import Mechanism, MechanismFactory
+    from rrjax.mechanisms.ordered import Geometric, SquareWave
     from rrjax.mechanisms.projective_geometry_response import ProjectiveGeometry
-    from rrjax.mechanisms.randomized_response import RandomizedResponse
-    from rrjax.mechanisms.square_wave import SquareWave
+    from rrjax.mechanisms.randomized_response import RandomizedResponse, Warner
     from rrjax.mechanisms.subset_selection import SubsetSelection
     from rrjax.mechanisms.unary import OptimizedUnaryEncoding, SymmetricUnaryEncoding
-    from rrjax.mechanisms.warner import Warner
 
     MECHANISMS: dict[str, type[Mechanism]]
     """The pure mechanisms, by the names that files and the command line use."""
@@ -44,11 +42,11 @@ __all__ = [
 
 _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
     "Channel": "channel",
-    "Geometric": "geometric",
+    "Geometric": "ordered",
     "Mechanism": "mechanism",
     "MechanismFactory": "mechanism",
-    "SquareWave": "square_wave",
-    "Warner": "warner",
+    "SquareWave": "ordered",
+    "Warner": "randomized_response",
 }
 
 

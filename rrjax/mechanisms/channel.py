@@ -17,6 +17,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.mechanisms.draws import below, threshold
+from rrjax.mechanisms.mechanism import Randomizer
 from rrjax.mechanisms.rows import LogRows
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import looked_up
@@ -28,12 +29,13 @@ SUM_TOLERANCE = 1e-6
 
 @register(data_fields=["matrix"])
 @dataclasses.dataclass(frozen=True)
-class Channel:
+class Channel(Randomizer):
     """A mechanism given by its probabilities: C_ij that a user who holds value i reports j. A pytree, C its leaf.
 
     Rows must sum to one; nothing else is required. The channel may treat values unequally, have another number of
     reports than of values, and need not be private. `mixture` is the likelihood of its reports; `inv` is an unbiased
-    estimate if the reports tell all values apart.
+    estimate if the reports tell all values apart. Reports are int32 in 0 … M − 1, by one 64-bit draw compared with
+    the cumulative row in the dtype; under tracing, −1 for a value outside the domain.
 
     Args:
         matrix: `[K, M]`, row = value, column = report, probabilities; K ≥ 2.
@@ -97,47 +99,14 @@ class Channel:
         return tuple(np.flatnonzero(lost > 1e-6).tolist())
 
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
-        """Randomizes values for a simulation: one 64-bit draw each, compared with the cumulative row in the dtype.
-
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            values: Integers in 0 … K − 1, any shape.
-
-        Returns:
-            Reports, int32 in 0 … M − 1, the shape of `values`. Under tracing, −1 for a value outside the domain.
-
-        Raises:
-            ValueError: Values that are not integers, or (not under tracing) outside the domain.
-        """
         check_key(key)
         return _randomize(self, key, as_values(values, self.num_categories, "values"))
 
     def count(self, reports: ArrayLike) -> Int[Array, " M"]:
-        """Counts the reports of each kind.
-
-        Args:
-            reports: Integers in 0 … M − 1, any shape.
-
-        Returns:
-            `[M]`, as `rrjax.count`.
-
-        Raises:
-            ValueError: As `rrjax.count`.
-        """
+        """The number of reports of each kind, `[M]`, as `rrjax.count`."""
         return count(reports, self.num_reports)
 
     def mixture(self, reports: ArrayLike) -> Mixture:
-        """The likelihood of reports.
-
-        Args:
-            reports: Integers in 0 … M − 1, any shape.
-
-        Returns:
-            `Mixture`, a row for every kind of report.
-
-        Raises:
-            ValueError: As `count`, or no reports.
-        """
         return self.mixture_of_counts(self.count(reports))
 
     def mixture_of_counts(self, counts: ArrayLike) -> Mixture:
@@ -158,17 +127,7 @@ class Channel:
         return Mixture(_as_counts(counts, self.num_reports), jnp.asarray(base, float_dtype()), lift)
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
-        """The likelihood of each report on its own, in logarithms; `mixture` merges them.
-
-        Args:
-            reports: Integers in 0 … M − 1, any shape.
-
-        Returns:
-            `LogRows`. Under tracing, NaN for a report outside the domain.
-
-        Raises:
-            ValueError: As `count`.
-        """
+        """As `Mechanism.log_rows`."""
         reports = as_values(reports, self.num_reports, "reports")
         inside = (reports >= 0) & (reports < self.num_reports)
         columns = jnp.asarray(self.matrix, float_dtype()).T[jnp.where(inside, reports, 0)]
@@ -195,18 +154,7 @@ class Channel:
         return _inverted(jnp.asarray(self._inverse(), float_dtype()), counts)
 
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
-        """Turns single reports into unbiased vectors; their mean over a collection is `inv` of its counts.
-
-        Args:
-            reports: Integers in 0 … M − 1, any shape.
-
-        Returns:
-            A vector for each report. Its entries may be negative or above one. Under tracing, NaN for a report outside
-            the domain.
-
-        Raises:
-            ValueError: As `count` and `inv`.
-        """
+        """As `Mechanism.debias`: unbiased vectors whose mean is `inv` of the counts. Raises as `inv`."""
         reports = as_values(reports, self.num_reports, "reports")
         inside = (reports >= 0) & (reports < self.num_reports)
         vectors = jnp.asarray(self._inverse().T, float_dtype())[jnp.where(inside, reports, 0)]

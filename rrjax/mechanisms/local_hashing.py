@@ -65,21 +65,11 @@ class Hashing(Mechanism):
         return f"{settled(self.num_buckets, 'num_buckets'):,} buckets"
 
     def randomize(self, key: Array, values: ArrayLike) -> UInt[Array, "*s 2"]:
-        """Randomizes values for a simulation.
+        """As `Mechanism.randomize`: reports are uint32, the shape of `values` and a last axis of seed and bucket.
 
-        Draws a seed, and reports the bucket of the value by randomized response over g: one 64-bit draw is compared
-        with p·2⁶⁴ rounded down, so rounding weakens ε by no more than the rounding of the dtype.
-
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            values: Integers in 0 … K − 1, any shape.
-
-        Returns:
-            Reports, uint32, the shape of `values` and a last axis of two: a seed and a bucket. Under tracing, the
-            bucket of a value outside the domain, and of any value at an impossible ε, is 2³² − 1, which no hash makes.
-
-        Raises:
-            ValueError: Values that are not integers, or (not under tracing) outside the domain; ε traced without g.
+        The bucket of the value is reported by randomized response over g: one 64-bit draw is compared with p·2⁶⁴
+        rounded down, so rounding weakens ε by no more than the rounding of the dtype. Under tracing, the bucket of a
+        value outside the domain, and of any value at an impossible ε, is 2³² − 1, which no hash makes.
         """
         check_key(key)
         values = as_values(values, self.num_categories, "values")
@@ -104,20 +94,10 @@ class Hashing(Mechanism):
         return tally_if(reports[:, 1] < number, support, users, self.rates)
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
-        """Draws the tally of a collection by its law under ideal hashing, in O(K).
+        """As `Mechanism.collect`, by the law under ideal hashing, in O(K).
 
         Over all functions from categories to buckets, support counts are independent: Binomial(n_i, p) +
         Binomial(N − n_i, 1/g).
-
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            true_counts: `[K]`, integers, how many users hold each category; below 2³¹ in all.
-
-        Returns:
-            `Tally`; estimates of it are NaN for unusable counts or an impossible ε.
-
-        Raises:
-            ValueError: Other than K categories, or counts that are not integers.
         """
         check_key(key)
         return independent(key, as_true_counts(true_counts, self.num_categories), self.rates)

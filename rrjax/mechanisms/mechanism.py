@@ -35,8 +35,44 @@ CELLS = 1 << 24
 """Cells, one a user and category, that one step of a loop may hold."""
 
 
+class Randomizer(abc.ABC):
+    """Anything that makes a report of each value at random, and knows the likelihood of its reports."""
+
+    @abc.abstractmethod
+    def randomize(self, key: Array, values: ArrayLike) -> Array:
+        """Randomizes values for a simulation.
+
+        Args:
+            key: A typed key, `jax.random.key(seed)`.
+            values: Integers in 0 … K − 1, any shape.
+
+        Returns:
+            A report for each value. Under tracing, an entry that is no report for a value outside the domain and for an
+            impossible ε, if there are such entries.
+
+        Raises:
+            ValueError: Values that are not integers, or (not under tracing) outside the domain; a parameter missing
+                that a traced ε cannot choose.
+        """
+
+    @abc.abstractmethod
+    def mixture(self, reports: ArrayLike) -> Mixture:
+        """The likelihood of reports; of a pure mechanism a = 1, and B = e^ε − 1 for each supported category.
+
+        Args:
+            reports: As `randomize` makes them.
+
+        Returns:
+            `Mixture`, one row for every different kind of report, up to a factor that θ does not change. Under tracing,
+            one row for every report, and unusable if one of them is no report.
+
+        Raises:
+            ValueError: A wrong shape or dtype, no reports, or (not under tracing) an entry that is no report.
+        """
+
+
 @dataclasses.dataclass(frozen=True)
-class Mechanism(abc.ABC):
+class Mechanism(Randomizer):
     """A pure mechanism of local differential privacy: a frozen dataclass of K and ε that is a pytree, K static.
 
     A new mechanism is a subclass with `weights`, `bits`, `randomize`, `supports`, `is_report` and `log_probability`,
@@ -66,21 +102,6 @@ class Mechanism(abc.ABC):
     @abc.abstractmethod
     def bits(self) -> float:
         """The smallest number of bits that a report takes."""
-
-    @abc.abstractmethod
-    def randomize(self, key: Array, values: ArrayLike) -> Array:
-        """Randomizes values for a simulation.
-
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            values: Integers in 0 … K − 1, any shape.
-
-        Returns:
-            One report a value.
-
-        Raises:
-            ValueError: Values that are not integers, or (not under tracing) outside the domain.
-        """
 
     @abc.abstractmethod
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
@@ -255,18 +276,6 @@ class Mechanism(abc.ABC):
         return tally_if(self._sound(reports), support, number, self.rates)
 
     def mixture(self, reports: ArrayLike) -> Mixture:
-        """The likelihood of reports: a = 1, and B = e^ε − 1 for each supported category.
-
-        Args:
-            reports: Of this mechanism.
-
-        Returns:
-            `Mixture`, one row for every different set of supported categories, up to a factor that θ does not change.
-            Under tracing, one row for every report, and unusable if one of them is no report.
-
-        Raises:
-            ValueError: As `tally`, or no reports.
-        """
         supported = self.supports(reports).reshape(-1, self.num_categories)
         return mixture_of_supports(supported, self.expm1_epsilon, self._sound(reports))
 

@@ -39,6 +39,11 @@ class SubsetSelection(Mechanism):
     The other members are drawn uniformly, so q = (ω − p)/(K − 1). No mechanism that treats all categories alike has a
     smaller squared error. A report takes log₂ C(K, ω) bits. ω = 1 is randomized response.
 
+    Reports are int32, the shape of the values and a last axis of ω categories, increasing. Under tracing, all are −1
+    for a value outside the domain and for an impossible ε. `randomize` takes O(K) a value: a 64-bit draw, compared with
+    p·2⁶⁴ rounded down, decides on the own category; then each other category is a member with probability (members
+    still missing)/(categories still left).
+
     Args:
         num_categories: K, an integer, at least 2.
         epsilon: Scalar, nats; a float or a traced array.
@@ -92,22 +97,6 @@ class SubsetSelection(Mechanism):
         return num_users * settled(self.subset_size, "subset_size") + self.num_categories
 
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s w"]:
-        """Randomizes values for a simulation, in O(K) a value.
-
-        One 64-bit draw, compared with p·2⁶⁴ rounded down, decides on the own category. The other categories follow one
-        by one: each is a member with the probability (members still missing)/(categories still left).
-
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            values: Integers in 0 … K − 1, any shape.
-
-        Returns:
-            Reports, int32, the shape of `values` and a last axis of ω categories in increasing order. Under tracing, −1
-            for a value outside the domain and for any value at an impossible ε.
-
-        Raises:
-            ValueError: Values that are not integers, or (not under tracing) outside the domain; ε traced without ω.
-        """
         check_key(key)
         values = as_values(values, self.num_categories, "values")
         return _randomize(self, key, values, settled(self.subset_size, "subset_size"))

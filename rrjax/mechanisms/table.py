@@ -31,7 +31,7 @@ TABLE: dict[str, Entry] = {
     "binary-local-hashing": Entry("local_hashing", "BinaryLocalHashing", "hashes", ("blh",)),
     "optimized-local-hashing": Entry("local_hashing", "LocalHashing", "hashes", ("olh",)),
     "subset-selection": Entry("subset_selection", "SubsetSelection", "bits", ("ss",)),
-    "hadamard-response": Entry("hadamard_response", "HadamardResponse", "numbers", ("hr",)),
+    "hadamard-response": Entry("columns", "HadamardResponse", "numbers", ("hr",)),
     "projective-geometry-response": Entry("projective_geometry_response", "ProjectiveGeometry", "numbers", ("pgr",)),
 }
 """By the names that files and the command line use."""

@@ -37,22 +37,11 @@ class UnaryEncoding(Mechanism):
         return self.num_categories
 
     def randomize(self, key: Array, values: ArrayLike) -> Bool[Array, "*s K"]:
-        """Randomizes values for a simulation.
+        """As `Mechanism.randomize`: reports are booleans, the shape of `values` and a last axis of K.
 
         One 64-bit draw a bit is compared with p·2⁶⁴ rounded down or q·2⁶⁴ rounded up. Rounding weakens ε by no more
-        than the rounding of the dtype.
-
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            values: Integers in 0 … K − 1, any shape.
-
-        Returns:
-            Reports, booleans, the shape of `values` and a last axis of K. Every row of bits is a report, so no row can
-            mark an error under tracing: a value outside the domain gets all bits, an impossible ε none. Check values
-            before they are traced.
-
-        Raises:
-            ValueError: Values that are not integers, or (not under tracing) outside the domain.
+        than the rounding of the dtype. Every row of bits is a report, so no row can mark an error under tracing: a
+        value outside the domain gets all bits, an impossible ε none. Check values before they are traced.
         """
         check_key(key)
         values = as_values(values, self.num_categories, "values")
@@ -170,28 +159,24 @@ class OptimizedUnaryEncoding(UnaryEncoding):
         return half, half, jax.nn.log_sigmoid(-epsilon), jax.nn.log_sigmoid(epsilon)
 
 
-def as_bits(reports: ArrayLike, num_categories: int) -> Bool[Array, "*s K"]:
-    """Checks reports of K bits.
+def as_bits(bits: ArrayLike, num_bits: int, name: str = "reports") -> Bool[Array, "*s K"]:
+    """Checks an array of bits.
 
     Raises:
         ValueError: Another shape or dtype, or (not under tracing) numbers other than 0 and 1.
     """
-    reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
-    if reports.shape[-1:] != (num_categories,):
+    bits = bits if isinstance(bits, jax.Array) else np.asarray(bits)
+    if bits.shape[-1:] != (num_bits,):
         raise ArgumentError(
-            f"reports must have shape [N, {num_categories}], a bit a category; got {reports.shape}", argument="reports"
+            f"{name} must have shape [N, {num_bits}], a row of bits each; got {bits.shape}", argument=name
         )
-    if reports.dtype.kind not in "biu":
-        raise ArgumentError(
-            f"reports must be booleans, or integers 0 and 1, got dtype {reports.dtype}", argument="reports"
-        )
-    if reports.dtype.kind != "b" and not isinstance(reports, Tracer) and reports.size:
-        low, high = int(np.asarray(reports).min()), int(np.asarray(reports).max())
+    if bits.dtype.kind not in "biu":
+        raise ArgumentError(f"{name} must be booleans, or integers 0 and 1, got dtype {bits.dtype}", argument=name)
+    if bits.dtype.kind != "b" and not isinstance(bits, Tracer) and bits.size:
+        low, high = int(np.asarray(bits).min()), int(np.asarray(bits).max())
         if low < 0 or high > 1:
-            raise ArgumentError(
-                f"reports must be 0 and 1, a bit a category; got values from {low} to {high}", argument="reports"
-            )
-    return jnp.asarray(reports).astype(bool)
+            raise ArgumentError(f"{name} must be 0 and 1, got values from {low} to {high}", argument=name)
+    return jnp.asarray(bits).astype(bool)
 
 
 def are_bits(bits: Shaped[Array, "*s"]) -> Bool[Array, "*s"]:

@@ -1,10 +1,8 @@
 """Protocols for users who report repeatedly: a permanent randomization of the value, then one for each report."""
 
-from rrjax.mechanisms.longitudinal.attack import averaging_attack
 from rrjax.mechanisms.longitudinal.bit_flipping import LongitudinalBitFlipping
-from rrjax.mechanisms.longitudinal.local_hashing import LongitudinalLocalHashing
-from rrjax.mechanisms.longitudinal.protocol import Protocol
-from rrjax.mechanisms.longitudinal.randomized_response import LongitudinalRandomizedResponse
+from rrjax.mechanisms.longitudinal.chain import LongitudinalLocalHashing, LongitudinalRandomizedResponse
+from rrjax.mechanisms.longitudinal.protocol import Protocol, averaging_attack
 from rrjax.mechanisms.longitudinal.rappor import CohortBits, Rappor, bloom_filters
 from rrjax.mechanisms.longitudinal.unary import LongitudinalUnaryEncoding
 

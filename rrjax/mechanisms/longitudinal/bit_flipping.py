@@ -39,9 +39,12 @@ from rrjax.numerics.sums import expm1_epsilon
 @register(data_fields=["epsilon"], meta_fields=["num_categories", "num_bits"])
 @dataclasses.dataclass(frozen=True)
 class BitFlipping(Mechanism):
-    """One round of d-bit flipping: of d categories drawn at random, a bit each, by symmetric unary encoding.
+    """One round of d-bit flipping: for d categories drawn at random, a bit each, by symmetric unary encoding.
 
-    A report supports a category that is among its d and has its bit set.
+    A report supports the categories whose bits are set. Reports are int8, a last axis of K: 0 or 1, and −1 for
+    categories not asked about; all 2, which is no report, for a value outside the domain under tracing. `debias` is the
+    published estimator, K/d times the vectors of the d bits and zero elsewhere. Its error is down to half that of `inv`
+    of the tally, which does not know the number of users asked about a category.
     """
 
     name: ClassVar[str] = "bit-flipping"
@@ -56,20 +59,7 @@ class BitFlipping(Mechanism):
         return self.num_bits * (1 + float(np.log2(self.num_categories)))
 
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s K"]:
-        """Randomizes values: a function of the user's key and of the position of the own category among the d.
-
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            values: Integers in 0 … K − 1, any shape.
-
-        Returns:
-            Reports, int8, the shape of `values` and a last axis of K: 0 or 1, and −1 for categories not asked about.
-            Under tracing, all 2 for a value outside the domain, which is no report.
-
-        Raises:
-            ValueError: Values that are not integers, or (not under tracing) outside the domain.
-        """
-        check_key(key)
+        check_key(key)  # a function of the key and of the position of the own category among the d
         return _randomize(self, key, as_values(values, self.num_categories, "values"))
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
@@ -97,20 +87,6 @@ class BitFlipping(Mechanism):
         return rows.where(sound, jnp.nan)
 
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
-        """Turns single reports into unbiased vectors: K/d times those of the d bits, zero for other categories.
-
-        Their mean is the published estimator. Its error is down to half that of `inv` of the tally, which does not know
-        the number of users asked about a category.
-
-        Args:
-            reports: `[*s, K]`, integers −1, 0 or 1.
-
-        Returns:
-            A vector for each report. Under tracing, NaN for an entry that is no report.
-
-        Raises:
-            ValueError: As `supports`.
-        """
         rates = SymmetricUnaryEncoding(self.num_categories, self.epsilon).rates
         scale = self.num_categories / self.num_bits
         sound, reports = jnp.asarray(self._sound(reports)), self.checked(reports)
@@ -118,22 +94,10 @@ class BitFlipping(Mechanism):
         return jnp.where(sound[..., None], jnp.where(reports < 0, 0, scale * bits), jnp.nan)
 
     def mixture(self, reports: ArrayLike) -> Mixture:
-        """The likelihood of reports: e^{ε/2} for a set bit, e^{−ε/2} for an unset one, 1 for other categories.
-
-        Args:
-            reports: `[*s, K]`, integers −1, 0 or 1.
-
-        Returns:
-            `Mixture`, one row for every different report (under tracing, for every report, and unusable if one is no
-            report).
-
-        Raises:
-            ValueError: As `supports`.
-        """
         rows, numbers = kinds(self.checked(reports).reshape(-1, self.num_categories))
         numbers = numbers_if(self._sound(rows), numbers)
         half = expm1_epsilon(as_scalar(self.epsilon, float_dtype()) / 2)
-        # Minus the likelihood of an unset bit, and divided by it.
+        # e^{ε/2}, e^{−ε/2} and 1 for set, unset and absent bits, minus the one of unset bits, and divided by it.
         lift = jnp.where(rows == 1, half * (half + 2), jnp.where(rows == 0, 0, half))
         return mixture_of_rows(numbers, jnp.ones(rows.shape[0], half.dtype), lift)
 
@@ -248,19 +212,6 @@ class LongitudinalBitFlipping(Protocol):
         return self.single_round.checked(memo)
 
     def mixture(self, reports: ArrayLike) -> Mixture:
-        """The likelihood of the first report of each user; the others are equal to it.
-
-        Args:
-            reports: `[N, T, K]`, T reports of each of N users.
-
-        Returns:
-            `Mixture`, one row for every different report (under tracing, for every user, and unusable if the reports of
-            a user differ).
-
-        Raises:
-            ValueError: Another shape or dtype, no users, an entry that is no report, or (not under tracing) a user
-                whose reports differ, so that the value was not the same in all rounds.
-        """
         reports = self.single_round.checked(reports)
         check_rounds(reports, f"[N, T, {self.num_categories}]", 3)
         if isinstance(reports, Tracer):

@@ -32,7 +32,7 @@ from rrjax.mechanisms.longitudinal import histories
 from rrjax.mechanisms.longitudinal.protocol import as_positive, check_rounds, for_each_user, kinds
 from rrjax.mechanisms.longitudinal.unary import again, chained, drawn_bits, epsilon_of_bits, log_ratios, odds_ratio
 from rrjax.mechanisms.mechanism import CELLS, numbers_if
-from rrjax.mechanisms.unary import are_bits
+from rrjax.mechanisms.unary import are_bits, as_bits
 from rrjax.numerics.least_squares import Regression, least_squares
 from rrjax.numerics.pytrees import exportable, register
 from rrjax.numerics.sharding import looked_up
@@ -147,17 +147,7 @@ class Rappor:
         return self.num_hashes * jnp.log1p(odds_ratio(chained(self.permanent, self.instantaneous)))
 
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
-        """The ε of T reports of one word: ε₁ for one report, and towards ε∞.
-
-        Args:
-            num_reports: T, at least 1.
-
-        Returns:
-            Scalar, nats.
-
-        Raises:
-            ValueError: T not a positive integer.
-        """
+        """The ε of T reports of one word, nats: `Protocol.epsilon_after`."""
         number = as_positive(num_reports, "num_reports")
         ratio = odds_ratio(self.permanent)
         return self.num_hashes * epsilon_of_bits(self.permanent, self.instantaneous, ratio, number)
@@ -165,33 +155,17 @@ class Rappor:
     def history_loss(self, history: ArrayLike, other: ArrayLike) -> float:
         """The privacy loss of two histories of words, in the cohort where it is largest: `Protocol.history_loss`.
 
-        Args:
-            history: `[T]`, integers in 0 … K − 1, the word of the user in each round.
-            other: `[T]`, the other history.
-
-        Returns:
-            Nats; at most ε∞ for each memo if the histories have the same pattern, unbounded otherwise.
-
-        Raises:
-            ArgumentError: As `Protocol.history_loss`.
+        At most ε∞ for each memo if the histories have the same pattern, unbounded otherwise.
         """
         one, two = histories.checked(history, other, self.num_categories)
         rates = self.permanent, self.instantaneous
         return max(histories.loss_of_bits(one, two, *rates, held).either for held in np.asarray(self.filters))
 
     def memoize(self, key: Array, values: ArrayLike) -> CohortBits:
-        """The memo of each user for the current word: `Protocol.memoize`.
+        """The memo of each user for the current word: `Protocol.memoize`, with `values` of shape `[N]`.
 
-        Args:
-            key: A typed key; the same in all rounds. User u has `fold_in(key, u)`, which draws the cohort, once for
-                ever, and a memo for each word.
-            values: `[N]`, integers in 0 … K − 1.
-
-        Returns:
-            `CohortBits`. Under tracing, the cohort of a value outside the domain is −1.
-
-        Raises:
-            ValueError: Values that are not integers of shape `[N]`, or (not under tracing) outside the domain.
+        User u has `fold_in(key, u)`, which draws the cohort, once for ever, and a memo for each word. Under tracing,
+        the cohort of a value outside the domain is −1.
         """
         check_key(key)
         values = as_values(values, self.num_categories, "values")
@@ -200,18 +174,7 @@ class Rappor:
         return _memoize(self, key, values)
 
     def report(self, key: Array, memo: CohortBits) -> CohortBits:
-        """Makes the reports of one round.
-
-        Args:
-            key: A typed key, another one in every round.
-            memo: From `memoize`.
-
-        Returns:
-            `CohortBits`: the same cohorts, and bits.
-
-        Raises:
-            ValueError: Other shapes or dtypes, or (not under tracing) numbers out of range.
-        """
+        """The reports of one round, of the memo from `memoize`: `Protocol.report`."""
         check_key(key)
         cohorts, bits = self._checked(memo, "[N, k]", 2)
         return CohortBits(cohorts, again(key, bits, self.instantaneous))
@@ -292,14 +255,10 @@ class Rappor:
                 f"{tuple(cohorts.shape)} and {tuple(bits.shape)}",
                 argument="reports",
             )
-        if bits.dtype.kind not in "biu":
-            raise ArgumentError(f"bits must be booleans, or integers 0 and 1, got dtype {bits.dtype}", argument="bits")
         if isinstance(bits, Tracer):  # −1 marks a user with an entry that is no bit
             sound = jnp.all(are_bits(bits), axis=tuple(range(1, num_axes)))
             cohorts = jnp.where(sound, cohorts, -1)
-        elif bits.dtype.kind != "b" and not np.isin(np.asarray(bits), (0, 1)).all():
-            raise ArgumentError("bits must be 0 and 1", argument="bits")
-        return cohorts, jnp.asarray(bits).astype(bool)
+        return cohorts, as_bits(bits, num_bits, "bits")
 
 
 def bloom_filters(words: Sequence[str], num_bits: int, num_hashes: int, num_cohorts: int) -> Bool[np.ndarray, "m K k"]:

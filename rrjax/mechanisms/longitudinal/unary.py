@@ -53,7 +53,8 @@ class LongitudinalUnaryEncoding(TwoStages):
 
     The memo is made by unary encoding at ε∞, `permanent_encoding`. Each report randomizes the bits of the memo again,
     `instantaneous_encoding`: "symmetric" flips each bit with probability q2; "optimized" reports half of the bits that
-    are set, and a share q2 of the others. One round delivers ε₁.
+    are set, and a share q2 of the others. One round delivers ε₁. Memo and reports are booleans, a last axis of K;
+    under tracing, the memo of a value outside the domain has all bits set.
 
     * optimized, then symmetric (L-OSUE, the default): one round is optimized unary encoding at ε₁ < ε∞, with the
       smallest error of a round.
@@ -154,19 +155,6 @@ class LongitudinalUnaryEncoding(TwoStages):
         return histories.loss_of_bits(one, two, self.permanent, self.instantaneous, held)
 
     def memoize(self, key: Array, values: ArrayLike) -> Bool[Array, "*s K"]:
-        """The memo of each user for the current value: `Protocol.memoize`.
-
-        Args:
-            key: A typed key; the same in all rounds.
-            values: Integers in 0 … K − 1, any shape: one a user, in the same order in all rounds.
-
-        Returns:
-            Booleans, the shape of `values` and a last axis of K. Under tracing, a value outside the domain has all bits
-            set.
-
-        Raises:
-            ValueError: Values that are not integers, or (not under tracing) outside the domain.
-        """
         check_key(key)
         return _memoize(self, key, as_values(values, self.num_categories, "values"))
 

@@ -34,10 +34,11 @@ from rrjax.numerics.pytrees import register
 @register(data_fields=["truth"])
 @dataclasses.dataclass(frozen=True)
 class MirroredQuestion(Design):
-    """Warner's design: a device picks a statement or its denial, and the respondent says if it is true. A pytree.
+    """Warner's design: a device picks a statement with probability `truth`, else its denial. A pytree.
 
-    Two categories. With probability `truth` the answer names one's own: μ_j = (1 − truth) + (2·truth − 1)·θ_j, and
-    ε = |log(truth/(1 − truth))|. Below ½ most answers name the other category, which is as informative.
+    The respondent says if it is true. Of two categories, the answer names one's own with probability `truth`:
+    μ_j = (1 − truth) + (2·truth − 1)·θ_j, and ε = |log(truth/(1 − truth))|. Below ½ most answers name the other
+    category, which is as informative.
     `rrjax.mechanisms.Warner` is the same law as a mechanism, with tallies and studies.
 
     Args:
