@@ -152,7 +152,7 @@ class LongitudinalRandomizedResponse(Chain):
         check_rounds(reports, "[N, T]", 2)
         # Sorted, so that K numbers are needed for each kind of user and not for each user.
         rows, numbers = kinds(jnp.sort(reports.astype(jnp.int32), axis=1))
-        return self._mixture(histories, times_supported(self, rows), times_named(rows), numbers)
+        return self._mixture(rows, times_supported(self, rows), times_named(rows), numbers)
 
 
 @register(data_fields=["epsilon", "first_epsilon"], meta_fields=["num_categories", "num_buckets"])
