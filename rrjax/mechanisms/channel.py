@@ -11,13 +11,13 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 
-from rrjax.data.arguments import as_counts, check_key, float_dtype, is_real
+from rrjax.data.arguments import check_key, float_dtype, is_real
 from rrjax.data.counts import as_values, count
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.mechanisms.draws import below, threshold
-from rrjax.mechanisms.mechanism import Randomizer
+from rrjax.mechanisms.mechanism import Randomizer, as_counts_of
 from rrjax.mechanisms.rows import LogRows
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import looked_up
@@ -124,7 +124,7 @@ class Channel(Randomizer):
         matrix = self.matrix if isinstance(self.matrix, jax.Array) else np.asarray(self.matrix, np.float64)
         base = matrix.min(axis=0)
         lift = Dense(jnp.asarray((matrix - base).T, float_dtype()))
-        return Mixture(_as_counts(counts, self.num_reports), jnp.asarray(base, float_dtype()), lift)
+        return Mixture(as_counts_of(counts, self.num_reports, "kind of report"), jnp.asarray(base, float_dtype()), lift)
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
         """As `Mechanism.log_rows`."""
@@ -150,7 +150,7 @@ class Channel(Randomizer):
         Raises:
             ValueError: Another shape, or values that reports cannot tell apart. The channel itself may not be traced.
         """
-        counts = _as_counts(counts, self.num_reports)
+        counts = as_counts_of(counts, self.num_reports, "kind of report")
         return _inverted(jnp.asarray(self._inverse(), float_dtype()), counts)
 
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
@@ -230,15 +230,6 @@ def _check(matrix):
         raise ArgumentError(
             f"column {never[0]} of matrix is zero: no value makes that report; leave it out", argument="matrix"
         )
-
-
-def _as_counts(counts, number):
-    counts = as_counts(counts)
-    if counts.shape != (number,):
-        raise ArgumentError(
-            f"counts must have shape [{number}], one a kind of report; got {tuple(counts.shape)}", argument="counts"
-        )
-    return counts
 
 
 @jax.jit

@@ -360,19 +360,23 @@ def settled(parameter: int | None, name: str) -> int:
     return parameter
 
 
-def as_true_counts(true_counts: ArrayLike, num_categories: int) -> Int[Array, " K"]:
-    """Checks how many users hold each category.
+def as_counts_of(
+    counts: ArrayLike, size: int, unit: str, name: str = "counts", *, whole: bool = False
+) -> Shaped[Array, " M"]:
+    """Checks counts `[size]`, one a `unit`.
 
     Raises:
-        ValueError: A wrong shape, or counts that are not integers.
+        ValueError: A wrong shape or dtype, or, if `whole`, counts that are not integers.
     """
-    true_counts = true_counts if isinstance(true_counts, jax.Array) else np.asarray(true_counts)
-    if true_counts.shape != (num_categories,):
-        raise ArgumentError(
-            f"true_counts must have shape [{num_categories}], one a category; got {true_counts.shape}",
-            argument="true_counts",
-        )
-    return as_counts(true_counts, "true_counts", whole=True)
+    counts = as_counts(counts, name, whole=whole)
+    if counts.shape != (size,):
+        raise ArgumentError(f"{name} must have shape [{size}], one a {unit}; got {counts.shape}", argument=name)
+    return counts
+
+
+def as_true_counts(true_counts: ArrayLike, num_categories: int) -> Int[Array, " K"]:
+    """Checks how many users hold each category, as `as_counts_of`."""
+    return as_counts_of(true_counts, num_categories, "category", "true_counts", whole=True)
 
 
 @jax.jit

@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.arguments import as_scalar, check_key, float_dtype, int_dtype, is_real
-from rrjax.data.checks import check_num_categories
+from rrjax.data.checks import as_integer, check_num_categories
 from rrjax.data.counts import as_values, count
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Decay
@@ -158,12 +158,8 @@ class SquareWave(Randomizer):
     def __post_init__(self) -> None:
         check_num_categories(self.num_categories)
         check_epsilon(self.epsilon)
-        if self.num_reports is None:
-            object.__setattr__(self, "num_reports", self.num_categories)
-        elif not isinstance(self.num_reports, int) or not 2 <= self.num_reports < 2**31:
-            raise ArgumentError(
-                f"num_reports must be an integer, at least 2, got {self.num_reports!r}", argument="num_reports"
-            )
+        chosen = self.num_categories if self.num_reports is None else as_integer(self.num_reports, "num_reports", 2)
+        object.__setattr__(self, "num_reports", chosen)
 
     @property
     def reach(self) -> Float[Array, ""]:

@@ -15,6 +15,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.data.arguments import as_scalar, check_key, float_dtype
+from rrjax.data.checks import as_integer
 from rrjax.data.counts import as_values
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture
@@ -22,7 +23,6 @@ from rrjax.data.tally import Rates
 from rrjax.mechanisms.longitudinal.histories import Loss
 from rrjax.mechanisms.longitudinal.protocol import (
     Protocol,
-    as_positive,
     check_rounds,
     for_each_user,
     kinds,
@@ -162,16 +162,8 @@ class LongitudinalBitFlipping(Protocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.num_bits, bool) or not isinstance(self.num_bits, int):
-            raise ArgumentError(
-                f"num_bits must be an integer, got {self.num_bits!r}", argument="num_bits", value=self.num_bits
-            )
-        if not 1 <= self.num_bits <= self.num_categories:
-            raise ArgumentError(
-                f"num_bits must be from 1 to num_categories = {self.num_categories}, got {self.num_bits}",
-                argument="num_bits",
-                value=self.num_bits,
-            )
+        number = as_integer(self.num_bits, "num_bits", 1, self.num_categories, "num_categories = ")
+        object.__setattr__(self, "num_bits", number)
 
     @property
     def first_epsilon(self) -> ArrayLike:
@@ -187,7 +179,7 @@ class LongitudinalBitFlipping(Protocol):
         return BitFlipping(self.num_categories, self.epsilon, num_bits=self.num_bits)
 
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
-        as_positive(num_reports, "num_reports")
+        as_integer(num_reports, "num_reports", 1)
         return as_scalar(self.epsilon, float_dtype())
 
     def _loss(self, history, other):

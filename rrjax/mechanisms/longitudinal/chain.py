@@ -12,6 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int, Shaped, UInt
 
 from rrjax.data.arguments import as_scalar, check_key, float_dtype
+from rrjax.data.checks import as_integer
 from rrjax.data.counts import as_values
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture
@@ -20,7 +21,6 @@ from rrjax.mechanisms.local_hashing import LocalHashing
 from rrjax.mechanisms.longitudinal import histories
 from rrjax.mechanisms.longitudinal.protocol import (
     TwoStages,
-    as_positive,
     check_rounds,
     for_each_user,
     kinds,
@@ -59,7 +59,7 @@ class Chain(TwoStages):
 
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
         # log(1 + (e^ε∞ − 1)(R − 1)/(R + g − 2 + e^ε∞)) with R = e^{T·ε₂}, for T reports that all name one answer.
-        number = as_positive(num_reports, "num_reports")
+        number = as_integer(num_reports, "num_reports", 1)
         e_last = expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
         repeated = number * jnp.log1p(self._second_odds)  # log R
         return jnp.log1p(e_last * -jnp.expm1(-repeated) / (1 + (self.num_answers - 1 + e_last) * jnp.exp(-repeated)))

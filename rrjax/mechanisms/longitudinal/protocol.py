@@ -32,7 +32,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
 from rrjax.data.arguments import as_scalar, check_key, float_dtype, int_dtype
-from rrjax.data.checks import check_num_categories
+from rrjax.data.checks import as_integer, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
@@ -228,17 +228,6 @@ class TwoStages(Protocol):
         return jnp.where(first < last, first, jnp.nan)
 
 
-def as_positive(value: int, name: str) -> int:
-    """The value as an integer.
-
-    Raises:
-        ValueError: It is not a positive integer.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ArgumentError(f"{name} must be a positive integer, got {value!r}", argument=name, value=value)
-    return int(value)
-
-
 def second_odds(size: ArrayLike, epsilon: ArrayLike, first_epsilon: ArrayLike) -> Float[Array, ""]:
     """e^ε₂ − 1 of the second randomized response over `size` answers, so that both in a row deliver ε₁.
 
@@ -334,7 +323,7 @@ def averaging_attack(key: Array, protocol: Protocol, num_reports: int, num_users
         Ding, Kulkarni and Yekhanin, "Collecting telemetry data privately", 2017, §1.
     """
     check_key(key)
-    return _attack(key, protocol, as_positive(num_reports, "num_reports"), as_positive(num_users, "num_users"))
+    return _attack(key, protocol, as_integer(num_reports, "num_reports", 1), as_integer(num_users, "num_users", 1))
 
 
 @partial(jax.jit, static_argnums=(2, 3))

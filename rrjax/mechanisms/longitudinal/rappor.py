@@ -29,7 +29,7 @@ from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates
 from rrjax.mechanisms.longitudinal import histories
-from rrjax.mechanisms.longitudinal.protocol import as_positive, check_rounds, for_each_user, kinds
+from rrjax.mechanisms.longitudinal.protocol import check_rounds, for_each_user, kinds
 from rrjax.mechanisms.longitudinal.unary import again, chained, drawn_bits, epsilon_of_bits, log_ratios, odds_ratio
 from rrjax.mechanisms.mechanism import CELLS, numbers_if
 from rrjax.mechanisms.unary import are_bits, as_bits
@@ -148,7 +148,7 @@ class Rappor:
 
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
         """The ε of T reports of one word, nats: `Protocol.epsilon_after`."""
-        number = as_positive(num_reports, "num_reports")
+        number = as_integer(num_reports, "num_reports", 1)
         ratio = odds_ratio(self.permanent)
         return self.num_hashes * epsilon_of_bits(self.permanent, self.instantaneous, ratio, number)
 

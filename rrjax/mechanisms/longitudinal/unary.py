@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.data.arguments import as_scalar, check_key, float_dtype
+from rrjax.data.checks import as_integer
 from rrjax.data.counts import as_values
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture
@@ -26,7 +27,6 @@ from rrjax.mechanisms.draws import below, rounded_down, rounded_up
 from rrjax.mechanisms.longitudinal import histories
 from rrjax.mechanisms.longitudinal.protocol import (
     TwoStages,
-    as_positive,
     check_rounds,
     for_each_user,
     kinds,
@@ -143,8 +143,9 @@ class LongitudinalUnaryEncoding(TwoStages):
         return _KINDS[self.permanent_encoding](self.num_categories, self._first)
 
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
-        number, e_last = as_positive(num_reports, "num_reports"), expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
-        return epsilon_of_bits(self.permanent, self.instantaneous, e_last, number)
+        number = as_integer(num_reports, "num_reports", 1)
+        ratio = expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
+        return epsilon_of_bits(self.permanent, self.instantaneous, ratio, number)
 
     def _loss(self, history, other):
         # One bit for each value of the histories, and one for every other value.

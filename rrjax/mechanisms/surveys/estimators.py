@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
-from rrjax.data.arguments import as_counts, float_of
+from rrjax.data.arguments import float_of
 from rrjax.data.counts import survey
-from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense, Scaling
 from rrjax.data.mixture import Mixture
 from rrjax.estimators.affine_mle import maximum
+from rrjax.mechanisms.mechanism import as_counts_of
 from rrjax.mechanisms.surveys.design import Design
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum
@@ -128,12 +128,7 @@ def checked(counts: ArrayLike, design: Design, *, whole: bool = False) -> tuple[
     Raises:
         ValueError: A wrong shape or dtype, or other than the design's K categories.
     """
-    counts = as_counts(counts, whole=whole)
-    if counts.shape != (design.num_categories,):
-        raise ArgumentError(
-            f"counts must have shape [{design.num_categories}], one a category of the design; got {counts.shape}",
-            argument="counts",
-        )
+    counts = as_counts_of(counts, design.num_categories, "category of the design", whole=whole)
     return counts, float_of(counts)
 
 
