@@ -627,6 +627,7 @@ KEY = jax.random.key(0)
     [
         (lambda: LongitudinalRandomizedResponse(3, 1.0, 1.0), "first_epsilon"),
         (lambda: SUE(3, 1.0, 2.0), "first_epsilon"),
+        (lambda: LongitudinalUnaryEncoding(3, 2.0, 1.0, permanent_encoding="sue"), "permanent_encoding"),
         (lambda: LongitudinalRandomizedResponse(3, 1.0, 0.0), "first_epsilon"),
         (lambda: OUE(3, -1.0, 0.5), "epsilon"),
         (lambda: LongitudinalBitFlipping(3, 1.0, 4), "num_bits"),
