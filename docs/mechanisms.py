@@ -10,10 +10,10 @@ import numpy as np
 
 import rrjax
 from rrjax import longitudinal, mechanisms, surveys
-from rrjax.data.mechanism_parameters import ABBREVIATIONS
 from rrjax.io.codings import CODINGS
 from rrjax.mechanisms import MECHANISMS, Mechanism
 from rrjax.mechanisms.longitudinal import Protocol
+from rrjax.mechanisms.table import ABBREVIATIONS
 
 PAGE = Path(__file__).with_suffix(".md")
 SIZE, EPSILONS = 1000, (0.5, 1.0, 2.0, 4.0)
@@ -66,7 +66,7 @@ def _laws() -> list[str]:
         )
         note = kind(SIZE, 1.0).note or "–"
         maximum = "`mle_star`" if kind is rrjax.RandomizedResponse else "`ibu`"
-        again = ", ".join(f"`{other.__name__}`" for other in PROTOCOLS if _first(other) is kind) or "–"
+        again = ", ".join(dict.fromkeys(f"`{type(one).__name__}`" for one in PROTOCOLS if _first(one) is kind)) or "–"
         report = REPORTS[CODINGS[name]]
         rows.append(f"| `{kind.__name__}` | {names} | {_law(kind)} | {report} | {note} | {maximum} | {again} |")
     rows += ["", f"Parameters: chosen by ε = 1 at K = {SIZE:,}."]
@@ -100,22 +100,43 @@ def _law(kind: type) -> str:
     return " ".join((kind.__doc__ or "").split("\n\n")[0].split()).removesuffix(".").split(". A pytree")[0]
 
 
-def _protocol(kind: type[Protocol]) -> Protocol:
+UNARY: dict[str, dict] = {
+    "L-OSUE": {},
+    "L-SUE, basic RAPPOR": {"permanent_encoding": "symmetric"},
+    "L-OUE": {"instantaneous_encoding": "optimized"},
+    "L-SOUE": {"permanent_encoding": "symmetric", "instantaneous_encoding": "optimized"},
+}
+"""The longitudinal unary encodings: their encodings other than the defaults."""
+
+
+def _made(kind: type[Protocol]) -> list[Protocol]:
     if kind is longitudinal.LongitudinalBitFlipping:
-        return longitudinal.LongitudinalBitFlipping(FEW, FOREVER, num_bits=16)
-    return kind(FEW, FOREVER, FIRST)  # pyright: ignore[reportCallIssue]
+        return [longitudinal.LongitudinalBitFlipping(FEW, FOREVER, num_bits=16)]
+    chosen = list(UNARY.values()) if kind is longitudinal.LongitudinalUnaryEncoding else [{}]
+    return [kind(FEW, FOREVER, FIRST, **given) for given in chosen]  # pyright: ignore[reportCallIssue]
 
 
 PROTOCOLS = [
-    kind
+    protocol
     for name in longitudinal.__all__
     if isinstance(kind := getattr(longitudinal, name), type) and issubclass(kind, Protocol) and kind is not Protocol
+    for protocol in _made(kind)
 ]
 
 
-def _first(kind: type[Protocol]) -> type[Mechanism]:
-    """The mechanism that makes what is kept."""
-    return getattr(kind, "first_stage", None) or type(_protocol(kind).single_round)
+def _first(protocol: Protocol) -> type[Mechanism]:
+    """The mechanism that makes the memo."""
+    return type(getattr(protocol, "memo_mechanism", protocol.single_round))
+
+
+def _law_of(protocol: Protocol) -> str:
+    if not isinstance(protocol, longitudinal.LongitudinalUnaryEncoding):
+        return _law(type(protocol))
+    encodings = protocol.permanent_encoding, protocol.instantaneous_encoding
+    ours = dict(zip(("permanent_encoding", "instantaneous_encoding"), encodings, strict=True))
+    defaults = {"permanent_encoding": "optimized", "instantaneous_encoding": "symmetric"}
+    name = next(name for name, given in UNARY.items() if defaults | given == ours)
+    return f"{encodings[0].capitalize()}, then {encodings[1]} ({name})"
 
 
 def _protocols() -> list[str]:
@@ -132,12 +153,13 @@ def _protocols() -> list[str]:
         f"| class in `longitudinal` | law | error of a round, K = {FEW} | {columns} | permanent answers |",
         f"|---|---|---:|{'---:|' * len(AGAIN)}---:|",
     ]
-    for kind in PROTOCOLS:
-        protocol = _protocol(kind)
+    for protocol in PROTOCOLS:
         once = protocol.single_round
         error = float(once.expected_squared_error(1)) / _bound(float(np.asarray(once.epsilon)), FEW)
         spent = " | ".join(f"{float(protocol.epsilon_after(number)):.3g}" for number in AGAIN)
-        rows.append(f"| `{kind.__name__}` | {_law(kind)} | {error:.3g} | {spent} | {protocol.num_memos} |")
+        rows.append(
+            f"| `{type(protocol).__name__}` | {_law_of(protocol)} | {error:.3g} | {spent} | {protocol.num_memos} |"
+        )
     words = [str(number) for number in range(FEW)]
     rappor = longitudinal.Rappor(longitudinal.bloom_filters(words, 16, 2, num_cohorts=8), 2)
     spent = " | ".join(f"{float(rappor.epsilon_after(number)):.3g}" for number in AGAIN)
@@ -156,7 +178,7 @@ def _protocols() -> list[str]:
 def _others() -> list[str]:
     coin = rrjax.RandomizedResponse(2, 1.0)
     examples = (
-        surveys.Warner(0.7),
+        surveys.MirroredQuestion(0.7),
         surveys.ForcedResponse(0.7, [0.5, 0.5]),
         surveys.UnrelatedQuestion(0.7, [0.5, 0.5]),
         surveys.NegativeQuestion(4, 0.1),

@@ -30,7 +30,7 @@ FORCED = surveys.ForcedResponse(0.6, np.full(K, 1 / K))
 PROTOCOLS = {
     "randomized response": longitudinal.LongitudinalRandomizedResponse(K, 2.0, 1.0),
     "local hashing": longitudinal.LongitudinalLocalHashing(K, 2.0, 1.0),
-    "unary encoding": longitudinal.LongitudinalSymmetricUnaryEncoding(K, 2.0, 1.0),
+    "unary encoding": longitudinal.LongitudinalUnaryEncoding(K, 2.0, 1.0, permanent_encoding="symmetric"),
     "bit flipping": longitudinal.LongitudinalBitFlipping(K, 2.0, num_bits=3),
 }
 
@@ -191,8 +191,8 @@ FUNCTIONS = {
     "surveys.mixture, denying": lambda k, c, t: rrjax.nll(t, surveys.mixture(c, surveys.NegativeQuestion(K))),
     "inference.survey_intervals": lambda k, c, t: inference.survey_intervals(c, FORCED),
     "inference.survey_standard_errors": lambda k, c, t: inference.survey_standard_errors(c, FORCED),
-    "surveys.mle_groups": lambda k, c, t: surveys.mle_groups(jnp.stack([c, c[::-1]]), [1.0, 2.0]),
-    "surveys.inv_groups": lambda k, c, t: surveys.inv_groups(jnp.stack([c, c[::-1]]), [1.0, 2.0]),
+    "surveys.groups.mle": lambda k, c, t: surveys.groups.mle(jnp.stack([c, c[::-1]]), [1.0, 2.0]),
+    "surveys.groups.inv": lambda k, c, t: surveys.groups.inv(jnp.stack([c, c[::-1]]), [1.0, 2.0]),
     "randomize, forced response": lambda k, c, t: FORCED.randomize(k, c % K),
     "randomize, negative question": lambda k, c, t: surveys.NegativeQuestion(K).randomize(k, c % K),
     **{f"reports, {name}": of_rounds(protocol) for name, protocol in PROTOCOLS.items()},

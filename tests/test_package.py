@@ -91,19 +91,26 @@ def test_types_are_published():
     assert (pathlib.Path(rrjax.__file__).parent / "py.typed").is_file()
 
 
+def functions_of(name, module):
+    # A package says what is public; of a module everything is that it defines. (Examples of io need files.)
+    names = (getattr(module, "__all__", None) if name != "io" else None) or [
+        inner
+        for inner, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__ and not inner.startswith("_")
+    ]
+    for inner in names:
+        thing = getattr(module, inner)
+        if inspect.isfunction(thing):
+            yield f"{name}.{inner}", thing
+        elif inspect.ismodule(thing) and hasattr(thing, "__all__"):
+            yield from functions_of(f"{name}.{inner}", thing)
+
+
 def public():
     for name in rrjax.__all__:
         thing = getattr(rrjax, name)
         if inspect.ismodule(thing):
-            # A package says what is public; of a module everything is that it defines. (Examples of io need files.)
-            names = (getattr(thing, "__all__", None) if name != "io" else None) or [
-                inner
-                for inner, function in inspect.getmembers(thing, inspect.isfunction)
-                if function.__module__ == thing.__name__ and not inner.startswith("_")
-            ]
-            for inner in names:
-                if inspect.isfunction(getattr(thing, inner)):
-                    yield f"{name}.{inner}", getattr(thing, inner)
+            yield from functions_of(name, thing)
         else:
             yield name, thing
 

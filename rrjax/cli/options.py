@@ -17,10 +17,10 @@ import typer
 from typer.core import TyperCommand
 
 from rrjax.data.errors import DataError, UsageError, naming_flags
-from rrjax.data.mechanism_parameters import full_name
 from rrjax.estimators.catalogue import ESTIMATORS
 from rrjax.io.write import table_suffix
 from rrjax.mechanisms import MECHANISMS
+from rrjax.mechanisms.table import full_name
 
 WHICH, CONFIDENCE, STATEMENTS = "Which estimate", "How sure", "Statements"
 """Panels of less common flags. Flags without a panel are listed first, in the order of the parameters."""

@@ -1,4 +1,4 @@
-"""Names, parameters and rates of mechanisms; JAX is not imported.
+"""Parameters and rates of mechanisms; JAX is not imported.
 
 Mechanisms and clients for real collection both take the default of a parameter from here, so that they choose alike.
 """
@@ -20,26 +20,6 @@ DEFAULT_CELLS = 1 << 27
 """Largest decoding table of projective geometry response, in numbers, where the field is chosen by default."""
 MOST_BUCKETS = 1 << 30
 """Largest number of buckets of local hashing. It is the best one at ε = 20."""
-
-ABBREVIATIONS: dict[str, str] = {
-    "rr": "randomized-response",
-    "krr": "randomized-response",
-    "grr": "randomized-response",
-    "sue": "symmetric-unary-encoding",
-    "oue": "optimized-unary-encoding",
-    "blh": "binary-local-hashing",
-    "olh": "optimized-local-hashing",
-    "ss": "subset-selection",
-    "hr": "hadamard-response",
-    "pgr": "projective-geometry-response",
-}
-"""Names in papers, which the command line, studies and clients take too."""
-
-
-def full_name(text: str) -> str:
-    """Returns the name of a mechanism as files have it; capitals, underscores and abbreviations are allowed."""
-    name = text.lower().replace("_", "-")
-    return ABBREVIATIONS.get(name, name)
 
 
 class Rates(NamedTuple):

@@ -29,7 +29,7 @@ from rrjax.inference.plans import (
     users_of_width,
     width_of,
 )
-from rrjax.mechanisms import Design, RandomizedResponse
+from rrjax.mechanisms import MechanismFactory, RandomizedResponse
 from rrjax.numerics.pytrees import exportable
 
 
@@ -39,7 +39,7 @@ def expected_rmse(
     epsilon: ArrayLike,
     *,
     estimand: Estimand = "distribution",
-    mechanism: Design = RandomizedResponse,
+    mechanism: MechanismFactory = RandomizedResponse,
 ) -> Float[Array, ""]:
     """Root mean squared error of the unbiased estimate (`inv`) of a share: over the categories, as expected.
 
@@ -87,7 +87,7 @@ def users_for_error(
     rmse: ArrayLike,
     *,
     estimand: Estimand = "distribution",
-    mechanism: Design = RandomizedResponse,
+    mechanism: MechanismFactory = RandomizedResponse,
 ) -> Float[Array, ""]:
     """How many users bring `expected_rmse` down to a target.
 
@@ -123,7 +123,7 @@ def epsilon_for_error(
     rmse: ArrayLike,
     *,
     estimand: Estimand = "distribution",
-    mechanism: Design = RandomizedResponse,
+    mechanism: MechanismFactory = RandomizedResponse,
 ) -> Float[Array, ""]:
     """The smallest ε at which `expected_rmse` reaches a target with so many users.
 
@@ -170,7 +170,7 @@ def expected_width(
     *,
     level: ArrayLike = 0.95,
     simultaneous: Simultaneous | None = None,
-    mechanism: Design = RandomizedResponse,
+    mechanism: MechanismFactory = RandomizedResponse,
 ) -> Float[Array, ""]:
     """The width of the exact interval (`intervals`) of a category whose count is as expected.
 
@@ -214,7 +214,7 @@ def users_for_width(
     *,
     level: ArrayLike = 0.95,
     simultaneous: Simultaneous | None = None,
-    mechanism: Design = RandomizedResponse,
+    mechanism: MechanismFactory = RandomizedResponse,
 ) -> Float[Array, ""]:
     """How many users bring `expected_width` down to a target.
 
@@ -257,7 +257,7 @@ def detectable_share(
     *,
     level: ArrayLike = 0.05,
     power: ArrayLike = 0.8,
-    mechanism: Design = RandomizedResponse,
+    mechanism: MechanismFactory = RandomizedResponse,
 ) -> Float[Array, ""]:
     """The smallest share of users that `p_values` finds at a level with a given power: exact, from binomial tails.
 

@@ -15,7 +15,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import as_scalar, float_dtype
 from rrjax.data.mechanism_parameters import Rates
-from rrjax.mechanisms import Design
+from rrjax.mechanisms import MechanismFactory
 from rrjax.numerics.binomial_tails import log_survival, odds_of_tail
 
 _FEWEST, _MOST = 1.0, 2.0**50
@@ -33,20 +33,20 @@ def rounded(number: Float[Array, ""], whole: Float[Array, ""]) -> Float[Array, "
 rounded.defjvp(lambda primals, tangents: (rounded(*primals), tangents[0]))
 
 
-def rates_of(num_categories: int, epsilon: ArrayLike, mechanism: Design) -> Rates:
+def rates_of(num_categories: int, epsilon: ArrayLike, mechanism: MechanismFactory) -> Rates:
     """The rates of a mechanism to be, NaN at an ε that makes no sense."""
     # As a scalar of JAX, because such an ε would be refused.
     return mechanism(num_categories, as_scalar(epsilon, float_dtype())).rates
 
 
-def squared_error_of_one(num_categories: int, epsilon: ArrayLike, mechanism: Design) -> Float[Array, ""]:
+def squared_error_of_one(num_categories: int, epsilon: ArrayLike, mechanism: MechanismFactory) -> Float[Array, ""]:
     """Expected squared error of `inv` summed over the categories, times the number of users."""
     return rates_of(num_categories, epsilon, mechanism).total_variance(num_categories)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1, 2))
 @partial(jax.jit, static_argnums=(1, 2))
-def epsilon_of_error(target: Float[Array, ""], num_categories: int, mechanism: Design) -> Float[Array, ""]:
+def epsilon_of_error(target: Float[Array, ""], num_categories: int, mechanism: MechanismFactory) -> Float[Array, ""]:
     """The ε at which `squared_error_of_one` is a target; infinite where it would be above 80."""
 
     def halve(_, span):

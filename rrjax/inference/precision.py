@@ -8,7 +8,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import Estimand, as_distribution, as_scalar, as_survey, check_estimand
 from rrjax.estimators.closed_form import mle_star
-from rrjax.mechanisms import Design, RandomizedResponse
+from rrjax.mechanisms import MechanismFactory, RandomizedResponse
 from rrjax.numerics.sums import expm1_epsilon
 
 _ROUNDING = 1e-6
@@ -64,7 +64,7 @@ def variances(
     epsilon: ArrayLike,
     *,
     estimand: Estimand = "distribution",
-    mechanism: Design = RandomizedResponse,
+    mechanism: MechanismFactory = RandomizedResponse,
 ) -> Float[Array, " K"]:
     """Variances of the unbiased estimate (`inv`), exactly: the diagonal of `covariance`, in O(K), of any mechanism.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -17,19 +17,9 @@ from rrjax.io.database import Connection, connect, explaining, file_list, identi
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import Metadata
 from rrjax.io.source import Source
+from rrjax.mechanisms.table import TABLE, Coding
 
-Coding: TypeAlias = Literal["labels", "numbers", "bits", "hashes"]
-
-CODINGS: dict[str, Coding] = {
-    "randomized-response": "labels",
-    "symmetric-unary-encoding": "bits",
-    "optimized-unary-encoding": "bits",
-    "binary-local-hashing": "hashes",
-    "optimized-local-hashing": "hashes",
-    "subset-selection": "bits",
-    "hadamard-response": "numbers",
-    "projective-geometry-response": "numbers",
-}
+CODINGS: dict[str, Coding] = {name: entry.coding for name, entry in TABLE.items() if entry.coding is not None}
 """Coding by the name of the mechanism."""
 
 _TYPES: dict[Coding, str] = {

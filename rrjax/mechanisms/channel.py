@@ -1,4 +1,4 @@
-"""Any channel: a table of how likely each report is for each value."""
+"""Any channel: a matrix of report probabilities for each value."""
 
 from __future__ import annotations
 
@@ -11,36 +11,38 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 
-from rrjax.data.arguments import as_counts, as_values, check_key, float_dtype, is_real
+from rrjax.data.arguments import as_values, check_key, float_dtype, is_real
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import count
 from rrjax.mechanisms.draws import below, threshold
+from rrjax.mechanisms.mechanism import Randomizer, as_counts_of
 from rrjax.mechanisms.rows import LogRows
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import looked_up
 from rrjax.numerics.sums import accurate_sum
 
-_SUM = 1e-6
-"""How far a row may be from adding up to one: what rounding to float32 may leave."""
+SUM_TOLERANCE = 1e-6
+"""How far the sum of a row may be from one: float32 rounding leaves less."""
 
 
 @register(data_fields=["matrix"])
 @dataclasses.dataclass(frozen=True)
-class Channel:
+class Channel(Randomizer):
     """A mechanism given by its probabilities: C_ij that a user who holds value i reports j. A pytree, C its leaf.
 
-    Nothing is asked of it but rows that add up to one: it need not treat values alike, nor have as many reports as
-    values, nor be private. What is known of the distribution behind its reports is their likelihood, `mixture`; `inv`
-    is unbiased where the reports tell all values apart.
+    Rows must sum to one; nothing else is required. The channel may treat values unequally, have another number of
+    reports than of values, and need not be private. `mixture` is the likelihood of its reports; `inv` is an unbiased
+    estimate if the reports tell all values apart. Reports are int32 in 0 … M − 1, by one 64-bit draw compared with
+    the cumulative row in the dtype; under tracing, −1 for a value outside the domain.
 
     Args:
         matrix: `[K, M]`, row = value, column = report, probabilities; K ≥ 2.
 
     Raises:
-        ValueError: Another shape, (not under tracing) what is no probability, a row that does not add up to one, or a
-            report that no value brings about.
+        ValueError: Another shape, or (not under tracing) an entry that is no probability, a row that does not sum to
+            one, or a report that no value makes.
 
     Example:
         >>> import rrjax
@@ -58,7 +60,6 @@ class Channel:
     matrix: Shaped[Array, "K M"]
 
     def __post_init__(self) -> None:
-        """Checks what a person gives."""
         if not isinstance(self.matrix, jax.Array):
             object.__setattr__(self, "matrix", np.asarray(self.matrix))
         _check(self.matrix)
@@ -70,82 +71,49 @@ class Channel:
 
     @property
     def num_reports(self) -> int:
-        """M, how many kinds of reports there are."""
+        """M, the number of kinds of reports."""
         return self.matrix.shape[-1]
 
     @property
     def epsilon(self) -> Float[Array, ""]:
-        """What it delivers: the largest log-ratio of two probabilities of one report, nats; infinite beside a zero."""
+        """The ε delivered: the largest log-ratio of two probabilities of one report, nats; infinite beside a zero."""
         matrix = jnp.asarray(self.matrix, float_dtype())
         return jnp.max(jnp.log(jnp.max(matrix, axis=0)) - jnp.log(jnp.min(matrix, axis=0)))
 
     @property
     def condition(self) -> float:
-        """By how much it blurs one distribution more than another: the ratio of its extreme singular values.
+        """The condition number, the ratio of the extreme singular values: how unevenly the channel blurs distributions.
 
-        Infinite where reports do not tell all values apart, such as M < K, or two rows that are equal: then different
-        distributions have the same likelihood, whatever the number of reports. `confused` says of which values.
+        Infinite if reports do not tell all values apart, as for M < K or two equal rows. Then different distributions
+        have the same likelihood, whatever the number of reports, and `confused` names the values.
         """
         sizes = np.linalg.svd(self._known(), compute_uv=False)
         return float(sizes[0] / sizes[-1]) if self._rank(sizes) == self.num_categories else float("inf")
 
     @property
     def confused(self) -> tuple[int, ...]:
-        """The values whose shares no number of reports would settle; none where `condition` is finite."""
-        # All K left singular vectors are wanted, and of the M right ones no more than need be.
+        """The values whose shares no number of reports would settle; empty for a finite `condition`."""
+        # All K left singular vectors are needed, but few of the M right ones.
         left, sizes, _ = np.linalg.svd(self._known(), full_matrices=self.num_reports < self.num_categories)
         lost = np.linalg.norm(left[:, self._rank(sizes) :], axis=1)
         return tuple(np.flatnonzero(lost > 1e-6).tolist())
 
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
-        """Randomizes values for a simulation: one 64-bit draw each, among the sums of the row in the dtype.
-
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            values: Integers in 0 … K − 1, any shape.
-
-        Returns:
-            Reports, int32 in 0 … M − 1, the shape of `values`. Under tracing, −1 for a value outside the domain.
-
-        Raises:
-            ValueError: Values that are not integers, or (not under tracing) outside the domain.
-        """
         check_key(key)
         return _randomize(self, key, as_values(values, self.num_categories, "values"))
 
     def count(self, reports: ArrayLike) -> Int[Array, " M"]:
-        """Counts how many reports there are of each kind.
-
-        Args:
-            reports: Integers in 0 … M − 1, any shape.
-
-        Returns:
-            `[M]`, as `rrjax.count`.
-
-        Raises:
-            ValueError: As `rrjax.count`.
-        """
+        """The number of reports of each kind, `[M]`, as `rrjax.count`."""
         return count(reports, self.num_reports)
 
     def mixture(self, reports: ArrayLike) -> Mixture:
-        """The likelihood of reports.
-
-        Args:
-            reports: Integers in 0 … M − 1, any shape.
-
-        Returns:
-            `Mixture`, a row for every kind of report.
-
-        Raises:
-            ValueError: As `count`, or no reports.
-        """
         return self.mixture_of_counts(self.count(reports))
 
     def mixture_of_counts(self, counts: ArrayLike) -> Mixture:
-        """The likelihood of reports that were counted: a_j = min_i C_ij, and B what is beyond.
+        """The likelihood of counted reports: a_j = min_i C_ij, and B_ji = C_ij − a_j.
 
         Args:
-            counts: `[M]`, integers or floats, how many reports there are of each kind.
+            counts: `[M]`, integers or floats, the number of reports of each kind.
 
         Returns:
             `Mixture`, a row for every kind of report.
@@ -156,20 +124,10 @@ class Channel:
         matrix = self.matrix if isinstance(self.matrix, jax.Array) else np.asarray(self.matrix, np.float64)
         base = matrix.min(axis=0)
         lift = Dense(jnp.asarray((matrix - base).T, float_dtype()))
-        return Mixture(_as_counts(counts, self.num_reports), jnp.asarray(base, float_dtype()), lift)
+        return Mixture(as_counts_of(counts, self.num_reports, "kind of report"), jnp.asarray(base, float_dtype()), lift)
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
-        """The likelihood of each report on its own, in logarithms; `mixture` merges them.
-
-        Args:
-            reports: Integers in 0 … M − 1, any shape.
-
-        Returns:
-            `LogRows`. Under tracing, NaN for a report outside the domain.
-
-        Raises:
-            ValueError: As `count`.
-        """
+        """As `Mechanism.log_rows`."""
         reports = as_values(reports, self.num_reports, "reports")
         inside = (reports >= 0) & (reports < self.num_reports)
         columns = jnp.asarray(self.matrix, float_dtype()).T[jnp.where(inside, reports, 0)]
@@ -178,36 +136,25 @@ class Channel:
         return LogRows(jnp.log(most), jnp.log(least / most), lift).where(inside, jnp.nan)
 
     def inv(self, counts: ArrayLike) -> Float[Array, " K"]:
-        """The unbiased estimate of the shares: the least squares that are best where all values are as frequent.
+        """The unbiased estimate of the shares with the least squared error at a uniform distribution.
 
-        θ = (C D Cᵀ)⁻¹ C D φ, D the inverse of the mean report probabilities; the inverse of the channel where M = K. It
+        θ = (C D Cᵀ)⁻¹ C D φ, D the inverse of the mean report probabilities; the inverse of the channel for M = K. It
         sums to one, and may be negative.
 
         Args:
-            counts: `[M]`, integers or floats, how many reports there are of each kind.
+            counts: `[M]`, integers or floats, the number of reports of each kind.
 
         Returns:
-            `[K]`; linear in the counts' shares. NaN for counts that make no sense.
+            `[K]`; linear in the counts' shares. NaN for unusable counts.
 
         Raises:
-            ValueError: Another shape, or values that cannot be told apart. The channel itself may not be traced.
+            ValueError: Another shape, or values that reports cannot tell apart. The channel itself may not be traced.
         """
-        counts = _as_counts(counts, self.num_reports)
+        counts = as_counts_of(counts, self.num_reports, "kind of report")
         return _inverted(jnp.asarray(self._inverse(), float_dtype()), counts)
 
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
-        """Turns single reports into unbiased vectors; their mean over a collection is `inv` of its counts.
-
-        Args:
-            reports: Integers in 0 … M − 1, any shape.
-
-        Returns:
-            A vector for each report, its entries not probabilities: they may be negative or above one. Under tracing,
-            NaN for a report outside the domain.
-
-        Raises:
-            ValueError: As `count` and `inv`.
-        """
+        """As `Mechanism.debias`: unbiased vectors whose mean is `inv` of the counts. Raises as `inv`."""
         reports = as_values(reports, self.num_reports, "reports")
         inside = (reports >= 0) & (reports < self.num_reports)
         vectors = jnp.asarray(self._inverse().T, float_dtype())[jnp.where(inside, reports, 0)]
@@ -216,7 +163,7 @@ class Channel:
     def _known(self):
         if isinstance(self.matrix, Tracer):
             raise ArgumentError(
-                "the channel is traced, and its inverse and rank are found on the host: close over it",
+                "the channel is traced, but its inverse and rank are computed on the host: close over it",
                 argument="matrix",
             )
         return np.asarray(self.matrix, np.float64)
@@ -224,8 +171,8 @@ class Channel:
     def _rank(self, sizes):
         dtype = np.asarray(self.matrix).dtype
         rounding = float(jnp.finfo(dtype if jnp.issubdtype(dtype, jnp.floating) else np.float64).eps)
-        # Entries that are each off by an ulp or two move no singular value by more than the root of their squares, and
-        # the decomposition, in double precision, by no more than is usual.
+        # An error of two ulps in each entry moves a singular value by at most the root of their squares; the second
+        # bound is the usual one of the decomposition in double precision.
         of_entries, of_sizes = 2 * rounding * np.linalg.norm(sizes), np.finfo(np.float64).eps * sizes[0]
         return int((sizes > max(of_entries, max(self.matrix.shape) * of_sizes)).sum())
 
@@ -234,7 +181,7 @@ class Channel:
         if confused:
             raise ValueError(
                 f"reports of this channel do not tell values {_listed(confused)} apart ({_why(matrix, confused)}): "
-                "merge values, or look at the likelihood, whose maximum is one of many"
+                "merge values, or use the likelihood, whose maximum is not unique"
             )
         weights = np.sqrt(matrix.mean(axis=0))
         return np.linalg.pinv((matrix / weights).T) / weights
@@ -242,11 +189,11 @@ class Channel:
 
 def _why(matrix, confused):
     for i, j in itertools.combinations(confused, 2):
-        if np.allclose(matrix[i], matrix[j], rtol=_SUM, atol=0):
+        if np.allclose(matrix[i], matrix[j], rtol=SUM_TOLERANCE, atol=0):
             return f"rows {i} and {j} are equal"
     kinds = matrix.shape[1]
     few = f"{kinds} kinds of reports for {len(matrix)} values"
-    return few if kinds < len(matrix) else "a mixture of some of their rows is also one of the others"
+    return few if kinds < len(matrix) else "a mixture of some of their rows equals one of the others"
 
 
 def _listed(numbers):
@@ -263,35 +210,26 @@ def _check(matrix):
     if isinstance(matrix, Tracer):
         return
     known = np.asarray(matrix, np.float64)
-    wrong = np.argwhere(~((known >= 0) & (known <= 1 + _SUM)))
+    wrong = np.argwhere(~((known >= 0) & (known <= 1 + SUM_TOLERANCE)))
     if wrong.size:
         row, column = wrong[0]
         raise ArgumentError(
-            f"row {row}, column {column} of matrix is {known[row, column]:g}, which is no probability",
+            f"row {row}, column {column} of matrix is {known[row, column]:g}, not a probability",
             argument="matrix",
         )
     sums = known.sum(axis=1)
-    off = np.flatnonzero(np.abs(sums - 1) > _SUM)
+    off = np.flatnonzero(np.abs(sums - 1) > SUM_TOLERANCE)
     if off.size:
         raise ArgumentError(
-            f"row {off[0]} of matrix adds up to {sums[off[0]]:.8g}, not to one: rows are values, columns are reports"
-            + (" (its columns do add up: give its transpose)" if np.allclose(known.sum(axis=0), 1) else ""),
+            f"row {off[0]} of matrix sums to {sums[off[0]]:.8g}, not to one: rows are values, columns are reports"
+            + (" (its columns do sum to one: give its transpose)" if np.allclose(known.sum(axis=0), 1) else ""),
             argument="matrix",
         )
     never = np.flatnonzero(~known.any(axis=0))
     if never.size:
         raise ArgumentError(
-            f"column {never[0]} of matrix is zero: no value brings that report about; leave it out", argument="matrix"
+            f"column {never[0]} of matrix is zero: no value makes that report; leave it out", argument="matrix"
         )
-
-
-def _as_counts(counts, number):
-    counts = as_counts(counts)
-    if counts.shape != (number,):
-        raise ArgumentError(
-            f"counts must have shape [{number}], one a kind of report; got {tuple(counts.shape)}", argument="counts"
-        )
-    return counts
 
 
 @jax.jit
@@ -311,9 +249,9 @@ def _randomize(channel, key, values):
     inside = (flat >= 0) & (flat < channel.num_categories)
     row = jnp.where(inside, flat, 0).astype(jnp.int32) * number
     words = jax.random.bits(key, (2, flat.shape[0]), jnp.uint32)
-    least, most = jnp.zeros_like(row), jnp.full_like(row, number - 1)
-    for _ in range((number - 1).bit_length()):  # which sum is the first above the draw
-        middle = (least + most) // 2
+    low, high = jnp.zeros_like(row), jnp.full_like(row, number - 1)
+    for _ in range((number - 1).bit_length()):  # bisection for the first cumulative probability above the draw
+        middle = (low + high) // 2
         left = below((words[0], words[1]), (looked_up(highs, row + middle), looked_up(lows, row + middle)))
-        least, most = jnp.where(left, least, jnp.minimum(middle + 1, most)), jnp.where(left, middle, most)
-    return jnp.where(inside, least, -1).reshape(values.shape)
+        low, high = jnp.where(left, low, jnp.minimum(middle + 1, high)), jnp.where(left, middle, high)
+    return jnp.where(inside, low, -1).reshape(values.shape)

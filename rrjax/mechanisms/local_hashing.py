@@ -1,8 +1,8 @@
-"""Local hashing: a user draws a hash function, and reports what it makes of the own value, randomized.
+"""Local hashing: a user draws a hash function, and reports the randomized hash of the value.
 
-The hash is Threefry-2x32 with 20 rounds, the function of JAX's own random numbers: published with test vectors, the
-same on every platform and for ever. Its key is the seed of the report, its counter i for the pair of categories 2i and
-2i + 1, its two words theirs; a word w becomes the bucket ⌊w·g/2³²⌋.
+The hash is Threefry-2x32 with 20 rounds, which JAX uses for random numbers: published with test vectors, and the same
+on every platform. Its key is the seed of the report. Its counter i serves categories 2i and 2i + 1, one of the two
+output words each. A word w becomes the bucket ⌊w·g/2³²⌋.
 """
 
 from __future__ import annotations
@@ -36,21 +36,19 @@ from rrjax.simulate.sampling import Stream
 
 @dataclasses.dataclass(frozen=True)
 class Hashing(Mechanism):
-    """A mechanism whose reports are a seed and a bucket, which supports all categories that the seed puts there."""
+    """A mechanism whose reports are a seed and a bucket; a report supports the categories hashed there."""
 
     num_buckets: int | None = None
 
     def __post_init__(self) -> None:
-        """Checks what can be checked, and chooses g where ε is known."""
         super().__post_init__()
         object.__setattr__(self, "num_buckets", self.settled_number())
 
     @abc.abstractmethod
     def settled_number(self) -> int | None:
-        """How many buckets there are, checked; None where ε is to choose and is not known."""
+        """The number of buckets, checked; None if ε chooses it and is not known."""
 
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
-        """Those of g blocks of which each holds a g-th of the categories."""
         e1 = expm1(self.epsilon)
         number = self.num_buckets
         if number is None:
@@ -59,71 +57,35 @@ class Hashing(Mechanism):
 
     @property
     def bits(self) -> float:
-        """Of a report: its bucket, and a seed of 32."""
         return 32 + math.log2(settled(self.num_buckets, "num_buckets"))
 
     @property
     def note(self) -> str:
-        """How many buckets there are."""
         return f"{settled(self.num_buckets, 'num_buckets'):,} buckets"
 
     def randomize(self, key: Array, values: ArrayLike) -> UInt[Array, "*s 2"]:
-        """Randomizes values for a simulation.
+        """As `Mechanism.randomize`: reports are uint32, the shape of `values` and a last axis of seed and bucket.
 
-        A seed is drawn, and the bucket of the value reported by randomized response over g: one 64-bit draw is compared
-        with p·2⁶⁴ rounded down, so rounding never weakens ε by more than that of the dtype.
-
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            values: Integers in 0 … K − 1, any shape.
-
-        Returns:
-            Reports, uint32, the shape of `values` and a last axis of two: a seed and a bucket. Under tracing, the
-            bucket of a value outside the domain, and of any value at an impossible ε, is 2³² − 1, which is none.
-
-        Raises:
-            ValueError: Values that are not integers, or (not under tracing) outside the domain; ε traced without g.
+        The bucket of the value is reported by randomized response over g: one 64-bit draw is compared with p·2⁶⁴
+        rounded down, so rounding weakens ε by no more than the rounding of the dtype. Under tracing, the bucket of a
+        value outside the domain, and of any value at an impossible ε, is 2³² − 1, which no hash makes.
         """
         check_key(key)
         values = as_values(values, self.num_categories, "values")
         return _randomize(self, key, values, settled(self.num_buckets, "num_buckets"))
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
-        """Which categories each report supports: those that its seed puts into its bucket.
-
-        Args:
-            reports: `[*s, 2]`, integers: a seed of 32 bits and a bucket in 0 … g − 1 each.
-
-        Returns:
-            Booleans `[*s, K]`.
-
-        Raises:
-            ValueError: Another shape or dtype, or (not under tracing) numbers out of range.
-        """
         reports = self._checked(reports)
         return _supports(reports, settled(self.num_buckets, "num_buckets"), self.num_categories)
 
     def is_report(self, reports: Array) -> Bool[Array, "*s"]:
-        """As `Mechanism`; those of a bucket from 0 to g − 1 and a seed of 32 bits."""
         return self._checked(reports)[..., 1] < settled(self.num_buckets, "num_buckets")
 
     def log_probability(self, reports: Array) -> Float[Array, ""]:
-        """As `Mechanism`; given the seed, of the bucket."""
         del reports
         return log_probability_of_block(self.epsilon, settled(self.num_buckets, "num_buckets"), 0)
 
     def tally(self, reports: ArrayLike) -> Tally:
-        """Counts reports, by hashing all categories for each: O(N·K).
-
-        Args:
-            reports: `[*s, 2]`, integers: a seed of 32 bits and a bucket in 0 … g − 1 each.
-
-        Returns:
-            `Tally`. Tallies of parts add up. Under tracing, all counts are −1 where one is no report.
-
-        Raises:
-            ValueError: As `supports`.
-        """
         reports = self._checked(reports).reshape(-1, 2)
         number = settled(self.num_buckets, "num_buckets")
         support = _counted(reports, number, self.num_categories)
@@ -131,26 +93,16 @@ class Hashing(Mechanism):
         return tally_if(reports[:, 1] < number, support, users, self.rates)
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
-        """Draws what a collection from given users brings, by its law under ideal hashing, in O(K).
+        """As `Mechanism.collect`, by the law under ideal hashing, in O(K).
 
         Over all functions from categories to buckets, support counts are independent: Binomial(n_i, p) +
         Binomial(N − n_i, 1/g).
-
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            true_counts: `[K]`, integers, how many users hold each category; below 2³¹ in all.
-
-        Returns:
-            `Tally`; NaN comes of it for counts or an ε that make no sense.
-
-        Raises:
-            ValueError: Other than K categories, or counts that are not integers.
         """
         check_key(key)
         return independent(key, as_true_counts(true_counts, self.num_categories), self.rates)
 
     def _checked(self, reports) -> UInt[Array, "*s 2"]:
-        """The reports; under tracing, the bucket of what is none is 2³² − 1, which no hash makes."""
+        """The reports; under tracing, an entry that is no report gets the bucket 2³² − 1, which no hash makes."""
         number = settled(self.num_buckets, "num_buckets")
         reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
         if reports.ndim == 0 or reports.shape[-1] != 2 or reports.dtype.kind not in "iu":
@@ -161,14 +113,14 @@ class Hashing(Mechanism):
             )
         limits = (("seeds", 1 << 32), ("buckets", number))
         if isinstance(reports, Tracer):
-            # What the dtype ends below need not be compared, and cannot be.
+            # A limit beyond the dtype holds for every entry, and cannot be compared with.
             ends = [min(end - 1, jnp.iinfo(reports.dtype).max) for _, end in limits]
             inside = jnp.all((reports >= 0) & (reports <= jnp.asarray(ends, reports.dtype)), axis=-1)
             bucket = jnp.where(inside, reports[..., 1].astype(jnp.uint32), jnp.uint32(2**32 - 1))
             return jnp.stack([reports[..., 0].astype(jnp.uint32), bucket], axis=-1)
-        for at, (name, end) in enumerate(limits) if reports.size else ():
-            with jax.ensure_compile_time_eval():  # known reports may be met while something else is traced
-                low, high = int(reports[..., at].min()), int(reports[..., at].max())
+        for column, (name, end) in enumerate(limits) if reports.size else ():
+            with jax.ensure_compile_time_eval():  # known reports inside a traced function
+                low, high = int(reports[..., column].min()), int(reports[..., column].max())
             if low < 0 or high >= end:
                 raise ArgumentError(f"{name} must be from 0 to {end - 1}, got {low} to {high}", argument=name)
         return jnp.asarray(reports.astype(np.uint32))
@@ -179,13 +131,12 @@ class Hashing(Mechanism):
 class LocalHashing(Hashing):
     """Optimized local hashing (OLH): p = e^ε/(e^ε+g−1), q = 1/g, with g = round(e^ε) + 1 buckets. A pytree, ε its leaf.
 
-    As close as optimized unary encoding, with reports of some forty bits whatever K; counting takes a pass over users
-    and categories.
+    The error of optimized unary encoding, with reports of some 40 bits whatever K. Counting takes O(N·K) hashes.
 
     Args:
         num_categories: K, an integer, at least 2.
         epsilon: Scalar, nats; a float or a traced array.
-        num_buckets: g, from 2 to 2³⁰. None chooses by ε; where that is traced, reports need it given.
+        num_buckets: g, from 2 to 2³⁰. None chooses by ε; for a traced ε, reports need g.
 
     Raises:
         ValueError: K < 2, ε a number that is not positive, or g out of range.
@@ -209,7 +160,6 @@ class LocalHashing(Hashing):
     name: ClassVar[str] = "optimized-local-hashing"
 
     def settled_number(self) -> int | None:
-        """The given one, or round(e^ε) + 1."""
         return num_buckets_of(self.num_buckets, known_epsilon(self.epsilon))
 
 
@@ -218,7 +168,8 @@ class LocalHashing(Hashing):
 class BinaryLocalHashing(Hashing):
     """Binary local hashing (BLH): p = e^ε/(e^ε+1), q = ½, of two buckets. A pytree, ε its leaf.
 
-    A report is a seed and a bit. At small ε as close as any; from ε = 1 on optimized local hashing is closer.
+    A report is a seed and a bit. At small ε the error is as small as that of any mechanism; from ε = 1 optimized local
+    hashing has a smaller one.
 
     Args:
         num_categories: K, an integer, at least 2.
@@ -246,7 +197,6 @@ class BinaryLocalHashing(Hashing):
     num_buckets: int | None = 2
 
     def settled_number(self) -> int:
-        """Two."""
         return two_buckets(self.num_buckets)
 
 
@@ -263,8 +213,8 @@ def _randomize(mechanism, key, values, number):
     return jnp.stack([seeds, jnp.where(usable, bucket, jnp.uint32(2**32 - 1))], axis=-1).reshape(*values.shape, 2)
 
 
-def _there(reports, number, size):
-    """Which even and which odd categories each report supports: both words of a hash are wanted."""
+def _supported_pairs(reports, number, size):
+    """Which even and which odd categories each report supports; the two words of a hash serve one each."""
     seeds, bucket = reports[..., 0, None], reports[..., 1, None]
     pairs = jnp.arange((size + 1) // 2, dtype=jnp.uint32)
     words = Stream(seeds, jnp.zeros_like(seeds)).pair(pairs, jnp.uint32(0))
@@ -277,23 +227,23 @@ def _interleaved(even, odd, size):
 
 @partial(jax.jit, static_argnums=(1, 2))
 def _supports(reports, number, size):
-    even, odd = _there(reports, number, size)
+    even, odd = _supported_pairs(reports, number, size)
     return _interleaved(even, odd, size)
 
 
 @partial(jax.jit, static_argnums=(1, 2))
 def _counted(reports, number, size):
     users = reports.shape[0]
-    part = max(1, min(users, 1 << 6)) if isinstance(users, int) else 1 << 6  # or it is a symbol of `jax.export`
-    # Those that fill up are in a bucket that there is not. A part takes its users from all over, because on a mesh with
-    # explicit axes those of different devices cannot be gone through in turn.
+    part = max(1, min(users, 1 << 6)) if isinstance(users, int) else 1 << 6  # a symbol of `jax.export` has no size yet
+    # Padding is in a bucket that does not exist. Each part takes users from all devices, because a loop cannot visit
+    # the devices of a mesh with explicit axes in turn.
     turns = (users + part - 1) // part
     filled = jnp.pad(reports, ((0, turns * part - users), (0, 0)), constant_values=np.uint32(2**32 - 1))
     padded = filled.reshape(part, turns, 2)
 
     def add(turn, counts):
-        # Added up before they are brought into order, or the hashes would be written to memory.
-        even, odd = _there(padded[:, turn], number, size)
+        # Sums come before the interleaving, so that the hashes are never written to memory.
+        even, odd = _supported_pairs(padded[:, turn], number, size)
         return counts[0] + jnp.sum(even, axis=0, dtype=int_dtype()), counts[1] + jnp.sum(odd, axis=0, dtype=int_dtype())
 
     zeros = jnp.zeros((size + 1) // 2, int_dtype())

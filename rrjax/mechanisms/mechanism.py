@@ -1,8 +1,8 @@
-"""What a mechanism is to the rest of rrjax: a report *supports* some categories, and that is nearly all there is to it.
+"""What every mechanism offers: a way to make reports, and the categories that each report supports.
 
-A pure mechanism is a pair of probabilities and a way to make reports. A user's own category is supported with
-probability p, any other one with q; that is enough for the inversion and all that is said about single categories.
-Given a report, a category that it supports is e^ε times as likely as one that it does not: that is the likelihood.
+A pure mechanism has two probabilities. A report supports the user's own category with probability p, and any other
+category with probability q. The closed forms and all statements on single categories need no more. The likelihood of a
+report is e^ε times as large for a category that it supports as for another one.
 """
 
 from __future__ import annotations
@@ -18,94 +18,133 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rrjax.data.arguments import as_counts, as_scalar, check_key, float_dtype, int_dtype, survey
+from rrjax.data.arguments import as_counts, as_scalar, check_key, float_dtype, int_dtype
 from rrjax.data.categories import check_epsilon, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense, incidence
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
+from rrjax.mechanisms.draws import gathered
 from rrjax.mechanisms.rows import LogRows, log_gain
-from rrjax.numerics.sharding import aligned, repeat
+from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import expm1_epsilon
 
 Dependence: TypeAlias = Literal["negative", "any"]
 
 CELLS = 1 << 24
-"""Supports, of a user for a category, that are looked at a time."""
+"""Cells, one a user and category, that one step of a loop may hold."""
+
+
+class Randomizer(abc.ABC):
+    """Anything that makes a report of each value at random, and knows the likelihood of its reports."""
+
+    @abc.abstractmethod
+    def randomize(self, key: Array, values: ArrayLike) -> Array:
+        """Randomizes values for a simulation.
+
+        Args:
+            key: A typed key, `jax.random.key(seed)`.
+            values: Integers in 0 … K − 1, any shape.
+
+        Returns:
+            A report for each value. Under tracing, an entry that is no report for a value outside the domain and for an
+            impossible ε, if there are such entries.
+
+        Raises:
+            ValueError: Values that are not integers, or (not under tracing) outside the domain; a parameter missing
+                that a traced ε cannot choose.
+        """
+
+    @abc.abstractmethod
+    def mixture(self, reports: ArrayLike) -> Mixture:
+        """The likelihood of reports; of a pure mechanism a = 1, and B = e^ε − 1 for each supported category.
+
+        Args:
+            reports: As `randomize` makes them.
+
+        Returns:
+            `Mixture`, one row for every different kind of report, up to a factor that θ does not change. Under tracing,
+            one row for every report, and unusable if one of them is no report.
+
+        Raises:
+            ValueError: A wrong shape or dtype, no reports, or (not under tracing) an entry that is no report.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
-class Mechanism(abc.ABC):
+class Mechanism(Randomizer):
     """A pure mechanism of local differential privacy: a frozen dataclass of K and ε that is a pytree, K static.
 
-    To add one: a subclass with `weights`, `bits`, `randomize`, `supports`, `is_report` and `log_probability`,
-    registered with JAX, and an entry in `rrjax.mechanisms.MECHANISMS`. What is here for all of them takes O(N·K); a
-    mechanism that knows a faster way, or the law of its collections, has its own.
+    A new mechanism is a subclass with `weights`, `bits`, `randomize`, `supports`, `is_report` and `log_probability`,
+    registered with JAX, and an entry in `rrjax/mechanisms/table.py`. The methods here take O(N·K). A mechanism with a
+    faster count, or a known law of its collections, overrides them.
     """
 
     name: ClassVar[str]
-    """In files and on the command line, such as "randomized-response"."""
+    """Its name in files and on the command line, such as "randomized-response"."""
 
     num_categories: int
     epsilon: ArrayLike
 
     dependence: ClassVar[Dependence] = "negative"
-    """Of support counts on each other, for `inference.discoveries`: "negative" where they are independent too."""
+    """How support counts depend on each other, for `inference.discoveries`; "negative" includes independence."""
 
     def __post_init__(self) -> None:
-        """Checks what can be checked of K and ε."""
         check_num_categories(self.num_categories)
-        object.__setattr__(self, "num_categories", int(self.num_categories))  # NumPy's own would overflow, and JSON
+        object.__setattr__(self, "num_categories", int(self.num_categories))  # a NumPy integer overflows
         check_epsilon(self.epsilon)
 
     @abc.abstractmethod
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
-        """The rates, by the given expm1: `math.expm1` makes plain numbers."""
+        """The rates, computed with the given expm1; `math.expm1` makes plain numbers."""
 
     @property
     @abc.abstractmethod
     def bits(self) -> float:
-        """Of a report, at the least."""
-
-    @abc.abstractmethod
-    def randomize(self, key: Array, values: ArrayLike) -> Array:
-        """Randomizes values, category numbers of any shape, to a report each, for a simulation."""
+        """The smallest number of bits that a report takes."""
 
     @abc.abstractmethod
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
-        """Which categories each report supports; no matter which under tracing, where `is_report` is false."""
+        """Which categories each report supports.
+
+        Args:
+            reports: Of this mechanism, as `randomize` makes them.
+
+        Returns:
+            Booleans, the shape of the reports and a last axis of K; arbitrary under tracing where `is_report` is false.
+
+        Raises:
+            ValueError: A wrong shape or dtype, or (not under tracing) an entry that is no report.
+        """
 
     @abc.abstractmethod
     def is_report(self, reports: Array) -> Bool[Array, "*s"]:
-        """Which of these can be reports of this mechanism: the others are refused, or under tracing made unusable.
-
-        Args:
-            reports: Of a shape and dtype that `supports` takes.
-
-        Returns:
-            A boolean for each report.
-        """
+        """Which entries, of a shape and dtype that `supports` takes, are reports of this mechanism."""
 
     def _sound(self, reports: ArrayLike) -> Any:
-        """`is_report` where tracing hides the reports; true where `supports` has refused what is none."""
+        """`is_report` under tracing; true elsewhere, because `supports` has refused the others."""
         return self.is_report(reports) if isinstance(reports, Tracer) else np.True_
 
     @property
     def rates(self) -> Rates:
-        """How often a report supports a category, as scalars of JAX; NaN where a traced ε is not positive."""
+        """How often a report supports a category, as JAX scalars; NaN for a traced ε that is not positive."""
         dtype = float_dtype()
         return self.weights(lambda x: expm1_epsilon(as_scalar(x, dtype))).astype(dtype)
 
     @property
+    def expm1_epsilon(self) -> Float[Array, ""]:
+        """e^ε − 1. Scalar; NaN for an ε that is not positive."""
+        return expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
+
+    @property
     def note(self) -> str:
-        """What its parameter is, where it has one, in words."""
+        """The parameter beside K and ε, in words; empty for a mechanism without one."""
         return ""
 
     def server_operations(self, num_users: float) -> float:
-        """Roughly how many elementary operations it takes to count N reports: additions, looked-up numbers, hashes.
+        """Roughly how many elementary operations it takes to count N reports: additions, look-ups, hashes.
 
-        A count, not a time: one of a hash takes longer than an addition, and what lies in memory in order takes less
-        than what does not. N·K here, where every report is looked at for every category.
+        A count, not a time: a hash takes longer than an addition. N·K here, a look at every report for every category.
 
         Args:
             num_users: N.
@@ -125,7 +164,7 @@ class Mechanism(abc.ABC):
         return num_users * self.num_categories
 
     def standard_error(self, num_users: ArrayLike) -> Float[Array, ""]:
-        """Standard error of the unbiased estimate (`inv`) of a category that nobody holds: sqrt(q(1−q)/N)/d.
+        """Standard error of the unbiased estimate (`inv`) of an empty category: sqrt(q(1−q)/N)/d.
 
         Args:
             num_users: Scalar, N.
@@ -144,7 +183,7 @@ class Mechanism(abc.ABC):
     def expected_squared_error(self, num_users: ArrayLike) -> Float[Array, ""]:
         """Expected squared error of the unbiased estimate (`inv`), summed over the categories.
 
-        [p(1−p) + (K−1)·q(1−q)]/(N·d²), whatever the distribution of the users, whose own one it is measured against.
+        [p(1−p) + (K−1)·q(1−q)]/(N·d²), measured against the distribution of these very users, whatever it is.
 
         Args:
             num_users: Scalar, N.
@@ -162,9 +201,9 @@ class Mechanism(abc.ABC):
 
     @abc.abstractmethod
     def log_probability(self, reports: Array) -> Float[Array, "*s"]:
-        """Log-probability of each report for a user whose category it supports; ε less for one whose it does not.
+        """Log-probability of each report for a user whose category it supports; for any other user it is ε less.
 
-        Finite at every ε. What is drawn in public, such as the seed of a hash, is taken as given.
+        Finite at every ε. Public randomness, such as the seed of a hash, is taken as given.
 
         Args:
             reports: Of this mechanism, as `supports` takes them.
@@ -174,13 +213,13 @@ class Mechanism(abc.ABC):
         """
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
-        """The likelihood of each report on its own, in logarithms and with nothing left out; `mixture` merges them.
+        """The likelihood of each report on its own, in logarithms, with all factors; `mixture` merges them.
 
         Args:
             reports: Of this mechanism.
 
         Returns:
-            `LogRows`. Under tracing, NaN for what is no report.
+            `LogRows`. Under tracing, NaN for an entry that is no report.
 
         Raises:
             ValueError: As `supports`.
@@ -194,21 +233,21 @@ class Mechanism(abc.ABC):
         return rows.where(self._sound(reports), jnp.nan)
 
     def simulated(self, key: Array, values: Int[Array, " N"]) -> Bool[Array, "N K"]:
-        """Which categories the reports of users support who are made up; `collect` adds them up."""
+        """The categories that reports of simulated users support; `collect` adds them up."""
         return self.supports(self.randomize(key, values))
 
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
-        """Turns single reports into unbiased vectors: (1 − q)/d where a category is supported, −q/d where it is not.
+        """Turns single reports into unbiased vectors: (1 − q)/d for a supported category, −q/d for any other.
 
-        Their mean over a collection is `inv` of its tally; a single one has the expectation of its user's indicator
-        vector, so it can stand for it in whatever is linear.
+        Their mean over a collection is `inv` of its tally. Each has the expectation of its user's indicator vector, so
+        it can replace that vector in any linear expression.
 
         Args:
             reports: Of this mechanism.
 
         Returns:
-            A vector for each report, its entries not probabilities: they may be negative or above one. Under tracing,
-            NaN for what is no report.
+            A vector for each report. Its entries may be negative or above one. Under tracing, NaN for an entry that is
+            no report.
 
         Raises:
             ValueError: As `tally`.
@@ -225,11 +264,11 @@ class Mechanism(abc.ABC):
             reports: Of this mechanism.
 
         Returns:
-            `Tally`. Tallies of parts add up. Under tracing, where what is no report cannot be refused, one makes all
-            counts −1, which every estimator turns into NaN.
+            `Tally`. Tallies of parts add up. Under tracing, an entry that is no report cannot be refused: it makes all
+            counts −1, and every estimator turns these into NaN.
 
         Raises:
-            ValueError: A wrong shape or dtype, or (not under tracing) what is no report.
+            ValueError: A wrong shape or dtype, or (not under tracing) an entry that is no report.
         """
         supported = self.supports(reports)
         support = jnp.sum(supported.reshape(-1, self.num_categories), axis=0, dtype=int_dtype())
@@ -237,30 +276,18 @@ class Mechanism(abc.ABC):
         return tally_if(self._sound(reports), support, number, self.rates)
 
     def mixture(self, reports: ArrayLike) -> Mixture:
-        """The likelihood of reports: a = 1, and B = e^ε − 1 where a category is supported.
-
-        Args:
-            reports: Of this mechanism.
-
-        Returns:
-            `Mixture`, a row for every set of categories that is different (under tracing, for every report, and
-            unusable where one is none); up to a factor that θ does not change.
-
-        Raises:
-            ValueError: As `tally`, or no reports.
-        """
         supported = self.supports(reports).reshape(-1, self.num_categories)
         return mixture_of_supports(supported, self.expm1_epsilon, self._sound(reports))
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
-        """Draws what a collection from given users brings, by its exact law.
+        """Draws the tally of a collection from given users, by its exact law.
 
         Args:
             key: A typed key, `jax.random.key(seed)`.
             true_counts: `[K]`, integers, how many users hold each category; below 2³¹ in all.
 
         Returns:
-            `Tally`; NaN comes of it for counts or an ε that make no sense.
+            `Tally`; estimates of it are NaN for unusable counts or an impossible ε.
 
         Raises:
             ValueError: Other than K categories, or counts that are not integers.
@@ -269,24 +296,19 @@ class Mechanism(abc.ABC):
         true_counts = as_true_counts(true_counts, self.num_categories)
         return _collect(self, key, true_counts)
 
-    @property
-    def expm1_epsilon(self) -> Float[Array, ""]:
-        """e^ε − 1, by which a supported category is more likely than another. Scalar; NaN where ε is not positive."""
-        return expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
 
-
-Design: TypeAlias = Callable[[int, ArrayLike], Mechanism]
-"""A mechanism before K and ε are settled: its class, or a function of the two."""
+MechanismFactory: TypeAlias = Callable[[int, ArrayLike], Mechanism]
+"""A function of K and ε that returns a mechanism, such as its class."""
 
 
 def tally_if(sound: Bool[ArrayLike, "*s"], support: Array, number: Array, rates: Rates) -> Tally:
-    """The tally of reports that are all sound; all counts are −1 where one is not, so that it is unusable."""
+    """The tally of reports; all counts are −1 if one of the reports is unsound."""
     sound = jnp.all(jnp.asarray(sound))
     return Tally(jnp.where(sound, support, -1), jnp.where(sound, number, -1), rates=rates)
 
 
 def numbers_if(sound: Bool[ArrayLike, "*s"], numbers: Shaped[Array, " U"]) -> Shaped[Array, " U"]:
-    """How many reports there are of each kind, the weights of a mixture; −1 where one is not sound."""
+    """The numbers of reports of each kind, weights of a mixture; −1 if one of the reports is unsound."""
     sound = jnp.all(jnp.asarray(sound))
     return jnp.where(sound, aligned(numbers, sound), -1)
 
@@ -294,7 +316,7 @@ def numbers_if(sound: Bool[ArrayLike, "*s"], numbers: Shaped[Array, " U"]) -> Sh
 def mixture_of_supports(
     supported: Bool[ArrayLike, "N K"], expm1_epsilon: Float[Array, ""], sound: Bool[ArrayLike, "*s"] = np.True_
 ) -> Mixture:
-    """The likelihood of reports by what they support: a = 1, B = e^ε − 1 there, a row for each different set."""
+    """The likelihood of reports by their supports: a = 1, B = e^ε − 1; one row for each different set."""
     if isinstance(supported, Tracer):
         return Mixture(
             numbers_if(sound, jnp.ones(supported.shape[0], int_dtype())), 1.0, Dense(supported, expm1_epsilon)
@@ -306,7 +328,7 @@ def mixture_of_supports(
 
 
 def known_epsilon(epsilon: Any) -> float | None:
-    """ε as a number that parameters can be chosen by, where it is known: a positive scalar, and not traced."""
+    """ε as a number from which parameters are chosen; None for a traced, batched or non-positive ε."""
     if isinstance(epsilon, int | float | np.number | np.ndarray | jax.Array) and not isinstance(epsilon, Tracer):
         value = float(np.asarray(epsilon)) if np.ndim(epsilon) == 0 else 0.0
         return min(value, 300.0) if value > 0 else None
@@ -314,61 +336,47 @@ def known_epsilon(epsilon: Any) -> float | None:
 
 
 def settled(parameter: int | None, name: str) -> int:
-    """A parameter that is chosen by ε, where its choice is needed.
+    """A parameter that ε may choose, at a place that needs its value.
 
     Raises:
-        ValueError: ε is not known as a positive scalar, and nobody chose.
+        ValueError: The parameter is not given, and ε is not known as a positive scalar.
     """
     if parameter is None:
         raise ValueError(
-            f"epsilon is traced, or no positive scalar, and {name} is to be chosen by it: give {name}, a static integer"
+            f"epsilon is traced, or no positive scalar, so it cannot choose {name}: give {name}, a static integer"
         )
     return parameter
 
 
-def as_true_counts(true_counts: ArrayLike, num_categories: int) -> Int[Array, " K"]:
-    """Checks how many users hold each category.
+def as_counts_of(
+    counts: ArrayLike, size: int, unit: str, name: str = "counts", *, whole: bool = False
+) -> Shaped[Array, " M"]:
+    """Checks counts `[size]`, one a `unit`.
 
     Raises:
-        ValueError: A wrong shape, or counts that are not integers.
+        ValueError: A wrong shape or dtype, or, if `whole`, counts that are not integers.
     """
-    true_counts = true_counts if isinstance(true_counts, jax.Array) else np.asarray(true_counts)
-    if true_counts.shape != (num_categories,):
-        raise ArgumentError(
-            f"true_counts must have shape [{num_categories}], one a category; got {true_counts.shape}",
-            argument="true_counts",
-        )
-    return as_counts(true_counts, "true_counts", whole=True)
+    counts = as_counts(counts, name, whole=whole)
+    if counts.shape != (size,):
+        raise ArgumentError(f"{name} must have shape [{size}], one a {unit}; got {counts.shape}", argument=name)
+    return counts
 
 
-def gathered(
-    add: Callable[[Array, Array, Array, Array], Array], key: Array, true_counts: Array, size: int, zeros: Array
-) -> tuple[Array, Array, Bool[Array, ""]]:
-    """Adds up what users bring who are simulated `size` at a time, in the order of their categories."""
-    seen = survey(true_counts)
-    number = jnp.where(seen.drawable, seen.total, 0).astype(jnp.int32)
-    ends = jnp.cumsum(jnp.where(seen.drawable, true_counts, 0).astype(jnp.int32))
-    place = jnp.arange(size, dtype=jnp.int32)
-
-    def draw(part, total):
-        value = jnp.searchsorted(ends, part * size + place, side="right", method="scan").astype(jnp.int32)
-        here = place < number - part * size
-        return add(total, jax.random.fold_in(key, part), jnp.minimum(value, true_counts.shape[0] - 1), here)
-
-    parts = number // size + jnp.minimum(number % size, 1)
-    return repeat(parts, draw, zeros), number, seen.drawable
+def as_true_counts(true_counts: ArrayLike, num_categories: int) -> Int[Array, " K"]:
+    """Checks how many users hold each category, as `as_counts_of`."""
+    return as_counts_of(true_counts, num_categories, "category", "true_counts", whole=True)
 
 
 @jax.jit
 def _collect(mechanism, key, true_counts):
-    number_of = mechanism.num_categories
+    num_categories = mechanism.num_categories
 
-    def add(total, key, values, here):
-        supported = mechanism.simulated(key, values) & here[:, None]
+    def add(total, key, values, exists):
+        supported = mechanism.simulated(key, values) & exists[:, None]
         return total + jnp.sum(supported, axis=0, dtype=total.dtype)
 
-    size = max(1, min(1 << 12, CELLS // number_of))
-    support, number, usable = gathered(add, key, true_counts, size, jnp.zeros(number_of, true_counts.dtype))
+    size = max(1, min(1 << 12, CELLS // num_categories))
+    support, number, usable = gathered(add, key, true_counts, size, jnp.zeros(num_categories, true_counts.dtype))
     usable = usable & (mechanism.rates.truth > 0)
     return Tally(
         jnp.where(usable, support, -1),

@@ -1,6 +1,6 @@
 """Projective geometry response: categories are points, columns are hyperplanes, and a report is a plane.
 
-How points and planes are numbered is said in `rrjax.numerics.projective_geometry`.
+`rrjax.numerics.projective_geometry` numbers points and planes.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from rrjax.numerics.pytrees import register
 class ProjectiveGeometry(ColumnResponse):
     """Projective geometry response (PGR): p = re^ε/(re^ε+M−r), q = (λe^ε+r−λ)/(re^ε+M−r). A pytree, ε its leaf.
 
-    M planes, r of them through a point and λ through any two. Where e^ε is well below K, the error is about that of
-    subset selection, with log₂ M bits, M being K to some s·K; where it is not, the fields there are do not fit. Reports
-    are decoded by dynamic programming over the coordinates, in time O(N + M·s·log M) and a table of M·s numbers.
+    There are M planes, r through a point and λ through any two points. For e^ε well below K, the error is about that of
+    subset selection, with log₂ M bits, M from K to about s·K. For larger e^ε no field fits well. Reports are decoded by
+    dynamic programming over the coordinates, in time O(N + M·s·log M) with a table of M·s numbers.
 
     Args:
         num_categories: K, an integer, at least 2.
         epsilon: Scalar, nats; a float or a traced array.
-        field_order: s, a prime below 1000. None chooses the one of least error, near e^ε + 1, of those whose table
-            fits in memory; where ε is traced, the rates are known so, but reports need it given.
+        field_order: s, a prime below 1000. None chooses the one of least error, near e^ε + 1, among those whose
+            table fits in memory. For a traced ε that is enough for the rates, but reports need s.
 
     Raises:
         ValueError: K < 2, ε a number that is not positive, or s not such a prime.
@@ -61,13 +61,11 @@ class ProjectiveGeometry(ColumnResponse):
     field_order: int | None = None
 
     def __post_init__(self) -> None:
-        """Checks what can be checked, and chooses s where ε is known."""
         super().__post_init__()
         order = field_order_of(self.field_order, self.num_categories, known_epsilon(self.epsilon))
         object.__setattr__(self, "field_order", order)
 
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
-        """Those of the design of the hyperplanes."""
         e1 = expm1(self.epsilon)
         if self.field_order is not None:
             return Rates.of_design(e1, *design_of(self.num_categories, self.field_order))
@@ -80,17 +78,14 @@ class ProjectiveGeometry(ColumnResponse):
 
     @property
     def num_columns(self) -> int:
-        """M, the number of hyperplanes."""
         return num_points(self._order, self._dimension)
 
     @property
     def num_holding(self) -> int:
-        """How many hyperplanes go through a point."""
         return num_points(self._order, self._dimension - 1)
 
     @property
     def note(self) -> str:
-        """Over which field."""
         return f"planes over {self._order:,} elements"
 
     @property
@@ -99,41 +94,37 @@ class ProjectiveGeometry(ColumnResponse):
 
     @property
     def _dimension(self) -> int:
-        """T, how many coordinates a point has."""
+        """The number of coordinates of a point."""
         return dimension_of(self.num_categories, self._order)
 
     def server_operations(self, num_users: float) -> float:
-        """As `Mechanism`; N + 2M·s·t, which is that of the table."""
+        # N and the table.
         return num_users + 2 * self.num_columns * self._order * self._dimension
 
     def drawn(self, key: Array, values: Int[Array, " N"], bound: Words) -> Int[Array, " N"]:
-        """A plane for each value."""
         order, number = self._order, self._dimension
         high, low, place, other_place = jax.random.bits(key, (4, values.shape[0]), jnp.uint32)
         through = below((high, low), bound)
-        # The zero vector is no plane; where the product is one, the others may all be zero.
+        # The zero vector is no plane; if the product is one, the other coordinates may all be zero.
         least = through.astype(jnp.uint32)
         free = number_below((place, other_place), jnp.uint32(order ** (number - 1)) - least) + least
         return plane_of(values + 1, through, free.astype(jnp.int32), order, number, jnp) - 1
 
     def incident(self, columns: Int[Array, "*s"], values: Int[Array, "*s"]) -> Bool[Array, "*s"]:
-        """Whether the point lies on the plane."""
         plane, point = (vectors_of(each + 1, self._order, self._dimension, jnp) for each in (columns, values))
         return product_of(plane, point, self._order, jnp) == 0
 
     def sums_of_columns(self, columns: Shaped[Array, " M"]) -> Shaped[Array, " K"]:
-        """For each point, the sum over the planes through it."""
         return incident_sums(columns, self._order, self._dimension)[: self.num_categories]
 
     def sums_of_categories(self, values: Shaped[Array, " K"]) -> Shaped[Array, " M"]:
-        """For each plane, the sum over the points on it."""
         padded = jnp.pad(values, (0, self.num_columns - self.num_categories))
         return incident_sums(padded, self._order, self._dimension)
 
 
 @functools.cache
 def _scalings(order: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each vector of some length, as a number in base s: its canonical number, and one over its first coordinate.
+    """For each vector of some length, numbered in base s: its canonical number, and one over its first coordinate.
 
     The zero vector has 0 and 1.
     """
@@ -152,7 +143,7 @@ def _scalings(order: int, length: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _added(total, term):
-    """Adds to a sum and what its rounding has lost so far: hundreds of terms round no more than two."""
+    """A compensated sum: the sum and its rounding errors, so that hundreds of terms round like two."""
     sums, lost = total
     result = sums + term
     if jnp.issubdtype(term.dtype, jnp.integer):
@@ -163,24 +154,23 @@ def _added(total, term):
 
 @partial(jax.jit, static_argnums=(1, 2))
 def incident_sums(values: Shaped[Array, " M"], order: int, dimension: int) -> Shaped[Array, " M"]:
-    """For each point of a projective space, the sum of the values at the planes through it; or the other way round.
+    """For each point of a projective space, the sum of the values at the planes through it; or with the two exchanged.
 
-    Coordinate by coordinate, from the last: a table holds, for each beginning of a plane, each part z of the product
-    that its end has made, and each end of a point (one of those that differ by a factor), the sum over the ends of
-    planes. Nothing is subtracted.
+    Goes coordinate by coordinate, from the last. The table holds a sum over the ends of planes, for each beginning of a
+    plane, each part z of the product that the end contributes, and each end of a point up to a factor. Nothing is
+    subtracted.
     """
-    # Over beginnings (the zero vector first), z, and ends (the zero vector first): at the start all of a plane is its
-    # beginning.
+    # Axes: beginnings (the zero vector first), z, ends (the zero vector first). At first a beginning is a whole plane.
     table = jnp.concatenate([jnp.zeros(1, values.dtype), values])[:, None, None]
     table = jnp.concatenate([table, jnp.zeros((table.shape[0], order - 1, 1), values.dtype)], axis=1)
     part = jnp.arange(order, dtype=jnp.int32)
     for length in range(dimension):
         canonical, inverse = (jnp.asarray(each, jnp.int32) for each in _scalings(order, length))
-        # A beginning that is zero goes on with 0 or, to be canonical, with 1; any other one with all s numbers.
+        # A zero beginning continues with 0 or, to be canonical, with 1; any other beginning with all s numbers.
         first, rest = table[:2], table[2:].reshape(-1, order, *table.shape[1:])
 
         def shifted(tables, digit, canonical=canonical, inverse=inverse):
-            """Of points that go on with a 1 here: at z − digit, both over the factor that makes the end canonical."""
+            """Sums for points with a 1 here: at z − digit, both divided by the factor that makes the end canonical."""
             return tables[:, (part[:, None] - digit) * inverse % order, canonical]
 
         def add(digit, totals, rest=rest, shifted=shifted):

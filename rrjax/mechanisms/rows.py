@@ -1,4 +1,4 @@
-"""The likelihood of single reports in logarithms, for losses: nothing is left out, and nothing overflows at any ε."""
+"""The likelihood of single reports in logarithms, for losses: all factors, and no overflow at any ε."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rrjax.numerics.sums import log_sum
 
 @exportable
 class LogRows(NamedTuple):
-    """What each report says: P(report | θ) = exp(scale)·(exp(base) + Σ_i exp(lift_i)·θ_i).
+    """The likelihood of each report: P(report | θ) = exp(scale)·(exp(base) + Σ_i exp(lift_i)·θ_i).
 
-    The part `base` has whatever the value, as in `Mixture`. The scale is apart because it may be a sum of 10⁵ terms,
-    beside which the rest would be rounded away.
+    `base` is the part that every value has, as in `Mixture`. The scale is apart because it may be a sum of 10⁵ terms,
+    next to which the other parts would be rounded away.
 
     Attributes:
         scale: `[*s]`, nats.
@@ -30,24 +30,24 @@ class LogRows(NamedTuple):
     lift: Float[Array, "*s K"]
 
     def log_probability(self, log_theta: Float[Array, "*s K"]) -> Float[Array, "*s"]:
-        """Log P(report | θ) of each report, nats, under a distribution of its own each, given in logarithms."""
+        """Log P(report | θ) of each report, nats; each report has its own log θ."""
         dtype = log_theta.dtype
         lifted = log_sum(self.lift.astype(dtype) + log_theta)
         return self.scale.astype(dtype) + jnp.logaddexp(self.base.astype(dtype), lifted)
 
     def where(self, kept: Bool[ArrayLike, "*s"], otherwise: float) -> LogRows:
-        """The rows that are kept, and one number in place of the others: NaN makes their derivatives NaN too."""
+        """Keeps some rows and fills the others with one number; NaN makes their derivatives NaN too."""
         kept = jnp.asarray(kept)
         scale, base = (jnp.where(kept, part, otherwise) for part in (self.scale, self.base))
         return LogRows(scale, base, jnp.where(kept[..., None], self.lift, otherwise))
 
 
 def log_gain(epsilon: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """Log(1 − e^−ε), by which a supported category is above another one, relative to itself."""
+    """Log(1 − e^−ε): the lift of a supported category relative to its own likelihood."""
     return jnp.log(-jnp.expm1(-epsilon))
 
 
 def log_probability_of_block(epsilon: ArrayLike, ratio: float, log_holding: float) -> Float[Array, ""]:
-    """Log-probability of a report that is a block of a design, for a user whose category it holds."""
+    """Log-probability of a report, a block of a block design, for a user whose category it holds."""
     epsilon = jnp.asarray(epsilon).astype(float_dtype())
     return -log_holding - jnp.log1p((ratio - 1) * jnp.exp(-epsilon))

@@ -1,4 +1,4 @@
-"""Subset selection: a report names ω categories, the user's own one among them more often than not."""
+"""Subset selection: a report names ω categories, and the user's own one is among them with probability p."""
 
 from __future__ import annotations
 
@@ -35,15 +35,19 @@ from rrjax.simulate.sampling import Stream
 class SubsetSelection(Mechanism):
     """Subset selection: ω of the K categories, the own one among them with p = ωe^ε/(ωe^ε+K−ω). A pytree, ε its leaf.
 
-    The other members are drawn uniformly, so another category is there with q = (ω − p)/(K − 1). Of all mechanisms that
-    treat categories alike none has a smaller squared error; a report takes log₂ C(K, ω) bits. A single one (ω = 1) is
-    randomized response itself.
+    The other members are drawn uniformly, so q = (ω − p)/(K − 1). No mechanism that treats all categories alike has a
+    smaller squared error. A report takes log₂ C(K, ω) bits. ω = 1 is randomized response.
+
+    Reports are int32, the shape of the values and a last axis of ω categories, increasing. Under tracing, all are −1
+    for a value outside the domain and for an impossible ε. `randomize` takes O(K) a value: a 64-bit draw, compared with
+    p·2⁶⁴ rounded down, decides on the own category; then each other category is a member with probability (members
+    still missing)/(categories still left).
 
     Args:
         num_categories: K, an integer, at least 2.
         epsilon: Scalar, nats; a float or a traced array.
-        subset_size: ω, from 1 to K − 1. None chooses that of least error, near K/(e^ε+1); where ε is traced, that
-            is enough for the rates and `collect`, but reports need their size given.
+        subset_size: ω, from 1 to K − 1. None chooses the one of least error, near K/(e^ε+1). For a traced ε that
+            is enough for the rates and `collect`, but reports need ω.
 
     Raises:
         ValueError: K < 2, ε a number that is not positive, or ω out of range.
@@ -70,110 +74,53 @@ class SubsetSelection(Mechanism):
     subset_size: int | None = None
 
     def __post_init__(self) -> None:
-        """Checks what can be checked, and chooses ω where ε is known."""
         super().__post_init__()
         size = subset_size_of(self.subset_size, self.num_categories, known_epsilon(self.epsilon))
         object.__setattr__(self, "subset_size", size)
 
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
-        """Those of the design of all sets of ω."""
         e1 = expm1(self.epsilon)
         size = self._size(e1)
         return subset_rates(self.num_categories, size, e1)
 
     @property
     def bits(self) -> float:
-        """Of a report, at the least: log₂ C(K, ω)."""
         number, size = self.num_categories, settled(self.subset_size, "subset_size")
         return (math.lgamma(number + 1) - math.lgamma(size + 1) - math.lgamma(number - size + 1)) / math.log(2)
 
     @property
     def note(self) -> str:
-        """How large the subsets are."""
         return f"subsets of {settled(self.subset_size, 'subset_size'):,}"
 
     def server_operations(self, num_users: float) -> float:
-        """As `Mechanism`; N·ω + K."""
         return num_users * settled(self.subset_size, "subset_size") + self.num_categories
 
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s w"]:
-        """Randomizes values for a simulation, in O(K) a value.
-
-        One 64-bit draw decides on the own category, p·2⁶⁴ rounded down; then the others are gone through one by one,
-        each a member with the share of those still wanted among those still there.
-
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            values: Integers in 0 … K − 1, any shape.
-
-        Returns:
-            Reports, int32, the shape of `values` and a last axis of ω categories in increasing order. Under tracing,
-            −1 for a value outside the domain and for any value at an impossible ε.
-
-        Raises:
-            ValueError: Values that are not integers, or (not under tracing) outside the domain; ε traced without ω.
-        """
         check_key(key)
         values = as_values(values, self.num_categories, "values")
         return _randomize(self, key, values, settled(self.subset_size, "subset_size"))
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
-        """Which categories each report supports: its members.
-
-        Args:
-            reports: `[*s, ω]`, integers in 0 … K − 1, different ones in each report.
-
-        Returns:
-            Booleans `[*s, K]`.
-
-        Raises:
-            ValueError: Another size, what are no categories, or (not under tracing) one of them twice.
-        """
         return _members(self._checked(reports), self.num_categories)
 
     def is_report(self, reports: Array) -> Bool[Array, "*s"]:
-        """As `Mechanism`; those of ω different categories."""
         ordered = jnp.sort(reports, axis=-1)
         different = jnp.all(ordered[..., 1:] != ordered[..., :-1], axis=-1)
         return different & (ordered[..., 0] >= 0) & (ordered[..., -1] < self.num_categories)
 
     def log_probability(self, reports: Array) -> Float[Array, ""]:
-        """As `Mechanism`; for all alike."""
         del reports
         number, size = self.num_categories, settled(self.subset_size, "subset_size")
         holding = math.lgamma(number) - math.lgamma(size) - math.lgamma(number - size + 1)
         return log_probability_of_block(self.epsilon, number / size, holding)
 
     def tally(self, reports: ArrayLike) -> Tally:
-        """Counts reports: each supports its members. O(N·ω).
-
-        Args:
-            reports: `[*s, ω]`, integers in 0 … K − 1, different ones in each report.
-
-        Returns:
-            `Tally`. Tallies of parts add up. Under tracing, all counts are −1 where one is no report.
-
-        Raises:
-            ValueError: As `supports`.
-        """
         sound, reports = self._sound(reports), self._checked(reports)
         counts = jnp.bincount(reports.ravel(), length=self.num_categories).astype(int_dtype())
         number = jnp.asarray(reports.size // reports.shape[-1], int_dtype())
         return tally_if(sound, counts, number, self.rates)
 
     def mixture(self, reports: ArrayLike) -> Mixture:
-        """The likelihood of reports: a = 1, and B = e^ε − 1 where a category is a member.
-
-        Args:
-            reports: `[*s, ω]`, integers in 0 … K − 1, different ones in each report.
-
-        Returns:
-            `Mixture`, a row for every subset that is different (under tracing, for every report), by the lists of the
-            members where they are few; up to a factor that θ does not change.
-
-        Raises:
-            ValueError: As `supports`, or no reports.
-        """
         reports = self._checked(reports)
         if isinstance(reports, Tracer) or not SPARSE_RATIO * reports.shape[-1] <= self.num_categories:
             return super().mixture(reports)
@@ -183,14 +130,13 @@ class SubsetSelection(Mechanism):
         return Mixture(jnp.asarray(weights, int_dtype()), 1.0, lift)
 
     def simulated(self, key: Array, values: Int[Array, " N"]) -> Bool[Array, "N K"]:
-        """Which categories the reports of users support who are made up; ω may be chosen by a traced ε."""
         wanted, member = _steps(self, key, values, self._size(self.expm1_epsilon))
         categories = jnp.arange(self.num_categories, dtype=jnp.int32)
         _, there = lax.scan(member, wanted, categories)
         return there.T
 
     def _size(self, e1):
-        """What is known of ω, or chosen by e^ε − 1, a plain number or a traced one."""
+        """ω: the static one, or the best for e^ε − 1, a plain number or a traced one."""
         if self.subset_size is not None:
             return self.subset_size
         return best_subset_size(self.num_categories, e1, jnp if isinstance(e1, jax.Array) else np)
@@ -226,19 +172,19 @@ def _members(reports, number):
 
 
 def _steps(mechanism, key, values, size):
-    """A scan over the categories: how many members are wanted, and the step that says who is one."""
+    """A scan over the categories: the number of members to draw, and the step that decides on one category."""
     number = mechanism.num_categories
     first, others = jax.random.split(key)
     high, low = jax.random.bits(first, (2, values.shape[0]), jnp.uint32)
     own = below((high, low), rounded_down(mechanism.rates.p))
     wanted = jnp.asarray(size).astype(jnp.uint32) - own.astype(jnp.uint32)
     stream, place = Stream.of(others), jnp.arange(values.shape[0], dtype=jnp.uint32)
-    values = values.astype(jnp.int32)  # what is outside the domain is marked by the caller
+    values = values.astype(jnp.int32)  # the caller marks values outside the domain
 
     def member(wanted, category):
         holds = values == category
-        left = jnp.uint32(number - 1) - category.astype(jnp.uint32) + (values < category).astype(jnp.uint32)
-        there = jnp.where(holds, own, number_below(stream.pair(place, category), left) < wanted)
+        remaining = jnp.uint32(number - 1) - category.astype(jnp.uint32) + (values < category).astype(jnp.uint32)
+        there = jnp.where(holds, own, number_below(stream.pair(place, category), remaining) < wanted)
         return wanted - (there & ~holds).astype(jnp.uint32), there
 
     return wanted, member
@@ -253,7 +199,7 @@ def _randomize(mechanism, key, values, size):
     def step(state, category):
         wanted, taken, reports = state
         wanted, there = member(wanted, category)
-        slot = jnp.where(there, taken, size)  # beyond the end, where it is dropped
+        slot = jnp.where(there, taken, size)  # the slot beyond the end is dropped
         return (wanted, taken + there.astype(jnp.int32), reports.at[place, slot].set(category, mode="drop")), None
 
     start = wanted, jnp.zeros_like(place), jnp.full((flat.shape[0], size), -1, jnp.int32)

@@ -1,13 +1,15 @@
-"""What unary encodings share: a report is K bits, one a category, each supporting its category or not.
+"""Unary encodings: a report is K bits, one a category, and supports the categories whose bits are set.
 
-The bit of a user's own category is set with probability p, any other one with q, independently. Given that a user holds
-category i rather than none, a report with set S of bits is e^ε times as likely if i is in S: its likelihood is
-proportional to 1 + (e^ε − 1)·θ(S), with ε = log[p(1−q)/(q(1−p))].
+The bit of a user's own category is set with probability p, any other bit with q, independently. Let S be the set bits
+of a report. The likelihood of the report is proportional to 1 + (e^ε − 1)·θ(S), with ε = log[p(1−q)/(q(1−p))].
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -15,128 +17,169 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
-from rrjax.data.arguments import as_values, check_key, survey
+from rrjax.data.arguments import as_scalar, as_values, check_key, float_dtype, survey
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, rounded_down, rounded_up
 from rrjax.mechanisms.mechanism import CELLS, Mechanism, as_true_counts
 from rrjax.mechanisms.rows import LogRows
+from rrjax.numerics.pytrees import register
 from rrjax.simulate.sampling import Stream, binomial
 
 
 @dataclasses.dataclass(frozen=True)
 class UnaryEncoding(Mechanism):
-    """A mechanism whose reports are K bits; its `weights` say how often they are set."""
+    """A mechanism whose reports are K independent bits; its `weights` say how often they are set."""
 
     @property
     def bits(self) -> float:
-        """Of a report."""
         return self.num_categories
 
     def randomize(self, key: Array, values: ArrayLike) -> Bool[Array, "*s K"]:
-        """Randomizes values for a simulation.
+        """As `Mechanism.randomize`: reports are booleans, the shape of `values` and a last axis of K.
 
-        One 64-bit draw a bit, compared with p·2⁶⁴ rounded down or q·2⁶⁴ rounded up: rounding never weakens ε by more
-        than that of the dtype.
-
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            values: Integers in 0 … K − 1, any shape.
-
-        Returns:
-            Reports, booleans, the shape of `values` and a last axis of K. Every row of bits is a report, so none can
-            mark a value that cannot be refused under tracing: one outside the domain has all bits set, one at an
-            impossible ε none. Check values before they are traced.
-
-        Raises:
-            ValueError: Values that are not integers, or (not under tracing) outside the domain.
+        One 64-bit draw a bit is compared with p·2⁶⁴ rounded down or q·2⁶⁴ rounded up. Rounding weakens ε by no more
+        than the rounding of the dtype. Every row of bits is a report, so no row can mark an error under tracing: a
+        value outside the domain gets all bits, an impossible ε none. Check values before they are traced.
         """
         check_key(key)
         values = as_values(values, self.num_categories, "values")
         return _randomize(key, values, self.rates, self.num_categories)
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
-        """Which categories each report supports: those whose bits are set.
-
-        Args:
-            reports: `[*s, K]`, booleans, or integers 0 and 1.
-
-        Returns:
-            The same as booleans.
-
-        Raises:
-            ValueError: Another shape or dtype, or (not under tracing) numbers that are no bits.
-        """
         return as_bits(reports, self.num_categories)
 
     def is_report(self, reports: Array) -> Bool[Array, "*s"]:
-        """As `Mechanism`; those of zeros and ones."""
         return jnp.all(are_bits(reports), axis=-1)
 
     @property
     def log_rates(self) -> tuple[Float[Array, ""], ...]:
-        """Log p, log(1 − p), log q and log(1 − q), nats; finite at every ε where a subclass makes them of it."""
+        """Log p, log(1 − p), log q and log(1 − q), nats; subclasses compute them from ε, finite at every ε."""
         return tuple(jnp.log(rate) for rate in (self.rates.p, self.rates.not_p, self.rates.q, self.rates.not_q))
 
     def log_probability(self, reports: Array) -> Float[Array, "*s"]:
-        """As `Mechanism`; by how many bits are set. One without any supports nothing, and what it gets is no matter."""
         log_p, _, log_q, log_not_q = self.log_rates
+        # A report without a bit supports nothing, and its value does not matter.
         others = jnp.maximum(jnp.sum(reports, axis=-1, dtype=jnp.int32) - 1, 0).astype(log_p.dtype)
         return log_p + jnp.where(others > 0, others * log_q, 0) + (self.num_categories - 1 - others) * log_not_q
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
-        """As `Mechanism`; a report without a bit is as likely whatever the value."""
         rows = super().log_rows(reports)
         _, log_not_p, _, log_not_q = self.log_rates
+        # A report without a bit is equally likely for every value.
         none = ~jnp.any(self.supports(reports), axis=-1)
         unset = log_not_p + (self.num_categories - 1) * log_not_q
         return LogRows(jnp.where(none, unset, rows.scale), jnp.where(none, 0, rows.base), rows.lift)
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
-        """Draws what a collection from given users brings, by its exact law, in O(K).
-
-        Support counts are independent: Binomial(n_i, p) + Binomial(N − n_i, q).
-
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            true_counts: `[K]`, integers, how many users hold each category; below 2³¹ in all.
-
-        Returns:
-            `Tally`; NaN comes of it for counts or an ε that make no sense.
-
-        Raises:
-            ValueError: Other than K categories, or counts that are not integers.
-        """
-        check_key(key)
+        check_key(key)  # the law of support counts is known: O(K)
         return independent(key, as_true_counts(true_counts, self.num_categories), self.rates)
 
 
-def as_bits(reports: ArrayLike, num_categories: int) -> Bool[Array, "*s K"]:
-    """Checks reports of K bits.
+@register(data_fields=["epsilon"], meta_fields=["num_categories"])
+@dataclasses.dataclass(frozen=True)
+class SymmetricUnaryEncoding(UnaryEncoding):
+    """Symmetric unary encoding (SUE): p = e^{ε/2}/(e^{ε/2}+1), q = 1 − p. A pytree; `num_categories` is static.
+
+    Args:
+        num_categories: K, an integer, at least 2.
+        epsilon: Scalar, nats; a float or a traced array.
 
     Raises:
-        ValueError: Another shape or dtype, or (not under tracing) numbers that are no bits.
+        ValueError: K < 2, or ε a number that is not positive.
+
+    Example:
+        >>> import jax, rrjax
+        >>> mechanism = rrjax.mechanisms.SymmetricUnaryEncoding(num_categories=3, epsilon=2.0)
+        >>> print(f"{mechanism.rates.p:.3f} {mechanism.rates.q:.3f}")
+        0.731 0.269
+        >>> reports = mechanism.randomize(jax.random.key(0), [0, 0, 1, 2])
+        >>> reports.shape, int(mechanism.tally(reports).num_users)
+        ((4, 3), 4)
+        >>> tally = mechanism.collect(jax.random.key(0), [60_000, 30_000, 10_000])
+        >>> [round(t, 2) for t in rrjax.inv_p(tally).tolist()]
+        [0.6, 0.3, 0.1]
+
+    References:
+        Erlingsson, Pihur and Korolova, "RAPPOR", 2014; Wang, Blocki, Li and Jha, "Locally differentially private
+        protocols for frequency estimation", 2017, §4.2.
     """
-    reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
-    if reports.shape[-1:] != (num_categories,):
+
+    name: ClassVar[str] = "symmetric-unary-encoding"
+
+    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+        return Rates(1, 1, expm1(self.epsilon / 2))  # pyright: ignore[reportOperatorIssue]
+
+    @property
+    def log_rates(self) -> tuple[Float[Array, ""], ...]:
+        half = as_scalar(self.epsilon, float_dtype()) / 2
+        log_p, log_q = jax.nn.log_sigmoid(half), jax.nn.log_sigmoid(-half)
+        return log_p, log_q, log_q, log_p
+
+
+@register(data_fields=["epsilon"], meta_fields=["num_categories"])
+@dataclasses.dataclass(frozen=True)
+class OptimizedUnaryEncoding(UnaryEncoding):
+    """Optimized unary encoding (OUE): p = ½, q = 1/(e^ε+1). A pytree; `num_categories` is static.
+
+    Args:
+        num_categories: K, an integer, at least 2.
+        epsilon: Scalar, nats; a float or a traced array.
+
+    Raises:
+        ValueError: K < 2, or ε a number that is not positive.
+
+    Example:
+        >>> import jax, rrjax
+        >>> mechanism = rrjax.mechanisms.OptimizedUnaryEncoding(num_categories=3, epsilon=2.0)
+        >>> print(f"{mechanism.rates.p:.3f} {mechanism.rates.q:.3f}")
+        0.500 0.119
+        >>> reports = mechanism.randomize(jax.random.key(0), [0, 0, 1, 2])
+        >>> reports.shape, int(mechanism.tally(reports).num_users)
+        ((4, 3), 4)
+        >>> tally = mechanism.collect(jax.random.key(0), [60_000, 30_000, 10_000])
+        >>> [round(t, 2) for t in rrjax.inv_p(tally).tolist()]
+        [0.6, 0.3, 0.1]
+
+    References:
+        Wang, Blocki, Li and Jha, "Locally differentially private protocols for frequency estimation", 2017, §4.3.
+    """
+
+    name: ClassVar[str] = "optimized-unary-encoding"
+
+    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+        e1 = expm1(self.epsilon)
+        return Rates(2, e1 + 2, e1)
+
+    @property
+    def log_rates(self) -> tuple[Float[Array, ""], ...]:
+        epsilon = as_scalar(self.epsilon, float_dtype())
+        half = jnp.full_like(epsilon, -math.log(2))
+        return half, half, jax.nn.log_sigmoid(-epsilon), jax.nn.log_sigmoid(epsilon)
+
+
+def as_bits(bits: ArrayLike, num_bits: int, name: str = "reports") -> Bool[Array, "*s K"]:
+    """Checks an array of bits.
+
+    Raises:
+        ValueError: Another shape or dtype, or (not under tracing) numbers other than 0 and 1.
+    """
+    bits = bits if isinstance(bits, jax.Array) else np.asarray(bits)
+    if bits.shape[-1:] != (num_bits,):
         raise ArgumentError(
-            f"reports must have shape [N, {num_categories}], a bit a category; got {reports.shape}", argument="reports"
+            f"{name} must have shape [N, {num_bits}], a row of bits each; got {bits.shape}", argument=name
         )
-    if reports.dtype.kind not in "biu":
-        raise ArgumentError(
-            f"reports must be booleans, or integers 0 and 1, got dtype {reports.dtype}", argument="reports"
-        )
-    if reports.dtype.kind != "b" and not isinstance(reports, Tracer) and reports.size:
-        low, high = int(np.asarray(reports).min()), int(np.asarray(reports).max())
+    if bits.dtype.kind not in "biu":
+        raise ArgumentError(f"{name} must be booleans, or integers 0 and 1, got dtype {bits.dtype}", argument=name)
+    if bits.dtype.kind != "b" and not isinstance(bits, Tracer) and bits.size:
+        low, high = int(np.asarray(bits).min()), int(np.asarray(bits).max())
         if low < 0 or high > 1:
-            raise ArgumentError(
-                f"reports must be 0 and 1, a bit a category; got values from {low} to {high}", argument="reports"
-            )
-    return jnp.asarray(reports).astype(bool)
+            raise ArgumentError(f"{name} must be 0 and 1, got values from {low} to {high}", argument=name)
+    return jnp.asarray(bits).astype(bool)
 
 
 def are_bits(bits: Shaped[Array, "*s"]) -> Bool[Array, "*s"]:
-    """Which of these are zero or one, or booleans."""
+    """Which entries are zero or one, or booleans."""
     return bits == bits.astype(bool).astype(bits.dtype)
 
 
@@ -147,12 +190,12 @@ def independent(key: Array, true_counts: Array, rates: Rates) -> Tally:
     usable = seen.drawable & (rates.truth > 0)
     held = jnp.where(usable, true_counts, 0).astype(jnp.int32)
     number = jnp.where(usable, seen.total, 0).astype(jnp.int32)
-    of_holders, of_others = jax.random.split(key)
-    # Whichever of p and 1 − p is small is the one that a float holds well.
-    rare = jnp.where(usable, jnp.minimum(rates.p, rates.not_p), 0.5)
-    drawn = binomial(Stream.of(of_holders), 0, held, rare)
+    key_of_holders, key_of_others = jax.random.split(key)
+    # A float holds the smaller one of p and 1 − p more precisely.
+    smaller = jnp.where(usable, jnp.minimum(rates.p, rates.not_p), 0.5)
+    drawn = binomial(Stream.of(key_of_holders), 0, held, smaller)
     kept = jnp.where(rates.p < rates.not_p, drawn, held - drawn)
-    others = binomial(Stream.of(of_others), 0, number - held, jnp.where(usable, rates.q, 0.5))
+    others = binomial(Stream.of(key_of_others), 0, number - held, jnp.where(usable, rates.q, 0.5))
     support = jnp.where(usable, kept + others, -1).astype(true_counts.dtype)
     return Tally(support, jnp.where(usable, number, -1).astype(true_counts.dtype), rates=rates)
 
@@ -172,7 +215,7 @@ def _randomize(key, values, rates, num_categories):
 
 def _bits(key, values, own, other, usable, num_categories):
     users = jnp.arange(values.shape[0], dtype=jnp.uint32)[:, None]
-    # Words by counter, because they fuse with the comparison; `jax.random.bits` takes ten times as long.
+    # Words from a counter fuse with the comparison; `jax.random.bits` takes ten times as long.
     words = Stream.of(key).pair(users, jnp.arange(num_categories, dtype=jnp.uint32))
     holds = values[:, None] == jnp.arange(num_categories, dtype=values.dtype)
     bound = jnp.where(holds, own[0], other[0]), jnp.where(holds, own[1], other[1])

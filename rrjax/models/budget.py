@@ -16,7 +16,7 @@ from rrjax.data.arguments import as_scalar, float_dtype, is_real
 from rrjax.data.categories import as_integer, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.inference.plans import squared_error_of_one
-from rrjax.mechanisms import Design, RandomizedResponse
+from rrjax.mechanisms import MechanismFactory, RandomizedResponse
 from rrjax.numerics.newton import ascend
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
@@ -53,7 +53,7 @@ def split_budget(
     num_users: ArrayLike,
     *,
     weights: ArrayLike | None = None,
-    mechanism: Design | Sequence[Design] = RandomizedResponse,
+    mechanism: MechanismFactory | Sequence[MechanismFactory] = RandomizedResponse,
     objective: Callable[[Float[Array, " J"]], ArrayLike] | None = None,
     max_iters: int = 100,
 ) -> BudgetSplit:
@@ -206,7 +206,7 @@ class _Loss:
     """What is to be small. Its logarithm is climbed down, so that a tolerance is relative."""
 
     sizes: tuple[int, ...]
-    designs: tuple[Design, ...]
+    designs: tuple[MechanismFactory, ...]
     objective: Callable[[Any], Any] | None
 
     def __call__(self, epsilons, weights):

@@ -14,10 +14,10 @@ from rrjax.data.arguments import float_dtype
 from rrjax.data.errors import StudyError
 from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import ESTIMATORS, METRICS
-from rrjax.mechanisms import Design, Mechanism
+from rrjax.mechanisms import Mechanism, MechanismFactory
 
 
-def chosen_by(label: str, design: Design, num_categories: int, epsilons: tuple[float, ...]) -> float | None:
+def chosen_by(label: str, design: MechanismFactory, num_categories: int, epsilons: tuple[float, ...]) -> float | None:
     """The ε that a mechanism's parameters are chosen by before it is traced: None where a traced one is enough.
 
     Raises:
@@ -49,7 +49,7 @@ def chosen_by(label: str, design: Design, num_categories: int, epsilons: tuple[f
     ) from failure
 
 
-def made(design: Design, num_categories: int, epsilon: ArrayLike, known: float | None) -> Mechanism:
+def made(design: MechanismFactory, num_categories: int, epsilon: ArrayLike, known: float | None) -> Mechanism:
     """The mechanism at ε, its parameters chosen by `known` if that is not None.
 
     Raises:
@@ -61,7 +61,7 @@ def made(design: Design, num_categories: int, epsilon: ArrayLike, known: float |
     return mechanism if known is None else dataclasses.replace(mechanism, epsilon=epsilon)
 
 
-def tally_of(design: Design, num_categories: int, known: float | None) -> Tally:
+def tally_of(design: MechanismFactory, num_categories: int, known: float | None) -> Tally:
     """What its collections are, of abstract arrays.
 
     Raises:

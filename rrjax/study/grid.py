@@ -16,9 +16,9 @@ from jaxtyping import ArrayLike
 from rrjax import simulate
 from rrjax.data.arguments import Estimand, float_dtype
 from rrjax.data.errors import StudyError
-from rrjax.data.mechanism_parameters import full_name
 from rrjax.estimators.catalogue import ESTIMATORS, METRICS
-from rrjax.mechanisms import MECHANISMS, Design
+from rrjax.mechanisms import MECHANISMS, MechanismFactory
+from rrjax.mechanisms.table import full_name
 from rrjax.study.arguments import as_texts, categories_of, exponent, integer, named, positive, several, variables
 from rrjax.study.designs import check_whole_reports
 from rrjax.study.identity import identity_of
@@ -75,7 +75,7 @@ class Grid:
     """
 
     estimators: Mapping[str, Estimator]
-    mechanism: Mapping[str, Design] | None
+    mechanism: Mapping[str, MechanismFactory] | None
     num_categories: tuple[int, ...]
     num_users: tuple[int, ...]
     epsilon: tuple[float, ...]
@@ -91,7 +91,11 @@ class Grid:
         *,
         estimators: str | Estimator | Sequence[str | Estimator] | Mapping[str, str | Estimator],
         epsilon: float | Sequence[float],
-        mechanism: str | Design | Sequence[str | Design] | Mapping[str, str | Design] | None = None,
+        mechanism: str
+        | MechanismFactory
+        | Sequence[str | MechanismFactory]
+        | Mapping[str, str | MechanismFactory]
+        | None = None,
         num_categories: int | Sequence[int] | None = None,
         num_users: int | Sequence[int] | None = None,
         zipf: float | Sequence[float] | None = None,

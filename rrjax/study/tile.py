@@ -22,7 +22,7 @@ from rrjax import simulate
 from rrjax.data.arguments import float_dtype
 from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import METRICS, takes_key
-from rrjax.mechanisms import Design, Mechanism
+from rrjax.mechanisms import Mechanism, MechanismFactory
 from rrjax.mechanisms.mechanism import CELLS
 from rrjax.simulate.sampling import Stream
 from rrjax.study.designs import chosen_by, made
@@ -132,7 +132,7 @@ def identity(study: Grid, shape: Shape) -> tuple[Any, ...]:
     return *common, id(design), identity_of(design, classes=True), shape.known_epsilon, shape.drawn
 
 
-def _designs(study: Grid) -> Mapping[str, Design]:
+def _designs(study: Grid) -> Mapping[str, MechanismFactory]:
     assert study.mechanism is not None
     return study.mechanism
 

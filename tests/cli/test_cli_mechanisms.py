@@ -9,9 +9,9 @@ import pytest
 import rrjax
 from rrjax import io
 from rrjax.cli.audit import WORDS_AN_HOUR
-from rrjax.data.mechanism_parameters import ABBREVIATIONS
 from rrjax.io.write import make_folder
 from rrjax.mechanisms import MECHANISMS
+from rrjax.mechanisms.table import ABBREVIATIONS
 
 pytestmark = pytest.mark.once
 SHARES = np.array([0.5, 0.2, 0.1, 0.1, 0.05, 0.05])

@@ -548,7 +548,7 @@ NUMBERS = {
     "shares": (lambda x: rrjax.inference.stratified(STRATA, 2.0, shares=x, values=[0, 1]).value, HALVES),
     "a budget": (lambda x: rrjax.models.split_budget(3.0, [2, 3], num_users=1000, weights=x).epsilons, HALVES),
     "a mixture": (lambda x: rrjax.Mixture(x, x[0], Scaling(0.5, 2)).weights, HALVES),
-    "groups": (lambda x: rrjax.surveys.inv_groups([[10, 20], [30, 40]], x), HALVES),
+    "groups": (lambda x: rrjax.surveys.groups.inv([[10, 20], [30, 40]], x), HALVES),
     "a channel": (lambda x: rrjax.mechanisms.Channel(x).debias([0, 1]), QUARTERS),
 }
 

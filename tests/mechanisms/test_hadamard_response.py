@@ -11,8 +11,7 @@ import rrjax
 from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.mechanisms import HadamardResponse
-from rrjax.mechanisms.columns import Columns
-from rrjax.mechanisms.hadamard_response import even_sums
+from rrjax.mechanisms.columns import Columns, even_sums
 
 
 def there(size):

@@ -1,5 +1,6 @@
 """Longitudinal protocols: by enumeration of memo and reports, by their laws, and against written-out likelihoods."""
 
+import functools
 import itertools
 import math
 
@@ -16,25 +17,26 @@ import rrjax
 from rrjax.mechanisms.longitudinal import (
     LongitudinalBitFlipping,
     LongitudinalLocalHashing,
-    LongitudinalOptimizedSymmetricUnaryEncoding,
-    LongitudinalOptimizedUnaryEncoding,
     LongitudinalRandomizedResponse,
-    LongitudinalSymmetricOptimizedUnaryEncoding,
-    LongitudinalSymmetricUnaryEncoding,
+    LongitudinalUnaryEncoding,
     averaging_attack,
 )
 from rrjax.privacy.clients.memo import second_epsilon
 
-UNARY = [
-    LongitudinalSymmetricUnaryEncoding,
-    LongitudinalOptimizedUnaryEncoding,
-    LongitudinalOptimizedSymmetricUnaryEncoding,
-    LongitudinalSymmetricOptimizedUnaryEncoding,
-]
+
+def unary(permanent, instantaneous):
+    return functools.partial(
+        LongitudinalUnaryEncoding, permanent_encoding=permanent, instantaneous_encoding=instantaneous
+    )
+
+
+SUE, OUE = unary("symmetric", "symmetric"), unary("optimized", "optimized")
+OSUE, SOUE = unary("optimized", "symmetric"), unary("symmetric", "optimized")
+UNARY = [SUE, OUE, OSUE, SOUE]
 TWO_STAGES = [LongitudinalRandomizedResponse, LongitudinalLocalHashing, *UNARY]
 two_stages = pytest.mark.parametrize("kind", TWO_STAGES)
 # Every unary one is the same program but for its rates, which are enumerated for all; local hashing is a chain too.
-FIRST = (LongitudinalRandomizedResponse, LongitudinalOptimizedUnaryEncoding)
+FIRST = (LongitudinalRandomizedResponse, OUE)
 QUICK = [kind if kind in FIRST else pytest.param(kind, marks=pytest.mark.long) for kind in TWO_STAGES]
 quick = pytest.mark.parametrize("kind", QUICK)
 BUCKETS = np.array([0, 1, 0, 2])
@@ -146,12 +148,12 @@ def test_the_calibration_without_the_last_term_delivers_another_epsilon():
     assert found[5] == pytest.approx(0.8596, abs=1e-4)
 
 
-@pytest.mark.parametrize("kind", [LongitudinalOptimizedUnaryEncoding, LongitudinalSymmetricOptimizedUnaryEncoding])
+@pytest.mark.parametrize("kind", [OUE, SOUE])
 def test_the_largest_first_epsilon(kind):
     s = math.exp(1.0)
     most = {
-        LongitudinalOptimizedUnaryEncoding: math.log((2 * math.exp(2) + 1) / 3),
-        LongitudinalSymmetricOptimizedUnaryEncoding: math.log(s * (2 * s + 1) / (s + 2)),
+        OUE: math.log((2 * math.exp(2) + 1) / 3),
+        SOUE: math.log(s * (2 * s + 1) / (s + 2)),
     }[kind]
     protocol = kind(3, 2.0, most - 1e-3)
     assert 0 < float(protocol.instantaneous.q) < 1e-3
@@ -283,7 +285,7 @@ def test_the_likelihood_is_the_one_that_is_written_out(kind, rounds):
     if rounds == 4:
         traced = jax.jit(lambda reports: apart(protocol.mixture(reports)))
         assert float(traced(reports)) == pytest.approx(wanted, rel=1e-9 if X64 else 2e-5)
-    elif kind in (LongitudinalSymmetricUnaryEncoding, LongitudinalRandomizedResponse, LongitudinalLocalHashing):
+    elif kind in (SUE, LongitudinalRandomizedResponse, LongitudinalLocalHashing):
         assert float(apart(protocol.single_round.mixture(reports[:, 0]))) == pytest.approx(wanted, rel=2e-5)
 
 
@@ -298,7 +300,7 @@ def test_many_rounds_stay_finite():
         rrjax.score(theta, protocol.mixture(reports)), rrjax.score(theta, once), rtol=1e-4, atol=1e-6
     )
     bits = np.tile(np.eye(3, dtype=int)[[0, 0, 0, 1]][:, None], (1, 2000, 1))
-    unary = LongitudinalSymmetricUnaryEncoding(3, 2.0, 1.9)
+    unary = SUE(3, 2.0, 1.9)
     once = rrjax.mechanisms.SymmetricUnaryEncoding(3, 2.0).mixture(bits[:, 0])
     np.testing.assert_allclose(rrjax.score(theta, unary.mixture(bits)), rrjax.score(theta, once), rtol=1e-4, atol=1e-6)
 
@@ -307,8 +309,8 @@ def test_many_rounds_stay_finite():
     ("kind", "size", "epsilon"),
     [
         pytest.param(LongitudinalRandomizedResponse, 30, 3.0, marks=pytest.mark.long),
-        pytest.param(LongitudinalOptimizedSymmetricUnaryEncoding, 20, 4.0, marks=pytest.mark.long),
-        pytest.param(LongitudinalSymmetricUnaryEncoding, 20, 4.0, marks=pytest.mark.long),
+        pytest.param(OSUE, 20, 4.0, marks=pytest.mark.long),
+        pytest.param(SUE, 20, 4.0, marks=pytest.mark.long),
     ],
 )
 def test_the_reports_of_each_user_together_say_more_than_those_of_each_round(kind, size, epsilon):
@@ -336,7 +338,7 @@ def test_the_reports_of_each_user_together_say_more_than_those_of_each_round(kin
 @pytest.mark.long
 @pytest.mark.parametrize(
     "kind",
-    [LongitudinalRandomizedResponse, LongitudinalSymmetricUnaryEncoding],
+    [LongitudinalRandomizedResponse, SUE],
 )
 def test_averaging_reveals_a_value_without_a_memo_and_no_more_than_epsilon_with_one(kind):
     protocol = make(kind, 4, 1.5, 1.0)
@@ -624,15 +626,16 @@ KEY = jax.random.key(0)
     ("call", "argument"),
     [
         (lambda: LongitudinalRandomizedResponse(3, 1.0, 1.0), "first_epsilon"),
-        (lambda: LongitudinalSymmetricUnaryEncoding(3, 1.0, 2.0), "first_epsilon"),
+        (lambda: SUE(3, 1.0, 2.0), "first_epsilon"),
+        (lambda: LongitudinalUnaryEncoding(3, 2.0, 1.0, permanent_encoding="sue"), "permanent_encoding"),
         (lambda: LongitudinalRandomizedResponse(3, 1.0, 0.0), "first_epsilon"),
-        (lambda: LongitudinalOptimizedUnaryEncoding(3, -1.0, 0.5), "epsilon"),
+        (lambda: OUE(3, -1.0, 0.5), "epsilon"),
         (lambda: LongitudinalBitFlipping(3, 1.0, 4), "num_bits"),
         (lambda: LongitudinalBitFlipping(3, 1.0, 1.5), "num_bits"),
         (lambda: make(LongitudinalRandomizedResponse, 3).epsilon_after(0), "num_reports"),
         (lambda: make(LongitudinalRandomizedResponse, 3).mixture([0, 1]), "reports"),
         (lambda: make(LongitudinalRandomizedResponse, 3).mixture(np.zeros((0, 2), int)), "reports"),
-        (lambda: make(LongitudinalSymmetricUnaryEncoding, 3).mixture(np.zeros((5, 3), int)), "reports"),
+        (lambda: make(SUE, 3).mixture(np.zeros((5, 3), int)), "reports"),
         (lambda: make(LongitudinalLocalHashing, 3).mixture([[[1, 0], [2, 0]]]), "reports"),
         (lambda: LongitudinalBitFlipping(3, 1.0, 2).tally([[0, 0, 0]]), "reports"),
         (lambda: LongitudinalBitFlipping(3, 1.0, 2).tally([[0, 2, -1]]), "reports"),
@@ -655,7 +658,7 @@ def test_bad_input_is_named(call, argument):
         lambda: LongitudinalLocalHashing(3, 1.0, 0.5, 1),
         lambda: make(LongitudinalRandomizedResponse, 3).memoize(KEY, [0, 3]),
         lambda: make(LongitudinalRandomizedResponse, 3).report(KEY, [0, 3]),
-        lambda: make(LongitudinalSymmetricUnaryEncoding, 3).report(KEY, np.zeros((5, 4), int)),
+        lambda: make(SUE, 3).report(KEY, np.zeros((5, 4), int)),
         lambda: make(LongitudinalLocalHashing, 3).report(KEY, [[1, 3]]),
     ],
 )

@@ -160,7 +160,7 @@ FILTERS = longitudinal.bloom_filters(["red", "green", "blue"], 8, 2, num_cohorts
 PROTOCOLS = {
     "randomized response": (longitudinal.LongitudinalRandomizedResponse(3, 2.0, 1.0), [[0, 1], [2, -1]]),
     "unary encoding": (
-        longitudinal.LongitudinalOptimizedUnaryEncoding(3, 2.0, 0.5),
+        longitudinal.LongitudinalUnaryEncoding(3, 2.0, 0.5, instantaneous_encoding="optimized"),
         [[[0, 1, 0]] * 2, [[0, 2, 1]] * 2],
     ),
     "local hashing": (longitudinal.LongitudinalLocalHashing(3, 2.0, 1.0), [[[7, 1]] * 2, [[7, 1], [7, 2**31 - 1]]]),

@@ -48,13 +48,13 @@ CASES = [
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_the_maximum_is_that_of_solvers(case):
     counts = CASES[case]
-    found = surveys.mle_groups(counts, EPSILONS)
+    found = surveys.groups.mle(counts, EPSILONS)
     theta = np.asarray(found.theta, float)
     assert found.converged
     assert int(found.num_iters) < 15
     assert theta.min() >= 0
     assert theta.sum() == pytest.approx(1, abs=4 * ULP)
-    likelihood = surveys.mixture_groups(counts, EPSILONS)
+    likelihood = surveys.groups.mixture(counts, EPSILONS)
     assert float(rrjax.nll(found.theta, likelihood)) == pytest.approx(loss(theta, counts), abs=20 * ULP)
     assert float(found.gap) == pytest.approx(float(rrjax.certificate(found.theta, likelihood).gap), abs=20 * ULP)
     other = rrjax.ibu(likelihood)
@@ -70,23 +70,23 @@ def test_the_maximum_is_that_of_solvers(case):
 def test_one_group_is_randomized_response(epsilon):
     for seed in range(3):
         counts = np.random.default_rng(seed).multinomial(2000, np.random.default_rng(seed).dirichlet(np.ones(30)))
-        found = surveys.mle_groups(counts[None], [epsilon])
+        found = surveys.groups.mle(counts[None], [epsilon])
         # Rounding of q + d·θ: K·q/d in all.
         bound = min(2, 8 * ULP * (1 + 30 / np.expm1(min(epsilon, 80))))
         assert float(jnp.abs(found.theta - rrjax.mle_star(counts, epsilon)).sum()) <= bound
         assert found.converged
-        estimate = surveys.inv_groups(counts[None], [epsilon])
+        estimate = surveys.groups.inv(counts[None], [epsilon])
         np.testing.assert_allclose(estimate, rrjax.inv(counts, epsilon), rtol=1e-4, atol=20 * bound)
 
 
 def test_extreme_privacy_beside_none():
     counts = np.array([[500, 400, 300, 0, 0], [100, 200, 300, 50, 1]])
     for epsilons in ([1e-30, np.inf], [1e-3, 800.0]):
-        found = surveys.mle_groups(counts, np.array(epsilons, FLOAT))
+        found = surveys.groups.mle(counts, np.array(epsilons, FLOAT))
         assert found.converged
         # The second group alone, but for what the first adds to its 651 users: some 1e-3 nats in all.
         np.testing.assert_allclose(found.theta, counts[1] / 651, atol=3e-3)
-    found = surveys.mle_groups(counts, np.array([1.0, np.inf], FLOAT))
+    found = surveys.groups.mle(counts, np.array([1.0, np.inf], FLOAT))
     assert found.converged
     assert (found.theta > 0).all()  # whoever reported without noise is there
 
@@ -97,7 +97,7 @@ def test_many_categories_and_groups_are_certified():
     epsilons = np.array([0.1, 0.5, 1, 2, 4, 8], FLOAT)
     kept, noise = rates(epsilons, 3000)
     counts = np.stack([rng.multinomial(20_000, q + d * theta) for d, q in zip(kept, noise, strict=True)])
-    found = surveys.mle_groups(counts, epsilons)
+    found = surveys.groups.mle(counts, epsilons)
     assert found.converged
     assert found.gap < (1e-13 if X64 else 1e-5)
     assert int(found.num_iters) < 20
@@ -112,9 +112,9 @@ def smooth():
 
 @pytest.mark.skipif(not X64, reason="finite differences of float32 show nothing")
 def test_derivatives_match_finite_differences():
-    assert (np.asarray(surveys.mle_groups(smooth(), EPSILONS).theta) > 0).tolist() == [True] * 4 + [False]
-    check_grads(lambda c, e: surveys.mle_groups(c, e).theta, (smooth(), EPSILONS), order=2, modes=("fwd", "rev"))
-    check_grads(surveys.inv_groups, (smooth(), EPSILONS), order=1)
+    assert (np.asarray(surveys.groups.mle(smooth(), EPSILONS).theta) > 0).tolist() == [True] * 4 + [False]
+    check_grads(lambda c, e: surveys.groups.mle(c, e).theta, (smooth(), EPSILONS), order=2, modes=("fwd", "rev"))
+    check_grads(surveys.groups.inv, (smooth(), EPSILONS), order=1)
 
 
 @pytest.mark.long
@@ -122,7 +122,7 @@ def test_derivatives_of_one_group_are_those_of_randomized_response():
     counts = np.array([[60, 25, 10, 5, 0]], FLOAT)
     both = [
         jax.grad(lambda c, e, f=f: f(c, e)[0], argnums=(0, 1))(counts, np.array([1.3], FLOAT))
-        for f in (lambda c, e: surveys.mle_groups(c, e).theta, lambda c, e: rrjax.mle_star(c[0], e[0]))
+        for f in (lambda c, e: surveys.groups.mle(c, e).theta, lambda c, e: rrjax.mle_star(c[0], e[0]))
     ]
     for found, wanted in zip(*both, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
@@ -135,7 +135,7 @@ def test_the_weighted_inversion_is_unbiased_and_best_where_shares_are_even():
     counts = np.stack(
         [rrjax.simulate.counts(jax.random.key(g), theta.astype(FLOAT), int(numbers[g]), EPSILONS[g]) for g in range(3)]
     )
-    estimate = np.asarray(surveys.inv_groups(counts, EPSILONS), float)
+    estimate = np.asarray(surveys.groups.inv(counts, EPSILONS), float)
     assert estimate.sum() == pytest.approx(1, abs=40 * ULP)
     law = noise[:, None] + kept[:, None] * theta
     weights = numbers * kept**2
@@ -160,10 +160,10 @@ def test_the_lift_is_its_matrix():
 
 def test_a_batch_is_a_loop():
     counts = np.stack(CASES[:4]).astype(INT)
-    together = jax.vmap(lambda c: surveys.mle_groups(c, EPSILONS))(counts)
+    together = jax.vmap(lambda c: surveys.groups.mle(c, EPSILONS))(counts)
     for row, theta, converged in zip(counts, together.theta, together.converged, strict=True):
         assert converged
-        np.testing.assert_allclose(theta, surveys.mle_groups(row, EPSILONS).theta, atol=20 * ULP)
+        np.testing.assert_allclose(theta, surveys.groups.mle(row, EPSILONS).theta, atol=20 * ULP)
 
 
 def test_what_cannot_be_used_gives_nan():
@@ -171,26 +171,26 @@ def test_what_cannot_be_used_gives_nan():
     negative, none, wrapped = good.copy(), np.zeros_like(good), good.copy()
     negative[1, 2], wrapped[0] = -1, LARGEST
     for counts in (negative, none, wrapped):
-        found = surveys.mle_groups(jnp.asarray(counts), EPSILONS)
+        found = surveys.groups.mle(jnp.asarray(counts), EPSILONS)
         assert np.isnan(found.theta).all()
         assert np.isnan(found.gap)
         assert not found.converged
-        assert np.isnan(surveys.inv_groups(jnp.asarray(counts), EPSILONS)).all()
+        assert np.isnan(surveys.groups.inv(jnp.asarray(counts), EPSILONS)).all()
     for epsilons in ([0.0, 1, 1], [-1, 1, 1], [np.nan, 1, 1]):
-        assert np.isnan(surveys.mle_groups(good, np.array(epsilons, FLOAT)).theta).all()
-        assert np.isnan(surveys.inv_groups(good, np.array(epsilons, FLOAT))).all()
+        assert np.isnan(surveys.groups.mle(good, np.array(epsilons, FLOAT)).theta).all()
+        assert np.isnan(surveys.groups.inv(good, np.array(epsilons, FLOAT))).all()
 
 
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: surveys.mle_groups([5, 3], [1.0]), "counts"),
-        (lambda: surveys.mle_groups([[5], [3]], [1.0, 1.0]), "counts"),
-        (lambda: surveys.inv_groups([[5, 3]], [1.0, 2.0]), "epsilons"),
-        (lambda: surveys.inv_groups([[5, 3]], ["a"]), "epsilons"),
-        (lambda: surveys.mle_groups([[5, 3]], [1.0], tol=0), "tol"),
-        (lambda: surveys.mixture_groups([[0, 0]], [1.0]), "weights"),
+        (lambda: surveys.groups.mle([5, 3], [1.0]), "counts"),
+        (lambda: surveys.groups.mle([[5], [3]], [1.0, 1.0]), "counts"),
+        (lambda: surveys.groups.inv([[5, 3]], [1.0, 2.0]), "epsilons"),
+        (lambda: surveys.groups.inv([[5, 3]], ["a"]), "epsilons"),
+        (lambda: surveys.groups.mle([[5, 3]], [1.0], tol=0), "tol"),
+        (lambda: surveys.groups.mixture([[0, 0]], [1.0]), "weights"),
     ],
 )
 def test_bad_input_is_named(call, message):

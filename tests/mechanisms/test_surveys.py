@@ -15,7 +15,13 @@ from scipy import optimize, stats
 import rrjax
 from rrjax import inference, surveys
 from rrjax.estimators.affine_mle import maximum
-from rrjax.mechanisms.surveys import ForcedResponse, NegativeQuestion, NonCompliance, UnrelatedQuestion, Warner
+from rrjax.mechanisms.surveys import (
+    ForcedResponse,
+    MirroredQuestion,
+    NegativeQuestion,
+    NonCompliance,
+    UnrelatedQuestion,
+)
 from rrjax.numerics.sums import expm1_epsilon
 
 E1 = np.expm1(1.0)
@@ -28,8 +34,8 @@ DESIGNS = {
     "forced": (ForcedResponse(0.6, [0.5, 0.3, 0.2]), 0.6 * EYE + 0.4 * np.array([0.5, 0.3, 0.2])),
     "unrelated": (UnrelatedQuestion(0.3, [0.2, 0.7, 0.1]), 0.3 * EYE + 0.7 * np.array([0.2, 0.7, 0.1])),
     "unforced": (ForcedResponse(0.5, [0.7, 0.3, 0.0]), 0.5 * EYE + 0.5 * np.array([0.7, 0.3, 0.0])),
-    "warner": (Warner(0.8), np.array([[0.8, 0.2], [0.2, 0.8]])),
-    "warner-exchanged": (Warner(0.3), np.array([[0.3, 0.7], [0.7, 0.3]])),
+    "warner": (MirroredQuestion(0.8), np.array([[0.8, 0.2], [0.2, 0.8]])),
+    "warner-exchanged": (MirroredQuestion(0.3), np.array([[0.3, 0.7], [0.7, 0.3]])),
     "not-yours": (NegativeQuestion(3), (1 - EYE) / 2),
     "seldom-yours": (NegativeQuestion(3, 0.1), 0.1 * EYE + 0.45 * (1 - EYE)),
     "non-compliance": (NonCompliance(rrjax.RandomizedResponse(3, 1.0), 0.15, SHRUG), 0.85 * RR + 0.15 * SHRUG),
@@ -170,7 +176,7 @@ def test_warner_is_the_clipped_inversion_either_way():
     for counts in ([380, 620], [100, 900], [0, 7], [500, 500]):
         for truth in (0.8, 0.55):
             wanted = np.clip((counts[0] / sum(counts) - (1 - truth)) / (2 * truth - 1), 0, 1)
-            for design, given in ((Warner(truth), counts), (Warner(1 - truth), counts[::-1])):
+            for design, given in ((MirroredQuestion(truth), counts), (MirroredQuestion(1 - truth), counts[::-1])):
                 np.testing.assert_allclose(surveys.mle(given, design), [wanted, 1 - wanted], atol=20 * ULP)
 
 
@@ -251,7 +257,9 @@ def test_jit_and_vmap_change_nothing():
     for function, found in zip(functions, batched(counts, design), strict=True):
         wanted = np.stack([function(row, design) for row in counts])
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
-    several = jax.vmap(lambda design: surveys.mle(np.array([380, 620]), design))(Warner(jnp.array([0.3, 0.7], FLOAT)))
+    several = jax.vmap(lambda design: surveys.mle(np.array([380, 620]), design))(
+        MirroredQuestion(jnp.array([0.3, 0.7], FLOAT))
+    )
     np.testing.assert_allclose(several, [[0.8, 0.2], [0.2, 0.8]], atol=1e-6)
 
 
@@ -275,7 +283,7 @@ def test_unusable_counts_give_nan():
     [
         (lambda truth: ForcedResponse(truth, jnp.array([0.5, 0.3, 0.2])), [0.0, 1.0, -0.1, np.nan]),
         (lambda share: ForcedResponse(0.5, jnp.array([0.5, 0.3, 0.0]) + share * EYE[2].astype(FLOAT)), [0.1, -0.2]),
-        (Warner, [0.0, 0.5, 1.0, np.nan]),
+        (MirroredQuestion, [0.0, 0.5, 1.0, np.nan]),
         (lambda own: NegativeQuestion(3, own), [-0.1, 0.34, np.nan]),
         (lambda share: NonCompliance(rrjax.RandomizedResponse(3, 1.0), share, SHRUG), [0.0, 1.0]),
         (lambda epsilon: NonCompliance(rrjax.RandomizedResponse(3, epsilon), 0.1, SHRUG), [0.0, -1.0]),
@@ -312,9 +320,9 @@ def test_traced_values_outside_the_domain_are_marked():
         (lambda: ForcedResponse(0.5, ["a", "b"]), "forced"),
         (lambda: UnrelatedQuestion(0.0, [0.5, 0.5]), "truth"),
         (lambda: UnrelatedQuestion(0.5, [0.2, 0.2]), "unrelated"),
-        (lambda: Warner(0.5), "truth"),
-        (lambda: Warner(0.0), "truth"),
-        (lambda: Warner(np.array([0.3, 0.4])).affine, "truth"),
+        (lambda: MirroredQuestion(0.5), "truth"),
+        (lambda: MirroredQuestion(0.0), "truth"),
+        (lambda: MirroredQuestion(np.array([0.3, 0.4])).affine, "truth"),
         (lambda: NegativeQuestion(3, 0.4), "own"),
         (lambda: NegativeQuestion(1), "num_categories"),
         (lambda: NonCompliance(rrjax.RandomizedResponse(3, 1.0), 0.1, [0.5, 0.5]), "answers"),
@@ -327,12 +335,12 @@ def test_traced_values_outside_the_domain_are_marked():
             lambda: NonCompliance(rrjax.RandomizedResponse(2, 1.0), 0.1, np.array([[0.5, 0.5]])).affine,
             "answers",
         ),
-        (lambda: surveys.mle([1, 2, 3], Warner(0.7)), "counts"),
-        (lambda: inference.survey_standard_errors([1.0, 2.0], Warner(0.7)), "counts"),
-        (lambda: inference.survey_intervals([1, 2], Warner(0.7), 1.5), "level"),
-        (lambda: surveys.mixture([0, 0], Warner(0.7)), "weights"),
-        (lambda: Warner(0.7).randomize(jax.random.key(0), [0, 2]), "values"),
-        (lambda: Warner(0.7).probabilities([0.2, 0.3, 0.5]), "theta"),
+        (lambda: surveys.mle([1, 2, 3], MirroredQuestion(0.7)), "counts"),
+        (lambda: inference.survey_standard_errors([1.0, 2.0], MirroredQuestion(0.7)), "counts"),
+        (lambda: inference.survey_intervals([1, 2], MirroredQuestion(0.7), 1.5), "level"),
+        (lambda: surveys.mixture([0, 0], MirroredQuestion(0.7)), "weights"),
+        (lambda: MirroredQuestion(0.7).randomize(jax.random.key(0), [0, 2]), "values"),
+        (lambda: MirroredQuestion(0.7).probabilities([0.2, 0.3, 0.5]), "theta"),
     ],
 )
 def test_bad_input_is_named(make, message):

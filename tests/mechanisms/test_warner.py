@@ -29,7 +29,7 @@ def test_reports_have_the_law_of_the_spinner(truth):
 
 @BOTH
 def test_it_says_what_the_survey_design_says(truth):
-    mechanism, design = Warner(truth), surveys.Warner(truth)
+    mechanism, design = Warner(truth), surveys.MirroredQuestion(truth)
     assert float(mechanism.epsilon) == pytest.approx(abs(math.log(truth / (1 - truth))), rel=4 * ULP)
     assert float(mechanism.epsilon) == pytest.approx(float(design.epsilon), rel=8 * ULP)
     counts = np.asarray([600, 400])

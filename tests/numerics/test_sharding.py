@@ -187,7 +187,7 @@ def test_counts_of_users_or_categories_that_are_spread():
     for function, given in (
         (lambda reports: rrjax.count(reports, 3), (reports,)),
         (lambda reports, weights: inference.weighted_counts(reports, weights, 3).total, (reports, weights)),
-        (lambda counts: surveys.inv_groups(counts, jnp.ones(4)), (meshes.COUNTS,)),
+        (lambda counts: surveys.groups.inv(counts, jnp.ones(4)), (meshes.COUNTS,)),
         (lambda prior: models.rr_with_prior(prior, 1.5).num_candidates, (weights / 36,)),
     ):
         found = jax.jit(function)(*map(place, given))

@@ -1,9 +1,9 @@
-"""How far apart the reports of two histories can be: the exact privacy loss, by enumeration; NumPy in float64.
+"""The exact privacy loss between the reports of two histories, by enumeration in NumPy's float64.
 
-A history is the value of one user in each round. Every round is reported from a memo, and rounds with the same memo
-depend on each other. Of two histories, rounds that share a memo in the one or in the other belong together; different
-groups of rounds are independent, so that their losses add up. Within a group it only matters how often each answer was
-given in the rounds whose two memos are the same (a cell), and these numbers are gone through.
+A history is the value of one user in each round. Every round is reported from a memo, and rounds with the same memo are
+dependent. Rounds that share a memo in one of the two histories form a group. Groups are independent, so their losses
+add up. Within a group only the counts of the answers matter, for each set of rounds whose two memos are the same (a
+cell). The outputs enumerated are these counts.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import Rates
 
 MOST_OUTPUTS = 1 << 20
-"""Outputs of one group of rounds that are gone through: some seconds, and some hundred MiB."""
+"""Outputs of one group of rounds that are enumerated: some seconds, and some hundred MiB."""
 
 
 class Loss(NamedTuple):
-    """The largest log ratio of the probabilities of one output, in both directions; losses of independent parts add."""
+    """The largest log-ratio of the probabilities of one output, in both directions; independent losses add up."""
 
     forward: float
     backward: float
 
     @property
     def either(self) -> float:
-        """The larger one."""
+        """The larger of both."""
         return max(self)
 
 
@@ -45,13 +45,13 @@ class Logs(NamedTuple):
 
     @classmethod
     def of(cls, rates: Rates) -> Logs:
-        """Those of rates, in double precision.
+        """The logarithms of rates, in double precision.
 
         Raises:
-            ArgumentError: Rates that are no numbers, or the largest of their dtype.
+            ArgumentError: Rates that are not numbers, or the largest of their dtype.
         """
         weights = np.stack([np.asarray(weight) for weight in rates])
-        # e^ε that is beyond the dtype was replaced by its largest number.
+        # An e^ε beyond the dtype was replaced by its largest number.
         if not np.max(weights) < np.finfo(weights.dtype).max / 16:
             raise ArgumentError(
                 f"epsilon must be one whose exponential is a number in {weights.dtype}, and first_epsilon below it",
@@ -68,8 +68,8 @@ def checked(history: ArrayLike, other: ArrayLike, num_categories: int) -> tuple[
     Raises:
         ArgumentError: They are not integers in 0 … K − 1, or not of one length.
     """
-    found = np.asarray(history), np.asarray(other)
-    for values, name in zip(found, ("history", "other"), strict=True):
+    histories = np.asarray(history), np.asarray(other)
+    for values, name in zip(histories, ("history", "other"), strict=True):
         if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iu":
             raise ArgumentError(
                 f"{name} must be integers of shape [T], the value in each of T rounds; got {values.dtype} of shape "
@@ -78,22 +78,22 @@ def checked(history: ArrayLike, other: ArrayLike, num_categories: int) -> tuple[
             )
         if values.min() < 0 or values.max() >= num_categories:
             raise ArgumentError(f"{name} must have values from 0 to {num_categories - 1}", argument=name)
-    if found[0].size != found[1].size:
+    if histories[0].size != histories[1].size:
         raise ArgumentError(
-            f"both histories must have one value a round, got {found[0].size} and {found[1].size} rounds",
+            f"both histories must have one value a round, got {histories[0].size} and {histories[1].size} rounds",
             argument="other",
         )
-    return found
+    return histories
 
 
 def loss_of_bits(
     history: NDArray[Any], other: NDArray[Any], permanent: Rates, instantaneous: Rates, held: NDArray[np.bool_]
 ) -> Loss:
-    """The loss where a memo, and every report, is bits that are independent of each other."""
+    """The loss for a memo and reports of independent bits; `held` says which bits each value sets."""
     first, second = Logs.of(permanent), Logs.of(instantaneous)
     again = np.array([[second.not_q, second.q], [second.not_p, second.p]])
     used = np.unique(np.concatenate([history, other]))
-    # Bits that the same ones of these values set have one loss.
+    # Bits that are set by the same values have the same loss.
     kinds, times = np.unique(held[used], axis=1, return_counts=True)
     forward = backward = 0.0
     for column, number in zip(kinds.T, times.tolist(), strict=True):
@@ -101,7 +101,7 @@ def loss_of_bits(
             int(value): np.array([first.not_p, first.p] if own else [first.not_q, first.q])
             for value, own in zip(used, column, strict=True)
         }
-        loss = _apart(history, other, memos, again)
+        loss = _summed_loss(history, other, memos, again)
         forward, backward = forward + number * loss.forward, backward + number * loss.backward
     return Loss(forward, backward)
 
@@ -109,9 +109,9 @@ def loss_of_bits(
 def loss_of_answers(
     history: NDArray[Any], other: NDArray[Any], permanent: Rates, instantaneous: Rates, num_answers: int
 ) -> Loss:
-    """The loss where a memo, and every report, is one of g answers, both by randomized response."""
+    """The loss for a memo and reports that are one of g answers, both by randomized response."""
     first, second = Logs.of(permanent), Logs.of(instantaneous)
-    # Answers that are in no history are alike. As many of them as there are rounds can be reported, the rest cannot.
+    # Answers that are in no history are alike. T rounds can report T of them; the others stay unreported.
     used = np.unique(np.concatenate([history, other]))
     size = min(num_answers, used.size + history.size)
     again = np.where(np.eye(size, dtype=bool), second.p, second.q)
@@ -121,11 +121,11 @@ def loss_of_answers(
         unreported = first.q + math.log(num_answers - size)
         memos = {answer: np.append(logs, unreported) for answer, logs in memos.items()}
     places = {int(answer): place for place, answer in enumerate(used)}
-    return _apart(history, other, memos, again, places)
+    return _summed_loss(history, other, memos, again, places)
 
 
 def groupings(number: int, most: int) -> Iterator[list[int]]:
-    """All ways to put so many things into at most so many groups, as the number of the group of each."""
+    """All ways to put `number` things into at most `most` groups, as the group of each thing."""
 
     def extended(start: list[int]) -> Iterator[list[int]]:
         if len(start) == number:
@@ -137,14 +137,14 @@ def groupings(number: int, most: int) -> Iterator[list[int]]:
     return extended([])
 
 
-def _apart(
+def _summed_loss(
     history: NDArray[Any],
     other: NDArray[Any],
     memos: dict[int, NDArray[Any]],
     again: NDArray[Any],
     places: dict[int, int] | None = None,
 ) -> Loss:
-    """The loss of all rounds."""
+    """The loss of all rounds, summed over the groups."""
     pairs, times = np.unique(np.stack([history, other]), axis=1, return_counts=True)
     cells = [(int(one), int(two), int(number)) for one, two, number in zip(*pairs, times, strict=True)]
     losses = [_of_group(group, memos, again, places) for group in _groups(cells)]
@@ -152,7 +152,7 @@ def _apart(
 
 
 def _groups(cells):
-    """The cells, put together where they share a memo."""
+    """The cells, merged where they share a memo."""
     groups: list[list[tuple[int, int, int]]] = []
     for cell in cells:
         touching = [group for group in groups if any(cell[0] == each[0] or cell[1] == each[1] for each in group)]
@@ -166,29 +166,29 @@ def _of_group(cells, memos, again, places):
         return Loss(0.0, 0.0)
     num_reports = again.shape[1]
     if len(cells) == 1 and places is not None:
-        # Nothing tells two memos apart better than reports that all name the one, or all the other.
+        # The extreme ratios belong to reports that all name one memo, or all the other one.
         one, two, number = cells[0]
         given = [number * np.eye(num_reports)[[places[one], places[two]]]]
     else:
         given = _outputs([number for *_, number in cells], num_reports, len(places or again))
     chosen = [counts @ again.T for counts in given]
-    with np.errstate(divide="ignore", invalid="ignore"):  # outputs that are impossible
+    with np.errstate(divide="ignore", invalid="ignore"):  # impossible outputs
         apart = _log_law(cells, chosen, memos, 0) - _log_law(cells, chosen, memos, 1)
     return Loss(float(np.nanmax(apart)), float(np.nanmax(-apart)))
 
 
 def _outputs(numbers: Sequence[int], num_reports: int, known: int) -> list[NDArray[np.int64]]:
-    """How often each report is given in each cell, `[U, Y]` a cell: all outputs that differ in what they say.
+    """The counts of each report in each cell, `[U, Y]` a cell, for all outputs that differ in their probability.
 
-    Reports from number `known` on are interchangeable: of outputs that differ in their names alone there is one.
+    Reports from number `known` on are interchangeable, so one of all outputs that differ in their names stands for all.
     """
     codes, unit, units = np.zeros((1, num_reports), np.int64), 1, []
     for number in numbers:
         for _ in range(number):
             if len(codes) * num_reports > MOST_OUTPUTS:
                 raise ArgumentError(
-                    f"the rounds that belong together have more than {MOST_OUTPUTS:,} different outputs: give shorter "
-                    "histories, or parts of them that share no memo",
+                    f"a group of rounds that share memos has more than {MOST_OUTPUTS:,} different outputs: give "
+                    "shorter histories, or parts of them that share no memo",
                     argument="history",
                 )
             codes = (codes[:, None] + unit * np.eye(num_reports, dtype=np.int64)).reshape(-1, num_reports)
@@ -200,7 +200,7 @@ def _outputs(numbers: Sequence[int], num_reports: int, known: int) -> list[NDArr
 
 
 def _log_law(cells: Sequence[tuple[int, int, int]], chosen, memos, which):
-    """The log probability of outputs under one of the two histories: a memo's states are summed over."""
+    """The log-probability of outputs under one of the two histories, summed over the states of each memo."""
     law = 0.0
     for memo in {cell[which] for cell in cells}:
         states = memos[memo] + sum(rows for rows, cell in zip(chosen, cells, strict=True) if cell[which] == memo)

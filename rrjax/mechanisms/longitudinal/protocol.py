@@ -1,20 +1,19 @@
-"""What a longitudinal protocol is: a permanent answer, the memo, and every report a randomization of the memo.
+"""Longitudinal protocols: a permanent randomized answer, the memo, and reports that each randomize the memo.
 
-A user who is asked T times and randomizes afresh each time has spent T·ε: the reports average out to the value. So the
-value is randomized once, at ε∞, and what came of it is kept; what is reported is the memo, randomized again. A single
-report then delivers ε₁ < ε∞, and no number of reports of one value more than ε∞, because all of them are made of the
-memo. A value that the user did not have before gets a memo of its own, and ε∞ is spent anew.
+A user who is asked T times and randomizes afresh each time spends T·ε: the reports average out to the value. So the
+value is randomized once, at ε∞, and the result is kept; each report is the memo, randomized again. A single report
+delivers ε₁ < ε∞, and any number of reports of one value at most ε∞, because all are made of the memo. A new value gets
+a memo of its own, which spends ε∞ again.
 
-Two histories have the same pattern where any two rounds share a memo in the one exactly if they share a memo in the
-other: the memo changes at the same times, to a new one and back to the same old one alike. Histories with the same
-pattern are apart by at most ε∞ for each memo in them. The pattern itself is not hidden, and no number of memos bounds
-it: histories that differ in n rounds are apart by at most n·ε₂, ε₂ that of the second randomization between any two
-memos. So whoever collects many reports learns that a memo has changed, when, and whether it has changed back.
-`Protocol.history_loss` is the exact loss of any two histories.
+Two histories have the same pattern if any two rounds share a memo in one history exactly if they do in the other: the
+memo changes at the same times, to a new one or back to the same old one. Histories with the same pattern differ by at
+most ε∞ for each memo. The pattern itself is not protected, and no number of memos bounds it: histories that differ in n
+rounds differ by at most n·ε₂, the ε of the second randomization between two memos. Many reports show that a memo has
+changed, when, and whether it has changed back. `Protocol.history_loss` is the exact loss of any two histories.
 
-The memo of a user is drawn from a key of the user and the value: a function of both, and the same whenever it is asked
-for. That is a table of one answer a value, of which nothing but the key need be stored. Keys of JAX are for simulation;
-a device that reports for somebody uses `rrjax.secure.Memo`, which draws from the operating system.
+The memo of a user is drawn from a key of the user and the value, so the same value always gives the same memo, and only
+the key needs to be stored. JAX keys are for simulation. A device that reports for a person uses `rrjax.secure.Memo`,
+which draws from the operating system.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,18 +31,21 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
-from rrjax.data.arguments import as_scalar, float_dtype, int_dtype
-from rrjax.data.categories import check_epsilon, check_num_categories
+from rrjax.data.arguments import as_scalar, check_key, float_dtype, int_dtype
+from rrjax.data.categories import as_integer, check_epsilon, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.longitudinal import histories
 from rrjax.mechanisms.mechanism import CELLS, Mechanism
+from rrjax.mechanisms.randomized_response import RandomizedResponse
+from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import expm1_epsilon
 
 _NUMBERS = (int, float, np.number)
-"""What is known of a parameter where nothing is traced."""
+"""Types of a parameter that is certainly not traced."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,41 +56,43 @@ class Protocol(abc.ABC):
     epsilon: ArrayLike
 
     def __post_init__(self) -> None:
-        """Checks what can be checked of K and ε∞."""
         check_num_categories(self.num_categories)
         check_epsilon(self.epsilon)
 
     @property
     @abc.abstractmethod
     def single_round(self) -> Mechanism:
-        """What one round is to those who see no other: a mechanism of ε₁, with all that mechanisms have."""
+        """The mechanism of ε₁ that one round is, with all methods of mechanisms."""
 
     @property
     def num_memos(self) -> int:
-        """The largest number of memos of one user: so many ε∞ bound the loss where they have the same pattern."""
+        """The largest number of memos of a user. num_memos·ε∞ bounds the loss of histories with the same pattern."""
         return self.num_categories
 
     @abc.abstractmethod
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
-        """The ε of so many reports of one value: ε₁ of one, and towards ε∞.
+        """The ε of T reports of one value: ε₁ for one report, and towards ε∞.
 
         Args:
             num_reports: T, at least 1.
 
         Returns:
-            Scalar, nats; NaN where a traced ε makes no sense.
+            Scalar, nats; NaN for an impossible traced ε.
+
+        Raises:
+            ValueError: T not a positive integer.
         """
 
     @abc.abstractmethod
     def memoize(self, key: Array, values: ArrayLike) -> Shaped[Array, "*s"]:
-        """The memo of each user for the value that the user has now.
+        """The memo of each user for the current value.
 
         User number u has the secret `fold_in(key, u)`. The same key and value give the same memo, also after the user
-        has had others in between; so for every round call it again with one key and the values of that round.
+        has had other values in between; so call it in every round with one key and the values of that round.
 
         Args:
-            key: A typed key, `jax.random.key(seed)`; the same in all rounds. For simulation: who knows it can undo the
-                randomization.
+            key: A typed key, `jax.random.key(seed)`; the same in all rounds. For simulation: whoever knows it can undo
+                the randomization.
             values: Integers in 0 … K − 1, any shape: one a user, in the same order in all rounds.
 
         Returns:
@@ -106,53 +111,53 @@ class Protocol(abc.ABC):
             memo: From `memoize`.
 
         Returns:
-            Reports.
+            Reports, of the shape and dtype of the memo; under tracing, no report for an entry that is no memo.
 
         Raises:
-            ValueError: What is no memo.
+            ValueError: Another shape or dtype, or (not under tracing) an entry that is no memo.
         """
 
     @abc.abstractmethod
     def mixture(self, reports: ArrayLike) -> Mixture:
-        """The likelihood of all reports of each user together, whose value was the same in all rounds.
+        """The likelihood of all reports of each user together, for users whose value was the same in all rounds.
 
         Args:
             reports: `[N, T, …]`, T reports of each of N users.
 
         Returns:
-            `Mixture`, a row for every kind of user that is different (under tracing, for every user); up to a factor
-            that θ does not change.
+            `Mixture`, one row for every different kind of user, up to a factor that θ does not change. Under tracing,
+            one row for every user, and unusable if an entry is no report.
 
         Raises:
-            ValueError: Another shape or dtype, no users, or (not under tracing) what is no report.
+            ValueError: Another shape or dtype, no users, or (not under tracing) an entry that is no report.
         """
 
     def history_loss(self, history: ArrayLike, other: ArrayLike) -> float:
         """The privacy loss of two histories: the largest |log P(reports | history) − log P(reports | other)|.
 
-        Over all outputs of all rounds, and over whatever the user drew for ever (the hash function, the categories
-        that are asked). It is found by enumeration in float64 from `permanent` and `instantaneous`, whose precision is
-        that of the dtype. Not for traced ε.
+        Over all outputs of all rounds, and over the permanent draws of the user (the hash function, the categories that
+        are asked). Found by enumeration in float64, from the `permanent` and `instantaneous` rates in their dtype. Not
+        for a traced ε.
 
         Args:
             history: `[T]`, integers in 0 … K − 1, the value of the user in each round.
-            other: `[T]`, those of the other history.
+            other: `[T]`, the other history.
 
         Returns:
-            Nats; `inf` where an output of the one is impossible under the other. At most `num_memos`·ε∞ for histories
-            whose memos have the same pattern, which can be far below the loss of others.
+            Nats; `inf` if an output of one history is impossible under the other. At most `num_memos`·ε∞ for histories
+            whose memos have the same pattern; other histories can have a far larger loss.
 
         Raises:
-            ArgumentError: Histories that are not integers of the domain or not of one length, or with more outputs
-                than can be gone through: some 15 rounds with few changes, fewer with many. An ε whose exponential is
-                beyond the dtype, from 86 in float32.
+            ArgumentError: Histories that are not integers of the domain or not of one length, or with too many outputs
+                to enumerate: some 15 rounds with few changes, fewer with many. An ε whose exponential is beyond the
+                dtype, from 86 in float32.
 
         Example:
             >>> import rrjax
             >>> protocol = rrjax.longitudinal.LongitudinalRandomizedResponse(3, epsilon=1.0, first_epsilon=0.5)
             >>> f"{protocol.history_loss([0, 1, 0], [1, 0, 1]):.2f}"  # the same pattern: at most 2
             '1.33'
-            >>> f"{protocol.history_loss([0, 1, 0], [0, 1, 2]):.2f}"  # it comes back, or does not
+            >>> f"{protocol.history_loss([0, 1, 0], [0, 1, 2]):.2f}"  # the value comes back, or does not
             '0.77'
         """
         one, two = histories.checked(history, other, self.num_categories)
@@ -163,61 +168,33 @@ class Protocol(abc.ABC):
         """The loss of two histories `[T]`."""
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
-        """Which categories each report supports.
-
-        Args:
-            reports: Of this protocol.
-
-        Returns:
-            Booleans, with a last axis of K.
-
-        Raises:
-            ValueError: As `tally`.
-        """
+        """As `Mechanism.supports` of `single_round`."""
         return self.single_round.supports(reports)
 
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
-        """Turns single reports into unbiased vectors, as those of a mechanism.
+        """As `Mechanism.debias` of `single_round`: unbiased vectors whose mean is `inv` of the tally of a round.
 
-        Args:
-            reports: Of this protocol.
-
-        Returns:
-            A vector for each report, whose mean is `inv` of the tally of a round. Of `LongitudinalBitFlipping` it is
-            zero for each category that the user is not asked about, K/d times as large for the others, and its mean
-            another unbiased estimate than `inv`.
-
-        Raises:
-            ValueError: As `tally`.
+        For `LongitudinalBitFlipping` the vector is zero for each category that the user is not asked about, and K/d
+        times as large for the others; its mean is another unbiased estimate than `inv`.
         """
         return self.single_round.debias(reports)
 
     def tally(self, reports: ArrayLike) -> Tally:
-        """Counts the reports of one round, one a user.
+        """Counts the reports of one round, one a user, as `Mechanism.tally` of `single_round`.
 
-        The rounds of the same users share their memos, so their tallies are not independent: a sum of them promises
-        more than there is. For several rounds of one value there is `mixture`.
-
-        Args:
-            reports: Of this protocol.
-
-        Returns:
-            `Tally`. Tallies of different users add up.
-
-        Raises:
-            ValueError: A wrong shape or dtype, or (not under tracing) what is no report.
+        Tallies of different users add up. Rounds of the same users share their memos, so their tallies are not
+        independent, and their sum overstates the information; for several rounds of one value use `mixture`.
         """
         return self.single_round.tally(reports)
 
 
 @dataclasses.dataclass(frozen=True)
 class TwoStages(Protocol):
-    """A protocol that randomizes twice, so that one report says less than all of them: ε₁ below ε∞."""
+    """A protocol with two randomizations, ε₁ of one report below ε∞ of all reports."""
 
     first_epsilon: ArrayLike
 
     def __post_init__(self) -> None:
-        """Checks what can be checked of K, ε∞ and ε₁."""
         super().__post_init__()
         check_epsilon(self.first_epsilon, "first_epsilon")
         if isinstance(self.epsilon, _NUMBERS) and isinstance(self.first_epsilon, _NUMBERS):
@@ -226,8 +203,8 @@ class TwoStages(Protocol):
     def _check_first(self, epsilon: float, first_epsilon: float) -> None:
         if not first_epsilon < epsilon:
             raise ArgumentError(
-                f"first_epsilon, of one report, must be below epsilon, of all of them; got {first_epsilon:g} and "
-                f"{epsilon:g}: a report is made of the memo, and says less than the memo does",
+                f"first_epsilon, of one report, must be below epsilon, of all reports; got {first_epsilon:g} and "
+                f"{epsilon:g}: a report is made of the memo, and carries less information",
                 argument="first_epsilon",
                 value=first_epsilon,
             )
@@ -240,54 +217,43 @@ class TwoStages(Protocol):
     @property
     @abc.abstractmethod
     def instantaneous(self) -> Rates:
-        """The second one, of the memo: p2 and q2."""
+        """The second randomization, of the memo: p2 and q2."""
 
     @property
     def _first(self) -> ArrayLike:
-        """ε₁, or NaN where it is traced and not below ε∞."""
+        """ε₁; NaN if it is traced and not below ε∞."""
         if isinstance(self.first_epsilon, _NUMBERS) and isinstance(self.epsilon, _NUMBERS):
             return self.first_epsilon
         first, last = (as_scalar(each, float_dtype()) for each in (self.first_epsilon, self.epsilon))
         return jnp.where(first < last, first, jnp.nan)
 
 
-def as_positive(value: int, name: str) -> int:
-    """The value as an integer.
-
-    Raises:
-        ValueError: It is none, or not positive.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ArgumentError(f"{name} must be a positive integer, got {value!r}", argument=name, value=value)
-    return int(value)
-
-
 def second_odds(size: ArrayLike, epsilon: ArrayLike, first_epsilon: ArrayLike) -> Float[Array, ""]:
-    """e^ε₂ − 1 of randomized response, which makes ε₁ of ε∞ when it follows randomized response.
+    """e^ε₂ − 1 of the second randomized response over `size` answers, so that both in a row deliver ε₁.
 
     Two randomized responses over g answers in a row are one, whose d is the product of theirs. With E = e^ε − 1 and
     d = E/(E + g), the second has E₂ = E₁(E∞ + g)/(E∞ − E₁).
     """
     dtype = float_dtype()
     last, first = as_scalar(epsilon, dtype), as_scalar(first_epsilon, dtype)
-    e_last, e_first, e_between = expm1_epsilon(last), expm1_epsilon(first), expm1_epsilon(last - first)
+    expm1_last, expm1_first, expm1_between = expm1_epsilon(last), expm1_epsilon(first), expm1_epsilon(last - first)
     # (E∞ − E₁)/E∞ = (1 − e^{ε₁ − ε∞})(1 + 1/E∞)
-    apart = e_between / (e_between + 1) * (1 + 1 / e_last)
-    return e_first * (1 + jnp.asarray(size, dtype) / e_last) / apart
+    apart = expm1_between / (expm1_between + 1) * (1 + 1 / expm1_last)
+    return expm1_first * (1 + jnp.asarray(size, dtype) / expm1_last) / apart
 
 
 def for_each_user(function: Callable[..., Any], key: Array, users: tuple[Array, ...], cells: int) -> Any:
-    """Applies a function to the key of each user and what the user has, so many at a time that they fit."""
-    number = users[0].shape[0]
-    keys = jax.vmap(lambda user: jax.random.fold_in(key, user))(jnp.arange(number, dtype=jnp.uint32))
-    if not isinstance(number, int):  # a symbol of `jax.export`: there is no saying how many times so many
+    """Applies a function to the key and the data of each user, in batches of a bounded number of cells."""
+    num_users = users[0].shape[0]
+    keys = jax.vmap(lambda user: jax.random.fold_in(key, user))(jnp.arange(num_users, dtype=jnp.uint32))
+    if not isinstance(num_users, int):  # a symbol of `jax.export`, which has no batches
         return jax.vmap(function)(keys, *users)
-    size = max(1, min(number, CELLS // cells))
-    return lax.map(lambda given: function(*given), (keys, *users), batch_size=size)
+    size = max(1, min(num_users, CELLS // cells))
+    return lax.map(lambda user: function(*user), (keys, *users), batch_size=size)
 
 
 def check_rounds(reports: Shaped[Array, "N T *s"], shape: str, num_axes: int) -> None:
-    """Raises `ValueError` unless reports have so many axes, and there are users and rounds."""
+    """Raises `ValueError` unless reports have `num_axes` axes, and there are users and rounds."""
     if reports.ndim != num_axes or 0 in reports.shape[:2]:
         raise ArgumentError(
             f"reports must have shape {shape}, T of each of N users, both at least 1; got {reports.shape}",
@@ -297,7 +263,7 @@ def check_rounds(reports: Shaped[Array, "N T *s"], shape: str, num_axes: int) ->
 
 
 def kinds(rows: Shaped[Array, "N M"]) -> tuple[Shaped[Array, "U M"], Shaped[Array, " U"]]:
-    """The rows that are different, and how many there are of each; under tracing all of them."""
+    """The different rows and their numbers; under tracing all rows."""
     if isinstance(rows, Tracer):
         return rows, jnp.ones(rows.shape[0], int_dtype())
     different, numbers = np.unique(np.asarray(rows), axis=0, return_counts=True)
@@ -305,7 +271,81 @@ def kinds(rows: Shaped[Array, "N M"]) -> tuple[Shaped[Array, "U M"], Shaped[Arra
 
 
 def mixture_of_rows(numbers: Shaped[Array, " U"], noise: Float[Array, "*U"], rows: Float[Array, "U K"]) -> Mixture:
-    """The likelihood noise_u + Σ_i rows_ui·θ_i, its rows scaled to a base of one."""
+    """The likelihood noise_u + Σ_i rows_ui·θ_i, with each row scaled to a base of one."""
     least = jnp.min(rows, axis=1, keepdims=True)
-    # A product fused into the difference would make the least one less than itself.
+    # The maximum with zero: a product fused into the difference makes the smallest entry slightly negative.
     return Mixture(numbers, 1.0, Dense(jnp.maximum(rows - least, 0) / (noise[:, None] + least)))
+
+
+@exportable
+class Attack(NamedTuple):
+    """How often the attack guesses the value of a user.
+
+    Attributes:
+        with_memo: `[T]`, from the first t reports, all made of one memo: at most `bound` on average.
+        without_memo: `[T]`, if every report randomizes the value anew: towards one.
+        bound: Scalar, e^ε∞/(e^ε∞ + K − 1): no guess from reports that spend ε∞ is better, at uniform values.
+    """
+
+    with_memo: Float[Array, " T"]
+    without_memo: Float[Array, " T"]
+    bound: Float[Array, ""]
+
+
+def averaging_attack(key: Array, protocol: Protocol, num_reports: int, num_users: int = 1000) -> Attack:
+    """Guesses the values of simulated users from their reports, with and without the memo.
+
+    Values are uniform. The guess is the category with the largest sum of unbiased vectors (`debias`), the one that most
+    reports support. It is the likeliest value, so no attack does better. For `LongitudinalBitFlipping` this holds with
+    the memo only: without it every report asks about other categories, and the likeliest value, which also counts unset
+    bits, is right a little more often than stated here.
+
+    Args:
+        key: A typed key, `jax.random.key(seed)`.
+        protocol: Any one of K categories.
+        num_reports: T, the reports collected from each user. Static.
+        num_users: The number of simulated users: a share s has the standard error sqrt(s(1−s)/num_users). Static.
+
+    Returns:
+        An `Attack`, shares of right guesses; NaN for an impossible traced ε.
+
+    Raises:
+        ValueError: `num_reports` or `num_users` not a positive integer.
+
+    Example:
+        >>> import jax, rrjax
+        >>> protocol = rrjax.longitudinal.LongitudinalRandomizedResponse(4, epsilon=2.0, first_epsilon=1.0)
+        >>> attack = rrjax.longitudinal.averaging_attack(jax.random.key(0), protocol, 50, num_users=10_000)
+        >>> print(f"{attack.without_memo[-1]:.2f} {attack.with_memo[-1]:.2f} {attack.bound:.2f}")
+        0.99 0.72 0.71
+
+    References:
+        Ding, Kulkarni and Yekhanin, "Collecting telemetry data privately", 2017, §1.
+    """
+    check_key(key)
+    return _attack(key, protocol, as_integer(num_reports, "num_reports", 1), as_integer(num_users, "num_users", 1))
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _attack(key, protocol, num_reports, num_users):
+    key_of_values, key_of_memo, key_of_rounds = jax.random.split(key, 3)
+    values = jax.random.randint(key_of_values, (num_users,), 0, protocol.num_categories, jnp.int32)
+    memo = protocol.memoize(key_of_memo, values)
+
+    def add_round(scores, key):
+        with_memo, without, first, second = *scores, *jax.random.split(key)
+        key_of_new_memo, last = jax.random.split(second)
+        with_memo = with_memo + protocol.debias(protocol.report(first, memo))
+        without = without + protocol.debias(protocol.report(last, protocol.memoize(key_of_new_memo, values)))
+        return (with_memo, without), (success(with_memo), success(without))
+
+    def success(scores):
+        right = jnp.mean((jnp.argmax(scores, axis=1).astype(values.dtype) == values).astype(scores.dtype))
+        return jnp.where(jnp.any(jnp.isnan(scores)), jnp.nan, right)
+
+    bound = RandomizedResponse(protocol.num_categories, protocol.epsilon).p
+    zeros = jnp.zeros((num_users, protocol.num_categories), bound.dtype)
+    _, (with_memo, without) = lax.scan(
+        add_round, aligned((zeros, zeros), key), jax.random.split(key_of_rounds, num_reports)
+    )
+    return Attack(with_memo, without, bound)

@@ -1,14 +1,16 @@
 """RAPPOR as published: words in a Bloom filter, cohorts with different hash functions, and lists of candidates.
 
-What a user sends is a cohort and k bits. Each bit of the Bloom filter of the user's word is randomized for ever, kept
-with probability 1 − f and else drawn with even odds; and of this memo, each bit is reported set with probability q
-where it is set, and p where it is not. The words are not in the reports: the collector brings a list of candidates, and
-estimates how many users hold each of them.
+A user sends a cohort and k bits. Each bit of the Bloom filter of the user's word is randomized once for ever: kept with
+probability 1 − f, else drawn with even odds. Each bit of a report is set with probability q if the bit of this memo is
+set, and p if it is not. The reports contain no words: the collector brings a list of candidates, and estimates the
+share of users who hold each of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,15 +22,16 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.data.arguments import as_scalar, as_values, check_key, float_dtype
+from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates
 from rrjax.mechanisms.longitudinal import histories
-from rrjax.mechanisms.longitudinal.protocol import as_positive, check_rounds, for_each_user, kinds
+from rrjax.mechanisms.longitudinal.protocol import check_rounds, for_each_user, kinds
 from rrjax.mechanisms.longitudinal.unary import again, chained, drawn_bits, epsilon_of_bits, log_ratios, odds_ratio
 from rrjax.mechanisms.mechanism import CELLS, numbers_if
-from rrjax.mechanisms.unary import are_bits
+from rrjax.mechanisms.unary import are_bits, as_bits
 from rrjax.numerics.least_squares import Regression, least_squares
 from rrjax.numerics.pytrees import exportable, register
 from rrjax.numerics.sharding import looked_up
@@ -84,7 +87,6 @@ class Rappor:
     q: ArrayLike = 0.75
 
     def __post_init__(self) -> None:
-        """Checks what can be checked."""
         filters = self.filters if isinstance(self.filters, jax.Array) else np.asarray(self.filters)
         object.__setattr__(self, "filters", filters)
         if filters.ndim != 3 or filters.dtype != bool or 0 in filters.shape:
@@ -94,7 +96,7 @@ class Rappor:
             )
         if filters.shape[1] < 2:
             raise ArgumentError(
-                "filters must be those of at least two candidates, or there is nothing to estimate", argument="filters"
+                "filters must have at least two candidates: with one there is nothing to estimate", argument="filters"
             )
         if not isinstance(filters, Tracer) and not 1 <= int(np.asarray(filters).sum(axis=2).max()) <= self.num_hashes:
             raise ArgumentError(
@@ -106,7 +108,7 @@ class Rappor:
         for name, value in numbers.items():
             if not 0 < value < 1:
                 raise ArgumentError(
-                    f"{name} must lie between 0 and 1, got {value:g}: for one report a user, without a memo, there is "
+                    f"{name} must lie between 0 and 1, got {value:g}; for one report a user, without a memo, use "
                     "SymmetricUnaryEncoding",
                     argument=name,
                     value=value,
@@ -121,21 +123,21 @@ class Rappor:
 
     @property
     def permanent(self) -> Rates:
-        """The first randomization of each bit: 1 − f/2 and f/2."""
+        """The first randomization of each bit: p1 = 1 − f/2 and q1 = f/2."""
         f = as_scalar(self.f, float_dtype(), "f")
         f = jnp.where((f > 0) & (f < 1), f, jnp.nan)
         return Rates(f / 2, f / 2, 1 - f)
 
     @property
     def instantaneous(self) -> Rates:
-        """The second one: q of bits that are set in the memo, p of those that are not."""
+        """The second randomization: q for set bits of the memo, p for the others."""
         p, q = (as_scalar(each, float_dtype(), name) for each, name in ((self.p, "p"), (self.q, "q")))
         possible = (p > 0) & (p < q) & (q < 1)
         return Rates(*(jnp.where(possible, weight, jnp.nan) for weight in (p, 1 - q, q - p)))
 
     @property
     def epsilon(self) -> Float[Array, ""]:
-        """ε∞ = 2h·log((1 − f/2)/(f/2)), nats, of any number of reports of one word; for words with no bit in common."""
+        """ε∞ = 2h·log((1 − f/2)/(f/2)), nats, of any number of reports of one word; for words without a common bit."""
         return self.num_hashes * jnp.log1p(odds_ratio(self.permanent))
 
     @property
@@ -144,51 +146,25 @@ class Rappor:
         return self.num_hashes * jnp.log1p(odds_ratio(chained(self.permanent, self.instantaneous)))
 
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
-        """The ε of T reports of one word, nats.
-
-        Args:
-            num_reports: T, at least 1.
-
-        Returns:
-            Scalar: ε₁ of one, and towards ε∞.
-
-        Raises:
-            ValueError: T not a positive integer.
-        """
-        number = as_positive(num_reports, "num_reports")
+        """The ε of T reports of one word, nats: `Protocol.epsilon_after`."""
+        number = as_integer(num_reports, "num_reports", 1)
         ratio = odds_ratio(self.permanent)
         return self.num_hashes * epsilon_of_bits(self.permanent, self.instantaneous, ratio, number)
 
     def history_loss(self, history: ArrayLike, other: ArrayLike) -> float:
         """The privacy loss of two histories of words, in the cohort where it is largest: `Protocol.history_loss`.
 
-        Args:
-            history: `[T]`, integers in 0 … K − 1, the word of the user in each round.
-            other: `[T]`, those of the other history.
-
-        Returns:
-            Nats. ε∞ bounds it for each memo where histories have the same pattern, and not else.
-
-        Raises:
-            ArgumentError: As `Protocol.history_loss`.
+        At most ε∞ for each memo if the histories have the same pattern, unbounded otherwise.
         """
         one, two = histories.checked(history, other, self.num_categories)
         rates = self.permanent, self.instantaneous
         return max(histories.loss_of_bits(one, two, *rates, held).either for held in np.asarray(self.filters))
 
     def memoize(self, key: Array, values: ArrayLike) -> CohortBits:
-        """The memo of each user for the word that the user has now: `Protocol.memoize`.
+        """The memo of each user for the current word: `Protocol.memoize`, with `values` of shape `[N]`.
 
-        Args:
-            key: A typed key; the same in all rounds. User u has `fold_in(key, u)`, of which come the cohort, once for
-                ever, and a memo for each word.
-            values: `[N]`, integers in 0 … K − 1.
-
-        Returns:
-            `CohortBits`. Under tracing, the cohort of a value outside the domain is −1.
-
-        Raises:
-            ValueError: Values that are not integers of shape `[N]`, or (not under tracing) outside the domain.
+        User u has `fold_in(key, u)`, which draws the cohort, once for ever, and a memo for each word. Under tracing,
+        the cohort of a value outside the domain is −1.
         """
         check_key(key)
         values = as_values(values, self.num_categories, "values")
@@ -197,31 +173,20 @@ class Rappor:
         return _memoize(self, key, values)
 
     def report(self, key: Array, memo: CohortBits) -> CohortBits:
-        """Makes the reports of one round.
-
-        Args:
-            key: A typed key, another one in every round.
-            memo: From `memoize`.
-
-        Returns:
-            `CohortBits`: the cohorts as they are, and bits.
-
-        Raises:
-            ValueError: Other shapes or dtypes, or (not under tracing) numbers out of range.
-        """
+        """The reports of one round, of the memo from `memoize`: `Protocol.report`."""
         check_key(key)
         cohorts, bits = self._checked(memo, "[N, k]", 2)
         return CohortBits(cohorts, again(key, bits, self.instantaneous))
 
     def bit_counts(self, reports: CohortBits) -> tuple[Int[Array, " m"], Int[Array, "m k"]]:
-        """Counts the reports of one round: all that the regression needs, and parts add up.
+        """Counts the reports of one round: all that `regression` needs; counts of parts add up.
 
         Args:
             reports: Of one round.
 
         Returns:
-            How many users each cohort has, and how many of them set each bit. Under tracing, −1 users where a report
-            has no cohort, or what is no bit.
+            The number of users of each cohort, and how many of them set each bit. Under tracing, −1 users if a report
+            has no cohort, or an entry that is no bit.
 
         Raises:
             ValueError: As `report`.
@@ -233,19 +198,20 @@ class Rappor:
         return users, jnp.zeros((number, bits.shape[1]), jnp.int32).at[cohorts].add(bits.astype(jnp.int32))
 
     def regression(self, reports: CohortBits, *, num_steps: int = 2000) -> Regression:
-        """Shares of the candidates by least squares from how often each bit is set in each cohort.
+        """Shares of the candidates by least squares, from how often each bit is set in each cohort.
 
-        The counts are freed of the noise, and explained by the Bloom filters of the candidates: minimal is
+        The counts, corrected for the noise, are explained by the Bloom filters of the candidates: minimizes
         Σ N_i·(y_ij − Σ_c X_ijc·θ_c)² over cohorts i and bits j, for θ not negative, by accelerated projected gradients.
-        The original picks candidates by the lasso, and takes least squares on those; here the sign alone is what keeps
-        candidates out, so there is no penalty to choose. Users whose words are no candidates leave a sum below one.
+        The published decoder selects candidates by the lasso, then applies least squares to those. Here the sign
+        constraint alone leaves candidates out, so there is no penalty to choose. Users whose words are no candidates
+        leave a sum below one.
 
         Args:
             reports: Of one round.
-            num_steps: Of the gradients. Static.
+            num_steps: Gradient steps. Static.
 
         Returns:
-            A `Regression`; NaN where traced probabilities make no sense.
+            A `Regression`; NaN for impossible traced probabilities.
 
         Raises:
             ValueError: As `report`.
@@ -256,15 +222,15 @@ class Rappor:
     def mixture(self, reports: CohortBits) -> Mixture:
         """The likelihood of whole reports: for each candidate, the product over the bits of its Bloom filter.
 
-        Each user holds one of the candidates here, the same in all rounds. It uses which bits of a report are set
-        together, which the regression does not.
+        Each user holds one candidate, the same in all rounds. It uses which bits of a report are set together, which
+        `regression` does not.
 
         Args:
             reports: Of T rounds, `[N, T, k]`, or of one, `[N, k]`.
 
         Returns:
-            `Mixture`, a row for every kind of user that is different (under tracing, for every user, and unusable where
-            one has no cohort, or what is no bit).
+            `Mixture`, one row for every different kind of user (under tracing, for every user, and unusable if one has
+            no cohort, or an entry that is no bit).
 
         Raises:
             ValueError: As `report`, or no users.
@@ -288,14 +254,54 @@ class Rappor:
                 f"{tuple(cohorts.shape)} and {tuple(bits.shape)}",
                 argument="reports",
             )
-        if bits.dtype.kind not in "biu":
-            raise ArgumentError(f"bits must be booleans, or integers 0 and 1, got dtype {bits.dtype}", argument="bits")
-        if isinstance(bits, Tracer):  # a user with what is no bit has no cohort
+        if isinstance(bits, Tracer):  # −1 marks a user with an entry that is no bit
             sound = jnp.all(are_bits(bits), axis=tuple(range(1, num_axes)))
             cohorts = jnp.where(sound, cohorts, -1)
-        elif bits.dtype.kind != "b" and not np.isin(np.asarray(bits), (0, 1)).all():
-            raise ArgumentError("bits must be 0 and 1", argument="bits")
-        return cohorts, jnp.asarray(bits).astype(bool)
+        return cohorts, as_bits(bits, num_bits, "bits")
+
+
+def bloom_filters(words: Sequence[str], num_bits: int, num_hashes: int, num_cohorts: int) -> Bool[np.ndarray, "m K k"]:
+    """The Bloom filters of words, with the hash functions of the published RAPPOR client.
+
+    Hash i of a word in a cohort is byte i of an MD5, modulo the number of bits. The MD5 is of the cohort, four bytes
+    with the highest first, followed by the word in UTF-8.
+
+    Args:
+        words: Candidates, different ones.
+        num_bits: k, from 2 to 256.
+        num_hashes: h, from 1 to 16.
+        num_cohorts: m.
+
+    Returns:
+        `[m, K, k]`, which bits each word sets in each cohort: h of them, or fewer where hashes are equal.
+
+    Raises:
+        ValueError: Fewer than two words, a word twice, or a number out of range.
+
+    Example:
+        >>> import rrjax
+        >>> filters = rrjax.longitudinal.bloom_filters(["yes", "no"], num_bits=16, num_hashes=2, num_cohorts=4)
+        >>> filters.shape, filters.sum(axis=2).max()
+        ((4, 2, 16), np.int64(2))
+    """
+    for name, value, low, high in (
+        ("num_bits", num_bits, 2, 256),
+        ("num_hashes", num_hashes, 1, 16),
+        ("num_cohorts", num_cohorts, 1, 2**31),
+    ):
+        as_integer(value, name, low, high)
+    words = list(words)
+    if len(words) < 2 or len(set(words)) < len(words):
+        raise ArgumentError(
+            f"words must be at least two different ones, got {len(words)}, of which {len(set(words))} are different",
+            argument="words",
+        )
+    filters = np.zeros((num_cohorts, len(words), num_bits), bool)
+    for cohort in range(num_cohorts):
+        for place, word in enumerate(words):
+            digest = hashlib.md5(cohort.to_bytes(4) + word.encode(), usedforsecurity=False).digest()
+            filters[cohort, place, [byte % num_bits for byte in digest[:num_hashes]]] = True
+    return filters
 
 
 @jax.jit
@@ -303,9 +309,9 @@ def _memoize(rappor, key, values):
     num_cohorts, num_words, num_bits = np.shape(rappor.filters)
 
     def answer(key, value):
-        of_cohort, of_memos = jax.random.split(key)
-        cohort = jax.random.randint(of_cohort, (), 0, num_cohorts, jnp.int32)
-        own = jax.random.fold_in(of_memos, value.astype(jnp.uint32))
+        key_of_cohort, key_of_memos = jax.random.split(key)
+        cohort = jax.random.randint(key_of_cohort, (), 0, num_cohorts, jnp.int32)
+        own = jax.random.fold_in(key_of_memos, value.astype(jnp.uint32))
         inside = (value >= 0) & (value < num_words)
         place = jnp.where(inside, value, 0).astype(jnp.int32)
         filter_ = looked_up(flat, (cohort * num_words + place) * num_bits + jnp.arange(num_bits, dtype=jnp.int32))
@@ -330,8 +336,8 @@ def _likelihood(rappor, cohorts, ones, num_reports):
 
     size = max(1, min(cohorts.shape[0], CELLS // (num_words * num_bits)))
     logs = lax.map(row, (cohorts, ones), batch_size=size)
-    most, least = jnp.max(logs, axis=1, keepdims=True), jnp.min(logs, axis=1, keepdims=True)
-    return jnp.exp(least - most)[:, 0], jnp.exp(logs - most) * -jnp.expm1(least - logs)
+    high, low = jnp.max(logs, axis=1, keepdims=True), jnp.min(logs, axis=1, keepdims=True)
+    return jnp.exp(low - high)[:, 0], jnp.exp(logs - high) * -jnp.expm1(low - logs)
 
 
 @partial(jax.jit, static_argnums=3)
@@ -344,5 +350,5 @@ def _regression(rappor, users, counts, num_steps):
     filters = jnp.asarray(rappor.filters).astype(dtype)
     gram = jnp.einsum("icj,idj,i->cd", filters, filters, weights, precision="highest")
     target = jnp.einsum("icj,ij,i->c", filters, shares, weights, precision="highest")
-    usable = (rates.truth > 0) & (total > 0)  # of −1 users a cohort, there was a report of none
+    usable = (rates.truth > 0) & (total > 0)  # −1 users mark a report without a cohort
     return least_squares(gram, jnp.where(usable, target, jnp.nan), num_steps)

@@ -1,16 +1,16 @@
-"""What longitudinal unary encodings share: the memo is K bits, and so is a report, each made of its bit of the memo.
+"""Longitudinal unary encodings: the memo is K bits, and so is a report; each bit is made of its bit of the memo.
 
-A bit of the memo is set with probability p1 for the user's own category and q1 for others, that of a report with p2
-where the memo has it set and q2 where not. Given T reports, let w be the probability that a bit of the memo is set,
-for a category that the user does not hold: then the user has the likelihood 1 + (e^ε∞ − 1)·Σ_i w_i·θ_i, up to a factor.
+A bit of the memo is set with probability p1 for the user's own category and q1 for others. A bit of a report is set
+with probability p2 if the memo has it set, and q2 if not. Given T reports, let w_i be the probability that bit i of the
+memo is set, for a category that the user does not hold. The likelihood of the user is 1 + (e^ε∞ − 1)·Σ_i w_i·θ_i, up
+to a factor.
 """
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.data.arguments import as_scalar, as_values, check_key, float_dtype
+from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates
@@ -25,99 +26,143 @@ from rrjax.mechanisms.draws import below, rounded_down, rounded_up
 from rrjax.mechanisms.longitudinal import histories
 from rrjax.mechanisms.longitudinal.protocol import (
     TwoStages,
-    as_positive,
     check_rounds,
     for_each_user,
     kinds,
     mixture_of_rows,
+    second_odds,
 )
 from rrjax.mechanisms.mechanism import numbers_if
-from rrjax.mechanisms.unary import UnaryEncoding, as_bits
+from rrjax.mechanisms.unary import OptimizedUnaryEncoding, SymmetricUnaryEncoding, UnaryEncoding, as_bits
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sums import expm1_epsilon
 
+Encoding: TypeAlias = Literal["symmetric", "optimized"]
 
+_KINDS = {"symmetric": SymmetricUnaryEncoding, "optimized": OptimizedUnaryEncoding}
+
+
+@register(
+    data_fields=["epsilon", "first_epsilon"],
+    meta_fields=["num_categories", "permanent_encoding", "instantaneous_encoding"],
+)
 @dataclasses.dataclass(frozen=True)
 class LongitudinalUnaryEncoding(TwoStages):
-    """A protocol whose memo and reports are K bits."""
+    """Longitudinal unary encoding: L-SUE (basic RAPPOR), L-OUE, L-OSUE and L-SOUE. A pytree, ε∞ and ε₁ its leaves.
 
-    first_stage: ClassVar[type[UnaryEncoding]]
-    """What makes the memo, at ε∞."""
+    The memo is made by unary encoding at ε∞, `permanent_encoding`. Each report randomizes the bits of the memo again,
+    `instantaneous_encoding`: "symmetric" flips each bit with probability q2; "optimized" reports half of the bits that
+    are set, and a share q2 of the others. One round delivers ε₁. Memo and reports are booleans, a last axis of K;
+    under tracing, the memo of a value outside the domain has all bits set.
+
+    * optimized, then symmetric (L-OSUE, the default): one round is optimized unary encoding at ε₁ < ε∞, with the
+      smallest error of a round.
+    * symmetric, then symmetric (L-SUE): one round is symmetric unary encoding at ε₁ < ε∞.
+    * optimized, then optimized (L-OUE): ε₁ < log((2e^ε∞ + 1)/3).
+    * symmetric, then optimized (L-SOUE): ε₁ < log(s(2s + 1)/(s + 2)), s = e^{ε∞/2}.
+
+    Args:
+        num_categories: K, an integer, at least 2.
+        epsilon: ε∞, scalar, nats, of any number of reports of one value.
+        first_epsilon: ε₁, scalar, nats, of a single report; below the limit above.
+        permanent_encoding: "symmetric" or "optimized", the unary encoding of the memo. Static.
+        instantaneous_encoding: "symmetric" or "optimized", the randomization of the memo in each report. Static.
+
+    Raises:
+        ValueError: K < 2, an ε that is a number and not positive, ε₁ too large, or another encoding.
+
+    Example:
+        >>> import jax, rrjax
+        >>> protocol = rrjax.longitudinal.LongitudinalUnaryEncoding(3, 2.0, first_epsilon=1.0)
+        >>> print(f"{protocol.instantaneous.p:.3f} {protocol.instantaneous.q:.3f}")
+        0.803 0.197
+        >>> reports = protocol.report(jax.random.key(1), protocol.memoize(jax.random.key(0), [0, 0, 1, 2]))
+        >>> reports.shape, int(protocol.tally(reports).num_users)
+        ((4, 3), 4)
+        >>> rappor = rrjax.longitudinal.LongitudinalUnaryEncoding(3, 2.0, 1.0, permanent_encoding="symmetric")
+        >>> print(f"{rappor.instantaneous.p:.3f} {rappor.instantaneous.q:.3f}")
+        0.765 0.235
+
+    References:
+        Erlingsson, Pihur and Korolova, "RAPPOR: Randomized aggregatable privacy-preserving ordinal response", 2014;
+        Arcolezi, Couchot, Al Bouna and Xiao, "Improving the utility of locally differentially private protocols for
+        longitudinal and multidimensional frequency estimates", 2022: arXiv:2111.04636.
+    """
+
+    permanent_encoding: Encoding = dataclasses.field(default="optimized", kw_only=True)
+    instantaneous_encoding: Encoding = dataclasses.field(default="symmetric", kw_only=True)
+
+    def __post_init__(self) -> None:
+        for name in ("permanent_encoding", "instantaneous_encoding"):
+            if getattr(self, name) not in _KINDS:
+                raise ArgumentError(
+                    f"{name} must be 'symmetric' or 'optimized', got {getattr(self, name)!r}", argument=name
+                )
+        super().__post_init__()
+
+    def _check_first(self, epsilon: float, first_epsilon: float) -> None:
+        super()._check_first(epsilon, first_epsilon)
+        if self.instantaneous_encoding == "symmetric":
+            return
+        limit = float(jnp.log1p(_largest_first(self.permanent)))
+        if not first_epsilon < limit:
+            raise ArgumentError(
+                f"first_epsilon must be below {limit:.4g} at epsilon = {epsilon:g}, got {first_epsilon:g}: with "
+                "instantaneous_encoding = 'optimized', half of the set bits of the memo are not reported, and at this "
+                "limit no other bit is (q2 = 0)",
+                argument="first_epsilon",
+                value=first_epsilon,
+            )
+
+    @property
+    def memo_mechanism(self) -> UnaryEncoding:
+        """The unary encoding at ε∞ that makes the memo."""
+        return _KINDS[self.permanent_encoding](self.num_categories, self.epsilon)
 
     @property
     def permanent(self) -> Rates:
-        """The first randomization of each bit: p1 and q1."""
-        return self.first_stage(self.num_categories, self.epsilon).rates
+        return self.memo_mechanism.rates
+
+    @property
+    def instantaneous(self) -> Rates:
+        if self.instantaneous_encoding == "optimized":
+            return _optimized(self.permanent, expm1_epsilon(as_scalar(self._first, float_dtype())))
+        if self.permanent_encoding == "symmetric":
+            odds = second_odds(2, self.epsilon / 2, self.first_epsilon / 2)  # pyright: ignore[reportOperatorIssue]
+        else:
+            odds = second_odds(2, self.epsilon, self.first_epsilon)
+        return Rates(1, 1, odds).astype(float_dtype())
+
+    @property
+    def single_round(self) -> UnaryEncoding:
+        """A unary encoding at ε₁ with the rates of both randomizations."""
+        if self.instantaneous_encoding == "optimized":
+            rates = chained(self.permanent, self.instantaneous)
+            return ChainedUnaryEncoding(self.num_categories, self._first, rates_of_bits=rates)
+        return _KINDS[self.permanent_encoding](self.num_categories, self._first)
 
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
-        """The ε of so many reports of one value: log of the odds ratio of two bits of the memo, as T reports show them.
-
-        Args:
-            num_reports: T, at least 1.
-
-        Returns:
-            Scalar, nats: ε₁ of one, and towards ε∞; NaN where a traced ε makes no sense.
-
-        Raises:
-            ValueError: T not a positive integer.
-        """
-        number, e_last = as_positive(num_reports, "num_reports"), expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
-        return epsilon_of_bits(self.permanent, self.instantaneous, e_last, number)
+        number = as_integer(num_reports, "num_reports", 1)
+        ratio = expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
+        return epsilon_of_bits(self.permanent, self.instantaneous, ratio, number)
 
     def _loss(self, history, other):
-        # A bit a value of the histories, and one that stands for each of the others.
+        # One bit for each value of the histories, and one for every other value.
         values, places = np.unique(np.concatenate([history, other]), return_inverse=True)
         one, two = np.split(places, 2)
-        rest = self.num_categories - values.size
-        held = np.concatenate([np.eye(values.size, dtype=bool), np.zeros((values.size, rest), bool)], axis=1)
+        num_others = self.num_categories - values.size
+        held = np.concatenate([np.eye(values.size, dtype=bool), np.zeros((values.size, num_others), bool)], axis=1)
         return histories.loss_of_bits(one, two, self.permanent, self.instantaneous, held)
 
     def memoize(self, key: Array, values: ArrayLike) -> Bool[Array, "*s K"]:
-        """The memo of each user for the value that the user has now: `Protocol.memoize`.
-
-        Args:
-            key: A typed key; the same in all rounds.
-            values: Integers in 0 … K − 1, any shape: one a user, in the same order in all rounds.
-
-        Returns:
-            Booleans, the shape of `values` and a last axis of K. Under tracing, a value outside the domain has all bits
-            set.
-
-        Raises:
-            ValueError: Values that are not integers, or (not under tracing) outside the domain.
-        """
         check_key(key)
         return _memoize(self, key, as_values(values, self.num_categories, "values"))
 
     def report(self, key: Array, memo: ArrayLike) -> Bool[Array, "*s K"]:
-        """Makes the reports of one round.
-
-        Args:
-            key: A typed key, another one in every round.
-            memo: `[*s, K]`, from `memoize`.
-
-        Returns:
-            Reports, booleans, the shape of `memo`.
-
-        Raises:
-            ValueError: Another shape, or not of bits.
-        """
         check_key(key)
         return again(key, as_bits(memo, self.num_categories), self.instantaneous)
 
     def mixture(self, reports: ArrayLike) -> Mixture:
-        """The likelihood of all reports of each user together, whose value was the same in all rounds.
-
-        Args:
-            reports: `[N, T, K]`, T reports of each of N users.
-
-        Returns:
-            `Mixture`, a row for every kind of user that is different (under tracing, for every user, and unusable where
-            a bit is none).
-
-        Raises:
-            ValueError: Another shape or dtype, no users, or (not under tracing) what is no report.
-        """
         sound, reports = self.single_round._sound(reports), as_bits(reports, self.num_categories)
         check_rounds(reports, f"[N, T, {self.num_categories}]", 3)
         ones, numbers = kinds(jnp.sum(reports, axis=1, dtype=jnp.int32))
@@ -125,21 +170,19 @@ class LongitudinalUnaryEncoding(TwoStages):
 
 
 def posteriors(permanent: Rates, instantaneous: Rates, ones: Any, zeros: Any) -> Float[Array, "*s"]:
-    """How likely a bit of the memo is set, of a category not held, of which reports show these ones and zeros: w."""
+    """The probability w that a bit of the memo is set, of a category not held, given its ones and zeros."""
     for_one, for_zero = _evidence(instantaneous)
     dtype = for_one.dtype
-    return jax.nn.sigmoid(
-        jnp.asarray(ones, dtype) * for_one - jnp.asarray(zeros, dtype) * for_zero + _before(permanent)
-    )
+    return jax.nn.sigmoid(jnp.asarray(ones, dtype) * for_one - jnp.asarray(zeros, dtype) * for_zero + _prior(permanent))
 
 
 def _evidence(instantaneous):
-    """How much a one speaks for a bit of the memo that is set, log p2/q2, and a zero against it."""
+    """The log-likelihood ratio of one reported one for a set bit, log p2/q2, and of a zero against it."""
     return jnp.log1p(instantaneous.truth / instantaneous.always), jnp.log1p(instantaneous.truth / instantaneous.never)
 
 
-def _before(permanent):
-    """What speaks for a bit of the memo that is set, of a category not held, before any report."""
+def _prior(permanent):
+    """The prior log-odds of a set bit of the memo, of a category not held."""
     return jnp.log(permanent.always) - jnp.log(permanent.never + permanent.truth)
 
 
@@ -149,7 +192,7 @@ def odds_ratio(rates: Rates) -> Float[Array, ""]:
 
 
 def log_ratios(permanent: Rates, instantaneous: Rates, ones: Any, zeros: Any) -> Float[Array, "*s"]:
-    """How much likelier a user's own bit is to show these ones and zeros than another one is, as a logarithm."""
+    """The log-ratio of the probabilities of these ones and zeros, for a user's own bit over another one."""
     shown = jnp.log1p(odds_ratio(permanent) * posteriors(permanent, instantaneous, ones, zeros))
     return shown - jnp.log1p(permanent.truth / permanent.never)  # log (1 − p1)/(1 − q1), of a bit certainly not set
 
@@ -157,26 +200,27 @@ def log_ratios(permanent: Rates, instantaneous: Rates, ones: Any, zeros: Any) ->
 def epsilon_of_bits(
     permanent: Rates, instantaneous: Rates, ratio: Float[Array, ""], num_reports: int
 ) -> Float[Array, ""]:
-    """The ε of so many reports of two bits, of which one is set for one value and the other one for another.
+    """The ε of T reports of two bits, one set for one value and the other one for another.
 
-    The first has shown ones alone and the second zeros: how far their `log_ratios` are apart, without cancellation.
+    The largest ratio has ones alone in the first bit and zeros alone in the second: the difference of their
+    `log_ratios`, without cancellation.
     """
     for_one, for_zero = (num_reports * each for each in _evidence(instantaneous))
-    before = _before(permanent)
-    apart = jax.nn.sigmoid(before + for_one) * jax.nn.sigmoid(for_zero - before) * -jnp.expm1(-(for_one + for_zero))
-    return jnp.log1p(ratio * apart / (1 + ratio * jax.nn.sigmoid(before - for_zero)))
+    prior = _prior(permanent)
+    apart = jax.nn.sigmoid(prior + for_one) * jax.nn.sigmoid(for_zero - prior) * -jnp.expm1(-(for_one + for_zero))
+    return jnp.log1p(ratio * apart / (1 + ratio * jax.nn.sigmoid(prior - for_zero)))
 
 
 @jax.jit
 def again(key: Array, memo: Bool[Array, "*s M"], rates: Rates) -> Bool[Array, "*s M"]:
-    """Draws bits anew: set with p where they are in the memo, and with q where not; never at rates that are none."""
+    """Draws bits anew: set with p where the memo has them set, with q elsewhere; none at impossible rates."""
     size = memo.shape[-1]
     drawn = for_each_user(lambda key, bits: drawn_bits(key, bits, rates), key, (memo.reshape(-1, size),), size)
     return drawn.reshape(memo.shape)
 
 
 def drawn_bits(key: Array, holds: Bool[Array, " M"], rates: Rates) -> Bool[Array, " M"]:
-    """Bits of one user, set with p where the user holds them, with q elsewhere, by one 64-bit draw each."""
+    """The bits of one user: set with p where the user holds them, with q elsewhere, by one 64-bit draw each."""
     own, other = rounded_down(rates.p), rounded_up(rates.q)
     high, low = jax.random.bits(key, (2, holds.shape[0]), jnp.uint32)
     set_ = below((high, low), (jnp.where(holds, own[0], other[0]), jnp.where(holds, own[1], other[1])))
@@ -185,7 +229,7 @@ def drawn_bits(key: Array, holds: Bool[Array, " M"], rates: Rates) -> Bool[Array
 
 @jax.jit
 def _memoize(protocol, key, values):
-    mechanism = protocol.first_stage(protocol.num_categories, protocol.epsilon)
+    mechanism = protocol.memo_mechanism
 
     def answer(key, value):
         return mechanism.randomize(jax.random.fold_in(key, value.astype(jnp.uint32)), value)
@@ -204,7 +248,7 @@ def _likelihood(protocol, ones, numbers, num_reports):
 @register(data_fields=["epsilon", "rates_of_bits"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
 class ChainedUnaryEncoding(UnaryEncoding):
-    """What one round of two randomizations in a row is: a unary encoding with the p and q of both.
+    """One round of two randomizations in a row: a unary encoding with the p and q of both.
 
     Attributes:
         rates_of_bits: p = p1·p2 + (1 − p1)·q2 and q = q1·p2 + (1 − q1)·q2.
@@ -214,12 +258,11 @@ class ChainedUnaryEncoding(UnaryEncoding):
     rates_of_bits: Rates = dataclasses.field(kw_only=True)
 
     def weights(self, expm1: Any) -> Rates:
-        """Those of both in a row, whatever the expm1."""
         return self.rates_of_bits
 
 
 def chained(permanent: Rates, instantaneous: Rates) -> Rates:
-    """The rates of both randomizations in a row; nothing cancels in them."""
+    """The rates of both randomizations in a row, without cancellation."""
     return Rates(
         permanent.q * instantaneous.p + permanent.not_q * instantaneous.q,
         permanent.p * instantaneous.not_p + permanent.not_p * instantaneous.not_q,
@@ -227,60 +270,16 @@ def chained(permanent: Rates, instantaneous: Rates) -> Rates:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class SymmetricAgain(LongitudinalUnaryEncoding):
-    """With a second randomization that exchanges zeros and ones alike: q2 = 1 − p2."""
-
-    @property
-    @abc.abstractmethod
-    def _second_odds(self) -> Float[Array, ""]:
-        """p2/q2 − 1."""
-
-    @property
-    def instantaneous(self) -> Rates:
-        """The second randomization of each bit: p2 and q2 = 1 − p2."""
-        return Rates(1, 1, self._second_odds).astype(float_dtype())
-
-
-@dataclasses.dataclass(frozen=True)
-class OptimizedAgain(LongitudinalUnaryEncoding):
-    """With a second randomization that reports half of the bits that are set: p2 = ½.
-
-    Then q2 = ½ − y solves p(1 − q) = e^ε₁·q(1 − p), a quadratic equation in y, and q2 = 0 at the largest ε₁ there is.
-    """
-
-    def _check_first(self, epsilon: float, first_epsilon: float) -> None:
-        super()._check_first(epsilon, first_epsilon)
-        most = float(jnp.log1p(_most(self.permanent)))
-        if not first_epsilon < most:
-            raise ArgumentError(
-                f"first_epsilon must be below {most:.4g} at epsilon = {epsilon:g}, got {first_epsilon:g}: half of the "
-                "bits of the memo are not reported, and with q2 = 0 nothing else is hidden",
-                argument="first_epsilon",
-                value=first_epsilon,
-            )
-
-    @property
-    def instantaneous(self) -> Rates:
-        """The second randomization of each bit: p2 = ½ and q2."""
-        return _optimized(self.permanent, expm1_epsilon(as_scalar(self._first, float_dtype())))
-
-    @property
-    def single_round(self) -> ChainedUnaryEncoding:
-        """A unary encoding at ε₁ with the rates of both randomizations."""
-        rates = chained(self.permanent, self.instantaneous)
-        return ChainedUnaryEncoding(self.num_categories, self._first, rates_of_bits=rates)
-
-
-def _most(permanent):
+def _largest_first(permanent):
     """e^ε₁ − 1 at q2 = 0: (p1 − q1)/(q1·(1 − p1/2))."""
     return permanent.d / (permanent.q * (1 - permanent.p / 2))
 
 
 def _optimized(permanent, e_first):
+    """P2 = ½ and q2 = ½ − y, so that p(1 − q) = e^ε₁·q(1 − p) of both in a row: a quadratic equation in y."""
     p, q, d, e, b = permanent.p, permanent.q, permanent.d, permanent.not_q, permanent.not_p
-    # E₁·e·b·y² + d(1 + E₁/2)·y = E₁/4 in y = ½ − q2, and E₁·e·b·q2² − B·q2 + C = 0; both divided by E₁, which may be
-    # near the end of the dtype. Of either equation the root that loses nothing.
+    # E₁·e·b·y² + d(1 + E₁/2)·y = E₁/4 in y, and E₁·e·b·q2² − B·q2 + C = 0; both divided by E₁, which may be near the
+    # limit of the dtype. Each quantity is the root of its own equation, without cancellation.
     half = d * (1 / e_first + 0.5)
     root = jnp.sqrt(half**2 + e * b)
     c = d / (2 * e_first) - q / 2 * (1 - p / 2)

@@ -1,8 +1,9 @@
-"""What a survey design is to the rest of rrjax, and the checks that designs share."""
+"""The base class of survey designs, and the checks that designs share."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, Protocol
+import abc
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +16,8 @@ from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.draws import below, threshold
 from rrjax.numerics.pytrees import exportable
 
-_TOLERANCE = 1e-6
-"""How far known probabilities may be from a sum of one."""
+SUM_TOLERANCE = 1e-6
+"""How far the sum of known probabilities may be from one."""
 
 
 @exportable
@@ -24,15 +25,16 @@ class Affine(NamedTuple):
     """The law of a report: it names category j with probability always_j + truth·θ_j.
 
     Attributes:
-        always: `[K]`, what does not depend on the user.
-        truth: Scalar, d: negative where reports name what a user does not hold. NaN where a traced design is none.
+        always: `[K]`, the part that does not depend on the user.
+        truth: Scalar, d; negative if reports tend to name categories that the user does not hold. NaN for an impossible
+            traced design.
     """
 
     always: Any
     truth: Any
 
     def astype(self, dtype: Any) -> Affine:
-        """The law in JAX's arrays of a floating dtype."""
+        """The law as JAX arrays of a floating dtype."""
         return Affine(jnp.asarray(self.always).astype(dtype), jnp.asarray(self.truth).astype(dtype))
 
     def noise(self, dtype: Any) -> tuple[Float[Array, " K"], Float[Array, ""]]:
@@ -41,79 +43,90 @@ class Affine(NamedTuple):
         return jnp.asarray(self.always / size).astype(dtype), jnp.asarray(self.truth / size).astype(dtype)
 
 
-class Design(Protocol):
-    """A survey design: a frozen dataclass of probabilities that is a pytree."""
+class Design(abc.ABC):
+    """A survey design: a frozen dataclass of probabilities that is a pytree. A subclass defines K and `affine`."""
 
-    denies: ClassVar[bool]
+    denies: ClassVar[bool] = False
     """Whether a report may be less likely from a user who holds the category that it names."""
 
-    @property
-    def num_categories(self) -> int:
-        """K."""
-        ...
+    num_categories: int
 
     @property
+    @abc.abstractmethod
     def affine(self) -> Affine:
-        """The law of a report: in double precision on the host where the probabilities are known there."""
-        ...
+        """The law of a report, in double precision on the host if the probabilities are known there."""
 
     @property
     def epsilon(self) -> Float[Array, ""]:
-        """The privacy parameter that the design delivers, nats: infinite where an answer can give a user away."""
-        ...
+        """The ε delivered, nats: the largest log-ratio of the probabilities of any one report.
+
+        log(1 + d/min a), or −log(1 − |d|/min a) for negative d. Infinite if an answer can reveal a user.
+        """
+        always, truth = self.affine
+        library = jnp if isinstance(truth, jax.Array) else np
+        with np.errstate(divide="ignore"):
+            delivered = library.sign(truth) * library.log1p(truth / library.min(always))
+        return jnp.asarray(delivered).astype(float_dtype())
 
     def probabilities(self, theta: ArrayLike) -> Float[Array, " K"]:
-        """How likely the reports are of a user drawn from θ."""
-        ...
+        """The probabilities of the reports of a user drawn from θ: a_j + d·θ_j.
+
+        Args:
+            theta: `[K]`, a distribution.
+
+        Returns:
+            `[K]`.
+
+        Raises:
+            ValueError: A wrong shape.
+        """
+        theta = as_distribution(theta, self.num_categories)
+        always, truth = self.affine.astype(theta.dtype)
+        return always + truth * theta
 
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
-        """Values, category numbers of any shape, to a report each, for a simulation."""
-        ...
+        """Simulates the answers of respondents.
 
+        Args:
+            key: A typed key, `jax.random.key(seed)`.
+            values: Integers in 0 … K − 1, any shape.
 
-def epsilon(design: Design) -> Float[Array, ""]:
-    """The privacy parameter that the design delivers, nats: the largest log ratio of the chances of any one report.
+        Returns:
+            Reports, int32, the shape of `values`. Under tracing, −1 for a value outside the domain or an impossible
+            design.
 
-    log(1 + d/min a), or −log(1 − |d|/min a) where d is negative. Infinite where an answer can give a user away.
-    """
-    always, truth = design.affine
-    library = jnp if isinstance(truth, jax.Array) else np
-    with np.errstate(divide="ignore"):
-        delivered = library.sign(truth) * library.log1p(truth / library.min(always))
-    return jnp.asarray(delivered).astype(float_dtype())
-
-
-def probabilities(design: Design, theta: ArrayLike) -> Float[Array, " K"]:
-    """How likely the reports are: a_j + d·θ_j.
-
-    Raises:
-        ValueError: A wrong shape.
-    """
-    theta = as_distribution(theta, design.num_categories)
-    always, truth = design.affine.astype(theta.dtype)
-    return always + truth * theta
+        Raises:
+            ValueError: Values that are not integers, or (not under tracing) outside the domain.
+        """
+        check_key(key)
+        values = as_values(values, self.num_categories, "values")
+        law = self.affine
+        for_keeping, for_others = jax.random.split(key)
+        drawn = simulate.values(for_others, law.always, values.size).reshape(values.shape)
+        kept = with_probability(for_keeping, law.truth, values.shape)
+        return within(jnp.where(kept, values.astype(jnp.int32), drawn), values, self)
 
 
 def together(*values: Any) -> tuple[Any, ...]:
-    """Makes numbers fit for arithmetic: in double precision on the host if all are known there, else of JAX."""
+    """Numbers ready for arithmetic: NumPy float64 if all are known on the host, else JAX arrays."""
     if any(isinstance(value, jax.Array) for value in values):
         return tuple(jnp.asarray(value).astype(float_dtype()) for value in values)
     return tuple(np.asarray(value, np.float64) for value in values)
 
 
 def is_known(value: Any) -> bool:
-    """Whether a value is the host's; what is in JAX's arrays may be traced, and makes NaN where it is none."""
+    """Whether a value is on the host. A JAX array may be traced; impossible values in it make NaN."""
     return isinstance(value, int | float | np.number | np.ndarray)
 
 
 def check_real(value: Any, name: str) -> None:
-    """Raises `ValueError` unless a value is a real number, or an array of them: several are a batch, for `jax.vmap`."""
+    """Raises `ValueError` unless a value is a real number, or an array of them (a batch, for `jax.vmap`)."""
     if not (is_known(value) or isinstance(value, jax.Array)) or not is_real(as_array(value, name)):
         raise ArgumentError(f"{name} must be a real number, or an array of them, got {value!r}", argument=name)
 
 
 def check_probability(value: Any, name: str, example: float) -> None:
-    """Raises `ValueError` unless a value is a real number, and lies strictly between 0 and 1 where it is known."""
+    """Raises `ValueError` unless a value is a real number, strictly between 0 and 1 if it is known."""
     check_real(value, name)
     if not is_known(value) or np.ndim(value) > 0:  # a batch, for jax.vmap
         return
@@ -132,7 +145,7 @@ def check_scalar(value: Any, name: str) -> None:
 
 
 def as_known_distribution(value: Any, name: str) -> Any:
-    """Checks a known distribution over the categories, as far as it can be looked at.
+    """Checks a known distribution over the categories, as far as its values are known.
 
     Raises:
         ValueError: A wrong shape, or no distribution.
@@ -153,20 +166,20 @@ def as_known_distribution(value: Any, name: str) -> Any:
             raise ArgumentError(
                 f"{name} must be probabilities, none negative or NaN, got {entries.min():g}", argument=name
             )
-        if not abs(entries.sum() - 1) <= _TOLERANCE:
+        if not abs(entries.sum() - 1) <= SUM_TOLERANCE:
             raise ArgumentError(
-                f"{name} must be probabilities that sum to one, got a sum of {entries.sum():.6g}: they are those of "
-                "the categories once an answer is not the truthful one",
+                f"{name} must be probabilities that sum to one, got a sum of {entries.sum():.6g}: give the "
+                "distribution of the answers that are not truthful",
                 argument=name,
             )
     return value
 
 
 def mixed(truth: Any, otherwise: Any, names: tuple[str, str]) -> Affine:
-    """The law of a report that is the value with probability `truth`, else drawn from a known distribution.
+    """The law of a report that is the value with probability `truth`, else a draw from a known distribution.
 
     Raises:
-        ValueError: The probability is not a scalar, or the distribution not one.
+        ValueError: The probability is not a scalar, or the distribution has another shape than `[K]`.
     """
     check_scalar(truth, names[0])
     if np.ndim(otherwise) != 1:
@@ -182,28 +195,13 @@ def mixed(truth: Any, otherwise: Any, names: tuple[str, str]) -> Affine:
     return Affine(always, truth)
 
 
-def randomize(design: Design, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
-    """Simulates the answers of respondents: the value with probability d, else a draw that does not depend on it.
-
-    Raises:
-        ValueError: Values that are not integers, or (not under tracing) outside the domain.
-    """
-    check_key(key)
-    values = as_values(values, design.num_categories, "values")
-    law = design.affine
-    for_keeping, for_others = jax.random.split(key)
-    drawn = simulate.values(for_others, law.always, values.size).reshape(values.shape)
-    kept = with_probability(for_keeping, law.truth, values.shape)
-    return within(jnp.where(kept, values.astype(jnp.int32), drawn), values, design)
-
-
 def with_probability(key: Array, probability: Any, shape: tuple[int, ...]) -> Bool[Array, "*s"]:
-    """Draws events of a probability, by 64 random bits each."""
+    """Events of a probability, by 64 random bits each."""
     high, low = jax.random.bits(key, (2, *shape), jnp.uint32)
     return below((high, low), threshold(jnp.asarray(probability).astype(float_dtype()), 0.0))
 
 
 def within(reports: Array, values: Array, design: Design) -> Int[Array, "*s"]:
-    """Reports, or −1 where a value is outside the domain or the design is none."""
+    """The reports; −1 for a value outside the domain or an impossible design."""
     inside = (values >= 0) & (values < design.num_categories)
     return jnp.where(inside & ~jnp.isnan(jnp.asarray(design.affine.truth)), reports, -1)

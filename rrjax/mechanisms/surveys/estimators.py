@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
-from rrjax.data.arguments import as_counts, float_of, survey
-from rrjax.data.errors import ArgumentError
+from rrjax.data.arguments import float_of, survey
 from rrjax.data.linear_maps import Dense, Scaling
 from rrjax.data.mixture import Mixture
 from rrjax.estimators.affine_mle import maximum
+from rrjax.mechanisms.mechanism import as_counts_of
 from rrjax.mechanisms.surveys.design import Design
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum
@@ -25,7 +25,7 @@ def mle(counts: ArrayLike, design: Design) -> Float[Array, " K"]:
 
         θ_j = (c_j/τ − a_j)/d,    τ = S/(d + A).
 
-    The support is found by a sort and cumulative sums, and put right where they round.
+    A sort and cumulative sums find the support; rounding at its border is corrected.
 
     Args:
         counts: `[K]`, integers or floats, the reports per category.
@@ -33,10 +33,10 @@ def mle(counts: ArrayLike, design: Design) -> Float[Array, " K"]:
 
     Returns:
         `[K]` on the simplex. Within 1e-7 (float32) or 1e-14 (float64) of exact arithmetic in total variation, given the
-        a_j/|d| that the dtype holds; their own rounding moves it by 1/d times as much as them. Where reports deny and
-        nobody denied one category, it has everything; where nobody denied several, the maximum is not unique, and
-        they have equal shares. All NaN for unusable counts, for a traced design that is none, and for a d so small
-        that the dtype has no digits left.
+        a_j/|d| in the dtype; the rounding of these moves it by 1/d times as much. If reports deny and no report names
+        one category, that category has everything; if no report names several, the maximum is not unique, and they
+        have equal shares. All NaN for unusable counts, for an impossible traced design, and for a d so small that the
+        dtype has no digits left.
         Derivatives in floats and in the design's probabilities, of every order wherever no c_j/a_j equals τ; there,
         those of the side on which the category is absent.
 
@@ -68,7 +68,7 @@ def inv(counts: ArrayLike, design: Design) -> Float[Array, " K"]:
 
     Returns:
         `[K]`, not confined to [0, 1]. Accurate to a few units in the last place of max(c_j/N, a_j)/|d|.
-        All NaN for unusable counts and for a traced design that is none. Derivatives in floats and in the
+        All NaN for unusable counts and for an impossible traced design. Derivatives in floats and in the
         design's probabilities.
 
     Raises:
@@ -98,8 +98,8 @@ def mixture(counts: ArrayLike, design: Design) -> Mixture:
         of K×K.
 
     Raises:
-        ValueError: A wrong shape or dtype, other than the design's K categories, or (not under tracing) counts that
-            are none.
+        ValueError: A wrong shape or dtype, other than the design's K categories, or (not under tracing) unusable
+            counts.
 
     Example:
         >>> import rrjax
@@ -117,22 +117,17 @@ def mixture(counts: ArrayLike, design: Design) -> Mixture:
     if not design.denies:
         return Mixture(counts, always, Scaling(truth, number))
     own = aligned(jnp.eye(number, dtype=dtype), counts)
-    asks = truth > 0  # a design that may deny, and does not
-    return Mixture(counts, jnp.where(asks, always, least), Dense(jnp.where(asks, own, 1 - own), jnp.abs(truth)))
+    positive = truth > 0  # a design that may deny, with parameters for which it does not
+    return Mixture(counts, jnp.where(positive, always, least), Dense(jnp.where(positive, own, 1 - own), jnp.abs(truth)))
 
 
 def checked(counts: ArrayLike, design: Design, *, whole: bool = False) -> tuple[Shaped[Array, " K"], np.dtype]:
-    """Checks the counts of a design as far as they can be, and settles dtypes.
+    """Checks the counts of a design, and returns them with the dtype of results.
 
     Raises:
         ValueError: A wrong shape or dtype, or other than the design's K categories.
     """
-    counts = as_counts(counts, whole=whole)
-    if counts.shape != (design.num_categories,):
-        raise ArgumentError(
-            f"counts must have shape [{design.num_categories}], one a category of the design; got {counts.shape}",
-            argument="counts",
-        )
+    counts = as_counts_of(counts, design.num_categories, "category of the design", whole=whole)
     return counts, float_of(counts)
 
 

@@ -1,15 +1,15 @@
-"""Users who randomized with different ε: one distribution from the counts of several groups.
+"""Groups of users who randomized with different ε: one distribution from the counts of all groups.
 
-Group g reports by k-ary randomized response at ε_g; with e_g = e^ε_g − 1 a user of it who reports category i has a
-likelihood proportional to 1 + e_g·θ_i. The slope of the log-likelihood in θ_i,
+Group g reports by k-ary randomized response at ε_g. With e_g = e^ε_g − 1, a user of group g who reports category i has
+a likelihood proportional to 1 + e_g·θ_i. The slope of the log-likelihood in θ_i,
 
     h_i(θ_i) = Σ_g e_g·c_gi/(1 + e_g·θ_i),
 
-knows no other category: at the maximum it equals one λ wherever θ_i > 0, and is at most λ elsewhere. So the maximum is
-one equation for s = 1/λ, Σ_i θ_i(s) = 1, where θ_i(s) solves 1/h_i = s, or is zero if 1/h_i(0) is above s. Both Newton
-iterations are safe: 1/h_i is concave and increases (h_i is a Stieltjes function), so steps towards s never pass it
-from below, and Σ θ_i(s) is convex, so steps from above never pass the root. For one group 1/h_i is linear, and the
-steps are those of `mle_star`'s passes.
+depends on no other category. At the maximum it equals one λ wherever θ_i > 0, and is at most λ elsewhere. So the
+maximum is one equation for s = 1/λ, Σ_i θ_i(s) = 1, where θ_i(s) solves 1/h_i = s, or is zero if 1/h_i(0) is above s.
+Both Newton iterations converge monotonically: 1/h_i is concave and increasing (h_i is a Stieltjes function), so steps
+towards s from below never pass it, and Σ θ_i(s) is convex, so steps from above never pass the root. For one group 1/h_i
+is linear, and the steps are those of `mle_star`'s passes.
 """
 
 from __future__ import annotations
@@ -27,21 +27,25 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture, as_mixture
 from rrjax.estimators.em import EMResult
 from rrjax.estimators.likelihood import certificate_of, rounding_of_slopes
+from rrjax.numerics.implicit import with_derivative
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, together
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
-_MAX_ITERS = 100
-"""Outer steps at most; some ten are made."""
+MAX_OUTER_STEPS = 100
+"""Newton steps on s; about ten are needed."""
 
-_INNER = 6
-"""Newton steps to θ_i(s), from those of the s before; two were enough for the same certificates."""
+INNER_STEPS = 6
+"""Newton steps to θ_i(s), from θ_i at the last s; two gave the same certificates."""
+
+
+__all__ = ["inv", "mixture", "mle"]
 
 
 @register(data_fields=["scales"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
 class Stacked:
-    """The lift of G groups whose reports name one category each: multiples of I on top of each other.
+    """The linear map of G groups whose reports name one category each: multiples of I on top of each other.
 
     Attributes:
         scales: `[G]`, the multiples, not negative.
@@ -66,11 +70,11 @@ class Stacked:
         return jax.vmap(accurate_sum, in_axes=1)(parts)
 
 
-def mle_groups(counts: ArrayLike, epsilons: ArrayLike, *, tol: float | None = None) -> EMResult:
+def mle(counts: ArrayLike, epsilons: ArrayLike, *, tol: float | None = None) -> EMResult:
     """Maximizes the likelihood of groups of users who randomized with different ε.
 
     All users are draws from one distribution; group g reported by k-ary randomized response at ε_g. Newton steps on one
-    number, the common slope of the likelihood, until they stand still; what they reached is certified.
+    number, the common slope of the likelihood, until it stops moving; the result is certified.
 
     Args:
         counts: `[G, K]`, integers or floats: the reports of each group per category. A group may be empty.
@@ -91,7 +95,7 @@ def mle_groups(counts: ArrayLike, epsilons: ArrayLike, *, tol: float | None = No
     Example:
         >>> import rrjax
         >>> counts = [[50, 30, 10, 10], [400, 80, 10, 10]]  # 100 users at ε = 1, 500 at ε = 3
-        >>> result = rrjax.surveys.mle_groups(counts, epsilons=[1.0, 3.0])
+        >>> result = rrjax.surveys.groups.mle(counts, epsilons=[1.0, 3.0])
         >>> [round(t, 2) for t in result.theta.tolist()], bool(result.converged)
         ([0.87, 0.13, 0.0, 0.0], True)
     """
@@ -99,10 +103,10 @@ def mle_groups(counts: ArrayLike, epsilons: ArrayLike, *, tol: float | None = No
         raise ArgumentError(f"tol must be positive, got {tol}", argument="tol", value=tol)
     counts, epsilons = aligned(_checked(counts, epsilons))
     result = _solve(lax.stop_gradient(counts), lax.stop_gradient(epsilons), tol)
-    return result._replace(theta=_at_maximum(result.theta, counts, epsilons))
+    return result._replace(theta=with_derivative(_tangent, result.theta, (counts, epsilons)))
 
 
-def inv_groups(counts: ArrayLike, epsilons: ArrayLike) -> Float[Array, " K"]:
+def inv(counts: ArrayLike, epsilons: ArrayLike) -> Float[Array, " K"]:
     """Inverts the randomization of groups of users with different ε, and weighs them: unbiased, often negative.
 
     θ_i = Σ_g d_g·(c_gi − N_g·q_g) / Σ_g N_g·d_g². Each group's own inversion has the total variance
@@ -123,13 +127,13 @@ def inv_groups(counts: ArrayLike, epsilons: ArrayLike) -> Float[Array, " K"]:
     Example:
         >>> import rrjax
         >>> counts = [[50, 30, 10, 10], [400, 80, 10, 10]]
-        >>> [round(t, 2) for t in rrjax.surveys.inv_groups(counts, epsilons=[1.0, 3.0]).tolist()]
+        >>> [round(t, 2) for t in rrjax.surveys.groups.inv(counts, epsilons=[1.0, 3.0]).tolist()]
         [0.92, 0.15, -0.03, -0.03]
     """
     return _inverted(*aligned(_checked(counts, epsilons)))
 
 
-def mixture_groups(counts: ArrayLike, epsilons: ArrayLike) -> Mixture:
+def mixture(counts: ArrayLike, epsilons: ArrayLike) -> Mixture:
     """The likelihood of groups of users with different ε, for `nll`, `score`, `certificate` and `ibu`.
 
     Args:
@@ -145,7 +149,7 @@ def mixture_groups(counts: ArrayLike, epsilons: ArrayLike) -> Mixture:
     Example:
         >>> import rrjax
         >>> counts = [[50, 30, 10, 10], [400, 80, 10, 10]]
-        >>> likelihood = rrjax.surveys.mixture_groups(counts, epsilons=[1.0, 3.0])
+        >>> likelihood = rrjax.surveys.groups.mixture(counts, epsilons=[1.0, 3.0])
         >>> [round(t, 2) for t in rrjax.ibu(likelihood).theta.tolist()]
         [0.87, 0.13, 0.0, 0.0]
     """
@@ -186,8 +190,8 @@ def _rates(epsilons, num_categories):
 
 @jax.jit
 def _slopes(theta, counts, epsilons):
-    """Returns h_i/E and −h_i'/E², and E: one, or the largest e_g if that is less, so that both are within the dtype."""
-    # A chance below the square of the machine epsilon is none beside the share of one user.
+    """h_i/E and −h_i'/E², and E: one, or the largest e_g if that is less, so that both stay within the dtype."""
+    # A probability below the square of the machine epsilon is negligible beside the share of one user.
     e1 = jnp.minimum(jax.vmap(expm1_epsilon)(epsilons), jnp.finfo(epsilons.dtype).eps ** -2.0)
     unit = lax.stop_gradient(jnp.minimum(jnp.max(e1), 1))
     over = (e1 / unit)[:, None] / (1 + e1[:, None] * theta)
@@ -201,34 +205,34 @@ def _solve(counts, epsilons, tol):
     counts, epsilons = jnp.where(usable, counts, 1), jnp.where(usable, epsilons, 1)
 
     def toward(s, theta):
-        """Newton steps from below to the θ_i that solve E/h_i = s."""
+        """Newton steps from below to the solutions θ_i of E/h_i = s."""
 
         def step(_, theta):
             h, fall, unit = _slopes(theta, counts, epsilons)
             reported = h > 0
             rise = h * (s * h - 1) / jnp.where(reported, fall, 1) / unit
-            return jnp.where(reported, jnp.clip(theta + rise, 0, 1), 0)  # none has more at an s at or below the first
+            return jnp.where(reported, jnp.clip(theta + rise, 0, 1), 0)  # no s exceeds the first, so no θ_i exceeds 1
 
-        return lax.fori_loop(0, _INNER, step, theta)
+        return lax.fori_loop(0, INNER_STEPS, step, theta)
 
     def advance(carry):
         s, _, theta, num_iters = carry
         theta = toward(s, theta)
         h, fall, unit = _slopes(theta, counts, epsilons)
         speed = jnp.where(theta > 0, h * (h / jnp.where(theta > 0, fall, 1)), 0)  # E·dθ/ds = h²/−h'
-        after = s - (accurate_sum(theta) - 1) / accurate_sum(speed) * unit
-        return after, s, theta, num_iters + 1
+        next_s = s - (accurate_sum(theta) - 1) / accurate_sum(speed) * unit
+        return next_s, s, theta, num_iters + 1
 
     def falls(carry):
-        s, before, _, num_iters = carry
-        return (s < before) & (num_iters < _MAX_ITERS)
+        s, previous, _, num_iters = carry
+        return (s < previous) & (num_iters < MAX_OUTER_STEPS)
 
     uniform = jnp.full(counts.shape[1], 1 / counts.shape[1], epsilons.dtype)
-    # There the category that is ahead has everything, and the others have something: the root is at or below.
-    most = 1 / jnp.max(_slopes(jnp.ones_like(uniform), counts, epsilons)[0])
-    start = aligned((most, jnp.full_like(most, jnp.inf), jnp.zeros_like(uniform), jnp.int32(0)), counts, epsilons)
+    # At this s the leading category has θ_i = 1 and the others at least 0, so the root is at or below.
+    first = 1 / jnp.max(_slopes(jnp.ones_like(uniform), counts, epsilons)[0])
+    start = aligned((first, jnp.full_like(first, jnp.inf), jnp.zeros_like(uniform), jnp.int32(0)), counts, epsilons)
     _, _, theta, num_iters = lax.while_loop(falls, advance, start)
-    # Where every ε is so small that no share can be told from none, whoever is ahead has everything.
+    # For ε so small that no share differs from zero in the dtype, the leading category has everything.
     slope = _slopes(jnp.zeros_like(theta), counts, epsilons)[0]
     theta = jnp.where(jnp.any(theta > 0), theta, (slope == jnp.max(slope)).astype(theta.dtype))
     theta = theta / accurate_sum(theta)
@@ -246,30 +250,23 @@ def _inverted(counts, epsilons):
     kept, noise = _rates(epsilons, counts.shape[1])
     weights = counts.astype(epsilons.dtype)
     numbers = jax.vmap(accurate_sum)(weights)
-    most = jnp.max(kept)  # in units of which no square is below the dtype
-    part = kept / most
+    scale = jnp.max(kept)  # no square of kept/scale underflows where it matters
+    part = kept / scale
     above = part[:, None] * (weights - (numbers * noise)[:, None])
-    return jnp.where(usable, jnp.sum(above, axis=0) / jnp.sum(numbers * part**2) / most, jnp.nan)
+    return jnp.where(usable, jnp.sum(above, axis=0) / jnp.sum(numbers * part**2) / scale, jnp.nan)
 
 
-@jax.custom_jvp
-def _at_maximum(theta, counts, epsilons):
-    del counts, epsilons
-    return theta
-
-
-@_at_maximum.defjvp
-def _at_maximum_jvp(primals, tangents):
-    theta, (_, counts, epsilons) = _at_maximum(*primals), primals
-    _, moved = jax.jvp(lambda c, e: _slopes(theta, c, e)[0], (counts, epsilons), tangents[1:])
-    return theta, _shifted(theta, counts, epsilons, moved)
+def _tangent(theta, given, given_tangent):
+    """The tangent of θ in the counts and epsilons, by the implicit function theorem on the support."""
+    _, moved = jax.jvp(lambda counts, epsilons: _slopes(theta, counts, epsilons)[0], given, given_tangent)
+    return _shifted(theta, *given, moved)
 
 
 @jax.jit
 def _shifted(theta, counts, epsilons, moved):
-    """How θ moves where h_i/E would, to keep all of them equal on the support and θ a distribution."""
+    """The tangent of θ: keeps all h_i/E equal on the support and the sum of θ, when h_i/E moves by `moved`."""
     active = lax.stop_gradient(theta) > 0
     _, fall, unit = _slopes(theta, counts, epsilons)
-    give = jnp.where(active, 1 / jnp.where(active, fall, 1), 0)
-    together = jnp.sum(give * moved) / jnp.sum(give)
-    return jnp.where(active, give * (moved - together) / unit, 0)
+    response = jnp.where(active, 1 / jnp.where(active, fall, 1), 0)
+    common = jnp.sum(response * moved) / jnp.sum(response)
+    return jnp.where(active, response * (moved - common) / unit, 0)

@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 
 from rrjax.data.errors import ArgumentError
-from rrjax.data.mechanism_parameters import field_order_of, full_name, num_buckets_of, subset_size_of, two_buckets
+from rrjax.data.mechanism_parameters import field_order_of, num_buckets_of, subset_size_of, two_buckets
+from rrjax.mechanisms.table import full_name
 from rrjax.numerics.projective_geometry import dimension_of, num_points, plane_of, product_of, vectors_of
 from rrjax.numerics.threefry import buckets_of
 from rrjax.privacy.clients import base

@@ -9,7 +9,7 @@ import numpy as np
 
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
-from rrjax.mechanisms import Design, Mechanism
+from rrjax.mechanisms import Mechanism, MechanismFactory
 from rrjax.privacy.shuffling.divergence import Pair, divergence
 from rrjax.privacy.shuffling.pairs import certain, promised
 
@@ -23,7 +23,7 @@ def central_epsilon(
     delta: float,
     *,
     num_categories: int | None = None,
-    mechanism: Design | None = None,
+    mechanism: MechanismFactory | None = None,
 ) -> float:
     """The central ε of shuffled reports, from above: what may be promised.
 
@@ -74,7 +74,7 @@ def central_delta(
     central_epsilon: float,
     *,
     num_categories: int | None = None,
-    mechanism: Design | None = None,
+    mechanism: MechanismFactory | None = None,
 ) -> float:
     """The central δ of shuffled reports at a central ε, from above.
 
@@ -119,7 +119,7 @@ def leaked_epsilon(
     delta: float,
     *,
     num_categories: int | None = None,
-    mechanism: Design | None = None,
+    mechanism: MechanismFactory | None = None,
 ) -> float:
     """The central ε of shuffled reports, from below: what no proof can undercut.
 
@@ -161,7 +161,7 @@ def local_epsilon(
     delta: float,
     *,
     num_categories: int | None = None,
-    mechanism: Design | None = None,
+    mechanism: MechanismFactory | None = None,
 ) -> float:
     """The local ε whose shuffled reports just keep a central budget (ε_c, δ): the inverse of `central_epsilon`.
 
@@ -264,7 +264,7 @@ def _crossing(
     return good, bad
 
 
-def _built(mechanism: Design | None, num_categories: int | None, epsilon: float) -> Mechanism | None:
+def _built(mechanism: MechanismFactory | None, num_categories: int | None, epsilon: float) -> Mechanism | None:
     if num_categories is not None:
         check_num_categories(num_categories)
     if mechanism is None:

@@ -1,0 +1,45 @@
+"""The mechanisms that have a name. One entry is all that files, studies and the command line read; without JAX."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+Coding: TypeAlias = Literal["labels", "numbers", "bits", "hashes"]
+"""How a report stands in a file: a label of the domain, the number of a column, K bits, or a seed and a bucket."""
+
+
+class Entry(NamedTuple):
+    """A mechanism by its name.
+
+    Attributes:
+        file: Its file in `rrjax/mechanisms`.
+        kind: Its class there.
+        coding: How its reports stand in files; None for a mechanism without a file format.
+        abbreviations: Its names in papers, understood wherever a mechanism is named.
+    """
+
+    file: str
+    kind: str
+    coding: Coding | None = None
+    abbreviations: tuple[str, ...] = ()
+
+
+TABLE: dict[str, Entry] = {
+    "randomized-response": Entry("randomized_response", "RandomizedResponse", "labels", ("rr", "krr", "grr")),
+    "symmetric-unary-encoding": Entry("unary", "SymmetricUnaryEncoding", "bits", ("sue",)),
+    "optimized-unary-encoding": Entry("unary", "OptimizedUnaryEncoding", "bits", ("oue",)),
+    "binary-local-hashing": Entry("local_hashing", "BinaryLocalHashing", "hashes", ("blh",)),
+    "optimized-local-hashing": Entry("local_hashing", "LocalHashing", "hashes", ("olh",)),
+    "subset-selection": Entry("subset_selection", "SubsetSelection", "bits", ("ss",)),
+    "hadamard-response": Entry("columns", "HadamardResponse", "numbers", ("hr",)),
+    "projective-geometry-response": Entry("projective_geometry_response", "ProjectiveGeometry", "numbers", ("pgr",)),
+}
+"""By the names that files and the command line use."""
+
+ABBREVIATIONS = {short: name for name, entry in TABLE.items() for short in entry.abbreviations}
+
+
+def full_name(text: str) -> str:
+    """The name of a mechanism as files have it; `text` may have capitals, underscores, or be an abbreviation."""
+    name = text.lower().replace("_", "-")
+    return ABBREVIATIONS.get(name, name)
