@@ -61,7 +61,7 @@ def read_tally(source: Source | str) -> Tallied:
         source: Files that `rrjax randomize` or `write_reports` wrote; a plain path is `Source(path)`.
 
     Returns:
-        A `Tallied`: the tally, and the likelihood of whole reports where it is small enough.
+        A `Tallied` with the tally, and the likelihood of whole reports where it is small enough.
 
     Raises:
         DataError: Files that cannot be read, that have no metadata, or whose reports contradict their metadata.
@@ -274,7 +274,7 @@ def load_tally(path: str | PathLike[str]) -> StoredTally:
         path: The file.
 
     Returns:
-        A `StoredTally`: the tally, equal to the one that was written, with the mechanism and the domain.
+        A `StoredTally` with the tally, equal to the one that was written, with the mechanism and the domain.
 
     Raises:
         DataError: A file that cannot be read or that holds no tally, a mechanism that this version of rrjax does not
