@@ -130,13 +130,13 @@ def _of_numbers(source, metadata, mechanism):
 
 def _of_bits(source, metadata, mechanism):
     kept, support, number = [], np.zeros(metadata.num_categories, np.int64), 0
-    wanted = getattr(mechanism, "subset_size", None)
+    set_size = getattr(mechanism, "subset_size", None)
     for bits in read_bits(source, metadata):
-        sizes = bits.sum(axis=1) if wanted is not None else None
-        if sizes is not None and (sizes != wanted).any():
-            row = int(np.argmax(sizes != wanted))
+        sizes = bits.sum(axis=1) if set_size is not None else None
+        if sizes is not None and (sizes != set_size).any():
+            row = int(np.argmax(sizes != set_size))
             found = f"report {number + row + 1:,} has {sizes[row]:,} members"
-            raise DataError(f"{source.files()[0]}: {found}, and subsets of {wanted:,} were reported.")
+            raise DataError(f"{source.files()[0]}: {found}, and subsets of {set_size:,} were reported.")
         support += bits.sum(axis=0)
         number += len(bits)
         if number * bits.shape[1] <= MAX_CELLS:
