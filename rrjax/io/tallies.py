@@ -83,7 +83,7 @@ def read_tally(source: Source | str) -> Tallied:
     except DataError:
         raise
     except ValueError as error:  # of a mechanism, about reports of another one
-        raise DataError(f"{source.files()[0]}: {error}") from error
+        raise DataError.at(source.files()[0], str(error)) from error
 
 
 def mechanism_of(metadata: Metadata, file: str) -> Mechanism:
@@ -136,7 +136,7 @@ def _of_bits(source, metadata, mechanism):
         if sizes is not None and (sizes != set_size).any():
             row = int(np.argmax(sizes != set_size))
             found = f"report {number + row + 1:,} has {sizes[row]:,} members"
-            raise DataError(f"{source.files()[0]}: {found}, and subsets of {set_size:,} were reported.")
+            raise DataError.at(source.files()[0], f"{found}, and subsets of {set_size:,} were reported.")
         support += bits.sum(axis=0)
         number += len(bits)
         if number * bits.shape[1] <= MAX_CELLS:
