@@ -1,4 +1,4 @@
-"""Errors, with the place and the value as attributes, and what messages call an option."""
+"""Errors, with place and value as attributes, and the words that their messages share."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class DataError(Located, ValueError):
 
 
 class Contradiction(DataError):  # noqa: N818
-    """The request contradicts what a file says of itself."""
+    """A request that contradicts the metadata of a file."""
 
 
 class UsageError(Located):
@@ -82,7 +82,7 @@ class PeerError(StudyError):
 
 
 def number(count: int, one: str, many: str) -> str:
-    """Returns how many of what, in words: 1 category, 12 categories."""
+    """Returns a number with its noun: 1 category, 12 categories."""
     return f"{count:,} {one if count == 1 else many}"
 
 

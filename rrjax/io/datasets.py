@@ -43,7 +43,7 @@ def load_kosarak(
             of the derived one. False accepts other files of the same layout.
 
     Returns:
-        `CountedReports` with the true counts over the pages 1:41270, so K = 41,270.
+        `CountedReports` with the true counts over the pages 1 to 41270, so K = 41,270.
 
     Raises:
         DataError: A file that cannot be read, is not the published one, or holds other pages.
@@ -89,9 +89,9 @@ def load_acs_income(
             part of the states, or other files of the same layout.
 
     Returns:
-        `CountedReports` with the true counts, one category for each code. PUMA: 100:70301, the range of all codes, so
+        `CountedReports` with the true counts, one category for each code. The codes of PUMA are 100 to 70301, so
         K = 70,202; the paper cuts this range into K = 70,201 equal bins, the first of which holds the codes 100 and
-        101. PINCP: 1:1423000, so K = 1,423,000 as in the paper.
+        101. The incomes are 1 to 1423000, so K = 1,423,000 as in the paper.
 
     Raises:
         DataError: Files that cannot be read, are not all there, or hold values outside.

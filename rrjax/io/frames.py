@@ -116,11 +116,11 @@ def tally_frame(
                 "report a row.",
                 argument="counts",
             )
-        wanted = getattr(mechanism, "subset_size", None)
+        set_size = getattr(mechanism, "subset_size", None)
         if isinstance(column, str):
-            support, total = _support_of_lists(opened, column, known, wanted)
+            support, total = _support_of_lists(opened, column, known, set_size)
         else:
-            support, total = _support_of_columns(opened, column, known, wanted)
+            support, total = _support_of_columns(opened, column, known, set_size)
         return tally_of_support(support, total, mechanism, given)
     if not isinstance(column, str):
         message = f"Reports of {mechanism.name} are in one column, and {len(column):,} were named."
@@ -223,13 +223,13 @@ def _counted(frame, column: str, domain: Domain | None, counts: str | None, miss
     )
 
 
-def _support_of_lists(frame, column: str, domain: Domain, wanted: int | None) -> tuple[np.ndarray, int]:
+def _support_of_lists(frame, column: str, domain: Domain, set_size: int | None) -> tuple[np.ndarray, int]:
     """Returns the support counts and the number of reports that are lists of categories."""
     import narwhals.stable.v2 as nw
 
     kind = type_of(frame, column)
     if frame.implementation.name in IN_MEMORY and kind in (nw.Object, nw.List, nw.Array):
-        return _support_of_rows(rows_of(frame, column), column, domain, wanted)
+        return _support_of_rows(rows_of(frame, column), column, domain, set_size)
     if kind == nw.Binary:
         raise column_error(
             column,
@@ -252,26 +252,26 @@ def _support_of_lists(frame, column: str, domain: Domain, wanted: int | None) ->
         "missing": members.is_null().cast(nw.Int64).sum(),
         "twice": (members.list.unique().list.len() != length).fill_null(value=False).cast(nw.Int64).sum(),
     }
-    if wanted is not None:
-        aggregates["odd"] = (length != wanted).fill_null(value=False).cast(nw.Int64).sum()
+    if set_size is not None:
+        aggregates["odd"] = (length != set_size).fill_null(value=False).cast(nw.Int64).sum()
     with on_engine(frame, "Lists"):
-        seen = row_of(frame, **aggregates)
-        _check_sets(seen, f"Column {column!r}", wanted)
+        totals = row_of(frame, **aggregates)
+        _check_sets(totals, f"Column {column!r}", set_size)
         exploded = frame.select(report=members).filter(nw.col("report").list.len() > 0).explode("report")
         values, amounts = groups_of(exploded, 2 * domain.num_categories + _MAX_EXTRA_VALUES, column)
     labels: Counter[str | int] = Counter()
     for value, amount in zip(values, amounts["amount"], strict=True):
         labels[label_of(value)] += amount
-    return _support_of_members(labels, seen["rows"], column, domain)
+    return _support_of_members(labels, totals["rows"], column, domain)
 
 
-def _support_of_rows(rows: list[Any], column: str, domain: Domain, wanted: int | None) -> tuple[np.ndarray, int]:
+def _support_of_rows(rows: list[Any], column: str, domain: Domain, set_size: int | None) -> tuple[np.ndarray, int]:
     """Counts lists in memory one by one: pandas and PyArrow have no expressions for the elements of a list."""
     labels: Counter[str | int] = Counter()
-    seen = {"rows": len(rows), "missing": 0, "twice": 0, "odd": 0}
+    totals = {"rows": len(rows), "missing": 0, "twice": 0, "odd": 0}
     for place, row in enumerate(rows):
         if row is None:
-            seen["missing"] += 1
+            totals["missing"] += 1
             continue
         if isinstance(row, str | bytes) or not isinstance(row, Iterable):
             raise column_error(
@@ -281,10 +281,10 @@ def _support_of_rows(rows: list[Any], column: str, domain: Domain, wanted: int |
                 row=place + 1,
             )
         members = [label_of(member) for member in row]
-        seen["twice"] += len(set(members)) != len(members)
-        seen["odd"] += wanted is not None and len(members) != wanted
+        totals["twice"] += len(set(members)) != len(members)
+        totals["odd"] += set_size is not None and len(members) != set_size
         labels.update(members)
-    _check_sets(seen, f"Column {column!r}", wanted)
+    _check_sets(totals, f"Column {column!r}", set_size)
     return _support_of_members(labels, len(rows), column, domain)
 
 
@@ -298,7 +298,7 @@ def _support_of_members(labels: Counter[str | int], rows: int, column: str, doma
     return support, rows
 
 
-def _support_of_columns(frame, columns: Sequence[str], domain: Domain, wanted: int | None) -> tuple[np.ndarray, int]:
+def _support_of_columns(frame, columns: Sequence[str], domain: Domain, set_size: int | None) -> tuple[np.ndarray, int]:
     """Returns the support counts and the number of reports that are K columns of bits."""
     import narwhals.stable.v2 as nw
 
@@ -309,39 +309,39 @@ def _support_of_columns(frame, columns: Sequence[str], domain: Domain, wanted: i
             f"{len(columns):,} were named, {len(set(columns)):,} of them different.",
             argument="column",
         )
-    bits, whole = [], {"rows": nw.len()}
+    bits, aggregates = [], {"rows": nw.len()}
     for place, column in enumerate(columns):
         kind = type_of(frame, column)
-        given = nw.col(column)
-        whole[f"missing{place}"] = given.is_null().cast(nw.Int64).sum()
+        cells = nw.col(column)
+        aggregates[f"missing{place}"] = cells.is_null().cast(nw.Int64).sum()
         if kind == nw.Boolean:
-            bits.append(given.fill_null(value=False).cast(nw.Int64))
+            bits.append(cells.fill_null(value=False).cast(nw.Int64))
         elif kind.is_integer():
-            bits.append(given.fill_null(0).cast(nw.Int64))
-            whole[f"least{place}"], whole[f"most{place}"] = bits[-1].min(), bits[-1].max()
+            bits.append(cells.fill_null(0).cast(nw.Int64))
+            aggregates[f"least{place}"], aggregates[f"most{place}"] = bits[-1].min(), bits[-1].max()
         else:
             raise column_error(column, f" holds {kind}, and bits are booleans or integers 0 and 1: cast it.")
-        whole[f"support{place}"] = bits[-1].sum()
-    if wanted is not None:
-        whole["odd"] = (nw.sum_horizontal(*bits) != wanted).cast(nw.Int64).sum()
-    seen = row_of(frame, **whole)
+        aggregates[f"support{place}"] = bits[-1].sum()
+    if set_size is not None:
+        aggregates["odd"] = (nw.sum_horizontal(*bits) != set_size).cast(nw.Int64).sum()
+    totals = row_of(frame, **aggregates)
     for place, column in enumerate(columns):
-        missing, least, most = (seen.get(f"{name}{place}", 0) for name in ("missing", "least", "most"))
+        missing, least, most = (totals.get(f"{name}{place}", 0) for name in ("missing", "least", "most"))
         if missing:
             raise column_error(column, f": {number(missing, 'bit is', 'bits are')} missing.")
         if least < 0 or most > 1:
             raise column_error(column, f": bits are 0 and 1, and it holds numbers from {least:,} to {most:,}.")
-    _check_sets(seen, "The columns of bits", wanted)
-    return np.asarray([seen[f"support{place}"] for place in range(size)], np.int64), seen["rows"]
+    _check_sets(totals, "The columns of bits", set_size)
+    return np.asarray([totals[f"support{place}"] for place in range(size)], np.int64), totals["rows"]
 
 
-def _check_sets(seen: dict[str, int], where: str, wanted: int | None) -> None:
-    if not seen["rows"]:
+def _check_sets(totals: dict[str, int], where: str, set_size: int | None) -> None:
+    if not totals["rows"]:
         raise DataError(f"{where}: there are no rows.")
     for name, one, many in (
         ("missing", "report is missing: leave its row out", "reports are missing: leave such rows out"),
         ("twice", "report names a category more than once", "reports name a category more than once"),
-        ("odd", f"report has other than {wanted} members", f"reports have other than {wanted} members"),
+        ("odd", f"report has other than {set_size} members", f"reports have other than {set_size} members"),
     ):
-        if seen.get(name):
-            raise DataError(f"{where}: {number(seen[name], one, many)}.")
+        if totals.get(name):
+            raise DataError(f"{where}: {number(totals[name], one, many)}.")

@@ -61,7 +61,7 @@ def read_tally(source: Source | str) -> Tallied:
         source: Files that `rrjax randomize` or `write_reports` wrote; a plain path is `Source(path)`.
 
     Returns:
-        A `Tallied`: the tally, and the likelihood of whole reports where it is small enough.
+        A `Tallied` with the tally, and the likelihood of whole reports where it is small enough.
 
     Raises:
         DataError: Files that cannot be read, that have no metadata, or whose reports contradict their metadata.
@@ -83,7 +83,7 @@ def read_tally(source: Source | str) -> Tallied:
     except DataError:
         raise
     except ValueError as error:  # of a mechanism, about reports of another one
-        raise DataError(f"{source.files()[0]}: {error}") from error
+        raise DataError.at(source.files()[0], str(error)) from error
 
 
 def mechanism_of(metadata: Metadata, file: str) -> Mechanism:
@@ -130,13 +130,13 @@ def _of_numbers(source, metadata, mechanism):
 
 def _of_bits(source, metadata, mechanism):
     kept, support, number = [], np.zeros(metadata.num_categories, np.int64), 0
-    wanted = getattr(mechanism, "subset_size", None)
+    set_size = getattr(mechanism, "subset_size", None)
     for bits in read_bits(source, metadata):
-        sizes = bits.sum(axis=1) if wanted is not None else None
-        if sizes is not None and (sizes != wanted).any():
-            row = int(np.argmax(sizes != wanted))
+        sizes = bits.sum(axis=1) if set_size is not None else None
+        if sizes is not None and (sizes != set_size).any():
+            row = int(np.argmax(sizes != set_size))
             found = f"report {number + row + 1:,} has {sizes[row]:,} members"
-            raise DataError(f"{source.files()[0]}: {found}, and subsets of {wanted:,} were reported.")
+            raise DataError.at(source.files()[0], f"{found}, and subsets of {set_size:,} were reported.")
         support += bits.sum(axis=0)
         number += len(bits)
         if number * bits.shape[1] <= MAX_CELLS:
@@ -274,7 +274,7 @@ def load_tally(path: str | PathLike[str]) -> StoredTally:
         path: The file.
 
     Returns:
-        A `StoredTally`: the tally, equal to the one that was written, with the mechanism and the domain.
+        A `StoredTally` with the tally, equal to the one that was written, with the mechanism and the domain.
 
     Raises:
         DataError: A file that cannot be read or that holds no tally, a mechanism that this version of rrjax does not
