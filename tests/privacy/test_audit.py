@@ -11,7 +11,7 @@ from scipy import stats
 
 from rrjax import audit, secure
 from rrjax.mechanisms import MECHANISMS
-from rrjax.privacy.audit_events import spread
+from rrjax.privacy.audit_events import values_to_try
 
 pytestmark = pytest.mark.once  # a bound is moved down by what its precision may be off
 every = pytest.mark.parametrize("name", MECHANISMS)
@@ -287,7 +287,7 @@ def one_bit(random, values, told):
 def test_a_client_that_gives_one_value_away_is_found(leak, told, monkeypatch):
     """A pair without it proves nothing, so the pair has to be found; the first and the last value would miss it."""
     random = np.random.default_rng(1)
-    monkeypatch.setattr("rrjax.privacy.audit_events.MOST_CONTENTS", 3000)
+    monkeypatch.setattr("rrjax.privacy.audit_events.MAX_CONTENTS", 3000)
     result = told_apart(lambda values: leak(random, values, told))
     assert result.violated
     assert told in (result.likelier, result.other)
@@ -312,7 +312,7 @@ def test_of_many_values_those_at_the_ends_and_at_powers_of_two_are_looked_at(tol
 @pytest.mark.parametrize("size", [2, 3, 128, 129, 10**6, 2**31 - 1])
 def test_the_values_that_are_looked_at(size):
     for most in (2, 7, 128):
-        found = spread(size, most)
+        found = values_to_try(size, most)
         assert found == sorted(set(found))
         assert len(found) == min(size, most)
         assert (found[0], found[-1]) == (0, size - 1)
