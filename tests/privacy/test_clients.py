@@ -23,7 +23,7 @@ import rrjax
 from rrjax import secure
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import MECHANISMS
-from rrjax.privacy.clients.random_words import below, numbers_below
+from rrjax.privacy.clients.base import below, numbers_below
 from rrjax.privacy.clients.table import CLIENTS
 
 pytestmark = pytest.mark.once  # clients know nothing of JAX's precision
