@@ -137,7 +137,7 @@ def audit(
     """
     if (value_a is None) != (value_b is None):
         raise ArgumentError("give value_a and value_b, or neither of them", argument="value_b")
-    if value_a is not None:
+    if value_a is not None and value_b is not None:
         values = [value_a, value_b]
     if isinstance(draw, Client | Mechanism):
         for name, given in (("event", event), ("claimed", claimed), ("num_categories", num_categories)):
@@ -213,7 +213,8 @@ def audit_mechanism(
         check_domain(given, num_categories, "values")
         tried = _checked_values(given.tolist())
     if isinstance(mechanism, Client):
-        draw, claimed, report_size = mechanism.randomize, mechanism.effective_epsilon, math.prod(mechanism.shape)
+        draw: Callable[[np.ndarray], Any] = mechanism.randomize
+        claimed, report_size = mechanism.effective_epsilon, math.prod(mechanism.shape)
 
         def supports(reports, values):
             return np.stack([mechanism.supports(reports, value) for value in values])

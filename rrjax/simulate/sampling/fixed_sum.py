@@ -32,25 +32,17 @@ def multinomial(
     expected: Float[Array, ""] | None = None,
     followed: bool = False,
 ) -> Int[Array, "s n"]:
-    """Draws a multinomial vector, and for the trials in its last row a uniform one.
+    """Draws a multinomial vector `[r, n]`, and where `followed` (static) a uniform row for the trials in its last row.
 
     Independent Poisson cells, given their total, are multinomial. So cells with a total just below `trials` are drawn,
     then again with a total just below the number of trials left, while these are many, and the last ones one by one.
     Totals alone decide whether a round is kept and whether rounds are repeated, which keeps the law exact.
 
-    Args:
-        stream: Random words, not used for anything else.
-        trials: Scalar, int32 or int64, not negative.
-        probabilities: `[r, n]`, not negative, summing to one.
-        expected: Where `trials` is itself binomial, its expectation. It decides the number of rounds and the code they
-            run, so that these are common to a batch in which `trials` differs.
-        followed: Static. Each trial in the last row also falls into a cell of a further row, with equal chances: a user
-            who does not keep the value reports any.
-
-    Returns:
-        `[s, n]`, of the dtype of `trials`, s = r, or r + 1 where followed. The first r rows sum to `trials` exactly,
-        the further one to the sum of the row before. Trials drawn one by one (all, where they are fewer than an eighth
-        of the cells) have probabilities rounded to multiples of 2⁻³².
+    The r rows sum to `trials` exactly, a further row to the sum of the row before: a user who does not keep the value
+    reports any. `stream` is used for nothing else. Where `trials` is itself binomial, `expected` is its expectation: it
+    decides the number of rounds and the code they run, so that these are common to a batch in which `trials` differs.
+    Trials drawn one by one (all, where they are fewer than an eighth of the cells) have probabilities rounded to
+    multiples of 2⁻³².
     """
     num_rows, width = probabilities.shape
     dtype, whole = probabilities.dtype, trials.dtype
@@ -197,20 +189,12 @@ def _one_by_one(stream, state, edges, rest, rest_following):
 def hypergeometric(
     stream: Stream, site: int | Int[Array, ""], items: Int[Array, " n"], number: Int[Array, ""]
 ) -> Int[Array, " n"]:
-    """Draws a number of items of a multiset without replacement.
+    """Draws a number of items of a multiset without replacement: how many of each kind, `[n]`, int32.
 
     Every item is taken with the same chance, independently. Given how many were taken, they are a uniformly random
     subset of that size. Where they are too few, the rest is drawn in the same way from the items not taken; where they
-    are too many, the surplus is drawn from those taken. Every round leaves about the square root of the error.
-
-    Args:
-        stream: Random words.
-        site: Their first site; 2²² follow.
-        items: `[n]`, int32, the number of items of each kind; below 2³¹ in all.
-        number: Scalar, int32, the number of items to draw, at most all of them.
-
-    Returns:
-        `[n]`, int32, of the sum `number` exactly.
+    are too many, the surplus is drawn from those taken. Every round leaves about the square root of the error. There
+    are less than 2³¹ items in all; 2²² sites follow the first one.
     """
     return _without_replacement(stream, site, items, number)
 
@@ -218,18 +202,7 @@ def hypergeometric(
 def marked(
     stream: Stream, site: int | Int[Array, ""], marks: Int[Array, " n"], size: Int[Array, ""], number: Int[Array, ""]
 ) -> Int[Array, " n"]:
-    """Draws a number of `size` items n times independently, as `hypergeometric`, and counts the marked ones.
-
-    Args:
-        stream: Random words.
-        site: Their first site; 2²² follow.
-        marks: `[n]`, int32, the number of marked items, at most `size`.
-        size: Scalar, int32, the number of items.
-        number: Scalar, int32, the number of items to draw, at most `size`.
-
-    Returns:
-        `[n]`, int32.
-    """
+    """Draws a number of `size` items n times independently, as `hypergeometric`: how many of the marked ones, `[n]`."""
     return _without_replacement(stream, site, jnp.stack([marks, size - marks]), jnp.full_like(marks, number))[0]
 
 
@@ -254,15 +227,9 @@ def _without_replacement(stream, site, items, number):
 
 
 def table(stream: Stream, rows: Int[Array, " m"], columns: Int[Array, " n"]) -> Int[Array, "m n"]:
-    """Draws a contingency table with given margins, as if its items were shuffled among the rows.
+    """Draws a contingency table with given sums of rows and columns, as if its items were shuffled among the rows.
 
-    Args:
-        stream: Random words, not used for anything else.
-        rows: `[m]`, int32, the sums of the rows; m is at most 1024.
-        columns: `[n]`, int32, the sums of the columns; of the same total, below 2³¹.
-
-    Returns:
-        `[m, n]`, int32, of exactly those sums.
+    There are at most 1024 rows and less than 2³¹ items. `stream` is used for nothing else.
     """
 
     def draw_row(left, given):

@@ -29,17 +29,7 @@ def binomial(
     trials: Int[Array, " n"],
     probability: Float[Array, ""] | Float[Array, " n"],
 ) -> Int[Array, " n"]:
-    """Draws from binomial laws, with a common probability or one each.
-
-    Args:
-        stream: Random words.
-        site: Their first site.
-        trials: `[n]`, int32, not negative.
-        probability: Scalar or `[n]`, in [0, 1].
-
-    Returns:
-        `[n]`, int32, at most `trials`.
-    """
+    """Draws `[n]`, int32, from binomial laws of trials `[n]`, int32, with a common probability or one each."""
     stream, site, trials, probability = aligned((stream, site, trials, probability))
     rare = jnp.minimum(probability, 1 - probability)
     large = trials.astype(rare.dtype) * rare >= MIN_EXPECTATION
@@ -100,21 +90,11 @@ def poisson(
     largest: Float[Array, " n"] | None = None,
     dtype: jax.typing.DTypeLike = jnp.int32,
 ) -> Int[Array, " n"]:
-    """Draws from Poisson laws.
+    """Draws `[n]` from Poisson laws with rates `[n]`, well within the range of the dtype.
 
     Poisson variables add: whole multiples of sixteen and of one come from alias tables, the rest of the rate by
-    inversion. Rates of `LARGE_RATE` and more are drawn by rejection.
-
-    Args:
-        stream: Random words.
-        site: Their first site.
-        rate: `[n]`, not negative, well within the range of `dtype`.
-        largest: `[n]`, common to a batch: no rate is above, and each is zero or at least 1/`MAX_RATE_RATIO` of it.
-            These choose the code that runs, once for the batch. The rates themselves by default.
-        dtype: Of the integers.
-
-    Returns:
-        `[n]`, of that dtype.
+    inversion. Rates of `LARGE_RATE` and more are drawn by rejection. `largest`, by default the rates themselves, is
+    common to a batch and chooses the code that runs: each rate is zero or from 1/`MAX_RATE_RATIO` of it to all of it.
     """
     largest = rate if largest is None else largest
     stream, site, rate, largest = aligned((stream, site, rate, largest))

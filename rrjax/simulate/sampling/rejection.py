@@ -73,18 +73,9 @@ def reject(
     law: Law,
     masses: Masses,
 ) -> Int[Array, " n"]:
-    """Draws one integer from each of n laws, relative to their centres.
+    """Draws one integer from each of n laws, an offset `[n]`, int32, from its centre.
 
-    Args:
-        stream: Random words.
-        site: Their first site; each turn takes the next one.
-        places: `[n]`, the places of their words, one for each law.
-        wanted: `[n]`, which draws are wanted. The others are arbitrary, and no turn waits for them.
-        law: The laws, arbitrary where not wanted.
-        masses: Their probabilities.
-
-    Returns:
-        `[n]`, int32, offsets from the centres.
+    Laws and draws that are not wanted are arbitrary, and no turn waits for them. Each turn takes the next site.
     """
 
     def body(state):
