@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -212,22 +213,19 @@ def audit_mechanism(
         given = check_integers(np.asarray(values), num_categories, "values")
         check_domain(given, num_categories, "values")
         tried = _checked_values(given.tolist())
-    if isinstance(mechanism, Client):
-        draw: Callable[[np.ndarray], Any] = mechanism.randomize
-        claimed, report_size = mechanism.effective_epsilon, math.prod(mechanism.shape)
+    stream, turns = jax.random.key(0) if key is None else key, itertools.count()
 
-        def supports(reports, values):
+    def draw(values):
+        if isinstance(mechanism, Client):
+            return mechanism.randomize(values)
+        return mechanism.randomize(jax.random.fold_in(stream, next(turns)), values)
+
+    def supports(reports, values):
+        if isinstance(mechanism, Client):
             return np.stack([mechanism.supports(reports, value) for value in values])
-    else:
-        stream, turns = jax.random.key(0) if key is None else key, itertools.count()
-        claimed, report_size = float(np.asarray(mechanism.epsilon)), num_categories
+        return np.asarray(mechanism.supports(reports)[:, np.asarray(values)]).T
 
-        def draw(values):
-            return mechanism.randomize(jax.random.fold_in(stream, next(turns)), values)
-
-        def supports(reports, values):
-            return np.asarray(mechanism.supports(reports)[:, np.asarray(values)]).T
-
+    report_size = math.prod(mechanism.shape) if isinstance(mechanism, Client) else num_categories
     batch_size = min(BATCH_SIZE, CELLS // max(report_size, len(tried)), _part(num_draws, tried))
     batches = partial(_batches, draw, max(1, batch_size))
 
@@ -239,13 +237,14 @@ def audit_mechanism(
         return _counted(batches(value, number), event, only)
 
     def screen(number):
-        support, counts = np.zeros((len(tried), len(tried))), [events.ReportCounts() for _ in tried]
-        for row, counted, value in zip(support, counts, tried, strict=True):
+        support, counts = np.zeros((len(tried), len(tried))), [Counter() for _ in tried]
+        for row, forms, value in zip(support, counts, tried, strict=True):
             for reports, size, used in batches(value, number):
                 row += supports(reports, tried)[:, :used].sum(axis=1)
-                counted.add(events.count_batch(reports, size, used, event=lambda each: np.zeros(len(each), np.int8)))
+                forms.update(events.count_batch(reports, size, used, event=lambda each: np.zeros(len(each), np.int8)))
         return np.concatenate([support, events.screening_features(counts)], axis=1)
 
+    claimed = mechanism.effective_epsilon if isinstance(mechanism, Client) else float(np.asarray(mechanism.epsilon))
     return _audit(tried, count, screen, num_draws, claimed, level)
 
 
@@ -299,10 +298,8 @@ def _audit(values, count, screen, num_draws, claimed, level):
     members, likelier = events.best_event(ranking, counts, labels, part, level)
     bounding = [count(value, half, pair, set(members)) for value in pair]
     inside = [int(number) for number in events.table(bounding, members, only_forms).sum(axis=1)]
-    if only_forms:
-        event = sorted(members)
-    else:
-        event = [label if len(choosing.forms) > 1 else label[1] for label in labels if label in members]
+    several_forms = len({form for form, _ in choosing}) > 1
+    event = [label if several_forms or only_forms else label[1] for label in labels if label in members]
     return Audit(
         lower=lower_bound((inside[likelier], inside[1 - likelier]), half, level),
         claimed=claimed,

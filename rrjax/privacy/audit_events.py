@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,39 +22,34 @@ MAX_ENTRIES, MAX_ENTRY_VALUES = 64, 16
 """Entries of a report that is a row, each of so many different values at most, that are features of their own."""
 
 
-@dataclasses.dataclass
-class ReportCounts:
-    """Numbers of reports of one value.
+ALL_CONTENTS = object()
+"""The content in a label that stands for all contents of a form, where there are too many."""
 
-    Attributes:
-        labels: By form and content; None where there were too many contents.
-        forms: By form: dtype and shape, or type and length.
-    """
-
-    labels: Counter[tuple[str, Any]] | None = dataclasses.field(default_factory=Counter)
-    forms: Counter[str] = dataclasses.field(default_factory=Counter)
-
-    def add(self, other: ReportCounts) -> None:
-        """Adds the counts of other reports of the value."""
-        self.forms.update(other.forms)
-        if self.labels is not None and other.labels is not None:
-            self.labels.update(other.labels)
-        if other.labels is None or len(self.labels or ()) > MAX_CONTENTS:
-            self.labels = None
+Label: TypeAlias = tuple[str, Any]
+"""The form of a report (dtype and shape, or type and length), and its content."""
 
 
-def merged(parts: Iterable[ReportCounts]) -> ReportCounts:
-    """The sum of counts."""
-    total = ReportCounts()
+def merged(parts: Iterable[Counter[Label]]) -> Counter[Label]:
+    """The sum of counts of reports; by form alone where there are too many contents."""
+    total = Counter()
     for part in parts:
-        total.add(part)
+        total.update(part)
+        if len(total) > MAX_CONTENTS:
+            total = Counter({(form, ALL_CONTENTS): number for form, number in _forms(total).items()})
     return total
+
+
+def _forms(counts):
+    forms = Counter()
+    for (form, _), number in counts.items():
+        forms[form] += number
+    return forms
 
 
 def count_batch(
     reports: Any, size: int, used: int, *, event: Callable[[Any], Any] | None, only: Collection[Any] | None = None
-) -> ReportCounts:
-    """Counts the first `used` reports of a batch; of contents, those in `only` where it is given.
+) -> Counter[Label]:
+    """Counts the first `used` reports of a batch; where `only` is given, those whose label or form is in it.
 
     Raises:
         ArgumentError: The number of reports is not the size of the batch.
@@ -74,11 +68,9 @@ def count_batch(
         distinct, numbers = np.unique(rows, axis=0, return_counts=True)
         for content, number in zip(distinct.tolist(), numbers.tolist(), strict=True):
             counts[form, _comparable(content)] += number
-    found = ReportCounts()
-    for (form, _), number in counts.items():
-        found.forms[form] += number
-    found.labels = counts if only is None else Counter({label: counts[label] for label in counts if label in only})
-    return found
+    if only is not None:
+        counts = Counter({label: number for label, number in counts.items() if label in only or label[0] in only})
+    return counts
 
 
 def _check_number(number, size):
@@ -106,33 +98,34 @@ def _comparable(content):
     return content if content == content else "nan"
 
 
-def labels_of(total: ReportCounts) -> tuple[list[Any], bool]:
+def labels_of(counts: Counter[Label]) -> tuple[list[Any], bool]:
     """The sorted labels of reports, and whether they are forms alone, because there are too many contents.
 
     Raises:
         ArgumentError: There are too many contents, and there is one form.
     """
-    if total.labels is not None:
+    if all(content is not ALL_CONTENTS for _, content in counts):
         try:
-            return sorted(total.labels), False
+            return sorted(counts), False
         except TypeError:  # contents of different types
-            return sorted(total.labels, key=repr), False
-    if len(total.forms) < 2:
+            return sorted(counts, key=repr), False
+    forms = sorted(_forms(counts))
+    if len(forms) < 2:
         raise ArgumentError(
             f"there are more than {MAX_CONTENTS:,} different reports: give event, a function of reports with fewer "
             "different results",
             argument="event",
         )
-    return sorted(total.forms), True
+    return forms, True
 
 
-def table(counts: Sequence[ReportCounts], labels: Sequence[Any], only_forms: bool) -> np.ndarray:
+def table(counts: Sequence[Counter[Label]], labels: Sequence[Any], only_forms: bool) -> np.ndarray:
     """Numbers of reports `[V, L]` of each value and label."""
-    counters = [each.forms if only_forms else each.labels or Counter() for each in counts]
+    counters = map(_forms, counts) if only_forms else counts
     return np.asarray([[counter[label] for label in labels] for counter in counters], float)
 
 
-def screening_features(seen: Sequence[ReportCounts]) -> np.ndarray:
+def screening_features(seen: Sequence[Counter[Label]]) -> np.ndarray:
     """Numbers of reports `[V, F]` of each label, of each form, and of each value of an entry where reports are rows."""
     labels, only_forms = labels_of(merged(seen))
     counts = table(seen, labels, only_forms)

@@ -230,13 +230,7 @@ def _normal_approximation(num_users: int, delta: float, pair: Pair) -> float:
     return deviation * math.sqrt(2 * max(math.log(deviation / delta), 1))
 
 
-def _crossing(
-    delta_at: Callable[[float], float],
-    delta: float,
-    point: float,
-    keeps: tuple[float, float],
-    breaks: tuple[float, float],
-) -> tuple[float, float]:
+def _crossing(delta_at, delta, point, keeps, breaks):
     """Narrows the interval from a point where δ is kept to one where it is not, both given with their divergences.
 
     Regula falsi (Illinois) in √(−log δ), which is almost linear; bisection while the divergence at an end is zero.

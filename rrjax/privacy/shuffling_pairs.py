@@ -132,7 +132,5 @@ def _bystanders(e1: float, one: float, rest: float, common: float) -> Pair:
     return _pair(e1, one, (common, common), ((rest, of_others),), of_others)
 
 
-def _pair(
-    e1: float, one: float, common: tuple[float, float], silent: tuple[tuple[float, float], ...], rest: float
-) -> Pair:
+def _pair(e1, one, common, silent, rest):
     return Pair(e1 * one, (one, (e1 + 1) * one), common, tuple(kind for kind in silent if min(kind) > 0), rest)
