@@ -62,7 +62,7 @@ class Pair(NamedTuple):
     """ω of either telling kind."""
     silent: tuple[tuple[float, float], ...]
     """P = Q and ω of every silent kind with P > 0 and ω > 0."""
-    rest: float
+    remainder: float
     """1 − ω of the telling kinds, given because the difference loses digits where it is small."""
 
 
@@ -78,15 +78,15 @@ def divergence(num_users: int, pair: Pair, central_epsilon: float, *, upper: boo
     share = pair.common[0] / telling
     num_cells = NUM_CELLS[len(pair.silent)]
 
-    value, bound, mass = _count_nodes(np.array(float(num_users)), telling, pair.rest, num_cells[0], upper)
+    value, bound, mass = _count_nodes(np.array(float(num_users)), telling, pair.remainder, num_cells[0], upper)
     # S = slope·(A − trials) + slack. Where e^ε_c is large, one report of the second kind outweighs all of the first
     # kind, and slack/slope is less than a rounding of the trials.
     trials, slack = bound, bound * first_z + (bound - value) * (sum(pair.q) * e1 / telling)
-    left, rest = np.maximum(num_users - bound, 0), pair.rest
+    left, remainder = np.maximum(num_users - bound, 0), pair.remainder
     for (probability, common), number in zip(pair.silent, num_cells[1:], strict=True):
-        value, bound, mass_of_kind = _count_nodes(left, common, rest - common, number, upper)
+        value, bound, mass_of_kind = _count_nodes(left, common, remainder - common, number, upper)
         slack = slack[..., None] - probability * e1 / common * value
-        left, rest = np.maximum(left[..., None] - bound, 0), max(rest - common, 0.0)
+        left, remainder = np.maximum(left[..., None] - bound, 0), max(remainder - common, 0.0)
         mass, trials = mass[..., None] * mass_of_kind, trials[..., None]
 
     used = mass > 0
@@ -99,44 +99,30 @@ def divergence(num_users: int, pair: Pair, central_epsilon: float, *, upper: boo
     return min(expected * (1 + margin), pair.gain)  # at most the total variation
 
 
-def _count_nodes(
-    trials: Numbers, weight: float, other: float, number: int, upper: bool
-) -> tuple[Numbers, Numbers, Numbers]:
+def _count_nodes(trials, weight, other, number, upper):
     """Few values that replace those of a binomial count: values, the counts of their cells, and masses."""
     whole = weight + max(other, 0.0)
     if weight <= other:
-        found = cells(trials, weight / whole, number)
+        low, high, mass, mean = cells(trials, weight / whole, number)
     else:  # by the complement, whose digits are not lost where it is rare
-        found, all_trials = cells(trials, max(other, 0.0) / whole, number), trials[..., None]
-        found = Cells(all_trials - found.high, all_trials - found.low, found.mass, all_trials - found.mean)
+        fewest, most, mass, mean_other = cells(trials, max(other, 0.0) / whole, number)
+        low, high, mean = (trials[..., None] - each for each in (most, fewest, mean_other))
     if not upper:
-        return found.mean, found.low, found.mass
-    width = found.high - found.low
-    at_high = found.mass * np.where(width > 0, (found.mean - found.low) / np.where(width > 0, width, 1), 0)
-    ends = np.concatenate((found.low, found.high), axis=-1)
-    bounds = np.concatenate((found.high, found.high), axis=-1)
-    return ends, bounds, np.concatenate((found.mass - at_high, at_high), axis=-1)
+        return mean, low, mass
+    width = high - low
+    at_high = mass * np.where(width > 0, (mean - low) / np.where(width > 0, width, 1), 0)
+    return tuple(np.concatenate(each, axis=-1) for each in ((low, high), (high, high), (mass - at_high, at_high)))
 
 
-class Cells(NamedTuple):
-    """Cells of 0 … n, `[*s, number]` each. The ends of an empty cell, whose mass is zero, have no meaning."""
+def cells(trials: Numbers, chance: float, number: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Cuts 0 … n into cells, narrow where the mass is: their smallest and largest values, masses, and mean values.
 
-    low: Numbers
-    """The smallest value."""
-    high: Numbers
-    """The largest value."""
-    mass: Numbers
-    """From the nearer tail."""
-    mean: Numbers
-    """The mean value in the cell."""
-
-
-def cells(trials: Numbers, chance: float, number: int) -> Cells:
-    """Cuts 0 … n into cells, narrow where the mass is."""
+    They are `[*s, number]`. A mass is from the nearer tail. The ends of an empty cell have no meaning.
+    """
     trials = trials[..., None]
     if chance in (0, 1):
         sure = trials * chance
-        return Cells(sure, sure, np.ones_like(sure), sure)
+        return sure, sure, np.ones_like(sure), sure
     mean, deviation = trials * chance, np.sqrt(trials * (chance * (1 - chance)))
     around_mean = np.ceil(mean + deviation * 2 * np.sinh(np.linspace(-2.1, 2.1, number + 1)))
     around_mean[..., 0] = 0
@@ -155,7 +141,7 @@ def cells(trials: Numbers, chance: float, number: int) -> Cells:
     mass = np.where(high < low, 0, np.maximum(mass, 0))
     shift = -np.diff(moment, axis=-1) / np.where(mass > 0, mass, 1)
     high = np.maximum(high, low)
-    return Cells(low, high, mass, np.clip(mean + shift, low, high))
+    return low, high, mass, np.clip(mean + shift, low, high)
 
 
 def excess(k: Numbers, trials: Numbers, chance: Numbers | float, gap: Numbers) -> Numbers:

@@ -115,10 +115,10 @@ def lower_pairs(epsilon: float, mechanism: Mechanism | None) -> list[Pair]:
         either = (rates.q, rates.not_q)
         return [Pair(rates.d, either, either, (), 0.0)]
     one, other = overlap.one, overlap.one * (e1 + 1)
-    rest = overlap.both + overlap.neither
-    pairs = [_pair(e1, one, (one, other), ((rest, rest),), rest)]
+    silent = overlap.both + overlap.neither
+    pairs = [_pair(e1, one, (one, other), ((silent, silent),), silent)]
     if mechanism.num_categories > 2:
-        pairs.append(_bystanders(e1, one, rest, overlap.bystander))
+        pairs.append(_bystanders(e1, one, silent, overlap.bystander))
     return pairs
 
 
@@ -127,10 +127,10 @@ def _overlap(mechanism: Mechanism | None) -> Overlap | None:
     return None if mechanism is None or overlap_of is None else overlap_of(mechanism)
 
 
-def _bystanders(e1: float, one: float, rest: float, common: float) -> Pair:
+def _bystanders(e1: float, one: float, silent: float, common: float) -> Pair:
     of_others = 1 - (common + common)
-    return _pair(e1, one, (common, common), ((rest, of_others),), of_others)
+    return _pair(e1, one, (common, common), ((silent, of_others),), of_others)
 
 
-def _pair(e1, one, common, silent, rest):
-    return Pair(e1 * one, (one, (e1 + 1) * one), common, tuple(kind for kind in silent if min(kind) > 0), rest)
+def _pair(e1, one, common, silent, remainder):
+    return Pair(e1 * one, (one, (e1 + 1) * one), common, tuple(kind for kind in silent if min(kind) > 0), remainder)

@@ -89,10 +89,10 @@ def multinomial(
     zero = stream.zero.astype(whole)
     state = aligned((stream.zero, zero + trials, zero, zero + jnp.zeros(law.shape, whole)), probabilities)
     state = lax.while_loop(unfinished, lambda state: repeat(rounds, draw_round, state), state)
-    # The number of trials that rounds leave, generously; it only decides how often the inner loops draw.
-    rest, rest_following = (jnp.minimum(1.5 * each[rounds], base) for each in (waiting, waiting_following))
-    rest_following = jnp.where(rounds > 0, rest_following, share * base)
-    return _one_by_one(stream, state[1:], edges(probabilities.ravel()), rest, rest_following)
+    # Upper estimates of the trials and followers that rounds leave: they only decide how often the inner loops draw.
+    num_left, num_following = (jnp.minimum(1.5 * each[rounds], base) for each in (waiting, waiting_following))
+    num_following = jnp.where(rounds > 0, num_following, share * base)
+    return _one_by_one(stream, state[1:], edges(probabilities.ravel()), num_left, num_following)
 
 
 def _plan(base, share):
@@ -147,7 +147,7 @@ def find_cells(edges: UInt[Array, " n"], words: UInt[Array, " m"]) -> Int[Array,
     return first_place(is_before, aligned(jnp.zeros_like(words, jnp.int32), edges), size)
 
 
-def _one_by_one(stream, state, edges, rest, rest_following):
+def _one_by_one(stream, state, edges, num_left, num_following):
     """Draws all trials that are left. The inner loops are common to a batch, the outer one is repeated if need be."""
     left, behind, cells = state
     width, size = cells.shape[1], edges.shape[0]
@@ -178,8 +178,8 @@ def _one_by_one(stream, state, edges, rest, rest_following):
         return 1 + (number / block).astype(jnp.int32)
 
     def body(state):
-        state = repeat(turns(rest), draw, state)
-        return repeat(turns(rest_following), follow, state) if followed else state
+        state = repeat(turns(num_left), draw, state)
+        return repeat(turns(num_following), follow, state) if followed else state
 
     state = stream.zero, left, behind, cells.ravel()
     state = lax.while_loop(lambda state: (state[1] > 0) | (state[2] > 0), body, state)

@@ -101,10 +101,10 @@ def poisson(
     large = largest >= LARGE_RATE
     by_sum = jnp.where(large, 0, rate)
     whole = by_sum.astype(jnp.int32)
-    rest = by_sum - whole.astype(rate.dtype)
+    fraction = by_sum - whole.astype(rate.dtype)
     place = jnp.arange(rate.shape[0])
-    for_rest, for_sixteens = stream.pair(place, site)
-    drawn = count_tails(for_rest, TERMS[0][1], jnp.exp(-rest), lambda k: rest * (1 / k))
+    for_fraction, for_sixteens = stream.pair(place, site)
+    drawn = count_tails(for_fraction, TERMS[0][1], jnp.exp(-fraction), lambda k: fraction * (1 / k))
     largest = jnp.max(jnp.where(large, 0, largest))
 
     for_ones, _ = stream.pair(place, site + 1)

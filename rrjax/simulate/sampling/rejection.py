@@ -36,7 +36,7 @@ class Law(NamedTuple):
     """A law on the integers, relative to a whole number near its mean.
 
     Attributes:
-        mean: The rest of the mean, in [0, 1).
+        mean: The fractional part of the mean, in [0, 1).
         deviation: Its standard deviation.
         skew: Skewness times standard deviation: 1 for a Poisson law, 1 − 2p for a binomial one.
     """
@@ -48,7 +48,7 @@ class Law(NamedTuple):
 
 Masses = Callable[[Float[Array, "*n"]], tuple[Float[Array, "*n"], Float[Array, "*n"]]]
 """Whole offset from the centre → the logarithm of √(2π) · deviation · P there, −∞ outside the range; and the ratio of
-the probability one below to the one there, anything where that is zero."""
+the probability one below to the one there, arbitrary where that is zero."""
 
 
 def _weights(z, law, masses):

@@ -77,11 +77,11 @@ def normal(words: UInt[Array, "*s"], dtype) -> Array:
     both_tails = unit(words & ~jnp.uint32(1), dtype)
     if dtype == jnp.float32:
         w = -jnp.log(both_tails * (2 - both_tails))  # of 1 − x² nothing is lost
-        near = w < 5
-        u = jnp.where(near, w - 2.5, jnp.sqrt(w) - 3)
+        is_central = w < 5
+        u = jnp.where(is_central, w - 2.5, jnp.sqrt(w) - 3)
         series = jnp.zeros_like(u)
         for centre, tail in zip(_CENTRE, _TAIL, strict=True):
-            series = series * u + jnp.where(near, jnp.float32(centre), jnp.float32(tail))
+            series = series * u + jnp.where(is_central, jnp.float32(centre), jnp.float32(tail))
         size = math.sqrt(2) * series * (1 - both_tails)
     else:
         size = math.sqrt(2) * lax.erf_inv(1 - both_tails)
