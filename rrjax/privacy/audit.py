@@ -358,7 +358,7 @@ def lower_bound(counts: tuple[int, int], num_draws: int, level: float) -> float:
         Nats; zero where nothing is proved.
 
     Raises:
-        ArgumentError: A level outside (0, 1).
+        ArgumentError: Counts that are not two numbers, fewer than one report, or a level outside (0, 1).
 
     Example:
         >>> import rrjax
@@ -366,6 +366,9 @@ def lower_bound(counts: tuple[int, int], num_draws: int, level: float) -> float:
         '0.94'
     """
     as_probability(level, "level", 0.999)
+    as_integer(num_draws, "num_draws", 1, MAX_DRAWS)
+    if np.shape(counts) != (2,) or np.asarray(counts).dtype.kind not in "iuf":
+        raise ArgumentError(f"counts must be two numbers of reports, got {counts!r}", argument="counts")
     dtype = float_dtype()
     successes = np.asarray([counts[0], num_draws - counts[1]], dtype)  # E of a, and not E of b
     failures = np.asarray([num_draws - counts[0], counts[1]], dtype)

@@ -239,6 +239,8 @@ def test_memory_is_bounded(seeded):
         (lambda: audit.draws_needed("abc", 0.9), "claimed"),
         (lambda: audit.draws_needed(1.0, 1.0), "level"),
         (lambda: audit.lower_bound((1, 0), 2, level="abc"), "level"),
+        (lambda: audit.lower_bound("ab", 2, level=0.9), "counts"),
+        (lambda: audit.lower_bound((1, 0), "ab", level=0.9), "num_draws"),
     ],
 )
 def test_what_no_audit_can_be_made_of(call, argument):

@@ -165,6 +165,8 @@ def test_epsilons_that_random_bits_cannot_deliver_are_refused(name):
 
 def test_thresholds_that_are_none_deliver_nothing_that_is_said():
     assert secure.effective_epsilon(4, 0) == 0
+    assert secure.keep_threshold(np.int64(4), 1.0) == secure.keep_threshold(4, 1.0)
+    assert secure.effective_epsilon(np.int64(4), 2**100) == secure.effective_epsilon(4, 2**100)
     for keep in (-1, 2**128, 0.5, True, None):
         with refused("keep"):
             secure.effective_epsilon(4, keep)

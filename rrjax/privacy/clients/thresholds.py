@@ -114,7 +114,7 @@ def keep_threshold(num_categories: int, epsilon: float) -> int:
         0.5
     """
     check_num_categories(num_categories)
-    epsilon = as_epsilon(epsilon)
+    num_categories, epsilon = int(num_categories), as_epsilon(epsilon)
     noise = _rounded_up(num_categories, 1, num_categories - 1, epsilon)
     noise += -noise % num_categories
     keep = DENOMINATOR - noise
@@ -150,7 +150,7 @@ def effective_epsilon(num_categories: int, keep: int) -> float:
 
 def likelihood_ratio(num_categories: int, keep: int) -> Fraction:
     """p/q of randomized response with a threshold."""
-    return 1 + Fraction(num_categories * keep, DENOMINATOR - keep)
+    return 1 + Fraction(int(num_categories) * keep, DENOMINATOR - keep)
 
 
 def kept(draws: np.ndarray, own: np.ndarray, keep: int, number: int) -> np.ndarray:
