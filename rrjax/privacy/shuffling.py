@@ -36,9 +36,9 @@ def central_epsilon(
     """An upper bound of the central ε of shuffled reports, which may be promised to users.
 
     Every user randomizes a value with the local ε, and a shuffler passes on the reports without their senders and in
-    random order. Then every result that anyone computes from them is (ε_c, δ) differentially private for the replacement
-    of one user's value. The bound is that of the privacy blanket: of the given mechanism, or of the worst randomizer with
-    this ε.
+    random order. Then every result that anyone computes from them is (ε_c, δ) differentially private for the
+    replacement of one user's value. The bound is that of the privacy blanket: of the given mechanism, or of the worst
+    randomizer with this ε.
 
     Args:
         num_users: N, from 1 to 10¹².
