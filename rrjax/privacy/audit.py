@@ -108,7 +108,7 @@ def audit(
         values: The values to choose from. None takes all of 0 … K − 1, or 128 of them: both ends, powers of two and
             their neighbours, and evenly spaced ones. A client that leaks only a value outside these is not found.
         num_categories: K, where no values are given.
-        num_draws: Half the number of reports drawn in all. Half of these are of the two values and bound ε.
+        num_draws: Number of reports that choose, and of those that bound ε: twice as many are drawn in all.
         event: Takes n reports and returns an integer or a boolean of each, or several. None takes the reports
             themselves; where there are more than 65,536 different ones, their dtypes, shapes and lengths.
         claimed: The ε that the client claims, nats.
