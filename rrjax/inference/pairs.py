@@ -13,8 +13,7 @@ from rrjax.data.tally import Rates, Tally
 from rrjax.estimators.closed_form import inv_p
 from rrjax.inference.monte_carlo import HypothesisTest, compared
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
-from rrjax.simulate.sampling import Stream
-from rrjax.simulate.sampling.multinomial import multinomial
+from rrjax.simulate.sampling import Stream, multinomial
 
 
 @partial(jax.jit, static_argnums=3)

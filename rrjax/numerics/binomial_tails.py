@@ -146,7 +146,8 @@ def _integral(count, other, odds, slope):
     end = 2 * reach / (slope + jnp.sqrt(slope**2 + 2 * curvature * reach))
     for _ in range(3):
         end = end - (g(end) + reach) / g_slope(end)
-    nodes, weights = _rule(dtype.name)
+    rule = quadrature_rule({"float32": 16, "float64": 32}[dtype.name])
+    nodes, weights = (jnp.asarray(each, dtype) for each in rule)
 
     def add(index, total):
         return total + weights[index] * jnp.exp(g(end * nodes[index]))
@@ -154,8 +155,8 @@ def _integral(count, other, odds, slope):
     return end * lax.fori_loop(0, len(nodes), add, jnp.zeros_like(end))
 
 
-def _rule(dtype: str):
-    """Gauss–Legendre on (0, 1), denser towards zero."""
-    x, weights = np.polynomial.legendre.leggauss({"float32": 16, "float64": 32}[dtype])
+def quadrature_rule(number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of Gauss–Legendre quadrature on (0, 1), denser towards zero."""
+    x, weights = np.polynomial.legendre.leggauss(number)
     x = (x + 1) / 2
-    return jnp.asarray(x**2, dtype), jnp.asarray(weights * x, dtype)
+    return x**2, weights * x

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import decimal
 import math
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -55,8 +56,12 @@ def deviance(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
 def stirling_error(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
     """Log x! − [½ log(2πx) + x log x − x], for whole x ≥ 1."""
     inverse = 1 / x
-    square = inverse * inverse
-    return inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))
+    return inverse * stirling_series(inverse * inverse)
+
+
+def stirling_series(inverse_square: Any) -> Any:
+    """The product x · `stirling_error(x)` by its series in 1/x², for arrays of NumPy or JAX."""
+    return 1 / 12 - inverse_square * (1 / 360 - inverse_square * (1 / 1260 - inverse_square / 1680))
 
 
 _PI = "3.14159265358979323846264338327950288419717"

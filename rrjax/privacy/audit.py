@@ -1,16 +1,18 @@
-"""Does a client keep its word? An empirical lower bound of ε from nothing but reports.
+"""Audits: a lower bound of a client's ε from its reports alone.
 
-Whatever a client does, ε is at least log P(E | a)/P(E | b) for any event E of its reports and any two values a and b.
-Half of the reports choose the values and the event, the other half bounds the two probabilities by Clopper–Pearson; so
-the bound holds at its level whatever was chosen, and by whatever way. A bound above the ε that is claimed proves the
-client wrong. One below proves nothing: other values, other events and more reports may tell more.
+For any event E of reports and any two values a and b, ε is at least log P(E | a)/P(E | b). Half of the reports choose
+the values and the event. The other half bounds the two probabilities by Clopper–Pearson, so the bound holds at its
+level however the event was chosen. A bound above the claimed ε proves the client wrong. A bound below it proves
+nothing: other values, other events and more reports may show more.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from rrjax.data.arguments import as_probability, check_key, float_dtype
-from rrjax.data.categories import check_num_categories
+from rrjax.data.arguments import as_probability, as_scalar, check_key, float_dtype
+from rrjax.data.categories import as_integer, check_in_domain, check_integers, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.mechanism import CELLS, Mechanism
 from rrjax.numerics.binomial_tails import odds_of_tail
@@ -28,29 +30,32 @@ from rrjax.privacy.clients import Client
 
 __all__ = ["Audit", "audit", "audit_mechanism", "draws_needed", "lower_bound"]
 
-_BATCH = 1 << 16
+BATCH_SIZE = 1 << 16
 """Reports drawn at a time."""
 
-_FEWEST = 16
-"""Reports of each value by which two of many are chosen; of few reports, fewer values are looked at."""
+MAX_DRAWS = 2**53
+"""More draws than this are not whole numbers in float64."""
+
+MIN_SCREENING_REPORTS = 16
+"""Reports of each value in the search for two values. With fewer reports, fewer values are tried."""
 
 
 class Audit(NamedTuple):
-    """What reports prove about a client.
+    """The result of an audit.
 
     Attributes:
-        lower: ε is at least this, nats.
+        lower: Lower bound of ε, nats.
         claimed: The ε that the client claims, nats; None where it is not known.
         likelier: The value that makes the event likelier.
-        other: The other one.
-        event: The reports (or what the given `event` makes of them) that it consists of. Where reports had different
-            forms (dtypes, shapes, lengths), pairs of form and report; where reports were too many as well, forms.
-        counts: How many reports of the two values, in this order, were in the event, of those that bound it.
-        num_draws: Of how many each.
-        level: At which the bound holds.
-        num_values: How many values were looked at before these two were chosen.
-        draws_needed: The smallest `num_draws` with which the claim could be disproved at all, of a client that hides
-            nothing; without a claim, with which anything could be proved.
+        other: The other value.
+        event: The reports in the event, or the results of the given `event`. Where reports have several forms (dtypes,
+            shapes, lengths), pairs of form and report; where there are also too many different reports, forms.
+        counts: Numbers of reports in the event, of `likelier` and of `other`, among the reports that bound ε.
+        num_draws: Number of reports of each of the two values that bound ε.
+        level: Confidence level of the bound.
+        num_values: Number of values among which the two were chosen.
+        draws_needed: The smallest `num_draws` that can disprove the claim, of a client that reports the value itself;
+            without a claim, the smallest that can prove anything.
     """
 
     lower: float
@@ -71,7 +76,7 @@ class Audit(NamedTuple):
 
     @property
     def powerless(self) -> bool:
-        """Whether the reports were too few to find anything, whatever the client does."""
+        """Whether there were too few reports to disprove the claim, whatever the client does."""
         return 2 * self.num_draws < self.draws_needed
 
 
@@ -86,42 +91,42 @@ def audit(
     event: Callable[[Any], Any] | None = None,
     claimed: float | None = None,
     level: float = 0.999,
-    batch_size: int = _BATCH,
+    batch_size: int = BATCH_SIZE,
 ) -> Audit:
-    """Bounds the ε of any client from below, by what it reports of two values, which it finds among many.
+    """Bounds the ε of any client from below, by its reports of two values that are chosen among many.
 
-    Half of the reports choose: first two values among all that are looked at, then an event of their reports. Of all
-    unions of reports those are looked at that a likelihood ratio test would reject by, in both directions: some reports
-    rank them by their ratio, others say how many of the first ranks promise the largest bound. The other half bounds
-    it, so the level holds whatever was looked at. Reports that differ in dtype, shape or length are different reports.
+    Half of the reports choose first two of the tried values, then an event. The events are the unions of reports by
+    which a likelihood ratio test would reject, in both directions: some of these reports rank the different reports by
+    their ratio, others choose the number of ranks with the largest bound. The other half of the reports bounds ε, so
+    the level holds whatever was chosen. Reports that differ in dtype, shape or length are different reports.
 
     Args:
-        draw: The client: takes `[n]` values and returns n reports, an array of any shape and dtype or a list of
-            whatever a report is. Also a mechanism or a client of `rrjax.secure`, as `audit_mechanism`.
-        value_a: A value; None looks for the two values that reports tell apart the most.
-        value_b: Another one.
-        values: Those that are looked at; None takes all of 0 … K − 1, or 128 of them: both ends, powers of two and
-            their neighbours, and evenly between. A client that gives away another value alone is not found.
-        num_categories: K, where the values are not given.
-        num_draws: Half as many reports as are drawn in all; half of these are of the two values and bound the event.
-        event: What to look at: takes n reports and returns an integer or a boolean of each, or a few. None takes the
-            reports as they are, where there are at most 65,536 different ones, else their dtypes, shapes and lengths.
+        draw: The client: takes `[n]` values and returns n reports, as an array of any shape and dtype or as a list of
+            any objects. Also a mechanism or a client of `rrjax.secure`, as `audit_mechanism`.
+        value_a: A value; None chooses the two values whose reports differ most.
+        value_b: Another value.
+        values: The values to choose from. None takes all of 0 … K − 1, or 128 of them: both ends, powers of two and
+            their neighbours, and evenly spaced ones. A client that leaks only a value outside these is not found.
+        num_categories: K, where no values are given.
+        num_draws: Number of reports that choose, and of those that bound ε: twice as many are drawn in all.
+        event: Takes n reports and returns an integer or a boolean of each, or several. None takes the reports
+            themselves; where there are more than 65,536 different ones, their dtypes, shapes and lengths.
         claimed: The ε that the client claims, nats.
-        level: At which the bound holds.
+        level: Confidence level of the bound.
         batch_size: Reports drawn at a time, which bounds the memory.
 
     Returns:
-        `Audit`; `powerless` says that the reports were too few for any client to be found, `draws_needed` how many it
-        takes.
+        `Audit`; `powerless` says that there were too few reports to find any client, `draws_needed` how many it takes.
 
     Raises:
-        ArgumentError: Equal values, one of two, no values and no K, fewer than four draws, a level out of (0, 1),
-            another number of reports than of values, or too many different ones.
+        ArgumentError: Equal values, one value alone, neither values nor K, fewer than four draws, a level outside
+            (0, 1), an argument of another type, a number of reports other than that of the values, or too many
+            different reports.
 
     Example:
         >>> import numpy as np, rrjax
         >>> random = np.random.default_rng(0)
-        >>> def broken(values):  # a coin that is fair, but for the value 6
+        >>> def broken(values):  # a fair coin, except for the value 6
         ...     return np.where(random.random(values.size) < np.where(values == 6, 0.9, 0.5), 1, 0)
         >>> result = rrjax.audit.audit(broken, num_categories=10, num_draws=20_000, claimed=1.0)
         >>> result.violated, result.event, 6 in (result.likelier, result.other), result.lower < 1.609  # log 5
@@ -131,8 +136,12 @@ def audit(
         Jagielski, Ullman and Oprea, "Auditing differentially private machine learning", 2020; Clopper and Pearson, "The
         use of confidence or fiducial limits", 1934.
     """
+    if (value_a is None) != (value_b is None):
+        raise ArgumentError("give value_a and value_b, or neither of them", argument="value_b")
+    if value_a is not None and value_b is not None:
+        values = [value_a, value_b]
     if isinstance(draw, Client | Mechanism):
-        for given, name in ((event, "event"), (claimed, "claimed"), (num_categories, "num_categories")):
+        for name, given in (("event", event), ("claimed", claimed), ("num_categories", num_categories)):
             if given is not None:
                 raise ArgumentError(
                     f"a mechanism and its client have their own {name}: leave it out, or give the function that draws "
@@ -140,89 +149,23 @@ def audit(
                     argument=name,
                     value=given,
                 )
-        pair = None if value_a is None or value_b is None else (value_a, value_b)
-        return audit_mechanism(draw, num_draws, values=pair or values, level=level)
-    if (value_a is None) != (value_b is None):
-        raise ArgumentError("give value_a and value_b, or neither of them", argument="value_b")
-    if value_a is not None:
-        looked_at = [value_a, value_b]
-    elif values is not None:
-        looked_at = list(values)
-    elif num_categories is not None:
-        check_num_categories(num_categories)
-        looked_at = events.spread(int(num_categories), _num_values(num_draws))
-    else:
-        raise ArgumentError("give num_categories, or the values to look at", argument="num_categories")
+        return audit_mechanism(draw, num_draws, values=values, level=level)
+    for name, given in (("draw", draw), ("event", event)):
+        if not callable(given) and (given is not None or name == "draw"):
+            raise ArgumentError(f"{name} must be a function, got {given!r}", argument=name, value=given)
+    num_draws = as_integer(num_draws, "num_draws", 4, MAX_DRAWS)  # four, so that every part has a report
+    if values is None and num_categories is None:
+        raise ArgumentError("give num_categories, or the values to choose from", argument="num_categories")
+    tried = _values_to_try(num_categories, num_draws) if values is None else _checked_values(values)
+    batches = partial(_batches, draw, min(as_integer(batch_size, "batch_size", 1), _part(num_draws, tried)))
 
-    batch_size = max(1, min(batch_size, _part(num_draws, looked_at)))
-
-    def count(value, number, pair=None, only=None):
-        del pair
-        return _counted(_batches(draw, value, number, batch_size), event, only)
+    def count(value, number, _pair=None, only=None):
+        return _counted(batches(value, number), event, only)
 
     def screen(number):
-        return _screened([count(value, number) for value in looked_at])
+        return events.screening_features([count(value, number) for value in tried])
 
-    return _audit(looked_at, count, screen, num_draws, claimed, level)
-
-
-def _num_values(num_draws):
-    return max(2, min(events.MOST_VALUES, num_draws // 2 // _FEWEST))
-
-
-def _part(num_draws, values):
-    """Reports of each of two values by which events are ranked, and as many by which one is chosen."""
-    return max(1, num_draws // (4 if len(values) == 2 else 8))
-
-
-def _audit(values, count, screen, num_draws, claimed, level):
-    """The audit of whatever counts reports."""
-    if len(set(values)) != len(values) or len(values) < 2:
-        raise ArgumentError(
-            f"the values must be two or more that differ, got {list(values)[:4]}",
-            argument="value_b" if len(values) == 2 else "values",
-            value=values[-1] if len(values) else None,
-        )
-    if num_draws < 4:
-        raise ArgumentError(
-            f"num_draws must be at least 4, so that every part has a report; got {num_draws}",
-            argument="num_draws",
-            value=num_draws,
-        )
-    as_probability(level, "level", 0.999)
-    if claimed is not None and not claimed >= 0:
-        raise ArgumentError(f"claimed must be an ε in nats, got {claimed}", argument="claimed", value=claimed)
-    half, part, pair = num_draws // 2, _part(num_draws, values), tuple(values)
-    if len(values) > 2:
-        each = max(1, half // len(values))
-        pair = tuple(values[place] for place in events.most_apart(screen(each), each))
-    ranked, seen = ([count(value, part, pair) for value in pair] for _ in range(2))
-    labels, forms_alone = events.labels_of([*ranked, *seen])
-    ranking, counts = (events.table(each, labels, forms_alone) for each in (ranked, seen))
-    members, likelier = events.chosen(ranking, counts, labels, part, level)
-    fresh = [count(value, half, pair, set(members)) for value in pair]
-    inside = [sum((found.forms if forms_alone else found.labels)[member] for member in members) for found in fresh]
-    order = (likelier, 1 - likelier)
-    first, second = (inside[place] for place in order)
-    several = len(events.together([*ranked, *seen]).forms) > 1
-    event = sorted(members) if forms_alone else [label if several else label[1] for label in labels if label in members]
-    return Audit(
-        lower=lower_bound((first, second), half, level),
-        claimed=claimed,
-        likelier=pair[order[0]],
-        other=pair[order[1]],
-        event=event,
-        counts=(first, second),
-        num_draws=half,
-        level=level,
-        num_values=len(values),
-        draws_needed=draws_needed(claimed or 0.0, level),
-    )
-
-
-def _screened(seen):
-    labels, forms_alone = events.labels_of(seen)
-    return events.features(events.table(seen, labels, forms_alone), labels, forms_alone)
+    return _audit(tried, count, screen, num_draws, claimed, level)
 
 
 def audit_mechanism(
@@ -236,10 +179,10 @@ def audit_mechanism(
     """Bounds the ε of a mechanism, or of its client for real collection, from below, by which values reports support.
 
     Args:
-        mechanism: A `Mechanism`, whose `randomize` is looked at, or a client of `rrjax.secure`.
+        mechanism: A `Mechanism`, whose `randomize` is audited, or a client of `rrjax.secure`.
         num_draws: As `audit`.
-        values: Two of them, or more to choose from; None chooses from all or from 128 of them, as `audit`.
-        level: At which the bound holds.
+        values: Two values, or more to choose from; None chooses from all or from 128 of them, as `audit`.
+        level: Confidence level of the bound.
         key: A typed key for a mechanism; None takes `jax.random.key(0)`. Clients cannot be seeded.
 
     Returns:
@@ -259,128 +202,182 @@ def audit_mechanism(
     """
     if key is not None:
         check_key(key)
-    check_num_categories(mechanism.num_categories)
-    size = mechanism.num_categories
-    looked_at = events.spread(size, _num_values(num_draws)) if values is None else [int(value) for value in values]
-    if any(not 0 <= value < size for value in looked_at):
-        raise ArgumentError(f"values must be from 0 to {size - 1}", argument="values", value=values)
-    collected = isinstance(mechanism, Client)
-    draw, supported = _collected(mechanism) if collected else _simulated(mechanism, key)
-    cells = math.prod(mechanism.shape) if collected else size
-    batch_size = max(1, min(_BATCH, CELLS // max(cells, len(looked_at)), _part(num_draws, looked_at)))
-
-    def count(value, number, pair, only=None):
-        def event(reports):
-            there = supported(reports, np.asarray(pair))
-            return 2 * there[0].astype(np.int8) + there[1]
-
-        return _counted(_batches(draw, value, number, batch_size), event, only)
-
-    def screen(number):
-        rows, forms = [], []
-        for value in looked_at:
-            row, seen = np.zeros(len(looked_at)), events.Seen()
-            for reports, made, used in _batches(draw, value, number, batch_size):
-                there = supported(reports, np.asarray(looked_at))
-                row += there[:, :used].sum(axis=1)
-                seen = events.together([seen, events.described(reports, made, used, event=_nothing)])
-            rows.append(row)
-            forms.append(seen)
-        return np.concatenate([rows, _screened(forms)], axis=1)
-
-    claimed = mechanism.effective_epsilon if collected else float(np.asarray(mechanism.epsilon))
-    return _audit(looked_at, count, screen, num_draws, claimed, level)
-
-
-def _collected(client):
-    """What draws reports, and says which values `[V]` they support: `[V, n]`."""
-
-    def supported(reports, values):
-        return np.stack([client.supports(reports, int(value)) for value in values])
-
-    return client.randomize, supported
-
-
-def _simulated(mechanism, key):
+    if not isinstance(mechanism, Client | Mechanism):
+        raise ArgumentError(
+            f"mechanism must be a Mechanism or a client of rrjax.secure, got {mechanism!r}", argument="mechanism"
+        )
+    num_draws, num_categories = as_integer(num_draws, "num_draws", 4, MAX_DRAWS), mechanism.num_categories
+    if values is None:
+        tried = _values_to_try(num_categories, num_draws)
+    else:
+        given = check_integers(np.asarray(values), num_categories, "values")
+        check_in_domain(given, num_categories, "values")
+        tried = _checked_values(given.tolist())
     stream, turns = jax.random.key(0) if key is None else key, itertools.count()
 
     def draw(values):
+        if isinstance(mechanism, Client):
+            return mechanism.randomize(values)
         return mechanism.randomize(jax.random.fold_in(stream, next(turns)), values)
 
-    def supported(reports, values):
-        return np.asarray(mechanism.supports(reports)[:, values]).T
+    def supports(reports, values):
+        if isinstance(mechanism, Client):
+            return np.stack([mechanism.supports(reports, value) for value in values])
+        return np.asarray(mechanism.supports(reports)[:, np.asarray(values)]).T
 
-    return draw, supported
+    report_size = math.prod(mechanism.shape) if isinstance(mechanism, Client) else num_categories
+    batch_size = min(BATCH_SIZE, CELLS // max(report_size, len(tried)), _part(num_draws, tried))
+    batches = partial(_batches, draw, max(1, batch_size))
+
+    def count(value, number, pair, only=None):
+        def event(reports):
+            first, second = supports(reports, pair)
+            return 2 * first.astype(np.int8) + second
+
+        return _counted(batches(value, number), event, only)
+
+    def screen(number):
+        support, counts = np.zeros((len(tried), len(tried))), [Counter() for _ in tried]
+        for row, forms, value in zip(support, counts, tried, strict=True):
+            for reports, size, used in batches(value, number):
+                row += supports(reports, tried)[:, :used].sum(axis=1)
+                forms.update(events.count_batch(reports, size, used, event=lambda each: np.zeros(len(each), np.int8)))
+        return np.concatenate([support, events.screening_features(counts)], axis=1)
+
+    claimed = mechanism.effective_epsilon if isinstance(mechanism, Client) else float(np.asarray(mechanism.epsilon))
+    return _audit(tried, count, screen, num_draws, claimed, level)
+
+
+def _checked_values(values):
+    try:
+        values, num_distinct = list(values), len(set(values))
+    except TypeError:
+        raise ArgumentError(f"values must be a list of values, got {values!r}", argument="values") from None
+    if num_distinct != len(values) or num_distinct < 2:
+        raise ArgumentError(
+            f"the values must be two or more that differ, got {values[:4]}",
+            argument="value_b" if len(values) == 2 else "values",
+            value=values[-1] if values else None,
+        )
+    return values
+
+
+def _values_to_try(num_categories, num_draws):
+    check_num_categories(num_categories)
+    affordable = num_draws // 2 // MIN_SCREENING_REPORTS
+    return events.values_to_try(int(num_categories), max(2, min(events.MAX_VALUES, affordable)))
+
+
+def _part(num_draws, values):
+    """Number of reports of each of two values that rank the labels, and of as many that choose the event."""
+    return max(1, num_draws // (4 if len(values) == 2 else 8))
+
+
+def _batches(draw, batch_size, value, number):
+    """Batches of reports of one value, the size of each, and how many of its reports are used."""
+    size = min(batch_size, number)
+    for begin in range(0, number, size):
+        yield draw(np.full(size, value)), size, min(size, number - begin)
+
+
+def _counted(batches, event, only):
+    return events.merged(events.count_batch(*batch, event=event, only=only) for batch in batches)
+
+
+def _audit(values, count, screen, num_draws, claimed, level):
+    """The audit; `count` draws reports of a value, `screen` makes features `[V, F]` of reports of each value."""
+    needed = draws_needed(0.0 if claimed is None else claimed, level)
+    half, part, pair = num_draws // 2, _part(num_draws, values), tuple(values)
+    if len(values) > 2:
+        each = max(1, half // len(values))
+        pair = tuple(values[place] for place in events.most_different_rows(screen(each), each))
+    for_ranks, for_choice = ([count(value, part, pair) for value in pair] for _ in range(2))
+    choosing = events.merged([*for_ranks, *for_choice])
+    labels, only_forms = events.labels_of(choosing)
+    ranking, counts = (events.table(each, labels, only_forms) for each in (for_ranks, for_choice))
+    members, likelier = events.best_event(ranking, counts, labels, part, level)
+    bounding = [count(value, half, pair, set(members)) for value in pair]
+    inside = [int(number) for number in events.table(bounding, members, only_forms).sum(axis=1)]
+    several_forms = len({form for form, _ in choosing}) > 1
+    event = [label if several_forms or only_forms else label[1] for label in labels if label in members]
+    return Audit(
+        lower=lower_bound((inside[likelier], inside[1 - likelier]), half, level),
+        claimed=claimed,
+        likelier=pair[likelier],
+        other=pair[1 - likelier],
+        event=event,
+        counts=(inside[likelier], inside[1 - likelier]),
+        num_draws=half,
+        level=level,
+        num_values=len(values),
+        draws_needed=needed,
+    )
 
 
 def draws_needed(claimed: float, level: float) -> int:
-    """The smallest `num_draws` with which an audit can prove more than a claim, of a client that hides nothing.
+    """The smallest `num_draws` with which an audit can disprove a claim, of a client that reports the value itself.
 
-    With n reports of each value, all of the one and none of the other in the event, the bound is the logarithm of the
-    odds of ((1 − level)/2)^{1/n}.
+    With n reports of each value, all of one and none of the other in the event, the bound is the logarithm of the odds
+    of ((1 − level)/2)^{1/n}.
 
     Args:
         claimed: ε, nats.
-        level: At which the bound holds.
+        level: Confidence level of the bound.
 
     Returns:
         An even number, at least 4.
+
+    Raises:
+        ArgumentError: A claim that is not a number from 0 on, or a level outside (0, 1).
 
     Example:
         >>> import rrjax
         >>> rrjax.audit.draws_needed(1.0, level=0.999)
         50
     """
-    # By a little more than what a bound in float32 is moved down.
+    as_probability(level, "level", 0.999)
+    as_scalar(claimed, float_dtype(), "claimed")
+    if not claimed >= 0:
+        raise ArgumentError(f"claimed must be an ε in nats, got {claimed}", argument="claimed", value=claimed)
+    # A little more than the claim, because a bound in float32 is moved down.
     number = math.log(2 / (1 - level)) / math.log1p(math.exp(-min(claimed, 600.0) - 1e-4))
     return max(4, 2 * math.ceil(number))
 
 
 def lower_bound(counts: tuple[int, int], num_draws: int, level: float) -> float:
-    """A lower bound of log P(E | a)/P(E | b), from how often E came.
+    """A lower bound of log P(E | a)/P(E | b), from counts of reports in E.
 
-    Each of the two probabilities is bounded at half of what the level leaves.
+    Each of the two probabilities is bounded with an error probability of (1 − level)/2.
 
     Args:
-        counts: Of reports in E: of a, and of b.
-        num_draws: Reports of each.
-        level: At which the bound holds.
+        counts: Numbers of reports in E: of a, and of b.
+        num_draws: Number of reports of each.
+        level: Confidence level of the bound.
 
     Returns:
         Nats; zero where nothing is proved.
+
+    Raises:
+        ArgumentError: Counts that are not two numbers, fewer than one report, or a level outside (0, 1).
 
     Example:
         >>> import rrjax
         >>> f"{rrjax.audit.lower_bound((7300, 2700), 10_000, level=0.99):.2f}"
         '0.94'
     """
+    as_probability(level, "level", 0.999)
+    as_integer(num_draws, "num_draws", 1, MAX_DRAWS)
+    if np.shape(counts) != (2,) or np.asarray(counts).dtype.kind not in "iuf":
+        raise ArgumentError(f"counts must be two numbers of reports, got {counts!r}", argument="counts")
     dtype = float_dtype()
-    inside = np.asarray([counts[0], num_draws - counts[1]], dtype)  # E of a, and not E of b
-    outside = np.asarray([num_draws - counts[0], counts[1]], dtype)
-    log_level = jnp.asarray(math.log((1 - level) / 2), dtype)
-    # By as much as the limits may be off.
-    margin = 2e-5 if dtype == np.float32 else 1e-9
-    likelier, not_other = (float(odds) * (1 - margin) for odds in _limits(inside, outside, log_level))
-    if likelier == 0:
+    successes = np.asarray([counts[0], num_draws - counts[1]], dtype)  # E of a, and not E of b
+    failures = np.asarray([num_draws - counts[0], counts[1]], dtype)
+    limits = _odds_of_tail(successes, failures, jnp.asarray(math.log((1 - level) / 2), dtype))
+    error = 2e-5 if dtype == np.float32 else 1e-9  # of a limit, relative
+    odds_of_a, odds_not_of_b = (float(limit) * (1 - error) for limit in limits)
+    if odds_of_a == 0:
         return 0.0
-    return max(0.0, math.log(likelier) - math.log1p(likelier) + math.log1p(not_other))
+    return max(0.0, math.log(odds_of_a) - math.log1p(odds_of_a) + math.log1p(odds_not_of_b))
 
 
-_limits = jax.jit(odds_of_tail)
-
-
-def _nothing(reports):
-    """An event that looks at the form of reports alone."""
-    return np.zeros(len(reports), np.int8)
-
-
-def _batches(draw, value, number, batch_size):
-    """Reports of one value, so many at a time: reports, how many there should be, and how many of them are wanted."""
-    batch = max(1, min(batch_size, number))
-    for begin in range(0, number, batch):
-        yield draw(np.full(batch, value)), batch, min(batch, number - begin)
-
-
-def _counted(batches, event, only):
-    """How many of some reports of a value are what."""
-    return events.together(events.described(*each, event=event, only=only) for each in batches)
+_odds_of_tail = jax.jit(odds_of_tail)

@@ -1,85 +1,83 @@
-"""What an audit counts: the forms and contents of reports, and which values and events they tell apart. No JAX."""
+"""Counts of the forms and contents of reports, and the values and events that differ most. No JAX."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from rrjax.data.errors import ArgumentError
 
-MOST_CONTENTS = 1 << 16
+MAX_CONTENTS = 1 << 16
 """Different reports that an event is chosen among."""
 
-MOST_VALUES = 128
-"""Values that are looked at where nobody names them."""
+MAX_VALUES = 128
+"""Values that are tried where none are given."""
 
-_MOST_PLACES, _MOST_LEVELS = 64, 16
-"""Of reports that are rows: so many places, with so many different entries each, are looked at one by one."""
-
-
-@dataclasses.dataclass
-class Seen:
-    """How often reports of one value had which form and content.
-
-    Attributes:
-        labels: Of forms and contents; None where there were too many contents.
-        forms: Of forms: dtype and shape, or kind and length.
-    """
-
-    labels: Counter[tuple[str, Any]] | None = dataclasses.field(default_factory=Counter)
-    forms: Counter[str] = dataclasses.field(default_factory=Counter)
-
-    def add(self, labels: dict[tuple[str, Any], int], only: Collection[Any] | None) -> None:
-        """Adds reports, of all labels or of some of them."""
-        for (form, _), times in labels.items():
-            self.forms[form] += times
-        if self.labels is not None:
-            self.labels.update(
-                labels if only is None else {label: times for label, times in labels.items() if label in only}
-            )
-            if len(self.labels) > MOST_CONTENTS:
-                self.labels = None
+MAX_ENTRIES, MAX_ENTRY_VALUES = 64, 16
+"""Entries of a report that is a row, each of so many different values at most, that are features of their own."""
 
 
-def described(
-    reports: Any, number: int, used: int, *, event: Callable[[Any], Any] | None, only: Collection[Any] | None = None
-) -> Seen:
-    """Counts the first reports of a batch.
+ALL_CONTENTS = object()
+"""The content in a label that stands for all contents of a form, where there are too many."""
+
+Label: TypeAlias = tuple[str, Any]
+"""The form of a report (dtype and shape, or type and length), and its content."""
+
+
+def merged(parts: Iterable[Counter[Label]]) -> Counter[Label]:
+    """The sum of counts of reports; by form alone where there are too many contents."""
+    total = Counter()
+    for part in parts:
+        total.update(part)
+        if len(total) > MAX_CONTENTS:
+            total = Counter({(form, ALL_CONTENTS): number for form, number in _forms(total).items()})
+    return total
+
+
+def _forms(counts):
+    forms = Counter()
+    for (form, _), number in counts.items():
+        forms[form] += number
+    return forms
+
+
+def count_batch(
+    reports: Any, size: int, used: int, *, event: Callable[[Any], Any] | None, only: Collection[Any] | None = None
+) -> Counter[Label]:
+    """Counts the first `used` reports of a batch; where `only` is given, those whose label or form is in it.
 
     Raises:
-        ArgumentError: There are more reports than there should be, or fewer.
+        ArgumentError: The number of reports is not the size of the batch.
     """
-    seen = Seen()
     kind = "O" if isinstance(reports, list | tuple) else np.asarray(reports).dtype.kind
-    single = kind in "OSU" and hasattr(reports, "__len__")  # reports whose forms may differ from each other
-    if event is None and single:
-        if len(reports) != number:
-            raise _wrong(number, len(reports))
-        seen.add(Counter(_form_and_content(report) for report in list(reports)[:used]), only)
-        return seen
-    labels = np.asarray(reports if event is None else event(reports))
-    if labels.shape[:1] != (number,):
-        raise _wrong(number, labels.shape)
-    form = "" if single else f"{np.asarray(reports).dtype} {np.shape(reports)[1:]}"
-    flat = labels[:used] if labels.ndim == 1 else labels[:used].reshape(used, -1)
-    found, times = np.unique(flat, axis=0, return_counts=True)
-    counts = Counter()
-    for content, number in zip(found.tolist(), times.tolist(), strict=True):
-        counts[form, _comparable(content)] += number
-    seen.add(counts, only)
-    return seen
+    may_differ = kind in "OSU" and hasattr(reports, "__len__")  # in form, from report to report
+    if event is None and may_differ:
+        _check_number(len(reports), size)
+        counts = Counter(_form_and_content(report) for report in list(reports)[:used])
+    else:
+        contents = np.asarray(reports if event is None else event(reports))
+        _check_number(len(contents) if contents.ndim else "no", size)
+        form = "" if may_differ else f"{np.asarray(reports).dtype} {np.shape(reports)[1:]}"
+        rows = contents[:used] if contents.ndim == 1 else contents[:used].reshape(used, -1)
+        counts = Counter()
+        distinct, numbers = np.unique(rows, axis=0, return_counts=True)
+        for content, number in zip(distinct.tolist(), numbers.tolist(), strict=True):
+            counts[form, _comparable(content)] += number
+    if only is not None:
+        counts = Counter({label: number for label, number in counts.items() if label in only or label[0] in only})
+    return counts
 
 
-def _wrong(number, came):
-    return ArgumentError(
-        f"{number} values made {came} reports or events: one of each is wanted", argument="draw", value=came
-    )
+def _check_number(number, size):
+    if number != size:
+        raise ArgumentError(
+            f"{size} values made {number} reports or events: one of each is wanted", argument="draw", value=number
+        )
 
 
 def _form_and_content(report):
@@ -94,76 +92,60 @@ def _form_and_content(report):
 
 
 def _comparable(content):
-    """What equals itself and can be counted: rows as tuples, and what is no number by its name."""
+    """The content as something hashable that equals itself: rows as tuples, NaN as a word."""
     if isinstance(content, list):
         return tuple(map(_comparable, content))
     return content if content == content else "nan"
 
 
-def together(parts: Iterable[Seen]) -> Seen:
-    """Puts the counts of batches together."""
-    total = Seen()
-    for part in parts:
-        total.forms.update(part.forms)
-        if part.labels is None or total.labels is None:
-            total.labels = None
-        else:
-            total.labels.update(part.labels)
-            if len(total.labels) > MOST_CONTENTS:
-                total.labels = None
-    return total
-
-
-def labels_of(seen: Sequence[Seen]) -> tuple[list[Any], bool]:
-    """All that reports are told apart by, in order: forms and contents, or forms alone where contents are too many.
-
-    Returns:
-        The labels, and whether they are forms alone.
+def labels_of(counts: Counter[Label]) -> tuple[list[Any], bool]:
+    """The sorted labels of reports, and whether they are forms alone, because there are too many contents.
 
     Raises:
-        ArgumentError: Contents are too many, and there is one form.
+        ArgumentError: There are too many contents, and there is one form.
     """
-    whole = together(seen)
-    if whole.labels is not None:
+    if all(content is not ALL_CONTENTS for _, content in counts):
         try:
-            return sorted(whole.labels), False
-        except TypeError:  # contents of different kinds
-            return sorted(whole.labels, key=repr), False
-    if len(whole.forms) < 2:
+            return sorted(counts), False
+        except TypeError:  # contents of different types
+            return sorted(counts, key=repr), False
+    forms = sorted(_forms(counts))
+    if len(forms) < 2:
         raise ArgumentError(
-            f"there are more than {MOST_CONTENTS:,} different reports: give event, which says what to look at",
+            f"there are more than {MAX_CONTENTS:,} different reports: give event, a function of reports with fewer "
+            "different results",
             argument="event",
         )
-    return sorted(whole.forms), True
+    return forms, True
 
 
-def table(seen: Sequence[Seen], labels: Sequence[Any], forms_alone: bool) -> np.ndarray:
-    """`[V, L]`, how often each label came."""
-    counters = [each.forms if forms_alone else each.labels or Counter() for each in seen]
+def table(counts: Sequence[Counter[Label]], labels: Sequence[Any], only_forms: bool) -> np.ndarray:
+    """Numbers of reports `[V, L]` of each value and label."""
+    counters = map(_forms, counts) if only_forms else counts
     return np.asarray([[counter[label] for label in labels] for counter in counters], float)
 
 
-def features(counts: np.ndarray, labels: Sequence[Any], forms_alone: bool) -> np.ndarray:
-    """`[V, F]`: how often each label came, each form, and each entry in each place of a report that is a row."""
-    if forms_alone:
+def screening_features(seen: Sequence[Counter[Label]]) -> np.ndarray:
+    """Numbers of reports `[V, F]` of each label, of each form, and of each value of an entry where reports are rows."""
+    labels, only_forms = labels_of(merged(seen))
+    counts = table(seen, labels, only_forms)
+    if only_forms:
         return counts
-    columns = [counts]
-
-    def add(keys):
-        _, numbers = np.unique(np.asarray(keys), return_inverse=True)
-        columns.append(counts @ (numbers[:, None] == np.arange(numbers.max() + 1)))
-
-    add([form for form, _ in labels])
+    groupings = [[form for form, _ in labels]]
     contents = [content for _, content in labels]
     if all(isinstance(content, tuple) for content in contents) and len({len(content) for content in contents}) == 1:
-        for place in range(min(len(contents[0]), _MOST_PLACES)):
+        for place in range(min(len(contents[0]), MAX_ENTRIES)):
             entries = [content[place] for content in contents]
-            if len(set(entries)) <= _MOST_LEVELS:
-                add(entries)
+            if len(set(entries)) <= MAX_ENTRY_VALUES:
+                groupings.append(entries)
+    columns = [counts]
+    for grouping in groupings:
+        _, numbers = np.unique(np.asarray(grouping), return_inverse=True)
+        columns.append(counts @ (numbers[:, None] == np.arange(numbers.max() + 1)))
     return np.concatenate(columns, axis=1)
 
 
-def most_apart(counts: np.ndarray, number: int) -> tuple[int, int]:
+def most_different_rows(counts: np.ndarray, number: int) -> tuple[int, int]:
     """The two rows with the largest log ratio of some feature, or of its absence, less three standard errors."""
     best, pair = -math.inf, (0, len(counts) - 1)
     for times in (counts, number - counts):
@@ -178,33 +160,35 @@ def most_apart(counts: np.ndarray, number: int) -> tuple[int, int]:
     return min(pair), max(pair)
 
 
-def chosen(ranking: np.ndarray, counts: np.ndarray, labels: Sequence[Any], number: int, level: float):
-    """The union of labels with the largest bound, roughly, and which of the two values makes it likelier.
+def best_event(
+    ranking: np.ndarray, counts: np.ndarray, labels: Sequence[Any], number: int, level: float
+) -> tuple[list[Any], int]:
+    """The union of labels with about the largest bound, and the row that makes it likelier.
 
-    They are ranked by some reports, and it is by others that is said how many of the ranks to take: by the same ones
-    the few would win whose ratio chance had raised.
+    Some reports rank the labels, others choose how many ranks to take. By the same reports, labels would win whose
+    ratio is large by chance.
     """
-    ranking, seen = ranking + 0.5, counts + 0.5
+    ranking, counts = ranking + 0.5, counts + 0.5
     z = NormalDist().inv_cdf((1 + level) / 2)
-    best = (-math.inf, [], 0)
+    best, members, row = -math.inf, [], 0
     for likelier in (0, 1):
         order = np.argsort(-ranking[likelier] / ranking[1 - likelier], kind="stable")
-        one, other = np.cumsum(seen[likelier][order]), np.cumsum(seen[1 - likelier][order])
+        one, other = np.cumsum(counts[likelier][order]), np.cumsum(counts[1 - likelier][order])
         scores = np.log(one / other) - z * np.sqrt(np.maximum(1 / one + 1 / other - 2 / number, 0))
         if len(labels) > 1:
             scores[-1] = -math.inf  # all labels prove nothing
         last = int(np.argmax(scores))
-        if scores[last] > best[0]:
-            best = (float(scores[last]), [labels[place] for place in order[: last + 1]], likelier)
-    return best[1:]
+        if scores[last] > best:
+            best, members, row = float(scores[last]), [labels[place] for place in order[: last + 1]], likelier
+    return members, row
 
 
-def spread(num_categories: int, most: int) -> list[int]:
-    """At most so many values of 0 … K − 1: all of them, or both ends, powers of two, their neighbours, and evenly."""
-    if num_categories <= most:
+def values_to_try(num_categories: int, number: int) -> list[int]:
+    """At most `number` values of 0 … K − 1: all, or both ends, powers of two, their neighbours, and evenly spaced."""
+    if num_categories <= number:
         return list(range(num_categories))
     last = num_categories - 1
     ends = [0, last, 1, last - 1]
     powers = [power + step for power in (1 << bit for bit in range(1, last.bit_length())) for step in (0, -1)]
-    even = [(2 * place + 1) * last // (2 * most) for place in range(most)]
-    return sorted(list(dict.fromkeys([*ends, *powers, *even]))[:most])
+    even = [(2 * place + 1) * last // (2 * number) for place in range(number)]
+    return sorted(list(dict.fromkeys([*ends, *powers, *even]))[:number])

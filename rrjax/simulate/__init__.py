@@ -1,4 +1,4 @@
-"""Populations, and exact draws of what a collection from them brings, without a user ever being simulated."""
+"""Populations, and exact draws of the counts of collections from them, without simulating single users."""
 
 from rrjax.simulate.populations import collect, counts, randomized, true_counts, values, zipf
 

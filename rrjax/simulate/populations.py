@@ -1,9 +1,9 @@
-"""Populations, and exact draws of what a collection from them brings, without a user ever being simulated.
+"""Populations, and exact draws of the counts of collections from them, without simulating single users.
 
 `true_counts`, `counts`, `collect` and `randomized` take O(K) time and memory, for any N below 2³¹ (the first three to
 2⁵³ with x64), and batch through `jax.vmap` over keys. Their laws are those of N users who each draw a value and
-randomize it, up to the rounding of probabilities to the dtype and of random words to 2⁻³². As everywhere in JAX, the
-same key gives other draws in float64 than in float32.
+randomize it, up to the rounding of probabilities to the dtype and of random words to 2⁻³². The same key gives different
+draws in float64 and in float32.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def zipf(num_categories: int, exponent: ArrayLike) -> Float[Array, " K"]:
         exponent: Scalar s ≥ 0; 0 is uniform, infinity the point mass on category 0.
 
     Returns:
-        `[K]`, decreasing, sums to one. Derivatives in the exponent. All NaN for a negative one.
+        `[K]`, decreasing, sums to one; differentiable in the exponent. All NaN for a negative exponent.
 
     Raises:
         ValueError: K < 2, or an exponent that is not one real number.
@@ -76,9 +76,7 @@ def values(key: Array, theta: ArrayLike, num_users: int) -> Int[Array, " N"]:
         (1000,)
     """
     check_key(key)
-    _as_users(num_users)
-    num_users = int(num_users)
-    theta = as_distribution(theta)
+    num_users, theta = int(_as_users(num_users)), as_distribution(theta)
     edges = jnp.cumsum(theta)
     uniform = jax.random.uniform(key, (num_users,), theta.dtype) * edges[-1]
     drawn = jnp.minimum(searched(edges, uniform), theta.shape[0] - 1)
@@ -87,9 +85,9 @@ def values(key: Array, theta: ArrayLike, num_users: int) -> Int[Array, " N"]:
 
 
 def true_counts(key: Array, theta: ArrayLike, num_users: ArrayLike) -> Int[Array, " K"]:
-    """Draws how many of N users hold each category, whose values are independent draws from θ.
+    """Draws the numbers of users in each category, whose values are independent draws from θ.
 
-    n ~ Multinomial(N, θ): what the `collect` of a mechanism takes.
+    n ~ Multinomial(N, θ), for the `collect` of a mechanism.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
@@ -97,7 +95,7 @@ def true_counts(key: Array, theta: ArrayLike, num_users: ArrayLike) -> Int[Array
         num_users: Scalar N, an integer from 0 to 2³¹ − 1, with x64 and not traced to 2⁵³.
 
     Returns:
-        `[K]`, int32 (int64 where N is 2³¹ or more), with the sum N exactly. All −1 where `counts` would be.
+        `[K]`, int32 (int64 where N is 2³¹ or more), with the sum N exactly. All −1 where those of `counts` are.
 
     Raises:
         ValueError: As `counts`.
@@ -147,10 +145,10 @@ def counts(key: Array, theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLik
 def collect(
     key: Array, theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLike
 ) -> tuple[Int[Array, " K"], Int[Array, " K"]]:
-    """Draws N users from θ, and the histogram of their reports: the realized truth, and what is collected of it.
+    """Draws the true counts of N users from θ, and the histogram of their reports.
 
-    A user keeps the value with probability d and else reports any category, 1/K each. So the users fall into 2K cells,
-    value by kept or not, and those who did not keep theirs add a uniform multinomial to the reports.
+    A user keeps the value with probability d and else reports any category, 1/K each. So users fall into 2K cells,
+    value by kept or not, and users who did not keep their value add a uniform multinomial to the reports.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
@@ -160,7 +158,7 @@ def collect(
 
     Returns:
         `(true_counts, counts)`, `[K]` each, int32 (int64 where N is 2³¹ or more), both with the sum N exactly; all −1
-        where `counts` would be.
+        where those of `counts` are.
 
     Raises:
         ValueError: As `counts`.
@@ -176,13 +174,13 @@ def collect(
 
 
 def randomized(key: Array, true_counts: ArrayLike, epsilon: ArrayLike) -> Int[Array, " K"]:
-    """Draws the histogram of the reports of a given population: only the randomization is random.
+    """Draws the histogram of the reports of a given population: the randomization alone is random.
 
     k_i ~ Binomial(n_i, d) users keep their value; the others are spread over all K categories.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
-        true_counts: `[K]`, integers, how many users hold each category; below 2³¹ in all.
+        true_counts: `[K]`, integers, the number of users in each category; below 2³¹ in all.
         epsilon: Scalar, nats.
 
     Returns:
@@ -230,17 +228,14 @@ def _as_users(num_users):
 
 
 def _check_users(number):
-    most = 2**53 if float_dtype() == jnp.float64 else 2**31 - 1
-    if not 0 <= number <= most:
-        raise ArgumentError(f"num_users must be from 0 to {most}, got {number}{_wider(number)}", argument="num_users")
-
-
-def _wider(number):
-    return "; more than 2147483647 need jax_enable_x64" if 2**31 <= number <= 2**53 else ""
+    largest = 2**53 if float_dtype() == jnp.float64 else 2**31 - 1
+    if not 0 <= number <= largest:
+        advice = "; more than 2147483647 need jax_enable_x64" if 2**31 <= number <= 2**53 else ""
+        raise ArgumentError(f"num_users must be from 0 to {largest}, got {number}{advice}", argument="num_users")
 
 
 def _usable(theta, num_users, epsilon):
-    """Returns θ scaled to sum to one, N, e1, and whether they make sense; harmless values where they do not."""
+    """Returns θ scaled to sum to one, N, e^ε − 1, and whether they are valid; harmless values where they are not."""
     e1 = expm1_epsilon(epsilon)
     mass = accurate_sum(theta)
     # The reciprocal of a larger mass would be flushed to zero.
@@ -248,6 +243,11 @@ def _usable(theta, num_users, epsilon):
     usable = usable & (num_users >= 0) & (e1 > 0)
     theta = jnp.where(usable, theta / jnp.where(usable, mass, 1), 1 / theta.shape[0])
     return theta, jnp.where(usable, num_users, 0), jnp.where(usable, e1, 1), usable
+
+
+def _kept_share(e1, num_categories):
+    """d, the probability to keep the value, and 1 − d."""
+    return e1 / (e1 + num_categories), num_categories / (e1 + num_categories)
 
 
 @jax.jit
@@ -267,8 +267,7 @@ def _counts(key, theta, num_users, epsilon):
 @jax.jit
 def _collect(key, theta, num_users, epsilon):
     theta, num_users, e1, usable = _usable(theta, num_users, epsilon)
-    num_categories = theta.shape[0]
-    keep, drop = e1 / (e1 + num_categories), num_categories / (e1 + num_categories)
+    keep, drop = _kept_share(e1, theta.shape[0])
     law = jnp.stack([keep * theta, drop * theta])
     kept, dropped, others = multinomial(Stream.of(key), num_users, law, followed=True)
     return jnp.where(usable, kept + dropped, -1), jnp.where(usable, kept + others, -1)
@@ -280,18 +279,15 @@ def _randomized(key, true_counts, epsilon):
     seen = survey(true_counts)
     usable = seen.drawable & (e1 > 0)
     true_counts = jnp.where(usable, true_counts, 0).astype(jnp.int32)
-    num_users, e1 = jnp.where(usable, seen.total, 0).astype(jnp.int32), jnp.where(usable, e1, 1)
+    num_users = jnp.where(usable, seen.total, 0).astype(jnp.int32)
     num_categories = true_counts.shape[0]
-    keep, drop = e1 / (e1 + num_categories), num_categories / (e1 + num_categories)
+    keep, drop = _kept_share(jnp.where(usable, e1, 1), num_categories)
     keep_key, report_key = jax.random.split(key)
-    # Whichever of the two is small is the one that a float holds well.
+    # The smaller of the two has all its digits, the larger may be one minus less than a rounding.
     drawn = binomial(Stream.of(keep_key), 0, true_counts, jnp.minimum(keep, drop))
     kept = jnp.where(keep < drop, drawn, true_counts - drawn)
     uniform = jnp.full((1, num_categories), 1 / num_categories, drop.dtype)
-    (others,) = multinomial(
-        Stream.of(report_key),
-        num_users - jnp.sum(kept, dtype=jnp.int32),
-        uniform,
-        expected=num_users.astype(drop.dtype) * drop,
-    )
+    num_dropped = num_users - jnp.sum(kept, dtype=jnp.int32)
+    expected = num_users.astype(drop.dtype) * drop
+    (others,) = multinomial(Stream.of(report_key), num_dropped, uniform, expected=expected)
     return jnp.where(usable, kept + others, -1)

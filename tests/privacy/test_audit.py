@@ -11,7 +11,7 @@ from scipy import stats
 
 from rrjax import audit, secure
 from rrjax.mechanisms import MECHANISMS
-from rrjax.privacy.audit_events import spread
+from rrjax.privacy.audit_events import values_to_try
 
 pytestmark = pytest.mark.once  # a bound is moved down by what its precision may be off
 every = pytest.mark.parametrize("name", MECHANISMS)
@@ -222,6 +222,25 @@ def test_memory_is_bounded(seeded):
         (lambda: audit.audit(lambda v: np.arange(v.size), 0, 1, batch_size=70_000), "event"),
         (lambda: audit.audit_mechanism(secure.client("hadamard-response", 4, 1.0), values=(2, 2)), "value_b"),
         (lambda: audit.audit_mechanism(secure.client("hadamard-response", 4, 1.0), values=(2, 4)), "values"),
+        (lambda: audit.audit("abc", 0, 1), "draw"),
+        (lambda: audit.audit(lambda v: v, 0, 1, event="abc"), "event"),
+        (lambda: audit.audit(lambda v: v, 0, 1, num_draws="abc"), "num_draws"),
+        (lambda: audit.audit(lambda v: v, 0, 1, num_draws=1e6), "num_draws"),
+        (lambda: audit.audit(lambda v: v, 0, 1, batch_size="abc"), "batch_size"),
+        (lambda: audit.audit(lambda v: v, 0, 1, claimed="abc"), "claimed"),
+        (lambda: audit.audit(lambda v: v, 0, 1, level="abc"), "level"),
+        (lambda: audit.audit(lambda v: v, values=5), "values"),
+        (lambda: audit.audit(lambda v: v, values=[[1], [2]]), "values"),
+        (lambda: audit.audit(lambda v: v, num_categories="abc"), "num_categories"),
+        (lambda: audit.audit_mechanism("abc"), "mechanism"),
+        (lambda: audit.audit_mechanism(secure.client("hadamard-response", 4, 1.0), num_draws="abc"), "num_draws"),
+        (lambda: audit.audit_mechanism(secure.client("hadamard-response", 4, 1.0), values="abc"), "values"),
+        (lambda: audit.audit(secure.client("hadamard-response", 4, 1.0), 2), "value_b"),
+        (lambda: audit.draws_needed("abc", 0.9), "claimed"),
+        (lambda: audit.draws_needed(1.0, 1.0), "level"),
+        (lambda: audit.lower_bound((1, 0), 2, level="abc"), "level"),
+        (lambda: audit.lower_bound("ab", 2, level=0.9), "counts"),
+        (lambda: audit.lower_bound((1, 0), "ab", level=0.9), "num_draws"),
     ],
 )
 def test_what_no_audit_can_be_made_of(call, argument):
@@ -287,7 +306,7 @@ def one_bit(random, values, told):
 def test_a_client_that_gives_one_value_away_is_found(leak, told, monkeypatch):
     """A pair without it proves nothing, so the pair has to be found; the first and the last value would miss it."""
     random = np.random.default_rng(1)
-    monkeypatch.setattr("rrjax.privacy.audit_events.MOST_CONTENTS", 3000)
+    monkeypatch.setattr("rrjax.privacy.audit_events.MAX_CONTENTS", 3000)
     result = told_apart(lambda values: leak(random, values, told))
     assert result.violated
     assert told in (result.likelier, result.other)
@@ -312,7 +331,7 @@ def test_of_many_values_those_at_the_ends_and_at_powers_of_two_are_looked_at(tol
 @pytest.mark.parametrize("size", [2, 3, 128, 129, 10**6, 2**31 - 1])
 def test_the_values_that_are_looked_at(size):
     for most in (2, 7, 128):
-        found = spread(size, most)
+        found = values_to_try(size, most)
         assert found == sorted(set(found))
         assert len(found) == min(size, most)
         assert (found[0], found[-1]) == (0, size - 1)

@@ -23,7 +23,7 @@ import rrjax
 from rrjax import secure
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import MECHANISMS
-from rrjax.privacy.clients.random_words import below, numbers_below
+from rrjax.privacy.clients.base import below, numbers_below
 from rrjax.privacy.clients.table import CLIENTS
 
 pytestmark = pytest.mark.once  # clients know nothing of JAX's precision
@@ -165,6 +165,8 @@ def test_epsilons_that_random_bits_cannot_deliver_are_refused(name):
 
 def test_thresholds_that_are_none_deliver_nothing_that_is_said():
     assert secure.effective_epsilon(4, 0) == 0
+    assert secure.keep_threshold(np.int64(4), 1.0) == secure.keep_threshold(4, 1.0)
+    assert secure.effective_epsilon(np.int64(4), 2**100) == secure.effective_epsilon(4, 2**100)
     for keep in (-1, 2**128, 0.5, True, None):
         with refused("keep"):
             secure.effective_epsilon(4, keep)

@@ -15,9 +15,8 @@ from scipy import stats
 import rrjax
 from rrjax.mechanisms import MECHANISMS, Geometric, RandomizedResponse
 from rrjax.privacy.shuffling import central_delta, central_epsilon, leaked_epsilon, local_epsilon
-from rrjax.privacy.shuffling.divergence import divergence
-from rrjax.privacy.shuffling.pairs import OVERLAPS, certain, promised
-from rrjax.privacy.shuffling.tails import cells, excess, upper_tail
+from rrjax.privacy.shuffling_divergence import cells, divergence, excess, upper_tail
+from rrjax.privacy.shuffling_pairs import OVERLAPS, lower_pairs, upper_pair
 
 pytestmark = pytest.mark.once  # all in float64 on the host
 
@@ -104,7 +103,7 @@ def test_bounds_enclose_the_worst_collection(name, num_categories, num_users, ep
         known = central_delta(num_users, epsilon, central, **options)
         assert truth <= known * (1 + 1e-12) + 1e-15
         assert known <= central_delta(num_users, epsilon, central) * (1 + 1e-8)
-        leaks = [divergence(num_users, pair, central, upper=False) for pair in certain(epsilon, mechanism)]
+        leaks = [divergence(num_users, pair, central, upper=False) for pair in lower_pairs(epsilon, mechanism)]
         assert max(leaks) > 0.3 * truth or central > 0
         assert max(leaks) <= truth * (1 + 1e-12) + 1e-15
         unknown = divergence(num_users, support_only(mechanism), central, upper=False)
@@ -117,7 +116,7 @@ def support_only(mechanism):
         num_categories = mechanism.num_categories
         weights = mechanism.weights
 
-    (pair,) = certain(mechanism.epsilon, Unnamed)
+    (pair,) = lower_pairs(mechanism.epsilon, Unnamed)
     return pair
 
 
@@ -148,15 +147,15 @@ def test_two_counts_do_not_bound_what_four_categories_leak():
         mechanism = rrjax.RandomizedResponse(size, epsilon)
         laws = channel(mechanism).tolist()
         truth = hockey_stick(*(shuffled([laws[first]] + [laws[2]] * (users - 1)) for first in (0, 1)), central)
-        seen = divergence(users, certain(epsilon, mechanism)[1], central, upper=False)
+        seen = divergence(users, lower_pairs(epsilon, mechanism)[1], central, upper=False)
         assert seen == pytest.approx(truth, rel=1e-7) if hidden else seen < 0.95 * truth
-        assert truth <= divergence(users, promised(epsilon, mechanism), central, upper=True)
+        assert truth <= divergence(users, upper_pair(epsilon, mechanism), central, upper=True)
 
 
 def enumerated(num_users, pair, ratio):
     """E(ΣZ)₊/N in rationals, the laws as the floats that they are, over all multinomial counts."""
     masses, values = [], []
-    for sign, least, common in ((1, pair.least[0], pair.common[0]), (-1, pair.least[1], pair.common[1])):
+    for sign, least, common in ((1, pair.q[0], pair.common[0]), (-1, pair.q[1], pair.common[1])):
         gain = sign * Fraction(pair.gain)
         masses.append(Fraction(common))
         values.append((gain + Fraction(least) * (1 - ratio)) / Fraction(common))
@@ -181,7 +180,7 @@ def enumerated(num_users, pair, ratio):
 @pytest.mark.parametrize("epsilon", [0.3, 3.0])
 def test_the_divergence_is_that_of_the_enumerated_counts(name, epsilon):
     mechanism = built(CASES[name], epsilon)
-    for pair in (promised(epsilon, mechanism), *certain(epsilon, mechanism)):
+    for pair in (upper_pair(epsilon, mechanism), *lower_pairs(epsilon, mechanism)):
         users = 5 if len(pair.silent) == 2 else 11
         for ratio in (Fraction(1), Fraction(9, 8), Fraction(5, 4)):
             exact = enumerated(users, pair, ratio)
@@ -195,7 +194,7 @@ def test_the_divergence_is_that_of_the_enumerated_counts(name, epsilon):
 @pytest.mark.parametrize(("num_users", "epsilon", "cost"), [(10_000, 1.0, 0.01), (10**8, 3.0, 0.001)])
 def test_cells_cost_little(name, num_users, epsilon, cost):
     # The same pair bounded from either side: what is between is the rounding to cells.
-    pair = promised(epsilon, built(CASES[name], epsilon))
+    pair = upper_pair(epsilon, built(CASES[name], epsilon))
     deviation = pair.gain * math.sqrt((1 / pair.common[0] + 1 / pair.common[1]) / num_users)
     above, below = (divergence(num_users, pair, 4 * deviation, upper=upper) for upper in (True, False))
     assert 0 < below <= above
@@ -285,9 +284,9 @@ def test_bounds_of_few_who_hardly_randomize_enclose_the_truth(num_categories, ep
                 one, two = (shuffled([law[value]] + [law[other]] * (num_users - 1)) for value in (0, 1))
                 factor = decimal.Decimal(central).exp()
                 truths.append(sum(max(p - factor * two[key], 0) for key, p in one.items()))
-            for pair in certain(epsilon, mechanism):
+            for pair in lower_pairs(epsilon, mechanism):
                 assert divergence(num_users, pair, central, upper=False) <= max(truths) * (1 + decimal.Decimal("1e-14"))
-            above = divergence(num_users, promised(epsilon, mechanism), central, upper=True)
+            above = divergence(num_users, upper_pair(epsilon, mechanism), central, upper=True)
             assert max(truths) <= decimal.Decimal(above) * (1 + decimal.Decimal("1e-14"))
 
 
@@ -316,6 +315,11 @@ def test_extremes_have_answers():
         (lambda: central_epsilon(0, 1.0, 1e-6), "num_users"),
         (lambda: central_epsilon(10**13, 1.0, 1e-6), "num_users"),
         (lambda: central_epsilon(1e6, 1.0, 1e-6), "num_users"),
+        (lambda: central_epsilon("abc", 1.0, 1e-6), "num_users"),
+        (lambda: central_epsilon(10, "abc", 1e-6), "epsilon"),
+        (lambda: central_epsilon(10, 1.0, None), "delta"),
+        (lambda: central_delta(10, 1.0, [0.5, 0.6]), "central_epsilon"),
+        (lambda: central_epsilon(10, 1.0, 1e-6, num_categories=5, mechanism="abc"), "mechanism"),
         (lambda: central_epsilon(10, 0.0, 1e-6), "epsilon"),
         (lambda: central_epsilon(10, math.nan, 1e-6), "epsilon"),
         (lambda: leaked_epsilon(10, 101.0, 1e-6), "epsilon"),

@@ -24,11 +24,9 @@ from laws import (
 from rrjax.numerics.special import deviance, stirling_error, stirling_error_of_whole
 from rrjax.numerics.threefry import scaled_word
 from rrjax.simulate.sampling import Stream, binomial, multinomial, poisson
-from rrjax.simulate.sampling.binomial import _by_inversion as binomial_by_inversion
-from rrjax.simulate.sampling.inversion import TERMS, count_tails
-from rrjax.simulate.sampling.multinomial import edges, find
-from rrjax.simulate.sampling.poisson import ONES, SIXTEENS, _made
-from rrjax.simulate.sampling.streams import unit
+from rrjax.simulate.sampling.fixed_sum import edges, find_cells
+from rrjax.simulate.sampling.independent import ONES, SIXTEENS, _binomial_by_inversion, alias_tables
+from rrjax.simulate.sampling.streams import TERMS, count_tails, unit
 
 DRAWS = 1 << 17
 LARGEST = 2**31 - 1
@@ -170,7 +168,7 @@ def test_small_poissons_are_drawn_by_that_law(rate):
 )
 def test_small_binomials_have_their_law_word_by_word(trials, probability):
     probability = FLOAT.type(probability)
-    law = jax.jit(lambda words: binomial_by_inversion(words, jnp.full(words.shape, trials, jnp.int32), probability))
+    law = jax.jit(lambda words: _binomial_by_inversion(words, jnp.full(words.shape, trials, jnp.int32), probability))
     drawn = tails_drawn(law, 60)
     assert not drawn[trials:].any()
     first, masses = binomial_masses(trials, float(probability))
@@ -180,7 +178,7 @@ def test_small_binomials_have_their_law_word_by_word(trials, probability):
 @pytest.mark.parametrize("tables", [ONES, SIXTEENS])
 def test_the_tables_hold_their_law(tables):
     cells = 2**tables.bits
-    entries, first = (table.reshape(tables.number, -1) for table in _made(tables))
+    entries, first = (table.reshape(tables.number, -1) for table in alias_tables(tables))
     thresholds, alias = entries >> tables.bits, first + (entries & (cells - 1)).astype(int)
     for j in range(1, tables.number):
         rate = float(j << tables.shift)
@@ -332,7 +330,7 @@ def test_deviance_and_the_stirling_error():
 @pytest.mark.parametrize("size", [1, 2, 3, 50, 1000, 4097, 1_423_000])
 def test_cells_are_found_as_by_searching(size):
     random = np.random.default_rng(0)
-    prepare, search = jax.jit(edges), jax.jit(find)
+    prepare, search = jax.jit(edges), jax.jit(find_cells)
     rank = np.arange(1.0, size + 1)
     laws = {
         "uniform": np.ones(size),

@@ -1,41 +1,47 @@
-"""What clients for real collection share: values are checked, and randomized so many at a time."""
+"""The base of all clients, and the operating system's random words that reports are made of."""
 
 from __future__ import annotations
 
 import abc
+import os
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
 from rrjax.data.categories import check_in_domain, check_integers, check_num_categories
-from rrjax.privacy.clients.random_words import words
 from rrjax.privacy.clients.thresholds import as_epsilon, log_down
 
 CHUNK = 1 << 20
 """Words drawn at a time: 8 MiB of random bits."""
 
+LARGEST_WORD = np.uint64(2**64 - 1)
+
 
 class Client(abc.ABC):
-    """What makes reports of true values: made by `rrjax.secure.client`.
+    """Randomizes true values for a real collection: made by `rrjax.secure.client`.
 
     Attributes:
         num_categories: K.
-        epsilon: What was asked for, nats. What is delivered is at most 2⁻³⁰ of it less, so that estimates may take it.
-        likelihood_ratio: What is delivered, as an exact fraction: by how much one value can make a report likelier than
-            another.
+        epsilon: The ε asked for, nats. The ε delivered is less by at most 2⁻³⁰ of it, so estimates may use this one.
+        likelihood_ratio: The largest ratio of a report's probabilities under two values, e^ε delivered, as an exact
+            fraction.
+        shape: The shape of a report.
+        num_words: Number of random words that a report takes.
     """
 
     name: ClassVar[str]
-    """Of the mechanism."""
+    """The name of the mechanism."""
 
     parameter: ClassVar[str | None] = None
-    """What it has beside K and ε."""
+    """The mechanism's parameter beside K and ε."""
 
     dtype: ClassVar[type] = np.int32
-    """Of reports."""
+    """The dtype of reports."""
 
     likelihood_ratio: Fraction
+    shape: tuple[int, ...] = ()
+    num_words: int = 2
 
     def __init__(self, num_categories: int, epsilon: float) -> None:
         """Checks K and ε."""
@@ -44,7 +50,7 @@ class Client(abc.ABC):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """All that it takes to make the mechanism again."""
+        """The arguments that make the mechanism again."""
         chosen = {} if self.parameter is None else {self.parameter: getattr(self, self.parameter)}
         return {"num_categories": self.num_categories, "epsilon": self.epsilon, **chosen}
 
@@ -52,16 +58,6 @@ class Client(abc.ABC):
     def effective_epsilon(self) -> float:
         """The ε delivered, nats, rounded down: never more than `epsilon`."""
         return log_down(self.likelihood_ratio)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of a report."""
-        return ()
-
-    @property
-    def num_words(self) -> int:
-        """How many words a report takes."""
-        return 2
 
     def randomize(self, values: np.typing.ArrayLike) -> np.ndarray:
         """Randomizes true values with the operating system's cryptographic random numbers.
@@ -77,15 +73,11 @@ class Client(abc.ABC):
         Raises:
             ArgumentError: Values that are not integers or lie outside the domain. The message shows none of them.
         """
-        values = self._checked(values)
+        values = check_integers(np.asarray(values), self.num_categories, "values")
+        check_in_domain(values, self.num_categories, "values")
         reports = np.empty((values.size, *self.shape), self.dtype)
         self._fill(values.reshape(-1), reports)
         return reports.reshape((*values.shape, *self.shape))
-
-    def _checked(self, given):
-        values = check_integers(np.asarray(given), self.num_categories, "values")
-        check_in_domain(values, self.num_categories, "values")
-        return values
 
     @abc.abstractmethod
     def supports(self, reports: np.ndarray, value: int) -> np.ndarray:
@@ -100,4 +92,28 @@ class Client(abc.ABC):
         for begin in range(0, values.size, rows):
             part = slice(begin, begin + rows)
             some = values[part].astype(np.int32)
-            reports[part] = self._made(some, words(some.size, self.num_words))
+            reports[part] = self._made(some, random_words(some.size, self.num_words))
+
+
+def random_words(rows: int, columns: int) -> np.ndarray:
+    """Words `[rows, columns]` of the operating system's cryptographic random numbers, uint64, not writable."""
+    return np.frombuffer(os.urandom(8 * rows * columns), np.uint64).reshape(rows, columns)
+
+
+def below(draws: np.ndarray, threshold: int) -> np.ndarray:
+    """Whether uniform numbers of 128 bits, given by their high words, are below a threshold."""
+    high, low = (np.uint64(word) for word in divmod(threshold, 2**64))
+    found = draws < high
+    tied = draws == high
+    if tied.any():  # only then the low word is drawn
+        found[tied] = random_words(int(tied.sum()), 1)[:, 0] < low
+    return found
+
+
+def numbers_below(draws: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Numbers from 0 to bound − 1, exactly uniform: words beyond the last whole multiple are drawn again."""
+    draws = draws.copy()
+    last = LARGEST_WORD - (LARGEST_WORD % bounds + np.uint64(1)) % bounds  # 2⁶⁴ modulo the bound, without 2⁶⁴
+    while (again := draws > last).any():
+        draws[again] = random_words(int(again.sum()), 1)[:, 0]
+    return draws % bounds

@@ -1,7 +1,7 @@
-"""The memo of one user on file, for a real collection by longitudinal randomized response.
+"""The memo of one user in a file, for a real collection by longitudinal randomized response.
 
-No JAX here, and the operating system's random numbers: what a device needs that reports again and again for its user.
-The answers are drawn once and kept; who loses the file, and answers anew, spends ε∞ again.
+A device that reports many times for its user needs NumPy and the operating system's random numbers, not JAX. The
+permanent answers are drawn once and kept. A user whose file is lost, and whose answers are drawn anew, spends ε∞ again.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ except ImportError:  # not on Windows
     fcntl = None
 
 VERSION = 1
-"""Of the file."""
+"""The version of the file's format."""
 
 LOCK_TIMEOUT_SECONDS = 10.0
-"""How long another process is waited for where the operating system has no locks that end with their process."""
+"""Time to wait for another process, where the operating system has no locks that end with their process."""
 
 
 def second_epsilon(num_categories: int, epsilon: float, first_epsilon: float) -> float:
-    """The ε₂ at which the memo is randomized again, so that one report delivers ε₁ at most.
+    """The ε₂ at which permanent answers are randomized again, so that one report delivers ε₁ at most.
 
-    With E = e^ε − 1, E₂ = E₁(E∞ + K)/(E∞ − E₁), exactly and for any K. It is computed in 120 digits and rounded down
-    to a float, so that one report never delivers more than ε₁.
+    With E = e^ε − 1, E₂ = E₁(E∞ + K)/(E∞ − E₁), exactly and for any K. It is computed to 120 digits and rounded down
+    to a float.
 
     Raises:
         ValueError: K < 2, or not 0 < ε₁ < ε∞.
@@ -58,41 +58,39 @@ def second_epsilon(num_categories: int, epsilon: float, first_epsilon: float) ->
             argument="first_epsilon",
             value=first_epsilon,
         )
-    # ε₂ − ε₁ is that of R₂/R₁ = 1 + (1 − e^−ε₁)((K − 1) + e^ε₁)/(e^ε∞ − e^ε₁): nothing overflows, nothing cancels.
-    # Every step is rounded towards a smaller ε₂. The exponential itself is the nearest one of its digits.
-    one, all_of_them = Decimal(first), Decimal(last)
-    between = DOWN.exp(DOWN.subtract(one, all_of_them))
-    between = max(DOWN.next_minus(between), Decimal(0))  # e^(ε₁ − ε∞)
-    smallest = max(DOWN.next_minus(DOWN.exp(all_of_them.copy_negate())), Decimal(0))
-    more = DOWN.fma(Decimal(int(num_categories) - 1), smallest, between)
-    hidden = DOWN.subtract(1, min(UP.next_plus(UP.exp(one.copy_negate())), Decimal(1)))
-    gained = DOWN.divide(DOWN.multiply(hidden, more), UP.subtract(1, between))
-    above = max(DOWN.next_minus(DOWN.ln(DOWN.add(1, gained))), Decimal(0))
-    return float_down(DOWN.add(one, above))
+    # ε₂ − ε₁ = log R, R = 1 + (1 − e^−ε₁)((K − 1)·e^−ε∞ + e^(ε₁ − ε∞))/(1 − e^(ε₁ − ε∞)): nothing overflows or cancels.
+    # Every step is rounded towards a smaller ε₂: exponentials and logarithms, rounded to the nearest, by a step more.
+    one, permanent, zero = Decimal(first), Decimal(last), Decimal(0)
+    between = max(DOWN.next_minus(DOWN.exp(DOWN.subtract(one, permanent))), zero)  # e^(ε₁ − ε∞)
+    smallest = max(DOWN.next_minus(DOWN.exp(permanent.copy_negate())), zero)
+    numerator = DOWN.fma(Decimal(int(num_categories) - 1), smallest, between)
+    factor = DOWN.subtract(1, min(UP.next_plus(UP.exp(one.copy_negate())), Decimal(1)))
+    gain = DOWN.divide(DOWN.multiply(factor, numerator), UP.subtract(1, between))
+    return float_down(DOWN.add(one, max(DOWN.next_minus(DOWN.ln(DOWN.add(1, gain))), zero)))
 
 
 class Memo:
-    """The permanent answers of one user, on file, and the reports that are made of them.
+    """The permanent answers of one user, in a file, and the reports that are made of them.
 
-    An answer is drawn when its value is first held, by `rrjax.secure` at ε∞, and is on disk before anything is reported
-    of it: written aside, then renamed, so that no interruption leaves half a file. The file is the user's secret, and
-    readable by its owner alone. Any number of memos and processes may share it: a value has one answer, which the first
-    of them draws under a lock, in a file of its own beside it (`.lock`).
+    The answer of a value is drawn with its first report, by `rrjax.secure` at ε∞. It is on disk before the report is
+    made: written to another file that is then renamed, so that no interruption leaves half a file. The file is the
+    user's secret, readable by its owner alone. Any number of memos and processes may share it: a value has one answer,
+    which is drawn under a lock (a file `.lock` beside it).
 
-    Which values the user had is hidden, by ε∞ each; that a value changed, when, and whether it came back, may be
-    learned from many reports (`rrjax.longitudinal.Protocol`).
+    Each value that the user had is protected by ε∞. Many reports may show that a value changed, when, and whether it
+    came back (`rrjax.longitudinal.Protocol`).
 
     Args:
-        path: Of the file; where there is none, it is made with the first report.
-        user: Whose memo it is, a name of the collection and the user.
+        path: Path of the file; it is made with the first report.
+        user: A name of the collection and the user.
         num_categories: K, at least 2.
         epsilon: ε∞, nats, of any number of reports of one value.
-        first_epsilon: ε₁, nats, of a single report; less than ε∞. What is delivered is this or a little less.
+        first_epsilon: ε₁, nats, of a single report; less than ε∞. The ε delivered is this or a little less.
 
     Raises:
         ArgumentError: As `second_epsilon`, or an ε∞ or ε₂ that random bits cannot deliver.
-        DataError: A file that cannot be read, that is no memo or a damaged one, or one of another version, another user
-            or other parameters. `file` is its path. Nothing is changed.
+        DataError: A file that cannot be read, that is no memo or is damaged, or one of another version, user or
+            parameters. `file` is its path. Nothing is changed.
 
     Warns:
         UserWarning: A file that other users of the machine may read.
@@ -111,11 +109,13 @@ class Memo:
     ) -> None:
         """Reads the file, if there is one."""
         between = second_epsilon(num_categories, epsilon, first_epsilon)
-        self._first, self._second = (client("randomized-response", num_categories, each) for each in (epsilon, between))
+        self._permanent, self._instant = (
+            client("randomized-response", num_categories, each) for each in (epsilon, between)
+        )
         if not isinstance(user, str):
             raise ArgumentError(f"user must be a name, got a {type(user).__name__}", argument="user")
         self._given = path
-        # A link is followed, so that the file is replaced and not the link, and all lock the same one.
+        # Where the path is a link, its target is locked and replaced, not the link.
         self._path = pathlib.Path(os.path.realpath(path))
         self._head = {
             "format": "rrjax memo of longitudinal randomized response",
@@ -129,12 +129,12 @@ class Memo:
 
     @property
     def spent(self) -> float:
-        """ε∞ for each value that the user had, nats: an upper bound of the loss, among histories with one pattern.
+        """ε∞ for each value that the user had, nats: an upper bound of the loss between histories with one pattern.
 
-        It covers any other history in which two reports are of the same value exactly where they are here: the value
-        changes at the same times, to a new one and back to an old one alike. It does not cover histories that change at
-        other times, or that come back to a value where this one does not: n reports of which the values differ are then
-        apart by n·ε₂ at most, which can be far more (`LongitudinalRandomizedResponse.history_loss`).
+        It covers histories in which two reports are of the same value exactly where they are here: values change at the
+        same times, to a new value or back to an old one alike. It does not cover histories that change at other times,
+        or that come back to a value where this one does not: with n reports of different values, the loss is at most
+        n·ε₂, which can be far more (`LongitudinalRandomizedResponse.history_loss`).
         """
         spent = len(self._answers) * self._head["epsilon"]
         exact = len(self._answers) * Fraction(self._head["epsilon"])
@@ -144,15 +144,15 @@ class Memo:
         """Reports a value.
 
         Args:
-            value: In 0 … K − 1, the one that the user has now.
+            value: The user's present value, in 0 … K − 1.
 
         Returns:
             The report, in 0 … K − 1.
 
         Raises:
             ArgumentError: A value outside the domain.
-            DataError: A file that cannot be written, is no longer this memo, holds another answer than it did, or is
-                locked for long. Nothing was reported.
+            DataError: A file that cannot be written, is no longer this memo, holds another answer than before, or
+                stays locked. Nothing was reported.
         """
         size = self._head["num_categories"]
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < size:
@@ -161,20 +161,19 @@ class Memo:
         if value not in self._answers:
             try:
                 with self._locked():
-                    answers = self._merged(self._read())
+                    on_file = self._read()
+                    if any(on_file.get(each, answer) != answer for each, answer in self._answers.items()):
+                        raise self._refused(
+                            "holds another answer than it did, so that a value would have two; nothing was changed"
+                        )
+                    answers = self._answers | on_file  # both, because the file may have been removed
                     if value not in answers:
-                        answers |= {value: int(self._first.randomize(value))}
+                        answers |= {value: int(self._permanent.randomize(value))}
                         self._write(answers)
             except OSError as error:
                 raise self._refused(f"cannot be written ({error.strerror or error}); nothing was reported") from error
             self._answers = answers
-        return int(self._second.randomize(self._answers[value]))
-
-    def _merged(self, on_file: dict[int, int]) -> dict[int, int]:
-        """What others have answered since, and what is remembered here of a file that was taken away."""
-        if any(on_file.get(value, answer) != answer for value, answer in self._answers.items()):
-            raise self._refused("holds another answer than it did, so that a value would have two; nothing was changed")
-        return self._answers | on_file
+        return int(self._instant.randomize(self._answers[value]))
 
     def _refused(self, message: str) -> DataError:
         return DataError(f"{self._given} {message}", file=self._given)
@@ -190,7 +189,7 @@ class Memo:
         except OSError as error:
             raise self._refused(f"cannot be read ({error.strerror}); nothing was changed") from error
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            # Not by another error's words: they might show an answer.
+            # Without the other error's message, which might show an answer.
             raise self._refused("is no memo, or a damaged one; nothing was changed") from None
         for name, wanted in self._head.items():
             if content.get(name) != wanted:
@@ -205,7 +204,7 @@ class Memo:
         if not all(type(each) is int and 0 <= each < size for each in (*answers, *answers.values())):
             raise self._refused(f"holds numbers that are no category from 0 to {size - 1}; nothing was changed")
         if exposed:
-            # No more than a warning: there are file systems without permissions.
+            # Only a warning, because there are file systems without permissions.
             warnings.warn(
                 f"{self._given} is a secret, and other users of this machine may read it: take their permissions away "
                 "(chmod 600)",
@@ -224,16 +223,16 @@ class Memo:
         if hasattr(os, "O_DIRECTORY"):  # elsewhere no directory can be opened
             folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
-                os.fsync(folder)  # the new name too is to outlast a power cut
+                os.fsync(folder)  # so that the new name outlasts a power cut
             finally:
                 os.close(folder)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Nobody else reads and writes while this holds."""
+        """Keeps other memos and processes from reading and writing the file."""
         lock = self._path.with_name(self._path.name + ".lock")
         if fcntl is not None:
-            # The file stays: who removed it would let a third process lock another one of the same name.
+            # The file stays: were it removed, a third process could lock another one of the same name.
             held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(held, fcntl.LOCK_EX)
@@ -241,13 +240,13 @@ class Memo:
             finally:
                 os.close(held)
             return
-        waited = time.monotonic() + LOCK_TIMEOUT_SECONDS
+        deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
         while True:
             try:
                 held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
                 break
             except FileExistsError:
-                if time.monotonic() > waited:
+                if time.monotonic() > deadline:
                     raise DataError(
                         f"{lock} is held by another process, or was left by one that was ended: remove it if none uses "
                         f"{self._given}; nothing was changed",

@@ -1,4 +1,4 @@
-"""Clients for real collection, one a mechanism: reports as those of `rrjax.mechanisms`, made of integers alone."""
+"""Clients for real collection, one for each mechanism: reports as those of `rrjax.mechanisms`, made of integers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from rrjax.mechanisms.table import full_name
 from rrjax.numerics.projective_geometry import dimension_of, num_points, plane_of, product_of, vectors_of
 from rrjax.numerics.threefry import buckets_of
 from rrjax.privacy.clients import base
-from rrjax.privacy.clients.base import Client
-from rrjax.privacy.clients.random_words import MOST, below, numbers_below, words
-from rrjax.privacy.clients.randomized_response import keep_threshold, kept
-from rrjax.privacy.clients.thresholds import ALL, as_epsilon, threshold
+from rrjax.privacy.clients.base import LARGEST_WORD, Client, below, numbers_below, random_words
+from rrjax.privacy.clients.thresholds import (
+    DENOMINATOR,
+    as_epsilon,
+    keep_threshold,
+    kept,
+    likelihood_ratio,
+    threshold,
+)
 
 
 class _RandomizedResponse(Client):
@@ -24,7 +29,7 @@ class _RandomizedResponse(Client):
     def __init__(self, num_categories, epsilon):
         super().__init__(num_categories, epsilon)
         self._keep = keep_threshold(self.num_categories, self.epsilon)
-        self.likelihood_ratio = 1 + Fraction(self.num_categories * self._keep, ALL - self._keep)
+        self.likelihood_ratio = likelihood_ratio(self.num_categories, self._keep)
 
     def _made(self, values, draws):
         return kept(draws, values, self._keep, self.num_categories)
@@ -33,82 +38,74 @@ class _RandomizedResponse(Client):
         return reports == value
 
 
-class _Unary(Client):
-    """Bits, each of which is set below a threshold: one of the own category, and one of the others."""
+class _UnaryEncoding(Client):
+    """Bits that are set below one threshold in the user's category and below another one in the other categories."""
 
     dtype = np.bool_
     _own: int
     _other: int
 
-    @property
-    def shape(self):
-        return (self.num_categories,)
-
-    @property
-    def num_words(self):
-        return self.num_categories
+    def __init__(self, num_categories, epsilon):
+        super().__init__(num_categories, epsilon)
+        self.shape, self.num_words = (self.num_categories,), self.num_categories
 
     def _fill(self, values, reports):
-        # Bit by bit, because the bits of one user may be more than what is drawn at a time.
+        # Bit by bit, because one user may have more bits than are drawn at a time.
         cells = reports.reshape(-1)
         for begin in range(0, cells.size, base.CHUNK):
             place = np.arange(begin, min(begin + base.CHUNK, cells.size))
             user, category = np.divmod(place, self.num_categories)
-            cells[place] = self._made(values[user].astype(np.int64) == category, words(place.size, 1))
+            cells[place] = self._made(values[user].astype(np.int64) == category, random_words(place.size, 1))
 
-    def _made(self, values, draws):  # here values say which bits are of the own category
+    def _made(self, values, draws):  # here values are booleans: bits of the user's category
         return np.where(values, below(draws[:, 0], self._own), below(draws[:, 0], self._other))
 
     def supports(self, reports, value):
         return reports[..., value]
 
 
-class _SymmetricUnaryEncoding(_Unary):
+class _SymmetricUnaryEncoding(_UnaryEncoding):
     name = "symmetric-unary-encoding"
 
     def __init__(self, num_categories, epsilon):
         super().__init__(num_categories, epsilon)
         self._own = threshold(1, 1, self.epsilon, self.num_categories, draws=2)
-        self._other = ALL - self._own
+        self._other = DENOMINATOR - self._own
         self.likelihood_ratio = Fraction(self._own, self._other) ** 2
 
 
-class _OptimizedUnaryEncoding(_Unary):
+class _OptimizedUnaryEncoding(_UnaryEncoding):
     name = "optimized-unary-encoding"
 
     def __init__(self, num_categories, epsilon):
         super().__init__(num_categories, epsilon)
         unset = threshold(1, 1, self.epsilon, self.num_categories)
-        self._own, self._other = ALL // 2, ALL - unset
-        self.likelihood_ratio = Fraction(unset, ALL - unset)
+        self._own, self._other = DENOMINATOR // 2, DENOMINATOR - unset
+        self.likelihood_ratio = Fraction(unset, self._other)
 
 
 class _LocalHashing(Client):
     parameter = "num_buckets"
     dtype = np.uint32
+    shape = (2,)
+    num_words = 3
 
     def __init__(self, num_categories, epsilon, num_buckets):
         super().__init__(num_categories, epsilon)
         self.num_buckets = num_buckets
         self._keep = keep_threshold(num_buckets, self.epsilon)
-        self.likelihood_ratio = 1 + Fraction(num_buckets * self._keep, ALL - self._keep)
+        self.likelihood_ratio = likelihood_ratio(num_buckets, self._keep)
 
-    @property
-    def shape(self):
-        return (2,)
-
-    @property
-    def num_words(self):
-        return 3
+    def _buckets(self, seeds, categories):
+        return buckets_of(seeds, categories.astype(np.uint32), np.uint32(self.num_buckets), np)
 
     def _made(self, values, draws):
         seeds = draws[:, 0].astype(np.uint32)  # its low bits
-        own = buckets_of(seeds, values.astype(np.uint32), np.uint32(self.num_buckets), np)
-        return np.stack([seeds, kept(draws[:, 1:], own, self._keep, self.num_buckets)], axis=-1)
+        bucket = kept(draws[:, 1:], self._buckets(seeds, values), self._keep, self.num_buckets)
+        return np.stack([seeds, bucket], axis=-1)
 
     def supports(self, reports, value):
-        hashed = buckets_of(reports[..., 0], np.full(1, value, np.uint32), np.uint32(self.num_buckets), np)
-        return hashed == reports[..., 1]
+        return self._buckets(reports[..., 0], np.full(1, value)) == reports[..., 1]
 
 
 class _OptimizedLocalHashing(_LocalHashing):
@@ -126,12 +123,18 @@ class _BinaryLocalHashing(_LocalHashing):
 
 
 class _Blocks(Client):
-    """A draw below a threshold says whether the report is one that supports the value; it is any one of its kind."""
+    """One draw decides whether the report supports the value; the report is uniform among those that do, or do not."""
 
     def _settle(self, own, others):
-        """Of this many reports that support a value, and that do not, up to a common factor."""
+        """Sets the threshold, by the numbers of reports that support a value and that do not, or by their ratio."""
+        if own + others >= 2**31:
+            raise ArgumentError(
+                f"num_categories = {self.num_categories} makes {own + others} columns, more than int32 can number",
+                argument="num_categories",
+                value=self.num_categories,
+            )
         self._threshold = threshold(own, others, self.epsilon, self.num_categories)
-        self.likelihood_ratio = Fraction(self._threshold * others, (ALL - self._threshold) * own)
+        self.likelihood_ratio = Fraction(self._threshold * others, (DENOMINATOR - self._threshold) * own)
 
     def _own(self, draws):
         return below(draws[:, 0], self._threshold)
@@ -144,69 +147,49 @@ class _SubsetSelection(_Blocks):
     def __init__(self, num_categories, epsilon, subset_size=None):
         super().__init__(num_categories, epsilon)
         self.subset_size = subset_size_of(subset_size, self.num_categories, self.epsilon)
+        self.shape, self.num_words = (self.subset_size,), 1 + self.num_categories
         self._settle(self.subset_size, self.num_categories - self.subset_size)
-
-    @property
-    def shape(self):
-        return (self.subset_size,)
-
-    @property
-    def num_words(self):
-        return 1 + self.num_categories
 
     def _made(self, values, draws):
         own, keys = self._own(draws), draws[:, 1:].copy()
         rows, size = np.arange(values.size), self.subset_size
         while True:
-            # The members are those of the ω smallest keys, the own category first or last of all. Where the last of
-            # them ties with the next one, all keys are drawn again, which favours no set.
-            keys[rows, values] = np.where(own, np.uint64(0), MOST)
+            # The members have the ω smallest keys, of which the user's category has the smallest or the largest of all.
+            # Where the last member ties with the next category, all keys are drawn again, which favours no set.
+            keys[rows, values] = np.where(own, np.uint64(0), LARGEST_WORD)
             edge = np.partition(keys, (size - 1, size), axis=1)[:, size - 1 : size + 1]
             tied = edge[:, 0] == edge[:, 1]
             if not tied.any():
                 break
-            keys[tied] = words(int(tied.sum()), self.num_categories)
+            keys[tied] = random_words(int(tied.sum()), self.num_categories)
         return np.nonzero(keys <= edge[:, :1])[1].reshape(-1, size)
 
     def supports(self, reports, value):
         return (reports == value).any(-1)
 
 
-class _Columns(_Blocks):
-    num_columns: int
-
-    def _settle_columns(self, own):
-        if self.num_columns >= 2**31:
-            raise ArgumentError(
-                f"num_categories = {self.num_categories} makes {self.num_columns} columns, more than int32 can number",
-                argument="num_categories",
-                value=self.num_categories,
-            )
-        self._settle(own, self.num_columns - own)
-
-
-class _HadamardResponse(_Columns):
+class _HadamardResponse(_Blocks):
     name = "hadamard-response"
 
     def __init__(self, num_categories, epsilon):
         super().__init__(num_categories, epsilon)
-        self.num_columns = 1 << self.num_categories.bit_length()
-        self._settle_columns(self.num_columns // 2)
+        self._num_columns = 1 << self.num_categories.bit_length()
+        self._settle(self._num_columns // 2, self._num_columns // 2)
 
     def _made(self, values, draws):
-        column = (draws[:, 1] & np.uint64(self.num_columns - 1)).astype(np.int32)
-        own = values + 1
-        right = self._own(draws) == self._incident(column, own)
-        return np.where(right, column, column ^ (own & -own))  # the lowest bit of its own
+        column = (draws[:, 1] & np.uint64(self._num_columns - 1)).astype(np.int32)
+        row = values + 1
+        fits = self._own(draws) == self._incident(column, row)
+        return np.where(fits, column, column ^ (row & -row))  # a flip of the row's lowest bit changes the incidence
 
-    def _incident(self, columns, own):
-        return np.bitwise_count(columns & own) % 2 == 0
+    def _incident(self, columns, row):
+        return np.bitwise_count(columns & row) % 2 == 0
 
     def supports(self, reports, value):
         return self._incident(reports, np.int32(value + 1))
 
 
-class _ProjectiveGeometryResponse(_Columns):
+class _ProjectiveGeometryResponse(_Blocks):
     name = "projective-geometry-response"
     parameter = "field_order"
 
@@ -214,13 +197,14 @@ class _ProjectiveGeometryResponse(_Columns):
         super().__init__(num_categories, epsilon)
         self.field_order = field_order_of(field_order, self.num_categories, self.epsilon)
         self._dimension = dimension_of(self.num_categories, self.field_order)
-        self.num_columns = num_points(self.field_order, self._dimension)
-        self._settle_columns(num_points(self.field_order, self._dimension - 1))
+        own = num_points(self.field_order, self._dimension - 1)
+        self._settle(own, num_points(self.field_order, self._dimension) - own)
 
     def _made(self, values, draws):
         through = self._own(draws)
-        least = through.astype(np.uint64)  # the zero vector is no plane
-        free = numbers_below(draws[:, 1], np.uint64(self.field_order ** (self._dimension - 1)) - least) + least
+        smallest = through.astype(np.uint64)  # the zero vector is no plane
+        num_vectors = np.uint64(self.field_order ** (self._dimension - 1))
+        free = numbers_below(draws[:, 1], num_vectors - smallest) + smallest
         return plane_of(values + 1, through, free.astype(np.int32), self.field_order, self._dimension, np) - 1
 
     def supports(self, reports, value):
@@ -244,7 +228,7 @@ CLIENTS: dict[str, type[Client]] = {
         _ProjectiveGeometryResponse,
     )
 }
-"""All of them, by the names of `rrjax.mechanisms.MECHANISMS`."""
+"""The clients, by the names of `rrjax.mechanisms.MECHANISMS`."""
 
 
 def client(
@@ -259,15 +243,15 @@ def client(
     """Makes the client of a mechanism, with probabilities that are integers out of 2¹²⁸.
 
     Args:
-        name: Of the mechanism, such as "subset-selection", or its abbreviation, "ss".
+        name: The name of the mechanism, such as "subset-selection", or its abbreviation, "ss".
         num_categories: K, at least 2.
-        epsilon: Nats. What is delivered is this or a little less, by at most 2⁻³⁰ of it.
-        subset_size: ω of subset selection.
+        epsilon: Nats. The ε delivered is this or less, by at most 2⁻³⁰ of it.
+        subset_size: ω of subset selection. None chooses a parameter by K and ε, as the mechanism does.
         num_buckets: g of local hashing.
-        field_order: s of projective geometry response. None chooses by K and ε, as the mechanism does.
+        field_order: s of projective geometry response.
 
     Returns:
-        `Client`: its `randomize(values)` makes reports, `effective_epsilon` says what they deliver, and
+        `Client`: `randomize(values)` makes reports, `effective_epsilon` is the ε that they deliver, and
         `MECHANISMS[client.name](**client.parameters)` counts them.
 
     Raises:
@@ -285,7 +269,7 @@ def client(
         >>> 1 - 1e-15 < client.effective_epsilon <= 1
         True
     """
-    kind = CLIENTS.get(full_name(name))
+    kind = CLIENTS.get(full_name(name)) if isinstance(name, str) else None
     if kind is None:
         raise ArgumentError(
             f"no mechanism is called {name!r}: there are {', '.join(CLIENTS)}", argument="name", value=name

@@ -1,7 +1,15 @@
-"""Probabilities as integers out of 2¹²⁸, on the safe side of ε, and the ε that integers deliver.
+"""Probabilities as integers out of 2¹²⁸, and the ε that these integers deliver.
 
-e^ε is taken to 120 digits, and every rounding goes towards less ε. What is delivered is never more than what was asked
+e^ε is computed to 120 digits, and every rounding goes towards less ε. The ε delivered is never more than the one asked
 for, and less by at most 2⁻³⁰ of it: an ε of which these bits would deliver less is refused.
+
+Randomized response compares one 128-bit integer u with the threshold `keep`:
+
+    report = value                 if u < keep,
+             (u − keep) mod K      otherwise,
+
+where 2¹²⁸ − keep is a multiple of K, so that the second line is exactly uniform, and d = p − q = keep/2¹²⁸ exactly. (64
+bits are not enough: at K = 2³¹ and ε = 0.1 the multiple of K alone takes more than `keep`.)
 """
 
 from __future__ import annotations
@@ -13,24 +21,23 @@ from typing import Any
 
 import numpy as np
 
+from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 
 BITS = 128
-"""Of the uniform numbers that thresholds are compared with: two words."""
+"""Bits of the uniform numbers that thresholds are compared with: two words."""
 
-ALL = 2**BITS
-"""Thresholds are out of so many."""
+DENOMINATOR = 2**BITS
+"""A threshold is a probability times this."""
 
-FEWEST = 2**76
-"""Draws that whatever happens must have: what happens less often than once in 2⁵² reports protects nobody."""
+SMALLEST_THRESHOLD = 2**76
+"""A report that differs from its value less often than once in 2⁵² protects nobody."""
 
-CLOSE = Fraction(1, 2**30)
+LARGEST_LOSS = Fraction(1, 2**30)
 """The largest part of ε that rounding may take."""
 
-DIGITS = 120
-"""Of intermediate results."""
-
-DOWN, UP = (Context(prec=DIGITS, rounding=rounding) for rounding in (ROUND_FLOOR, ROUND_CEILING))
+DOWN, UP = (Context(prec=120, rounding=rounding) for rounding in (ROUND_FLOOR, ROUND_CEILING))
+"""Arithmetic of intermediate results."""
 
 
 def as_epsilon(epsilon: Any, name: str = "epsilon") -> float:
@@ -49,7 +56,7 @@ def as_epsilon(epsilon: Any, name: str = "epsilon") -> float:
         ) from error
     if not nearest > 0:
         raise ArgumentError(f"{name} must be a positive number of nats, got {nearest}", argument=name, value=epsilon)
-    # A decimal or a fraction between two floats.
+    # A decimal or a fraction may lie between two floats.
     return math.nextafter(nearest, 0.0) if nearest > epsilon else nearest
 
 
@@ -59,54 +66,123 @@ def float_down(number: Decimal) -> float:
     return nearest if Decimal(nearest) <= number else math.nextafter(nearest, -math.inf)
 
 
-def rounded_up(part: int, own: int, others: int, epsilon: float) -> int:
-    """2¹²⁸·part/(own·e^ε + others), rounded up."""
-    # The exponential is the nearest one of its digits whatever the context says, so a step down is below the true one.
-    power = DOWN.next_minus(DOWN.exp(Decimal(min(epsilon, 1000.0))))
-    power = max(power, Decimal(1))
-    total = DOWN.add(DOWN.multiply(Decimal(own), power), Decimal(others))
-    return math.ceil(UP.divide(Decimal(part * ALL), total))
+def log_down(ratio: Fraction) -> float:
+    """The logarithm of a ratio above one, rounded down: the ε delivered, of a ratio of likelihoods."""
+    quotient = DOWN.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    # Decimals round a logarithm and an exponential to the nearest whatever the context says: one step is taken down.
+    return max(0.0, float_down(DOWN.next_minus(DOWN.ln(quotient))))
 
 
 def threshold(own: int, others: int, epsilon: float, num_categories: int, draws: int = 1) -> int:
-    """The number of draws, of 2¹²⁸, on which a report is one of those that support the user's value.
+    """The threshold of reports that support the user's value: 2¹²⁸·own·e^ε/(own·e^ε + others), rounded down.
 
-    They are own·e^ε/(own·e^ε + others) of all, rounded down, where `own` reports support the value and `others` do not,
-    and each is uniform among its own kind.
+    `own` reports support the value and `others` do not, and each is uniform among its own kind. ε is shared by `draws`.
 
     Raises:
         ArgumentError: An ε that 128 random bits cannot deliver, too large or too small.
     """
-    rest = rounded_up(others, own, others, epsilon / draws)
-    largest = draws * math.log((ALL // FEWEST - 1) * others / own)
-    ratio = Fraction((ALL - rest) * others, rest * own)
-    check(epsilon, num_categories, ratio=ratio, draws=draws, differs=rest >= FEWEST, largest=largest)
-    return ALL - rest
+    noise = _rounded_up(others, own, others, epsilon / draws)
+    largest = draws * math.log((DENOMINATOR // SMALLEST_THRESHOLD - 1) * others / own)
+    _check_delivered(
+        epsilon,
+        num_categories,
+        ratio=Fraction((DENOMINATOR - noise) * others, noise * own),
+        draws=draws,
+        largest=None if noise >= SMALLEST_THRESHOLD else largest,
+    )
+    return DENOMINATOR - noise
 
 
-def check(epsilon: float, num_categories: int, *, ratio: Fraction, draws: int, differs: bool, largest: float) -> None:
-    """Refuses what random bits cannot deliver.
+def keep_threshold(num_categories: int, epsilon: float) -> int:
+    """Returns the threshold `keep`, which delivers ε or a little less and leaves a multiple of K.
+
+    Args:
+        num_categories: K, at least 2.
+        epsilon: Nats.
+
+    Returns:
+        An integer in (0, 2¹²⁸).
 
     Raises:
-        ArgumentError: Reports would not differ from their values often enough, or the ratio delivers too little.
+        ValueError: K < 2.
+        ArgumentError: ε not a positive number, or one that 128 random bits cannot deliver, too large (no randomness
+            would be left) or too small (they would deliver less than (1 − 2⁻³⁰)·ε).
+
+    Example:
+        >>> import math
+        >>> round(keep_threshold(2, math.log(3)) / 2**128, 12)
+        0.5
     """
-    if not differs:
+    check_num_categories(num_categories)
+    num_categories, epsilon = int(num_categories), as_epsilon(epsilon)
+    noise = _rounded_up(num_categories, 1, num_categories - 1, epsilon)
+    noise += -noise % num_categories
+    keep = DENOMINATOR - noise
+    largest = math.log(max(DENOMINATOR // SMALLEST_THRESHOLD - num_categories + 1, 2))
+    enough = noise >= num_categories * SMALLEST_THRESHOLD  # of each category, q·2¹²⁸
+    ratio = likelihood_ratio(num_categories, keep)
+    _check_delivered(epsilon, num_categories, ratio=ratio, draws=1, largest=None if enough else largest)
+    return keep
+
+
+def effective_epsilon(num_categories: int, keep: int) -> float:
+    """Returns the ε that a threshold delivers, log(p/q) = log(1 + K·keep/(2¹²⁸ − keep)).
+
+    Args:
+        num_categories: K, at least 2.
+        keep: From `keep_threshold`.
+
+    Returns:
+        Nats, rounded down.
+
+    Raises:
+        ArgumentError: K is no integer, or below 2; `keep` is no integer in [0, 2¹²⁸).
+
+    Example:
+        >>> 1 - 1e-12 < effective_epsilon(4, keep_threshold(4, 1.0)) <= 1
+        True
+    """
+    check_num_categories(num_categories)
+    if isinstance(keep, bool) or not isinstance(keep, int) or not 0 <= keep < DENOMINATOR:
+        raise ArgumentError(f"keep must be an integer from 0 to 2^128 - 1, got {keep!r}", argument="keep", value=keep)
+    return log_down(likelihood_ratio(num_categories, keep))
+
+
+def likelihood_ratio(num_categories: int, keep: int) -> Fraction:
+    """p/q of randomized response with a threshold."""
+    return 1 + Fraction(int(num_categories) * keep, DENOMINATOR - keep)
+
+
+def kept(draws: np.ndarray, own: np.ndarray, keep: int, number: int) -> np.ndarray:
+    """The own number where the draw, two words, is below the threshold, else a uniform one of 0 … number − 1."""
+    high, low = draws[:, 0], draws[:, 1]
+    first, second = (np.uint64(word) for word in divmod(keep, 2**64))
+    below = (high < first) | ((high == first) & (low < second))
+    # (u − keep) modulo the number, by words; nothing reaches 2⁶⁴.
+    modulus = np.uint64(number)
+    whole = high % modulus * np.uint64(2**64 % number) + low % modulus + np.uint64(-keep % number)
+    return np.where(below, own, (whole % modulus).astype(own.dtype))
+
+
+def _rounded_up(part, own, others, epsilon):
+    """2¹²⁸·part/(own·e^ε + others), rounded up."""
+    power = max(DOWN.next_minus(DOWN.exp(Decimal(min(epsilon, 1000.0)))), Decimal(1))
+    total = DOWN.add(DOWN.multiply(Decimal(own), power), Decimal(others))
+    return math.ceil(UP.divide(Decimal(part * DENOMINATOR), total))
+
+
+def _check_delivered(epsilon, num_categories, *, ratio, draws, largest):
+    """Refuses an ε above the largest one that random bits deliver, where it is given, and a ratio too near to one."""
+    if largest is not None:
         raise ArgumentError(
             f"epsilon = {epsilon:g} is too large: no report would differ from its value, and nothing would be "
             f"private. The largest that {BITS} random bits deliver well is {math.floor(10 * largest) / 10:g}",
             argument="epsilon",
             value=epsilon,
         )
-    if ratio <= 1 or draws * Fraction(log_down(ratio)) < (1 - CLOSE) * Fraction(epsilon):
+    if ratio <= 1 or draws * Fraction(log_down(ratio)) < (1 - LARGEST_LOSS) * Fraction(epsilon):
         raise ArgumentError(
             f"epsilon = {epsilon:g} is too small for K = {num_categories}: {BITS} random bits deliver less than that",
             argument="epsilon",
             value=epsilon,
         )
-
-
-def log_down(ratio: Fraction) -> float:
-    """The logarithm of a ratio above one, rounded down: of likelihoods, the ε delivered."""
-    quotient = DOWN.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
-    # The logarithm itself is the nearest one of its digits.
-    return max(0.0, float_down(DOWN.next_minus(DOWN.ln(quotient))))

@@ -1,26 +1,31 @@
-"""Random words by counter: any word of a stream at any time, without keys being split.
+"""Random words by counter, and the uniform, normal and integer variables that inversion makes of single words.
 
-Threefry-2x32 with 20 rounds, the function behind JAX's own keys, written out so that it fuses with what consumes the
-words; `jax.random.bits` keeps a rolled loop on a CPU, uses half of the words, and compiles several times slower.
+Any word of a stream is available at any time, without splitting keys. Threefry-2x32 with 20 rounds is the function
+behind JAX's own keys, written out so that it fuses with the use of the words; `jax.random.bits` keeps a rolled loop on
+a CPU, uses half of the words, and compiles several times slower.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, ArrayLike, Int, UInt
+from jaxtyping import Array, ArrayLike, Float, Int, UInt
 
 from rrjax.numerics.threefry import threefry
 
-_threefry = jax.jit(threefry)  # so that it is traced once for arrays of a kind
+_threefry = jax.jit(threefry)  # traced once for all arrays of a shape
+
+TERMS = ((1.0, 13), (16.0, 48))
+"""Largest expectation, and the number of terms beyond which a Poisson or binomial law has less than 2⁻³³."""
 
 
 class Stream(NamedTuple):
-    """A stream of words, addressed by a place (a cell) and a site (what the word is for)."""
+    """A stream of words, addressed by a place (a cell) and a site (the use of the word)."""
 
     first: UInt[Array, ""]
     second: UInt[Array, ""]
@@ -35,10 +40,10 @@ class Stream(NamedTuple):
 
     @property
     def zero(self) -> Int[Array, ""]:
-        """A zero, int32, that is a batch where the stream is one.
+        """A zero, int32, that is a batch where the stream is one, for the first state of a loop.
 
-        For what a loop starts from: under `vmap` JAX traces the body of a loop anew for every part of its state that
-        turns out to be a batch, and the bodies of loops within as often again.
+        Under `vmap` JAX traces the body of a loop anew for every part of the state that turns out to be a batch, and
+        the bodies of loops within as often again.
         """
         return (self.first & jnp.uint32(0)).astype(jnp.int32)
 
@@ -49,7 +54,7 @@ class Stream(NamedTuple):
 
 
 def unit(words: UInt[Array, "*s"], dtype) -> Array:
-    """Words to the middle of their interval of (0, 1); small ones keep all their digits."""
+    """Uniform variables, the middles of the words' intervals of (0, 1); small ones keep all their digits."""
     return (words.astype(dtype) + 0.5) * 2.0**-32
 
 
@@ -62,9 +67,9 @@ _TAIL += (0.00943887047, 1.00167406, 2.83297682)
 
 
 def normal(words: UInt[Array, "*s"], dtype) -> Array:
-    """Words to standard normal variables, by inversion; the lowest bit is the sign, so that tails keep their digits.
+    """Standard normal variables of words; the lowest bit is the sign, so that tails keep their digits.
 
-    As proposals, whose density must be known: off by less than 1e-6, in float32 beyond 5.6 by at most 0.005.
+    They are off by less than 1e-6, in float32 beyond 5.6 by at most 0.005, which rejection allows.
 
     References:
         Giles, "Approximating the erfinv function", 2010.
@@ -72,12 +77,32 @@ def normal(words: UInt[Array, "*s"], dtype) -> Array:
     both_tails = unit(words & ~jnp.uint32(1), dtype)
     if dtype == jnp.float32:
         w = -jnp.log(both_tails * (2 - both_tails))  # of 1 − x² nothing is lost
-        near = w < 5
-        u = jnp.where(near, w - 2.5, jnp.sqrt(w) - 3)
+        is_central = w < 5
+        u = jnp.where(is_central, w - 2.5, jnp.sqrt(w) - 3)
         series = jnp.zeros_like(u)
         for centre, tail in zip(_CENTRE, _TAIL, strict=True):
-            series = series * u + jnp.where(near, jnp.float32(centre), jnp.float32(tail))
+            series = series * u + jnp.where(is_central, jnp.float32(centre), jnp.float32(tail))
         size = math.sqrt(2) * series * (1 - both_tails)
     else:
         size = math.sqrt(2) * lax.erf_inv(1 - both_tails)
     return jnp.where((words & 1) == 1, size, -size)
+
+
+def count_tails(
+    words: UInt[Array, " n"], terms: int, at_zero: Float[Array, " n"], ratio: Callable[[int], Float[Array, " n"]]
+) -> Int[Array, " n"]:
+    """Integers `[n]`, int32, of laws with small expectations: how many upper tails exceed the uniform variable.
+
+    Tails P(X ≥ k) are summed from their small ends, so that rare values keep their relative precision. `terms` is the
+    largest value (see `TERMS`), `at_zero` is P(X = 0), `ratio(k)` is P(X = k)/P(X = k − 1).
+    """
+    uniform = unit(words, at_zero.dtype)
+    mass = [at_zero]
+    for k in range(1, terms + 1):
+        mass.append(mass[-1] * ratio(k))
+    drawn = jnp.zeros_like(words, jnp.int32)
+    tail = jnp.zeros_like(uniform)
+    for k in range(terms, 0, -1):
+        tail = tail + mass[k]
+        drawn = drawn + (uniform < tail).astype(jnp.int32)
+    return drawn

@@ -1,0 +1,243 @@
+"""Integer vectors with a given sum, in O(length): multinomial, multivariate hypergeometric, contingency tables."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, UInt
+
+from rrjax.numerics.bisection import first_place
+from rrjax.numerics.sharding import aligned, looked_up, repeat
+from rrjax.numerics.threefry import scaled_word
+from rrjax.simulate.sampling.independent import MAX_RATE_RATIO, binomial, poisson
+from rrjax.simulate.sampling.streams import Stream
+
+DEVIATIONS = 4.0
+"""Standard deviations between the mean total of a round and its limit, which it exceeds with a chance of 3e-5."""
+MIN_TRIALS_OF_ROUND = 64
+"""Fewer trials are drawn one by one, however few the cells."""
+MAX_ROUNDS = 6
+"""Each round leaves 4√n of n trials: six leave fewer than 64 of 2⁶³."""
+SITE_BITS = 12
+"""A round has 2¹² sites: far more than rejection has turns."""
+ROUND_BITS = 10
+"""A hypergeometric vector has 2¹⁰ rounds: each leaves the square root, and a single item with a chance of about 1/2."""
+
+
+def multinomial(
+    stream: Stream,
+    trials: Int[Array, ""],
+    probabilities: Float[Array, "r n"],
+    *,
+    expected: Float[Array, ""] | None = None,
+    followed: bool = False,
+) -> Int[Array, "s n"]:
+    """Draws a multinomial vector `[r, n]`, and where `followed` (static) a uniform row for the trials in its last row.
+
+    Independent Poisson cells, given their total, are multinomial. So cells with a total just below `trials` are drawn,
+    then again with a total just below the number of trials left, while these are many, and the last ones one by one.
+    Totals alone decide whether a round is kept and whether rounds are repeated, which keeps the law exact.
+
+    The r rows sum to `trials` exactly, a further row to the sum of the row before: a user who does not keep the value
+    reports any. `stream` is used for nothing else. Where `trials` is itself binomial, `expected` is its expectation: it
+    decides the number of rounds and the code they run, so that these are common to a batch in which `trials` differs.
+    Trials drawn one by one (all, where they are fewer than an eighth of the cells) have probabilities rounded to
+    multiples of 2⁻³².
+    """
+    num_rows, width = probabilities.shape
+    dtype, whole = probabilities.dtype, trials.dtype
+    stream, trials, probabilities, expected = aligned((stream, trials, probabilities, expected))
+    base = trials.astype(dtype) if expected is None else expected
+    share = jnp.sum(probabilities[-1]) if followed else jnp.zeros((), dtype)
+    first_following, waiting, waiting_following = _plan(base, share)
+    rounds = jnp.sum(waiting[:-1] > max(num_rows * width / 8, MIN_TRIALS_OF_ROUND), dtype=jnp.int32)
+    law = probabilities if not followed else jnp.pad(probabilities, ((0, 1), (0, 0)), constant_values=1 / width)
+
+    def over_law(mean, mean_following):
+        return (law * jnp.where(jnp.arange(law.shape[0]) < num_rows, mean, mean_following)[:, None]).ravel()
+
+    def draw_round(index, state):
+        turn, left, behind, cells = state
+        # The means of this round, and their largest values in a batch.
+        largest = jnp.where(index == 0, base, 2 * waiting[index])
+        largest_following = jnp.where(index == 0, first_following, 2 * waiting_following[index])
+        mean = _within(_mean_below(left.astype(dtype)), largest)
+        following = _within(_mean_below(behind.astype(dtype)), largest_following)
+        # In the first round nobody waits yet to follow.
+        following = jnp.where(turn == 0, first_following, following)
+        rates = over_law(mean, following), over_law(largest, largest_following)
+        drawn = poisson(stream, turn << SITE_BITS, *rates, dtype=whole).reshape(law.shape)
+        # A round is kept if it fits; a sum past the largest integer is negative.
+        totals = jnp.sum(drawn, axis=1, dtype=whole)
+        total = jnp.sum(totals[:num_rows], dtype=whole)
+        fits = (total >= 0) & (total <= left)
+        left = left - jnp.where(fits, total, 0)
+        kept = jnp.full(num_rows, fits)
+        if followed:
+            behind = behind + jnp.where(fits, totals[num_rows - 1], 0)
+            follows = totals[num_rows] <= behind
+            behind = behind - jnp.where(follows, totals[num_rows], 0)
+            kept = jnp.append(kept, follows)
+        return turn + 1, left, behind, cells + jnp.where(kept[:, None], drawn, 0)
+
+    def unfinished(state):
+        turn, left, behind, _ = state
+        # Where a round did not fit, all rounds are repeated: one by one, millions of trials take seconds.
+        many = 4 * law.size + 1024
+        return (rounds > 0) & ((turn == 0) | (left > many) | (behind > many))
+
+    zero = stream.zero.astype(whole)
+    state = aligned((stream.zero, zero + trials, zero, zero + jnp.zeros(law.shape, whole)), probabilities)
+    state = lax.while_loop(unfinished, lambda state: repeat(rounds, draw_round, state), state)
+    # Upper estimates of the trials and followers that rounds leave: they only decide how often the inner loops draw.
+    num_left, num_following = (jnp.minimum(1.5 * each[rounds], base) for each in (waiting, waiting_following))
+    num_following = jnp.where(rounds > 0, num_following, share * base)
+    return _one_by_one(stream, state[1:], edges(probabilities.ravel()), num_left, num_following)
+
+
+def _plan(base, share):
+    """The mean number of followers in a first round; numbers of trials, and of followers, that wait for each round."""
+    followed = share * _mean_below(base)
+    # The number of followers varies by its own Poisson law and by that of the trials.
+    first_following = jnp.maximum(followed - DEVIATIONS * jnp.sqrt(2 * followed), 0)
+    trials, following = [base], [jnp.zeros_like(base), followed - first_following]
+    for _ in range(MAX_ROUNDS):
+        trials.append(DEVIATIONS * jnp.sqrt(trials[-1]))
+        following.append(DEVIATIONS * jnp.sqrt(following[-1]) + share * trials[-1])
+    # Added to each, so that all are a batch where one is: arrays must have one sharding to be stacked.
+    zero = 0 * base + 0 * share
+    return first_following, *(jnp.stack([each + zero for each in kind]) for kind in (trials, following[:-1]))
+
+
+def _mean_below(number):
+    """A mean total of Poisson cells that is hardly ever exceeded to above a number."""
+    return jnp.maximum(number - DEVIATIONS * jnp.sqrt(number), 0)
+
+
+def _within(mean, largest):
+    """A mean that is at most the largest of a batch, and zero where it is much less."""
+    mean = jnp.minimum(mean, largest)
+    return jnp.where(mean * MAX_RATE_RATIO >= largest, mean, 0)
+
+
+def edges(probabilities: Float[Array, " n"]) -> UInt[Array, " n"]:
+    """Cumulative probabilities as integers, from probabilities that nearly sum to one."""
+    size = probabilities.shape[0]
+    # A sum of integers, exact but for the rounding of its terms: the edges must not wrap.
+    halves = jnp.sum(jnp.round(probabilities * 2.0**31).astype(jnp.uint32), dtype=jnp.uint32)
+    # Their sum is so much less than 2³² that rounding cannot exceed it; words beyond the last edge find no cell.
+    scale = (2.0**32 - (2 * size + 2.0**14)) / (halves.astype(probabilities.dtype) * 2.0**-31)
+    shares = jnp.round(probabilities * scale).astype(jnp.uint32)
+    zeros = aligned(jnp.zeros_like(shares), shares)
+
+    def add(turn, sums):
+        # Not `jnp.cumsum`: of a vector alone this is as quick, and a tenth of the program.
+        return sums + lax.dynamic_slice(jnp.concatenate([zeros, sums]), (size - (1 << turn),), (size,))
+
+    return lax.fori_loop(0, (size - 1).bit_length(), add, shares)
+
+
+def find_cells(edges: UInt[Array, " n"], words: UInt[Array, " m"]) -> Int[Array, " m"]:
+    """The cell of each word; n for words beyond the last edge."""
+    size = edges.shape[0]
+
+    def is_before(place):
+        return words >= looked_up(edges, jnp.minimum(place, size - 1))
+
+    return first_place(is_before, aligned(jnp.zeros_like(words, jnp.int32), edges), size)
+
+
+def _one_by_one(stream, state, edges, num_left, num_following):
+    """Draws all trials that are left. The inner loops are common to a batch, the outer one is repeated if need be."""
+    left, behind, cells = state
+    width, size = cells.shape[1], edges.shape[0]
+    followed = cells.size > size
+    block = min(max(size // 8, 32), 1024)
+    position = jnp.arange(block, dtype=left.dtype)
+
+    def words(turn):
+        return stream.pair(position, (1 << 30) + turn)[0]  # sites that no round reaches
+
+    def put(flat, cell, wanted):
+        return flat.at[jnp.where(wanted, cell, flat.shape[0])].add(1, mode="drop")
+
+    def draw(_, state):
+        turn, left, behind, flat = state
+        cell = find_cells(edges, words(turn))
+        take = (cell < size) & (position < left)
+        counts = jnp.sum(jnp.stack([take, take & (cell >= size - width)]), axis=1, dtype=left.dtype)
+        behind = behind + counts[1] if followed else behind
+        return turn + 1, left - counts[0], behind, put(flat, cell, take)
+
+    def follow(_, state):
+        turn, left, behind, flat = state
+        cell = size + scaled_word(words(turn), jnp.uint32(width)).astype(jnp.int32)
+        return turn + 1, left, jnp.maximum(behind - block, 0), put(flat, cell, position < behind)
+
+    def turns(number):
+        return 1 + (number / block).astype(jnp.int32)
+
+    def body(state):
+        state = repeat(turns(num_left), draw, state)
+        return repeat(turns(num_following), follow, state) if followed else state
+
+    state = stream.zero, left, behind, cells.ravel()
+    state = lax.while_loop(lambda state: (state[1] > 0) | (state[2] > 0), body, state)
+    return state[3].reshape(cells.shape)
+
+
+def hypergeometric(
+    stream: Stream, site: int | Int[Array, ""], items: Int[Array, " n"], number: Int[Array, ""]
+) -> Int[Array, " n"]:
+    """Draws a number of items of a multiset without replacement: how many of each kind, `[n]`, int32.
+
+    Every item is taken with the same chance, independently. Given how many were taken, they are a uniformly random
+    subset of that size. Where they are too few, the rest is drawn in the same way from the items not taken; where they
+    are too many, the surplus is drawn from those taken. Every round leaves about the square root of the error. There
+    are less than 2³¹ items in all; 2²² sites follow the first one.
+    """
+    return _without_replacement(stream, site, items, number)
+
+
+def marked(
+    stream: Stream, site: int | Int[Array, ""], marks: Int[Array, " n"], size: Int[Array, ""], number: Int[Array, ""]
+) -> Int[Array, " n"]:
+    """Draws a number of `size` items n times independently, as `hypergeometric`: how many of the marked ones, `[n]`."""
+    return _without_replacement(stream, site, jnp.stack([marks, size - marks]), jnp.full_like(marks, number))[0]
+
+
+def _without_replacement(stream, site, items, number):
+    """Draws `number` of `items`, along the first axis; both may have a further axis of independent draws."""
+
+    def draw_round(state):
+        turn, drawn, pool, sign, left = state
+        size = jnp.sum(pool, axis=0, dtype=jnp.int32).astype(jnp.result_type(float))
+        # Any chance is right; this one needs the fewest rounds.
+        chance = jnp.minimum(left.astype(size.dtype) / jnp.maximum(size, 1), 1)
+        chances = chance if pool.ndim == 1 else jnp.tile(chance, pool.shape[0])
+        taken = binomial(stream, site + (turn << SITE_BITS), pool.ravel(), chances).reshape(pool.shape)
+        total = jnp.sum(taken, axis=0, dtype=jnp.int32)
+        over = total > left
+        drawn = drawn + sign * taken
+        pool, sign = jnp.where(over, taken, pool - taken), jnp.where(over, -sign, sign)
+        return turn + 1, drawn, pool, sign, jnp.abs(left - total)
+
+    state = aligned((jnp.int32(0), jnp.zeros_like(items), items, jnp.ones_like(number), number), stream)
+    return lax.while_loop(lambda state: jnp.any(state[-1] > 0), draw_round, state)[1]
+
+
+def table(stream: Stream, rows: Int[Array, " m"], columns: Int[Array, " n"]) -> Int[Array, "m n"]:
+    """Draws a contingency table with given sums of rows and columns, as if its items were shuffled among the rows.
+
+    There are at most 1024 rows and less than 2³¹ items. `stream` is used for nothing else.
+    """
+
+    def draw_row(left, given):
+        index, number = given
+        drawn = hypergeometric(stream, index << (SITE_BITS + ROUND_BITS), left, number)
+        return left - drawn, drawn
+
+    last, drawn = lax.scan(
+        draw_row, aligned(columns, stream, rows), (jnp.arange(rows.shape[0] - 1, dtype=jnp.int32), rows[:-1])
+    )
+    return jnp.concatenate([drawn, last[None]])

@@ -1,0 +1,199 @@
+"""Independent Poisson and binomial variables, for vectors of rates or trials, in a few nanoseconds each."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, UInt
+
+from rrjax.numerics.sharding import aligned, looked_up
+from rrjax.numerics.special import deviance, stirling_error
+from rrjax.simulate.sampling.rejection import MIN_EXPECTATION, Law, in_blocks, reject
+from rrjax.simulate.sampling.streams import TERMS, Stream, count_tails
+
+LARGE_RATE = 1024
+"""Poisson rates from here on are drawn by rejection."""
+MAX_RATE_RATIO = LARGE_RATE // MIN_EXPECTATION
+"""Largest ratio of the rates of a batch."""
+
+
+def binomial(
+    stream: Stream,
+    site: int | Int[Array, ""],
+    trials: Int[Array, " n"],
+    probability: Float[Array, ""] | Float[Array, " n"],
+) -> Int[Array, " n"]:
+    """Draws `[n]`, int32, from binomial laws of trials `[n]`, int32, with a common probability or one each."""
+    stream, site, trials, probability = aligned((stream, site, trials, probability))
+    rare = jnp.minimum(probability, 1 - probability)
+    large = trials.astype(rare.dtype) * rare >= MIN_EXPECTATION
+    words, _ = stream.pair(jnp.arange(trials.shape[0]), site)
+    drawn = _binomial_by_inversion(words, jnp.where(large, 0, trials), rare)
+    by_rejection = lax.cond(
+        jnp.any(large), lambda: _binomial_by_rejection(stream, site + 1, trials, rare), lambda: jnp.zeros_like(drawn)
+    )
+    drawn = jnp.where(large, by_rejection, drawn)
+    return jnp.where(probability > 0.5, trials - drawn, drawn)
+
+
+def _binomial_by_inversion(words, trials, probability):
+    size = trials.astype(probability.dtype)
+    odds = probability / (1 - probability)
+    at_zero = jnp.exp(size * jnp.log1p(-probability))
+
+    def counted(terms):
+        return lambda: count_tails(words, terms, at_zero, lambda k: jnp.maximum(size - (k - 1), 0) * (odds * (1 / k)))
+
+    (small, few), (_, many) = TERMS
+    return lax.cond(jnp.max(size * probability) < small, counted(few), counted(many))
+
+
+def _binomial_by_rejection(stream, site, trials, probability):
+    dtype = probability.dtype
+    size, complement = trials.astype(dtype), 1 - probability
+    mean = size * probability
+    centre = jnp.floor(mean)
+    part = mean - centre
+    centre = centre.astype(trials.dtype)
+    variance = mean * complement
+
+    def masses(offset):
+        value = centre + offset.astype(trials.dtype)
+        failures = trials - value
+        x, y = (jnp.maximum(each, 1).astype(dtype) for each in (value, failures))
+        saddle = (
+            0.5 * jnp.log((mean / x) * (size * complement / y))
+            + (stirling_error(size) - stirling_error(x) - stirling_error(y))
+            - mean * deviance((offset - part) / mean)
+            - size * complement * deviance((part - offset) / (size * complement))
+        )
+        at_zero = size * jnp.log1p(-probability) + 0.5 * jnp.log(2 * math.pi * variance)
+        # A value of all trials is rarer than a word can tell.
+        log_mass = jnp.where((value > 0) & (failures > 0), saddle, jnp.where(value == 0, at_zero, -jnp.inf))
+        return log_mass, value.astype(dtype) / (failures + 1).astype(dtype) * (complement / probability)
+
+    law = Law(part, jnp.sqrt(variance), complement - probability)
+    drawn = reject(stream, site, jnp.arange(trials.shape[0]), mean >= MIN_EXPECTATION, law, masses)
+    return centre + drawn.astype(trials.dtype)
+
+
+def poisson(
+    stream: Stream,
+    site: int | Int[Array, ""],
+    rate: Float[Array, " n"],
+    largest: Float[Array, " n"] | None = None,
+    dtype: jax.typing.DTypeLike = jnp.int32,
+) -> Int[Array, " n"]:
+    """Draws `[n]` from Poisson laws with rates `[n]`, well within the range of the dtype.
+
+    Poisson variables add: whole multiples of sixteen and of one come from alias tables, the rest of the rate by
+    inversion. Rates of `LARGE_RATE` and more are drawn by rejection. `largest`, by default the rates themselves, is
+    common to a batch and chooses the code that runs: each rate is zero or from 1/`MAX_RATE_RATIO` of it to all of it.
+    """
+    largest = rate if largest is None else largest
+    stream, site, rate, largest = aligned((stream, site, rate, largest))
+    large = largest >= LARGE_RATE
+    by_sum = jnp.where(large, 0, rate)
+    whole = by_sum.astype(jnp.int32)
+    fraction = by_sum - whole.astype(rate.dtype)
+    place = jnp.arange(rate.shape[0])
+    for_fraction, for_sixteens = stream.pair(place, site)
+    drawn = count_tails(for_fraction, TERMS[0][1], jnp.exp(-fraction), lambda k: fraction * (1 / k))
+    largest = jnp.max(jnp.where(large, 0, largest))
+
+    for_ones, _ = stream.pair(place, site + 1)
+    for tables, words in ((ONES, for_ones), (SIXTEENS, for_sixteens)):
+        multiples = (whole >> tables.shift) & (tables.number - 1)
+        drawn = drawn + tables.draw_if(largest >= 1 << tables.shift, words, multiples)
+
+    def by_rejection(cells):
+        return _poisson_by_rejection(stream, site + 2, cells, looked_up(rate, cells), dtype)
+
+    return in_blocks(large, by_rejection, drawn.astype(dtype))
+
+
+class Tables(NamedTuple):
+    """Alias tables of the Poisson laws of some multiples of a step."""
+
+    shift: int
+    """The step is 2^shift."""
+    number: int
+    """A power of two."""
+    bits: int
+    """Each table has 2^bits cells: so many bits of one word choose a cell, its other bits a value in it."""
+
+    def draw_if(
+        self, condition: Bool[Array, ""], words: UInt[Array, " n"], multiples: Int[Array, " n"]
+    ) -> Int[Array, " n"]:
+        """Draws from the laws of these multiples of the step, less than `number`; zero where they are zero."""
+        entries, first = aligned(tuple(map(jnp.asarray, alias_tables(self))), multiples)
+
+        def draw():
+            cell = (words >> (32 - self.bits)).astype(jnp.int32)
+            entry = looked_up(entries, (multiples << self.bits) + cell)
+            own = (words & jnp.uint32(2 ** (32 - self.bits) - 1)) < (entry >> self.bits)
+            value = jnp.where(own, cell, (entry & jnp.uint32(2**self.bits - 1)).astype(jnp.int32))
+            return jnp.where(multiples > 0, looked_up(first, multiples) + value, 0)
+
+        return lax.cond(condition, draw, lambda: jnp.zeros_like(multiples))
+
+
+ONES = Tables(0, 16, 6)
+SIXTEENS = Tables(4, LARGE_RATE // 16, 9)
+
+
+@cache
+def alias_tables(tables: Tables) -> tuple[np.ndarray, np.ndarray]:
+    """Entries `[number · cells]`, a threshold above the other cell in one word, and the first values `[number]`."""
+    cells, scale = 1 << tables.bits, 2 ** (32 - tables.bits)
+    entries = np.zeros((tables.number, cells), np.uint32)
+    first = np.zeros(tables.number, np.int32)
+    for j in range(1, tables.number):
+        rate = j << tables.shift
+        first[j] = max(0, rate - int(6.8 * math.sqrt(rate)) - 8)
+        values = first[j] + np.arange(cells)
+        mass = np.array([math.exp(k * math.log(rate) - rate - math.lgamma(k + 1)) for k in values.tolist()])
+        height, other = _alias(mass / mass.sum() * cells)
+        # A full cell has itself as the other one, so that nothing is lost where its threshold would overflow.
+        threshold = np.minimum(np.round(height * scale), scale - 1).astype(np.uint32)
+        entries[j] = (threshold << tables.bits) | other.astype(np.uint32)
+    return entries.ravel(), first
+
+
+def _alias(height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Vose's method: fills every cell up to one with one other value."""
+    height, other = height.copy(), np.arange(len(height))
+    low = [i for i, h in enumerate(height) if h < 1]
+    high = [i for i, h in enumerate(height) if h >= 1]
+    while low and high:
+        i, j = low.pop(), high[-1]
+        other[i] = j
+        height[j] -= 1 - height[i]
+        if height[j] < 1:
+            low.append(high.pop())
+    height[[*low, *high]] = 1
+    return height, other
+
+
+def _poisson_by_rejection(stream, site, cells, rate, dtype):
+    wanted = rate >= MIN_EXPECTATION / 2  # zero, or MIN_EXPECTATION up to rounding
+    rate = jnp.where(wanted, rate, MIN_EXPECTATION)
+    centre = jnp.floor(rate)
+    part = rate - centre
+    inverse = 1 / rate
+
+    def masses(offset):
+        value = centre + offset
+        whole = jnp.maximum(value, 1)
+        log_mass = -0.5 * jnp.log(whole * inverse) - stirling_error(whole) - rate * deviance((offset - part) * inverse)
+        at_zero = jnp.where(value == 0, 0.5 * jnp.log(2 * math.pi * rate) - rate, -jnp.inf)
+        return jnp.where(value > 0, log_mass, at_zero), value * inverse
+
+    drawn = reject(stream, site, cells, wanted, Law(part, jnp.sqrt(rate), 1.0), masses)
+    return jnp.where(wanted, centre.astype(dtype) + drawn.astype(dtype), 0)
