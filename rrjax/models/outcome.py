@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.flatten_util import ravel_pytree
 from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Float
 
@@ -93,7 +94,8 @@ def fit_outcome(
     reports = refuse_spread(reports, "fit_outcome")
     data, units = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
     outcome = _as_outcome(outcome, data.weights.shape[0], family)
-    problem = _Problem(*_standardized(outcome, data.weights, family == "normal", intercept), data, units)
+    outcome, centre, spread = _standardized(outcome, data.weights, family == "normal", intercept)
+    problem = _Problem(outcome, centre, spread, data, units)
     goal = as_tolerance(tol, jnp.sum(data.weights))
     result, errors = _fitted(problem, goal, max_iters, family, intercept)
     if not isinstance(result.converged, Tracer) and not result.converged:
@@ -186,35 +188,27 @@ class _Parameters(NamedTuple):
     log_scale: Array
     coefficients: Array
 
-    @property
-    def flat(self) -> Array:
-        """All in one vector."""
-        return jnp.concatenate([jnp.ravel(leaf) for leaf in self])
 
-    def like(self, flat: Array) -> _Parameters:
-        """Parameters of the same shapes, from one vector."""
-        ends = np.cumsum([leaf.size for leaf in self])[:-1]
-        return _Parameters(*(part.reshape(leaf.shape) for part, leaf in zip(jnp.split(flat, ends), self, strict=True)))
-
-
-def _predictors(at: _Parameters, data: Data) -> Array:
+def _predictors(parameters: _Parameters, data: Data) -> Array:
     """The linear predictor of the outcome for every user and answer, `[N, K]`."""
-    return (data.covariates @ at.linear)[:, None] + jnp.concatenate([jnp.zeros_like(at.answers[:1]), at.answers])
+    return (data.covariates @ parameters.linear)[:, None] + jnp.concatenate(
+        [jnp.zeros_like(parameters.answers[:1]), parameters.answers]
+    )
 
 
-def _log_terms(at: _Parameters, outcome, data: Data, family: _Family):
+def _log_terms(parameters: _Parameters, outcome, data: Data, family: _Family):
     """Log-probability of outcome, report and each answer, `[N, K]`, but for the report's scale."""
-    log_shares = posteriors(at.coefficients, data.covariates, data.rows).log_shares
-    densities = family.log_density(outcome[:, None], _predictors(at, data), at.log_scale)
+    log_shares = posteriors(parameters.coefficients, data.covariates, data.rows).log_shares
+    densities = family.log_density(outcome[:, None], _predictors(parameters, data), parameters.log_scale)
     return log_shares + densities + jnp.logaddexp(data.rows.base[:, None], data.rows.lift)
 
 
-def _evaluated(at: _Parameters, blocks, family: _Family, scaled: bool) -> View:
+def _evaluated(flat: Array, unravel: Callable[[Array], _Parameters], blocks, family: _Family, scaled: bool) -> View:
     """The log-likelihood and its derivatives at some parameters."""
-    flat = at.flat
+    parameters = unravel(flat)
 
     def log_probabilities(flat, outcome, data):
-        return data.weights * (data.rows.scale + log_sum(_log_terms(at.like(flat), outcome, data, family)))
+        return data.weights * (data.rows.scale + log_sum(_log_terms(unravel(flat), outcome, data, family)))
 
     def total(flat, outcome, data):
         return jnp.sum(log_probabilities(flat, outcome, data))
@@ -222,27 +216,27 @@ def _evaluated(at: _Parameters, blocks, family: _Family, scaled: bool) -> View:
     def part(block):
         outcome, data = block
         sums = jax.grad(total)(flat, outcome, data), -jax.hessian(total)(flat, outcome, data)
-        complete = _complete(at, outcome, data, family)
+        complete = _complete(parameters, outcome, data, family)
         return (*sums, complete), log_probabilities(flat, outcome, data)
 
     (slope, observed, complete), each = added_up(part, blocks, flat)
-    zeros = jax.tree.map(jnp.zeros_like, at)
+    zeros = jax.tree.map(jnp.zeros_like, parameters)
     # A family without a scale gets one unit of information on it, so that the matrix is regular and it does not move.
-    unit = zeros if scaled else zeros._replace(log_scale=jnp.ones_like(at.log_scale))
-    fixed = jnp.diag(unit.flat)
+    unit = zeros if scaled else zeros._replace(log_scale=jnp.ones_like(parameters.log_scale))
+    fixed = jnp.diag(ravel_pytree(unit)[0])
     return View(each, zeros.log_scale, slope, observed + fixed, complete + fixed)
 
 
-def _complete(at: _Parameters, outcome, data: Data, family: _Family) -> Array:
+def _complete(parameters: _Parameters, outcome, data: Data, family: _Family) -> Array:
     """The information if the answers were known, averaged over their posteriors."""
-    terms = _log_terms(at, outcome, data, family)
+    terms = _log_terms(parameters, outcome, data, family)
     weight = data.weights[:, None] * jnp.exp(terms - log_sum(terms)[:, None])
-    weight = weight * family.information(_predictors(at, data), at.log_scale)
+    weight = weight * family.information(_predictors(parameters, data), parameters.log_scale)
     x = data.covariates
     whole = jnp.einsum("nk,nd,ne->de", weight, x, x)
     cross = jnp.einsum("nk,nd->dk", weight[:, 1:], x)
     first = jnp.block([[whole, cross], [cross.T, jnp.diag(jnp.sum(weight[:, 1:], axis=0))]])
-    last = on_coefficients(curvatures(posteriors(at.coefficients, x, data.rows))[1], data)
+    last = on_coefficients(curvatures(posteriors(parameters.coefficients, x, data.rows))[1], data)
     scale = 2 * jnp.sum(data.weights)[None, None]
     return jax.scipy.linalg.block_diag(first, scale, last)
 
@@ -259,13 +253,14 @@ def _fitted(problem: _Problem, tol, max_iters: int, name: Family, intercept: boo
         linear = linear.at[0].set(family.link(jnp.sum(data.weights * outcome) / number))
     answers = newton(data, jnp.asarray(1e-3, dtype), tol, 50).coefficients  # with a prior, so that none diverges
     start = _Parameters(linear, jnp.zeros(width, dtype), jnp.zeros((), dtype), answers)
-    state = ascended(lambda flat: _evaluated(start.like(flat), blocks, family, scaled), start.flat, tol, max_iters)
-    at = start.like(state.parameters)
-    inverse = solved(factored(state.view.observed), jnp.eye(start.flat.size, dtype=dtype))
+    flat, unravel = ravel_pytree(start)
+    state = ascended(lambda flat: _evaluated(flat, unravel, blocks, family, scaled), flat, tol, max_iters)
+    parameters = unravel(state.parameters)
+    inverse = solved(factored(state.view.observed), jnp.eye(flat.size, dtype=dtype))
     back = units.back_transform(intercept)
     whole = jax.scipy.linalg.block_diag(back, jnp.eye(width, dtype=dtype)) * spread
     num_coefficients = size + width
-    coefficients = whole @ jnp.concatenate([at.linear, at.answers])
+    coefficients = whole @ jnp.concatenate([parameters.linear, parameters.answers])
     log_likelihood = accurate_sum(state.view.log_probabilities) - number * jnp.log(spread)
     errors = jnp.sqrt(jnp.diagonal(inverse))
     # An impossible report or an unusable ε makes only the sum NaN: the iteration never moved.
@@ -273,8 +268,8 @@ def _fitted(problem: _Problem, tol, max_iters: int, name: Family, intercept: boo
     zero = jnp.where(usable, jnp.zeros((), dtype), jnp.nan)
     result = OutcomeRegression(
         coefficients=zero + (coefficients.at[0].add(centre) if intercept else coefficients),
-        answer_coefficients=zero + back @ at.coefficients,
-        scale=jnp.exp(at.log_scale) * spread,
+        answer_coefficients=zero + back @ parameters.coefficients,
+        scale=jnp.exp(parameters.log_scale) * spread,
         covariance=zero + whole @ inverse[:num_coefficients, :num_coefficients] @ whole.T,
         log_likelihood=log_likelihood,
         gap=state.gap,

@@ -72,47 +72,43 @@ def fit(
     """Fits a multinomial logistic regression of the users' values on covariates, by the likelihood of their reports.
 
     Args:
-        covariates: `[N, D]`, floats or integers; a vector `[N]` is one covariate. In any units: they are standardized
-            on the way.
+        covariates: `[N, D]`, floats or integers, in any units; a vector `[N]` is one covariate.
         reports: Of the mechanism, N of them.
         mechanism_or_epsilon: As in `rr_loss`: a mechanism, or ε of k-ary randomized response, for all or `[N]`.
-        num_categories: K. Wanted where ε is given; a mechanism has its own.
-        weights: `[N]`, not negative: how many users each row stands for, or survey weights (then with
+        num_categories: K, where ε is given; a mechanism has its own.
+        weights: `[N]`, not negative: the number of users of each row, or survey weights (then with
             `covariance="sandwich"`). None is one for each.
-        intercept: Whether to put a column of ones in front.
-        clusters: `[N]`, numbers or texts, not traced: users of one cluster may depend on each other; the covariance is
-            that of Liang and Zeger, times c/(c − 1)·(N − 1)/(N − P) for c clusters and P = D·(K − 1) coefficients.
-            There must be more clusters than coefficients: the covariance has rank c − 1 at most, and with fewer some
-            standard errors are zero but for rounding. p-values and intervals are those of Student's t, and Wald's tests
-            those of F, with c − 1 degrees of freedom. For a covariate that is the same within each cluster they are
-            still too small where few clusters have one of its values, however many there are: a test at 5 % rejects
-            12 % of the time if it splits ten clusters in halves, 7 % with thirty, but 15 % if 4 of 100 clusters have
-            the rarer value.
-        covariance: "observed", the inverse of the observed information, for weights that are numbers of users; or
-            "sandwich", for survey weights, and where the model is wrong. "none" makes no covariance, and with "l-bfgs"
-            no matrix of (D·(K − 1))² numbers at all. None is "observed".
-        ridge: Scalar, precision of a normal prior with mean zero on the standardized coefficients, the intercept among
-            them: for data whose likelihood has no maximum.
-        reduce_bias: Whether to take from the coefficients what the likeliest ones are expected to be off by, to the
-            order of 1/N: they lie too far out, by some per cent of their standard errors where reports are few or
-            noisy. The log-likelihood stays that of the maximum. Needs a covariance; not with a prior, whose own bias it
-            does not know. Weights are numbers of users.
-        solver: "newton", or "l-bfgs" (by optax), which needs no matrix either: for some thousands of coefficients.
-        tol: Nats of all reports that may be missing. None is 1e-10 with x64, and in float32 1e-6, or 1e-12 for each
-            user.
-        max_iters: Most steps of the solver.
+        intercept: Whether to add a column of ones in front.
+        clusters: `[N]`, numbers or texts, not traced. Users of one cluster may depend on each other. The covariance is
+            that of Liang and Zeger, times c/(c − 1)·(N − 1)/(N − P) for c clusters and P = D·(K − 1) coefficients. Its
+            rank is at most c − 1, so there must be more clusters than coefficients. p-values and intervals are by
+            Student's t, Wald's tests by F, with c − 1 degrees of freedom. For a covariate that is the same within each
+            cluster, standard errors are too small where few clusters have one of its values: a test at 5 % rejects
+            12 % of the time if the covariate splits ten clusters in halves, 7 % with thirty, and 15 % if 4 of 100
+            clusters have the rarer value.
+        covariance: "observed", the inverse of the observed information, for weights that are numbers of users;
+            "sandwich", for survey weights, and where the model may be wrong; or "none", which with "l-bfgs" avoids
+            every matrix of (D·(K − 1))² numbers. None is "observed".
+        ridge: Scalar, precision of a normal prior with mean zero on the intercept and the standardized coefficients,
+            for data whose likelihood has no maximum.
+        reduce_bias: Whether to subtract the expected error of the maximum-likelihood coefficients, to the order of 1/N.
+            They are too large, by some per cent of their standard errors where reports are few or noisy. The
+            log-likelihood stays that of the maximum. It needs a covariance and no prior, and weights count users.
+        solver: "newton", or "l-bfgs" (by optax), which makes no such matrix: for thousands of coefficients.
+        tol: Largest gap to the maximum, nats of all reports. None is 1e-10 with x64, and in float32 1e-6, or 1e-12 for
+            each user.
+        max_iters: Largest number of steps of the solver.
 
     Returns:
-        `Regression`. Under tracing its `converged` says whether there is a maximum, but for runaway coefficients
-        without a covariance, and all is NaN for a report, an ε, a weight or a ridge that is none.
+        `Regression`. Under tracing, `converged` says whether there is a maximum; without a covariance it may miss a
+        diverging coefficient. An invalid report, ε, weight or ridge makes all NaN there.
 
     Raises:
-        ValueError: Shapes that do not fit, or (not under tracing) covariates, weights or reports that are none, with
-            the row; covariates that depend on each other linearly; a likelihood without maximum, as of data that a
-            covariate separates, or of a category that no report speaks for; clusters that are no more than
-            coefficients, or survey weights of which no more than that have a say. What cannot be fitted is a
-            `FitError`, whose attributes say which columns and which category it is about.
-        NotImplementedError: A derivative, in ε or in anything else: take differences of two fits.
+        ValueError: Shapes that do not fit, or (not under tracing) invalid covariates, weights or reports, with the row.
+        FitError: A `ValueError` with the columns and the category: covariates that depend on each other linearly; a
+            likelihood without maximum, as where a covariate separates the data or no report names a category; no more
+            clusters, or users with a considerable weight, than coefficients.
+        NotImplementedError: A derivative is taken: use differences of two fits.
 
     Example:
         >>> import jax, numpy as np, rrjax
@@ -160,10 +156,10 @@ def fit_in_batches(
     learning_rate: ArrayLike = 0.02,
     tol: float = 0.01,
 ) -> Regression:
-    """Fits the regression of `fit` by Adam, on one batch of users after another.
+    """Fits the regression of `fit` by Adam, on one batch of users after another, for large data.
 
-    For data of many users, of which a few thousand say where to go. The rate falls to nothing, and the end lies some
-    hundredths of a nat below the maximum; `gap` says how many, if a covariance is wanted.
+    The learning rate falls to zero. The log-likelihood ends some hundredths of a nat below the maximum; `gap` says how
+    many, if there is a covariance.
 
     Args:
         key: A typed key, for the order in which users are seen.
@@ -176,16 +172,16 @@ def fit_in_batches(
         clusters: As in `fit`.
         covariance: As in `fit`.
         ridge: As in `fit`.
-        batch_size: Users in a batch; N, if that is less.
-        num_epochs: How often users are seen; those who fill no last batch wait for the next time.
+        batch_size: Users in a batch, at most N.
+        num_epochs: Number of passes through the users; a pass leaves out users who do not fill a last batch.
         learning_rate: Scalar, of the first steps, on standardized covariates.
-        tol: Nats of all reports below which the gap counts as converged: a hundredth is a seventh of a standard error.
+        tol: Nats of all reports below which the gap counts as converged: 0.01 is a seventh of a standard error.
 
     Returns:
-        `Regression`, converged or not: more epochs bring it nearer.
+        `Regression`, converged or not: more epochs bring it nearer to the maximum.
 
     Raises:
-        ValueError: As `fit`, but for the gap; fewer than one user in a batch, or than one epoch.
+        ValueError: As `fit`, but not for a large gap; a batch of less than one user, or less than one epoch.
         NotImplementedError: `jax.vmap` spreads it over a mesh with explicit axes; `jax.shard_map` can.
 
     Example:
