@@ -17,6 +17,7 @@ from rrjax.data.checks import as_integer, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.inference.plans import squared_error_of_one
 from rrjax.mechanisms import Design, RandomizedResponse
+from rrjax.models.inputs import require
 from rrjax.numerics.newton import ascend
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
@@ -174,12 +175,8 @@ def _weights(weights, number, dtype):
     if weights is None:
         return jnp.ones(number, dtype)
     weights = as_array(weights, "weights")
-    if weights.shape != (number,) or not is_real(weights):
-        raise ArgumentError(
-            f"weights must be {number} numbers, one for each question; got {weights.dtype} of shape "
-            f"{tuple(weights.shape)}",
-            argument="weights",
-        )
+    is_per_question = weights.shape == (number,) and is_real(weights)
+    require(is_per_question, "weights", f"{number} numbers, one for each question", weights)
     if not isinstance(weights, Tracer):
         wrong = np.flatnonzero(~(np.isfinite(np.asarray(weights)) & (np.asarray(weights) > 0)))
         if wrong.size:

@@ -22,6 +22,7 @@ from rrjax.data.counts import as_values
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.draws import below, number_below, threshold
 from rrjax.mechanisms.rows import LogRows, log_gain
+from rrjax.models.inputs import require
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import gathered
 from rrjax.numerics.sums import expm1_epsilon
@@ -67,11 +68,8 @@ class CandidateResponse:
     def __post_init__(self) -> None:
         """Checks the arguments, and gives each user an ε."""
         given = as_array(self.candidates, "candidates")
-        if given.dtype != bool or given.ndim < 1 or given.shape[-1] < 2:
-            raise ArgumentError(
-                f"candidates must be booleans of shape [..., K] with K >= 2, got {given.dtype} of {tuple(given.shape)}",
-                argument="candidates",
-            )
+        is_batch = given.ndim >= 1 and given.shape[-1] >= 2
+        require(given.dtype == bool and is_batch, "candidates", "booleans of shape [..., K] with K >= 2", given)
         if not isinstance(given, Tracer):
             without = np.argwhere(~np.asarray(given).any(axis=-1))
             if len(without):
@@ -158,10 +156,7 @@ class CandidateResponse:
     def _of_users(self, given, name):
         array = as_values(given, self.num_categories, name)
         users = self.candidates.shape[:-1]
-        if array.shape != users:
-            raise ArgumentError(
-                f"{name} must be one for each user, {tuple(users)}; got shape {tuple(array.shape)}", argument=name
-            )
+        require(array.shape == users, name, f"one for each of the users {tuple(users)}", array)
         return array
 
 
@@ -216,11 +211,9 @@ def rr_with_prior(
 
 def _as_prior(prior):
     prior = as_array(prior, "prior")
-    if prior.ndim < 1 or prior.shape[-1] < 2 or not jnp.issubdtype(prior.dtype, jnp.floating):
-        raise ArgumentError(
-            f"prior must be probabilities of shape [..., K] with K >= 2, got {prior.dtype} of {tuple(prior.shape)}",
-            argument="prior",
-        )
+    is_floating = jnp.issubdtype(prior.dtype, jnp.floating)
+    is_batch = prior.ndim >= 1 and prior.shape[-1] >= 2
+    require(is_floating and is_batch, "prior", "probabilities of shape [..., K] with K >= 2", prior)
     if not isinstance(prior, Tracer):
         known = np.asarray(prior, np.float64)
         wrong = np.argwhere(~((known >= 0).all(axis=-1) & (np.abs(known.sum(axis=-1) - 1) <= _SUM_TOLERANCE)))
@@ -238,11 +231,8 @@ def _as_prior(prior):
 
 def _as_number(given, batch, size):
     number = as_array(given, "num_candidates")
-    if number.dtype.kind not in "iu" or number.shape not in ((), batch):
-        raise ArgumentError(
-            f"num_candidates must be an integer, or one for each user, {batch}; got {number.dtype} of {number.shape}",
-            argument="num_candidates",
-        )
+    is_integer = number.dtype.kind in "iu" and number.shape in ((), batch)
+    require(is_integer, "num_candidates", f"an integer, or one for each of the users {batch}", number)
     if not isinstance(number, Tracer):
         wrong = np.asarray(number)[~((np.asarray(number) >= 1) & (np.asarray(number) <= size))]
         if wrong.size:

@@ -25,6 +25,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from rrjax.data.arguments import as_array, as_scalar, check_key, check_positive, float_dtype, is_real
 from rrjax.data.checks import as_integer
 from rrjax.data.errors import ArgumentError
+from rrjax.models.inputs import require
 from rrjax.numerics.interior_point import factored, solved
 from rrjax.numerics.newton import ascend
 from rrjax.numerics.pytrees import register
@@ -126,12 +127,8 @@ def fit_dirichlet(
     """
     check_key(key)
     counts = together(as_array(counts, "counts"))
-    if counts.ndim != 2 or min(counts.shape) < 2 or not is_real(counts):
-        raise ArgumentError(
-            f"counts must be numbers of shape [G, K], one row a collection, G and K >= 2; got {counts.dtype} of shape "
-            f"{tuple(counts.shape)}",
-            argument="counts",
-        )
+    is_table = counts.ndim == 2 and min(counts.shape) >= 2 and is_real(counts)
+    require(is_table, "counts", "numbers of shape [G, K], one row a collection, G and K >= 2", counts)
     if not isinstance(counts, Tracer):
         known = np.asarray(counts, np.float64)
         wrong = np.flatnonzero(~((known >= 0).all(axis=1) & (known.sum(axis=1) > 0) & np.isfinite(known).all(axis=1)))

@@ -33,6 +33,7 @@ from rrjax.data.mixture import Mixture, as_mixture
 from rrjax.estimators.em import reports_of
 from rrjax.inference.likelihood_ratio import ratio
 from rrjax.inference.monte_carlo import HypothesisTest, check_draws, compared, simulable
+from rrjax.models.inputs import require
 from rrjax.numerics.interior_point import factored, solved
 from rrjax.numerics.newton import ascend
 from rrjax.numerics.pytrees import register
@@ -337,8 +338,7 @@ def _as_start(log_shares, start, size, dtype):
 
     def as_floating(leaf):
         array = as_array(leaf, "start")
-        if not is_real(array):
-            raise ArgumentError(f"start must hold real numbers, got dtype {array.dtype}", argument="start")
+        require(is_real(array), "start", "real numbers", array)
         return jnp.asarray(array, dtype)
 
     start = jax.tree.map(as_floating, start)
@@ -348,10 +348,6 @@ def _as_start(log_shares, start, size, dtype):
     if not flat.size:
         raise ArgumentError("start has no numbers: there is nothing to fit", argument="start")
     logits = jax.eval_shape(log_shares, start)
-    if logits.shape != (size,) or not jnp.issubdtype(logits.dtype, jnp.floating):
-        raise ArgumentError(
-            f"log_shares must return [{size}] floats, one for each category of the counts; got {logits.dtype} of shape "
-            f"{logits.shape}",
-            argument="log_shares",
-        )
+    is_right = logits.shape == (size,) and jnp.issubdtype(logits.dtype, jnp.floating)
+    require(is_right, "log_shares", f"a function that returns {size} floats, one for each category", logits)
     return lax.stop_gradient(flat), family

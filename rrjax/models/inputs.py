@@ -1,4 +1,4 @@
-"""Covariates, reports, weights and clusters of a regression: checked, with the covariates standardized."""
+"""Arguments of models: covariates, which are standardized, weights and clusters, and the error of regressions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.arguments import as_array, float_dtype, is_real
 from rrjax.data.errors import ArgumentError
-from rrjax.mechanisms.rows import LogRows
-from rrjax.models.logistic import Data
-from rrjax.models.loss import MechanismOrEpsilon, rows_of
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import together
 
 Reason: TypeAlias = Literal[
     "missing", "constant", "scale", "dependent", "users", "weights", "clusters", "unbounded", "steps", "groups", ""
@@ -62,6 +58,18 @@ class FitError(ArgumentError):
         self.needed = needed
 
 
+def require(condition: bool, name: str, expected: str, array: Any) -> None:
+    """Refuses an array of a wrong dtype or shape, and says both.
+
+    Raises:
+        ArgumentError: The condition is false.
+    """
+    if not condition:
+        raise ArgumentError(
+            f"{name} must be {expected}; got {array.dtype} of shape {tuple(array.shape)}", argument=name
+        )
+
+
 @exportable
 class Units(NamedTuple):
     """The units of the standardized covariates, `[D]` each.
@@ -79,37 +87,6 @@ class Units(NamedTuple):
         matrix = jnp.eye(self.scales.shape[-1], dtype=self.scales.dtype) / self.scales[..., None, :]
         # Slopes are divided by their scale, and the intercept loses what the means contributed.
         return matrix.at[..., 0, 1:].set(-(self.shift / self.scales)[..., 1:]) if intercept else matrix
-
-
-def as_data(
-    covariates: ArrayLike,
-    reports: ArrayLike,
-    mechanism_or_epsilon: MechanismOrEpsilon,
-    num_categories: int | None,
-    weights: ArrayLike | None,
-    intercept: bool,
-) -> tuple[Data, Units]:
-    """Checks and standardizes what `fit` is given."""
-    given = together(as_covariates(covariates))
-    dtype, number = covariates_dtype(given), given.shape[0]
-    rows = rows_of(reports, mechanism_or_epsilon, num_categories, number, dtype)
-    weights = together(as_weights(weights, number, dtype))
-    standard, units = standardized(given, intercept)
-    return _without_derivative(Data(standard, LogRows(*map(together, rows)), weights)), units
-
-
-@jax.custom_jvp
-def _without_derivative(data):
-    """The same data. The loops of the solvers have no derivative, and JAX's own error would not say so."""
-    return data
-
-
-@_without_derivative.defjvp
-def _refuse_derivative(primals, tangents):
-    raise NotImplementedError(
-        "models.fit and models.fit_outcome have no derivatives: take differences of two fits, or "
-        "models.fit_family where there are no covariates"
-    )
 
 
 def standardized(covariates: Any, intercept: bool) -> tuple[Float[Array, "N D"], Units]:
@@ -202,12 +179,8 @@ def as_covariates(covariates: ArrayLike) -> Any:
     covariates = as_array(covariates, "covariates")
     if covariates.ndim == 1:
         covariates = covariates[:, None]
-    if covariates.ndim != 2 or not _is_numeric(covariates):
-        raise ArgumentError(
-            f"covariates must be numbers of shape [N, D], got {covariates.dtype} of shape {tuple(covariates.shape)}: "
-            "code categories as columns of zeros and ones",
-            argument="covariates",
-        )
+    expected = "numbers of shape [N, D], with categories coded as columns of zeros and ones"
+    require(covariates.ndim == 2 and _is_numeric(covariates), "covariates", expected, covariates)
     if not isinstance(covariates, Tracer):
         wrong = np.argwhere(~np.isfinite(np.asarray(covariates, np.float64)))
         if wrong.size:
@@ -232,10 +205,7 @@ def _is_numeric(array):
 def as_column(given: ArrayLike, number: int, name: str) -> Any:
     """Checks that there is one number, or truth value, for each of so many rows."""
     array = as_array(given, name)
-    if array.shape != (number,) or not _is_numeric(array):
-        raise ArgumentError(
-            f"{name} must be numbers of shape [{number}], got {array.dtype} of {tuple(array.shape)}", argument=name
-        )
+    require(array.shape == (number,) and _is_numeric(array), name, f"numbers of shape [{number}]", array)
     return array
 
 
@@ -269,10 +239,7 @@ def as_clusters(clusters: ArrayLike, number: int, weights: np.ndarray | None = N
             "clusters are traced here, and must be known: their number decides shapes", argument="clusters"
         )
     clusters = np.asarray(clusters)
-    if clusters.shape != (number,):
-        raise ArgumentError(
-            f"clusters must have shape [{number}], one for each row; got {clusters.shape}", argument="clusters"
-        )
+    require(clusters.shape == (number,), "clusters", f"one for each of {number} rows", clusters)
     missing = np.flatnonzero([each is None or each != each for each in clusters.tolist()])
     if missing.size:
         raise ArgumentError(

@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.mechanisms.rows import LogRows
+from rrjax.models.inputs import Units, as_covariates, as_weights, covariates_dtype, standardized
+from rrjax.models.loss import MechanismOrEpsilon, rows_of
 from rrjax.numerics.em_newton import View, added_up, ascended, blocks_of
-from rrjax.numerics.sharding import aligned, on_many_devices
+from rrjax.numerics.sharding import aligned, on_many_devices, together
 from rrjax.numerics.sums import log_sum
 
 
@@ -56,6 +58,37 @@ class Solution(NamedTuple):
     coefficients: Float[Array, "D k"]
     gap: Float[Array, ""]
     num_iters: Int[Array, ""]
+
+
+def as_data(
+    covariates: ArrayLike,
+    reports: ArrayLike,
+    mechanism_or_epsilon: MechanismOrEpsilon,
+    num_categories: int | None,
+    weights: ArrayLike | None,
+    intercept: bool,
+) -> tuple[Data, Units]:
+    """Checks and standardizes what `fit` is given."""
+    given = together(as_covariates(covariates))
+    dtype, number = covariates_dtype(given), given.shape[0]
+    rows = rows_of(reports, mechanism_or_epsilon, num_categories, number, dtype)
+    weights = together(as_weights(weights, number, dtype))
+    standard, units = standardized(given, intercept)
+    return _without_derivative(Data(standard, LogRows(*map(together, rows)), weights)), units
+
+
+@jax.custom_jvp
+def _without_derivative(data):
+    """The same data. The loops of the solvers have no derivative, and JAX's own error would not say so."""
+    return data
+
+
+@_without_derivative.defjvp
+def _refuse_derivative(primals, tangents):
+    raise NotImplementedError(
+        "models.fit and models.fit_outcome have no derivatives: take differences of two fits, or "
+        "models.fit_family where there are no covariates"
+    )
 
 
 def posteriors(coefficients: Float[Array, "D k"], covariates: Float[Array, "N D"], rows: LogRows) -> Posteriors:

@@ -22,6 +22,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.models.candidates import CandidateResponse
+from rrjax.models.inputs import require
 from rrjax.numerics.sharding import gathered
 from rrjax.numerics.sums import log_sum, short_sum
 
@@ -77,9 +78,7 @@ def rr_loss(
         Patrini, Rozza, Menon, Nock and Qu, "Making deep neural networks robust to label noise: a loss correction
         approach", CVPR 2017: arXiv:1609.03683, theorem 2.
     """
-    logits, possible = _as_logits(logits, where)
-    reports = _of_examples(reports, possible)
-    mechanism = _mechanism(mechanism_or_epsilon, logits, possible)
+    logits, reports, mechanism, possible = _checked(logits, reports, mechanism_or_epsilon, where)
     if mechanism is None:
         loss = _loss_of_categories(logits, reports, _as_epsilon(mechanism_or_epsilon, logits, possible), possible)
     else:
@@ -123,9 +122,7 @@ def backward_loss(
         Patrini et al., arXiv:1609.03683, theorem 1; Natarajan, Dhillon, Ravikumar and Tewari, "Learning with noisy
         labels", NeurIPS 2013.
     """
-    logits, possible = _as_logits(logits, where)
-    reports = _of_examples(reports, possible)
-    mechanism = _mechanism(mechanism_or_epsilon, logits, possible)
+    logits, reports, mechanism, possible = _checked(logits, reports, mechanism_or_epsilon, where)
     if isinstance(mechanism, CandidateResponse):
         raise ArgumentError(
             "there is no unbiased correction for reports among candidates, which do not distinguish the other labels: "
@@ -156,11 +153,8 @@ def rows_of(
 ) -> LogRows:
     """Checks N reports and K, and returns the likelihood of each report for each category: `[N, K]` numbers."""
     reports = as_array(reports, "reports")
-    if reports.ndim < 1 or reports.shape[0] != number:
-        raise ArgumentError(
-            f"reports must be {number}, one for each row of covariates; got shape {tuple(reports.shape)}",
-            argument="reports",
-        )
+    is_per_row = reports.ndim >= 1 and reports.shape[0] == number
+    require(is_per_row, "reports", f"{number}, one for each row of covariates", reports)
     if isinstance(mechanism_or_epsilon, Law):
         if num_categories not in (None, mechanism_or_epsilon.num_categories):
             raise ArgumentError(
@@ -189,7 +183,14 @@ def _log_p(epsilon, num_categories):
     return -jnp.log1p((num_categories - 1) * jnp.exp(-epsilon))
 
 
-def _mechanism(given, logits, possible) -> Law | None:
+def _checked(logits, reports, mechanism_or_epsilon, where):
+    """The arguments of a loss, checked; the mechanism is None for k-ary randomized response."""
+    logits, possible = _as_logits(logits, where)
+    reports = _without_masked(reports, possible)
+    return logits, reports, _as_mechanism(mechanism_or_epsilon, logits, possible), possible
+
+
+def _as_mechanism(given, logits, possible) -> Law | None:
     """The mechanism, checked; None is k-ary randomized response, which is computed without rows."""
     if not isinstance(given, Law):
         if hasattr(given, "num_categories"):
@@ -246,18 +247,14 @@ def _entries(values, places):
 def _as_logits(logits, where):
     """The logits, −∞ for impossible categories; and which examples have a possible one."""
     logits = as_array(logits, "logits")
-    if logits.ndim < 1 or logits.shape[-1] < 2:
-        raise ArgumentError(
-            f"logits must have shape [..., K] with K >= 2, got {tuple(logits.shape)}", argument="logits"
-        )
-    if not jnp.issubdtype(logits.dtype, jnp.floating):
-        raise ArgumentError(f"logits must be floats, got dtype {logits.dtype}", argument="logits")
+    is_floating = jnp.issubdtype(logits.dtype, jnp.floating)
+    is_batch = logits.ndim >= 1 and logits.shape[-1] >= 2
+    require(is_floating and is_batch, "logits", "floats of shape [..., K] with K >= 2", logits)
     logits = gathered(jnp.asarray(logits, jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, logits.dtype))))
     if where is None:
-        return logits, _everyone(logits.shape[:-1])
+        return logits, _none_masked(logits.shape[:-1])
     where = as_array(where, "where")
-    if where.dtype != bool:
-        raise ArgumentError(f"where must be booleans, got dtype {where.dtype}", argument="where")
+    require(where.dtype == bool, "where", "booleans", where)
     try:
         where = (np if isinstance(where, np.ndarray) else jnp).broadcast_to(where, logits.shape)
     except ValueError:
@@ -269,20 +266,16 @@ def _as_logits(logits, where):
     return jnp.where(where, logits, jnp.where(jnp.asarray(possible)[..., None], -jnp.inf, 0)), possible
 
 
-def _everyone(shape):
-    """A mask of no example; on the host, for checks, but for symbolic sizes of `jax.export`."""
+def _none_masked(shape):
+    """True for each example; on the host, for checks, unless `jax.export` makes sizes symbolic."""
     return (np if all(isinstance(size, int) for size in shape) else jnp).ones(shape, bool)
 
 
-def _of_examples(reports, possible):
+def _without_masked(reports, possible):
     """The reports, those of masked examples replaced by another report, which passes the mechanism's checks."""
     reports = as_array(reports, "reports")
-    batch = possible.ndim
-    if reports.shape[:batch] != possible.shape:
-        raise ArgumentError(
-            f"reports must have a row for each of the logits', {tuple(possible.shape)}; got {tuple(reports.shape)}",
-            argument="reports",
-        )
+    is_per_example = reports.shape[: possible.ndim] == possible.shape
+    require(is_per_example, "reports", f"one for each of the examples {tuple(possible.shape)}", reports)
     if isinstance(reports, Tracer) or isinstance(possible, Tracer):
         return reports
     known = np.asarray(possible)
@@ -297,21 +290,15 @@ def _as_categories(reports, logits, possible):
     """Reports of randomized response, and whether they are weights of all categories; zero for masked examples."""
     soft = jnp.issubdtype(reports.dtype, jnp.floating)
     if soft:
-        if reports.shape != logits.shape:
-            raise ArgumentError(
-                f"reports that are floats are weights of all categories, {logits.shape}; got shape {reports.shape}",
-                argument="reports",
-            )
+        require(reports.shape == logits.shape, "reports", f"integers, or weights of shape {logits.shape}", reports)
         if not isinstance(reports, Tracer) and (np.asarray(reports) < 0).any():
             raise ArgumentError(
                 "reports that are floats are weights of categories, and one is negative", argument="reports"
             )
         reports = jnp.asarray(reports, logits.dtype)
     else:
-        if reports.shape != logits.shape[:-1]:
-            raise ArgumentError(
-                f"reports must be integers of shape {logits.shape[:-1]}, got shape {reports.shape}", argument="reports"
-            )
+        is_per_example = reports.shape == logits.shape[:-1]
+        require(is_per_example, "reports", f"integers of shape {logits.shape[:-1]}", reports)
         reports = as_values(reports, logits.shape[-1], "reports")
     possible = jnp.asarray(possible)
     return jnp.where(possible[..., None] if soft else possible, reports, 0), soft

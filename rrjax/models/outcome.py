@@ -17,8 +17,8 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.data.arguments import as_tolerance
 from rrjax.data.checks import as_integer
 from rrjax.data.errors import ArgumentError
-from rrjax.models.inputs import FitError, Units, as_column, as_data
-from rrjax.models.logistic import Data, curvatures, newton, on_coefficients, posteriors
+from rrjax.models.inputs import FitError, Units, as_column
+from rrjax.models.logistic import Data, as_data, curvatures, newton, on_coefficients, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.regression import LARGEST_STANDARD_ERROR
 from rrjax.models.results import Family, OutcomeRegression

@@ -14,8 +14,8 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from rrjax.data.arguments import as_scalar, as_tolerance, check_key
 from rrjax.data.checks import as_integer
 from rrjax.data.errors import ArgumentError
-from rrjax.models.inputs import INTERCEPT, FitError, Units, as_clusters, as_data
-from rrjax.models.logistic import Data, Solution, adam, bias, evaluated, lbfgs, newton, posteriors
+from rrjax.models.inputs import INTERCEPT, FitError, Units, as_clusters
+from rrjax.models.logistic import Data, Solution, adam, as_data, bias, evaluated, lbfgs, newton, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.results import Regression
 from rrjax.numerics.em_newton import blocks_of

@@ -197,7 +197,7 @@ class Prediction(NamedTuple):
     Attributes:
         shares: `[N, K]`.
         standard_errors: `[N, K]`, of the shares.
-        lower: `[N, K]`, of intervals for each share, on the scale of its log-odds.
+        lower: `[N, K]`, of an interval for each share, symmetric in its log-odds.
         upper: `[N, K]`.
     """
 
@@ -208,7 +208,7 @@ class Prediction(NamedTuple):
 
 
 def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.95) -> Prediction:
-    """Predicts how users with given covariates are spread over the categories.
+    """Predicts the shares of the categories among users with given covariates.
 
     Args:
         result: Of `fit`.
@@ -216,10 +216,10 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
         confidence: Of each interval, between 0 and 1.
 
     Returns:
-        `Prediction`; the intervals are of the delta method in the log-odds of each share, with clusters by Student's t.
+        `Prediction`. Intervals are by the delta method in the log-odds of each share, with clusters by Student's t.
 
     Raises:
-        ValueError: Other covariates than were fitted, or a confidence outside (0, 1).
+        ValueError: Another number of covariates than fitted, or a confidence outside (0, 1).
 
     Example:
         >>> import jax, numpy as np, rrjax
@@ -273,20 +273,20 @@ def summary(
     names: Sequence[str] | None = None,
     categories: Sequence[str] | None = None,
 ) -> str:
-    """The table of a regression, as R prints it: estimate, standard error, z, and the p-value of each being zero.
+    """Formats the table of a regression, as R does: estimate, standard error, z, and the p-value of zero.
 
-    With clusters it is t in place of z.
+    With clusters, t replaces z.
 
     Args:
         result: Of `fit` or `fit_outcome`, of one regression.
-        names: Of the D covariates; None is x0, x1, …
-        categories: Of the K categories; None is their numbers. The first is what the others are compared with.
+        names: Names of the D covariates; None is x0, x1, …
+        categories: Names of the K categories; None is their numbers. The others are compared with the first.
 
     Returns:
         Lines of text.
 
     Raises:
-        ValueError: Other numbers of names.
+        ValueError: Another number of names.
 
     Example:
         >>> import jax, numpy as np, rrjax
