@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +17,7 @@ from rrjax.data.checks import as_integer, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.inference.plans import squared_error_of_one
 from rrjax.mechanisms import Design, RandomizedResponse
-from rrjax.models.inputs import require
+from rrjax.models.inputs import as_list, require
 from rrjax.numerics.newton import ascend
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
@@ -158,9 +158,7 @@ def split_budget(
 
 
 def _sizes(num_categories):
-    # Arrays of no dimension are iterable by their type alone.
-    several = isinstance(num_categories, Iterable) and getattr(num_categories, "ndim", 1)
-    sizes = tuple(num_categories) if several else ()
+    sizes = tuple(as_list(num_categories))
     if not sizes:
         raise ArgumentError(
             f"num_categories must be a sequence, the K of each question, got {num_categories!r}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
@@ -68,6 +69,13 @@ def require(condition: bool, name: str, expected: str, array: Any) -> None:
         raise ArgumentError(
             f"{name} must be {expected}; got {array.dtype} of shape {tuple(array.shape)}", argument=name
         )
+
+
+def as_list(given: Any) -> list[Any]:
+    """The items of a sequence or an array; none of a text or a scalar."""
+    # Arrays of no dimension are iterable by their type alone.
+    is_several = isinstance(given, Iterable) and not isinstance(given, str) and getattr(given, "ndim", 1)
+    return list(given) if is_several else []
 
 
 @exportable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -16,7 +16,7 @@ from jax.scipy.special import betainc, gammaincc
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.data.errors import ArgumentError
-from rrjax.models.inputs import Units, as_covariates
+from rrjax.models.inputs import Units, as_covariates, as_list
 from rrjax.numerics.pytrees import exportable, register
 from rrjax.numerics.sums import log_sum
 
@@ -325,9 +325,7 @@ def summary(
 
 
 def _as_names(given, number, name):
-    # Arrays of no dimension are iterable by their type alone.
-    several = isinstance(given, Iterable) and not isinstance(given, str) and getattr(given, "ndim", 1)
-    found = [str(each) for each in given] if several else []
+    found = [str(each) for each in as_list(given)]
     if len(found) != number:
         kind = "covariate" if name == "names" else "category"
         raise ArgumentError(f"{name} must be {number} texts, one for each {kind}; got {given!r}", argument=name)
