@@ -84,10 +84,7 @@ def wald_test(result: Regression, covariates: int | Sequence[int]) -> Coefficien
     if not isinstance(covariance, Tracer):
         _check_full(np.asarray(covariance), places.size)
     statistic = tested @ solved(factored(covariance), tested[:, None])[:, 0]
-    if result.num_clusters is None:
-        return _chi_square(statistic, places.size)
-    p = p_value(statistic, places.size, result.num_clusters)
-    return CoefficientTest(statistic / places.size, places.size, result.num_clusters - 1, p)
+    return _test(statistic, places.size, result.num_clusters)
 
 
 def _check_full(covariance: np.ndarray, number: int) -> None:
@@ -148,11 +145,14 @@ def likelihood_ratio_test(result: Regression, within: Regression) -> Coefficient
                 "within the first, or not of the same reports",
                 argument="within",
             )
-    return _chi_square(jnp.maximum(statistic, 0), degrees)
+    return _test(jnp.maximum(statistic, 0), degrees)
 
 
-def _chi_square(statistic: Float[Array, ""], degrees: int) -> CoefficientTest:
-    return CoefficientTest(statistic, degrees, None, p_value(statistic, degrees))
+def _test(statistic: Float[Array, ""], degrees: int, clusters: int | None = None) -> CoefficientTest:
+    p = p_value(statistic, degrees, clusters)
+    if clusters is None:
+        return CoefficientTest(statistic, degrees, None, p)
+    return CoefficientTest(statistic / degrees, degrees, clusters - 1, p)
 
 
 def _check_not_robust(result: Regression, test: str, argument: str = "result") -> None:
@@ -230,7 +230,7 @@ def score_test(
     coefficients = jnp.concatenate([_in_units(result, units, size), jnp.zeros((more.shape[1], width), dtype)])
     key = jax.random.key(0) if key is None else key
     each = _expected_information(key, data.covariates @ coefficients, mechanism_or_epsilon)
-    return _chi_square(_statistic(coefficients, data, each, size * width), more.shape[1] * width)
+    return _test(_statistic(coefficients, data, each, size * width), more.shape[1] * width)
 
 
 def _in_units(result: Regression, units: Units, size: int) -> Float[Array, "D k"]:
