@@ -110,7 +110,7 @@ class CandidateResponse:
             candidate, or an ε that is not positive.
 
         Raises:
-            ValueError: Another shape, or (not under tracing) what is no label.
+            ValueError: Another shape, or (not under tracing) an invalid label.
         """
         check_key(key)
         return _randomize(key, self._of_users(labels, "labels"), self.candidates, self.epsilon)

@@ -2,7 +2,7 @@
 
 log(π_k/π_0) = Σ_j x_j·β_jk for the categories k = 1 … K − 1, and a report of a user with such a π has the likelihood of
 the mechanism. With w the posterior of the value given report and covariates, a report's slope in the logits is w − π,
-and its information is (diag π − ππᵀ) − (diag w − wwᵀ): that of the value, less what the report leaves open.
+and its information is (diag π − ππᵀ) − (diag w − wwᵀ): that of the value, less the part that the report does not reveal.
 
 The maximum is found by Newton's method, or by L-BFGS or Adam of optax, which make no matrix of all coefficients.
 """
@@ -68,7 +68,7 @@ def as_data(
     weights: ArrayLike | None,
     intercept: bool,
 ) -> tuple[Data, Units]:
-    """Checks and standardizes what `fit` is given."""
+    """Checks the arguments of `fit`, and standardizes the covariates."""
     given = together(as_covariates(covariates))
     dtype, number = covariates_dtype(given), given.shape[0]
     rows = rows_of(reports, mechanism_or_epsilon, num_categories, number, dtype)
@@ -92,7 +92,7 @@ def _refuse_derivative(primals, tangents):
 
 
 def posteriors(coefficients: Float[Array, "D k"], covariates: Float[Array, "N D"], rows: LogRows) -> Posteriors:
-    """Computes what each user holds, before and after the report was seen."""
+    """Computes the distribution of each user's value, before and after the report was seen."""
     logits = covariates @ coefficients
     logits = jnp.concatenate([jnp.zeros_like(logits[:, :1]), logits], axis=1)
     log_shares = logits - log_sum(logits)[:, None]

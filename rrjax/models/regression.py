@@ -41,7 +41,7 @@ _LARGEST_COEFFICIENT = 30.0
 )
 @dataclasses.dataclass(frozen=True)
 class _Problem:
-    """A regression to be fitted: checked data, and what is wanted beside the coefficients."""
+    """A regression to be fitted: checked data, and the results to compute beside the coefficients."""
 
     data: Data
     units: Units
@@ -92,7 +92,7 @@ def fit(
         ridge: Scalar, precision of a normal prior with mean zero on the intercept and the standardized coefficients,
             for data whose likelihood has no maximum.
         reduce_bias: Whether to subtract the expected error of the maximum-likelihood coefficients, to the order of 1/N.
-            They are too large, by some per cent of their standard errors where reports are few or noisy. The
+            They are too far from zero, by some per cent of their standard errors where reports are few or noisy. The
             log-likelihood stays that of the maximum. It needs a covariance and no prior, and weights count users.
         solver: "newton", or "l-bfgs" (by optax), which makes no such matrix: for thousands of coefficients.
         tol: Largest gap to the maximum, nats of all reports. None is 1e-10 with x64, and in float32 1e-6, or 1e-12 for
