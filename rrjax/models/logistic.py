@@ -2,7 +2,7 @@
 
 log(π_k/π_0) = Σ_j x_j·β_jk for the categories k = 1 … K − 1, and a report of a user with such a π has the likelihood of
 the mechanism. With w the posterior of the value given report and covariates, a report's slope in the logits is w − π,
-and its information is (diag π − ππᵀ) − (diag w − wwᵀ): that of the value, less the part that the report does not reveal.
+and its information is (diag π − ππᵀ) − (diag w − wwᵀ): that of the value, less what the report does not reveal.
 
 The maximum is found by Newton's method, or by L-BFGS or Adam of optax, which make no matrix of all coefficients.
 """
