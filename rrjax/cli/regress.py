@@ -80,7 +80,7 @@ def regress(
     Each row holds a report made by randomized response and the covariates of who made it, as they are.
     """
     check_rate("--level", level)
-    from rrjax.models.refusals import MOST_RIDGE
+    from rrjax.models.regression import MOST_RIDGE
 
     if not 0 <= ridge <= MOST_RIDGE:
         raise UsageError(
@@ -161,13 +161,13 @@ class _Found:
 
     def table(self, level: float) -> dict[str, np.ndarray]:
         """All coefficients, in one column."""
-        from rrjax.models.tails import p_value_of, reach
+        from rrjax.models.results import critical_value, two_sided_p_values
 
         estimates, errors = (
             np.asarray(each, np.float64).T.ravel() for each in (self.result.coefficients, self.result.standard_errors)
         )
         clusters = self.result.num_clusters
-        width = reach(level, clusters) * errors
+        width = critical_value(level, clusters) * errors
         terms = ["(intercept)", *self.rows.columns]
         return {
             "category": np.repeat(np.asarray(self.labels[1:], object), len(terms)),
@@ -176,7 +176,7 @@ class _Found:
             "standard_error": errors,
             "lower": estimates - width,
             "upper": estimates + width,
-            "p_value": p_value_of(estimates / errors, clusters),
+            "p_value": two_sided_p_values(estimates / errors, clusters),
         }
 
     def facts(self, level: float) -> dict[str, Any]:

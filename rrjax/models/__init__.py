@@ -1,48 +1,40 @@
-"""Models through randomized response: losses that know how reports were made, regression, families, budgets."""
+"""Models of randomized reports: losses, regressions, parametric families, privacy budgets, and the delta method."""
 
-from rrjax.models.budget import BudgetSplit, split_budget
+from rrjax.models.budget import split_budget
 from rrjax.models.candidates import CandidateResponse, rr_with_prior
-from rrjax.models.delta import DeltaEstimate, delta_method
-from rrjax.models.dirichlet import DirichletFit, fit_dirichlet
-from rrjax.models.families import FamilyFit, family_test, fit_family, geometric_logits, poisson_logits, zipf_logits
-from rrjax.models.fitted import Regression
-from rrjax.models.goodness import goodness_of_fit_test, score_test
+from rrjax.models.coefficient_tests import goodness_of_fit_test, likelihood_ratio_test, score_test, wald_test
+from rrjax.models.delta import delta_method
+from rrjax.models.dirichlet import fit_dirichlet
+from rrjax.models.families import family_test, fit_family, geometric_logits, poisson_logits, zipf_logits
+from rrjax.models.inputs import FitError
 from rrjax.models.loss import backward_loss, rr_loss
-from rrjax.models.outcome import OutcomeRegression, fit_outcome
-from rrjax.models.refusals import FitError
+from rrjax.models.outcome import fit_outcome
 from rrjax.models.regression import fit, fit_in_batches
-from rrjax.models.statements import ChiSquareTest, FTest, Prediction, likelihood_ratio_test, predict, summary, wald_test
+from rrjax.models.results import OutcomeRegression, Regression, predict, summary
 
-__all__ = [
-    "BudgetSplit",
-    "CandidateResponse",
-    "ChiSquareTest",
-    "DeltaEstimate",
-    "DirichletFit",
-    "FTest",
-    "FamilyFit",
-    "FitError",
-    "OutcomeRegression",
-    "Prediction",
-    "Regression",
+__all__ = [  # noqa: RUF022 - the order of the reference page: functions by question, classes after them
+    "rr_loss",
     "backward_loss",
-    "delta_method",
-    "family_test",
+    "rr_with_prior",
     "fit",
-    "fit_dirichlet",
-    "fit_family",
     "fit_in_batches",
     "fit_outcome",
-    "geometric_logits",
-    "goodness_of_fit_test",
-    "likelihood_ratio_test",
-    "poisson_logits",
-    "predict",
-    "rr_loss",
-    "rr_with_prior",
-    "score_test",
-    "split_budget",
     "summary",
+    "predict",
     "wald_test",
+    "likelihood_ratio_test",
+    "score_test",
+    "goodness_of_fit_test",
+    "fit_family",
+    "family_test",
     "zipf_logits",
+    "geometric_logits",
+    "poisson_logits",
+    "fit_dirichlet",
+    "delta_method",
+    "split_budget",
+    "CandidateResponse",
+    "Regression",
+    "OutcomeRegression",
+    "FitError",
 ]

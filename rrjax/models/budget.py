@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,11 +12,12 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.data.arguments import as_scalar, float_dtype, is_real
+from rrjax.data.arguments import as_array, as_scalar, float_dtype, is_real
 from rrjax.data.categories import as_integer, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.inference.plans import squared_error_of_one
 from rrjax.mechanisms import MechanismFactory, RandomizedResponse
+from rrjax.models.inputs import as_list, require
 from rrjax.numerics.newton import ascend
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
@@ -24,15 +25,15 @@ from rrjax.numerics.sharding import aligned
 
 @exportable
 class BudgetSplit(NamedTuple):
-    """How a budget is split, and how good that is.
+    """A split of a budget, with its errors and a certificate.
 
     Attributes:
         epsilons: `[J]`, nats, of each question. Their exact sum is at most the budget, and less by rounding alone.
         errors: `[J]`, the expected squared error of each question's unbiased estimate, summed over its categories.
-        objective: Scalar, what is least: the weighted sum of the errors, or the given function.
-        gain: Scalar: how many times larger it is where every question gets the same.
-        marginals: `[J]`, by how much the objective falls for one more nat of a question: at the least they are equal.
-        gap: Scalar, of the objective: where it is convex, it is at most so much above the least.
+        objective: Scalar, the minimized weighted sum of the errors, or the given function.
+        gain: Scalar, the objective of equal ε over this one.
+        marginals: `[J]`, the decrease of the objective for one more nat of a question: equal at the minimum.
+        gap: Scalar: where the objective is convex, it is at most so much above its minimum.
         num_iters: Scalar.
         converged: Scalar: whether Newton's method ended.
     """
@@ -59,24 +60,24 @@ def split_budget(
 ) -> BudgetSplit:
     r"""Splits ε between J questions that every user answers, for the least error.
 
-    By sequential composition the reports of one user deliver Σ ε_j at most. The least of
+    By sequential composition the reports of one user spend Σ ε_j at most. The minimum of
 
         Σ_j w_j·E_j(ε_j),    Σ_j ε_j = ε,
 
-    E_j the expected squared error of `inv` (`mechanism.expected_squared_error`), is where all w_j·E_j'(ε_j) are equal.
-    It is found by Newton's method in the logarithms of the ratios ε_j/ε_1, damped where it does not gain, from
-    ε_j ∝ (w_j·E_j)^⅓, which is the limit for small ε. E_j is convex for randomized response, and for every mechanism
-    whose parameter is settled; then by convexity the objective is at most
+    with E_j the expected squared error of `inv` (`mechanism.expected_squared_error`), is where all w_j·E_j'(ε_j) are
+    equal. It is found by damped Newton steps in the logarithms of the ratios ε_j/ε_1, from ε_j ∝ (w_j·E_j)^⅓, the limit
+    for small ε. E_j is convex for randomized response, and for every mechanism without a parameter chosen by ε. Then
+    the objective is at most
 
         gap = ε·max_j m_j − Σ_j ε_j·m_j,    m_j = −w_j·E_j'(ε_j),
 
-    above the least: a certificate. A mechanism that chooses a parameter by ε (subsets, fields) is convex between its
-    switches alone, and what is found is a minimum, not surely the least one.
+    above the minimum: a certificate. A mechanism that chooses a parameter by ε (subsets, fields) is convex only between
+    its switches, and the result is a local minimum.
 
-    To ask every user only one of the questions, with all of ε, is another design. Question j then has the share π_j of
-    the users, and the least Σ w_j·E_j(ε)/π_j is (Σ sqrt(w_j·E_j(ε)))²: for J equal questions and small ε a J-th of
-    what splitting leaves. (What is beside it is the error of a sample, at most w_j/(N·π_j).) Split where the answers of
-    one user are wanted together.
+    Another design asks every user only one of the questions, with all of ε. If question j has the share π_j of the
+    users, the least Σ w_j·E_j(ε)/π_j is (Σ sqrt(w_j·E_j(ε)))²: for J equal questions and small ε a J-th of the error of
+    splitting. (The error of sampling is added, at most w_j/(N·π_j).) Split where the answers of one user are needed
+    together.
 
     Args:
         total_epsilon: Scalar, ε, nats.
@@ -84,9 +85,9 @@ def split_budget(
         num_users: Scalar, N.
         weights: `[J]`, positive. None is one for each.
         mechanism: Its class, or a function of K and ε, for all questions or one for each. Static.
-        objective: In place of the weighted sum: a function `[J]` of the ε_j → positive scalar, of JAX, such as the
-            largest error or what `jnp.log` of the errors adds up to. It should fall in each ε_j. Static.
-        max_iters: Most steps. Static.
+        objective: A function in place of the weighted sum, from ε_j `[J]` to a positive scalar, in JAX, such as the
+            largest error or the sum of `jnp.log` of the errors. It should decrease in each ε_j. Static.
+        max_iters: Largest number of steps. Static.
 
     Returns:
         `BudgetSplit`. ε_j have first derivatives in the budget and the weights. NaN where the budget, a weight or N is
@@ -120,7 +121,7 @@ def split_budget(
             f"total_epsilon must be positive and finite, got {float(total):g}", argument="total_epsilon"
         )
     if objective is not None and weights is not None:
-        raise ArgumentError("an objective has its own weights: leave weights out", argument="weights")
+        raise ArgumentError("weights are for the weighted sum: leave them out beside an objective", argument="weights")
     weights = _weights(weights, len(sizes), dtype)
     total = jnp.where(jnp.isfinite(total) & (total > 0) & (number > 0) & jnp.all(weights > 0), total, jnp.nan)
     loss = _Loss(sizes, designs, objective)
@@ -131,7 +132,7 @@ def split_budget(
         start = jnp.log(share[1:] / share[0])
     else:
         start = jnp.zeros(len(sizes) - 1, dtype)
-    # Of the objective itself; below that its differences are rounding.
+    # Relative to the objective; smaller differences are rounding.
     tol = jnp.asarray(1e-14 if dtype == jnp.float64 else 2e-7, dtype)
     if len(sizes) > 1:
         state = ascend(loss, start, given, tol, max_iters)
@@ -139,16 +140,16 @@ def split_budget(
     else:
         point, num_iters, converged = start, jnp.int32(0), jnp.isfinite(total)
     epsilons = _split(point, total)
-    least, slope = jax.value_and_grad(loss)(epsilons, weights)
+    minimum, slope = jax.value_and_grad(loss)(epsilons, weights)
     marginals = -slope
     scale = jnp.ones_like(number) if objective is not None else number
     # Rounding may add half a machine epsilon for each question in the sum of shares, and for each of four steps.
-    short = (len(sizes) + 6) / 2 * float(jnp.finfo(dtype).eps)
+    margin = (len(sizes) + 6) / 2 * float(jnp.finfo(dtype).eps)
     return BudgetSplit(
-        epsilons=epsilons * (1 - short),
+        epsilons=epsilons * (1 - margin),
         errors=_errors(sizes, designs, epsilons) / number,
-        objective=least / scale,
-        gain=loss(equal, weights) / least,
+        objective=minimum / scale,
+        gain=loss(equal, weights) / minimum,
         marginals=marginals / scale,
         gap=(total * jnp.max(marginals) - jnp.sum(epsilons * marginals)) / scale,
         num_iters=num_iters,
@@ -157,9 +158,7 @@ def split_budget(
 
 
 def _sizes(num_categories):
-    # Arrays of no dimension are iterable by their type alone.
-    several = isinstance(num_categories, Iterable) and getattr(num_categories, "ndim", 1)
-    sizes = tuple(num_categories) if several else ()
+    sizes = tuple(as_list(num_categories))
     if not sizes:
         raise ArgumentError(
             f"num_categories must be a sequence, the K of each question, got {num_categories!r}",
@@ -173,18 +172,14 @@ def _sizes(num_categories):
 def _weights(weights, number, dtype):
     if weights is None:
         return jnp.ones(number, dtype)
-    weights = weights if isinstance(weights, jax.Array) else np.asarray(weights)
-    if weights.shape != (number,) or not is_real(weights):
-        raise ArgumentError(
-            f"weights must be {number} numbers, one a question; got {weights.dtype} of shape {tuple(weights.shape)}",
-            argument="weights",
-        )
+    weights = as_array(weights, "weights")
+    is_per_question = weights.shape == (number,) and is_real(weights)
+    require(is_per_question, "weights", f"{number} numbers, one for each question", weights)
     if not isinstance(weights, Tracer):
         wrong = np.flatnonzero(~(np.isfinite(np.asarray(weights)) & (np.asarray(weights) > 0)))
         if wrong.size:
             raise ArgumentError(
-                f"weight {wrong[0]} is {weights[wrong[0]]:g}: weights are positive; leave out a question that does not "
-                "matter",
+                f"weight {wrong[0]} is {weights[wrong[0]]:g}: weights are positive; leave out a question instead",
                 argument="weights",
             )
     return jnp.asarray(weights, dtype)
@@ -203,7 +198,7 @@ def _split(point, total):
 
 @dataclasses.dataclass(frozen=True)
 class _Loss:
-    """What is to be small. Its logarithm is climbed down, so that a tolerance is relative."""
+    """The objective. Its logarithm is minimized, so that the tolerance is relative."""
 
     sizes: tuple[int, ...]
     designs: tuple[MechanismFactory, ...]

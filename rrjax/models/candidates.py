@@ -1,9 +1,9 @@
-"""Randomized response among candidates that are public: the labels that a prior finds likely.
+"""Randomized response among public candidates: the labels that a prior finds likely.
 
-A user whose label is one of k candidates reports it with p = e^ε/(e^ε+k−1), and any other one of them with
-q = 1/(e^ε+k−1); one whose label is none of them reports any of them, with 1/k each. As k·q ≤ 1 ≤ k·p, no two labels
-give a report probabilities further apart than p/q = e^ε. With few candidates a label that is among them is heard far
-better than among all K, so a model of the features, trained on labels that are private or public, can choose them.
+A user whose label is one of k candidates reports it with p = e^ε/(e^ε+k−1), and each other candidate with
+q = 1/(e^ε+k−1). A user whose label is no candidate reports each candidate with 1/k. As k·q ≤ 1 ≤ k·p, no two labels
+give a report probabilities further apart than p/q = e^ε. With few candidates, a label among them is reported far more
+often than by randomized response among all K. A model trained on private or public labels can choose the candidates.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.data.arguments import as_epsilons, as_values, check_key, float_dtype
+from rrjax.data.arguments import as_array, as_epsilons, as_values, check_key, float_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.draws import below, number_below, threshold
 from rrjax.mechanisms.rows import LogRows, log_gain
+from rrjax.models.inputs import require
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import gathered
 from rrjax.numerics.sums import expm1_epsilon
 
-_SUM = 1e-2
-"""How far a prior may be from adding up to one: what bfloat16 may leave of a softmax. Its scale changes nothing."""
+_SUM_TOLERANCE = 1e-2
+"""Largest difference of a prior's sum from one, such as rounding of a softmax in bfloat16 causes. It is harmless."""
 
 
 @register(data_fields=["candidates", "epsilon"])
 @dataclasses.dataclass(frozen=True)
 class CandidateResponse:
-    """Randomized response of each user among candidates of their own (RRTopK). A pytree of arrays.
+    """Randomized response of each user among own candidates (RRTopK). A pytree of arrays.
 
-    `rr_loss` and `fit` take it where they take a mechanism. Its reports have no tally: each has a law of its own.
+    `rr_loss` and `fit` take it as a mechanism. Its reports have no tally, because each has its own law.
 
     Args:
-        candidates: `[*s, K]`, booleans, which labels are candidates of each user, at least one; they must not depend on
-            the user's label. All of them is k-ary randomized response; a single one is reported whatever the label.
+        candidates: `[*s, K]`, booleans: the candidates of each user, at least one. They must not depend on the user's
+            label. With all labels it is k-ary randomized response; a single candidate is always reported.
         epsilon: Scalar or `[*s]`, nats, or what broadcasts to that.
 
     Raises:
@@ -64,13 +65,10 @@ class CandidateResponse:
     epsilon: Float[Array, "*s"]
 
     def __post_init__(self) -> None:
-        """Checks what a person gives; every user has an ε then."""
-        given = self.candidates if isinstance(self.candidates, jax.Array) else np.asarray(self.candidates)
-        if given.dtype != bool or given.ndim < 1 or given.shape[-1] < 2:
-            raise ArgumentError(
-                f"candidates must be booleans of shape [..., K] with K >= 2, got {given.dtype} of {tuple(given.shape)}",
-                argument="candidates",
-            )
+        """Checks the arguments, and gives each user an ε."""
+        given = as_array(self.candidates, "candidates")
+        is_batch = given.ndim >= 1 and given.shape[-1] >= 2
+        require(given.dtype == bool and is_batch, "candidates", "booleans of shape [..., K] with K >= 2", given)
         if not isinstance(given, Tracer):
             without = np.argwhere(~np.asarray(given).any(axis=-1))
             if len(without):
@@ -83,7 +81,7 @@ class CandidateResponse:
         object.__setattr__(self, "epsilon", as_epsilons(self.epsilon, given.shape[:-1], float_dtype()))
 
     def __getitem__(self, rows: Any) -> CandidateResponse:
-        """That of some of the users, such as a minibatch: `mechanism[rows]` goes with `reports[rows]`."""
+        """The mechanism of some users, such as a minibatch: `mechanism[rows]` for `reports[rows]`."""
         return jax.tree.map(lambda leaf: leaf[rows], self)
 
     @property
@@ -93,14 +91,14 @@ class CandidateResponse:
 
     @property
     def num_candidates(self) -> Int[Array, "*s"]:
-        """How many candidates each user has, k."""
+        """Number of candidates of each user, k."""
         return jnp.sum(self.candidates, axis=-1, dtype=jnp.int32)
 
     def randomize(self, key: Array, labels: ArrayLike) -> Int[Array, "*s"]:
         """Randomizes labels for a simulation.
 
-        One 64-bit draw says whether a label among the candidates is kept, p·2⁶⁴ rounded down, so that rounding never
-        weakens ε; another one chooses among the other candidates.
+        A 64-bit draw decides whether a label among the candidates is kept, with p·2⁶⁴ rounded down, so that rounding
+        never weakens ε. Another draw chooses among the other candidates.
 
         Args:
             key: A typed key, `jax.random.key(seed)`.
@@ -111,7 +109,7 @@ class CandidateResponse:
             candidate, or an ε that is not positive.
 
         Raises:
-            ValueError: Another shape, or (not under tracing) what is no label.
+            ValueError: Another shape, or (not under tracing) an invalid label.
         """
         check_key(key)
         return _randomize(key, self._of_users(labels, "labels"), self.candidates, self.epsilon)
@@ -120,10 +118,10 @@ class CandidateResponse:
         """The likelihood of each report in logarithms: p·(e^−ε + (1 − e^−ε)·(θ_report + (1 − θ(candidates))/k)).
 
         Args:
-            reports: `[*s]`, integers, a candidate each.
+            reports: `[*s]`, integers, each a candidate.
 
         Returns:
-            `LogRows`; NaN under tracing for what is no candidate.
+            `LogRows`; NaN under tracing for a report that is no candidate.
 
         Raises:
             ValueError: Another shape, or (not under tracing) a report that is none of its user's candidates.
@@ -145,22 +143,19 @@ class CandidateResponse:
         number = self.num_candidates.astype(self.epsilon.dtype)
         gain = log_gain(self.epsilon)[..., None]
         outside = jnp.where(self.candidates, -jnp.inf, gain - jnp.log(number)[..., None])
-        # The derivatives, too, are NaN for what is no report.
+        # NaN in the lift, too, so that derivatives of invalid reports are NaN.
         lift = jnp.where(valid[..., None], jnp.where(named, gain, outside), jnp.nan)
         return LogRows(-jnp.log1p((number - 1) * jnp.exp(-self.epsilon)), -self.epsilon, lift)
 
     def unmasked(self, possible: Bool[Array, "*s"]) -> CandidateResponse:
-        """One in which users who are not possible may report anything: for `rr_loss`, which leaves them out."""
+        """The mechanism with all labels as candidates of the users who are not possible: `rr_loss` leaves these out."""
         masked = ~jnp.asarray(possible)
         return CandidateResponse(self.candidates | masked[..., None], jnp.where(masked, 1, self.epsilon))
 
     def _of_users(self, given, name):
         array = as_values(given, self.num_categories, name)
         users = self.candidates.shape[:-1]
-        if array.shape != users:
-            raise ArgumentError(
-                f"{name} must be one for each user, {tuple(users)}; got shape {tuple(array.shape)}", argument=name
-            )
+        require(array.shape == users, name, f"one for each of the users {tuple(users)}", array)
         return array
 
 
@@ -169,18 +164,18 @@ def rr_with_prior(
 ) -> CandidateResponse:
     """Randomized response among the k labels that a prior finds likeliest (RRWithPrior).
 
-    By default each user has the k for which the report is the label most often, as far as the prior is right:
-    p_k·Σ_{top k} prior, with p_k = e^ε/(e^ε+k−1). No mechanism of that ε has a report that is the label more often.
+    By default k is chosen for each user to maximize the probability that the report is the label, under the prior:
+    p_k·Σ_{top k} prior, with p_k = e^ε/(e^ε+k−1). No mechanism of that ε has a larger one.
 
     Args:
-        prior: `[*s, K]`, probabilities of the labels of each user, such as softmax of what a model says. They must not
-            depend on the label that is randomized. Of labels that are as likely the first one goes first.
+        prior: `[*s, K]`, probabilities of the labels of each user, such as a model's softmax. They must not depend on
+            the label that is randomized. Of equally likely labels the first one is preferred.
         epsilon: Scalar or `[*s]`, nats, or what broadcasts to that.
-        num_candidates: k, an integer from 1 to K, or one for each user, `[*s]`; None chooses it (RRTopK else).
+        num_candidates: k, an integer from 1 to K, or one for each user, `[*s]` (RRTopK); None chooses it.
 
     Returns:
-        `CandidateResponse`. Under tracing, a user whose prior is no distribution has no candidates, so that reports are
-        −1 and losses NaN. Not differentiable in the prior.
+        `CandidateResponse`. Under tracing, a user whose prior is no distribution has no candidates: reports are −1 and
+        losses NaN. Not differentiable in the prior.
 
     Raises:
         ValueError: Shapes that do not fit, or (not under tracing) a row that is negative, NaN or does not add up to
@@ -202,33 +197,31 @@ def rr_with_prior(
     order = jnp.argsort(prior, axis=-1, descending=True, stable=True)
     places = jnp.arange(size, dtype=jnp.int32)
     if num_candidates is None:
-        held = jnp.cumsum(jnp.take_along_axis(prior, order, axis=-1), axis=-1)
-        heard = held / (1 + places.astype(prior.dtype) * jnp.exp(-epsilon)[..., None])
-        number = 1 + jnp.argmax(heard, axis=-1).astype(jnp.int32)
+        cumulative = jnp.cumsum(jnp.take_along_axis(prior, order, axis=-1), axis=-1)
+        kept = cumulative / (1 + places.astype(prior.dtype) * jnp.exp(-epsilon)[..., None])
+        number = 1 + jnp.argmax(kept, axis=-1).astype(jnp.int32)
     else:
         number = _as_number(num_candidates, batch, size)
-    usable = jnp.all(prior >= 0, axis=-1) & (jnp.abs(jnp.sum(prior, axis=-1) - 1) <= _SUM) & (number <= size)
+    usable = jnp.all(prior >= 0, axis=-1) & (jnp.abs(jnp.sum(prior, axis=-1) - 1) <= _SUM_TOLERANCE) & (number <= size)
     first = (places < number[..., None]) & usable[..., None]
     candidates = jnp.put_along_axis(jnp.zeros(prior.shape, bool), order, first, axis=-1, inplace=False)
     return CandidateResponse(candidates, epsilon)
 
 
 def _as_prior(prior):
-    prior = prior if isinstance(prior, jax.Array) else np.asarray(prior)
-    if prior.ndim < 1 or prior.shape[-1] < 2 or not jnp.issubdtype(prior.dtype, jnp.floating):
-        raise ArgumentError(
-            f"prior must be probabilities of shape [..., K] with K >= 2, got {prior.dtype} of {tuple(prior.shape)}",
-            argument="prior",
-        )
+    prior = as_array(prior, "prior")
+    is_floating = jnp.issubdtype(prior.dtype, jnp.floating)
+    is_batch = prior.ndim >= 1 and prior.shape[-1] >= 2
+    require(is_floating and is_batch, "prior", "probabilities of shape [..., K] with K >= 2", prior)
     if not isinstance(prior, Tracer):
         known = np.asarray(prior, np.float64)
-        wrong = np.argwhere(~((known >= 0).all(axis=-1) & (np.abs(known.sum(axis=-1) - 1) <= _SUM)))
+        wrong = np.argwhere(~((known >= 0).all(axis=-1) & (np.abs(known.sum(axis=-1) - 1) <= _SUM_TOLERANCE)))
         if len(wrong):
             row = known[tuple(wrong[0])]
             least, total = row.min(), row.sum()
-            said = "has NaN" if np.isnan(total) else f"has {least:g}" if least < 0 else f"adds up to {total:g}"
+            problem = "has NaN" if np.isnan(total) else f"has {least:g}" if least < 0 else f"adds up to {total:g}"
             raise ArgumentError(
-                f"{_numbered('row', wrong[0])} of prior {said}: each row is a distribution over the labels, such as "
+                f"{_numbered('row', wrong[0])} of prior {problem}: each row is a distribution over the labels, such as "
                 "jax.nn.softmax(logits)",
                 argument="prior",
             )
@@ -236,12 +229,9 @@ def _as_prior(prior):
 
 
 def _as_number(given, batch, size):
-    number = given if isinstance(given, jax.Array) else np.asarray(given)
-    if number.dtype.kind not in "iu" or number.shape not in ((), batch):
-        raise ArgumentError(
-            f"num_candidates must be an integer, or one for each user, {batch}; got {number.dtype} of {number.shape}",
-            argument="num_candidates",
-        )
+    number = as_array(given, "num_candidates")
+    is_integer = number.dtype.kind in "iu" and number.shape in ((), batch)
+    require(is_integer, "num_candidates", f"an integer, or one for each of the users {batch}", number)
     if not isinstance(number, Tracer):
         wrong = np.asarray(number)[~((np.asarray(number) >= 1) & (np.asarray(number) <= size))]
         if wrong.size:
@@ -251,20 +241,20 @@ def _as_number(given, batch, size):
     return jnp.broadcast_to(jnp.asarray(number).astype(jnp.int32), batch)
 
 
-def _numbered(what, place):
-    """A place in words; there is none where there is one user."""
-    return f"{what} {', '.join(map(str, place))}" if len(place) else f"the {what}"
+def _numbered(noun, place):
+    """A noun with its place; a single user has no place."""
+    return f"{noun} {', '.join(map(str, place))}" if len(place) else f"the {noun}"
 
 
 def _named(labels, candidates):
-    """Where the label is, if it is a candidate: `[*s, K]`."""
+    """`[*s, K]`: true at the label, if it is a candidate."""
     return candidates & (labels[..., None] == jnp.arange(candidates.shape[-1], dtype=labels.dtype))
 
 
 def _kept(number, epsilon):
-    """The threshold of a label among so many candidates: p·2⁶⁴, less all that rounding may have added.
+    """The threshold of a label among so many candidates: p·2⁶⁴, less the largest rounding error.
 
-    And less what the choice among the others may take from one of them, which is uniform to k/2⁶⁴.
+    The choice among the other candidates, which is uniform to k/2⁶⁴, also counts as an error.
     """
     e1 = expm1_epsilon(epsilon)
     number = number.astype(e1.dtype)
@@ -274,13 +264,13 @@ def _kept(number, epsilon):
 @jax.jit
 def _randomize(key, labels, candidates, epsilon):
     named = _named(labels, candidates)
-    there = jnp.any(named, axis=-1)
+    is_candidate = jnp.any(named, axis=-1)
     number = jnp.sum(candidates, axis=-1, dtype=jnp.uint32)
     own, other = jax.random.bits(key, (2, 2, *labels.shape), jnp.uint32)
-    # A single candidate is certain, and nothing is left to choose from.
-    kept = there & ((number == 1) | below((own[0], own[1]), _kept(number, epsilon)))
+    # A single candidate is certain.
+    kept = is_candidate & ((number == 1) | below((own[0], own[1]), _kept(number, epsilon)))
     others = candidates & ~named
-    place = number_below((other[0], other[1]), number - there.astype(jnp.uint32)).astype(jnp.int32)
+    place = number_below((other[0], other[1]), number - is_candidate.astype(jnp.uint32)).astype(jnp.int32)
     chosen = others & (jnp.cumsum(others, axis=-1, dtype=jnp.int32) == place[..., None] + 1)
     reports = jnp.where(kept, labels.astype(jnp.int32), jnp.argmax(chosen, axis=-1).astype(jnp.int32))
     usable = (labels >= 0) & (labels < candidates.shape[-1]) & (number > 0) & (epsilon > 0)

@@ -1,4 +1,4 @@
-"""Standard errors of what is computed from an estimate: the delta method, through the estimator itself."""
+"""Standard errors of statistics of an estimate: the delta method, through the estimator itself."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from rrjax.numerics.sums import accurate_sum
 
 @exportable
 class DeltaEstimate(NamedTuple):
-    """A statistic of an estimate, and how sure it is.
+    """A statistic of an estimate, with its standard error, bias and interval, each of the statistic's shape.
 
     Attributes:
-        value: As the statistic, of the estimate.
-        standard_error: The same shape.
-        bias: The same shape: by how much `value` is too large on average, to the second order. Not taken off.
-        lower: The same shape: value − z·standard_error.
-        upper: The same shape.
+        value: The statistic of the estimate.
+        standard_error: Its standard error.
+        bias: The expected error of `value`, to the second order. It is not subtracted.
+        lower: value − z·standard_error.
+        upper: value + z·standard_error.
     """
 
     value: Float[Array, "*s"]
@@ -50,22 +50,22 @@ def delta_method(
     level: ArrayLike = 0.95,
     second_order: bool = True,
 ) -> DeltaEstimate:
-    r"""Standard error and interval of a statistic of an estimate, by the delta method through the estimator itself.
+    r"""Computes standard error and interval of a statistic of an estimate, through the estimator itself.
 
     With f the statistic as a function of the counts, g its gradient and H its Hessian, and counts that are multinomial,
 
         Var f ≈ Σ c_j·g_j² − (Σ c_j·g_j)²/N,    bias ≈ ½·(Σ c_j·H_jj − cᵀHc/N),
 
-    of the error about the distribution that users are drawn from. No formula of the statistic's is wanted: derivatives
-    go through the estimator, whatever it does to the counts.
+    of the error about the distribution that users are drawn from. No formula of the statistic is needed: derivatives go
+    through the estimator.
 
-    It holds where the estimate is a smooth function of the counts, as far as these may stray. At the boundary of the
-    simplex it is not: where a count is within two or three of its standard deviations, sqrt(c_j), of where water
-    filling drops the category, the estimate has a kink, and a category that is dropped counts as known to be zero. Then
-    the standard error is too small, the bias is missed, and intervals cover less than they say: for e to the entropy of
-    20,000 users' distribution over 60 categories (Zipf 1.1, ε = 2.3) 68 % in place of 95 %. There take
-    `estimator=rrjax.inv`, which is linear, for a linear statistic; `inference.intervals` for single shares;
-    `inference.posterior` for anything.
+    It holds where the estimate is a smooth function of the counts over their likely range. At the boundary of the
+    simplex it is not smooth. Where a count is within two or three of its standard deviations, sqrt(c_j), of the
+    threshold at which water filling drops the category, the estimate has a kink, and a dropped category counts as known
+    to be zero. Then the standard error is too small, the bias is wrong, and intervals cover too rarely: for e to the
+    entropy of 20,000 users' distribution over 60 categories (Zipf 1.1, ε = 2.3) 68 % in place of 95 %. Use
+    `estimator=rrjax.inv`, which is linear, for a linear statistic there; `inference.intervals` for single shares;
+    `inference.posterior` for any statistic.
 
     Args:
         statistic: θ `[K]` → a scalar or an array, differentiable by JAX. Compiled once for each function object.
@@ -75,7 +75,7 @@ def delta_method(
         estimator: (counts, epsilon) → θ, or of a mixture: mixture → θ, differentiable by JAX; `cv_threshold` is not.
             None is `mle_star`; of a mixture `ibu(…, accelerate="newton")`. Compiled once for each function object.
         level: Scalar in (0, 1), of the interval.
-        second_order: Whether to find the bias, which takes a second derivative for every category; else it is NaN.
+        second_order: Whether to compute the bias, which takes a second derivative for each category; else it is NaN.
             Static.
 
     Returns:
@@ -94,8 +94,7 @@ def delta_method(
         0.835 ± 0.012, bias -0.0003
 
     References:
-        Efron, "The jackknife, the bootstrap and other resampling plans", 1982, §6.3 (the same, of any statistic of a
-        histogram: the infinitesimal jackknife).
+        Efron, "The jackknife, the bootstrap and other resampling plans", 1982, §6.3 (the infinitesimal jackknife).
     """
     level = as_probability(level, "level", 0.95)
     if isinstance(counts, Mixture):
@@ -106,7 +105,7 @@ def delta_method(
         weights = jnp.asarray(counts.weights)
         dtype = float_dtype() if jnp.issubdtype(weights.dtype, jnp.integer) else weights.dtype
         weights, given = weights.astype(dtype), counts
-        estimator = _likeliest if estimator is None else estimator
+        estimator = _mle_of_mixture if estimator is None else estimator
     else:
         settled, given = as_survey(counts, epsilon)
         weights = unscaled(counts, settled).astype(given.dtype)
@@ -114,37 +113,35 @@ def delta_method(
     return _delta(statistic, estimator, second_order, weights, given, level.astype(weights.dtype))
 
 
-def _likeliest(mixture):
+def _mle_of_mixture(mixture):
     return ibu(mixture, accelerate="newton").theta
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _delta(statistic, estimator, second_order, weights, given, level):
-    def of(weights):
-        theta = (
-            estimator(dataclasses.replace(given, weights=weights))
-            if isinstance(given, Mixture)
-            else estimator(weights, given)
-        )
+    def function(weights):
+        of_mixture = isinstance(given, Mixture)
+        theta = estimator(dataclasses.replace(given, weights=weights)) if of_mixture else estimator(weights, given)
         return jnp.asarray(statistic(theta))
 
-    value = of(weights)
+    value = function(weights)
     total = accurate_sum(weights)
-    slopes = jax.jacrev(of)(weights)
+    slopes = jax.jacrev(function)(weights)
     variance = jnp.sum(weights * slopes**2, axis=-1) - jnp.sum(weights * slopes, axis=-1) ** 2 / total
     error = jnp.sqrt(jnp.maximum(variance, 0))
 
-    def bend(direction):
-        return jax.jvp(lambda x: jax.jvp(of, (x,), (direction,))[1], (weights,), (direction,))[1]
+    def second_derivative(direction):
+        return jax.jvp(lambda x: jax.jvp(function, (x,), (direction,))[1], (weights,), (direction,))[1]
 
-    def bend_of(place):
-        return weights[place] * bend((jnp.arange(weights.shape[0]) == place).astype(weights.dtype))
+    def diagonal_term(place):
+        unit = (jnp.arange(weights.shape[0]) == place).astype(weights.dtype)
+        return weights[place] * second_derivative(unit)
 
     bias = jnp.full_like(value, jnp.nan)
     if second_order:
-        bends = lax.map(bend_of, jnp.arange(weights.shape[0]), batch_size=16)
-        bias = (jnp.sum(bends, axis=0) - bend(weights) / total) / 2
-    # Of an estimate that is NaN no category is active, and all slopes are zero.
+        terms = lax.map(diagonal_term, jnp.arange(weights.shape[0]), batch_size=16)
+        bias = (jnp.sum(terms, axis=0) - second_derivative(weights) / total) / 2
+    # An estimate that is NaN has no active category, so all slopes would be zero.
     error, bias = (jnp.where(jnp.isnan(value), jnp.nan, found) for found in (error, bias))
-    reach = ndtri((1 + level) / 2) * error
-    return DeltaEstimate(value, error, bias, value - reach, value + reach)
+    width = ndtri((1 + level) / 2) * error
+    return DeltaEstimate(value, error, bias, value - width, value + width)

@@ -1,10 +1,10 @@
-r"""Several collections whose distributions are draws of one Dirichlet law: its parameters by their marginal likelihood.
+r"""Fits the Dirichlet law of the distributions of several collections, by the marginal likelihood of their reports.
 
-The likelihood of the reports of one collection, ∫ Π_j μ_j(θ)^c_j Dir(θ | a) dθ, has no closed form. To average over
-draws of Dir(a) would be of no use: of thousands of them hardly one is as near to the reports as the likelihood is
-narrow. So the draws are made where the posterior is, in the logarithms y_i = log(θ_i/θ_0): of Student's law about its
-mode, as wide as its curvature says, and weighted (importance sampling). They are the same for every a, so that the
-average is a smooth function of a, maximized by Newton's method; then they are made anew about the new posterior.
+The likelihood of the reports of one collection, ∫ Π_j μ_j(θ)^c_j Dir(θ | a) dθ, has no closed form. Draws of Dir(a)
+would not do: of thousands hardly one is near the posterior. The draws are therefore made at the posterior, in the
+logarithms y_i = log(θ_i/θ_0): by Student's law about its mode, with its curvature, and weighted (importance sampling).
+They are the same for every a, so that the average is a smooth function of a, maximized by Newton's method. Then draws
+are made again about the new posterior.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from jax.core import Tracer
 from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.data.arguments import as_scalar, check_key, check_positive, float_dtype, is_real
+from rrjax.data.arguments import as_array, as_scalar, check_key, check_positive, float_dtype, is_real
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
+from rrjax.models.inputs import require
 from rrjax.numerics.interior_point import factored, solved
 from rrjax.numerics.newton import ascend
 from rrjax.numerics.pytrees import register
@@ -32,9 +33,9 @@ from rrjax.numerics.sharding import aligned, refuse_spread, together
 from rrjax.numerics.sums import expm1_epsilon
 
 _DEGREES = 5
-"""Of freedom of Student's law: tails that outreach those of any posterior here, which fall exponentially."""
-_WIDER = 1.7
-"""By how much it is wider than the curvature says."""
+"""Degrees of freedom of Student's law: its tails are wider than those of the posteriors, which fall exponentially."""
+_WIDTH = 1.7
+"""Width of Student's law, in that of the normal law with the same curvature."""
 
 
 @register(
@@ -44,16 +45,16 @@ _WIDER = 1.7
 )  # fmt: skip
 @dataclasses.dataclass(frozen=True)
 class DirichletFit:
-    """What `fit_dirichlet` found. A pytree.
+    """A fit by `fit_dirichlet`. A pytree.
 
     Attributes:
         alpha: `[K]`.
         log_covariance: `[K, K]`, of log a: the inverse of the observed information.
-        log_likelihood: Scalar, nats, of all reports, but for −N·log(e^ε − 1 + K), which no a changes.
-        standard_error: Scalar, of the log-likelihood, because draws are finitely many.
-        effective_draws: `[G]`: how many draws from the posterior itself those of each collection are worth.
-        change: Scalar: by how many standard errors (of log a) the last round of draws moved a at most.
-        converged: Scalar: whether Newton's method ended in the last round.
+        log_likelihood: Scalar, nats, of all reports, without the term −N·log(e^ε − 1 + K), which does not depend on a.
+        standard_error: Scalar, of the log-likelihood, from the finite number of draws.
+        effective_draws: `[G]`, for each collection the number of draws from the posterior itself that are as good.
+        change: Scalar: the largest change of log a in the last round of draws, in standard errors.
+        converged: Scalar: whether Newton's method converged in the last round.
     """
 
     alpha: Float[Array, " K"]
@@ -66,12 +67,12 @@ class DirichletFit:
 
     @property
     def concentration(self) -> Float[Array, ""]:
-        """Σ a: how little the collections differ."""
+        """Σ a: the larger, the less the collections differ."""
         return jnp.sum(self.alpha, axis=-1)
 
     @property
     def mean(self) -> Float[Array, " K"]:
-        """`[K]`, a over its sum: the mean of their distributions."""
+        """`[K]`, a over its sum: the mean of the distributions."""
         return self.alpha / self.concentration[..., None]
 
     @property
@@ -88,26 +89,26 @@ def fit_dirichlet(
     num_draws: int = 1024,
     num_rounds: int = 6,
 ) -> DirichletFit:
-    """Fits the Dirichlet law that the distributions of several collections are draws of, from their reports.
+    """Fits a Dirichlet law to several collections, whose distributions are draws of it.
 
     Args:
-        key: A typed key, `jax.random.key(seed)`: of the draws that stand for the integral.
+        key: A typed key, `jax.random.key(seed)`: of the draws that approximate the integral.
         counts: `[G, K]`, integers or floats, the reports per category of each collection, by k-ary randomized response.
         epsilon: Scalar, nats.
         num_draws: For each collection. Static.
-        num_rounds: Of draws, each about the posterior at what the round before has found. Static.
+        num_rounds: Number of rounds of draws, each about the posterior that the round before has found. Static.
 
     Returns:
         `DirichletFit`. `effective_draws` says whether the draws were enough. They are for K = 3: over 40 laws (4, 2, 1)
-        of 60 collections of 2,000 users at ε = 2, log a is off by no more than chance, with 512 draws. For K = 5 and
-        a = (2, 1, 0.5, 0.5, 0.3) it comes out 4 to 9 % too large with 1,024 draws, half a standard error, and more with
-        fewer: small entries of a have posteriors with long tails. For K = 20 and entries of 0.2 and 0.5 the draws of a
-        collection are worth seven, and a comes out a third too large, with a standard error that says nothing of it.
+        of 60 collections of 2,000 users at ε = 2, log a has no significant bias with 512 draws. For K = 5 and
+        a = (2, 1, 0.5, 0.5, 0.3) it is 4 to 9 % too large with 1,024 draws, half a standard error, and more with fewer:
+        small entries of a have posteriors with long tails. For K = 20 and entries of 0.2 and 0.5 the draws of a
+        collection are as good as seven, and a is a third too large, which its standard error does not show.
 
     Raises:
         ValueError: A shape other than `[G, K]` with G and K at least 2, or (not under tracing) counts that are
-            negative, a collection without reports, or no maximum, as where the collections differ by no more than the
-            noise: then the concentration runs off.
+            negative, a collection without reports, or no maximum: the concentration diverges where the collections
+            differ by no more than the noise.
         NotImplementedError: `jax.vmap` spreads it over a mesh with explicit axes; `jax.shard_map` can.
 
     Example:
@@ -121,23 +122,19 @@ def fit_dirichlet(
         9 ['0.6', '0.3', '0.1']
 
     References:
-        Minka, "Estimating a Dirichlet distribution", 2000 (of counts that are not randomized); Geyer and Thompson,
-        "Constrained Monte Carlo maximum likelihood for dependent data", 1992 (draws that stay while a parameter moves).
+        Minka, "Estimating a Dirichlet distribution", 2000 (counts that are not randomized); Geyer and Thompson,
+        "Constrained Monte Carlo maximum likelihood for dependent data", 1992 (fixed draws while a parameter moves).
     """
     check_key(key)
-    counts = together(counts if isinstance(counts, jax.Array) else np.asarray(counts))
-    if counts.ndim != 2 or min(counts.shape) < 2 or not is_real(counts):
-        raise ArgumentError(
-            f"counts must be numbers of shape [G, K], a row a collection, G and K >= 2; got {counts.dtype} of shape "
-            f"{tuple(counts.shape)}",
-            argument="counts",
-        )
+    counts = together(as_array(counts, "counts"))
+    is_table = counts.ndim == 2 and min(counts.shape) >= 2 and is_real(counts)
+    require(is_table, "counts", "numbers of shape [G, K], one row a collection, G and K >= 2", counts)
     if not isinstance(counts, Tracer):
         known = np.asarray(counts, np.float64)
         wrong = np.flatnonzero(~((known >= 0).all(axis=1) & (known.sum(axis=1) > 0) & np.isfinite(known).all(axis=1)))
         if wrong.size:
             raise ArgumentError(
-                f"row {wrong[0]} of counts is {counts[wrong[0]].tolist()}: not negative, and not all zero",
+                f"row {wrong[0]} of counts is {counts[wrong[0]].tolist()}: counts are not negative, and not all zero",
                 argument="counts",
             )
     num_draws, num_rounds = as_integer(num_draws, "num_draws", 2), as_integer(num_rounds, "num_rounds", 1)
@@ -148,15 +145,15 @@ def fit_dirichlet(
     result = _fitted(key, jnp.asarray(counts, epsilon.dtype), epsilon, num_draws, num_rounds)
     if not isinstance(result.converged, Tracer) and not result.converged:
         raise ValueError(
-            f"no maximum found: the concentration is at {float(result.concentration):.3g}. Where the collections "
-            "differ by no more than the noise there is none, and they may be added up; else give more draws"
+            f"no maximum found: the concentration is at {float(result.concentration):.3g}. There is none if the "
+            "collections differ by no more than the noise: add them up, or else give more draws"
         )
     return result
 
 
 @dataclasses.dataclass(frozen=True)
 class _Posterior:
-    """Of the y of one collection: the log-density of its reports and of y, up to a constant."""
+    """The log-density of the reports and the y of one collection, up to a constant."""
 
     def value(self, point, given):
         counts, e1, alpha = given
@@ -172,21 +169,21 @@ class _Posterior:
 
 @dataclasses.dataclass(frozen=True)
 class _Marginal:
-    """The log-likelihood of log a, from weighted draws."""
+    """The log-likelihood of log a, by weighted draws."""
 
     def value(self, point, given):
-        return jnp.sum(logsumexp(log_weights(point, given), axis=1) - math.log(given[0].shape[1]))
+        return jnp.sum(logsumexp(_log_weights(point, given), axis=1) - math.log(given[0].shape[1]))
 
     def gain(self, new, old, given):
-        new, old = (logsumexp(log_weights(point, given), axis=1) for point in (new, old))
+        new, old = (logsumexp(_log_weights(point, given), axis=1) for point in (new, old))
         return jnp.sum(new - old)
 
 
-def log_weights(log_alpha: Float[Array, " K"], given: Any) -> Float[Array, "G S"]:
-    """Of draws: what they are worth under a."""
-    worth, logs = given
+def _log_weights(log_alpha: Float[Array, " K"], given: Any) -> Float[Array, "G S"]:
+    """Logarithms of the importance weights of draws, under a."""
+    log_ratios, logs = given
     alpha = jnp.exp(log_alpha)
-    return worth + logs @ alpha + gammaln(jnp.sum(alpha)) - jnp.sum(gammaln(alpha))
+    return log_ratios + logs @ alpha + gammaln(jnp.sum(alpha)) - jnp.sum(gammaln(alpha))
 
 
 def _log_shares(y):
@@ -194,23 +191,23 @@ def _log_shares(y):
 
 
 def _draws(alpha, counts, e1, normal, stretch, start):
-    """Draws about the posterior of one collection, as `log_weights` takes them, and its mode."""
+    """Draws about the posterior of one collection, as `_log_weights` takes them; its mode, and a constant."""
     state = ascend(_Posterior(), start, (counts, e1, alpha), jnp.asarray(1e-3, e1.dtype), 100)
     size = start.shape[0]
     factor = factored(state.curvature)
     unit = lax.linalg.triangular_solve(factor, jnp.eye(size, dtype=e1.dtype), left_side=True, lower=True)
-    away = _WIDER * stretch[:, None] * (normal @ unit)
+    offsets = _WIDTH * stretch[:, None] * (normal @ unit)
     squared = jnp.sum(normal**2, axis=1) * stretch**2
     density = (
         -(_DEGREES + size) / 2 * jnp.log1p(squared / _DEGREES)
         + jnp.sum(jnp.log(jnp.diagonal(factor)))
-        - size * math.log(_WIDER)
+        - size * math.log(_WIDTH)
         + math.lgamma((_DEGREES + size) / 2)
         - math.lgamma(_DEGREES / 2)
         - size / 2 * math.log(_DEGREES * math.pi)
     )
-    logs = jax.vmap(_log_shares)(state.point + away)
-    # Relative to the mode, so that what is averaged is not a difference of large numbers.
+    logs = jax.vmap(_log_shares)(state.point + offsets)
+    # Relative to the mode, so that averages are not of differences of large numbers.
     level = jnp.log1p(e1 * jnp.exp(_log_shares(state.point)))
     likelihood = (jnp.log1p(e1 * jnp.exp(logs)) - level) @ counts
     return (likelihood - density, logs), state.point, jnp.sum(counts * level)
@@ -222,7 +219,7 @@ def _fitted(key, counts, epsilon, num_draws, num_rounds):
     e1 = expm1_epsilon(epsilon)
     for_normal, for_stretch = jax.random.split(key)
     normal = jax.random.normal(for_normal, (number, num_draws, size - 1), e1.dtype)
-    # Half with their signs turned: what is odd about the mode averages out.
+    # Half have their signs turned: parts that are odd about the mode average out.
     normal = normal.at[:, num_draws // 2 * 2 - 1 :: -2].set(-normal[:, num_draws // 2 * 2 - 2 :: -2])
     chi = 2 * jax.random.gamma(for_stretch, _DEGREES / 2, (number, num_draws), e1.dtype)
     chi = chi.at[:, num_draws // 2 * 2 - 1 :: -2].set(chi[:, num_draws // 2 * 2 - 2 :: -2])
@@ -230,12 +227,12 @@ def _fitted(key, counts, epsilon, num_draws, num_rounds):
     tol = jnp.asarray(1e-8 if e1.dtype == jnp.float64 else 1e-3, e1.dtype)
     usable = (jnp.min(counts) >= 0) & (e1 > 0) & jnp.all(jnp.isfinite(counts))
 
-    def rough(counts):
-        """Shares by inversion, none too small, up to their sum."""
+    def rough_shares(counts):
+        """Shares by inversion, not too small; they need not sum to one."""
         shares = counts / jnp.sum(counts)
         return jnp.maximum(shares + (size * shares - 1) / e1, 0.1 / size)
 
-    shares = rough(jnp.sum(counts, axis=0))
+    shares = rough_shares(jnp.sum(counts, axis=0))
     start = jnp.log(shares * (size / jnp.sum(shares)))
 
     def round_of(carry, _):
@@ -244,16 +241,17 @@ def _fitted(key, counts, epsilon, num_draws, num_rounds):
         given, modes, level = draw(jnp.exp(log_alpha), counts, e1, normal, stretch, modes)
         state = ascend(_Marginal(), log_alpha, given, tol, 100)
         inverse = solved(factored(state.curvature), jnp.eye(size, dtype=e1.dtype))
-        weights = log_weights(state.point, given)
+        weights = _log_weights(state.point, given)
         shares = jnp.exp(weights - logsumexp(weights, axis=1, keepdims=True))
-        worth = 1 / jnp.sum(shares**2, axis=1)
+        effective = 1 / jnp.sum(shares**2, axis=1)
         change = jnp.max(jnp.abs(state.point - log_alpha) / jnp.sqrt(jnp.diagonal(inverse)))
         likelihood = _Marginal().value(state.point, given) + jnp.sum(level)
-        error = jnp.sqrt(jnp.sum(1 / worth - 1 / num_draws))
-        found = DirichletFit(jnp.exp(state.point), inverse, likelihood, error, worth, change, state.converged & usable)
-        return (state.point, modes), found
+        error = jnp.sqrt(jnp.sum(1 / effective - 1 / num_draws))
+        converged = state.converged & usable
+        result = DirichletFit(jnp.exp(state.point), inverse, likelihood, error, effective, change, converged)
+        return (state.point, modes), result
 
-    modes = jnp.log(jax.vmap(rough)(counts))
+    modes = jnp.log(jax.vmap(rough_shares)(counts))
     modes = modes[:, 1:] - modes[:, :1]
     _, found = lax.scan(round_of, aligned((start, modes), normal, counts), length=num_rounds)
     found = jax.tree.map(lambda leaf: leaf[-1], found)

@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
@@ -18,6 +17,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
 from rrjax.data.arguments import (
+    as_array,
     as_scalar,
     as_survey,
     as_tolerance,
@@ -33,14 +33,15 @@ from rrjax.data.mixture import Mixture, as_mixture
 from rrjax.estimators.em import reports_of
 from rrjax.inference.likelihood_ratio import ratio
 from rrjax.inference.monte_carlo import HypothesisTest, check_draws, compared, simulable
+from rrjax.models.inputs import require
 from rrjax.numerics.interior_point import factored, solved
 from rrjax.numerics.newton import ascend
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sums import accurate_sum, log_sum
 
-_ENOUGH = 1e-3
-"""Nats of all reports that a fit of a test may be missing: statistics of collections differ by tenths. float32 cannot
-always show less of 10⁵ users, and would take a fit that is there for none."""
+_TEST_TOLERANCE = 1e-3
+"""Largest gap of a fit of a test, nats of all reports: statistics of collections differ by tenths. With 10⁵ users
+float32 cannot always show a smaller gap, and would not recognize a maximum."""
 
 
 @register(
@@ -48,16 +49,16 @@ always show less of 10⁵ users, and would take a fit that is there for none."""
 )
 @dataclasses.dataclass(frozen=True)
 class FamilyFit:
-    """What `fit_family` found. A pytree; under `vmap` every leaf has the batch in front.
+    """A fit by `fit_family`. A pytree; under `vmap` every leaf has the batch in front.
 
     Attributes:
         parameters: As `start`.
-        covariance: `[P, P]`, of the parameters in one row: the inverse of the observed information.
-        log_likelihood: Scalar, nats of all reports; of a mixture without what θ does not change.
+        covariance: `[P, P]`, of the parameters in one vector: the inverse of the observed information.
+        log_likelihood: Scalar, nats of all reports; of a mixture without the terms that do not depend on θ.
         shares: `[K]`, the distribution.
-        gap: Scalar, nats of all reports that the maximum is above that: half of Newton's decrement.
+        gap: Scalar, nats of all reports by which the maximum is higher: half of Newton's decrement.
         num_iters: Scalar.
-        converged: Scalar: whether the gap came below the tolerance at a point with positive information.
+        converged: Scalar: whether the gap is below the tolerance, and the information positive.
         num_users: Scalar, N.
     """
 
@@ -99,18 +100,17 @@ def fit_family(
 ) -> FamilyFit:
     """Fits a family of distributions to randomized reports: the parameters of the largest likelihood.
 
-    The reports are as likely as under θ = softmax(log_shares(parameters)), which has P parameters in place of K − 1
-    shares: where the family is right its shares are closer than any estimate without it. `family_test` asks whether it
-    is.
+    The distribution is θ = softmax(log_shares(parameters)), with P parameters in place of K − 1 shares. If the family
+    is right, its shares are closer to the truth than estimates without it. `family_test` tests whether it is right.
 
     Args:
-        log_shares: Parameters → `[K]`, logarithms of shares up to a constant; a differentiable function of JAX. Under
-            `jit` it is compiled once for each function object: make it once.
-        start: Where to begin: a number, or a pytree of floating arrays.
+        log_shares: Parameters → `[K]`, logarithms of shares up to a constant; a function of JAX, differentiable. It is
+            compiled once for each function object, so make it once.
+        start: Parameters to start from: a number, or a pytree of floating arrays.
         counts: `[K]`, integers or floats, the reports per category; or a `Mixture`.
         epsilon: Scalar, nats; not beside a mixture.
-        tol: Nats of all reports that may be missing. None is 1e-10 in float64, and 1e-6 in float32.
-        max_iters: Most Newton steps. Static.
+        tol: Largest gap to the maximum, nats of all reports. None is 1e-10 in float64, and 1e-6 in float32.
+        max_iters: Largest number of Newton steps. Static.
 
     Returns:
         `FamilyFit`. Its parameters have first derivatives in float counts, ε and the numbers of a mixture. Under
@@ -151,7 +151,7 @@ def fit_family(
     theta = family.shares(point)
     result = FamilyFit(
         parameters=family.back(point),
-        covariance=_inverse(state.curvature),
+        covariance=solved(factored(state.curvature), jnp.eye(point.size, dtype=dtype)),
         log_likelihood=number * reports.log_likelihood(theta),
         shares=theta,
         gap=state.gap,
@@ -162,8 +162,8 @@ def fit_family(
     if not isinstance(state.converged, Tracer) and not state.converged:
         raise ArgumentError(
             f"no maximum found in {int(state.num_iters)} steps (gap {float(state.gap):.3g} nats, at parameters "
-            f"{result.parameters}): either the likelihood has none, because a parameter runs off or the reports say "
-            "nothing of it, or the start is too far: give another start, or a larger max_iters",
+            f"{result.parameters}). The likelihood has none if a parameter diverges or the reports do not depend on "
+            "it; or the start is too far: give another start, or a larger max_iters",
             argument="start",
         )
     return result
@@ -181,9 +181,9 @@ def family_test(
 ) -> HypothesisTest:
     """Tests whether the users are drawn from a distribution of a family: a parametric bootstrap.
 
-    The statistic is twice the log-likelihood that MLE* has more than the family's best. It is compared with those of
-    collections of as many users, drawn from that best one and fitted anew: χ² would not do, because MLE* lies at the
-    boundary.
+    The statistic is twice the log-likelihood of MLE* less that of the family's best fit. It is compared with those of
+    simulated collections of as many users, drawn from the best fit and fitted again. The χ² law does not hold, because
+    MLE* lies at the boundary.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
@@ -192,11 +192,11 @@ def family_test(
         counts: `[K]`, integers, the reports per category.
         epsilon: Scalar, nats.
         num_draws: Simulated collections, each fitted. Static.
-        level: The level that the p-value will be compared with. Static.
+        level: The level of the test, to check that the draws are enough for it. Static.
 
     Returns:
-        `HypothesisTest`. All NaN for unusable counts or ε, and where there is no fit; a simulated collection without
-        one counts as at least as far out.
+        `HypothesisTest`. All NaN for unusable counts or ε, and where there is no fit. A simulated collection without a
+        fit counts as at least as extreme.
 
     Raises:
         ValueError: As `fit_family`, or too few draws for the level.
@@ -214,27 +214,27 @@ def family_test(
     check_draws(num_draws, level)
     counts, epsilon = as_survey(counts, epsilon, whole=True)
     start, family = _as_start(log_shares, start, counts.shape[0], epsilon.dtype)
-    # Beside the rest, because `fit_family` has compiled it before.
-    best, theta, statistic = _judged(family, start, counts, epsilon)
-    return _tested(key, family, (best, theta, statistic), counts, epsilon, num_draws)
+    # Outside of the jitted rest, because `fit_family` has compiled it before.
+    observed = _likelihood_ratio(family, start, counts, epsilon)
+    return _bootstrapped(key, family, observed, counts, epsilon, num_draws)
 
 
-def _judged(family, start, counts, epsilon):
-    """The best parameters, their shares, and twice the log-likelihood that MLE* has more."""
+def _likelihood_ratio(family, start, counts, epsilon):
+    """The best parameters, their shares, and the statistic of the test."""
     reports = reports_of(counts, epsilon), accurate_sum(counts.astype(epsilon.dtype))
-    state = ascend(family, start, reports, jnp.asarray(_ENOUGH, epsilon.dtype), 100)
+    state = ascend(family, start, reports, jnp.asarray(_TEST_TOLERANCE, epsilon.dtype), 100)
     theta = family.shares(state.point)
     return state.point, theta, jnp.where(state.converged, ratio(counts, epsilon, theta), jnp.nan)
 
 
 @partial(jax.jit, static_argnums=(1, 5))
-def _tested(key, family, found, counts, epsilon, num_draws):
-    best, theta, statistic = found
+def _bootstrapped(key, family, observed, counts, epsilon, num_draws):
+    best, theta, statistic = observed
     number, usable = simulable(counts)
 
     def simulated(key):
         drawn = simulate.counts(key, theta, number, epsilon).astype(counts.dtype)
-        return _judged(family, best, drawn, epsilon)[2]
+        return _likelihood_ratio(family, best, drawn, epsilon)[2]
 
     statistic = jnp.where(usable, statistic, jnp.nan)
     return compared(
@@ -243,7 +243,7 @@ def _tested(key, family, found, counts, epsilon, num_draws):
 
 
 def zipf_logits(exponent: ArrayLike, num_categories: int) -> Float[Array, " K"]:
-    """Zipf's law: shares as rank^−s, of categories in order of rank, the most frequent one first.
+    """Zipf's law: shares proportional to rank^−s, of categories ordered from the most frequent.
 
     Args:
         exponent: Scalar, s.
@@ -263,7 +263,7 @@ def zipf_logits(exponent: ArrayLike, num_categories: int) -> Float[Array, " K"]:
 
 
 def geometric_logits(rate: ArrayLike, num_categories: int) -> Float[Array, " K"]:
-    """A geometric law, cut off after K: each category has e^−rate times the share of the one before.
+    """A geometric law, truncated to K categories: each has e^−rate times the share of the one before.
 
     Args:
         rate: Scalar.
@@ -283,10 +283,10 @@ def geometric_logits(rate: ArrayLike, num_categories: int) -> Float[Array, " K"]
 
 
 def poisson_logits(log_mean: ArrayLike, num_categories: int) -> Float[Array, " K"]:
-    """Poisson's law of the numbers 0 … K − 1, cut off there.
+    """Poisson's law, truncated to the numbers 0 … K − 1.
 
     Args:
-        log_mean: Scalar, the logarithm of its mean before it is cut off.
+        log_mean: Scalar, the logarithm of the mean before truncation.
         num_categories: K. Static.
 
     Returns:
@@ -310,18 +310,15 @@ def _parameter(value, num_categories, name):
 
 @dataclasses.dataclass(frozen=True)
 class _Family:
-    """The likelihood of a family, its parameters a vector; equal where the functions are, so that it compiles once."""
+    """The log-likelihood of a family as a function of a vector; equal for the same function, to be compiled once."""
 
     log_shares: Callable[[Any], Array]
     structure: Any
-    # Made anew each time, and known by the structure.
+    # A new function each time, determined by the structure.
     back: Callable[[Array], Any] = dataclasses.field(compare=False)
 
-    def logits(self, point):
-        return self.log_shares(self.back(point))
-
     def shares(self, point):
-        logits = self.logits(point)
+        logits = self.log_shares(self.back(point))
         return jnp.exp(logits - log_sum(logits))
 
     def value(self, point, given):
@@ -330,36 +327,27 @@ class _Family:
         return number * reports.log_likelihood(self.shares(point))
 
     def gain(self, new, old, given):
-        """From the differences of the terms, of which rounding leaves more than of that of the sums."""
+        """By differences of the terms, which keep digits that the difference of two sums loses."""
         reports, number = given
         new, old = self.shares(new), self.shares(old)
         return number * accurate_sum(reports.shares * jnp.log1p(reports.lift(new - old) / reports.probabilities(old)))
 
 
-def _inverse(curvature):
-    return solved(factored(curvature), jnp.eye(curvature.shape[0], dtype=curvature.dtype))
-
-
-def _as_floating(leaf, dtype):
-    array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
-    if not is_real(array):
-        raise ArgumentError(f"start must hold real numbers, got dtype {array.dtype}", argument="start")
-    return jnp.asarray(array, dtype)
-
-
 def _as_start(log_shares, start, size, dtype):
-    """The start as a vector, and the family of vectors."""
-    start = jax.tree.map(lambda leaf: _as_floating(leaf, dtype), start)
+    """The start as a vector, and the family as a function of vectors."""
+
+    def as_floating(leaf):
+        array = as_array(leaf, "start")
+        require(is_real(array), "start", "real numbers", array)
+        return jnp.asarray(array, dtype)
+
+    start = jax.tree.map(as_floating, start)
     flat, back = ravel_pytree(start)
     leaves, structure = jax.tree.flatten(start)
     family = _Family(log_shares, (structure, tuple(leaf.shape for leaf in leaves), dtype), back)
     if not flat.size:
         raise ArgumentError("start has no numbers: there is nothing to fit", argument="start")
-    found = jax.eval_shape(family.logits, flat)
-    if found.shape != (size,) or not jnp.issubdtype(found.dtype, jnp.floating):
-        raise ArgumentError(
-            f"log_shares must return [{size}] floats, one a category of the counts; got {found.dtype} of shape "
-            f"{found.shape}",
-            argument="log_shares",
-        )
+    logits = jax.eval_shape(log_shares, start)
+    is_right = logits.shape == (size,) and jnp.issubdtype(logits.dtype, jnp.floating)
+    require(is_right, "log_shares", f"a function that returns {size} floats, one for each category", logits)
     return lax.stop_gradient(flat), family

@@ -1,34 +1,45 @@
-"""The likelihood of a multinomial logistic regression whose outcome is seen through a mechanism.
+"""The likelihood of a multinomial logistic regression whose outcome is seen through a mechanism, and its maximum.
 
 log(π_k/π_0) = Σ_j x_j·β_jk for the categories k = 1 … K − 1, and a report of a user with such a π has the likelihood of
 the mechanism. With w the posterior of the value given report and covariates, a report's slope in the logits is w − π,
-and its information (diag π − ππᵀ) − (diag w − wwᵀ): what the value would tell, less what the report leaves open.
+and its information is (diag π − ππᵀ) − (diag w − wwᵀ): that of the value, less what the report does not reveal.
+
+The maximum is found by Newton's method, or by L-BFGS or Adam of optax, which make no matrix of all coefficients.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jax import lax
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.mechanisms.rows import LogRows
-from rrjax.numerics.em_newton import State, View, added_up, ascended, blocks_of
+from rrjax.models.inputs import Units, as_covariates, as_weights, covariates_dtype, standardized
+from rrjax.models.loss import MechanismOrEpsilon, rows_of
+from rrjax.numerics.em_newton import View, added_up, ascended, blocks_of
+from rrjax.numerics.sharding import aligned, on_many_devices, together
 from rrjax.numerics.sums import log_sum
 
 
 class Data(NamedTuple):
-    """Standardized covariates `[N, D]`, reports, and weights `[N]`."""
+    """Standardized covariates `[N, D]`, likelihoods of reports, and weights `[N]`."""
 
     covariates: Float[Array, "N D"]
     rows: LogRows
     weights: Float[Array, " N"]
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """D and K − 1, the shape of the coefficients."""
+        return self.covariates.shape[1], self.rows.lift.shape[1] - 1
+
 
 class Posteriors(NamedTuple):
-    """Of each user.
+    """The distribution of each user's value before and after the report.
 
     Attributes:
         log_shares: `[N, K]`, log π.
@@ -41,22 +52,61 @@ class Posteriors(NamedTuple):
     log_probabilities: Float[Array, " N"]
 
 
+class Solution(NamedTuple):
+    """The point where a solver stopped: coefficients `[D, k]`, and its own estimate of the nats that are missing."""
+
+    coefficients: Float[Array, "D k"]
+    gap: Float[Array, ""]
+    num_iters: Int[Array, ""]
+
+
+def as_data(
+    covariates: ArrayLike,
+    reports: ArrayLike,
+    mechanism_or_epsilon: MechanismOrEpsilon,
+    num_categories: int | None,
+    weights: ArrayLike | None,
+    intercept: bool,
+) -> tuple[Data, Units]:
+    """Checks the arguments of `fit`, and standardizes the covariates."""
+    given = together(as_covariates(covariates))
+    dtype, number = covariates_dtype(given), given.shape[0]
+    rows = rows_of(reports, mechanism_or_epsilon, num_categories, number, dtype)
+    weights = together(as_weights(weights, number, dtype))
+    standard, units = standardized(given, intercept)
+    return _without_derivative(Data(standard, LogRows(*map(together, rows)), weights)), units
+
+
+@jax.custom_jvp
+def _without_derivative(data):
+    """The same data. The loops of the solvers have no derivative, and JAX's own error would not say so."""
+    return data
+
+
+@_without_derivative.defjvp
+def _refuse_derivative(primals, tangents):
+    raise NotImplementedError(
+        "models.fit and models.fit_outcome have no derivatives: take differences of two fits, or "
+        "models.fit_family where there are no covariates"
+    )
+
+
 def posteriors(coefficients: Float[Array, "D k"], covariates: Float[Array, "N D"], rows: LogRows) -> Posteriors:
-    """What users hold, before and after their reports were seen."""
+    """Computes the distribution of each user's value, before and after the report was seen."""
     logits = covariates @ coefficients
     logits = jnp.concatenate([jnp.zeros_like(logits[:, :1]), logits], axis=1)
     log_shares = logits - log_sum(logits)[:, None]
     terms = rows.lift + log_shares
     total = jnp.logaddexp(rows.base, log_sum(terms))
     lifted = jnp.exp(terms - total[:, None])
-    # Not w itself, which would take the digits of the difference where ε is small.
+    # Not by w itself: the difference of w and π loses its digits where ε is small.
     moved = lifted - jnp.sum(lifted, axis=1, keepdims=True) * jnp.exp(log_shares)
     return Posteriors(log_shares, moved, rows.scale + total)
 
 
-def curvatures(seen: Posteriors) -> tuple[Float[Array, "N k k"], Float[Array, "N k k"]]:
+def curvatures(found: Posteriors) -> tuple[Float[Array, "N k k"], Float[Array, "N k k"]]:
     """Observed and complete information of each report on the logits of the categories but the first."""
-    pi, g = jnp.exp(seen.log_shares[:, 1:]), seen.moved[:, 1:]
+    pi, g = jnp.exp(found.log_shares[:, 1:]), found.moved[:, 1:]
     diagonal = jnp.eye(pi.shape[1], dtype=pi.dtype)
     outer = pi[:, :, None] * pi[:, None, :]
     cross = g[:, :, None] * pi[:, None, :]
@@ -72,16 +122,20 @@ def on_coefficients(each: Float[Array, "N k k"], data: Data) -> Float[Array, "P 
     return jnp.einsum("nij,nd,ne->diej", weighted, data.covariates, data.covariates).reshape(size, size)
 
 
-def look(coefficients: Float[Array, "D k"], blocks: Data, ridge: Float[Array, ""]) -> View:
-    """What there is to see at some coefficients."""
+def slope_of(found: Posteriors, data: Data) -> Float[Array, " P"]:
+    """The slope of the log-likelihood in the coefficients."""
+    return jnp.einsum("n,nd,nk->dk", data.weights, data.covariates, found.moved[:, 1:]).ravel()
 
-    def seen(data):
+
+def evaluated(coefficients: Float[Array, "D k"], blocks: Data, ridge: Float[Array, ""]) -> View:
+    """The log-likelihood and its derivatives at some coefficients."""
+
+    def of_block(data):
         found = posteriors(coefficients, data.covariates, data.rows)
-        slope = jnp.einsum("n,nd,nk->dk", data.weights, data.covariates, found.moved[:, 1:]).ravel()
         information = [on_coefficients(each, data) for each in curvatures(found)]
-        return (slope, *information), data.weights * found.log_probabilities
+        return (slope_of(found, data), *information), data.weights * found.log_probabilities
 
-    (slope, observed, complete), log_probabilities = added_up(seen, blocks, coefficients)
+    (slope, observed, complete), log_probabilities = added_up(of_block, blocks, coefficients)
     prior = ridge * jnp.eye(coefficients.size, dtype=coefficients.dtype)
     return View(
         log_probabilities,
@@ -92,10 +146,129 @@ def look(coefficients: Float[Array, "D k"], blocks: Data, ridge: Float[Array, ""
     )
 
 
+def bias(coefficients: Float[Array, "D k"], data: Data, inverse: Float[Array, "P P"]) -> Float[Array, "D k"]:
+    """The expected error of the maximum-likelihood coefficients, to the order of 1/N.
+
+    With V the inverse information and l a user's log-likelihood, the bias of coefficient r is
+    Σ_s V_rs·Σ_jk V_jk·(½·E[l_sjk] + E[l_sj·l_k]), expectations being taken over the users of the data. Coefficients act
+    through the logits η = Bᵀx alone. With C = (x ⊗ 1)ᵀ V (x ⊗ 1) of each user, k × k, J(η) the user's observed
+    information on the logits and g the score, the sums need only the slope of ⟨J(η), C⟩ and J·C·g: no array has three
+    indices of coefficients.
+
+    References:
+        Cox and Snell, "A general definition of residuals", 1968; Firth, "Bias reduction of maximum likelihood
+        estimates", 1993.
+    """
+    size, width = coefficients.shape
+    split = inverse.reshape(size, width, size, width)
+
+    def of_user(logits, rows, spread):
+        # A batch of one, whose logits are the coefficients of a single covariate.
+        one = jnp.ones((1, 1), logits.dtype)
+        observed, _ = curvatures(posteriors(logits[None], one, LogRows(*(leaf[None] for leaf in rows))))
+        return jnp.sum(observed[0] * spread)
+
+    def of_block(block):
+        spread = jnp.einsum("nd,diej,ne->nij", block.covariates, split, block.covariates)
+        logits = block.covariates @ coefficients
+        third = jax.vmap(jax.grad(of_user))(logits, block.rows, spread)
+        found = posteriors(coefficients, block.covariates, block.rows)
+        observed, _ = curvatures(found)
+        product = jnp.einsum("nij,njk,nk->ni", observed, spread, found.moved[:, 1:])
+        return jnp.einsum("n,nd,ni->di", block.weights, block.covariates, -third / 2 - product), ()
+
+    total, _ = added_up(of_block, blocks_of(data), coefficients)
+    return (inverse @ total.ravel()).reshape(size, width)
+
+
 @partial(jax.jit, static_argnums=(3,))
-def maximum(data: Data, ridge: Float[Array, ""], tol: Float[Array, ""], max_iters: int) -> State:
-    """The maximum by Newton's method, from coefficients of zero."""
+def newton(data: Data, ridge: Float[Array, ""], tol: Float[Array, ""], max_iters: int) -> Solution:
+    """Newton's method, from coefficients of zero."""
     blocks = blocks_of(data)
-    shape = data.covariates.shape[1], data.rows.lift.shape[1] - 1
-    start = jnp.zeros(shape, data.weights.dtype)
-    return ascended(lambda flat: look(flat.reshape(shape), blocks, ridge), start.ravel(), tol, max_iters)
+    start = jnp.zeros(data.shape, data.weights.dtype)
+    state = ascended(lambda flat: evaluated(flat.reshape(data.shape), blocks, ridge), start.ravel(), tol, max_iters)
+    return Solution(state.parameters.reshape(data.shape), state.gap, state.num_iters)
+
+
+def _optax() -> Any:
+    try:
+        import optax
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError('this solver needs optax: pip install "rrjax[models]"') from error
+    return optax
+
+
+def _log_likelihood(coefficients, data):
+    return jnp.sum(data.weights * posteriors(coefficients, data.covariates, data.rows).log_probabilities)
+
+
+@partial(jax.jit, static_argnums=(3,))
+def lbfgs(data: Data, ridge: Float[Array, ""], tol: Float[Array, ""], max_iters: int) -> Solution:
+    """L-BFGS with a line search, on all data: memory for N·K numbers and a few times D·K."""
+    optax = _optax()
+    if on_many_devices(data):  # optax's line search cannot be spread
+        raise NotImplementedError(
+            "fit with solver 'l-bfgs' runs on one device: use solver 'newton' in shard_map and on meshes"
+        )
+    blocks, number = blocks_of(data), jnp.sum(data.weights)
+
+    def loss(coefficients):
+        # Only coefficients and data are kept for the backward pass; the rest is computed again.
+        part = jax.checkpoint(lambda block: (-_log_likelihood(coefficients, block), ()))
+        return (added_up(part, blocks, coefficients)[0] + ridge / 2 * jnp.sum(coefficients**2)) / number
+
+    direction, search = optax.scale_by_lbfgs(), optax.scale_by_zoom_linesearch(max_linesearch_steps=30)
+    start = jnp.zeros(data.shape, data.weights.dtype)
+
+    def step(carry):
+        point, memory, lines, _, num_iters = carry
+        value, slope = optax.value_and_grad_from_state(loss)(point, state=lines)
+        with jax.numpy_dtype_promotion("standard"):  # optax's own
+            ahead, memory = direction.update(slope, memory, point)
+            move, lines = search.update(-ahead, lines, point, value=value, grad=slope, value_fn=loss)
+        gap = number * jnp.sum(slope * ahead) / 2
+        return point + jnp.where(gap > tol, move, 0), memory, lines, gap, num_iters + 1
+
+    def is_unfinished(carry):
+        *_, gap, num_iters = carry
+        # At its first step L-BFGS knows no curvature, so that its gap says nothing.
+        return ((gap > tol) | (num_iters < 3)) & (num_iters < max_iters)
+
+    first = start, direction.init(start), search.init(start), jnp.full((), jnp.inf, start.dtype), jnp.int32(0)
+    point, _, _, gap, num_iters = lax.while_loop(is_unfinished, step, aligned(first, data))
+    return Solution(point, gap, num_iters)
+
+
+@partial(jax.jit, static_argnums=(4, 5))
+def adam(
+    key: Array, data: Data, ridge: Float[Array, ""], learning_rate: Float[Array, ""], batch_size: int, num_epochs: int
+) -> Solution:
+    """Adam on batches of users drawn without replacement; its rate falls to zero along a cosine."""
+    optax = _optax()
+    users = data.weights.shape[0]
+    num_batches = users // batch_size
+    total = jnp.sum(data.weights)
+    start = jnp.zeros(data.shape, data.weights.dtype)
+    adam = optax.scale_by_adam()
+
+    def loss(coefficients, batch):
+        # An estimate of the loss of all users.
+        part = _log_likelihood(coefficients, batch) * (users / batch_size)
+        return (ridge / 2 * jnp.sum(coefficients**2) - part) / total
+
+    def step(carry, places):
+        point, memory, num_iters = carry
+        batch = jax.tree.map(lambda leaf: leaf[places], data)
+        with jax.numpy_dtype_promotion("standard"):  # optax's own
+            ahead, memory = adam.update(jax.grad(loss)(point, batch), memory, point)
+        done = num_iters.astype(point.dtype) / (num_batches * num_epochs)
+        rate = learning_rate * (1 + jnp.cos(jnp.pi * done)) / 2
+        return (point - rate * ahead, memory, num_iters + 1), None
+
+    def epoch(carry, key):
+        order = jax.random.permutation(key, users)[: num_batches * batch_size].reshape(num_batches, batch_size)
+        return lax.scan(step, carry, order)
+
+    first = aligned((start, adam.init(start), jnp.int32(0)), data, key)
+    (point, _, num_iters), _ = lax.scan(epoch, first, jax.random.split(key, num_epochs))
+    return Solution(point, jnp.full((), jnp.nan, start.dtype), num_iters)

@@ -1,8 +1,8 @@
-"""Losses of randomized reports under predicted distributions: what a model of the true values is trained with.
+"""Losses of randomized reports under predicted distributions, to train models of the true values.
 
-A model says softmax(logits) of the value that a user holds; the user's report went through a mechanism. `rr_loss` is
-the negative log-likelihood of the report under both, in log space throughout. No K×K matrix is made, and nothing is
-subtracted that is nearly equal: it is accurate to the dtype for every ε.
+A model predicts softmax(logits) for the value that a user holds; the user's report went through a mechanism. `rr_loss`
+is the negative log-likelihood of the report under both, in log space throughout. No K×K matrix is made and no nearly
+equal numbers are subtracted, so that it is accurate to the dtype for every ε.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.data.arguments import as_epsilons, as_values, float_dtype
+from rrjax.data.arguments import as_array, as_epsilons, as_values, float_dtype
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.models.candidates import CandidateResponse
+from rrjax.models.inputs import require
 from rrjax.numerics.sharding import gathered
 from rrjax.numerics.sums import log_sum, short_sum
 
 Law: TypeAlias = Mechanism | Channel | CandidateResponse
-"""What says how reports were made, and knows its own K."""
+"""A mechanism whose reports have a likelihood each, and which has its own K."""
 MechanismOrEpsilon: TypeAlias = Law | ArrayLike
 
 
@@ -38,28 +39,28 @@ def rr_loss(
 ) -> Float[Array, "*s"]:
     """The negative log-likelihood of reports, −log P(report | softmax(logits)), nats: one for each report.
 
-    It stands where `optax.softmax_cross_entropy_with_integer_labels` does, and is that at ε = ∞. For k-ary randomized
-    response it is −log(q + (p − q)·softmax(logits)_report), which is also the forward-corrected cross-entropy of
-    Patrini et al.; for others the likelihood of the whole report, given what is public of it, such as a hash's seed.
+    It replaces `optax.softmax_cross_entropy_with_integer_labels`, and equals it at ε = ∞. For k-ary randomized response
+    it is −log(q + (p − q)·softmax(logits)_report), the forward-corrected cross-entropy of Patrini et al. For other
+    mechanisms it is the likelihood of the whole report, given its public part, such as a hash's seed.
 
     Args:
         logits: `[*s, K]`, floats.
-        reports: Of the mechanism. For k-ary randomized response integers in 0 … K − 1 `[*s]`, or floats `[*s, K]`: for
-            each example how much weight, such as how many reports, each category has.
+        reports: Of the mechanism. For k-ary randomized response integers in 0 … K − 1 `[*s]`, or floats `[*s, K]`: the
+            weight of each category in each example, such as a number of reports.
         mechanism_or_epsilon: A mechanism of `rrjax.mechanisms`, or ε of k-ary randomized response, nats: a scalar, or
             one for each example, `[*s]` or what broadcasts to it. A `CandidateResponse` has candidates for each.
-        where: `[*s, K]` or what broadcasts to it: which categories the model leaves possible. An example with none has
-            loss zero, no derivative, and a report that is not looked at: so are examples masked, by `[*s, 1]`.
+        where: Booleans `[*s, K]` or what broadcasts to it: the categories that are possible. An example without any has
+            loss and derivative zero, and its report is not used: `[*s, 1]` masks examples.
 
     Returns:
         `[*s]`, in the dtype of the logits, at least float32. For float32 and k-ary randomized response within 1e-6 of
         float64, relative to the loss where that is above one, for ε from 1e-3 to 100 and K up to 100,000. Under
-        tracing, NaN for what is no report of the mechanism, or an ε that is not positive. Differentiable in logits, ε
-        and soft reports.
+        tracing, NaN for an invalid report, or an ε that is not positive. Differentiable in logits, ε and reports that
+        are floats.
 
     Raises:
-        ValueError: Shapes that do not fit, or (not under tracing) what is no report or an ε that is not positive; the
-            message says where.
+        ValueError: Shapes that do not fit, or (not under tracing) an invalid report or an ε that is not positive, with
+            its place.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -76,13 +77,11 @@ def rr_loss(
         Patrini, Rozza, Menon, Nock and Qu, "Making deep neural networks robust to label noise: a loss correction
         approach", CVPR 2017: arXiv:1609.03683, theorem 2.
     """
-    logits, possible = _as_logits(logits, where)
-    reports = _of_examples(reports, possible)
-    mechanism = _mechanism(mechanism_or_epsilon, logits, possible)
+    logits, reports, mechanism, possible = _checked(logits, reports, mechanism_or_epsilon, where)
     if mechanism is None:
-        loss = _of_names(logits, reports, _as_epsilon(mechanism_or_epsilon, logits, possible), possible)
+        loss = _loss_of_categories(logits, reports, _as_epsilon(mechanism_or_epsilon, logits, possible), possible)
     else:
-        rows = mechanism.log_rows(reports).where(possible, 0)  # or the derivatives of masked ones could be NaN
+        rows = mechanism.log_rows(reports).where(possible, 0)  # or derivatives of masked examples could be NaN
         loss = -rows.log_probability(logits - log_sum(logits)[..., None])
     return jnp.where(possible, loss, 0)
 
@@ -94,11 +93,11 @@ def backward_loss(
     *,
     where: Bool[ArrayLike, "*s K"] | None = None,
 ) -> Float[Array, "*s"]:
-    """The backward-corrected cross-entropy: an unbiased estimate, from each report, of that of the true value.
+    """The backward-corrected cross-entropy: an unbiased estimate of the cross-entropy of the true value.
 
-    −Σ_i v_i·log softmax(logits)_i, with v = `mechanism.debias(report)`. Its mean over reports is the cross-entropy that
-    a model of the true values would have, but it is not bounded from below: a flexible model can make it as small as it
-    likes. `rr_loss` is the better one to train with; this one is here for comparison.
+    −Σ_i v_i·log softmax(logits)_i, with v = `mechanism.debias(report)`. Its mean over reports estimates the
+    cross-entropy of the true values, but it is not bounded from below: a flexible model can make it arbitrarily small.
+    Train with `rr_loss`; this loss is for comparison.
 
     Args:
         logits: As in `rr_loss`.
@@ -110,7 +109,7 @@ def backward_loss(
         `[*s]`, as in `rr_loss`; it may be negative.
 
     Raises:
-        ValueError: As `rr_loss`, or reports of a channel, or among candidates, that do not tell the values apart.
+        ValueError: As `rr_loss`; a channel that is not invertible; a `CandidateResponse`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -122,22 +121,19 @@ def backward_loss(
         Patrini et al., arXiv:1609.03683, theorem 1; Natarajan, Dhillon, Ravikumar and Tewari, "Learning with noisy
         labels", NeurIPS 2013.
     """
-    logits, possible = _as_logits(logits, where)
-    reports = _of_examples(reports, possible)
-    mechanism = _mechanism(mechanism_or_epsilon, logits, possible)
+    logits, reports, mechanism, possible = _checked(logits, reports, mechanism_or_epsilon, where)
     if isinstance(mechanism, CandidateResponse):
         raise ArgumentError(
-            "there is no unbiased correction: reports among candidates do not tell the other labels apart",
+            "there is no unbiased correction for reports among candidates, which do not distinguish the other labels: "
+            "use rr_loss",
             argument="reports",
         )
     log_theta = jnp.where(logits > -jnp.inf, logits - log_sum(logits)[..., None], 0)
     if mechanism is None:
         epsilon = _as_epsilon(mechanism_or_epsilon, logits, possible)
-        reports = _as_names(reports, logits)
-        soft = jnp.issubdtype(reports.dtype, jnp.floating)
-        reports = _at_masked(reports, possible)
-        named = short_sum(_as_weights(reports) * log_theta) if soft else _at(log_theta, reports)
-        # A factor, which is NaN for what is no report: a constant that is NaN would leave the derivatives finite.
+        reports, soft = _as_categories(reports, logits, possible)
+        named = short_sum(_as_weights(reports) * log_theta) if soft else _entries(log_theta, reports)
+        # A factor that is NaN for an invalid report: a constant NaN would leave the derivatives finite.
         inside = (reports >= 0) & (reports < logits.shape[-1])
         total = jnp.sum(_as_weights(reports), axis=-1) if soft else jnp.where(inside, 1, jnp.nan).astype(logits.dtype)
         loss = (total * short_sum(log_theta) - logits.shape[-1] * named) / jnp.expm1(epsilon) - named
@@ -148,19 +144,16 @@ def backward_loss(
 
 
 def rows_of(
-    reports: ArrayLike, mechanism_or_epsilon: MechanismOrEpsilon, num_categories: int | None, number: int
+    reports: ArrayLike,
+    mechanism_or_epsilon: MechanismOrEpsilon,
+    num_categories: int | None,
+    number: int,
+    dtype: jax.typing.DTypeLike,
 ) -> LogRows:
-    """The likelihood of each of N reports, for models of few categories: `[N, K]` numbers.
-
-    Raises:
-        ValueError: As `rr_loss`; K missing, or another one than the mechanism's.
-    """
-    reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
-    if reports.ndim < 1 or reports.shape[0] != number:
-        raise ArgumentError(
-            f"reports must be {number}, one for each row of covariates; got shape {tuple(reports.shape)}",
-            argument="reports",
-        )
+    """Checks N reports and K, and returns the likelihood of each report for each category: `[N, K]` numbers."""
+    reports = as_array(reports, "reports")
+    is_per_row = reports.ndim >= 1 and reports.shape[0] == number
+    require(is_per_row, "reports", f"{number}, one for each row of covariates", reports)
     if isinstance(mechanism_or_epsilon, Law):
         if num_categories not in (None, mechanism_or_epsilon.num_categories):
             raise ArgumentError(
@@ -169,20 +162,19 @@ def rows_of(
                 argument="num_categories",
                 value=num_categories,
             )
-        return mechanism_or_epsilon.log_rows(reports)
+        rows = mechanism_or_epsilon.log_rows(reports)
+        return LogRows(*(leaf.astype(dtype) for leaf in rows))
     if num_categories is None:
         raise ArgumentError(
             "num_categories is missing: an epsilon does not say how many categories there are",
             argument="num_categories",
         )
     check_num_categories(num_categories)
-    # By the loss's own checks, of logits that are nobody's.
-    logits = jnp.zeros((number, num_categories), float_dtype())
-    epsilon = _as_epsilon(mechanism_or_epsilon, logits, _everyone((number,)))
+    epsilon = as_epsilons(mechanism_or_epsilon, (number,), float_dtype())
     reports = as_values(reports, num_categories, "reports")
     named = reports[:, None] == jnp.arange(num_categories, dtype=reports.dtype)
     rows = LogRows(_log_p(epsilon, num_categories), -epsilon, jnp.where(named, log_gain(epsilon)[:, None], -jnp.inf))
-    return rows.where(jnp.any(named, axis=1), jnp.nan)
+    return LogRows(*(leaf.astype(dtype) for leaf in rows.where(jnp.any(named, axis=1), jnp.nan)))
 
 
 def _log_p(epsilon, num_categories):
@@ -190,8 +182,15 @@ def _log_p(epsilon, num_categories):
     return -jnp.log1p((num_categories - 1) * jnp.exp(-epsilon))
 
 
-def _mechanism(given, logits, possible) -> Law | None:
-    """The mechanism, checked; None is k-ary randomized response, which has a way of its own."""
+def _checked(logits, reports, mechanism_or_epsilon, where):
+    """The arguments of a loss, checked; the mechanism is None for k-ary randomized response."""
+    logits, possible = _as_logits(logits, where)
+    reports = _without_masked(reports, possible)
+    return logits, reports, _as_mechanism(mechanism_or_epsilon, logits, possible), possible
+
+
+def _as_mechanism(given, logits, possible) -> Law | None:
+    """The mechanism, checked; None is k-ary randomized response, which is computed without rows."""
     if not isinstance(given, Law):
         if hasattr(given, "num_categories"):
             raise ArgumentError(
@@ -218,32 +217,26 @@ def _mechanism(given, logits, possible) -> Law | None:
     return None if isinstance(given, RandomizedResponse) else given
 
 
-def _of_names(logits, reports, epsilon, possible):
-    reports = _at_masked(_as_names(reports, logits), possible)
-    soft = jnp.issubdtype(reports.dtype, jnp.floating)
+def _loss_of_categories(logits, reports, epsilon, possible):
+    """The loss of k-ary randomized response."""
+    reports, soft = _as_categories(reports, logits, possible)
     normalizer = log_sum(logits)
     if soft:
         log_share, epsilon = logits - normalizer[..., None], epsilon[..., None]
     else:
-        log_share = _at(logits, reports) - normalizer
+        log_share = _entries(logits, reports) - normalizer
     log_probability = _log_p(epsilon, logits.shape[-1]) + jnp.logaddexp(-epsilon, log_gain(epsilon) + log_share)
     if soft:
         return -short_sum(jnp.where(reports > 0, reports * log_probability, 0 * _as_weights(reports)))
     return -log_probability
 
 
-def _at_masked(reports, possible):
-    """The reports of randomized response, zero for examples that are masked, whose own may be none."""
-    possible = jnp.asarray(possible)
-    return jnp.where(possible[..., None] if reports.ndim > possible.ndim else possible, reports, 0)
-
-
 def _as_weights(reports):
-    """Soft reports; NaN where one is negative, which no number of reports is."""
+    """Reports that are weights of categories; NaN where one is negative."""
     return jnp.where(reports < 0, jnp.nan, reports)
 
 
-def _at(values, places):
+def _entries(values, places):
     """The entry of each row at its place; NaN where that is outside."""
     inside = (places >= 0) & (places < values.shape[-1])
     found = jnp.take_along_axis(values, jnp.where(inside, places, 0)[..., None], axis=-1)[..., 0]
@@ -251,20 +244,16 @@ def _at(values, places):
 
 
 def _as_logits(logits, where):
-    """The logits, −∞ for what is not possible, and which examples have something that is."""
-    logits = logits if isinstance(logits, jax.Array) else np.asarray(logits)
-    if logits.ndim < 1 or logits.shape[-1] < 2:
-        raise ArgumentError(
-            f"logits must have shape [..., K] with K >= 2, got {tuple(logits.shape)}", argument="logits"
-        )
-    if not jnp.issubdtype(logits.dtype, jnp.floating):
-        raise ArgumentError(f"logits must be floats, got dtype {logits.dtype}", argument="logits")
+    """The logits, −∞ for impossible categories; and which examples have a possible one."""
+    logits = as_array(logits, "logits")
+    is_floating = jnp.issubdtype(logits.dtype, jnp.floating)
+    is_batch = logits.ndim >= 1 and logits.shape[-1] >= 2
+    require(is_floating and is_batch, "logits", "floats of shape [..., K] with K >= 2", logits)
     logits = gathered(jnp.asarray(logits, jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, logits.dtype))))
     if where is None:
-        return logits, _everyone(logits.shape[:-1])
-    where = where if isinstance(where, jax.Array) else np.asarray(where)
-    if where.dtype != bool:
-        raise ArgumentError(f"where must be booleans, got dtype {where.dtype}", argument="where")
+        return logits, _none_masked(logits.shape[:-1])
+    where = as_array(where, "where")
+    require(where.dtype == bool, "where", "booleans", where)
     try:
         where = (np if isinstance(where, np.ndarray) else jnp).broadcast_to(where, logits.shape)
     except ValueError:
@@ -272,24 +261,20 @@ def _as_logits(logits, where):
             f"where must broadcast to the logits' shape {logits.shape}, got {where.shape}", argument="where"
         ) from None
     possible = where.any(axis=-1)
-    # The rows of examples that are masked are put to rights, so that no derivative is undefined there.
+    # Masked examples get logits of zero, so that no derivative is undefined there.
     return jnp.where(where, logits, jnp.where(jnp.asarray(possible)[..., None], -jnp.inf, 0)), possible
 
 
-def _everyone(shape):
-    """Of no example masked; on the host, where checks look, but for the sizes of `jax.export` that are symbols."""
+def _none_masked(shape):
+    """True for each example; on the host, for checks, unless `jax.export` makes sizes symbolic."""
     return (np if all(isinstance(size, int) for size in shape) else jnp).ones(shape, bool)
 
 
-def _of_examples(reports, possible):
-    """The reports, those of masked examples replaced by another one, which passes the mechanism's checks."""
-    reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
-    batch = possible.ndim
-    if reports.shape[:batch] != possible.shape:
-        raise ArgumentError(
-            f"reports must have a row for each of the logits', {tuple(possible.shape)}; got {tuple(reports.shape)}",
-            argument="reports",
-        )
+def _without_masked(reports, possible):
+    """The reports, those of masked examples replaced by another report, which passes the mechanism's checks."""
+    reports = as_array(reports, "reports")
+    is_per_example = reports.shape[: possible.ndim] == possible.shape
+    require(is_per_example, "reports", f"one for each of the examples {tuple(possible.shape)}", reports)
     if isinstance(reports, Tracer) or isinstance(possible, Tracer):
         return reports
     known = np.asarray(possible)
@@ -300,27 +285,25 @@ def _of_examples(reports, possible):
     return reports
 
 
-def _as_names(reports, logits):
-    """Reports of randomized response: the categories they name, or weights of all."""
-    if jnp.issubdtype(reports.dtype, jnp.floating):
-        if reports.shape != logits.shape:
-            raise ArgumentError(
-                f"reports that are floats are weights of all categories, {logits.shape}; got shape {reports.shape}",
-                argument="reports",
-            )
+def _as_categories(reports, logits, possible):
+    """Reports of randomized response, and whether they are weights of all categories; zero for masked examples."""
+    soft = jnp.issubdtype(reports.dtype, jnp.floating)
+    if soft:
+        require(reports.shape == logits.shape, "reports", f"integers, or weights of shape {logits.shape}", reports)
         if not isinstance(reports, Tracer) and (np.asarray(reports) < 0).any():
             raise ArgumentError(
                 "reports that are floats are weights of categories, and one is negative", argument="reports"
             )
-        return jnp.asarray(reports, logits.dtype)
-    if reports.shape != logits.shape[:-1]:
-        raise ArgumentError(
-            f"reports must be integers of shape {logits.shape[:-1]}, got shape {reports.shape}", argument="reports"
-        )
-    return as_values(reports, logits.shape[-1], "reports")
+        reports = jnp.asarray(reports, logits.dtype)
+    else:
+        is_per_example = reports.shape == logits.shape[:-1]
+        require(is_per_example, "reports", f"integers of shape {logits.shape[:-1]}", reports)
+        reports = as_values(reports, logits.shape[-1], "reports")
+    possible = jnp.asarray(possible)
+    return jnp.where(possible[..., None] if soft else possible, reports, 0), soft
 
 
 def _as_epsilon(given, logits, possible):
-    """Of each example `[*s]`; NaN where it is not positive."""
+    """ε of each example `[*s]`; NaN where it is not positive."""
     epsilon = given.epsilon if isinstance(given, RandomizedResponse) else given
     return as_epsilons(epsilon, logits.shape[:-1], logits.dtype, possible)

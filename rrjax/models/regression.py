@@ -2,37 +2,55 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Literal, TypeAlias
+import dataclasses
+from typing import Any, Literal, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.arguments import as_scalar, as_tolerance, check_key
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
-from rrjax.models import solvers
-from rrjax.models.bias import bias
-from rrjax.models.data import as_clusters, as_data
-from rrjax.models.fitted import Regression
-from rrjax.models.logistic import Data, look, maximum, posteriors
+from rrjax.models.inputs import INTERCEPT, FitError, Units, as_clusters
+from rrjax.models.logistic import Data, Solution, adam, as_data, bias, evaluated, lbfgs, newton, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
-from rrjax.models.refusals import INTERCEPT, MOST_RIDGE, FitError
+from rrjax.models.results import Regression
 from rrjax.numerics.em_newton import blocks_of
 from rrjax.numerics.interior_point import factored, solved
+from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.sums import accurate_sum
 
 Covariance: TypeAlias = Literal["observed", "sandwich", "none"]
 Solver: TypeAlias = Literal["newton", "l-bfgs"]
 
-LOST = 20.0
-"""Standard error, on standardized covariates, beyond which a coefficient is not estimated but runs off."""
-_FAR = 30.0
-"""Standardized coefficient beyond which it has run off, where there is no standard error to tell."""
+MOST_RIDGE = 1e12
+"""Largest precision of the prior, on standardized coefficients: beyond it the reports have no influence."""
+LARGEST_STANDARD_ERROR = 20.0
+"""Standard error, on standardized covariates, beyond which a coefficient counts as diverging."""
+_LARGEST_COEFFICIENT = 30.0
+"""Standardized coefficient beyond which it counts as diverging, where there is no standard error."""
+
+
+@register(
+    data_fields=["data", "units", "ridge", "clusters"],
+    meta_fields=["num_clusters", "covariance", "intercept", "reduce_bias"],
+)
+@dataclasses.dataclass(frozen=True)
+class _Problem:
+    """A regression to be fitted: checked data, and the results to compute beside the coefficients."""
+
+    data: Data
+    units: Units
+    ridge: Float[Array, ""]
+    clusters: Int[Array, " N"] | None
+    num_clusters: int | None
+    covariance: Covariance
+    intercept: bool
+    reduce_bias: bool
 
 
 def fit(
@@ -54,47 +72,43 @@ def fit(
     """Fits a multinomial logistic regression of the users' values on covariates, by the likelihood of their reports.
 
     Args:
-        covariates: `[N, D]`, floats or integers; a vector `[N]` is one covariate. In any units: they are standardized
-            on the way.
+        covariates: `[N, D]`, floats or integers, in any units; a vector `[N]` is one covariate.
         reports: Of the mechanism, N of them.
         mechanism_or_epsilon: As in `rr_loss`: a mechanism, or ε of k-ary randomized response, for all or `[N]`.
-        num_categories: K. Wanted where ε is given; a mechanism has its own.
-        weights: `[N]`, not negative: how many users each row stands for, or survey weights (then with
+        num_categories: K, where ε is given; a mechanism has its own.
+        weights: `[N]`, not negative: the number of users of each row, or survey weights (then with
             `covariance="sandwich"`). None is one for each.
-        intercept: Whether to put a column of ones in front.
-        clusters: `[N]`, numbers or texts, not traced: users of one cluster may depend on each other; the covariance is
-            that of Liang and Zeger, times c/(c − 1)·(N − 1)/(N − P) for c clusters and P = D·(K − 1) coefficients.
-            There must be more clusters than coefficients: the covariance has rank c − 1 at most, and with fewer some
-            standard errors are zero but for rounding. p-values and intervals are those of Student's t, and Wald's tests
-            those of F, with c − 1 degrees of freedom. For a covariate that is the same within each cluster they are
-            still too small where few clusters have one of its values, however many there are: a test at 5 % rejects
-            12 % of the time if it splits ten clusters in halves, 7 % with thirty, but 15 % if 4 of 100 clusters have
-            the rarer value.
-        covariance: "observed", the inverse of the observed information, for weights that are numbers of users; or
-            "sandwich", for survey weights, and where the model is wrong. "none" makes no covariance, and with "l-bfgs"
-            no matrix of (D·(K − 1))² numbers at all. None is "observed".
-        ridge: Scalar, precision of a normal prior with mean zero on the standardized coefficients, the intercept among
-            them: for data whose likelihood has no maximum.
-        reduce_bias: Whether to take from the coefficients what the likeliest ones are expected to be off by, to the
-            order of 1/N: they lie too far out, by some per cent of their standard errors where reports are few or
-            noisy. The log-likelihood stays that of the maximum. Needs a covariance; not with a prior, whose own bias it
-            does not know. Weights are numbers of users.
-        solver: "newton", or "l-bfgs" (by optax), which needs no matrix either: for some thousands of coefficients.
-        tol: Nats of all reports that may be missing. None is 1e-10 with x64, and in float32 1e-6, or 1e-12 for each
-            user.
-        max_iters: Most steps of the solver.
+        intercept: Whether to add a column of ones in front.
+        clusters: `[N]`, numbers or texts, not traced. Users of one cluster may depend on each other. The covariance is
+            that of Liang and Zeger, times c/(c − 1)·(N − 1)/(N − P) for c clusters and P = D·(K − 1) coefficients. Its
+            rank is at most c − 1, so there must be more clusters than coefficients. p-values and intervals are by
+            Student's t, Wald's tests by F, with c − 1 degrees of freedom. For a covariate that is the same within each
+            cluster, standard errors are too small where few clusters have one of its values: a test at 5 % rejects
+            12 % of the time if the covariate splits ten clusters in halves, 7 % with thirty, and 15 % if 4 of 100
+            clusters have the rarer value.
+        covariance: "observed", the inverse of the observed information, for weights that are numbers of users;
+            "sandwich", for survey weights, and where the model may be wrong; or "none", which with "l-bfgs" avoids
+            every matrix of (D·(K − 1))² numbers. None is "observed".
+        ridge: Scalar, precision of a normal prior with mean zero on the intercept and the standardized coefficients,
+            for data whose likelihood has no maximum.
+        reduce_bias: Whether to subtract the expected error of the maximum-likelihood coefficients, to the order of 1/N.
+            They are too far from zero, by some per cent of their standard errors where reports are few or noisy. The
+            log-likelihood stays that of the maximum. It needs a covariance and no prior, and weights count users.
+        solver: "newton", or "l-bfgs" (by optax), which makes no such matrix: for thousands of coefficients.
+        tol: Largest gap to the maximum, nats of all reports. None is 1e-10 with x64, and in float32 1e-6, or 1e-12 for
+            each user.
+        max_iters: Largest number of steps of the solver.
 
     Returns:
-        `Regression`. Under tracing its `converged` says whether there is a maximum, but for runaway coefficients
-        without a covariance, and all is NaN for a report, an ε, a weight or a ridge that is none.
+        `Regression`. Under tracing, `converged` says whether there is a maximum; without a covariance it may miss a
+        diverging coefficient. An invalid report, ε, weight or ridge makes all NaN there.
 
     Raises:
-        ValueError: Shapes that do not fit, or (not under tracing) covariates, weights or reports that are none, with
-            the row; covariates that depend on each other linearly; a likelihood without maximum, as of data that a
-            covariate separates, or of a category that no report speaks for; clusters that are no more than
-            coefficients, or survey weights of which no more than that have a say. What cannot be fitted is a
-            `FitError`, whose attributes say which columns and which category it is about.
-        NotImplementedError: A derivative, in ε or in anything else: take differences of two fits.
+        ValueError: Shapes that do not fit, or (not under tracing) invalid covariates, weights or reports, with the row.
+        FitError: A `ValueError` with the columns and the category: covariates that depend on each other linearly; a
+            likelihood without maximum, as where a covariate separates the data or no report names a category; no more
+            clusters, or users with a considerable weight, than coefficients.
+        NotImplementedError: A derivative is taken: use differences of two fits.
 
     Example:
         >>> import jax, numpy as np, rrjax
@@ -112,30 +126,15 @@ def fit(
         definition of residuals", 1968 (the bias); Cameron and Miller, "A practitioner's guide to cluster-robust
         inference", 2015 (the factor and the degrees of freedom).
     """
-    kind = _kind(covariance, clusters is not None, reduce_bias)
-    if solver not in ("newton", "l-bfgs"):
+    if solver not in get_args(Solver):
         raise ArgumentError(f'solver must be "newton" or "l-bfgs", got {solver!r}', argument="solver", value=solver)
     max_iters = as_integer(max_iters, "max_iters", 1)
-    data, units = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
-    dtype = data.weights.dtype
-    goal = as_tolerance(tol, jnp.sum(data.weights))
-    prior = _as_ridge(ridge, dtype)
-    if reduce_bias and not isinstance(prior, Tracer) and prior != 0:
-        raise ArgumentError(
-            "reduce_bias does not know the bias of a prior: leave out one of reduce_bias and ridge",
-            argument="reduce_bias",
-        )
-    if solver == "newton":
-        state = maximum(data, prior, goal, max_iters)
-        shape = data.covariates.shape[1], data.rows.lift.shape[1] - 1
-        arrival = solvers.Arrival(state.parameters.reshape(shape), state.gap, state.num_iters)
-    else:
-        arrival = solvers.lbfgs(data, prior, goal, max_iters)
-    result, errors = _described(
-        data, units, arrival, prior, goal, *_groups(clusters, data, kind), kind, reduce_bias, intercept
-    )
+    observed = covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept
+    problem = _checked(observed, clusters, covariance, ridge, reduce_bias)
+    goal = as_tolerance(tol, jnp.sum(problem.data.weights))
+    solve = newton if solver == "newton" else lbfgs
+    result = _described(problem, solve(problem.data, problem.ridge, goal, max_iters), goal)
     if not isinstance(result.converged, Tracer):
-        check_ran_off(result, errors)
         _check_converged(result)
     return result
 
@@ -157,10 +156,10 @@ def fit_in_batches(
     learning_rate: ArrayLike = 0.02,
     tol: float = 0.01,
 ) -> Regression:
-    """Fits the regression of `fit` by Adam, on one batch of users after another.
+    """Fits the regression of `fit` by Adam, on one batch of users after another, for large data.
 
-    For data of many users, of which a few thousand say where to go. The rate falls to nothing, and the end lies some
-    hundredths of a nat below the maximum; `gap` says how many, if a covariance is wanted.
+    The learning rate falls to zero. The log-likelihood ends some hundredths of a nat below the maximum; `gap` says how
+    many, if there is a covariance.
 
     Args:
         key: A typed key, for the order in which users are seen.
@@ -173,16 +172,16 @@ def fit_in_batches(
         clusters: As in `fit`.
         covariance: As in `fit`.
         ridge: As in `fit`.
-        batch_size: Users in a batch; N, if that is less.
-        num_epochs: How often users are seen; those who fill no last batch wait for the next time.
+        batch_size: Users in a batch, at most N.
+        num_epochs: Number of passes through the users; a pass leaves out users who do not fill a last batch.
         learning_rate: Scalar, of the first steps, on standardized covariates.
-        tol: Nats of all reports below which the gap counts as converged: a hundredth is a seventh of a standard error.
+        tol: Nats of all reports below which the gap counts as converged: 0.01 is a seventh of a standard error.
 
     Returns:
-        `Regression`, converged or not: more epochs bring it nearer.
+        `Regression`, converged or not: more epochs bring it nearer to the maximum.
 
     Raises:
-        ValueError: As `fit`, but for the gap; fewer than one user in a batch, or than one epoch.
+        ValueError: As `fit`, but not for a large gap; a batch of less than one user, or less than one epoch.
         NotImplementedError: `jax.vmap` spreads it over a mesh with explicit axes; `jax.shard_map` can.
 
     Example:
@@ -202,80 +201,17 @@ def fit_in_batches(
     check_key(key)
     batch_size, num_epochs = as_integer(batch_size, "batch_size", 1), as_integer(num_epochs, "num_epochs", 1)
     key = refuse_spread(key, "fit_in_batches")
-    kind = _kind(covariance, clusters is not None, False)
-    data, units = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
-    dtype = data.weights.dtype
-    prior, rate = _as_ridge(ridge, dtype), as_scalar(learning_rate, dtype, "learning_rate")
-    arrival = solvers.adam(key, data, prior, rate, min(batch_size, data.weights.shape[0]), num_epochs)
-    goal = as_scalar(tol, dtype, "tol")
-    result, errors = _described(
-        data, units, arrival, prior, goal, *_groups(clusters, data, kind), kind, False, intercept
-    )
-    if not isinstance(result.converged, Tracer):
-        check_ran_off(result, errors)
-    return result
+    observed = covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept
+    problem = _checked(observed, clusters, covariance, ridge)
+    dtype, number = problem.data.weights.dtype, problem.data.weights.shape[0]
+    rate = as_scalar(learning_rate, dtype, "learning_rate")
+    solution = adam(key, problem.data, problem.ridge, rate, min(batch_size, number), num_epochs)
+    return _described(problem, solution, as_scalar(tol, dtype, "tol"))
 
 
-@partial(jax.jit, static_argnums=(6, 7, 8, 9))
-def _described(data, units, arrival, ridge, tol, groups, count, kind, reduce_bias, intercept):
-    """The regression at some standardized coefficients, and their standard errors."""
-    coefficients, gap, _ = arrival
-    found = posteriors(coefficients, data.covariates, data.rows).log_probabilities
-    before = posteriors(0 * coefficients, data.covariates, data.rows).log_probabilities
-    covariance = errors = None
-    if kind == "none":
-        converged = (gap <= tol) & (jnp.max(jnp.abs(coefficients)) < _FAR)
-    else:
-        view = look(coefficients, blocks_of(data), ridge)
-        covariance = _inverted(view.observed)
-        gap = view.slope @ covariance @ view.slope / 2
-        if reduce_bias:
-            coefficients = coefficients - bias(coefficients, data, covariance)
-        if kind == "sandwich":
-            covariance = _robust(covariance, arrival.coefficients, data, groups, count)
-        errors = jnp.sqrt(jnp.diagonal(covariance)).reshape(coefficients.shape)
-        converged = (gap <= tol) & jnp.all(errors < LOST)  # false for NaN, where the information is not positive
-    log_likelihood = accurate_sum(data.weights * found)
-    # No report that cannot be, and no ε: with them only the sum is NaN, and the iteration never moved.
-    usable = jnp.isfinite(log_likelihood) & (jnp.min(data.weights) >= 0) & (ridge >= 0)
-    coefficients, covariance = jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), (coefficients, covariance))
-    result = Regression(
-        standard_coefficients=coefficients,
-        standard_covariance=covariance,
-        units=units,
-        log_likelihood=log_likelihood,
-        gain=accurate_sum(data.weights * (found - before)),
-        gap=gap,
-        num_iters=arrival.num_iters,
-        converged=converged & usable,
-        num_users=jnp.sum(data.weights),
-        intercept=intercept,
-        robust=kind == "sandwich",
-        num_clusters=None if groups is None else count,
-    )
-    return result, errors
-
-
-def _inverted(matrix):
-    return solved(factored(matrix), jnp.eye(matrix.shape[0], dtype=matrix.dtype))
-
-
-def _robust(inverse, coefficients, data: Data, groups, count):
-    """The sandwich, of users or of clusters of them."""
-    moved = posteriors(coefficients, data.covariates, data.rows).moved
-    scores = data.weights[:, None, None] * data.covariates[:, :, None] * moved[:, None, 1:]
-    scores = scores.reshape(scores.shape[0], -1)
-    factor = 1.0
-    if groups is not None:
-        scores = jax.ops.segment_sum(scores, groups, num_segments=count)
-        number, size = jnp.sum(data.weights > 0, dtype=scores.dtype), scores.shape[1]
-        factor = count / (count - 1) * (number - 1) / (number - size)
-    half = scores @ inverse
-    return factor * (half.T @ half)
-
-
-def _kind(covariance, clustered, reduce_bias) -> Covariance:
-    if covariance not in (None, "observed", "sandwich", "none"):
+def _checked(observed: tuple[Any, ...], clusters, covariance, ridge, reduce_bias=False) -> _Problem:
+    """Checks arguments of `fit`; the observed ones are those of `as_data`, in its order."""
+    if covariance not in (None, *get_args(Covariance)):
         raise ArgumentError(
             f'covariance must be "observed", "sandwich" or "none", got {covariance!r}',
             argument="covariance",
@@ -283,75 +219,139 @@ def _kind(covariance, clustered, reduce_bias) -> Covariance:
         )
     if covariance == "none" and reduce_bias:
         raise ArgumentError('reduce_bias needs a covariance, got covariance="none"', argument="reduce_bias")
-    if clustered and covariance not in (None, "sandwich"):
+    if clusters is not None and covariance not in (None, "sandwich"):
         raise ArgumentError(
             f'clusters are for the covariance "sandwich", got {covariance!r}', argument="covariance", value=covariance
         )
-    return "sandwich" if clustered else covariance or "observed"
-
-
-def _groups(clusters, data: Data, kind: Covariance):
-    """Clusters from 0, and how many there are; refuses fewer than a covariance of all coefficients takes."""
-    size = data.covariates.shape[1] * (data.rows.lift.shape[1] - 1)
+    covariance = "sandwich" if clusters is not None else covariance or "observed"
+    data, units = as_data(*observed)
+    ridge = as_scalar(ridge, data.weights.dtype, "ridge")
+    if not isinstance(ridge, Tracer):
+        if not 0 <= ridge <= MOST_RIDGE:
+            raise ArgumentError(
+                f"ridge must be a number from 0 to {MOST_RIDGE:g}, got {float(ridge):g}",
+                argument="ridge",
+                value=float(ridge),
+            )
+        if reduce_bias and ridge != 0:
+            raise ArgumentError(
+                "reduce_bias does not know the bias of a prior: leave out one of reduce_bias and ridge",
+                argument="reduce_bias",
+            )
+    num_clusters = None
     known = None if isinstance(data.weights, Tracer) else np.asarray(data.weights, np.float64)
     if clusters is not None:
-        groups, count = as_clusters(clusters, data.weights.shape[0], known)
-        if count <= size:
-            raise FitError(
-                f"{count} clusters are too few for {size} coefficients: there must be more clusters than coefficients, "
-                "or some standard errors would be zero; drop covariates, merge categories, or take smaller clusters",
-                reason="clusters",
-                argument="clusters",
-                number=count,
-                needed=size + 1,
-            )
-        return groups, count
-    if kind == "sandwich" and known is not None:
-        relative = known / np.max(known)  # squares of small weights are zero
+        clusters, num_clusters = as_clusters(clusters, data.weights.shape[0], known)
+    if covariance == "sandwich":
+        _check_enough(data, num_clusters, known)
+    return _Problem(data, units, ridge, clusters, num_clusters, covariance, observed[-1], reduce_bias)
+
+
+def _check_enough(data: Data, num_clusters: int | None, weights: np.ndarray | None) -> None:
+    """Refuses fewer clusters, or users with a considerable weight, than a covariance of all coefficients takes."""
+    size = data.shape[0] * data.shape[1]
+    if num_clusters is not None and num_clusters <= size:
+        raise FitError(
+            f"{num_clusters} clusters are too few for {size} coefficients: there must be more clusters than "
+            "coefficients, or some standard errors would be zero; drop covariates, merge categories, or take smaller "
+            "clusters",
+            reason="clusters",
+            argument="clusters",
+            number=num_clusters,
+            needed=size + 1,
+        )
+    if num_clusters is None and weights is not None:
+        relative = weights / np.max(weights)  # squares of small weights are zero
         effective = np.sum(relative) ** 2 / np.sum(relative**2)
         if not effective > size:
             raise FitError(
-                f"of the weights so few are large that they say as much as {effective:.3g} users of equal weight, too "
-                f"few for {size} coefficients: trim the weights, drop covariates, or merge categories",
+                f"so few of the weights are large that they count as {effective:.3g} users of equal weight, too few "
+                f"for {size} coefficients: trim the weights, drop covariates, or merge categories",
                 reason="weights",
                 argument="weights",
                 number=float(effective),
                 needed=size + 1,
             )
-    return None, 0
 
 
-def _as_ridge(ridge, dtype):
-    ridge = as_scalar(ridge, dtype, "ridge")
-    if not isinstance(ridge, Tracer) and not 0 <= ridge <= MOST_RIDGE:
-        raise ArgumentError(
-            f"ridge must be a number from 0 to {MOST_RIDGE:g}, got {float(ridge):g}",
-            argument="ridge",
-            value=float(ridge),
-        )
-    return ridge
+def _described(problem: _Problem, solution: Solution, tol: Float[Array, ""]) -> Regression:
+    """The regression at the solution of a solver; refuses coefficients that are not determined."""
+    result, errors = _evaluated(problem, solution, tol)
+    if errors is not None and not isinstance(errors, Tracer):
+        _check_determined(result, np.asarray(errors))
+    return result
 
 
-def check_ran_off(result: Regression, errors: Float[ArrayLike, "D k"] | None) -> None:
-    """Refuses coefficients that nothing holds.
+@jax.jit
+def _evaluated(problem: _Problem, solution: Solution, tol):
+    """The regression, and the standard errors of the standardized coefficients."""
+    data, ridge = problem.data, problem.ridge
+    coefficients, gap, num_iters = solution
+    found = posteriors(coefficients, data.covariates, data.rows).log_probabilities
+    at_zero = posteriors(0 * coefficients, data.covariates, data.rows).log_probabilities
+    covariance = errors = None
+    if problem.covariance == "none":
+        converged = (gap <= tol) & (jnp.max(jnp.abs(coefficients)) < _LARGEST_COEFFICIENT)
+    else:
+        view = evaluated(coefficients, blocks_of(data), ridge)
+        size = coefficients.size
+        covariance = solved(factored(view.observed), jnp.eye(size, dtype=view.observed.dtype))
+        gap = view.slope @ covariance @ view.slope / 2
+        if problem.reduce_bias:
+            coefficients = coefficients - bias(coefficients, data, covariance)
+        if problem.covariance == "sandwich":
+            covariance = _sandwich(covariance, solution.coefficients, problem)
+        errors = jnp.sqrt(jnp.diagonal(covariance)).reshape(coefficients.shape)
+        # False for NaN, where the information is not positive.
+        converged = (gap <= tol) & jnp.all(errors < LARGEST_STANDARD_ERROR)
+    log_likelihood = accurate_sum(data.weights * found)
+    # An impossible report or an unusable ε makes only the sum NaN: the iteration never moved.
+    usable = jnp.isfinite(log_likelihood) & (jnp.min(data.weights) >= 0) & (ridge >= 0)
+    coefficients, covariance = jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), (coefficients, covariance))
+    result = Regression(
+        standard_coefficients=coefficients,
+        standard_covariance=covariance,
+        units=problem.units,
+        log_likelihood=log_likelihood,
+        gain=accurate_sum(data.weights * (found - at_zero)),
+        gap=gap,
+        num_iters=num_iters,
+        converged=converged & usable,
+        num_users=jnp.sum(data.weights),
+        intercept=problem.intercept,
+        robust=problem.covariance == "sandwich",
+        num_clusters=problem.num_clusters,
+    )
+    return result, errors
 
-    Raises:
-        FitError: One of them is too large.
-    """
-    if errors is None:
-        return
-    errors = np.asarray(errors)
-    lost = np.argwhere(~(errors < LOST))
-    if lost.size:
-        row, place = lost[0]
+
+def _sandwich(inverse, coefficients, problem: _Problem):
+    """The sandwich covariance, of users or of clusters of them."""
+    data, clusters, count = problem.data, problem.clusters, problem.num_clusters
+    moved = posteriors(coefficients, data.covariates, data.rows).moved
+    scores = data.weights[:, None, None] * data.covariates[:, :, None] * moved[:, None, 1:]
+    scores = scores.reshape(scores.shape[0], -1)
+    factor = 1.0
+    if clusters is not None and count is not None:
+        scores = jax.ops.segment_sum(scores, clusters, num_segments=count)
+        number, size = jnp.sum(data.weights > 0, dtype=scores.dtype), scores.shape[1]
+        factor = count / (count - 1) * (number - 1) / (number - size)
+    half = scores @ inverse
+    return factor * (half.T @ half)
+
+
+def _check_determined(result: Regression, errors: np.ndarray) -> None:
+    wrong = np.argwhere(~(errors < LARGEST_STANDARD_ERROR))
+    if wrong.size:
+        row, place = wrong[0]
         size = errors[row, place]
         known = f"standard error {size:.3g} on standardized covariates"
         error = known if np.isfinite(size) else "there is no information on it"
         column = int(row) - result.intercept
-        what = "intercept" if column == INTERCEPT else f"covariate {column}"
+        name = "intercept" if column == INTERCEPT else f"covariate {column}"
         raise FitError(
-            f"the {what} of category {place + 1} runs off or is hardly determined ({error}). Either the likelihood "
-            "has no maximum, as where a covariate separates the reports or none speaks for a category, or "
+            f"the {name} of category {place + 1} diverges or is hardly determined ({error}). Either the likelihood "
+            "has no maximum, as where a covariate separates the reports or no report names a category, or "
             f"{float(result.num_users):,.10g} reports say next to nothing at this epsilon: merge categories, leave the "
             "covariate out, or give a prior, such as ridge=0.1",
             reason="unbounded",
@@ -361,20 +361,21 @@ def check_ran_off(result: Regression, errors: Float[ArrayLike, "D k"] | None) ->
         )
 
 
-def _check_converged(result):
-    if not bool(result.converged):
-        farthest = float(jnp.max(jnp.abs(result.standard_coefficients)))
-        if result.standard_covariance is None and farthest >= _FAR:
-            raise FitError(
-                f"a coefficient runs off: {farthest:.3g} on standardized covariates. A covariate may separate the "
-                "reports, or none speaks for a category: merge categories, or give a prior, such as ridge=0.1",
-                reason="unbounded",
-                number=float(result.num_users),
-            )
+def _check_converged(result: Regression) -> None:
+    if bool(result.converged):
+        return
+    largest = float(jnp.max(jnp.abs(result.standard_coefficients)))
+    if result.standard_covariance is None and largest >= _LARGEST_COEFFICIENT:
         raise FitError(
-            f"not converged after {int(result.num_iters)} steps, {float(result.gap):.3g} nats from the maximum: give a "
-            "larger max_iters, or a prior, such as ridge=0.1",
-            reason="steps",
-            argument="max_iters",
-            number=int(result.num_iters),
+            f"a coefficient diverges: {largest:.3g} on standardized covariates. A covariate may separate the reports, "
+            "or no report names a category: merge categories, or give a prior, such as ridge=0.1",
+            reason="unbounded",
+            number=float(result.num_users),
         )
+    raise FitError(
+        f"not converged after {int(result.num_iters)} steps, {float(result.gap):.3g} nats from the maximum: give a "
+        "larger max_iters, or a prior, such as ridge=0.1",
+        reason="steps",
+        argument="max_iters",
+        number=int(result.num_iters),
+    )
