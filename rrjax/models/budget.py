@@ -15,7 +15,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.data.arguments import as_scalar, float_dtype, is_real
 from rrjax.data.checks import as_integer, check_num_categories
 from rrjax.data.errors import ArgumentError
-from rrjax.inference.plans import squared_error_of_one
+from rrjax.inference.precision import squared_error_of_one
 from rrjax.mechanisms import Design, RandomizedResponse
 from rrjax.numerics.newton import ascend
 from rrjax.numerics.pytrees import exportable

@@ -15,7 +15,7 @@ from scipy import stats
 
 import rrjax
 from rrjax.inference import equality_test, goodness_of_fit_test, independence_test, likelihood_ratio_test, trend_test
-from rrjax.inference.likelihood_ratio import chi_bar_square
+from rrjax.inference.distribution_tests import chi_bar_square
 from rrjax.simulate.sampling import Stream, hypergeometric, table
 
 KEY = jax.random.key(0)
@@ -377,19 +377,19 @@ def test_too_few_draws_and_levels_that_are_none(name):
 @pytest.mark.once
 @pytest.mark.parametrize("name", TESTS)
 def test_p_values_do_not_depend_on_how_draws_are_batched(name, monkeypatch):
-    from rrjax.inference import goodness_of_fit, likelihood_ratio, monte_carlo, permutation
+    from rrjax.inference import distribution_tests, independence, monte_carlo, permutation
 
     compiled = {
-        "ratio": likelihood_ratio._tested,
-        "fit": goodness_of_fit._tested,
-        "any fit": goodness_of_fit._any_tested,
-        "equality": permutation._equality,
-        "trend": permutation._trend,
-        "independence": permutation._independence,
+        "ratio": distribution_tests._test_ratio,
+        "fit": distribution_tests._test_pearson,
+        "any fit": distribution_tests._test_any,
+        "equality": permutation._test_equality,
+        "trend": permutation._test_trend,
+        "independence": independence._test_independence,
     }[name]
     expected = TESTS[name](num_draws=DRAWS).p_value
     compiled.clear_cache()
-    monkeypatch.setattr(monte_carlo, "_CELLS", 40)  # 4 to 13 draws at a time
+    monkeypatch.setattr(monte_carlo, "CELLS_AT_A_TIME", 40)  # 4 to 13 draws at a time
     assert TESTS[name](num_draws=DRAWS).p_value == expected
     assert compiled._cache_size() == 1
     compiled.clear_cache()
@@ -484,9 +484,9 @@ def test_a_hypothesis_is_normalized():
 
 @pytest.mark.long
 def test_what_cannot_be_compared_does_not_reject():
-    from rrjax.inference.monte_carlo import compared
+    from rrjax.inference.monte_carlo import Null, monte_carlo_test
 
-    result = compared(KEY, jnp.ones((), FLOAT), lambda key: jnp.full((), jnp.nan, FLOAT), 39, 1, "")
+    result = monte_carlo_test(KEY, jnp.ones((), FLOAT), Null(lambda key: jnp.full((), jnp.nan, FLOAT), 39, 1, ""))
     assert result.p_value == 1
 
 
