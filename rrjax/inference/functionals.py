@@ -117,7 +117,7 @@ def linear_functional(
     return _estimate(_Given(data, whole, group, box), c, complement(level), _Options(method, is_tally, estimand))
 
 
-def check_options(method: str | None, methods: tuple[str, ...], estimand: str, level: ArrayLike) -> None:
+def check_options(method: str | None, methods: tuple[str, ...], estimand: Estimand, level: ArrayLike) -> None:
     """Refuses an unknown method or estimand, or a level outside (0, 1).
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 
 import jax
 import jax.numpy as jnp
@@ -134,7 +134,7 @@ def intervals(
                 f"{method!r} and {estimand!r}",
                 argument="method",
             )
-        counts, dtype = checked(counts, epsilon, whole=True)
+        counts, dtype = checked(cast("ArrayLike", counts), epsilon, whole=True)
         tail = log_tail(miss, simultaneous, counts.shape[0])
         law = epsilon.affine
         return _survey_limits(*aligned((counts, tail, *law.noise(dtype), law.astype(dtype).truth)), miss)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TypeGuard
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,9 @@ from rrjax.numerics.bisection import bisected, geometric_mean
 from rrjax.numerics.implicit import with_derivative
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import expm1_epsilon
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 ROUNDING_OF_SHARES = 1e-6
 """How far rounding may move shares of reports out of [0, 1]."""
@@ -158,7 +161,7 @@ def standard_errors(counts: ArrayLike, epsilon: ArrayLike | SurveyDesign) -> Flo
     return _survey_errors(*aligned((counts, *epsilon.affine.noise(dtype))))
 
 
-def is_survey_design(epsilon: ArrayLike | SurveyDesign | None) -> TypeGuard[SurveyDesign]:
+def is_survey_design(epsilon: ArrayLike | SurveyDesign | None) -> TypeIs[SurveyDesign]:
     """Whether a survey design stands in the place of ε."""
     return isinstance(getattr(epsilon, "affine", None), Affine)
 
