@@ -4,15 +4,14 @@ Every function solves one problem and batches through `jax.vmap`, as the estimat
 """
 
 from rrjax.inference.combined import difference, stratified
+from rrjax.inference.contingency_tables import equality_test, independence_test, trend_test
 from rrjax.inference.contradiction import contradiction_test, repeated_seed_test
 from rrjax.inference.discovery import discoveries, p_values
 from rrjax.inference.distribution_tests import goodness_of_fit_test, likelihood_ratio_test
 from rrjax.inference.functionals import Estimate, group_share, linear_functional
-from rrjax.inference.independence import independence_test
 from rrjax.inference.intervals import Intervals, intervals
 from rrjax.inference.monte_carlo import HypothesisTest, power
 from rrjax.inference.monte_carlo import Power as Power
-from rrjax.inference.permutation import equality_test, trend_test
 from rrjax.inference.planning import MechanismErrors as MechanismErrors
 from rrjax.inference.planning import compare_mechanisms, detectable_share, expected_width, users_for_width
 from rrjax.inference.posterior import Posterior, posterior

@@ -77,14 +77,7 @@ _product = partial(jnp.matmul, precision="highest")
 
 
 class Spread(NamedTuple):
-    """The law of x where a report says nothing of its user.
-
-    Attributes:
-        points: `[G]`, from 0 to 1.
-        mass: `[G]`, adds up to one.
-        mean: Scalar.
-        variance: Scalar.
-    """
+    """The law of x where a report is independent of its user: its points, from 0 to 1, and their mass."""
 
     points: Float[Array, " G"]
     mass: Float[Array, " G"]
@@ -160,73 +153,57 @@ def _superquantile_limit(spread, estimate, num_users, kept, log_tail):
 
     start, _ = nearest(refused_by_normal, least, most, NORMAL_BISECTIONS)
     scale = jnp.maximum(jnp.sqrt(num_users * spread.of_reports(share(start), kept)), 0.5)
-    law = _Law.of(spread, num_users, kept, z, scale)
+    places, excesses = _expected_excesses(spread, num_users, kept, z, scale)
 
     def refused(distance):
-        excess = law.excesses(share(distance)) * (1 + ERROR_OF_EXPECTATION) / jnp.exp(log_tail)
-        return num_users * kept * distance >= jnp.min(law.places + excess)
+        excess = excesses(share(distance)) * (1 + ERROR_OF_EXPECTATION) / jnp.exp(log_tail)
+        return num_users * kept * distance >= jnp.min(places + excess)
 
     near, far = jnp.maximum(0.3 * start, least), jnp.minimum(2.5 * start, most)
     distance, some = nearest(refused, near, far, BISECTIONS)
     return jnp.where((estimate > 0) & some, share(distance), 0)
 
 
-class _Law(NamedTuple):
-    """The part of the integrals that all m share; complex numbers are pairs of a real and an imaginary part.
+def _expected_excesses(spread, num_users, kept, z, scale):
+    """Places h `[H]`, from the mean of T*, and the function of m that returns E(T* − h)₊ there.
 
-    Attributes:
-        tilt: Scalar, λ.
-        angles: `[J]`, φ.
-        noise: `[J]` each: Σ mass·(e^(s·(x − mean)) − 1 − s·(x − mean)).
-        rule: `[J, H]` each: the weights, with the smoothing, times e^(−iφh)/s².
-        places: `[H]`, h, from the mean of T*.
-        spread, num_users, kept: As in `conservative_limits`.
+    Complex numbers are pairs of a real and an imaginary part.
     """
+    dtype = scale.dtype
+    # Where the mean of the tilted law is near h: exactly so for a Poisson law, and for a normal one.
+    tilt = jnp.log1p(jnp.maximum(z, 1) / scale)  # λ
+    angles = jnp.arange(NODES, dtype=dtype) * STEP / scale  # φ
+    deviations = spread.points - spread.mean
+    real, imaginary = _exp_minus(tilt * deviations, angles[:, None] * deviations)
+    # Σ mass·(e^(s·(x − mean)) − 1 − s·(x − mean)), `[J]`
+    noise = _product(real, spread.mass), _product(imaginary, spread.mass)
+    places = scale * (z + jnp.asarray(PLACES_OF_H, dtype))
+    ends = jnp.where(jnp.arange(NODES) == 0, 0.5, 1.0).astype(dtype) * (STEP / scale / math.pi)
+    variance = (NOISE * scale) ** 2
+    # The weights of the rule, with the noise on T*, times e^(−iφh)/s², `[J, H]`
+    modulus = ends * jnp.exp((tilt**2 - angles**2) * (variance / 2)) / (tilt**2 + angles**2)
+    phase = (angles * tilt * variance - 2 * jnp.arctan2(angles, tilt))[:, None] - angles[:, None] * places
+    rule = modulus[:, None] * jnp.cos(phase), modulus[:, None] * jnp.sin(phase)
 
-    tilt: Float[Array, ""]
-    angles: Float[Array, " J"]
-    noise: tuple[Float[Array, " J"], Float[Array, " J"]]
-    rule: tuple[Float[Array, "J H"], Float[Array, "J H"]]
-    places: Float[Array, " H"]
-    spread: Spread
-    num_users: Float[Array, ""]
-    kept: Float[Array, ""]
-
-    @classmethod
-    def of(cls, spread, num_users, kept, z, scale):
-        dtype = scale.dtype
-        # Where the mean of the tilted law is near h: exactly so for a Poisson law, and for a normal one.
-        tilt = jnp.log1p(jnp.maximum(z, 1) / scale)
-        angles = jnp.arange(NODES, dtype=dtype) * STEP / scale
-        deviations = spread.points - spread.mean
-        real, imaginary = _exp_minus(tilt * deviations, angles[:, None] * deviations)
-        noise = _product(real, spread.mass), _product(imaginary, spread.mass)
-        places = scale * (z + jnp.asarray(PLACES_OF_H, dtype))
-        ends = jnp.where(jnp.arange(NODES) == 0, 0.5, 1.0).astype(dtype) * (STEP / scale / math.pi)
-        variance = (NOISE * scale) ** 2
-        modulus = ends * jnp.exp((tilt**2 - angles**2) * (variance / 2)) / (tilt**2 + angles**2)
-        phase = (angles * tilt * variance - 2 * jnp.arctan2(angles, tilt))[:, None] - angles[:, None] * places
-        rule = modulus[:, None] * jnp.cos(phase), modulus[:, None] * jnp.sin(phase)
-        return cls(tilt, angles, noise, rule, places, spread, num_users, kept)
-
-    def excesses(self, share):
-        """E(T* − h)₊ at all h, where the mean is `share`."""
-        kept, lost = self.kept, 1 - self.kept
-        mean = kept * share + lost * self.spread.mean
+    def excesses(share):
+        lost = 1 - kept
+        mean = kept * share + lost * spread.mean
         # The generating function of a report's x less its mean, less one: of second order.
-        points = stacked(self.spread.mean, jnp.ones_like(mean), jnp.zeros_like(mean)) - mean
+        points = stacked(spread.mean, jnp.ones_like(mean), jnp.zeros_like(mean)) - mean
         chances = stacked(lost, kept * share, kept * (1 - share))
-        kinds = _exp_minus(self.tilt * points, self.angles[:, None] * points)
+        kinds = _exp_minus(tilt * points, angles[:, None] * points)
         real, imaginary = (_product(part, chances) for part in kinds)
-        modulus, phase = lost * jnp.exp(self.tilt * points[0]), self.angles * points[0]
+        modulus, phase = lost * jnp.exp(tilt * points[0]), angles * points[0]
         cosine, sine = modulus * jnp.cos(phase), modulus * jnp.sin(phase)
-        real = real + self.noise[0] * cosine - self.noise[1] * sine
-        imaginary = imaginary + self.noise[0] * sine + self.noise[1] * cosine
-        log_modulus = self.num_users * jnp.log1p(jnp.maximum(2 * real + real**2 + imaginary**2, -1)) / 2
-        phase = self.num_users * jnp.arctan2(imaginary, 1 + real)
+        real = real + noise[0] * cosine - noise[1] * sine
+        imaginary = imaginary + noise[0] * sine + noise[1] * cosine
+        log_modulus = num_users * jnp.log1p(jnp.maximum(2 * real + real**2 + imaginary**2, -1)) / 2
+        phase = num_users * jnp.arctan2(imaginary, 1 + real)
         modulus = jnp.exp(log_modulus - log_modulus[0])
-        total = _product(modulus * jnp.cos(phase), self.rule[0]) - _product(modulus * jnp.sin(phase), self.rule[1])
-        return jnp.maximum(total, 0) * jnp.exp(log_modulus[0] - self.tilt * self.places)
+        total = _product(modulus * jnp.cos(phase), rule[0]) - _product(modulus * jnp.sin(phase), rule[1])
+        return jnp.maximum(total, 0) * jnp.exp(log_modulus[0] - tilt * places)
+
+    return places, excesses
 
 
 def _exp_minus(a, b):
@@ -241,16 +218,7 @@ def _exp_minus(a, b):
 
 
 class Collections(NamedTuple):
-    """Independent collections of the same values.
-
-    Attributes:
-        estimates: `[S]`, m̂, any numbers.
-        num_users: `[S]`, N.
-        kept: `[S]`, d.
-        weights: `[S]`, W, of either sign.
-        lower: `[S]`, from 0 to 1, a limit of m.
-        upper: `[S]`.
-    """
+    """Independent collections of the same values: m̂, N, d, W of either sign, and limits of m from 0 to 1."""
 
     estimates: Float[Array, " S"]
     num_users: Float[Array, " S"]

@@ -12,13 +12,14 @@ from jax.core import Tracer
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.data.arguments import Estimand, as_counts, as_one_or_each, as_scalar, complement, float_dtype, is_real
+from rrjax.data.arguments import Estimand, as_counts, as_one_or_each, as_scalar, complement, float_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Tally, evidence
 from rrjax.inference.bounded_means import Collections, combined_limits, conservative_limits, spread_of
 from rrjax.inference.functionals import (
     Estimate,
     Scale,
+    as_known_numbers,
     as_numbers,
     check_options,
     linear_functional,
@@ -168,15 +169,8 @@ def _pair(epsilon: Any) -> tuple[Any, Any]:
 
 
 def _as_shares(shares, number):
-    shares = shares if isinstance(shares, jax.Array) else np.asarray(shares)
-    if shares.shape != (number,) or not is_real(shares):
-        raise ArgumentError(
-            f"shares must be numbers of shape [{number}], one for each stratum; got {shares.dtype} of shape "
-            f"{tuple(shares.shape)}",
-            argument="shares",
-        )
-    if not isinstance(shares, Tracer):
-        known = np.asarray(shares, np.float64)
+    shares, known = as_known_numbers(shares, "shares", number, "strata")
+    if known is not None:
         wrong = np.flatnonzero(~(np.isfinite(known) & (known >= 0)))
         if wrong.size:
             raise ArgumentError(

@@ -55,8 +55,8 @@ def once_per_count(
 ) -> Result:
     """Calls a function of `given`, a pytree with arrays `[K]`, on one category of each distinct count.
 
-    The function's second argument says how many categories have each count; None where every category is computed.
-    `others` are what the function depends on besides: where one is traced, every category is computed.
+    The function's second argument is the number of categories with each count, or None where every category is
+    computed. `others` are its further inputs: where one is traced, every category is computed.
     """
     distinct = distinct_counts(counts, given, *others)
     if distinct is None:

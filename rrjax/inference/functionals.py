@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
@@ -118,11 +118,7 @@ def linear_functional(
 
 
 def check_options(method: str | None, methods: tuple[str, ...], estimand: Estimand, level: ArrayLike) -> None:
-    """Refuses an unknown method or estimand, or a level outside (0, 1).
-
-    Raises:
-        ValueError: As described.
-    """
+    """Raises `ValueError` for an unknown method or estimand, or a level outside (0, 1)."""
     if method not in (None, *methods):
         names = ", ".join(map(repr, methods))
         raise ArgumentError(f"method must be {names} or None, got {method!r}", argument="method")
@@ -306,14 +302,7 @@ def _limits_within(box, x):
 
 
 class Scale(NamedTuple):
-    """Values brought to [0, 1].
-
-    Attributes:
-        unit: `[K]`, from 0 to 1, both there.
-        least: Scalar.
-        length: Scalar, of their range.
-        usable: Scalar, whether they are finite, and not all the same.
-    """
+    """Values of categories mapped to [0, 1] (`unit`), their range, and whether they are finite and not all the same."""
 
     unit: Float[Array, " K"]
     least: Float[Array, ""]
@@ -329,31 +318,29 @@ class Scale(NamedTuple):
 
     def mapped(self, found: Estimate, usable: Bool[Array, ""], weight: ArrayLike) -> Estimate:
         """An estimate for the unit values as one for the values; `weight` is the sum of the collections' weights."""
-        numbers = [
-            found.standard_error * self.length
-            if name == "standard_error"
-            else value * self.length + weight * self.least
-            for name, value in found._asdict().items()
-        ]
-        return Estimate(*(jnp.where(usable, number, jnp.nan) for number in numbers))
+        value, lower, upper = (
+            each * self.length + weight * self.least for each in (found.value, found.lower, found.upper)
+        )
+        moved = Estimate(value, found.standard_error * self.length, lower, upper)
+        return jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), moved)
+
+
+def as_known_numbers(values: ArrayLike, name: str, number: int, things: str) -> tuple[Any, np.ndarray | None]:
+    """Checks numbers of shape `[number]`, one for each thing; returns them, and as known float64 or None if traced."""
+    values = values if isinstance(values, jax.Array) else np.asarray(values)
+    if values.shape != (number,) or not (is_real(values) or values.dtype == bool):
+        raise ArgumentError(
+            f"{name} must be numbers of shape [{number}], one for each of {number} {things}; got {values.dtype} of "
+            f"shape {tuple(values.shape)}",
+            argument=name,
+        )
+    return values, None if isinstance(values, Tracer) else np.asarray(values, np.float64)
 
 
 def as_numbers(values: ArrayLike, num_categories: int) -> Float[Array, " K"]:
-    """Checks the values of categories.
-
-    Raises:
-        ValueError: Another shape than `[K]`, no real numbers, or (not under tracing) one that is not finite, or all the
-            same.
-    """
-    given = values if isinstance(values, jax.Array) else np.asarray(values)
-    if given.shape != (num_categories,) or not (is_real(given) or given.dtype == bool):
-        raise ArgumentError(
-            f"values must be numbers of shape [{num_categories}], one for each category; got {given.dtype} of shape "
-            f"{tuple(given.shape)}",
-            argument="values",
-        )
-    if not isinstance(given, Tracer):
-        known = np.asarray(given, np.float64)
+    """Checks the values of categories: finite numbers `[K]`, at least two different ones."""
+    given, known = as_known_numbers(values, "values", num_categories, "categories")
+    if known is not None:
         wrong = np.flatnonzero(~np.isfinite(known))
         if wrong.size:
             raise ArgumentError(

@@ -196,11 +196,7 @@ def _survey_limits(counts, log_tail, weights, sign, truth, miss):
 
 
 def log_tail(miss: Float[Array, ""], simultaneous: Simultaneous | None, number: int) -> Float[Array, ""]:
-    """Logarithm of the probability of either tail of an interval that misses with a given probability.
-
-    Raises:
-        ValueError: An unknown kind of simultaneous intervals.
-    """
+    """Logarithm of the probability of either tail of one of `number` intervals that miss with probability `miss`."""
     if simultaneous not in (None, *get_args(Simultaneous)):
         raise ArgumentError(
             f"simultaneous must be None, 'bonferroni' or 'sidak', got {simultaneous!r}", argument="simultaneous"

@@ -43,14 +43,7 @@ class HypothesisTest:
 
 
 class Null(NamedTuple):
-    """How a statistic is simulated under the hypothesis.
-
-    Attributes:
-        draw: A key to a statistic.
-        num_draws: How many.
-        num_cells: The numbers that one draw needs in memory, roughly.
-        method: As in `HypothesisTest`.
-    """
+    """The simulation of a statistic under the hypothesis: a draw, of a key, holds about `num_cells` numbers."""
 
     draw: Callable[[Array], Float[Array, ""]]
     num_draws: int
@@ -88,11 +81,7 @@ def monte_carlo_test(
 
 
 def check_draws(num_draws: int, level: float) -> None:
-    """Refuses a number of draws with which no p-value could be as small as the level.
-
-    Raises:
-        ValueError: Too few draws, a number that is no integer, or a level outside (0, 1).
-    """
+    """Raises `ValueError` where no p-value of so many draws could be as small as the level, or either is invalid."""
     as_probability(level, "level", 0.05)
     num_draws = as_integer(num_draws, "num_draws", 1)
     if (num_draws + 1) * level < 1:

@@ -235,7 +235,7 @@ def equality(data, null, theta, epsilons):
 
 @pytest.mark.long
 def test_further_randomization_is_that_of_the_smaller_epsilon():
-    from rrjax.inference.permutation import _leveled
+    from rrjax.inference.contingency_tables import _leveled
 
     theta = jnp.array([0.6, 0.3, 0.1, 0], FLOAT)
     keys = jax.random.split(KEY, 20_000)
@@ -377,15 +377,15 @@ def test_too_few_draws_and_levels_that_are_none(name):
 @pytest.mark.once
 @pytest.mark.parametrize("name", TESTS)
 def test_p_values_do_not_depend_on_how_draws_are_batched(name, monkeypatch):
-    from rrjax.inference import distribution_tests, independence, monte_carlo, permutation
+    from rrjax.inference import contingency_tables, distribution_tests, monte_carlo
 
     compiled = {
         "ratio": distribution_tests._test_ratio,
         "fit": distribution_tests._test_pearson,
         "any fit": distribution_tests._test_any,
-        "equality": permutation._test_equality,
-        "trend": permutation._test_trend,
-        "independence": independence._test_independence,
+        "equality": contingency_tables._test_equality,
+        "trend": contingency_tables._test_trend,
+        "independence": contingency_tables._test_independence,
     }[name]
     expected = TESTS[name](num_draws=DRAWS).p_value
     compiled.clear_cache()
