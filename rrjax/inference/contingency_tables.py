@@ -24,14 +24,7 @@ from rrjax.data.tally import Rates, Tally
 from rrjax.estimators.closed_form import inv_p, mle_star
 from rrjax.inference.distribution_tests import ratio
 from rrjax.inference.functionals import as_known_numbers
-from rrjax.inference.monte_carlo import (
-    HypothesisTest,
-    Null,
-    check_draws,
-    monte_carlo_test,
-    rounding_of_pearson,
-    simulable,
-)
+from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, pearson_rounding, simulable
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 from rrjax.simulate.sampling import Stream, table
@@ -298,7 +291,7 @@ def _test_trend(key, counts, epsilons, times, category, num_draws):
     found = jnp.where(usable, statistic(leveled), jnp.nan)
     method = "linear trend of all shares" if category is None else "Cochran–Armitage"
     null = _shuffled(lambda groups: jnp.abs(statistic(groups)), leveled, num_draws, f"{method}, permutation")
-    rounding = rounding_of_pearson(found if category is None else jnp.ones_like(found), number)
+    rounding = pearson_rounding(found if category is None else jnp.ones_like(found), number)
     return dataclasses.replace(monte_carlo_test(shuffle, jnp.abs(found), null, rounding=rounding), statistic=found)
 
 
@@ -315,7 +308,7 @@ def _test_independence(key, counts, num_draws):
 
     found = jnp.where(usable, pearson(counts), jnp.nan)
     null = _shuffled(pearson, counts, num_draws, "Pearson, permutation")
-    return monte_carlo_test(key, found, null, rounding=rounding_of_pearson(found, jnp.sum(rows)))
+    return monte_carlo_test(key, found, null, rounding=pearson_rounding(found, jnp.sum(rows)))
 
 
 @partial(jax.jit, static_argnums=3)

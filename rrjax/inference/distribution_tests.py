@@ -16,14 +16,7 @@ from rrjax import simulate
 from rrjax.data.arguments import as_distribution, as_survey, check_key, float_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.closed_form import mle_star
-from rrjax.inference.monte_carlo import (
-    HypothesisTest,
-    Null,
-    check_draws,
-    monte_carlo_test,
-    rounding_of_pearson,
-    simulable,
-)
+from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, pearson_rounding, simulable
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.special import deviance, log1p_minus
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
@@ -255,7 +248,7 @@ def _test_pearson(key, counts, epsilon, theta, num_draws):
 
     statistic = jnp.where(usable, pearson(counts), jnp.nan)
     null = Null(draw, num_draws, theta.shape[0], "Pearson, simulated null")
-    return monte_carlo_test(key, statistic, null, rounding=rounding_of_pearson(statistic, number))
+    return monte_carlo_test(key, statistic, null, rounding=pearson_rounding(statistic, number))
 
 
 @partial(jax.jit, static_argnums=3)

@@ -98,7 +98,7 @@ def simulable(counts: Int[Array, "*s"]) -> tuple[Int[Array, ""], Bool[Array, ""]
     return jnp.where(seen.simulable, seen.total, 0), seen.simulable
 
 
-def rounding_of_pearson(statistic: Float[Array, ""], number: Float[Array, ""] | Int[Array, ""]) -> Float[Array, ""]:
+def pearson_rounding(statistic: Float[Array, ""], number: Float[Array, ""] | Int[Array, ""]) -> Float[Array, ""]:
     """The rounding error of Σ (c − m)²/m: differences of counts have errors of some machine epsilons of the counts."""
     eps = jnp.finfo(statistic.dtype).eps
     return 8 * eps * jnp.sqrt(jnp.maximum(jnp.abs(statistic), 1)) * jnp.sqrt(number.astype(statistic.dtype))
