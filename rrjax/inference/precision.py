@@ -169,20 +169,26 @@ def is_survey_design(epsilon: ArrayLike | SurveyDesign | None) -> TypeIs[SurveyD
 @jax.jit
 def _standard_errors(counts, epsilon):
     active = mle_star(counts, epsilon) > 0
-    return _delta_method(counts, active, 1 + jnp.sum(active, dtype=epsilon.dtype) / expm1_epsilon(epsilon))
+    kept, total = _kept_reports(counts, active, epsilon.dtype)
+    slope = 1 + jnp.sum(active, dtype=epsilon.dtype) / expm1_epsilon(epsilon)
+    return _delta_method(active, kept / total, total, slope)
 
 
 @jax.jit
 def _survey_errors(counts, weights, sign):
     active = maximum(counts, weights, sign) > 0
-    return _delta_method(counts, active, slope_on_support(weights, sign, active))
+    kept, total = _kept_reports(counts, active, weights.dtype)
+    share = kept / jnp.where(total > 0, total, 1)
+    return _delta_method(active & (total > 0), share, total, slope_on_support(weights, sign, active))
 
 
-def _delta_method(counts, active, slope):
+def _kept_reports(counts, active, dtype):
     kept = jnp.where(active, counts, 0)
-    total = jnp.sum(kept).astype(slope.dtype)
-    share = kept.astype(slope.dtype) / jnp.where(total > 0, total, 1)
-    inner = active & (jnp.sum(active, dtype=jnp.int32) > 1) & (total > 0)
+    return kept.astype(dtype), jnp.sum(kept).astype(dtype)
+
+
+def _delta_method(active, share, total, slope):
+    inner = active & (jnp.sum(active, dtype=jnp.int32) > 1)
     return jnp.where(inner, slope * jnp.sqrt(share * (1 - share) / total), jnp.nan)
 
 
