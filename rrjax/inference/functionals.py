@@ -203,8 +203,8 @@ def group_share(
             f"members must be booleans, one for each category, got dtype {members.dtype}", argument="members"
         )
     if not isinstance(members, Tracer) and members.ndim == 1 and (members.all() or not members.any()):
-        which = "everybody: its share is one" if members.all() else "nobody: its share is zero"
-        raise ArgumentError(f"the group holds {which}, whatever the reports", argument="members")
+        kind = "all categories: its share is one" if members.all() else "no category: its share is zero"
+        raise ArgumentError(f"the group has {kind}, whatever the reports", argument="members")
     c = members.astype(float_dtype())
     return linear_functional(counts, epsilon, values=c, level=level, method=method, estimand=estimand)
 
@@ -228,8 +228,8 @@ def _exact_group(values, is_tally):
 def _no_exact_method(values, is_tally):
     if isinstance(values, Tracer):
         return "method 'exact' needs values that are known, because it is for two different ones: they are traced here"
-    what = "with one category apart from all others" if is_tally else "that are two different ones, as of a group"
-    return f"method 'exact' is for values {what}; use 'conservative', which holds for all, or 'normal'"
+    kind = "with one category apart from all others" if is_tally else "that are two different ones, as of a group"
+    return f"method 'exact' is for values {kind}; use 'conservative', which holds for all, or 'normal'"
 
 
 def unbiased_estimate(data: Evidence, x: Float[Array, " K"], is_tally: bool, estimand: Estimand) -> Estimate:
@@ -244,21 +244,21 @@ def unbiased_estimate(data: Evidence, x: Float[Array, " K"], is_tally: bool, est
     deviations = x - centre
     value = centre + accurate_sum(deviations * shares)
     if is_tally:
-        one = jnp.argmax(jnp.abs(deviations))
-        chance, of_users = data.support[one] / number, jnp.clip(shares[one], 0, 1)
-        error = chance * (data.others[one] / number) / data.rates.d**2 * (number / (number - 1))
-        error = error - of_users * (1 - of_users) if estimand == "users" else error
-        error = jnp.where(lone[0] | lone[1], error, jnp.nan)
+        apart = jnp.argmax(jnp.abs(deviations))
+        supported, held = data.support[apart] / number, jnp.clip(shares[apart], 0, 1)
+        variance = supported * (data.others[apart] / number) / data.rates.d**2 * (number / (number - 1))
+        variance = variance - held * (1 - held) if estimand == "users" else variance
+        variance = jnp.where(lone[0] | lone[1], variance, jnp.nan)
     elif estimand == "users":
         # The variance for a user with x, measured from the mean: (1 − d)·(d·x² + the mean of all x²)/d².
         lost = 1 - data.rates.d
         squares = jnp.sum(deviations**2) / size
         held = jnp.clip(squares + jnp.sum((deviations**2 - squares) * shares), 0, jnp.max(deviations**2))
-        error = lost * (held / data.rates.d + squares / data.rates.d**2)
+        variance = lost * (held / data.rates.d + squares / data.rates.d**2)
     else:
         named = accurate_sum(deviations * data.support) / number
-        error = jnp.sum(data.support * (deviations - named) ** 2) / (number - 1) / data.rates.d**2
-    return Estimate(value, jnp.sqrt(jnp.maximum(error, 0) / number), value, value)
+        variance = jnp.sum(data.support * (deviations - named) ** 2) / (number - 1) / data.rates.d**2
+    return Estimate(value, jnp.sqrt(jnp.maximum(variance, 0) / number), value, value)
 
 
 def _exact_limits(data, whole, group, tail, is_tally, estimand):

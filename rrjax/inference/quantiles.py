@@ -74,15 +74,15 @@ def quantile(
     """
     check_estimand(estimand)
     as_probability(level, "level", 0.95)
-    aim = as_probability(probability, "probability", 0.5)
-    return _quantile(*aligned((*as_survey(counts, epsilon, whole=True), aim, complement(level))), estimand)
+    probability = as_probability(probability, "probability", 0.5)
+    return _quantile(*aligned((*as_survey(counts, epsilon, whole=True), probability, complement(level))), estimand)
 
 
 @partial(jax.jit, static_argnums=4)
-def _quantile(counts, epsilon, aim, miss, estimand):
+def _quantile(counts, epsilon, probability, miss, estimand):
     data = evidence(counts, epsilon)
     size, dtype = counts.shape[0], epsilon.dtype
-    aim = aim.astype(dtype)
+    probability = probability.astype(dtype)
     counts = jnp.where(data.usable, counts, 1)
     named = jnp.cumsum(counts)
     tail = log_tail(miss, None, 1)
@@ -90,11 +90,11 @@ def _quantile(counts, epsilon, aim, miss, estimand):
     limits = jax.vmap(lambda n, k: group_limits(n, named[-1], group_rates(data.rates, k), tail, estimand))
     lower, upper = limits(named[:-1], numbers)
     # The share up to the last category is one.
-    some, none = aligned((jnp.ones(1, bool), jnp.zeros(1, bool)), upper)
-    first = jnp.argmax(jnp.append(upper >= aim, some))
-    last = size - 1 - jnp.argmax(jnp.append(lower < aim, none)[::-1])
-    last = jnp.where(jnp.any(lower < aim), last + 1, 0)
+    true, false = aligned((jnp.ones(1, bool), jnp.zeros(1, bool)), upper)
+    first = jnp.argmax(jnp.append(upper >= probability, true))
+    last = size - 1 - jnp.argmax(jnp.append(lower < probability, false)[::-1])
+    last = jnp.where(jnp.any(lower < probability), last + 1, 0)
     shares = jnp.cumsum(mle_star(counts, epsilon))
-    value = jnp.clip(jnp.argmax((shares >= aim - 8 * jnp.finfo(dtype).eps).at[-1].set(True)), first, last)
-    usable = data.usable & (miss > 0) & (miss < 1) & (aim > 0) & (aim < 1)
+    value = jnp.clip(jnp.argmax((shares >= probability - 8 * jnp.finfo(dtype).eps).at[-1].set(True)), first, last)
+    usable = data.usable & (miss > 0) & (miss < 1) & (probability > 0) & (probability < 1)
     return Quantile(*(jnp.where(usable, each, -1).astype(jnp.int32) for each in (value, first, last)))
