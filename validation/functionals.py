@@ -228,7 +228,7 @@ def entropies(keys: jax.Array, theta: jax.Array, epsilon: jax.Array, prior: bool
         true = jax.random.dirichlet(of_theta, jnp.ones_like(theta)) if prior else theta
         counts = rrjax.simulate.counts(of_counts, true, COMBINED, epsilon)
         result = inference.posterior(of_posterior, counts, epsilon, **CHAIN)
-        found = inference.credible_functional(result, lambda theta: jnp.sum(entr(theta)), LEVEL)
+        found = result.credible_functional(lambda theta: jnp.sum(entr(theta)), LEVEL)
         value = jnp.sum(entr(true))
         return (found.lower <= value) & (value <= found.upper), found.upper - found.lower
 

@@ -27,8 +27,7 @@ import rrjax
 from benchmarks import report
 from benchmarks.report import Table
 from rrjax import inference
-from rrjax.inference.goodness_of_fit import lack_of_fit
-from rrjax.inference.likelihood_ratio import chi_bar_square, ratio
+from rrjax.inference.distribution_tests import chi_bar_square, lack_of_fit, ratio
 from rrjax.simulate.sampling import Stream, multinomial
 
 LEVEL = 0.05

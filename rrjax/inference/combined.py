@@ -1,42 +1,38 @@
-"""Linear functionals of several independent collections: their difference, and what strata say of the whole."""
+"""Linear functionals of several independent collections: their difference, and a population from its strata."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.scipy.special import ndtri
-from jaxtyping import ArrayLike
+from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.data.arguments import (
-    Estimand,
-    as_counts,
-    as_one_or_each,
-    as_probability,
-    as_scalar,
-    check_estimand,
-    complement,
-    float_dtype,
-    is_real,
-)
+from rrjax.data.arguments import Estimand, as_counts, as_one_or_each, as_scalar, complement, float_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Tally, evidence
-from rrjax.inference.chernoff import Collections, combined_limits
-from rrjax.inference.functionals import linear_functional, sample
-from rrjax.inference.scale import Estimate, Scale, as_numbers
-from rrjax.inference.superquantile import conservative_limits, spread_of
+from rrjax.inference.bounded_means import Collections, combined_limits, conservative_limits, spread_of
+from rrjax.inference.functionals import (
+    Estimate,
+    Scale,
+    as_known_numbers,
+    as_numbers,
+    check_options,
+    linear_functional,
+    unbiased_estimate,
+)
 from rrjax.numerics.sharding import aligned, together
 
 CombinedMethod: TypeAlias = Literal["conservative", "normal"]
 
-_SPENT = 1 / 20
-"""Of what the interval may miss, on the ranges that the collections' own means are searched in."""
-_SUM = 1e-4
-"""How far shares of a population may be from adding up to one: they are published rounded."""
+MISS_OF_RANGES = 1 / 20
+"""Part of 1 − level for the ranges in which the collections' own means are searched for."""
+ROUNDING_OF_SUM = 1e-4
+"""How far the sum of a population's shares may be from one: they are published rounded."""
 
 
 def difference(
@@ -49,18 +45,18 @@ def difference(
     method: CombinedMethod | None = None,
     estimand: Estimand = "distribution",
 ) -> Estimate:
-    """Estimates Σ_i c_i·θ_i of one collection less that of another one, with a confidence interval.
+    """Estimates Σ_i c_i·θ_i of one collection minus that of another one, with a confidence interval.
 
-    The collections are independent, of other users; their sizes and their ε may differ.
+    The collections are independent, of different users; their sizes and their ε may differ.
 
-    * "conservative", the default: holds for every N, ε and θ. A Chernoff bound for both together, at the worst of the
-      means that the collections leave (`rrjax.inference.chernoff`). Where a tally is among them, of each one's own
-      interval at the square root of the level.
+    * "conservative", the default: holds for every N, ε and θ. It inverts a Chernoff bound for both together, at the
+      worst pair of means (`rrjax.inference.bounded_means`). Where one of them is a tally, it is the difference of two
+      intervals at the square root of the level.
     * "normal": estimate ± quantile · standard error, as in `linear_functional`.
 
     Args:
         first: `[K]`, integers, the reports per category; or a `Tally`.
-        second: Of the same categories.
+        second: As `first`, of the same categories.
         epsilon: Nats: one for both, or a pair; None for a tally.
         values: `[K]`, c. For a group ones and zeros; for one category a single one.
         level: Scalar in (0, 1), of the interval.
@@ -68,10 +64,10 @@ def difference(
         estimand: "distribution" or "users", as in `linear_functional`.
 
     Returns:
-        `Estimate` of the first less the second. All NaN for unusable counts or ε.
+        `Estimate` of the first minus the second. All NaN for unusable counts or ε.
 
     Raises:
-        ValueError: As `linear_functional`, other categories, or more than two ε.
+        ValueError: As `linear_functional`, different categories, or more than two ε.
 
     Example:
         >>> import rrjax
@@ -83,10 +79,10 @@ def difference(
     References:
         Berger and Boos, "P values maximized over a confidence set for the nuisance parameter", 1994.
     """
-    _check(level, method, estimand)
+    check_options(method, get_args(CombinedMethod), estimand, level)
     pair = _pair(epsilon)
     if isinstance(first, Tally) or isinstance(second, Tally):
-        return _each_apart((first, second), pair, values, level, method, estimand)
+        return _difference_of_intervals((first, second), pair, values, level, method, estimand)
     counts = [as_counts(each, name, whole=True) for each, name in ((first, "first"), (second, "second"))]
     if counts[0].shape != counts[1].shape:
         sizes = " and of ".join(str(each.shape[0]) for each in counts)
@@ -95,8 +91,8 @@ def difference(
         )
     c = as_numbers(values, counts[0].shape[0])
     epsilons = jnp.stack([as_scalar(each, float_dtype()) for each in pair])
-    weights = jnp.asarray([1, -1], c.dtype)
-    return _combined(*aligned((jnp.stack(counts), epsilons, weights, c)), complement(level), method, estimand)
+    given = _Given(jnp.stack(counts), epsilons, jnp.asarray([1, -1], c.dtype))
+    return _combine(*aligned((given, c)), complement(level), method, estimand)
 
 
 def stratified(
@@ -111,13 +107,13 @@ def stratified(
 ) -> Estimate:
     """Estimates Σ_i c_i·θ_i of a population from collections in its strata, of known shares: Σ_s W_s·(c·θ_s).
 
-    Strata may be sampled at any rates: what each says is weighted by its share of the population, not of the users.
-    Their ε may differ.
+    Strata may be sampled at any rates: each is weighted by its share of the population, not of the users. Their ε may
+    differ.
 
     Args:
         counts: `[S, K]`, integers, the reports per category in each of two or more strata.
         epsilon: Nats: scalar, or `[S]`.
-        shares: `[S]`, W, of the population; not negative, one in sum.
+        shares: `[S]`, W, of the population; not negative, with a sum of one.
         values: `[K]`, c. For a group ones and zeros; for one category a single one.
         level: Scalar in (0, 1), of the interval.
         method: "conservative", the default, or "normal", as in `difference`.
@@ -127,8 +123,8 @@ def stratified(
         `Estimate`. All NaN for unusable counts, ε or (under tracing) shares.
 
     Raises:
-        ValueError: As `linear_functional`, fewer than two strata, or (not under tracing) one without reports, or shares
-            that are none, with the row.
+        ValueError: As `linear_functional`, fewer than two strata, or (not under tracing) a stratum without reports or
+            with an invalid share, with its row.
 
     Example:
         >>> import rrjax
@@ -140,7 +136,7 @@ def stratified(
     References:
         Cochran, "Sampling techniques", 3rd edition, 1977, chapter 5.
     """
-    _check(level, method, estimand)
+    check_options(method, get_args(CombinedMethod), estimand, level)
     counts = counts if isinstance(counts, jax.Array) else np.asarray(counts)
     if counts.ndim != 2 or counts.shape[0] < 2 or counts.shape[1] < 2:
         raise ArgumentError(
@@ -159,14 +155,7 @@ def stratified(
     c = as_numbers(values, shape[1])
     shares = _as_shares(shares, shape[0])
     epsilons = jnp.broadcast_to(as_one_or_each(epsilon, shape[0], "strata"), shape[:1])
-    return _combined(*aligned((counts, epsilons, shares, c)), complement(level), method, estimand)
-
-
-def _check(level, method, estimand):
-    if method not in (None, *get_args(CombinedMethod)):
-        raise ArgumentError(f"method must be 'conservative', 'normal' or None, got {method!r}", argument="method")
-    check_estimand(estimand)
-    as_probability(level, "level", 0.95)
+    return _combine(*aligned((_Given(counts, epsilons, shares), c)), complement(level), method, estimand)
 
 
 def _pair(epsilon: Any) -> tuple[Any, Any]:
@@ -180,29 +169,22 @@ def _pair(epsilon: Any) -> tuple[Any, Any]:
 
 
 def _as_shares(shares, number):
-    shares = shares if isinstance(shares, jax.Array) else np.asarray(shares)
-    if shares.shape != (number,) or not is_real(shares):
-        raise ArgumentError(
-            f"shares must be numbers of shape [{number}], one for each stratum; got {shares.dtype} of shape "
-            f"{tuple(shares.shape)}",
-            argument="shares",
-        )
-    if not isinstance(shares, Tracer):
-        known = np.asarray(shares, np.float64)
+    shares, known = as_known_numbers(shares, "shares", number, "strata")
+    if known is not None:
         wrong = np.flatnonzero(~(np.isfinite(known) & (known >= 0)))
         if wrong.size:
             raise ArgumentError(
                 f"the share of stratum {wrong[0]} is {known[wrong[0]]:g}: shares are from 0 to 1", argument="shares"
             )
-        if abs(known.sum() - 1) > _SUM:
+        if abs(known.sum() - 1) > ROUNDING_OF_SUM:
             raise ArgumentError(
                 f"shares add up to {known.sum():g}, not to one: divide them by their sum", argument="shares"
             )
     return jnp.asarray(shares).astype(float_dtype())
 
 
-def _each_apart(collections, pair, values, level, method, estimand):
-    """The difference of two intervals that cover at once with the level, because they are independent."""
+def _difference_of_intervals(collections, pair, values, level, method, estimand):
+    """The difference of two independent intervals, which cover together with the level."""
     if method != "normal":
         level = jnp.sqrt(level) if isinstance(level, Tracer) else float(np.sqrt(np.asarray(level, np.float64)))
     first, second = (
@@ -217,12 +199,20 @@ def _each_apart(collections, pair, values, level, method, estimand):
     return Estimate(value, error, jnp.maximum(value - half, -length), jnp.minimum(value + half, length))
 
 
-@partial(jax.jit, static_argnums=(5, 6))
-def _combined(counts, epsilons, weights, c, miss, method, estimand):
-    scale = Scale.of(c)
+class _Given(NamedTuple):
+    """Counts `[S, K]` of the collections, their ε `[S]` and their weights `[S]`."""
+
+    counts: Int[Array, "S K"]
+    epsilons: Float[Array, " S"]
+    weights: Float[Array, " S"]
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def _combine(given, c, miss, method, estimand):
+    weights, scale = given.weights, Scale.of(c)
     x, spread = scale.unit, spread_of(scale.unit)
-    data = jax.vmap(evidence)(counts, epsilons)
-    each = jax.vmap(lambda one: sample(one, x, False, estimand))(data)
+    data = jax.vmap(evidence)(given.counts, given.epsilons)
+    each = jax.vmap(lambda one: unbiased_estimate(one, x, False, estimand))(data)
     value = jnp.sum(weights * each.value)
     error = jnp.sqrt(jnp.sum((weights * each.standard_error) ** 2))
     least, most = jnp.sum(jnp.minimum(weights, 0)), jnp.sum(jnp.maximum(weights, 0))
@@ -230,9 +220,11 @@ def _combined(counts, epsilons, weights, c, miss, method, estimand):
         half = -ndtri(miss / 2) * error
         lower, upper = value - half, value + half
     else:
-        spent, tail = jnp.log(miss * _SPENT / (2 * counts.shape[0])), jnp.log(miss * (1 - _SPENT) / 2)
+        tail_of_ranges = jnp.log(miss * MISS_OF_RANGES / (2 * weights.shape[0]))
+        tail = jnp.log(miss * (1 - MISS_OF_RANGES) / 2)
         number, kept = jax.vmap(lambda one: one.num_users)(data), data.rates.d
-        ranges = jax.vmap(conservative_limits, (None, 0, 0, 0, None))(spread, each.value, number, kept, spent)
+        in_batch = jax.vmap(conservative_limits, (None, 0, 0, 0, None))
+        ranges = in_batch(spread, each.value, number, kept, tail_of_ranges)
         lower, upper = combined_limits(spread, Collections(each.value, number, kept, weights, *ranges), tail)
     usable = jnp.all(data.usable) & scale.usable & (miss > 0) & (miss < 1)
     usable = usable & jnp.all(jnp.isfinite(weights))

@@ -1,9 +1,8 @@
-"""Whether reports can have been made as their metadata say, whatever the users hold."""
+"""Tests whether reports contradict their metadata, whatever the users hold."""
 
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -22,29 +21,29 @@ from rrjax.mechanisms.unary import UnaryEncoding
 from rrjax.numerics.special import exp_minus, log1p_minus
 from rrjax.numerics.sums import accurate_sum
 
-_COLUMNS = 1 << 18
-"""Columns whose law is gone through; it takes a second."""
-_TILTS = 128
-"""Exponents that the bound is evaluated at. It holds at each; the best of all of them would be 1 % better."""
+MOST_COLUMNS = 1 << 18
+"""Columns up to which their law is summed; it takes a second."""
+NUM_TILTS = 128
+"""Exponents that the bound is evaluated at. It holds at each; the best exponent would be 1 % better."""
 
 
 def contradiction_test(tally: Tally, mechanism: Mechanism | None = None) -> HypothesisTest:
-    r"""Tests whether a tally can come from its mechanism at all: whether the unbiased shares sum to one, but for noise.
+    r"""Tests whether a tally can come from its mechanism: whether the unbiased shares sum to one, up to noise.
 
-    The sum of the unbiased shares (`inv`) is (Σc/N − K·q)/d: how many categories the reports support in all. Its
-    expectation is one, whatever the users hold. Of reports made at another ε, by another mechanism, or with one hash
-    function for all users, it is something else, and their estimates and intervals mean nothing.
+    The sum of the unbiased shares (`inv`) is (Σc/N − K·q)/d, with Σc the number of categories that all reports support.
+    Its expectation is one, whatever the users hold. It differs for reports made at another ε, by another mechanism, or
+    with one hash function for all users; their estimates and intervals are meaningless.
 
     The p-value is twice Chernoff's bound of the tail: with M(s) the largest generating function of the number of
     categories that a report supports, about its mean m, P(Σc − N·m ≥ x) ≤ exp(N·log M(s) − s·x) for every s. M is known
     exactly for unary encoding and local hashing (whose supports are independent: one of probability p, K − 1 of q), and
-    for Hadamard and projective geometry response (a category of its columns at a time). It is 1 where all reports
-    support equally many, as of randomized response and subset selection, which this test says nothing of. For
-    other mechanisms, and for None, it is that of supports that come all together or not at all: valid, and weak.
+    for Hadamard and projective geometry response (a category of its columns at a time). The p-value is 1 where all
+    reports support equally many categories, as for randomized response and subset selection. For other mechanisms, and
+    for None, the bound is that of supports that come all together or not at all: valid, and weak.
 
     Args:
         tally: `Tally`.
-        mechanism: What the reports are said to have been made by, at the ε that is said to be theirs.
+        mechanism: The mechanism that is said to have made the reports, at the ε that is said to be theirs.
 
     Returns:
         `HypothesisTest`: the statistic is the sum of the unbiased shares; the p-value is an upper bound, whatever N, K,
@@ -69,37 +68,35 @@ def contradiction_test(tally: Tally, mechanism: Mechanism | None = None) -> Hypo
         Chernoff, "A measure of asymptotic efficiency for tests of a hypothesis based on the sum of observations", 1952;
         Hoeffding, "Probability inequalities for sums of bounded random variables", 1963 (for None).
     """
-    return _tested(evidence(tally, None), mechanism)
+    return _test_sum(evidence(tally, None), mechanism)
 
 
 @jax.jit
-def _tested(data: Evidence, mechanism):
+def _test_sum(data: Evidence, mechanism):
     rates, size, number = data.rates, data.support.shape[0], data.num_users
-    beyond = accurate_sum(data.excess) - number * rates.d  # of Σc over its expectation
-    statistic = 1 + beyond / (number * rates.d)
+    excess = accurate_sum(data.excess) - number * rates.d  # of Σc over its expectation
+    statistic = 1 + excess / (number * rates.d)
     if isinstance(mechanism, RandomizedResponse | SubsetSelection):
         p_value, method = jnp.ones_like(statistic), "every report supports as many categories"
     else:
-        log_bound, method = _law(mechanism, rates, size, jnp.where(beyond < 0, -1, 1).astype(statistic.dtype))
-        tilts = jnp.geomspace(1e-7, 80, _TILTS, dtype=statistic.dtype)
-        found = lax.map(lambda tilt: number * log_bound(tilt) - tilt * jnp.abs(beyond), tilts)
-        # Where the generating function is beyond the dtype, the bound says nothing.
+        log_bound, method = _law(mechanism, rates, size, jnp.where(excess < 0, -1, 1).astype(statistic.dtype))
+        tilts = jnp.geomspace(1e-7, 80, NUM_TILTS, dtype=statistic.dtype)
+        found = lax.map(lambda tilt: number * log_bound(tilt) - tilt * jnp.abs(excess), tilts)
+        # Where the generating function overflows, the bound is one.
         p_value = jnp.minimum(2 * jnp.exp(jnp.min(jnp.where(jnp.isfinite(found), found, 0))), 1)
-    statistic, p_value, error = (
-        jnp.where(data.usable, value, jnp.nan) for value in (statistic, p_value, jnp.zeros_like(statistic))
-    )
-    return HypothesisTest(statistic, p_value, error, method)
+    found = HypothesisTest(statistic, p_value, jnp.zeros_like(statistic), method)
+    return jax.tree.map(lambda leaf: jnp.where(data.usable, leaf, jnp.nan), found)
 
 
 def _law(mechanism, rates, size, sign):
-    """Log M, of a tilt, and what it is."""
+    """Log M, a function of the tilt, and the name of the bound."""
     if isinstance(mechanism, UnaryEncoding | Hashing):
 
         def independent(tilt):
             return _bernoulli(rates.p, sign * tilt) + (size - 1) * _bernoulli(rates.q, sign * tilt)
 
         return independent, "Chernoff's bound, independent supports"
-    if isinstance(mechanism, ColumnResponse) and mechanism.num_columns <= _COLUMNS:
+    if isinstance(mechanism, ColumnResponse) and mechanism.num_columns <= MOST_COLUMNS:
         supports = mechanism.sums_of_categories(jnp.ones(size, rates.q.dtype)) - (rates.p + (size - 1) * rates.q)
         holding = mechanism.num_holding
         least, most = rates.not_p / (mechanism.num_columns - holding), rates.p / holding  # of one column
@@ -110,11 +107,7 @@ def _law(mechanism, rates, size, sign):
 
         return of_columns, "Chernoff's bound, columns"
     mean = (rates.p + (size - 1) * rates.q) / size
-    return partial(_together, mean, sign, size), "Chernoff's bound, supports of any dependence"
-
-
-def _together(mean, sign, size, tilt):
-    return _bernoulli(mean, sign * tilt * size)
+    return lambda tilt: _bernoulli(mean, sign * tilt * size), "Chernoff's bound, supports of any dependence"
 
 
 def _bernoulli(chance: Float[Array, ""], tilt: Float[Array, ""]) -> Float[Array, ""]:
@@ -125,14 +118,14 @@ def _bernoulli(chance: Float[Array, ""], tilt: Float[Array, ""]) -> Float[Array,
 
 
 def repeated_seed_test(most: int, num_reports: int, *, seed_bits: int = 32) -> HypothesisTest:
-    """Tests whether each user drew a seed, by how many reports share the commonest one.
+    """Tests whether each user drew a seed, by the number of reports that share the commonest one.
 
-    Of local hashing every user draws a hash function. With one for all of them categories that meet in it are not told
-    apart, and neither estimates nor intervals hold. Of N independent seeds of S bits some m are equal with probability
-    at most C(N, m)/2^(S·(m − 1)), by the union bound.
+    In local hashing every user draws a hash function. With one function for all users, categories with equal hashes
+    cannot be told apart, and neither estimates nor intervals hold. Among N independent seeds of S bits some m are equal
+    with probability at most C(N, m)/2^(S·(m − 1)), by the union bound.
 
     Args:
-        most: m, how many reports have the seed that most have.
+        most: m, the number of reports with the commonest seed.
         num_reports: N.
         seed_bits: S.
 
@@ -140,7 +133,7 @@ def repeated_seed_test(most: int, num_reports: int, *, seed_bits: int = 32) -> H
         `HypothesisTest`: the statistic is m; the p-value is an upper bound.
 
     Raises:
-        ValueError: m is not from 1 to N, or one of the three no integer, or not positive.
+        ValueError: m is not from 1 to N, or an argument is not a positive integer.
 
     Example:
         >>> import rrjax

@@ -1,4 +1,4 @@
-"""Which categories are there at all: p-values, and lists of discoveries with a bounded share of false ones."""
+"""Non-empty categories: p-values, and discoveries with a bounded false discovery rate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from rrjax.data.arguments import as_probability
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Tally, evidence
-from rrjax.inference.distinct import distinct_counts
+from rrjax.inference.distinct_counts import once_per_count
 from rrjax.inference.intervals import whole_counts
 from rrjax.mechanisms.mechanism import Dependence
 from rrjax.numerics.binomial_tails import log_survival
@@ -21,9 +21,9 @@ from rrjax.numerics.sharding import aligned
 
 
 def p_values(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, log: bool = False) -> Float[Array, " K"]:
-    """Exact p-values of the hypotheses that nobody holds a category, θ_i = 0 against θ_i > 0.
+    """Exact p-values of the hypotheses that a category is empty, θ_i = 0 against θ_i > 0.
 
-    P(Binomial(N, q) ≥ c_i): how often a category that is absent would be named at least so often.
+    P(Binomial(N, q) ≥ c_i): the probability that an empty category has this count or a larger one.
 
     Args:
         counts: `[K]`, integers, the reports per category; or a `Tally`.
@@ -32,8 +32,8 @@ def p_values(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, log
 
     Returns:
         `[K]`, in [0, 1]. Logarithms are accurate to 2e-6 (float32; 1e-14 in float64) of the larger of one and
-        themselves, at any N and however far the tail. Known counts are computed once for all categories that have them,
-        as in `intervals`. All NaN for unusable counts or ε.
+        themselves, at any N and however far the tail. Each distinct count is computed once, as in `intervals`. All NaN
+        for unusable counts or ε.
 
     Raises:
         ValueError: A wrong shape or dtype, or K < 2.
@@ -44,10 +44,7 @@ def p_values(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, log
         ['9.5e-18', '3.4e-05', '0.025', '0.09']
     """
     data = evidence(counts, epsilon)
-    alike = distinct_counts(whole_counts(counts, epsilon)[0], data)
-    if alike is None:
-        return _p_values(data, log)
-    return alike.spread(_p_values(alike.pick(data), log))
+    return once_per_count(lambda data, _: _p_values(data, log), whole_counts(counts, epsilon)[0], data)
 
 
 def discoveries(
@@ -57,20 +54,21 @@ def discoveries(
     *,
     dependence: Dependence = "negative",
 ) -> Bool[Array, " K"]:
-    """Marks categories that somebody holds, so that the expected share of false ones among them is bounded.
+    """Marks categories that are significantly above zero, at a false discovery rate.
 
     Of the exact `p_values`, sorted, the largest p_(k) ≤ k·fdr/K and all below are taken (Benjamini and Hochberg). The
-    support of `mle_star` is no such list: most of it may be categories that nobody holds, because at the maximum of the
-    likelihood about half of the absent ones that come out above their expectation stay in.
+    support of `mle_star` does not bound the false discovery rate: most of it may be empty categories, because about
+    half of the empty categories whose counts are above their expectation have a positive estimate.
 
     Args:
         counts: `[K]`, integers, the reports per category; or a `Tally`.
         epsilon: Scalar, nats; not beside a tally.
-        fdr: Scalar in (0, 1): the bound on the expected share of false discoveries.
+        fdr: Scalar in (0, 1): the false discovery rate, a bound on the expected share of empty categories among the
+            marked ones.
         dependence: "negative": the method as it is. Counts of one collection of randomized response are negatively
-            associated, for which the bound is proven but for a constant factor; simulations keep it without one. (Those
-            of unary encoding are independent for given users, for which it is proven.) "any": Benjamini and
-            Yekutieli's, which divides fdr by 1 + 1/2 + … + 1/K and is proven whatever the dependence.
+            associated; for them the bound is proven up to a constant factor, and simulations keep it without the
+            factor. Counts of unary encoding are independent for given users, and the bound is proven. "any": the method
+            of Benjamini and Yekutieli, which divides fdr by 1 + 1/2 + … + 1/K and is proven for any dependence.
 
     Returns:
         `[K]`, booleans. All false for unusable counts or ε.
@@ -93,11 +91,10 @@ def discoveries(
     bound = as_probability(fdr, "fdr", 0.05)
     data = evidence(counts, epsilon)
     size = data.support.shape[0]
-    shared = float(np.sum(1 / np.arange(1, size + 1))) if dependence == "any" else 1.0
-    alike = distinct_counts(whole_counts(counts, epsilon)[0], data, bound)
-    if alike is None:
-        return _step_up(data, None, size, bound, shared)
-    return alike.spread(_step_up(alike.pick(data), alike.times, size, bound, shared))
+    divisor = float(np.sum(1 / np.arange(1, size + 1))) if dependence == "any" else 1.0
+    return once_per_count(
+        lambda data, times: _step_up(data, times, size, bound, divisor), whole_counts(counts, epsilon)[0], data, bound
+    )
 
 
 def _log_p_values(data):
@@ -112,19 +109,16 @@ def _p_values(data, log):
 
 
 @jax.jit
-def _step_up(data, times, size, bound, shared):
+def _step_up(data, times, size, bound, divisor):
     log_p_value = _log_p_values(data)
-    bound = jnp.where((bound > 0) & (bound < 1), bound, jnp.nan)  # under tracing; nothing is below NaN
-    log_unit = jnp.log(bound / shared / size)
+    bound = jnp.where((bound > 0) & (bound < 1), bound, jnp.nan)  # under tracing; no p-value is below NaN
+    log_unit = jnp.log(bound / divisor / size)
     each = 1 if times is None else times
 
-    def number_of(which):
-        return jnp.sum(jnp.where(which, each, 0), dtype=jnp.int32)
+    def count(k):
+        return jnp.sum(jnp.where(log_p_value <= log_unit + jnp.log(k.astype(log_unit.dtype)), each, 0), dtype=jnp.int32)
 
     # The largest k with k p-values at most k·unit: from k = K down, every count of them is the next k.
-    def count(k):
-        return number_of(log_p_value <= log_unit + jnp.log(k.astype(log_unit.dtype)))
-
     start = aligned(jnp.asarray(size, jnp.int32), log_p_value, log_unit)
     _, number = lax.while_loop(lambda s: s[1] < s[0], lambda s: (s[1], count(s[1])), (start + 1, start))
     return log_p_value <= log_unit + jnp.log(number.astype(log_unit.dtype))

@@ -1,28 +1,45 @@
-"""Statements about a linear functional of the distribution: the mean of numeric categories, the share of a group."""
+"""Linear functionals of the distribution: the mean of numeric categories, the share of a group."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.scipy.special import ndtri
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.data.arguments import Estimand, as_probability, check_estimand, complement, float_dtype
+from rrjax.data.arguments import Estimand, as_probability, check_estimand, complement, float_dtype, is_real
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.tally import Evidence, Tally, evidence, of_tally
-from rrjax.inference.intervals import exact_limits, intervals, log_tail, whole_counts
-from rrjax.inference.scale import Estimate, Scale, as_numbers
-from rrjax.inference.superquantile import conservative_limits, spread_of
-from rrjax.numerics.sharding import aligned
+from rrjax.inference.bounded_means import conservative_limits, spread_of
+from rrjax.inference.intervals import Intervals, exact_limits, intervals, log_tail, whole_counts
+from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sharding import aligned, gathered
 from rrjax.numerics.sums import accurate_sum
 
 FunctionalMethod: TypeAlias = Literal["exact", "conservative", "normal"]
+
+
+@exportable
+class Estimate(NamedTuple):
+    """An estimated number with its standard error and interval.
+
+    Attributes:
+        value: Scalar, the unbiased estimate, not cut to any range.
+        standard_error: Scalar.
+        lower: Scalar, confidence limit.
+        upper: Scalar, not below `lower`.
+    """
+
+    value: Float[Array, ""]
+    standard_error: Float[Array, ""]
+    lower: Float[Array, ""]
+    upper: Float[Array, ""]
 
 
 def linear_functional(
@@ -38,38 +55,38 @@ def linear_functional(
 
     The estimate is c applied to the unbiased shares (`inv`). Its interval, cut to what any distribution can have:
 
-    * "exact", where c takes two values: the number of reports within the group of categories that have the larger one
-      is binomial, and its Clopper–Pearson limits are mapped. Of another mechanism, where one category is apart.
-    * "conservative": holds for every N, ε and θ, too. Of all distributions with a mean the one on the smallest and the
-      largest value spreads it most; a bound of Bentkus' kind for that one is inverted. Where noise dominates it is a
-      fifth longer than "normal"; where ε is large, by as much more as the users' values spread less than extremes. Of
-      a `Tally`, which does not tell how the supports of two categories depend on each other, what the exact intervals
-      of all categories at once (`intervals` with Bonferroni) leave: far longer.
+    * "exact", where c takes two values: the number of reports in the group of categories with the larger value is
+      binomial, and its Clopper–Pearson limits are mapped. For a `Tally` the group, or all others, must be one category.
+    * "conservative": holds for every N, ε and θ, too. Of all distributions with a given mean, the one on the smallest
+      and the largest value has the largest spread; a bound of Bentkus' kind for that one is inverted. Where noise
+      dominates it is a fifth longer than "normal"; where ε is large it is longer still, the less the users' values
+      spread. A `Tally` does not say how the supports of two categories depend on each other. For it, the limits follow
+      from the exact simultaneous intervals (`intervals` with Bonferroni), and are far longer.
     * "normal": estimate ± quantile · standard error. The shortest. It covers where counts are large; where N is small,
-      or c has a rare extreme value, less often than it says.
-    * None: exact where there is such an interval, else conservative.
+      or c has a rare extreme value, less often than its level.
+    * None: "exact" where there is such an interval, else "conservative".
 
     Subgroups by a public column are `jax.vmap` over counts `[G, K]`.
 
     Args:
         counts: `[K]`, integers, the reports per category; or a `Tally`.
         epsilon: Scalar, nats; not beside a tally.
-        values: `[K]`, c, in any unit, two different ones at least.
+        values: `[K]`, c, in any unit, at least two different ones.
         level: Scalar in (0, 1), of the interval.
-        method: As above. Whether c takes two values must be known: where `values` are traced, None is "conservative".
-        estimand: "distribution", that the users are independent draws of, or "users": of these very ones. "exact" and
-            "normal" are then shorter by what drawing users adds; "conservative" is the same for both.
+        method: As above. Where `values` are traced, None is "conservative".
+        estimand: "distribution", from which the users are independent draws, or "users", their own shares. For "users"
+            the intervals "exact" and "normal" are shorter; "conservative" is the same for both.
 
     Returns:
-        `Estimate`, in the unit of `values`. The standard error is exact in expectation (its square), but for "users"
-        of a tally, whose estimated shares are cut to [0, 1]: a seventh too small where a category has one user or
-        none. NaN for a tally where more than one category is apart. "exact" limits are as accurate as `intervals`;
-        "conservative" ones are longer by a fiftieth, for rounding among others, than the bound they compute. All NaN
-        for unusable counts or ε, or (under tracing) values or a level that are none.
+        `Estimate`, in the unit of `values`. The square of the standard error is exact in expectation, except for the
+        estimand "users" of a tally, whose estimated shares are cut to [0, 1]: there it is a seventh too small where a
+        category has at most one user. The standard error of a tally is NaN where "exact" does not apply. "exact" limits
+        are as accurate as `intervals`; "conservative" ones are a fiftieth longer than their bound, for rounding among
+        others. All NaN for unusable counts or ε, or (under tracing) unusable values or level.
 
     Raises:
         ValueError: A wrong shape or dtype, values that are not numbers or all the same, a level outside (0, 1), or a
-            method that does not go with the values, or with a tally.
+            method that does not apply to the values, or to a tally.
 
     Example:
         >>> import rrjax
@@ -81,42 +98,64 @@ def linear_functional(
         Clopper and Pearson, "The use of confidence or fiducial limits", 1934; Bentkus, "On Hoeffding's inequalities",
         2004.
     """
-    if method not in (None, *get_args(FunctionalMethod)):
-        raise ArgumentError(
-            f"method must be 'exact', 'conservative', 'normal' or None, got {method!r}", argument="method"
-        )
-    check_estimand(estimand)
-    as_probability(level, "level", 0.95)
+    check_options(method, get_args(FunctionalMethod), estimand, level)
     data, is_tally = evidence(counts, epsilon), isinstance(counts, Tally)
     c = as_numbers(values, data.support.shape[0])
-    apart = _apart(values, is_tally)
-    if method == "exact" and apart is None:
-        raise ArgumentError(_no_exact(values, is_tally), argument="method")
-    method = method or ("conservative" if apart is None else "exact")
-    if is_tally and method == "normal" and apart is None:
+    group = _exact_group(values, is_tally)
+    if method == "exact" and group is None:
+        raise ArgumentError(_no_exact_method(values, is_tally), argument="method")
+    method = method or ("conservative" if group is None else "exact")
+    if is_tally and method == "normal" and group is None:
         raise ArgumentError(
             "support counts do not tell how the supports of two categories depend on each other, so a tally has no "
             "normal interval for values with more than one category apart: use method 'conservative', or the mean of "
             "mechanism.debias(reports) @ values over the reports themselves",
             argument="method",
         )
-    miss = complement(level)
     box = intervals(counts, None, level, simultaneous="bonferroni") if is_tally and method == "conservative" else None
-    whole = whole_counts(counts, epsilon)
-    return _estimated(data, *aligned((whole, c)), apart, box, miss, method, is_tally, estimand)
+    whole, c = aligned((whole_counts(counts, epsilon), c))
+    return _estimate(_Given(data, whole, group, box), c, complement(level), _Options(method, is_tally, estimand))
 
 
-@partial(jax.jit, static_argnums=(6, 7, 8))
-def _estimated(data, whole, c, apart, box, miss, method, is_tally, estimand):
+def check_options(method: str | None, methods: tuple[str, ...], estimand: Estimand, level: ArrayLike) -> None:
+    """Raises `ValueError` for an unknown method or estimand, or a level outside (0, 1)."""
+    if method not in (None, *methods):
+        names = ", ".join(map(repr, methods))
+        raise ArgumentError(f"method must be {names} or None, got {method!r}", argument="method")
+    check_estimand(estimand)
+    as_probability(level, "level", 0.95)
+
+
+class _Given(NamedTuple):
+    """A collection, with the integers behind it; the group of an exact interval, and the limits of all shares."""
+
+    data: Evidence
+    whole: tuple[Int[Array, " K"], Int[Array, ""]]
+    group: np.ndarray | None
+    box: Intervals | None
+
+
+class _Options(NamedTuple):
+    """How `_estimate` computes, static."""
+
+    method: FunctionalMethod
+    is_tally: bool
+    estimand: Estimand
+
+
+@partial(jax.jit, static_argnums=3)
+def _estimate(given, c, miss, options):
+    data, whole, group, box = given
+    method, is_tally, estimand = options
     scale, tail = Scale.of(c), log_tail(miss, None, 1)
-    found = sample(data, scale.unit, is_tally, estimand)
+    found = unbiased_estimate(data, scale.unit, is_tally, estimand)
     if method == "exact":
-        lower, upper = _exact(data, whole, apart, tail, is_tally, estimand)
+        lower, upper = _exact_limits(data, whole, group, tail, is_tally, estimand)
     elif method == "normal":
         half = -ndtri(miss / 2) * found.standard_error
         lower, upper = found.value - half, found.value + half
     elif is_tally:
-        lower, upper = _left_by(box, scale.unit)
+        lower, upper = _limits_within(box, scale.unit)
     else:
         lower, upper = conservative_limits(spread_of(scale.unit), found.value, data.num_users, data.rates.d, tail)
     usable = data.usable & scale.usable & (miss > 0) & (miss < 1)
@@ -135,13 +174,13 @@ def group_share(
 ) -> Estimate:
     """Estimates the share of users whose category is in a group, with a confidence interval.
 
-    `linear_functional` of ones and zeros. The interval of a group is shorter than the sum of those of its categories:
-    what each of them gets too much of by chance, another one gets too little of.
+    `linear_functional` of ones and zeros. The interval of a group is shorter than the sum of those of its categories,
+    because their errors partly cancel.
 
     Args:
         counts: `[K]`, integers, the reports per category; or a `Tally`.
         epsilon: Scalar, nats; not beside a tally.
-        members: `[K]`, booleans: which categories are in the group; some, not all.
+        members: `[K]`, booleans, true for the categories of the group; some, not all.
         level: Scalar in (0, 1), of the interval.
         method: As in `linear_functional`; None is "exact".
         estimand: "distribution" or "users".
@@ -150,7 +189,7 @@ def group_share(
         `Estimate`.
 
     Raises:
-        ValueError: As `linear_functional`, or members that are not booleans, none or everybody.
+        ValueError: As `linear_functional`, or members that are not booleans, all false or all true.
 
     Example:
         >>> import rrjax
@@ -164,16 +203,16 @@ def group_share(
             f"members must be booleans, one for each category, got dtype {members.dtype}", argument="members"
         )
     if not isinstance(members, Tracer) and members.ndim == 1 and (members.all() or not members.any()):
-        which = "everybody: its share is one" if members.all() else "nobody: its share is zero"
-        raise ArgumentError(f"the group holds {which}, whatever the reports", argument="members")
+        kind = "all categories: its share is one" if members.all() else "no category: its share is zero"
+        raise ArgumentError(f"the group has {kind}, whatever the reports", argument="members")
     c = members.astype(float_dtype())
     return linear_functional(counts, epsilon, values=c, level=level, method=method, estimand=estimand)
 
 
-def _apart(values, is_tally):
-    """The categories whose share is all that counts, `[K]` booleans, on the host; None where there are none or traced.
+def _exact_group(values, is_tally):
+    """The categories with the larger of two values, `[K]` booleans on the host; None where "exact" does not apply.
 
-    In a tally it must be one category.
+    Of a tally, they or all others must be one category.
     """
     if isinstance(values, Tracer):
         return None
@@ -186,55 +225,55 @@ def _apart(values, is_tally):
     return high if low.sum() == 1 else None
 
 
-def _no_exact(values, is_tally):
+def _no_exact_method(values, is_tally):
     if isinstance(values, Tracer):
         return "method 'exact' needs values that are known, because it is for two different ones: they are traced here"
-    what = "with one category apart from all others" if is_tally else "that are two different ones, as of a group"
-    return f"method 'exact' is for values {what}; use 'conservative', which holds for all, or 'normal'"
+    kind = "with one category apart from all others" if is_tally else "that are two different ones, as of a group"
+    return f"method 'exact' is for values {kind}; use 'conservative', which holds for all, or 'normal'"
 
 
-def sample(data: Evidence, x, is_tally, estimand):
-    """Estimate and standard error of x·θ."""
+def unbiased_estimate(data: Evidence, x: Float[Array, " K"], is_tally: bool, estimand: Estimand) -> Estimate:
+    """Estimates x·θ with its standard error; the limits are the estimate itself."""
     size, number = x.shape[0], data.num_users
     shares = data.excess / (number * data.rates.d)
-    # The shares of another mechanism do not add up to one: a constant is better known than estimated.
+    # The shares of a tally do not add up to one, so a constant is subtracted rather than estimated.
     lone = [jnp.sum(x == end) == size - 1 for end in (0, 1)]
     centre = accurate_sum(x) / size
     if is_tally:
         centre = jnp.where(lone[0], 0, jnp.where(lone[1], 1, centre))
-    away = x - centre
-    value = centre + accurate_sum(away * shares)
+    deviations = x - centre
+    value = centre + accurate_sum(deviations * shares)
     if is_tally:
-        one = jnp.argmax(jnp.abs(away))
-        chance, of_users = data.support[one] / number, jnp.clip(shares[one], 0, 1)
-        error = chance * (data.others[one] / number) / data.rates.d**2 * (number / (number - 1))
-        error = error - of_users * (1 - of_users) if estimand == "users" else error
-        error = jnp.where(lone[0] | lone[1], error, jnp.nan)
+        apart = jnp.argmax(jnp.abs(deviations))
+        supported, held = data.support[apart] / number, jnp.clip(shares[apart], 0, 1)
+        variance = supported * (data.others[apart] / number) / data.rates.d**2 * (number / (number - 1))
+        variance = variance - held * (1 - held) if estimand == "users" else variance
+        variance = jnp.where(lone[0] | lone[1], variance, jnp.nan)
     elif estimand == "users":
-        # Of a user with x: (1 − d)·(d·x² + the mean of all x²)/d², x from the mean of all.
+        # The variance for a user with x, measured from the mean: (1 − d)·(d·x² + the mean of all x²)/d².
         lost = 1 - data.rates.d
-        squares = jnp.sum(away**2) / size
-        held = jnp.clip(squares + jnp.sum((away**2 - squares) * shares), 0, jnp.max(away**2))
-        error = lost * (held / data.rates.d + squares / data.rates.d**2)
+        squares = jnp.sum(deviations**2) / size
+        held = jnp.clip(squares + jnp.sum((deviations**2 - squares) * shares), 0, jnp.max(deviations**2))
+        variance = lost * (held / data.rates.d + squares / data.rates.d**2)
     else:
-        named = accurate_sum(away * data.support) / number
-        error = jnp.sum(data.support * (away - named) ** 2) / (number - 1) / data.rates.d**2
-    return Estimate(value, jnp.sqrt(jnp.maximum(error, 0) / number), value, value)
+        named = accurate_sum(deviations * data.support) / number
+        variance = jnp.sum(data.support * (deviations - named) ** 2) / (number - 1) / data.rates.d**2
+    return Estimate(value, jnp.sqrt(jnp.maximum(variance, 0) / number), value, value)
 
 
-def _exact(data, whole, apart, tail, is_tally, estimand):
-    """Limits of the share of those who are apart."""
+def _exact_limits(data, whole, group, tail, is_tally, estimand):
+    """Exact limits of the share of a group."""
     support, total = whole
     if is_tally:
-        lone = jnp.sum(apart) == 1
-        lower, upper = group_limits(support[jnp.argmax(apart == lone)], total, data.rates, tail, estimand)
+        lone = jnp.sum(group) == 1
+        lower, upper = group_limits(support[jnp.argmax(group == lone)], total, data.rates, tail, estimand)
         return jnp.where(lone, lower, 1 - upper), jnp.where(lone, upper, 1 - lower)
-    named = jnp.sum(jnp.where(apart, support, 0), dtype=support.dtype)
-    return group_limits(named, total, group_rates(data.rates, jnp.sum(apart)), tail, estimand)
+    named = jnp.sum(jnp.where(group, support, 0), dtype=support.dtype)
+    return group_limits(named, total, group_rates(data.rates, jnp.sum(group)), tail, estimand)
 
 
 def group_rates(rates: Rates, size: Int[Array, ""]) -> Rates:
-    """How often a report of randomized response names a group of so many categories."""
+    """The rates at which a report of randomized response names a group of `size` categories."""
     number = size.astype(rates.truth.dtype)
     return Rates(rates.always * number, rates.never - rates.always * (number - 1), rates.truth)
 
@@ -249,14 +288,69 @@ def group_limits(
     return lower[0], upper[0]
 
 
-def _left_by(box, x):
-    """The least and the largest x·θ of all distributions within limits of the shares."""
+def _limits_within(box, x):
+    """The smallest and the largest x·θ of all distributions within limits of the shares."""
 
     def least(x):
         order = jnp.argsort(x)
-        lower, room = box.lower[order], (box.upper - box.lower)[order]
-        before = jnp.cumsum(room) - room
-        # What is left goes where x is least, as far as there is room.
-        return jnp.sum(x[order] * (lower + jnp.clip(1 - jnp.sum(lower) - before, 0, room)))
+        lower, length = box.lower[order], (box.upper - box.lower)[order]
+        before = jnp.cumsum(length) - length
+        # The share that the lower limits leave over goes to the smallest x, up to their upper limits.
+        return jnp.sum(x[order] * (lower + jnp.clip(1 - jnp.sum(lower) - before, 0, length)))
 
     return least(x), 1 - least(1 - x)
+
+
+class Scale(NamedTuple):
+    """Values of categories mapped to [0, 1] (`unit`), their range, and whether they are finite and not all the same."""
+
+    unit: Float[Array, " K"]
+    least: Float[Array, ""]
+    length: Float[Array, ""]
+    usable: Bool[Array, ""]
+
+    @classmethod
+    def of(cls, values: Float[Array, " K"]) -> Scale:
+        """Brings values `[K]` to [0, 1]."""
+        least, length = jnp.min(values), jnp.max(values) - jnp.min(values)
+        usable = jnp.isfinite(length) & (length > 0)
+        return cls(jnp.where(usable, (values - least) / jnp.where(usable, length, 1), 0.5), least, length, usable)
+
+    def mapped(self, found: Estimate, usable: Bool[Array, ""], weight: ArrayLike) -> Estimate:
+        """An estimate for the unit values as one for the values; `weight` is the sum of the collections' weights."""
+        value, lower, upper = (
+            each * self.length + weight * self.least for each in (found.value, found.lower, found.upper)
+        )
+        moved = Estimate(value, found.standard_error * self.length, lower, upper)
+        return jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), moved)
+
+
+def as_known_numbers(values: ArrayLike, name: str, number: int, things: str) -> tuple[Any, np.ndarray | None]:
+    """Checks numbers of shape `[number]`, one for each thing; returns them, and as known float64 or None if traced."""
+    values = values if isinstance(values, jax.Array) else np.asarray(values)
+    if values.shape != (number,) or not (is_real(values) or values.dtype == bool):
+        raise ArgumentError(
+            f"{name} must be numbers of shape [{number}], one for each of {number} {things}; got {values.dtype} of "
+            f"shape {tuple(values.shape)}",
+            argument=name,
+        )
+    return values, None if isinstance(values, Tracer) else np.asarray(values, np.float64)
+
+
+def as_numbers(values: ArrayLike, num_categories: int) -> Float[Array, " K"]:
+    """Checks the values of categories: finite numbers `[K]`, at least two different ones."""
+    given, known = as_known_numbers(values, "values", num_categories, "categories")
+    if known is not None:
+        wrong = np.flatnonzero(~np.isfinite(known))
+        if wrong.size:
+            raise ArgumentError(
+                f"the value of category {wrong[0]} is {known[wrong[0]]}: give every category a number",
+                argument="values",
+            )
+        if (known == known[0]).all():
+            raise ArgumentError(
+                f"all values are {known[0]:g}, whatever the users hold: give two different ones", argument="values"
+            )
+        if not isinstance(given, jax.Array):
+            return jnp.asarray(known, float_dtype())
+    return gathered(given.astype(float_dtype()))

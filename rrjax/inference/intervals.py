@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 
 import jax
 import jax.numpy as jnp
@@ -12,24 +12,28 @@ import numpy as np
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.data.arguments import Estimand, as_counts, as_probability, as_survey, check_estimand, complement
+from rrjax.data.arguments import Estimand, as_counts, as_probability, as_survey, check_estimand, complement, survey
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Evidence, Tally, as_tally, evidence
-from rrjax.inference.distinct import distinct_counts
+from rrjax.inference.distinct_counts import once_per_count
+from rrjax.inference.precision import is_survey_design
 from rrjax.inference.profile import profile_limits
 from rrjax.inference.two_binomials import TwoKinds, fewest_holders
+from rrjax.mechanisms.surveys.design import Design as SurveyDesign
+from rrjax.mechanisms.surveys.estimators import checked
 from rrjax.numerics.binomial_tails import odds_of_tail
 from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import split_product
 
 Method: TypeAlias = Literal["clopper-pearson", "wilson", "profile"]
 Simultaneous: TypeAlias = Literal["bonferroni", "sidak"]
 
 _REFUSED = {
-    "bootstrap": "estimates on the simplex pile up at its boundary, and resampling piles up with them: percentile "
-    "intervals of MLE* cover far less than they say",
-    "normal": "an estimate at or near the boundary has no normal error: ± 1.96 standard errors of MLE* covered next to "
-    "none of the shares that it leaves out",
+    "bootstrap": "estimates on the simplex pile up at its boundary, and so do those of resampled reports: percentile "
+    "intervals of MLE* cover far less often than their level",
+    "normal": "an estimate at or near the boundary has no normal error: ± 1.96 standard errors of MLE* covered almost "
+    "none of the shares whose estimate is zero",
 }
 _REFUSED["wald"] = _REFUSED["normal"]
 
@@ -49,55 +53,57 @@ class Intervals(NamedTuple):
 
 def intervals(
     counts: ArrayLike | Tally,
-    epsilon: ArrayLike | None = None,
+    epsilon: ArrayLike | SurveyDesign | None = None,
     level: ArrayLike = 0.95,
     *,
     method: Method = "clopper-pearson",
     simultaneous: Simultaneous | None = None,
     estimand: Estimand = "distribution",
 ) -> Intervals:
-    r"""Confidence intervals for every θ_i, valid at the boundary, where those of asymptotic theory are not.
+    r"""Confidence intervals for every θ_i, valid at the boundary, where intervals from asymptotic theory are not.
 
     The support count of a category is Binomial(N, q + d·θ_i) whatever the other categories do. So an interval for that
-    probability, mapped by (· − q)/d and cut to [0, 1], is one for θ_i:
+    probability, mapped by (· − q)/d and cut to [0, 1], is one for θ_i. For a survey design q differs by category:
 
     * "clopper-pearson": exact: it covers with at least its level, whatever N, K, ε and θ. The default.
     * "wilson": from the normal approximation of the count at the limit itself. Shorter; covers with its level on
-      average over θ, and less at some.
+      average over θ, and less often at some θ.
     * "profile": where the profile likelihood falls by half the χ² quantile, for randomized response. It warns, because
-      it fails at the boundary and near it, with many categories badly. For comparison.
+      it fails at the boundary and, with many categories, far from it. For comparison.
 
     θ_i is the share in the distribution that the users are independent draws of (the estimand "distribution"), or among
-    these very users ("users"): then n_i of them hold the category, its count is a sum of two binomial variables, and
-    the exact test of every n_i is inverted. That is shorter, by what the sampling of users adds to the randomization;
-    the intervals for the distribution cover the users' own shares too, because such a sum is less spread than the
-    binomial one of the same mean.
+    these very users ("users"). Of given users n_i hold the category, and its count is a sum of two binomial variables;
+    the exact test of every n_i is inverted. The interval is shorter, by the error that drawing the users adds. The
+    intervals for the distribution cover the users' own shares too, because such a sum is less spread than the binomial
+    one of the same mean.
 
     Bootstrap and normal intervals are refused. The estimate of `mle_star` may lie outside its own exact interval: it is
     biased where K is large, the interval is not.
 
     Args:
         counts: `[K]`, integers, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; or a survey design such as `surveys.ForcedResponse`; not beside a tally.
         level: Scalar in (0, 1): the probability that the interval of a category covers its θ_i; with `simultaneous`,
-            that all intervals cover at once.
-        method: As above.
-        simultaneous: "bonferroni" divides 1 − level by K and needs nothing else. "sidak" takes the K-th root of the
-            level; it is a little shorter, and holds for normal variables, so only for counts that are large.
-        estimand: What the shares are of, as above; "users" goes with "clopper-pearson".
+            that all intervals cover simultaneously.
+        method: As above; for a survey design "clopper-pearson".
+        simultaneous: "bonferroni" divides 1 − level by K and has no further assumption. "sidak" takes the K-th root of
+            the level; it is slightly shorter, and holds for normal variables, so only for large counts.
+        estimand: As above; "users" requires "clopper-pearson", and no survey design.
 
     Returns:
         `Intervals`, each `[K]`. Limits are accurate to 1e-5 of their distance from the estimate, or to the rounding of
-        q + d·θ, whichever is more, for N up to the largest integer; for the users' own shares they are whole numbers of
-        users ÷ N, the right ones, to the rounding of q + d·θ, but where a tail is within 2e-4 (float32; 1e-8 in
-        float64) of its level: then wider.
-        Where even the upper limit lies below zero, both are zero. Of known counts, outside of transformations of JAX,
-        each one that there is is computed once, however many categories have it: a million take milliseconds, and
-        differ from those under `jit` by a hundred units in the last place at most.
-        All NaN for unusable counts or ε, or (under tracing) a level outside (0, 1).
+        q + d·θ, whichever is more, for N up to the largest integer. For the users' own shares they are the right whole
+        numbers of users ÷ N, to the rounding of q + d·θ; where a tail is within 2e-4 (float32; 1e-8 in float64) of its
+        level, they are the wider ones.
+        Where even the upper limit lies below zero, both are zero; of a survey design whose lower limit lies above one,
+        both are one. Outside of transformations of JAX, each distinct count is computed once, however many categories
+        have it: a million categories take milliseconds, and differ from those under `jit` by at most a hundred units in
+        the last place.
+        All NaN for unusable counts, ε or design, or (under tracing) a level outside (0, 1).
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, a level outside (0, 1), a method that is unknown or refused.
+        ValueError: A wrong shape or dtype, K < 2 or other than the design's, a level outside (0, 1), a method that is
+            unknown or refused, or an option that does not apply to a survey design.
 
     Warns:
         UserWarning: For "profile".
@@ -107,6 +113,10 @@ def intervals(
         >>> lower, upper = rrjax.inference.intervals([5_200, 2_900, 1_000, 900], epsilon=2.0)
         >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
         ['0.673 to 0.705', '0.301 to 0.330', '0.000 to 0.016', '0.000 to 0.000']
+        >>> design = rrjax.surveys.ForcedResponse(4 / 6, [1 / 2, 1 / 2])
+        >>> lower, upper = rrjax.inference.intervals([300, 700], design)
+        >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
+        ['0.158 to 0.244', '0.756 to 0.842']
 
     References:
         Clopper and Pearson, "The use of confidence or fiducial limits", 1934; Wilson, "Probable inference, the law of
@@ -116,15 +126,23 @@ def intervals(
     _check(method, estimand)
     as_probability(level, "level", 0.95)
     miss = complement(level)
+    if is_survey_design(epsilon):
+        if method != "clopper-pearson" or estimand != "distribution":
+            raise ArgumentError(
+                f"a survey design has intervals of method 'clopper-pearson' for the estimand 'distribution', got "
+                f"{method!r} and {estimand!r}",
+                argument="method",
+            )
+        counts, dtype = checked(cast("ArrayLike", counts), epsilon, whole=True)
+        tail = log_tail(miss, simultaneous, counts.shape[0])
+        law = epsilon.affine
+        return _survey_limits(*aligned((counts, tail, *law.noise(dtype), law.astype(dtype).truth)), miss)
     data = evidence(counts, epsilon)
     tail = log_tail(miss, simultaneous, data.support.shape[0])
     if method == "profile":
-        return _cut(data, miss, *profile_limits(*as_survey(counts, epsilon), tail))
-    users = whole_counts(counts, epsilon)
-    alike = distinct_counts(users[0], data, tail)
-    if alike is None:
-        return _limits(data, users, miss, tail, method, estimand)
-    return alike.spread(_limits(*alike.pick((data, users)), miss, tail, method, estimand))
+        return _cut(data.usable, miss, *profile_limits(*as_survey(counts, epsilon), tail))
+    whole = whole_counts(counts, epsilon)
+    return once_per_count(lambda given, _: _limits(*given, miss, tail, method, estimand), whole[0], (data, whole), tail)
 
 
 def _check(method, estimand):
@@ -144,34 +162,40 @@ def _check(method, estimand):
         )
     if method == "profile":
         warnings.warn(
-            "intervals from the profile likelihood fail at the boundary of the simplex and near it, with many "
-            "categories badly: for comparison only; 'clopper-pearson' covers everywhere",
+            "intervals from the profile likelihood fail at the boundary of the simplex and near it, most with many "
+            "categories: for comparison only; 'clopper-pearson' covers everywhere",
             UserWarning,
             stacklevel=3,
         )
 
 
 @partial(jax.jit, static_argnums=(4, 5))
-def _limits(data, users, miss, tail, method, estimand):
+def _limits(data, whole, miss, tail, method, estimand):
     if method == "wilson":
         lower, upper = (data.rates.share(p) for p in _wilson(data.support, data.others, tail))
     else:
-        lower, upper = exact_limits(data, users if estimand == "users" else None, tail)
-    return _cut(data, miss, lower, upper)
+        lower, upper = exact_limits(data, whole if estimand == "users" else None, tail)
+    return _cut(data.usable, miss, lower, upper)
 
 
-def _cut(data, miss, lower, upper):
-    """Within [0, 1], or undefined."""
-    usable = data.usable & (miss > 0) & (miss < 1)
+def _cut(usable, miss, lower, upper):
+    """Limits cut to [0, 1], or NaN."""
+    usable = usable & (miss > 0) & (miss < 1)
     return Intervals(*(jnp.where(usable, jnp.clip(limit, 0, 1), jnp.nan) for limit in (lower, upper)))
 
 
-def log_tail(miss: Float[Array, ""], simultaneous: Simultaneous | None, number: int) -> Float[Array, ""]:
-    """Logarithm of the probability of either tail of an interval that may miss so often.
+@jax.jit
+def _survey_limits(counts, log_tail, weights, sign, truth, miss):
+    seen = survey(counts)
+    usable = seen.usable & ~jnp.isnan(truth)
+    count = jnp.where(usable, counts, 1).astype(weights.dtype)
+    other = jnp.where(usable, seen.total - counts, 1).astype(weights.dtype)
+    ends = [limit / truth - sign * weights for limit in _clopper_pearson(count, other, log_tail)]
+    return _cut(usable, miss, jnp.minimum(*ends), jnp.maximum(*ends))
 
-    Raises:
-        ValueError: An unknown kind of simultaneous intervals.
-    """
+
+def log_tail(miss: Float[Array, ""], simultaneous: Simultaneous | None, number: int) -> Float[Array, ""]:
+    """Logarithm of the probability of either tail of one of `number` intervals that miss with probability `miss`."""
     if simultaneous not in (None, *get_args(Simultaneous)):
         raise ArgumentError(
             f"simultaneous must be None, 'bonferroni' or 'sidak', got {simultaneous!r}", argument="simultaneous"
@@ -186,7 +210,7 @@ def log_tail(miss: Float[Array, ""], simultaneous: Simultaneous | None, number: 
 def exact_limits(
     data: Evidence, users: tuple[Int[Array, " K"], Int[Array, ""]] | None, log_tail: Float[Array, ""]
 ) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
-    """Exact limits of every share, not cut to [0, 1]."""
+    """Exact limits of every share, not cut to [0, 1]; of the users' own shares where `users` are given."""
     if users is not None:
         return _of_users(data, *users, log_tail)
     low, high = _clopper_pearson(data.support, data.others, log_tail)
@@ -195,13 +219,13 @@ def exact_limits(
 
 @jax.jit
 def _clopper_pearson(count, other, log_tail):
-    # The upper limit is the lower one of all that is not the category.
+    # The upper limit is one minus the lower limit of all other categories together.
     low, high = odds_of_tail(jnp.stack([count, other]), jnp.stack([other, count]), log_tail)
     return low / (1 + low), 1 / (1 + high)
 
 
 def whole_counts(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> tuple[Int[Array, " K"], Int[Array, ""]]:
-    """The integers behind the evidence: support counts, and users."""
+    """The integers of the evidence: support counts, and the number of users."""
     if isinstance(counts, Tally):
         tally = as_tally(counts, epsilon, whole=True)
         return tally.support, tally.num_users
@@ -215,13 +239,13 @@ def _of_users(data: Evidence, support, total, log_tail):
     not_q, not_p = data.rates.not_q, jnp.maximum(data.rates.not_p, jnp.finfo(d.dtype).tiny)
     word = np.promote_types(support.dtype, f"int{jnp.finfo(d.dtype).bits}")  # as wide as the rates, for exact products
     support, total = jnp.where(data.usable, support, 1).astype(word), jnp.where(data.usable, total, 2).astype(word)
-    (noise, rest, _), (signal, more, _) = split_product(total, q), split_product(total, d)
+    (noise, noise_part, _), (signal, signal_part, _) = split_product(total, q), split_product(total, d)
     noise, signal = noise.astype(word), signal.astype(word)
-    # c − N·q, and for those who do not hold it, the ones whose reports name another category: N·p − c.
-    held = fewest_holders(support, TwoKinds(support - noise, -rest, total, p, q, not_p, not_q, d), log_tail)
-    turned = TwoKinds(noise - support + signal, rest + more, total, not_q, not_p, q, p, d)
+    # c − N·q; for the users who do not hold it, counted by the reports that name another category, N·p − c.
+    held = fewest_holders(support, TwoKinds(support - noise, -noise_part, total, p, q, not_p, not_q, d), log_tail)
+    turned = TwoKinds(noise - support + signal, noise_part + signal_part, total, not_q, not_p, q, p, d)
     not_held = fewest_holders(total - support, turned, log_tail)
-    # Where no number of holders explains so few reports, or so many, the nearest one is both limits.
+    # Where the count is too small or too large for every number of holders, the nearest number is both limits.
     size = total.astype(d.dtype)
     return held.astype(d.dtype) / size, jnp.maximum(total - not_held, held).astype(d.dtype) / size
 
@@ -231,7 +255,7 @@ def _wilson(count, other, log_tail):
     z2 = ndtri(jnp.exp(log_tail)) ** 2
     total = count + other
     half = jnp.sqrt(z2 * (count * (other / total) + z2 / 4))
-    # The small end by the product of the roots, so that it keeps its digits.
+    # The lower root from the product of the roots, so that it keeps its digits.
     upper = (count + z2 / 2 + half) / (total + z2)
     lower = count * (count / total) / (count + z2 / 2 + half)
     return lower, upper

@@ -1,29 +1,26 @@
-"""Tests by simulation: what they return, and the p-value of a statistic among simulated ones."""
+"""Tests by simulation: their result, the p-value of a statistic among simulated ones, and their power."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from rrjax.data.arguments import as_distribution, as_probability, float_dtype, survey
+from rrjax.data.arguments import as_probability, check_key, float_dtype, survey
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
-from rrjax.numerics.pytrees import register
-from rrjax.numerics.sums import accurate_sum
+from rrjax.numerics.pytrees import exportable, register
 
-_CELLS = 2**18
-"""Draws × categories at a time."""
-_TIE = 64
-"""Machine epsilons by which a simulated statistic may fall short and count as equal: they round differently."""
-_OFF = 1e-4
-"""So far from one may a distribution sum, because of rounding."""
+CELLS_AT_A_TIME = 2**18
+"""Draws × categories in one batch."""
+EPSILONS_OF_A_TIE = 64
+"""Machine epsilons by which a simulated statistic may fall short and count as equal: the two round differently."""
 
 
 @register(data_fields=["statistic", "p_value", "standard_error"], meta_fields=["method"])
@@ -33,9 +30,9 @@ class HypothesisTest:
 
     Attributes:
         statistic: Scalar.
-        p_value: Scalar: how often, under the hypothesis, the statistic is at least as far out.
+        p_value: Scalar: the probability, under the hypothesis, of a statistic at least as extreme.
         standard_error: Scalar: of the p-value, from the finite number of draws.
-        method: What was compared with what.
+        method: The statistic and the null distribution that it is compared with.
     """
 
     statistic: Float[Array, ""]
@@ -44,12 +41,46 @@ class HypothesisTest:
     method: str
 
 
-def check_draws(num_draws: int, level: float) -> None:
-    """Refuses a number of draws with which no p-value could be as small as the level.
+class Null(NamedTuple):
+    """The simulation of a statistic under the hypothesis: a draw, of a key, holds about `num_cells` numbers."""
 
-    Raises:
-        ValueError: That, a number that is no integer, or a level outside (0, 1).
+    draw: Callable[[Array], Float[Array, ""]]
+    num_draws: int
+    num_cells: int
+    method: str
+
+
+def monte_carlo_test(
+    key: Array, statistic: Float[Array, ""], null: Null, *, rounding: Float[Array, ""] | float = 0.0
+) -> HypothesisTest:
+    """A Monte Carlo test: p = (1 + #{simulated at least as large}) / (1 + num_draws).
+
+    Its size is at most its level for any number of draws, because under the hypothesis all ranks are equally likely.
+
+    References:
+        Dwass, "Modified randomization tests for nonparametric hypotheses", 1957.
     """
+    num_draws = null.num_draws
+    size = max(1, min(num_draws, CELLS_AT_A_TIME // null.num_cells))
+    chunks = -(-num_draws // size)
+    slack = EPSILONS_OF_A_TIE * jnp.finfo(statistic.dtype).eps * jnp.maximum(jnp.abs(statistic), 1) + rounding
+    bound = jnp.where(jnp.isfinite(statistic), statistic - slack, statistic)
+
+    def count_as_large(start):
+        numbers = start + jnp.arange(size, dtype=jnp.uint32)
+        simulated = jax.vmap(lambda number: null.draw(jax.random.fold_in(key, number)))(numbers)
+        # NaN counts as at least as large.
+        return jnp.sum(~(simulated < bound) & (numbers < num_draws), dtype=jnp.int32)
+
+    starts = jnp.arange(chunks, dtype=jnp.uint32) * size
+    as_large = jnp.sum(lax.map(count_as_large, starts)).astype(statistic.dtype)
+    p_value = (1 + as_large) / (1 + num_draws)
+    found = HypothesisTest(statistic, p_value, jnp.sqrt(p_value * (1 - p_value) / num_draws), null.method)
+    return jax.tree.map(lambda leaf: jnp.where(jnp.isnan(statistic), jnp.nan, leaf), found)
+
+
+def check_draws(num_draws: int, level: float) -> None:
+    """Raises `ValueError` where no p-value of so many draws could be as small as the level, or either is invalid."""
     as_probability(level, "level", 0.05)
     num_draws = as_integer(num_draws, "num_draws", 1)
     if (num_draws + 1) * level < 1:
@@ -60,73 +91,79 @@ def check_draws(num_draws: int, level: float) -> None:
         )
 
 
-def as_hypothesis(theta: ArrayLike, num_categories: int) -> Float[Array, " K"]:
-    """Checks that θ₀ is a distribution, as far as it is known.
-
-    Raises:
-        ValueError: A wrong shape, or (not under tracing) off the simplex.
-    """
-    theta = as_distribution(theta, num_categories)
-    if not isinstance(theta, Tracer):
-        known = np.asarray(theta, np.float64)
-        total, least = known.sum(), known.min()
-        if not (least >= 0 and abs(total - 1) <= _OFF):
-            raise ArgumentError(
-                f"theta must be a distribution; it sums to {total:.6g}, and its least entry is {least:.3g}",
-                argument="theta",
-            )
-    return theta.astype(float_dtype())
-
-
-def is_on_simplex(theta: Float[Array, " K"]) -> Bool[Array, ""]:
-    """Whether θ₀ is a distribution, for what could not be refused under tracing."""
-    return (jnp.min(theta) >= 0) & (jnp.abs(accurate_sum(theta) - 1) <= _OFF)
-
-
 def simulable(counts: Int[Array, "*s"]) -> tuple[Int[Array, ""], Bool[Array, ""]]:
-    """How many reports there are, and whether collections of so many can be simulated."""
+    """The number of reports, and whether collections of as many can be simulated."""
     seen = survey(counts.ravel())
     return jnp.where(seen.simulable, seen.total, 0), seen.simulable
 
 
-def rounding_of_pearson(statistic: Float[Array, ""], number: Float[Array, ""] | Int[Array, ""]) -> Float[Array, ""]:
-    """How much Σ (c − m)²/m may be off: differences of counts have errors of some machine epsilons of the counts."""
+def pearson_rounding(statistic: Float[Array, ""], number: Float[Array, ""] | Int[Array, ""]) -> Float[Array, ""]:
+    """The rounding error of Σ (c − m)²/m: differences of counts have errors of some machine epsilons of the counts."""
     eps = jnp.finfo(statistic.dtype).eps
     return 8 * eps * jnp.sqrt(jnp.maximum(jnp.abs(statistic), 1)) * jnp.sqrt(number.astype(statistic.dtype))
 
 
-def compared(
-    key: Array,
-    statistic: Float[Array, ""],
-    draw: Callable[[Array], Float[Array, ""]],
-    num_draws: int,
-    width: int,
-    method: str,
-    *,
-    rounding: Float[Array, ""] | float = 0.0,
-) -> HypothesisTest:
-    """A Monte Carlo test: p = (1 + #{simulated at least as large}) / (1 + num_draws).
+@exportable
+class Power(NamedTuple):
+    """How often a test rejects.
 
-    Its size is at most its level for any number of draws, because under the hypothesis all ranks are equally likely.
-
-    References:
-        Dwass, "Modified randomization tests for nonparametric hypotheses", 1957.
+    Attributes:
+        power: Scalar, the share of the simulated collections in which it does.
+        standard_error: Scalar, of it.
     """
-    size = max(1, min(num_draws, _CELLS // width))
-    chunks = -(-num_draws // size)
-    slack = _TIE * jnp.finfo(statistic.dtype).eps * jnp.maximum(jnp.abs(statistic), 1) + rounding
-    bound = jnp.where(jnp.isfinite(statistic), statistic - slack, statistic)
 
-    def as_large(start):
-        numbers = start + jnp.arange(size, dtype=jnp.uint32)
-        null = jax.vmap(lambda number: draw(jax.random.fold_in(key, number)))(numbers)
-        # What cannot be compared counts as at least as large.
-        return jnp.sum(~(null < bound) & (numbers < num_draws), dtype=jnp.int32)
+    power: Float[Array, ""]
+    standard_error: Float[Array, ""]
 
-    found = jnp.sum(lax.map(as_large, jnp.arange(chunks, dtype=jnp.uint32) * size)).astype(statistic.dtype)
-    p_value = (1 + found) / (1 + num_draws)
-    error = jnp.sqrt(p_value * (1 - p_value) / num_draws)
-    statistic, p_value, error = (
-        jnp.where(jnp.isnan(statistic), jnp.nan, value) for value in (statistic, p_value, error)
-    )
-    return HypothesisTest(statistic, p_value, error, method)
+
+def power(
+    key: Array,
+    draw: Callable[[Array], Any],
+    test: Callable[[Array, Any], HypothesisTest],
+    *,
+    level: float = 0.05,
+    num_collections: int = 1000,
+) -> Power:
+    """Estimates how often a test rejects at a level, over simulated collections, in one compiled loop.
+
+    Args:
+        key: A typed key, `jax.random.key(seed)`.
+        draw: A key → the data of one collection, such as counts from `simulate.counts`.
+        test: A key and those data → `HypothesisTest`. Few draws of its null make it slightly weaker, not invalid: 99
+            draws cost a hundredth of the default.
+        level: In (0, 1).
+        num_collections: How many to simulate. Static.
+
+    Returns:
+        `Power`; NaN where a test is NaN.
+
+    Raises:
+        ValueError: A level outside (0, 1), or fewer than one collection.
+
+    Example:
+        >>> import jax, rrjax
+        >>> from rrjax.inference import equality_test, power
+        >>> def two(key, shares=([0.5, 0.3, 0.2], [0.4, 0.4, 0.2])):
+        ...     keys = jax.random.split(key)
+        ...     return [rrjax.simulate.counts(k, jax.numpy.array(s), 1000, 2.0) for k, s in zip(keys, shares)]
+        >>> found = power(
+        ...     jax.random.key(0), two, lambda k, c: equality_test(k, c, 2.0, num_draws=99), num_collections=200
+        ... )
+        >>> bool(0.8 < found.power < 0.95)
+        True
+    """
+    check_key(key)
+    as_probability(level, "level", 0.05)
+    num_collections = as_integer(num_collections, "num_collections", 1)
+
+    def rejects(key: Array) -> Float[Array, ""]:
+        of_data, of_test = jax.random.split(key)
+        p_value = test(of_test, draw(of_data)).p_value
+        # The least p-value of 19 draws is 0.05 up to rounding.
+        rejected = (p_value <= level * (1 + 1e-6)).astype(float_dtype())
+        return jnp.where(jnp.isnan(p_value), jnp.nan, rejected)
+
+    # In sequence: the draws of a null are a batch already.
+    rejected = jax.jit(lambda keys: lax.map(rejects, keys))(jax.random.split(key, num_collections))
+    share = jnp.mean(rejected)
+    return Power(share, jnp.sqrt(share * (1 - share) / num_collections))

@@ -1,13 +1,14 @@
-"""Before a collection: how many users, which ε, how wide the intervals, what will be found.
+"""Before a collection: which mechanism, how wide the exact intervals will be, and which shares will be detected.
 
-Plans have derivatives in ε, N, shares, targets and levels, in both modes. Where a plan counts in whole numbers (users,
-reports that are significant) they are those of the same plan without the rounding: of the trend, not of the steps.
+Plans have derivatives in ε, N, shares, targets and levels, in both modes. A whole number (of users, of significant
+reports) has the derivative of the same number before rounding. A result of bisection has the derivative of the equation
+that it solves: F(x, y) = 0 gives dx = −F_y·dy/F_x.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,151 +16,22 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.data.arguments import Estimand, as_probability, as_scalar, check_estimand, check_key, complement, float_dtype
-from rrjax.data.categories import as_integer, check_num_categories
+from rrjax.data.arguments import Estimand, as_probability, as_scalar, complement, float_dtype
+from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.inference.intervals import Simultaneous, log_tail
-from rrjax.inference.monte_carlo import HypothesisTest
-from rrjax.inference.plans import (
-    detectable,
-    epsilon_of_error,
-    rates_of,
-    rounded,
-    squared_error_of_one,
-    users_of_width,
-    width_of,
-)
-from rrjax.mechanisms import MechanismFactory, RandomizedResponse
-from rrjax.numerics.pytrees import exportable
+from rrjax.inference.precision import drawing_error, rates_of, rounded
+from rrjax.mechanisms import MECHANISMS, MechanismFactory, RandomizedResponse
+from rrjax.numerics.binomial_tails import log_survival, odds_of_tail
+from rrjax.numerics.bisection import bisected, geometric_mean
+from rrjax.numerics.implicit import with_derivative
 
-
-def expected_rmse(
-    num_categories: int,
-    num_users: ArrayLike,
-    epsilon: ArrayLike,
-    *,
-    estimand: Estimand = "distribution",
-    mechanism: MechanismFactory = RandomizedResponse,
-) -> Float[Array, ""]:
-    """Root mean squared error of the unbiased estimate (`inv`) of a share: over the categories, as expected.
-
-    Of the users' own shares it is sqrt(V/(K·N)) with V = [p(1−p) + (K−1)·q(1−q)]/(p−q)², for randomized response
-    (K−1)(K−2+2e^ε)/(e^ε−1)², whatever they hold. Of the distribution θ that users are drawn from, drawing them adds
-    1 − Σθ² to V, 1 − 1/K at most; that most is what is added here, so that no distribution has a larger error. The
-    widths of `expected_width` are of that distribution, too. Estimators on the simplex do better; by how much depends
-    on the truth (`rrjax.study` simulates it).
-
-    Args:
-        num_categories: K, at least 2. Static.
-        num_users: Scalar, N.
-        epsilon: Scalar, nats.
-        estimand: "distribution" or "users": what the error is from.
-        mechanism: Its class, or a function of K and ε. Static.
-
-    Returns:
-        Scalar, probability. NaN where N or ε is not positive.
-
-    Raises:
-        ValueError: K < 2, what is not one number, or an unknown estimand.
-
-    Example:
-        >>> import rrjax
-        >>> print(f"{rrjax.inference.expected_rmse(100, 380_000, epsilon=1.0):.4f}")
-        0.0096
-        >>> both = [rrjax.inference.expected_rmse(3, 100, 8.0, estimand=each) for each in ("distribution", "users")]
-        >>> [f"{each:.4f}" for each in both]  # at a large ε chance is in the drawing of the users
-        ['0.0472', '0.0021']
-    """
-    num_users = as_scalar(num_users, float_dtype(), "num_users")
-    total = squared_error_of_one(num_categories, epsilon, mechanism) + drawing_error(num_categories, estimand)
-    return jnp.sqrt(total / jnp.where(num_users > 0, num_users, jnp.nan) / num_categories)
-
-
-def drawing_error(num_categories: int, estimand: Estimand) -> float:
-    """The largest expected squared error, times N, that drawing the users adds: 1 − Σθ² of equal shares, or nothing."""
-    check_estimand(estimand)
-    return 1 - 1 / num_categories if estimand == "distribution" else 0.0
-
-
-def users_for_error(
-    num_categories: int,
-    epsilon: ArrayLike,
-    rmse: ArrayLike,
-    *,
-    estimand: Estimand = "distribution",
-    mechanism: MechanismFactory = RandomizedResponse,
-) -> Float[Array, ""]:
-    """How many users bring `expected_rmse` down to a target.
-
-    Args:
-        num_categories: K, at least 2. Static.
-        epsilon: Scalar, nats.
-        rmse: Scalar, the target, probability.
-        estimand: As in `expected_rmse`.
-        mechanism: As in `expected_rmse`.
-
-    Returns:
-        Scalar, a whole number to the dtype's digits. NaN where ε or the target is not positive. Derivatives are those
-        of the number before it is rounded up.
-
-    Raises:
-        ValueError: K < 2, what is not one number, or an unknown estimand.
-
-    Example:
-        >>> import rrjax
-        >>> int(rrjax.inference.users_for_error(100, epsilon=1.0, rmse=0.01))
-        346933
-    """
-    rmse = as_scalar(rmse, float_dtype(), "rmse")
-    rmse = jnp.where(rmse > 0, rmse, jnp.nan)
-    total = squared_error_of_one(num_categories, epsilon, mechanism) + drawing_error(num_categories, estimand)
-    number = total / num_categories / rmse**2
-    return rounded(number, jnp.ceil(number))
-
-
-def epsilon_for_error(
-    num_categories: int,
-    num_users: ArrayLike,
-    rmse: ArrayLike,
-    *,
-    estimand: Estimand = "distribution",
-    mechanism: MechanismFactory = RandomizedResponse,
-) -> Float[Array, ""]:
-    """The smallest ε at which `expected_rmse` reaches a target with so many users.
-
-    Of randomized response, with M = K·N·rmse² less what drawing the users adds, e^ε − 1 is the positive root of
-    M·x² = (K−1)·(2x + K); of other mechanisms ε is found by bisection.
-
-    Args:
-        num_categories: K, at least 2. Static.
-        num_users: Scalar, N.
-        rmse: Scalar, the target, probability.
-        estimand: As in `expected_rmse`.
-        mechanism: As in `expected_rmse`.
-
-    Returns:
-        Scalar, nats; infinite where no ε (of other mechanisms: none up to 80) reaches it, with derivatives of NaN. NaN
-        where N or the target is not positive.
-
-    Raises:
-        ValueError: K < 2, what is not one number, or an unknown estimand.
-
-    Example:
-        >>> import rrjax
-        >>> print(f"{rrjax.inference.epsilon_for_error(100, 346_933, rmse=0.01):.4f}")
-        1.0000
-    """
-    check_num_categories(num_categories)
-    num_users = as_scalar(num_users, float_dtype(), "num_users")
-    rmse = as_scalar(rmse, float_dtype(), "rmse")
-    left = rmse**2 * num_users * num_categories - drawing_error(num_categories, estimand)
-    if mechanism is not RandomizedResponse:
-        found = epsilon_of_error(left, num_categories, mechanism)
-        return jnp.where((num_users > 0) & (rmse > 0), found, jnp.nan)
-    load = (num_categories - 1) / jnp.where(left > 0, left, jnp.nan)
-    found = jnp.log1p(load + jnp.sqrt(load**2 + load * num_categories))
-    found = rounded(found, jnp.where(left > 0, found, jnp.inf))
-    return jnp.where((num_users > 0) & (rmse > 0), found, jnp.nan)
+FEWEST_USERS, MOST_USERS = 1.0, 2.0**50
+"""The range in which a number of users is searched for."""
+BISECTION_STEPS, COUNT_STEPS = 80, 64
+"""Of a number of users, and of a count."""
+LARGEST_COMPARED_EPSILON = 300
+"""e^ε stays within a float."""
 
 
 def expected_width(
@@ -172,9 +44,9 @@ def expected_width(
     simultaneous: Simultaneous | None = None,
     mechanism: MechanismFactory = RandomizedResponse,
 ) -> Float[Array, ""]:
-    """The width of the exact interval (`intervals`) of a category whose count is as expected.
+    """The width of the exact interval (`intervals`) of a category whose count equals its expectation.
 
-    Of a count that is not whole, the widths at the two nearest whole ones are interpolated.
+    Where the expected count is not whole, the widths at the two nearest whole counts are interpolated.
 
     Args:
         num_categories: K, at least 2. Static.
@@ -186,23 +58,20 @@ def expected_width(
         mechanism: As in `expected_rmse`.
 
     Returns:
-        Scalar, probability. NaN where N or ε is not positive, or the share is none. N is rounded to a whole number, but
-        has a derivative.
+        Scalar, probability. NaN where N or ε is not positive, or the share is outside [0, 1]. N is rounded to a whole
+        number, but has a derivative.
 
     Raises:
-        ValueError: K < 2, a level outside (0, 1), or what is not one number.
+        ValueError: K < 2, a level outside (0, 1), or an argument that is not one number.
 
     Example:
         >>> import rrjax
         >>> print(f"{rrjax.inference.expected_width(10, 10_000, 2.0, share=0.3):.4f}")
         0.0387
     """
-    check_num_categories(num_categories)
-    as_probability(level, "level", 0.95)
-    share = as_scalar(share, float_dtype(), "share")
     number = as_scalar(num_users, float_dtype(), "num_users")
-    tail = log_tail(complement(level), simultaneous, num_categories)
-    width = width_of(number, rates_of(num_categories, epsilon, mechanism), share, tail)
+    share, tail = _share_and_tail(num_categories, share, level, simultaneous)
+    width = _width(number, rates_of(num_categories, epsilon, mechanism), share, tail)
     return jnp.where((number > 0) & (share >= 0) & (share <= 1), width, jnp.nan)
 
 
@@ -216,7 +85,7 @@ def users_for_width(
     simultaneous: Simultaneous | None = None,
     mechanism: MechanismFactory = RandomizedResponse,
 ) -> Float[Array, ""]:
-    """How many users bring `expected_width` down to a target.
+    """Number of users that brings `expected_width` down to a target.
 
     Args:
         num_categories: K, at least 2. Static.
@@ -229,11 +98,11 @@ def users_for_width(
 
     Returns:
         Scalar, a whole number to the dtype's digits; infinite where it would be above 2⁵⁰. NaN where ε is not
-        positive, or the share or the width is none. Derivatives are those of the number before it is rounded up, NaN
-        where it is infinite.
+        positive, the share outside [0, 1] or the width outside (0, 1). Derivatives are those of the number before it is
+        rounded up, NaN where it is infinite.
 
     Raises:
-        ValueError: K < 2, a level outside (0, 1), or what is not one number.
+        ValueError: As `expected_width`.
 
     Example:
         >>> import rrjax
@@ -241,13 +110,58 @@ def users_for_width(
         >>> bool(37_200 < number < 37_270)
         True
     """
+    width = as_scalar(width, float_dtype(), "width")
+    share, tail = _share_and_tail(num_categories, share, level, simultaneous)
+    rates = rates_of(num_categories, epsilon, mechanism)
+    given = (rates, share, width, tail)
+    number = with_derivative(_tangent_of_users, _users_of_width(*lax.stop_gradient(given)), given)
+    return jnp.where((share >= 0) & (share <= 1) & (width > 0) & (width < 1) & (rates.truth > 0), number, jnp.nan)
+
+
+def _share_and_tail(num_categories, share, level, simultaneous):
     check_num_categories(num_categories)
     as_probability(level, "level", 0.95)
-    share, width = as_scalar(share, float_dtype(), "share"), as_scalar(width, float_dtype(), "width")
-    tail = log_tail(complement(level), simultaneous, num_categories)
-    rates = rates_of(num_categories, epsilon, mechanism)
-    number = users_of_width(rates, share, width, tail)
-    return jnp.where((share >= 0) & (share <= 1) & (width > 0) & (width < 1) & (rates.truth > 0), number, jnp.nan)
+    return as_scalar(share, float_dtype(), "share"), log_tail(complement(level), simultaneous, num_categories)
+
+
+@jax.jit
+def _width(number, rates, share, log_tail):
+    """The width at the expected count, by interpolation between whole counts."""
+    reported = (rates.always + rates.truth * share) / rates.total
+    number = rounded(number, jnp.maximum(jnp.round(number), 1))
+    expected = number * reported
+    below = jnp.minimum(jnp.floor(expected), number)
+    count = jnp.stack([below, jnp.minimum(below + 1, number)])
+    other = number - count
+    low, high = odds_of_tail(jnp.stack([count, other]), jnp.stack([other, count]), log_tail)
+    limits = jnp.stack([low / (1 + low), 1 / (1 + high)])
+    lower, upper = jnp.clip(rates.share(limits), 0, 1)
+    widths = upper - lower
+    return widths[0] + (expected - below) * (widths[1] - widths[0])
+
+
+@jax.jit
+def _users_of_width(rates, share, width, log_tail):
+    """The number of users at which `_width` is a target, rounded up; infinite where it would be above 2⁵⁰."""
+
+    def is_wide(number):
+        return ~(_width(number, rates, share, log_tail) <= width)
+
+    fewest, most = (jnp.asarray(end, share.dtype) for end in (FEWEST_USERS, MOST_USERS))
+    found = bisected(is_wide, fewest, most, BISECTION_STEPS, geometric_mean)[1]
+    return jnp.where(is_wide(most), jnp.inf, jnp.ceil(found))
+
+
+def _tangent_of_users(found, given, tangents):
+    rates, share, _, log_tail = given
+    found = jnp.where(jnp.isfinite(found), found, jnp.nan)
+    slope = jax.grad(_width)(found, rates, share, log_tail)
+    _, change = jax.jvp(
+        lambda rates, share, log_tail: _width(found, rates, share, log_tail),
+        (rates, share, log_tail),
+        (tangents[0], tangents[1], tangents[3]),
+    )
+    return (tangents[2] - change) / slope
 
 
 def detectable_share(
@@ -259,20 +173,20 @@ def detectable_share(
     power: ArrayLike = 0.8,
     mechanism: MechanismFactory = RandomizedResponse,
 ) -> Float[Array, ""]:
-    """The smallest share of users that `p_values` finds at a level with a given power: exact, from binomial tails.
+    """The smallest share of users that `p_values` detects at a level with a given power: exact, from binomial tails.
 
     Args:
         num_categories: K, at least 2. Static.
         num_users: Scalar, N.
         epsilon: Scalar, nats.
-        level: Scalar in (0, 1), of the p-value; level/K to allow for all K categories at once.
-        power: Scalar in [0.5, 1), the probability to find it.
+        level: Scalar in (0, 1), of the p-value; level/K for simultaneous tests of all K categories.
+        power: Scalar in [0.5, 1), the probability to detect it.
         mechanism: As in `expected_rmse`.
 
     Returns:
-        Scalar, probability; above one where even a category that everybody holds would be missed. NaN where N or ε is
-        not positive. As the least significant count is a whole number, the share goes in saw teeth, as high as one
-        report is worth; derivatives are those of the trend, of a count that need not be whole.
+        Scalar, probability; above one where even a share of one would be missed. NaN where N or ε is not positive. The
+        least significant count is a whole number, so the share is a sawtooth function of N and ε, with teeth of one
+        report. Derivatives are those of the trend, of a count that need not be whole.
 
     Raises:
         ValueError: K < 2, a level or a power out of range.
@@ -289,72 +203,123 @@ def detectable_share(
     number = as_scalar(num_users, float_dtype(), "num_users")
     number = rounded(number, jnp.floor(number))
     rates = rates_of(num_categories, epsilon, mechanism)
-    share = detectable(jnp.where(number > 0, number, 1), rates, jnp.log(level), jnp.log1p(-power))
+    given = (jnp.where(number > 0, number, 1), rates, jnp.log(level), jnp.log1p(-power))
+    share = with_derivative(_tangent_of_share, _detectable_share(*lax.stop_gradient(given)), given)
     usable = (number > 0) & (level > 0) & (level < 1) & (power >= 0.5) & (power < 1)
     return jnp.where(usable, jnp.maximum(share, 0), jnp.nan)
 
 
-@exportable
-class Power(NamedTuple):
-    """How often a test rejects.
+def _detectable_share(number, rates, log_level, log_miss):
+    """The smallest share, infinite where no count is significant."""
+    critical = _critical_count(number, rates, log_level)
+    share = _share_at(critical, number, rates, log_miss)
+    return jnp.where(critical > number, jnp.inf, jnp.where(rates.truth > 0, share, jnp.nan))
+
+
+@jax.jit
+def _critical_count(number, rates, log_level):
+    """The least significant count."""
+    # From a count of zero, which is never significant, to N + 1, which is more than there can be.
+    return bisected(
+        lambda count: ~(_log_p_value(count, number, rates) <= log_level),
+        jnp.zeros_like(number),
+        number + 1,
+        COUNT_STEPS,
+        lambda low, high: jnp.floor((low + high) / 2),
+    )[1]
+
+
+def _log_p_value(critical, number, rates):
+    """Logarithm of the probability that an empty category has this count or a larger one."""
+    return log_survival(critical, number - critical, critical - number * rates.q, rates.q)
+
+
+def _share_at(critical, number, rates, log_miss):
+    """The share whose count is below the critical one with probability 1 − power."""
+    # P(X ≥ c) = power: of the reports that do not name it, N − c + 1 or more with probability 1 − power.
+    odds = odds_of_tail(number - critical + 1, critical - 1, log_miss)
+    return rates.share(1 / (1 + odds))
+
+
+@jax.jit
+def _tangent_of_share(_, given, tangents):
+    number, rates, log_level, log_miss = given
+    critical = _critical_count(number, rates, log_level)
+    # One Newton step from the whole critical count to the count that meets the level exactly.
+    slope = jax.grad(_log_p_value)(critical, number, rates)
+    exact = critical - (_log_p_value(critical, number, rates) - log_level) / slope
+    slope = jax.grad(_log_p_value)(exact, number, rates)
+    _, change = jax.jvp(lambda *given: _log_p_value(exact, *given), (number, rates), tangents[:2])
+    moved = (tangents[2] - change) / slope
+    _, tangent = jax.jvp(_share_at, (exact, number, rates, log_miss), (moved, *tangents[:2], tangents[3]))
+    return jnp.where(critical > number, jnp.nan, tangent)
+
+
+class MechanismErrors(NamedTuple):
+    """The expected error and the costs of one mechanism of local differential privacy.
 
     Attributes:
-        power: Scalar, the share of the simulated collections in which it does.
-        standard_error: Scalar, of it.
+        name: Of the mechanism.
+        expected_rmse: Root mean squared error of the unbiased estimate of a share, over the categories.
+        bits: Of a report, the minimum.
+        note: The value of its parameter, where it has one.
+        operations: Of the server, to count the reports, roughly: `Mechanism.server_operations`.
     """
 
-    power: Float[Array, ""]
-    standard_error: Float[Array, ""]
+    name: str
+    expected_rmse: float
+    bits: float
+    note: str
+    operations: float
 
 
-def power(
-    key: Array,
-    draw: Callable[[Array], Any],
-    test: Callable[[Array, Any], HypothesisTest],
-    *,
-    level: float = 0.05,
-    num_collections: int = 1000,
-) -> Power:
-    """How often a test rejects at a level, over simulated collections: all of them in one compiled batch.
+def compare_mechanisms(
+    num_categories: int, num_users: int, epsilon: float, *, estimand: Estimand = "distribution"
+) -> list[MechanismErrors]:
+    """Compares mechanisms for K, N and ε by the expected error of their unbiased estimates, the smallest first.
+
+    A report supports the user's own value with probability p* and any other one with q*. The expected squared error,
+    summed over the categories, is (p*(1−p*) + (K−1)·q*(1−q*))/(N·(p*−q*)²). Errors from the distribution that users
+    are drawn from are larger by at most (1 − 1/K)/N (see `expected_rmse`). It computes on the host, in plain floats.
 
     Args:
-        key: A typed key, `jax.random.key(seed)`.
-        draw: A key → the data of one collection, such as counts from `simulate.counts`.
-        test: A key and those data → `HypothesisTest`. Few draws of its null make it a little weaker, not invalid: 99
-            cost a hundredth of the default.
-        level: In (0, 1).
-        num_collections: How many to simulate. Static.
+        num_categories: K, an integer, at least 2.
+        num_users: N, at least 1.
+        epsilon: Nats, positive.
+        estimand: As in `expected_rmse`.
 
     Returns:
-        `Power`; NaN where a test is.
+        A list of `MechanismErrors`, one for each of `rrjax.mechanisms`.
 
     Raises:
-        ValueError: A level outside (0, 1), or fewer than one collection.
+        ValueError: An argument out of range, or an unknown estimand.
 
     Example:
-        >>> import jax, rrjax
-        >>> from rrjax.inference import equality_test, power
-        >>> def two(key, shares=([0.5, 0.3, 0.2], [0.4, 0.4, 0.2])):
-        ...     keys = jax.random.split(key)
-        ...     return [rrjax.simulate.counts(k, jax.numpy.array(s), 1000, 2.0) for k, s in zip(keys, shares)]
-        >>> found = power(
-        ...     jax.random.key(0), two, lambda k, c: equality_test(k, c, 2.0, num_draws=99), num_collections=200
-        ... )
-        >>> bool(0.8 < found.power < 0.95)
-        True
+        >>> import rrjax
+        >>> [m.name for m in rrjax.inference.compare_mechanisms(24, 10_000, 2.0)][:3]
+        ['subset selection', 'projective geometry response', 'optimized local hashing']
+
+    References:
+        Wang, Blocki, Li and Jha, "Locally differentially private protocols for frequency estimation", 2017; Ye and
+        Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", 2018.
     """
-    check_key(key)
-    as_probability(level, "level", 0.05)
-    num_collections = as_integer(num_collections, "num_collections", 1)
-
-    def rejects(key: Array) -> Float[Array, ""]:
-        of_data, of_test = jax.random.split(key)
-        p_value = test(of_test, draw(of_data)).p_value
-        # The least p-value of 19 draws is 0.05 itself, but for rounding.
-        rejected = (p_value <= level * (1 + 1e-6)).astype(float_dtype())
-        return jnp.where(jnp.isnan(p_value), jnp.nan, rejected)
-
-    # One after another: the draws of a null are a batch already.
-    rejected = jax.jit(lambda keys: lax.map(rejects, keys))(jax.random.split(key, num_collections))
-    share = jnp.mean(rejected)
-    return Power(share, jnp.sqrt(share * (1 - share) / num_collections))
+    check_num_categories(num_categories)
+    if not num_users >= 1:
+        raise ArgumentError(f"num_users must be at least 1, got {num_users}", argument="num_users", value=num_users)
+    if not epsilon > 0:
+        raise ArgumentError(
+            f"epsilon must be a positive number of nats, got {epsilon}", argument="epsilon", value=epsilon
+        )
+    epsilon, drawn = min(epsilon, LARGEST_COMPARED_EPSILON), drawing_error(num_categories, estimand)
+    rows = []
+    for kind in MECHANISMS.values():
+        try:
+            mechanism = kind(num_categories, epsilon)
+        except ArgumentError:  # more categories than it can decode
+            continue
+        variance = mechanism.weights(math.expm1).total_variance(num_categories) + drawn
+        error = math.sqrt(variance / num_users / num_categories)
+        name, operations = kind.name.replace("-", " "), float(mechanism.server_operations(num_users))
+        rows.append(MechanismErrors(name, error, mechanism.bits, mechanism.note, operations))
+    # Subsets of one are randomized response itself. Equal but for rounding, the two keep their order.
+    return sorted(rows, key=lambda row: float(f"{row.expected_rmse:.9e}"))

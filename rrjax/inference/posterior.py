@@ -1,6 +1,6 @@
-r"""The posterior of the distribution under a Dirichlet prior, by a Gibbs sampler.
+r"""The posterior of the distribution under a Dirichlet prior, by a Gibbs sampler, and its credible intervals.
 
-Had it been recorded which reports are the truth (probability d, whatever the value) and which were drawn uniformly, the
+If it were known which reports are the truth (probability d, whatever the value) and which were drawn uniformly, the
 posterior would be a Dirichlet. So both are drawn in turn: of the c_i reports that name i, k_i ~ Binomial(c_i,
 e1·θ_i/(1 + e1·θ_i)) are the truth, and θ ~ Dirichlet(a + k).
 """
@@ -8,6 +8,7 @@ e1·θ_i/(1 + e1·θ_i)) are the truth, and θ ~ Dirichlet(a + k).
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -19,25 +20,26 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import as_one_or_each, as_probability, as_survey, check_key, complement, survey
 from rrjax.data.categories import as_integer
+from rrjax.inference.functionals import Estimate
 from rrjax.inference.intervals import Intervals
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, refuse_spread
 from rrjax.numerics.sums import expm1_epsilon
 from rrjax.simulate.sampling import Stream, binomial
 
-_MIXED = 1.05
+LARGEST_R_HAT = 1.05
 """R̂ above which chains are called not mixed. (1.01 is recommended for final results.)"""
 
 
 @exportable
 class Posterior(NamedTuple):
-    """Draws from a posterior, and whether they can be trusted.
+    """Draws from a posterior, with diagnostics of their convergence; `Posterior.of` makes one of any draws.
 
     Attributes:
         draws: `[chains, draws, K]`, distributions.
         mean: `[K]`.
         standard_deviation: `[K]`.
-        effective_sample_size: `[K]`: so many independent draws would give the mean as well.
+        effective_sample_size: `[K]`: the number of independent draws whose mean would be as precise.
         r_hat: `[K]`: the spread of all chains over that within halves of one; 1 where they agree.
     """
 
@@ -46,6 +48,88 @@ class Posterior(NamedTuple):
     standard_deviation: Float[Array, " K"]
     effective_sample_size: Float[Array, " K"]
     r_hat: Float[Array, " K"]
+
+    @classmethod
+    def of(cls, draws: ArrayLike) -> Posterior:
+        """Summarizes draws `[chains, draws, K]`, of any sampler, at least four of each chain."""
+        draws = jnp.asarray(draws)
+        flat = draws.reshape(-1, draws.shape[-1])
+        size, r_hat = jax.vmap(diagnostics, in_axes=2)(draws)
+        return cls(draws, jnp.mean(flat, axis=0), jnp.std(flat, axis=0), size, r_hat)
+
+    def credible_intervals(self, level: ArrayLike = 0.95) -> Intervals:
+        """Equal-tailed credible intervals of every share.
+
+        They cover with their level on average over the prior, for a population drawn from it. For a given population
+        they may cover less or more often; the intervals that cover for each are those of `intervals`.
+
+        Args:
+            level: Scalar in (0, 1), the posterior probability of each interval.
+
+        Returns:
+            `Intervals`, `[K]` each; NaN (under tracing) for a level outside (0, 1).
+
+        Raises:
+            ValueError: A level outside (0, 1).
+
+        Example:
+            >>> import jax, rrjax
+            >>> result = rrjax.inference.posterior(jax.random.key(0), [5_200, 2_900, 1_000, 900], epsilon=2.0)
+            >>> lower, upper = result.credible_intervals()
+            >>> bool(0.66 < lower[0] < 0.67 and 0.69 < upper[0] < 0.70)
+            True
+        """
+        return Intervals(*_equal_tailed(self.draws.reshape(-1, self.draws.shape[-1]), level))
+
+    def credible_functional(self, function: Callable[[Float[Array, " K"]], Array], level: ArrayLike = 0.95) -> Estimate:
+        """Estimates any function of the distribution: entropy, a ratio, the largest share.
+
+        The interval is equal-tailed, and covers with its level on average over the prior, for a population drawn from
+        it. For a given population it may cover less often, and at an extreme of the function never. For example, the
+        entropy is log K where all categories are equally frequent and 0 at a point mass; all draws are on one side of
+        it. Of 20 categories, half of the users in one, the entropy was covered in 89 % of collections instead of 95 %
+        (`validation/functionals.py`).
+
+        Args:
+            function: Of a distribution `[K]`, to a number, or an array of any shape.
+            level: Scalar in (0, 1), the posterior probability of the interval.
+
+        Returns:
+            `Estimate`, each of the shape that the function has: mean and standard deviation of the posterior, and its
+            quantiles.
+
+        Raises:
+            ValueError: A level outside (0, 1).
+
+        Example:
+            >>> import jax, rrjax
+            >>> from jax.scipy.special import entr
+            >>> result = rrjax.inference.posterior(jax.random.key(0), [5_200, 2_900, 1_000, 900], epsilon=2.0)
+            >>> entropy = result.credible_functional(lambda theta: entr(theta).sum())
+            >>> print(f"{entropy.lower:.2f} to {entropy.upper:.2f} nats")
+            0.63 to 0.70 nats
+        """
+        values = jax.vmap(function)(self.draws.reshape(-1, self.draws.shape[-1]))
+        return Estimate(jnp.mean(values, axis=0), jnp.std(values, axis=0), *_equal_tailed(values, level))
+
+
+def _equal_tailed(draws, level):
+    """The quantiles of draws along their first axis that leave out (1 − level)/2 on either side."""
+    as_probability(level, "level", 0.95)
+    tail = complement(level).astype(draws.dtype) / 2
+    inside = (tail > 0) & (tail < 0.5)
+    tail = jnp.where(inside, tail, 0.25)
+    limits = jnp.quantile(draws, jnp.stack([tail, 1 - tail]), axis=0)
+    return tuple(jnp.where(inside, limit, jnp.nan) for limit in limits)
+
+
+class _Chains(NamedTuple):
+    """The chains of a sampler: how many, the draws that each keeps, the steps before them and between two."""
+
+    num_chains: int
+    num_draws: int
+    num_warmup: int
+    thin: int
 
 
 def posterior(
@@ -61,8 +145,8 @@ def posterior(
 ) -> Posterior:
     """Samples the posterior of θ under a Dirichlet prior.
 
-    Where ε is small the reports say little about which of them are true, and successive draws are nearly the same: the
-    effective sample size tells, and `thin` makes long chains affordable. Chains start at draws from the prior.
+    Where ε is small the reports say little about which of them are true, and successive draws are nearly the same. The
+    effective sample size shows this, and `thin` saves the memory of long chains. Chains start at draws from the prior.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
@@ -72,8 +156,8 @@ def posterior(
             less favours few large shares, which suits large K.
         num_chains: Independent chains, at least 1. Static.
         num_draws: Kept of each chain, at least 4. Static.
-        num_warmup: Steps before, not kept. Static.
-        thin: Keep every so many-th step. Static.
+        num_warmup: Steps before the first kept draw. Static.
+        thin: Steps from one kept draw to the next. Static.
 
     Returns:
         `Posterior`; memory num_chains · num_draws · K. All NaN for unusable counts or ε, or a prior that is not
@@ -81,7 +165,7 @@ def posterior(
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, or a number that is no integer, or too small.
-        NotImplementedError: `jax.vmap` spreads it over a mesh with explicit axes; `jax.shard_map` can.
+        NotImplementedError: `jax.vmap` over a mesh with explicit axes; use `jax.shard_map`.
 
     Warns:
         UserWarning: The chains have not mixed (not under tracing): some R̂ is above 1.05.
@@ -98,21 +182,17 @@ def posterior(
         split R̂ and the effective sample size (of the values themselves, not of their ranks).
     """
     check_key(key)
-    for name, value, least in (
-        ("num_chains", num_chains, 1),
-        ("num_draws", num_draws, 4),
-        ("num_warmup", num_warmup, 0),
-        ("thin", thin, 1),
-    ):
+    chains = _Chains(num_chains, num_draws, num_warmup, thin)
+    for (name, value), least in zip(chains._asdict().items(), (1, 4, 0, 1), strict=True):
         as_integer(value, name, least)
     counts, epsilon = as_survey(counts, epsilon, whole=True)
     alpha = jnp.broadcast_to(as_one_or_each(prior, counts.shape[0], "categories", "prior"), counts.shape)
     alpha, key = aligned(alpha, counts), refuse_spread(key, "posterior")
     counts = refuse_spread(counts, "posterior")
-    result = _posterior(key, counts, epsilon, alpha, num_chains, num_draws, num_warmup, thin)
+    result = _sample(key, counts, epsilon, alpha, chains)
     if not isinstance(result.r_hat, Tracer):
         worst = float(jnp.max(result.r_hat))
-        if worst > _MIXED:
+        if worst > LARGEST_R_HAT:
             warnings.warn(
                 f"the chains have not mixed: R̂ is {worst:.2f} for the worst category (it should be below 1.01, and "
                 f"the effective sample size is {float(jnp.min(result.effective_sample_size)):.0f}); raise num_warmup "
@@ -123,40 +203,8 @@ def posterior(
     return result
 
 
-def credible_intervals(result: Posterior, level: ArrayLike = 0.95) -> Intervals:
-    """Equal-tailed credible intervals of every share, from the draws of a posterior.
-
-    They hold on average over the prior, for a population drawn from it; for a given population they may cover less
-    often than they say, or more: that is what `intervals` is for.
-
-    Args:
-        result: What `posterior` returned.
-        level: Scalar in (0, 1), the posterior probability of each interval.
-
-    Returns:
-        `Intervals`, `[K]` each; NaN (under tracing) for a level outside (0, 1).
-
-    Raises:
-        ValueError: A level outside (0, 1).
-
-    Example:
-        >>> import jax, rrjax
-        >>> result = rrjax.inference.posterior(jax.random.key(0), [5_200, 2_900, 1_000, 900], epsilon=2.0)
-        >>> lower, upper = rrjax.inference.credible_intervals(result)
-        >>> bool(0.66 < lower[0] < 0.67 and 0.69 < upper[0] < 0.70)
-        True
-    """
-    as_probability(level, "level", 0.95)
-    tail = complement(level) / 2
-    draws = result.draws.reshape(-1, result.draws.shape[-1])
-    inside = (tail > 0) & (tail < 0.5)
-    tail = jnp.where(inside, tail, 0.25).astype(draws.dtype)
-    lower, upper = jnp.quantile(draws, jnp.stack([tail, 1 - tail]), axis=0)
-    return Intervals(jnp.where(inside, lower, jnp.nan), jnp.where(inside, upper, jnp.nan))
-
-
-@partial(jax.jit, static_argnums=(4, 5, 6, 7))
-def _posterior(key, counts, epsilon, alpha, num_chains, num_draws, num_warmup, thin):
+@partial(jax.jit, static_argnums=4)
+def _sample(key, counts, epsilon, alpha, chains):
     e1 = expm1_epsilon(epsilon)
     usable = survey(counts).simulable & (e1 > 0) & (jnp.min(alpha) > 0)
     trials = jnp.where(usable, counts, 1).astype(jnp.int32)
@@ -164,8 +212,7 @@ def _posterior(key, counts, epsilon, alpha, num_chains, num_draws, num_warmup, t
 
     def dirichlet(key, alpha):
         # In logarithms, because a parameter near zero makes variables below the smallest float.
-        log = jax.random.loggamma(key, alpha)
-        return jax.nn.softmax(log)
+        return jax.nn.softmax(jax.random.loggamma(key, alpha))
 
     def step(theta, key):
         of_truth, of_theta = jax.random.split(key)
@@ -173,23 +220,20 @@ def _posterior(key, counts, epsilon, alpha, num_chains, num_draws, num_warmup, t
         return dirichlet(of_theta, alpha + true.astype(alpha.dtype))
 
     def chain(key):
-        start, warmup, rest = jax.random.split(key, 3)
+        start, warmup, kept = jax.random.split(key, 3)
 
         def steps(theta, key, number):
             return lax.fori_loop(0, number, lambda i, t: step(t, jax.random.fold_in(key, i)), theta)
 
-        theta = steps(aligned(dirichlet(start, alpha), trials, e1), warmup, num_warmup)
+        theta = steps(aligned(dirichlet(start, alpha), trials, e1), warmup, chains.num_warmup)
 
         def keep(theta, key):
-            theta = steps(theta, key, thin)
+            theta = steps(theta, key, chains.thin)
             return theta, theta
 
-        return lax.scan(keep, theta, jax.random.split(rest, num_draws))[1]
+        return lax.scan(keep, theta, jax.random.split(kept, chains.num_draws))[1]
 
-    draws = jax.vmap(chain)(jax.random.split(key, num_chains))
-    flat = draws.reshape(-1, draws.shape[-1])
-    size, r_hat = jax.vmap(diagnostics, in_axes=2)(draws)
-    found = Posterior(draws, jnp.mean(flat, axis=0), jnp.std(flat, axis=0), size, r_hat)
+    found = Posterior.of(jax.vmap(chain)(jax.random.split(key, chains.num_chains)))
     return jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), found)
 
 
@@ -199,7 +243,7 @@ def diagnostics(draws: Float[Array, "chains draws"]) -> tuple[Float[Array, ""], 
     References:
         Geyer, "Practical Markov chain Monte Carlo", 1992, for the initial monotone sequence.
     """
-    # The square of a share of 1e-25 is beyond float32.
+    # The square of a share of 1e-25 underflows in float32.
     draws = draws - jnp.mean(draws)
     largest = jnp.max(jnp.abs(draws))
     draws = draws / jnp.where(largest > 0, largest, 1)
@@ -219,11 +263,11 @@ def diagnostics(draws: Float[Array, "chains draws"]) -> tuple[Float[Array, ""], 
     covariance = jnp.fft.irfft(jnp.abs(spectrum) ** 2, 2 * length, axis=1)[:, :length] / length
     safe = jnp.where(total > 0, total, 1)
     correlation = (1 - (inside - jnp.mean(covariance * length / (length - 1), axis=0)) / safe).at[0].set(1)
-    # Sums of pairs are positive and falling for a reversible chain; noise begins where they are not.
+    # Sums of pairs are positive and falling for a reversible chain; from the first that is not, they are noise.
     pairs = jnp.sum(correlation[: length // 2 * 2].reshape(-1, 2), axis=1)
     positive = jnp.cumprod(pairs > 0)
     falling = lax.cummin(pairs)
     time = -1 + 2 * jnp.sum(jnp.where(positive > 0, falling, 0))
-    draws_in_all = number * length
-    time = jnp.maximum(time, 1 / jnp.log10(jnp.asarray(draws_in_all, time.dtype)))
-    return jnp.where(total > 0, draws_in_all / time, draws_in_all), r_hat
+    num_draws = number * length
+    time = jnp.maximum(time, 1 / jnp.log10(jnp.asarray(num_draws, time.dtype)))
+    return jnp.where(total > 0, num_draws / time, num_draws), r_hat

@@ -1,18 +1,37 @@
-"""Covariances and standard errors."""
+"""Standard errors: of an estimate, as expected before a collection, and the users or the ε that reach a target."""
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.data.arguments import Estimand, as_distribution, as_scalar, as_survey, check_estimand
+from rrjax.data.arguments import Estimand, as_distribution, as_scalar, as_survey, check_estimand, float_dtype
+from rrjax.data.categories import check_num_categories
+from rrjax.data.mechanism_parameters import Rates
+from rrjax.estimators.affine_mle import maximum, slope_on_support
 from rrjax.estimators.closed_form import mle_star
 from rrjax.mechanisms import MechanismFactory, RandomizedResponse
+from rrjax.mechanisms.surveys.design import Affine
+from rrjax.mechanisms.surveys.design import Design as SurveyDesign
+from rrjax.mechanisms.surveys.estimators import checked
+from rrjax.numerics.bisection import bisected, geometric_mean
+from rrjax.numerics.implicit import with_derivative
+from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import expm1_epsilon
 
-_ROUNDING = 1e-6
-"""By how much rounding may take the share of reports off [0, 1]."""
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+ROUNDING_OF_SHARES = 1e-6
+"""How far rounding may move shares of reports out of [0, 1]."""
+SMALLEST_EPSILON, LARGEST_EPSILON = 1e-9, 80.0
+"""The range in which ε is searched for."""
+BISECTION_STEPS = 80
 
 
 def covariance(
@@ -24,19 +43,19 @@ def covariance(
 
         N·Cov_ii = (1 + (K−1)/e1 + (K−2)·θ_i) / e1,    N·Cov_ij = −(1/e1 + θ_i + θ_j) / e1,
 
-    which is [q(1−q) + θ_i·d·(1−2q−d)]/d² on the diagonal. About the distribution θ that users are drawn from, their own
-    histogram varies too, by diag(θ) − θθᵀ. (The published formula divides by d where d² is meant: at K = 500, ε = 0.5
-    and N = 10,000 its total is 0.077 instead of 59.4.)
+    which is [q(1−q) + θ_i·d·(1−2q−d)]/d² on the diagonal. The histogram of users drawn from θ varies too; for the
+    estimand "distribution" its covariance diag(θ) − θθᵀ is added. (The published formula divides by d instead of d²: at
+    K = 500, ε = 0.5 and N = 10,000 its total is 0.077 instead of 59.4.)
 
     Args:
         theta: `[K]`, the estimand: the distribution that users are drawn from, or the shares that the users hold.
         num_users: Scalar, N.
         epsilon: Scalar, nats.
-        estimand: "distribution" or "users": what the error is from.
+        estimand: "distribution" or "users": the shares that errors are measured from.
 
     Returns:
         `[K, K]`, squared probability; rows sum to zero. Derivatives in all arguments. All NaN where ε or N is not
-        positive, or theta one that no reports have: shares of reports outside [0, 1].
+        positive, or where theta implies shares of reports outside [0, 1].
 
     Raises:
         ValueError: A wrong shape, or an unknown estimand.
@@ -72,14 +91,14 @@ def variances(
     `RandomizedResponse.expected_squared_error`, whatever θ.
 
     Args:
-        theta: `[K]`.
+        theta: `[K]`, as in `covariance`.
         num_users: Scalar, N.
         epsilon: Scalar, nats.
-        estimand: "distribution" or "users": what the error is from.
+        estimand: "distribution" or "users": the shares that errors are measured from.
         mechanism: Its class, or a function of K and ε. Static.
 
     Returns:
-        `[K]`, squared probability. All NaN where ε or N is not positive, or theta one that no reports have.
+        `[K]`, squared probability. All NaN as in `covariance`.
 
     Raises:
         ValueError: A wrong shape, or an unknown estimand.
@@ -95,51 +114,251 @@ def variances(
     return (rates.variance(theta) + drawn) / num_users
 
 
-def standard_errors(counts: ArrayLike, epsilon: ArrayLike) -> Float[Array, " K"]:
-    """Standard errors of `mle_star` inside the simplex, by the delta method.
+def _checked(theta, num_users, epsilon, estimand, mechanism):
+    check_estimand(estimand)
+    theta = as_distribution(theta)
+    num_users = as_scalar(num_users, theta.dtype, "num_users")
+    # A traced ε, because an unusable one gives NaN here.
+    rates = mechanism(theta.shape[0], as_scalar(epsilon, theta.dtype)).rates.astype(theta.dtype)
+    # An unbiased estimate may be negative; shares of reports may not.
+    reported = rates.q + rates.d * theta
+    inside = (jnp.min(reported) >= -ROUNDING_OF_SHARES) & (jnp.max(reported) <= 1 + ROUNDING_OF_SHARES)
+    theta = jnp.where(inside, theta, jnp.nan)
+    return theta, jnp.where(num_users > 0, num_users, jnp.nan), rates
 
-    On the m categories of its support, with f their shares of the S reports that name one of them,
-    θ = f + (m·f − 1)/e1, so the error is (1 + m/e1)·sqrt(f(1−f)/S). It takes the support as given. A category that the
-    estimate leaves out, or barely keeps, has no normal error: for those use `intervals`.
+
+def standard_errors(counts: ArrayLike, epsilon: ArrayLike | SurveyDesign) -> Float[Array, " K"]:
+    """Standard errors of `mle_star`, or of `surveys.mle`, inside the simplex, by the delta method.
+
+    On the m categories of the estimate's support, with f their shares of the S reports that name one of them, θ is
+    affine in f. Its slope is 1 + m/e1 for randomized response, 1 + Σa/d for a survey design; the standard error is the
+    slope times sqrt(f(1−f)/S). It takes the support as given. A category with an estimate of zero or near it has no
+    normal error: for those use `intervals`. Where a survey's estimate keeps all categories, its errors are those of
+    `surveys.inv`, too.
 
     Args:
         counts: `[K]`, integers, the reports per category.
-        epsilon: Scalar, nats.
+        epsilon: Scalar, nats; or a survey design such as `surveys.ForcedResponse`.
 
     Returns:
         `[K]`, probability; NaN off the support of the estimate, and for a point mass. All NaN for unusable counts or ε.
 
     Raises:
-        ValueError: A wrong shape or dtype, or K < 2.
+        ValueError: A wrong shape or dtype, K < 2, or other than the design's K categories.
 
     Example:
         >>> import rrjax
         >>> errors = rrjax.inference.standard_errors([5_200, 2_900, 1_000, 900], epsilon=2.0)
         >>> [f"{error:.4f}" for error in errors.tolist()]
         ['0.0076', '0.0072', '0.0048', 'nan']
+        >>> design = rrjax.surveys.ForcedResponse(4 / 6, [1 / 2, 1 / 2])
+        >>> [f"{error:.4f}" for error in rrjax.inference.standard_errors([300, 700], design).tolist()]
+        ['0.0217', '0.0217']
     """
-    return _standard_errors(*as_survey(counts, epsilon, whole=True))
+    if not is_survey_design(epsilon):
+        return _standard_errors(*as_survey(counts, epsilon, whole=True))
+    counts, dtype = checked(counts, epsilon, whole=True)
+    return _survey_errors(*aligned((counts, *epsilon.affine.noise(dtype))))
+
+
+def is_survey_design(epsilon: ArrayLike | SurveyDesign | None) -> TypeIs[SurveyDesign]:
+    """Whether a survey design stands in the place of ε."""
+    return isinstance(getattr(epsilon, "affine", None), Affine)
 
 
 @jax.jit
 def _standard_errors(counts, epsilon):
     active = mle_star(counts, epsilon) > 0
+    kept, total = _kept_reports(counts, active, epsilon.dtype)
+    slope = 1 + jnp.sum(active, dtype=epsilon.dtype) / expm1_epsilon(epsilon)
+    return _delta_method(active, kept / total, total, slope)
+
+
+@jax.jit
+def _survey_errors(counts, weights, sign):
+    active = maximum(counts, weights, sign) > 0
+    kept, total = _kept_reports(counts, active, weights.dtype)
+    share = kept / jnp.where(total > 0, total, 1)
+    return _delta_method(active & (total > 0), share, total, slope_on_support(weights, sign, active))
+
+
+def _kept_reports(counts, active, dtype):
     kept = jnp.where(active, counts, 0)
-    total = jnp.sum(kept).astype(epsilon.dtype)
-    share = kept.astype(epsilon.dtype) / total
-    scale = 1 + jnp.sum(active, dtype=epsilon.dtype) / expm1_epsilon(epsilon)
+    return kept.astype(dtype), jnp.sum(kept).astype(dtype)
+
+
+def _delta_method(active, share, total, slope):
     inner = active & (jnp.sum(active, dtype=jnp.int32) > 1)
-    return jnp.where(inner, scale * jnp.sqrt(share * (1 - share) / total), jnp.nan)
+    return jnp.where(inner, slope * jnp.sqrt(share * (1 - share) / total), jnp.nan)
 
 
-def _checked(theta, num_users, epsilon, estimand, mechanism):
+def expected_rmse(
+    num_categories: int,
+    num_users: ArrayLike,
+    epsilon: ArrayLike,
+    *,
+    estimand: Estimand = "distribution",
+    mechanism: MechanismFactory = RandomizedResponse,
+) -> Float[Array, ""]:
+    """Expected root mean squared error of the unbiased estimate (`inv`) of a share, over the categories.
+
+    Of the users' own shares it is sqrt(V/(K·N)) with V = [p(1−p) + (K−1)·q(1−q)]/(p−q)², for randomized response
+    (K−1)(K−2+2e^ε)/(e^ε−1)², whatever they hold. Of the distribution θ that users are drawn from, drawing them adds
+    1 − Σθ² to V, at most 1 − 1/K. That maximum is added here, so that no distribution has a larger error. The widths of
+    `expected_width` are of that distribution, too. Estimators on the simplex do better; by how much depends on the
+    truth (`rrjax.study` simulates it).
+
+    Args:
+        num_categories: K, at least 2. Static.
+        num_users: Scalar, N.
+        epsilon: Scalar, nats.
+        estimand: "distribution" or "users": the shares that errors are measured from.
+        mechanism: Its class, or a function of K and ε. Static.
+
+    Returns:
+        Scalar, probability. NaN where N or ε is not positive.
+
+    Raises:
+        ValueError: K < 2, an argument that is not one number, or an unknown estimand.
+
+    Example:
+        >>> import rrjax
+        >>> print(f"{rrjax.inference.expected_rmse(100, 380_000, epsilon=1.0):.4f}")
+        0.0096
+        >>> both = [rrjax.inference.expected_rmse(3, 100, 8.0, estimand=each) for each in ("distribution", "users")]
+        >>> [f"{each:.4f}" for each in both]  # at a large ε the error is mostly from drawing the users
+        ['0.0472', '0.0021']
+    """
+    num_users = as_scalar(num_users, float_dtype(), "num_users")
+    total = squared_error_of_one(num_categories, epsilon, mechanism) + drawing_error(num_categories, estimand)
+    return jnp.sqrt(total / jnp.where(num_users > 0, num_users, jnp.nan) / num_categories)
+
+
+def squared_error_of_one(num_categories: int, epsilon: ArrayLike, mechanism: MechanismFactory) -> Float[Array, ""]:
+    """Expected squared error of `inv` summed over the categories, times the number of users."""
+    return rates_of(num_categories, epsilon, mechanism).total_variance(num_categories)
+
+
+def rates_of(num_categories: int, epsilon: ArrayLike, mechanism: MechanismFactory) -> Rates:
+    """The rates of a planned mechanism, NaN at an unusable ε."""
+    # As a scalar of JAX, because a mechanism refuses an unusable number.
+    return mechanism(num_categories, as_scalar(epsilon, float_dtype())).rates
+
+
+def drawing_error(num_categories: int, estimand: Estimand) -> float:
+    """The largest expected squared error, times N, that drawing the users adds: 1 − Σθ² of equal shares, or nothing."""
     check_estimand(estimand)
-    theta = as_distribution(theta)
-    num_users = as_scalar(num_users, theta.dtype, "num_users")
-    # A traced ε, because one that makes no sense gives NaN here.
-    rates = mechanism(theta.shape[0], as_scalar(epsilon, theta.dtype)).rates.astype(theta.dtype)
-    # An unbiased estimate may be negative, and its variance is not: reports have shares of zero and more.
-    reported = rates.q + rates.d * theta
-    inside = (jnp.min(reported) >= -_ROUNDING) & (jnp.max(reported) <= 1 + _ROUNDING)
-    theta = jnp.where(inside, theta, jnp.nan)
-    return theta, jnp.where(num_users > 0, num_users, jnp.nan), rates
+    return 1 - 1 / num_categories if estimand == "distribution" else 0.0
+
+
+def rounded(number: Float[Array, ""], whole: Float[Array, ""]) -> Float[Array, ""]:
+    """The whole number that stands for a number, with the derivative of the number itself."""
+    return with_derivative(_unrounded_tangent, whole, number)
+
+
+def _unrounded_tangent(whole, number, tangent):
+    del whole, number
+    return tangent
+
+
+def users_for_error(
+    num_categories: int,
+    epsilon: ArrayLike,
+    rmse: ArrayLike,
+    *,
+    estimand: Estimand = "distribution",
+    mechanism: MechanismFactory = RandomizedResponse,
+) -> Float[Array, ""]:
+    """Number of users that brings `expected_rmse` down to a target.
+
+    Args:
+        num_categories: K, at least 2. Static.
+        epsilon: Scalar, nats.
+        rmse: Scalar, the target, probability.
+        estimand: As in `expected_rmse`.
+        mechanism: As in `expected_rmse`.
+
+    Returns:
+        Scalar, a whole number to the dtype's digits. NaN where ε or the target is not positive. Derivatives are those
+        of the number before it is rounded up.
+
+    Raises:
+        ValueError: As `expected_rmse`.
+
+    Example:
+        >>> import rrjax
+        >>> int(rrjax.inference.users_for_error(100, epsilon=1.0, rmse=0.01))
+        346933
+    """
+    rmse = as_scalar(rmse, float_dtype(), "rmse")
+    rmse = jnp.where(rmse > 0, rmse, jnp.nan)
+    total = squared_error_of_one(num_categories, epsilon, mechanism) + drawing_error(num_categories, estimand)
+    number = total / num_categories / rmse**2
+    return rounded(number, jnp.ceil(number))
+
+
+def epsilon_for_error(
+    num_categories: int,
+    num_users: ArrayLike,
+    rmse: ArrayLike,
+    *,
+    estimand: Estimand = "distribution",
+    mechanism: MechanismFactory = RandomizedResponse,
+) -> Float[Array, ""]:
+    """The smallest ε at which `expected_rmse` reaches a target with a given number of users.
+
+    For randomized response, with M = K·N·rmse² less the error of drawing the users, e^ε − 1 is the positive root of
+    M·x² = (K−1)·(2x + K); for other mechanisms ε is found by bisection.
+
+    Args:
+        num_categories: K, at least 2. Static.
+        num_users: Scalar, N.
+        rmse: Scalar, the target, probability.
+        estimand: As in `expected_rmse`.
+        mechanism: As in `expected_rmse`.
+
+    Returns:
+        Scalar, nats; infinite where no ε (of other mechanisms: none up to 80) reaches it, with derivatives of NaN. NaN
+        where N or the target is not positive.
+
+    Raises:
+        ValueError: As `expected_rmse`.
+
+    Example:
+        >>> import rrjax
+        >>> print(f"{rrjax.inference.epsilon_for_error(100, 346_933, rmse=0.01):.4f}")
+        1.0000
+    """
+    check_num_categories(num_categories)
+    num_users = as_scalar(num_users, float_dtype(), "num_users")
+    rmse = as_scalar(rmse, float_dtype(), "rmse")
+    left = rmse**2 * num_users * num_categories - drawing_error(num_categories, estimand)
+    if mechanism is RandomizedResponse:
+        load = (num_categories - 1) / jnp.where(left > 0, left, jnp.nan)
+        found = jnp.log1p(load + jnp.sqrt(load**2 + load * num_categories))
+        found = rounded(found, jnp.where(left > 0, found, jnp.inf))
+    else:
+        found = epsilon_of_error(left, num_categories, mechanism)
+    return jnp.where((num_users > 0) & (rmse > 0), found, jnp.nan)
+
+
+def epsilon_of_error(target: Float[Array, ""], num_categories: int, mechanism: MechanismFactory) -> Float[Array, ""]:
+    """The ε at which `squared_error_of_one` equals a target; infinite where it would be above 80."""
+
+    def tangent_of(found, target, tangent):
+        del target
+        found = jnp.where(jnp.isfinite(found), found, jnp.nan)
+        return tangent / jax.grad(squared_error_of_one, argnums=1)(num_categories, found, mechanism)
+
+    found = _epsilon_of_error(lax.stop_gradient(target), num_categories, mechanism)
+    return with_derivative(tangent_of, found, target)
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def _epsilon_of_error(target, num_categories, mechanism):
+    def misses(epsilon):
+        return ~(squared_error_of_one(num_categories, epsilon, mechanism) <= target)
+
+    low, high = (jnp.asarray(end, target.dtype) for end in (SMALLEST_EPSILON, LARGEST_EPSILON))
+    found = bisected(misses, low, high, BISECTION_STEPS, geometric_mean)[1]
+    return jnp.where(misses(high), jnp.inf, found)

@@ -2,10 +2,10 @@ r"""The likelihood itself: the profile of one category, and surfaces for two and
 
 With θ_i = t given, the others share 1 − t, and their maximum is that of K − 1 categories with e1·(1 − t) in place of
 e1 = e^ε − 1: the largest m of them are active, c_(k) among them if Σ_{j<k} (c_(j) − c_(k)) < e1·(1 − t)·c_(k), which is
-monotone in k. So one sort and cumulative sums answer for every category and every t by a binary search.
+monotone in k. So one sort and cumulative sums serve every category and every t, by a binary search.
 
-Log-likelihoods are relative to the maximum, and every sum starts there: going from m̂ to m active categories adds terms
-that are small near m̂, so that float32 keeps its digits whatever N.
+Log-likelihoods are relative to the maximum, and every sum starts there: from m̂ to m active categories the terms are
+small near m̂, so that float32 keeps its digits whatever N.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from rrjax.data.arguments import as_category, as_probability, as_survey, complem
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.closed_form import mle_star
-from rrjax.inference.likelihood_ratio import ratio
+from rrjax.inference.distribution_tests import ratio
+from rrjax.numerics.bisection import bisected, first_place
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.special import log1p_minus
@@ -32,14 +33,14 @@ from rrjax.numerics.sums import expm1_epsilon
 
 
 class Sorted(NamedTuple):
-    """What profiles of all categories share.
+    """Sorted counts and their sums, for the profiles of all categories.
 
     Attributes:
         counts: `[K]`, descending, integers.
         lacks: `[K]`, integers: Σ_{j<k} (c_(j) − c_(k)).
         sums: `[K + 1]`: of the largest 0 … K counts.
-        bends: `[K + 1]`: Σ c_(j)·log(c_(j)/τ₀) − c_(j) + τ₀ over what lies between the first m₀ categories and so many.
-        rises: `[K + 1]`: Σ (τ₀ − c_(j)) over the same.
+        deviances: `[K + 1]`: Σ c_(j)·log(c_(j)/τ₀) − c_(j) + τ₀ over the categories from m₀ to 0 … K, signed.
+        lifts: `[K + 1]`: Σ (τ₀ − c_(j)) over the same.
         start: Scalar, integer, m₀: how many are active at the maximum.
         base: Scalar, τ₀: the threshold there, τ̂.
         threshold: Scalar, τ̂: c_i/(1 + e1·θ̂_i) of every category that is active at the maximum.
@@ -49,8 +50,8 @@ class Sorted(NamedTuple):
     counts: Int[Array, " K"]
     lacks: Int[Array, " K"]
     sums: Float[Array, " K+1"]
-    bends: Float[Array, " K+1"]
-    rises: Float[Array, " K+1"]
+    deviances: Float[Array, " K+1"]
+    lifts: Float[Array, " K+1"]
     start: Int[Array, ""]
     base: Float[Array, ""]
     threshold: Float[Array, ""]
@@ -63,9 +64,9 @@ class ProfileLikelihood(NamedTuple):
 
     Attributes:
         estimate: Scalar: the maximum likelihood estimate of the share.
-        reports: Scalar: how many name the category.
+        reports: Scalar: the number of reports that name the category.
         place: Scalar: its place among the sorted counts.
-        shared: What the profiles of all categories share.
+        shared: `Sorted`.
     """
 
     estimate: Float[Array, ""]
@@ -80,17 +81,17 @@ class ProfileLikelihood(NamedTuple):
             share: `[*s]`, values for θ_i.
 
         Returns:
-            `[*s]`, nats: the largest log-likelihood with that θ_i less the largest of all; zero at the estimate, −∞
+            `[*s]`, nats: the largest log-likelihood with that θ_i minus the overall maximum; zero at the estimate, −∞
             outside [0, 1]. Derivatives in the share.
         """
         return _relative(self.shared, self.estimate, self.reports, self.place, jnp.asarray(share, self.estimate.dtype))
 
 
 def profile(counts: ArrayLike, epsilon: ArrayLike, category: ArrayLike) -> ProfileLikelihood:
-    """The profile likelihood of one category's share: for each share, the best that all others can do.
+    """The profile log-likelihood of one category's share: its maximum over all other shares.
 
-    One sort, then O(log K) for each share. It is for pictures and for comparing shares: intervals from where it falls
-    by half a χ² quantile fail at the boundary (`intervals` warns), and where many categories are near it, badly.
+    One sort, then O(log K) for each share. It is for figures and for comparing shares. Intervals from where it falls by
+    half a χ² quantile fail at the boundary (`intervals` warns), most where many categories are near it.
 
     Args:
         counts: `[K]`, integers, the reports per category.
@@ -99,9 +100,9 @@ def profile(counts: ArrayLike, epsilon: ArrayLike, category: ArrayLike) -> Profi
 
     Returns:
         `ProfileLikelihood`, a function of the share: `profile(counts, epsilon, 3)([0.1, 0.2])` is the total
-        log-likelihood, nats, less its maximum. Absolute error some machine epsilons times √N within a few nats of the
+        log-likelihood, nats, minus its maximum. Absolute error some machine epsilons times √N within a few nats of the
         maximum; relative error some machine epsilons far from it. NaN for unusable counts or ε, or (under tracing) a
-        category that is none.
+        category outside 0 … K − 1.
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, or (not under tracing) no such category.
@@ -129,9 +130,9 @@ def prepared(
 ) -> tuple[Sorted, Float[Array, " K"], Int[Array, " K"]]:
     """Sorts and sums; also returns MLE* and the place of each category.
 
-    Of a maximum with one active category, the profile of that one starts elsewhere: with its share below one, others
-    must be active, the largest first, with thresholds that begin at their count and not at τ̂. So where the profile of
-    one `category` is wanted, it must be given; without, all others are served.
+    Where one category alone is active at the maximum, its own profile starts elsewhere: with its share below one,
+    others must be active, the largest first, with thresholds that begin at their count and not at τ̂. So `category` must
+    be given for the profile of one category; without it, the result serves all others.
     """
     estimate = mle_star(counts, epsilon)
     order = jnp.argsort(-counts, stable=True)
@@ -140,7 +141,7 @@ def prepared(
     sums = jnp.cumsum(falling)
     number = jnp.arange(1, counts.shape[0] + 1, dtype=counts.dtype)
     active = jnp.sum(estimate > 0, dtype=jnp.int32)
-    # Of one category alone the share is one, without rounding: the likelihood has a slope there.
+    # Exactly one where one category alone is active: the likelihood has a slope there.
     estimate = jnp.where((estimate > 0) & (active == 1), 1, estimate)
     e1 = expm1_epsilon(epsilon)
     kept = jnp.sum(jnp.where(estimate > 0, counts, 0)).astype(e1.dtype)
@@ -157,8 +158,8 @@ def prepared(
         counts=falling,
         lacks=sums - number * falling,
         sums=jnp.concatenate([zero, sums.astype(e1.dtype)]),
-        bends=_outward(_bend(weights, base), start),
-        rises=_outward(base - weights, start),
+        deviances=_outward(_deviance(weights, base), start),
+        lifts=_outward(base - weights, start),
         start=start,
         base=base,
         threshold=threshold,
@@ -167,13 +168,13 @@ def prepared(
     return shared, estimate, place
 
 
-def _bend(count, threshold):
-    """c·log(c/τ) − c + τ, in which nothing cancels."""
+def _deviance(count, threshold):
+    """c·log(c/τ) − c + τ, without cancellation."""
     change = (count - threshold) / threshold
-    near = jnp.where((count > 0) & (change < 1), change, 0)
-    bent = threshold * ((1 + near) * log1p_minus(near) + near**2)
-    far = count * jnp.log1p(jnp.maximum(change, 0)) - (count - threshold)
-    return jnp.where(count > 0, jnp.where(change < 1, bent, far), threshold)
+    small = jnp.where((count > 0) & (change < 1), change, 0)
+    of_small = threshold * ((1 + small) * log1p_minus(small) + small**2)
+    of_large = count * jnp.log1p(jnp.maximum(change, 0)) - (count - threshold)
+    return jnp.where(count > 0, jnp.where(change < 1, of_small, of_large), threshold)
 
 
 def _outward(terms, start):
@@ -193,25 +194,18 @@ def _relative(shared, estimate, count, place, share):
     whole = count.astype(shared.counts.dtype)
 
     def fits(number):
-        """Whether the category at a place is active together with all larger ones but the given one."""
+        """Whether the category at a place is active, with all larger ones except the given one."""
         c = shared.counts[jnp.clip(number, 0, size - 1)]
         lack = shared.lacks[jnp.clip(number, 0, size - 1)] - jnp.where(place < number, whole - c, 0)
-        # The given category is none of the others, and the first one must not stop the search.
+        # The given category does not count among the others; in the first place it must not stop the search.
         return (lack.astype(dtype) < left * c.astype(dtype)) | ((number == 0) & (place == 0))
 
-    def halve(_, span):
-        low, high = span
-        middle = (low + high) // 2
-        up = (low < high) & fits(middle)
-        return jnp.where(up, middle + 1, low), jnp.where(up, high, middle)
-
     shape = jnp.broadcast_shapes(share.shape, place.shape)
-    span = aligned((jnp.zeros(shape, jnp.int32), jnp.full(shape, size, jnp.int32)), shared, place, share)
-    number, _ = lax.fori_loop(0, size.bit_length(), halve, span)
+    number = first_place(fits, aligned(jnp.zeros(shape, jnp.int32), shared, place, share), size)
     inside = (place < number).astype(dtype)
     moved = inside - (place < shared.start).astype(dtype)
-    bend = shared.bends[number] - moved * _bend(count, shared.base)
-    rise = shared.rises[number] - moved * (shared.base - count)
+    deviance = shared.deviances[number] - moved * _deviance(count, shared.base)
+    lift = shared.lifts[number] - moved * (shared.base - count)
     total = shared.sums[number] - inside * count
     step = shared.e1 * (share - estimate)
     # 1 + e1·θ̂ is c/τ̂ where the category is active.
@@ -219,12 +213,12 @@ def _relative(shared, estimate, count, place, share):
     change = step * jnp.where(positive, shared.threshold / jnp.where(positive, count, 1), 1)
     # τ₀/τ − 1 of the others, from τ = S/(e + m) and S = τ₀·(e + m) at the maximum.
     some = total > 0
-    push = jnp.where(some, (rise - shared.base * step) / jnp.where(some, total, 1), 0)
-    # Of c·log(1 + change) + S·log(1 + push) + Σ c·log(c/τ₀) the linear parts cancel where the category is active; what
-    # is left is small, and the logarithms are taken without their linear parts.
+    push = jnp.where(some, (lift - shared.base * step) / jnp.where(some, total, 1), 0)
+    # The linear parts of c·log(1 + change) + S·log(1 + push) + Σ c·log(c/τ₀) cancel where the category is active. The
+    # remainder is small, so the logarithms are taken without their linear parts.
     linear = (jnp.where(positive, shared.threshold, count) - shared.base) * step
-    alone = count * change - rise  # all others at zero
-    value = bend + jnp.where(some, linear, alone) + total * log1p_minus(push)
+    alone = count * change - lift  # all others at zero
+    value = deviance + jnp.where(some, linear, alone) + total * log1p_minus(push)
     change = jnp.where(count > 0, jnp.maximum(change, -1), 0)
     value = value + jnp.where(count > 0, count * log1p_minus(change), 0)
     value = jnp.where((share >= 0) & (share <= 1), jnp.minimum(value, 0), -jnp.inf)
@@ -235,7 +229,7 @@ def _relative(shared, estimate, count, place, share):
 def profile_limits(
     counts: Int[Array, " K"], epsilon: Float[Array, ""], log_tail: Float[Array, ""]
 ) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
-    """Where the profiles of all categories have fallen by half the χ² quantile of two tails, by bisection."""
+    """The shares where the profiles of all categories have fallen by half the χ² quantile of two tails."""
     shared, estimate, place = prepared(counts, epsilon)
     weights = counts.astype(estimate.dtype)
     largest = jnp.argmax(counts)
@@ -247,14 +241,8 @@ def profile_limits(
         return value.at[largest].set(of_largest(share[largest])) >= bound
 
     def search(outer):
-        def halve(_, span):
-            inner, outer = span
-            middle = (inner + outer) / 2
-            keep = holds(middle)
-            return jnp.where(keep, middle, inner), jnp.where(keep, outer, middle)
-
-        steps = jnp.finfo(estimate.dtype).nmant + 6
-        return jnp.where(holds(outer), outer, lax.fori_loop(0, steps, halve, (estimate, outer))[1])
+        limit = bisected(holds, estimate, outer, jnp.finfo(estimate.dtype).nmant + 6)[1]
+        return jnp.where(holds(outer), outer, limit)
 
     return search(jnp.zeros_like(estimate)), search(jnp.ones_like(estimate))
 
@@ -265,9 +253,9 @@ class Surface(NamedTuple):
 
     Attributes:
         theta: `[M, K]`, the points.
-        log_likelihood: `[M]`, nats, total, less its maximum over the simplex.
-        inside: `[M]`, whether the likelihood-ratio region of the level holds the point.
-        estimate: `[K]`, where the maximum is.
+        log_likelihood: `[M]`, nats, total, minus its maximum over the simplex.
+        inside: `[M]`, whether the point is in the likelihood-ratio region of the level.
+        estimate: `[K]`, the maximum likelihood estimate.
     """
 
     theta: Float[Array, "M K"]
@@ -279,15 +267,15 @@ class Surface(NamedTuple):
 def log_likelihood_surface(
     counts: ArrayLike, epsilon: ArrayLike, *, num_points: int = 101, level: ArrayLike = 0.95
 ) -> Surface:
-    """The log-likelihood of two or three categories over the whole simplex, for pictures.
+    """The log-likelihood of two or three categories over the whole simplex, for figures.
 
     Args:
         counts: `[K]`, integers, the reports per category; K is 2 or 3.
         epsilon: Scalar, nats.
         num_points: Grid points along an edge, at least 2; a triangle has num_points·(num_points + 1)/2. Static.
         level: Scalar in (0, 1), of the likelihood-ratio region: where the log-likelihood lies within half the χ²
-            quantile (K − 1 degrees of freedom) of its maximum. It covers θ with about its level inside the simplex,
-            with less certainty near its boundary: `intervals` and `likelihood_ratio_test` hold there too.
+            quantile (K − 1 degrees of freedom) of its maximum. It covers θ with about its level inside the simplex, but
+            not near its boundary; `intervals` and `likelihood_ratio_test` are valid there too.
 
     Returns:
         `Surface`; for two categories in the order of a rising θ_1. For unusable counts or ε the log-likelihood and the

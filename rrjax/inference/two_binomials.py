@@ -5,9 +5,9 @@ Of N users n hold the category; X = Binomial(n, a) + Binomial(N − n, b). With 
     P(X ≥ c) = 1/(2π) ∫ G(z)·z^−c / (1 − 1/z) dφ,    z = e^(λ + iφ), any λ > 0.
 
 At the λ where the integrand is least on the real axis it falls off like a normal density along φ, so the trapezoidal
-rule of a fixed number of points is exact to the dtype: no convolution, no loop over anything. Everything is computed
-relative to that point and to the mean of X, whose distance from c is formed in integers, so that no large numbers are
-subtracted as floats: of 10⁹ a float32 is off by up to a tenth of a percent of the standard deviation of such a sum.
+rule of a fixed number of points is exact to the dtype, without a convolution. Everything is computed relative to that
+point and to the mean of X, whose distance from c is formed in integers. Subtracting large numbers as floats would lose
+digits: at 10⁹ users a float32 is off by up to a tenth of a percent of the standard deviation of such a sum.
 
 References:
     Trefethen and Weideman, "The exponentially convergent trapezoidal rule", 2014; Daniels, "Tail probability
@@ -27,25 +27,25 @@ from rrjax.numerics.sharding import aligned
 from rrjax.numerics.special import exp_minus, log1p_minus
 from rrjax.numerics.sums import split_product
 
-_POINTS = {"float32": 24, "float64": 64}
-_REACH = {"float32": 5.5, "float64": 8.6}
-"""Standard deviations of φ beyond which nothing is left."""
-_LEAST = 1e-30
+NUM_POINTS = {"float32": 24, "float64": 64}
+LARGEST_ANGLE = {"float32": 5.5, "float64": 8.6}
+"""In standard deviations of φ; beyond it the integrand is below the rounding."""
+SMALLEST_TILT = 1e-30
 """Of λ."""
-_NEWTON = 32
-_SLACK = {"float32": 2e-4, "float64": 1e-8}
-"""By so much of itself a tail may be below its level and count as above, because of rounding."""
+NEWTON_STEPS = 32
+ROUNDING_OF_TAIL = {"float32": 2e-4, "float64": 1e-8}
+"""Relative: a tail that is below its level by less counts as above."""
 
 
 class TwoKinds(NamedTuple):
-    """Users of two kinds, and how often one of each is counted.
+    """Counts of users of two kinds, and the probabilities that a user of each is counted.
 
     Attributes:
-        whole: `[K]`, integers: with `part`, c − N·b.
-        part: Scalar, what is left of it, from −1 to 2.
+        whole: `[K]`, integers: `whole` + `part` is c − N·b.
+        part: Scalar, from −1 to 2.
         total: Scalar, N, an integer.
-        high: Scalar, a: of a user who holds the category.
-        low: Scalar, b: of one who does not; smaller, and positive.
+        high: Scalar, a: for a user who holds the category.
+        low: Scalar, b: for one who does not; smaller, and positive.
         not_high: Scalar, 1 − a, positive, without cancellation.
         not_low: Scalar, 1 − b.
         step: Scalar, a − b.
@@ -61,7 +61,7 @@ class TwoKinds(NamedTuple):
     step: Float[Array, ""]
 
     def above(self, holders: Int[Array, " K"]) -> Float[Array, " K"]:
-        """C − E X, to the dtype, where so many hold the category."""
+        """Returns c − E X, to the dtype, for a number of holders."""
         whole, fraction, _ = split_product(holders, self.step)
         return (self.whole - whole.astype(self.whole.dtype)).astype(fraction.dtype) + (self.part - fraction)
 
@@ -70,7 +70,7 @@ def log_upper_tail(count: Int[Array, " K"], holders: Int[Array, " K"], law: TwoK
     """Logarithm of P(X ≥ count) where `holders` of all users hold the category."""
     dtype = law.step.dtype
     above = law.above(holders)
-    count, rest = count.astype(dtype), (law.total - count).astype(dtype)
+    count, uncounted = count.astype(dtype), (law.total - count).astype(dtype)
     holders, others = holders.astype(dtype), (law.total - holders).astype(dtype)
 
     def tilted(level):
@@ -81,7 +81,7 @@ def log_upper_tail(count: Int[Array, " K"], holders: Int[Array, " K"], law: TwoK
         return chances, (law.not_high / high, law.not_low / low)
 
     def drift(level):
-        """By how much the mean of the tilted law exceeds c."""
+        """The mean of the tilted law minus c."""
         rise = jnp.expm1(level)
         first = law.high * law.not_high * rise / (1 + law.high * rise)
         second = law.low * law.not_low * rise / (1 + law.low * rise)
@@ -95,13 +95,13 @@ def log_upper_tail(count: Int[Array, " K"], holders: Int[Array, " K"], law: TwoK
         return drift(level) - pole, spread, spread + pole * (1 + pole)
 
     variance = holders * law.high * law.not_high + others * law.low * law.not_low
-    # Where a Poisson law of this variance has it, the normal one where λ is small: with x = e^λ − 1, the root of
-    # variance·x − above − 1/x = 0. From there Newton comes down the exponential by one a step at worst.
+    # Newton starts at the λ of a Poisson law of this variance (the normal one where λ is small): with x = e^λ − 1, the
+    # root of variance·x − above − 1/x = 0. From there each step reduces λ by one at least.
     start = (above + jnp.sqrt(above**2 + 4 * variance)) / (2 * variance)
     start = jnp.log1p(jnp.where(above < 0, 2 / (jnp.sqrt(above**2 + 4 * variance) - above), start))
-    # At most by what would take users of the rarer kind alone to the count.
-    most = jnp.maximum(jnp.log(count / rest) + jnp.log(law.not_low / law.low), 0) + 2
-    start = jnp.clip(start, _LEAST, most)
+    # At most the λ that moves the mean of N users of the rarer kind to the count.
+    most = jnp.maximum(jnp.log(count / uncounted) + jnp.log(law.not_low / law.low), 0) + 2
+    start = jnp.clip(start, SMALLEST_TILT, most)
 
     def improve(_, state):
         level, low, high = state
@@ -111,36 +111,36 @@ def log_upper_tail(count: Int[Array, " K"], holders: Int[Array, " K"], law: TwoK
         step = level * jnp.exp(jnp.clip(-slope / (curvature * level), -2, 2))
         return jnp.where((step > low) & (step < high), step, (low + high) / 2), low, high
 
-    level, _, _ = lax.fori_loop(0, _NEWTON, improve, (start, jnp.full_like(start, _LEAST), most))
+    level, _, _ = lax.fori_loop(0, NEWTON_STEPS, improve, (start, jnp.full_like(start, SMALLEST_TILT), most))
     _, spread, _ = slopes(level)
     rise = jnp.expm1(level)
     peak = holders * log1p_minus(law.high * rise) + others * log1p_minus(law.low * rise)
     # K(λ) − c·λ = Σ n·(log(1 + p·x) − p·x) + (E X − c)·x + c·(x − λ), x = e^λ − 1.
     peak = peak - above * rise + count * exp_minus(level)
-    # Where e^λ is large those are the large terms, and the plain ones are small.
+    # Where e^λ is large the terms above are large and cancel; the plain ones are small.
     plain = holders * jnp.log1p(law.high * rise) + others * jnp.log1p(law.low * rise) - count * level
     peak = jnp.where(level > 1, plain, peak)
     (first, second), (not_first, not_second) = tilted(level)
-    points, eps = _POINTS[dtype.name], jnp.finfo(dtype).eps
-    beyond = drift(level)
-    width = jnp.minimum(_REACH[dtype.name] / jnp.sqrt(spread), math.pi) / points
+    points, eps = NUM_POINTS[dtype.name], jnp.finfo(dtype).eps
+    distance = drift(level)
+    width = jnp.minimum(LARGEST_ANGLE[dtype.name] / jnp.sqrt(spread), math.pi) / points
 
     def add(index, total):
         angle = width * index.astype(dtype)
-        size = jnp.zeros_like(angle)
-        turn = beyond * angle
+        log_modulus = jnp.zeros_like(angle)
+        phase = distance * angle
         sine, half = jnp.sin(angle), jnp.sin(angle / 2) ** 2
-        for number, p, rest in ((holders, first, not_first), (others, second, not_second)):
-            # log(1 + p·(e^iφ − 1)) − i·p·φ; the modulus may be zero, at the far side of the circle.
-            size = size + number * jnp.log1p(jnp.maximum(-4 * p * rest * half, -1 + eps)) / 2
-            turn = turn + number * (jnp.arctan2(p * sine, 1 - 2 * p * half) - p * angle)
+        for number, p, not_p in ((holders, first, not_first), (others, second, not_second)):
+            # log(1 + p·(e^iφ − 1)) − i·p·φ; the modulus may be zero at φ = π.
+            log_modulus = log_modulus + number * jnp.log1p(jnp.maximum(-4 * p * not_p * half, -1 + eps)) / 2
+            phase = phase + number * (jnp.arctan2(p * sine, 1 - 2 * p * half) - p * angle)
         # 1/(1 − 1/z), z = e^λ·e^iφ
-        fall = jnp.exp(-level)
-        real, imaginary = -jnp.expm1(-level) + 2 * fall * half, fall * sine
-        pole = (real * jnp.cos(turn) + imaginary * jnp.sin(turn)) / (real**2 + imaginary**2)
+        inverse = jnp.exp(-level)
+        real, imaginary = -jnp.expm1(-level) + 2 * inverse * half, inverse * sine
+        pole = (real * jnp.cos(phase) + imaginary * jnp.sin(phase)) / (real**2 + imaginary**2)
         # Ends of the period count half: they are the same point.
         weight = jnp.where((index == 0) | (index == points), 0.5, 1.0).astype(dtype)
-        return total + weight * jnp.exp(size) * pole
+        return total + weight * jnp.exp(log_modulus) * pole
 
     total = lax.fori_loop(0, points + 1, add, jnp.zeros_like(level))
     return peak + jnp.log(jnp.maximum(total, jnp.finfo(dtype).tiny) * width / math.pi)
@@ -157,12 +157,12 @@ def fewest_holders(count: Int[Array, " K"], law: TwoKinds, log_level: Float[Arra
     excess = safe.whole.astype(dtype) + law.part
     # With a mean of c or more the median is at least c, and the tail one half or more.
     most = excess / law.step
-    # By Bernstein's inequality the tail is below the level where the mean is so far below c.
+    # By Bernstein's inequality the tail is below the level where the mean is below c by this distance.
     most_of_variance = size * jnp.maximum(law.low * law.not_low, law.high * law.not_high)
-    far = -log_level / 3 + jnp.sqrt((log_level / 3) ** 2 - 2 * log_level * most_of_variance)
+    bernstein = -log_level / 3 + jnp.sqrt((log_level / 3) ** 2 - 2 * log_level * most_of_variance)
     margin = 1 + 8 * jnp.finfo(dtype).eps * (jnp.abs(most) + size)  # of the rounding of both
     top = _number(most + margin, total)
-    bottom = jnp.minimum(_number((excess - far) / law.step - margin, total), top) - 1
+    bottom = jnp.minimum(_number((excess - bernstein) / law.step - margin, total), top) - 1
 
     def middle(low, high):
         return (low & high) + ((low ^ high) >> 1)  # of a sum that may wrap
@@ -175,21 +175,21 @@ def fewest_holders(count: Int[Array, " K"], law: TwoKinds, log_level: Float[Arra
         low, high = span
         half = middle(low, high)
         tail = log_upper_tail(c, jnp.maximum(half, 0), safe)
-        # What cannot be told counts as above: the wider side.
-        above = ~(tail < log_level - _SLACK[dtype.name])
+        # A tail within rounding of the level counts as above: the wider side.
+        above = ~(tail < log_level - ROUNDING_OF_TAIL[dtype.name])
         inside = half > low
         return jnp.where(inside & ~above, half, low), jnp.where(inside & above, half, high)
 
     _, found = lax.while_loop(unfinished, halve, aligned((bottom, top), law, log_level))
-    # All reports name it: a^n·b^(N−n).
+    # Where all reports name it, the tail is a^n·b^(N−n).
     everyone = jnp.ceil((log_level - size * jnp.log(law.low)) / (jnp.log(law.high) - jnp.log(law.low)) - 1e-3)
     found = jnp.where(count <= 0, 0, jnp.where(count >= total, _number(everyone, total), found))
-    # Where even one report that differs from the value is less likely than the level, the reports are the values.
+    # Where even one report that differs from its value is less likely than the level, the count is the answer.
     slips = jnp.log(size * jnp.maximum(law.not_high, law.low))
     return jnp.where(slips <= log_level, count, found)
 
 
 def _number(x, total):
-    """Rounded down to an integer from 0 to the total, whatever it is."""
+    """Rounds down to an integer from 0 to the total; any float is allowed."""
     size = total.astype(x.dtype)
     return jnp.where(x >= size, total, jnp.clip(x, 0, size * (1 - jnp.finfo(x.dtype).eps)).astype(total.dtype))

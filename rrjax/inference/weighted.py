@@ -1,4 +1,4 @@
-"""Estimates from reports that count by a weight each, such as the survey weight of their user."""
+"""Estimates from weighted reports, such as those with survey weights of their users."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.data.arguments import as_probability, as_scalar, as_values, complement, float_dtype, is_real
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
-from rrjax.inference.scale import Estimate, Scale, as_numbers
+from rrjax.inference.functionals import Estimate, Scale, as_numbers
 from rrjax.numerics.binomial_tails import odds_of_tail
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, together
@@ -24,12 +24,12 @@ from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 @register(data_fields=["total", "squares", "num_reports"])
 @dataclasses.dataclass(frozen=True)
 class WeightedCounts:
-    """What weighted reports of randomized response add up to. A pytree; those of parts add up.
+    """Sums of the weights of randomized reports. A pytree; `+` adds those of two parts.
 
     Attributes:
         total: `[K]`, the sum of the weights of the reports that name each category.
-        squares: `[K]`, that of their squares.
-        num_reports: Scalar, how many have a weight that is not zero.
+        squares: `[K]`, the sum of their squares.
+        num_reports: Scalar, the number of reports with a weight above zero.
     """
 
     total: Float[Array, " K"]
@@ -38,14 +38,14 @@ class WeightedCounts:
 
     @property
     def effective_size(self) -> Float[Array, ""]:
-        """So many reports of equal weight would say as much: (Σ w)²/Σ w², by Kish. Scalar."""
+        """Kish's effective sample size, (Σ w)²/Σ w². Scalar."""
         return jnp.sum(self.total) ** 2 / jnp.sum(self.squares)
 
     def __add__(self, other: WeightedCounts) -> WeightedCounts:
-        """Those of both parts together.
+        """The weighted counts of both parts together.
 
         Raises:
-            ValueError: Other categories.
+            ValueError: Different numbers of categories.
         """
         if not isinstance(other, WeightedCounts):
             return NotImplemented
@@ -71,12 +71,12 @@ def weighted_counts(reports: ArrayLike, weights: ArrayLike, num_categories: int)
         num_categories: K, at least 2. Static.
 
     Returns:
-        `WeightedCounts`; added up in double precision where the values are known. Under tracing, NaN where a weight is
-        none, or a report is outside the domain.
+        `WeightedCounts`; summed in double precision where the values are known. Under tracing, NaN for an invalid
+        weight or a report outside the domain.
 
     Raises:
-        ValueError: K < 2, shapes that do not fit, or (not under tracing) a report or weight that is none, with its row,
-            or weights that are all zero.
+        ValueError: K < 2, shapes that differ, or (not under tracing) an invalid report or weight, with its row, or
+            weights that are all zero.
 
     Example:
         >>> import rrjax
@@ -96,7 +96,7 @@ def weighted_counts(reports: ArrayLike, weights: ArrayLike, num_categories: int)
     if isinstance(reports, Tracer) or isinstance(weights, Tracer):
         weights = jnp.asarray(weights).astype(float_dtype())
         return _traced(*aligned((together(reports), together(weights))), num_categories)
-    known, named = np.asarray(weights, np.float64), np.asarray(reports)
+    known = np.asarray(weights, np.float64)
     wrong = np.flatnonzero(~(np.isfinite(known) & (known >= 0)))
     if wrong.size:
         raise ArgumentError(
@@ -105,16 +105,15 @@ def weighted_counts(reports: ArrayLike, weights: ArrayLike, num_categories: int)
             argument="weights",
         )
     if not known.any():
-        raise ArgumentError("all weights are zero: there is nobody to estimate from", argument="weights")
-    total, squares = (np.bincount(named, power, num_categories) for power in (known, known**2))
-    total, squares, number = (jnp.asarray(each, float_dtype()) for each in (total, squares, np.count_nonzero(known)))
-    return WeightedCounts(total, squares, number)
+        raise ArgumentError("all weights are zero: no report is left to estimate from", argument="weights")
+    sums = (np.bincount(np.asarray(reports), power, num_categories) for power in (known, known**2))
+    return WeightedCounts(*(jnp.asarray(each, float_dtype()) for each in (*sums, np.count_nonzero(known))))
 
 
 def _traced(reports, weights, num_categories):
-    fine = (reports >= 0) & (reports < num_categories) & (weights >= 0) & jnp.isfinite(weights)
-    weights = jnp.where(fine, weights, jnp.nan)
-    named = jnp.where(fine, reports, 0)
+    valid = (reports >= 0) & (reports < num_categories) & (weights >= 0) & jnp.isfinite(weights)
+    weights = jnp.where(valid, weights, jnp.nan)
+    named = jnp.where(valid, reports, 0)
     total, squares = (jnp.bincount(named, power, length=num_categories) for power in (weights, weights**2))
     return WeightedCounts(total, squares, jnp.sum(weights > 0, dtype=weights.dtype))
 
@@ -122,19 +121,19 @@ def _traced(reports, weights, num_categories):
 def weighted_functional(
     counts: WeightedCounts, epsilon: ArrayLike, *, values: ArrayLike, level: ArrayLike = 0.95
 ) -> Estimate:
-    r"""Estimates Σ_i c_i·θ_i of the population that the weights stand for.
+    r"""Estimates Σ_i c_i·θ_i of the population that the weights represent.
 
-    The mean of the debiased reports V_u, weighted, is Hájek's ratio Σ w_u·V_u / Σ w_u. Its variance is that of sampling
-    with replacement, by linearization: n/(n − 1) · Σ w_u²·(V_u − ratio)² / (Σ w_u)² with n the effective size, which
-    takes in the sampling of users and the randomization of their values alike.
+    The estimate is the weighted mean of the debiased reports V_u, Hájek's ratio Σ w_u·V_u / Σ w_u. Its variance is that
+    of sampling with replacement, by linearization: n/(n − 1) · Σ w_u²·(V_u − ratio)² / (Σ w_u)² with n the effective
+    sample size. It includes the sampling of users and the randomization of their values.
 
-    The interval is Clopper and Pearson's of a mean of so many reports of 0 and 1 as would have its variance, after Korn
-    and Graubard; of no more than the effective size, where the values are two. Of more values the variance is taken to
-    be as large as it is if −log((1 − level)/2) more reports have the most extreme value: so many may be missing by
-    chance. So the interval covers where few reports have a say, few name a category, or few users have an extreme
-    value: in simulations with weights that are independent of the values 95 % or more, from an effective size of 5 on.
-    It does not where a category is held by users of unusually large weight alone. Strata and clusters of the design
-    are not known here; strata whose shares are known are what `stratified` is for.
+    The interval is Clopper and Pearson's for a mean of n' reports of 0 and 1, with n' such that its variance equals the
+    estimated one (Korn and Graubard). With two values n' is at most the effective sample size. With more values the
+    variance is taken as if −log((1 − level)/2) more reports had the most extreme value, because as many may be missing
+    by chance. So the interval covers where few reports have most of the weight, few name a category, or few users have
+    an extreme value: in simulations with weights that are independent of the values in 95 % or more, from an effective
+    sample size of 5 on. It does not cover where only users of unusually large weight hold a category. Strata and
+    clusters of the design are ignored; for strata of known shares see `stratified`.
 
     Args:
         counts: `WeightedCounts`.
@@ -143,12 +142,12 @@ def weighted_functional(
         level: Scalar in (0, 1), of the interval.
 
     Returns:
-        `Estimate`, its limits cut to the range of the values. The standard error is NaN where the effective size is
-        below two: then one report has nearly all the say, and the limits are nearly the whole range. All NaN for
+        `Estimate`, its limits cut to the range of the values. The standard error is NaN where the effective sample size
+        is below two: then one report has nearly all the weight, and the limits are nearly the whole range. All NaN for
         unusable counts or ε.
 
     Raises:
-        ValueError: No `WeightedCounts`, values that are not numbers or all the same, or a level outside (0, 1).
+        ValueError: Not `WeightedCounts`, values that are not numbers or all the same, or a level outside (0, 1).
 
     Example:
         >>> import rrjax
@@ -168,7 +167,7 @@ def weighted_functional(
 
 
 def weighted_shares(counts: WeightedCounts, epsilon: ArrayLike, *, level: ArrayLike = 0.95) -> Estimate:
-    """Estimates every share of the population that the weights stand for: `weighted_functional` of each category.
+    """Estimates every share of the population that the weights represent: `weighted_functional` of each category.
 
     Args:
         counts: `WeightedCounts`.
@@ -176,10 +175,10 @@ def weighted_shares(counts: WeightedCounts, epsilon: ArrayLike, *, level: ArrayL
         level: Scalar in (0, 1), of the interval of each category.
 
     Returns:
-        `Estimate` of `[K]`: the unbiased estimates, of any size; limits from 0 to 1.
+        `Estimate` of `[K]`: unbiased estimates, limits from 0 to 1.
 
     Raises:
-        ValueError: No `WeightedCounts`, or a level outside (0, 1).
+        ValueError: Not `WeightedCounts`, or a level outside (0, 1).
 
     Example:
         >>> import rrjax
@@ -199,8 +198,8 @@ def _check(counts, level):
     as_probability(level, "level", 0.95)
 
 
-_FEWEST = 2.0
-"""Effective size below which no spread can be told: one report has nearly all the say."""
+SMALLEST_EFFECTIVE_SIZE = 2.0
+"""Below, no standard error can be estimated: one report has nearly all the weight."""
 
 
 @jax.jit
@@ -214,41 +213,40 @@ def _weighted(counts, epsilon, c, miss):
 
     squares = accurate_sum(counts.squares)
     effective = jnp.maximum(total**2 / jnp.where(usable, squares, 1), 1)
-    left_out = 1 / jnp.sqrt(jnp.where(effective >= _FEWEST, 1 - 1 / effective, jnp.nan))
+    correction = 1 / jnp.sqrt(jnp.where(effective >= SMALLEST_EFFECTIVE_SIZE, 1 - 1 / effective, jnp.nan))
 
-    def estimated(mean, error, spread, centre):
-        """Of the mean of the reports, from 0 to 1, the square of its error times the weight's, and its variance."""
-        error = left_out * jnp.sqrt(jnp.maximum(error, 0)) / total
-        size = _size(mean, jnp.where(jnp.isnan(error), 0, error), spread, effective, -jnp.log(miss / 2))
+    def estimate(mean, error, variance, centre):
+        """From the mean of the reports, its squared error times the squared total weight, and their variance."""
+        error = correction * jnp.sqrt(jnp.maximum(error, 0)) / total
+        size = _equivalent_size(mean, jnp.where(jnp.isnan(error), 0, error), variance, effective, -jnp.log(miss / 2))
         lower, upper = (jnp.clip(centre + gain * (limit - centre), 0, 1) for limit in _limits(mean, size, miss))
         return Estimate(centre + gain * (mean - centre), gain * error, lower, upper)
 
     if c is None:
         # A report names a category or does not.
         error = counts.squares * (1 - share) ** 2 + (squares - counts.squares) * share**2
-        found = estimated(share, error, share * (1 - share), 1 / size)
+        found = estimate(share, error, share * (1 - share), 1 / size)
         return jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), found)
     scale = Scale.of(c)
     mean = accurate_sum(share * scale.unit)
-    away = (scale.unit - mean) ** 2
-    found = estimated(mean, accurate_sum(counts.squares * away), accurate_sum(share * away), jnp.mean(scale.unit))
+    squared = (scale.unit - mean) ** 2
+    found = estimate(mean, accurate_sum(counts.squares * squared), accurate_sum(share * squared), jnp.mean(scale.unit))
     return scale.mapped(found, usable & scale.usable, 1)
 
 
-def _size(mean, error, spread, effective, unseen):
-    """So many reports of equal weight, each 0 or 1, would say as much of the mean, or fewer."""
+def _equivalent_size(mean, error, variance, effective, unseen):
+    """The number of reports of equal weight, each 0 or 1, whose mean is as precise; rounded down."""
     binary = mean * (1 - mean)
-    # As the variance is estimated; and as the weights make it where they have nothing to do with the values, of whose
-    # variance few reports say little: so many holders of an extreme value as are missed with the chance that the limit
-    # leaves out may be missing (three to four at 95 %).
-    alike = effective * (effective * binary + unseen) / (effective * spread + unseen)
+    # The smaller of two. One has the estimated error. The other assumes that weights and values are independent; few
+    # reports estimate the variance poorly, so `unseen` more reports get an extreme value (three to four at 95 %).
+    independent = effective * (effective * binary + unseen) / (effective * variance + unseen)
     known = (error > 0) & (binary > 0)
     estimated = jnp.where(known, binary / jnp.where(known, error, 1) ** 2, jnp.inf)
-    return jnp.floor(jnp.maximum(jnp.minimum(alike, estimated), 1))
+    return jnp.floor(jnp.maximum(jnp.minimum(independent, estimated), 1))
 
 
 def _limits(mean, size, miss):
-    """Clopper and Pearson's limits of a mean of so many reports; between whole counts, in proportion."""
+    """Clopper and Pearson's limits of a mean of `size` reports; interpolated between whole counts."""
     count = mean * size
     below = jnp.minimum(jnp.floor(count), size)
     whole = jnp.stack([below, jnp.minimum(below + 1, size)])

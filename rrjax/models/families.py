@@ -31,8 +31,8 @@ from rrjax.data.categories import as_integer, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture, as_mixture
 from rrjax.estimators.em import reports_of
-from rrjax.inference.likelihood_ratio import ratio
-from rrjax.inference.monte_carlo import HypothesisTest, check_draws, compared, simulable
+from rrjax.inference.distribution_tests import ratio
+from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, simulable
 from rrjax.models.inputs import require
 from rrjax.numerics.interior_point import factored, solved
 from rrjax.numerics.newton import ascend
@@ -237,9 +237,8 @@ def _bootstrapped(key, family, observed, counts, epsilon, num_draws):
         return _likelihood_ratio(family, best, drawn, epsilon)[2]
 
     statistic = jnp.where(usable, statistic, jnp.nan)
-    return compared(
-        key, statistic, simulated, num_draws, 8 * counts.shape[0], "likelihood ratio, bootstrap of a family"
-    )
+    null = Null(simulated, num_draws, 8 * counts.shape[0], "likelihood ratio, bootstrap of a family")
+    return monte_carlo_test(key, statistic, null)
 
 
 def zipf_logits(exponent: ArrayLike, num_categories: int) -> Float[Array, " K"]:

@@ -19,7 +19,7 @@ import rrjax
 from rrjax import io
 from rrjax.cli.testing import least_of_shuffles
 from rrjax.inference import discoveries, intervals
-from rrjax.inference.goodness_of_fit import lack_of_fit
+from rrjax.inference.distribution_tests import lack_of_fit
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MechanismRecord, Metadata
 

@@ -8,8 +8,8 @@ import pytest
 import rrjax
 from rrjax import inference
 from rrjax.data.arguments import int_dtype
-from rrjax.inference import distinct
-from rrjax.inference.distinct import distinct_counts
+from rrjax.inference import distinct_counts as distinct
+from rrjax.inference.distinct_counts import distinct_counts
 
 SIZE = 1_031  # odd, so that no vector of a processor holds the last ones
 
@@ -53,8 +53,8 @@ def test_the_number_is_a_power_of_two(number):
 
 
 def test_where_it_is_not_worth_it():
-    assert distinct_counts(jnp.zeros(distinct.FEWEST - 1, int)) is None
-    assert distinct_counts(jnp.zeros(distinct.FEWEST, int)) is not None
+    assert distinct_counts(jnp.zeros(distinct.FEWEST_CATEGORIES - 1, int)) is None
+    assert distinct_counts(jnp.zeros(distinct.FEWEST_CATEGORIES, int)) is not None
     assert distinct_counts(jnp.arange(SIZE) // 3) is None
     assert distinct_counts(jnp.arange(SIZE) // 5) is not None
 
@@ -85,7 +85,7 @@ def test_statements_are_those_of_every_category_by_itself(name, collection, monk
     assert distinct_counts(counts) is not None
     state = (STATEMENTS | USERS)[name]
     together = state(given)
-    monkeypatch.setattr(distinct, "FEWEST", SIZE + 1)
+    monkeypatch.setattr(distinct, "FEWEST_CATEGORIES", SIZE + 1)
     alone = state(given)
     for one, other in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
         assert one.dtype == other.dtype

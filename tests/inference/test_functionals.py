@@ -18,8 +18,6 @@ from rrjax import Tally
 from rrjax.inference import (
     Posterior,
     covariance,
-    credible_functional,
-    credible_intervals,
     difference,
     group_share,
     intervals,
@@ -30,8 +28,7 @@ from rrjax.inference import (
     weighted_functional,
     weighted_shares,
 )
-from rrjax.inference.chernoff import Collections, combined_limits
-from rrjax.inference.superquantile import conservative_limits, spread_of
+from rrjax.inference.bounded_means import Collections, combined_limits, conservative_limits, spread_of
 
 COUNTS = np.asarray([520, 290, 100, 90])
 NUMBERS = np.asarray([0.0, 1.0, 2.0, 5.0], FLOAT)
@@ -330,16 +327,16 @@ def test_quantiles_of_many_users_and_of_none():
 def test_functions_of_draws():
     draws = np.random.default_rng(0).dirichlet([0.5, 2, 3, 4], size=(2, 500)).astype(FLOAT)
     result = Posterior(jnp.asarray(draws), *[jnp.zeros(4, FLOAT)] * 4)
-    shares = credible_functional(result, lambda theta: theta, 0.9)
-    limits = credible_intervals(result, 0.9)
+    shares = result.credible_functional(lambda theta: theta, 0.9)
+    limits = result.credible_intervals(0.9)
     np.testing.assert_allclose([shares.lower, shares.upper], [limits.lower, limits.upper], rtol=RTOL)
     np.testing.assert_allclose(shares.value, draws.mean((0, 1)), rtol=1e-5)
-    entropy = credible_functional(draws, lambda theta: entr(theta).sum())
+    entropy = Posterior.of(draws).credible_functional(lambda theta: entr(theta).sum())
     values = stats.entropy(draws.reshape(-1, 4).astype(float), axis=1)
     np.testing.assert_allclose([entropy.lower, entropy.upper], np.quantile(values, [0.025, 0.975]), rtol=1e-4)
     assert float(entropy.standard_error) == pytest.approx(values.std(), rel=1e-4)
     with refused("level"):
-        credible_functional(draws, lambda theta: theta, 90)
+        result.credible_functional(lambda theta: theta, 90)
 
 
 @pytest.mark.long

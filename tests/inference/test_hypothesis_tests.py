@@ -15,7 +15,7 @@ from scipy import stats
 
 import rrjax
 from rrjax.inference import equality_test, goodness_of_fit_test, independence_test, likelihood_ratio_test, trend_test
-from rrjax.inference.likelihood_ratio import chi_bar_square
+from rrjax.inference.distribution_tests import chi_bar_square
 from rrjax.simulate.sampling import Stream, hypergeometric, table
 
 KEY = jax.random.key(0)
@@ -235,7 +235,7 @@ def equality(data, null, theta, epsilons):
 
 @pytest.mark.long
 def test_further_randomization_is_that_of_the_smaller_epsilon():
-    from rrjax.inference.permutation import _leveled
+    from rrjax.inference.contingency_tables import _leveled
 
     theta = jnp.array([0.6, 0.3, 0.1, 0], FLOAT)
     keys = jax.random.split(KEY, 20_000)
@@ -377,19 +377,19 @@ def test_too_few_draws_and_levels_that_are_none(name):
 @pytest.mark.once
 @pytest.mark.parametrize("name", TESTS)
 def test_p_values_do_not_depend_on_how_draws_are_batched(name, monkeypatch):
-    from rrjax.inference import goodness_of_fit, likelihood_ratio, monte_carlo, permutation
+    from rrjax.inference import contingency_tables, distribution_tests, monte_carlo
 
     compiled = {
-        "ratio": likelihood_ratio._tested,
-        "fit": goodness_of_fit._tested,
-        "any fit": goodness_of_fit._any_tested,
-        "equality": permutation._equality,
-        "trend": permutation._trend,
-        "independence": permutation._independence,
+        "ratio": distribution_tests._test_ratio,
+        "fit": distribution_tests._test_pearson,
+        "any fit": distribution_tests._test_any,
+        "equality": contingency_tables._test_equality,
+        "trend": contingency_tables._test_trend,
+        "independence": contingency_tables._test_independence,
     }[name]
     expected = TESTS[name](num_draws=DRAWS).p_value
     compiled.clear_cache()
-    monkeypatch.setattr(monte_carlo, "_CELLS", 40)  # 4 to 13 draws at a time
+    monkeypatch.setattr(monte_carlo, "CELLS_AT_A_TIME", 40)  # 4 to 13 draws at a time
     assert TESTS[name](num_draws=DRAWS).p_value == expected
     assert compiled._cache_size() == 1
     compiled.clear_cache()
@@ -484,9 +484,9 @@ def test_a_hypothesis_is_normalized():
 
 @pytest.mark.long
 def test_what_cannot_be_compared_does_not_reject():
-    from rrjax.inference.monte_carlo import compared
+    from rrjax.inference.monte_carlo import Null, monte_carlo_test
 
-    result = compared(KEY, jnp.ones((), FLOAT), lambda key: jnp.full((), jnp.nan, FLOAT), 39, 1, "")
+    result = monte_carlo_test(KEY, jnp.ones((), FLOAT), Null(lambda key: jnp.full((), jnp.nan, FLOAT), 39, 1, ""))
     assert result.p_value == 1
 
 

@@ -10,7 +10,7 @@ from cases import FLOAT
 from refusals import refused
 from scipy import integrate
 
-from rrjax.inference import credible_intervals, posterior
+from rrjax.inference import posterior
 from rrjax.inference.posterior import diagnostics
 
 KEY = jax.random.key(0)
@@ -40,7 +40,7 @@ def test_two_categories_against_quadrature(counts, epsilon, prior):
     assert abs(float(result.mean[0]) - mean) <= 4 * deviation / math.sqrt(size)
     assert float(result.standard_deviation[0]) == pytest.approx(deviation, rel=5 / math.sqrt(size))
     assert float(result.r_hat.max()) < 1.02
-    lower, upper = credible_intervals(result, 0.9)
+    lower, upper = result.credible_intervals(0.9)
     for limit, level in ((lower[0], 0.05), (upper[0], 0.95)):
         assert abs(distribution(float(limit)) - level) <= 5 * math.sqrt(level * (1 - level) / size)
     np.testing.assert_allclose(result.draws.sum(2), 1, rtol=1e-5)
@@ -120,7 +120,7 @@ def test_what_cannot_be_refused_gives_nan():
 @pytest.mark.filterwarnings("ignore:the chains have not mixed")
 def test_levels_that_are_none_under_tracing_give_nan():
     result = posterior(KEY, [30, 10], 1.0, num_draws=4, num_warmup=0)
-    limits = jax.jit(lambda level: credible_intervals(result, level))
+    limits = jax.jit(lambda level: result.credible_intervals(level))
     assert np.isfinite(limits(0.5).lower).all()
     assert np.isnan(limits(1.5).lower).all()
 

@@ -227,7 +227,7 @@ def test_intervals_are_clopper_and_pearson_of_each_count(name):
         p_high = np.where(counts < number, stats.beta.ppf(1 - miss / 2, counts + 1, number - counts), 1)
         always = np.array([channel[(j + 1) % len(channel), j] for j in range(len(channel))])
         ends = np.sort([(p - always) / (channel[0, 0] - always[0]) for p in (p_low, p_high)], axis=0).clip(0, 1)
-        found = inference.survey_intervals(counts, design, level, simultaneous=simultaneous)
+        found = inference.intervals(counts, design, level, simultaneous=simultaneous)
         np.testing.assert_allclose(found, ends, atol=2e-5)
 
 
@@ -239,16 +239,16 @@ def test_standard_errors_are_those_of_the_delta_method():
         moved = slopes(counts, design) * number
         variance = np.diag(moved @ (np.diag(shares) - np.outer(shares, shares)) @ moved.T) / number
         wanted = np.where(np.asarray(surveys.mle(counts, design)) > 0, np.sqrt(variance), np.nan)
-        np.testing.assert_allclose(inference.survey_standard_errors(counts, design), wanted, rtol=1e-5)
-    assert np.isnan(inference.survey_standard_errors([1, 0, 0], NegativeQuestion(3))).all()
-    assert np.isnan(inference.survey_standard_errors([100, 0, 0], DESIGNS["forced"][0])).all()  # a point mass
+        np.testing.assert_allclose(inference.standard_errors(counts, design), wanted, rtol=1e-5)
+    assert np.isnan(inference.standard_errors([1, 0, 0], NegativeQuestion(3))).all()
+    assert np.isnan(inference.standard_errors([100, 0, 0], DESIGNS["forced"][0])).all()  # a point mass
 
 
 def test_jit_and_vmap_change_nothing():
     name = "non-compliance"
     design = DESIGNS[name][0]
     counts = np.stack([draw(seed, name) for seed in range(4)])
-    functions = (surveys.mle, surveys.inv, inference.survey_standard_errors)
+    functions = (surveys.mle, surveys.inv, inference.standard_errors)
 
     @jax.jit
     def batched(counts, design):
@@ -272,8 +272,8 @@ def test_unusable_counts_give_nan():
     for counts in ([-1, 5, 5], [0, 0, 0], [LARGEST, 1, 1]):
         counts = jnp.array(counts, INT)
         assert np.isnan(estimates(counts, design)).all()
-        assert np.isnan(inference.survey_standard_errors(counts, design)).all()
-        assert np.isnan(inference.survey_intervals(counts, design)).all()
+        assert np.isnan(inference.standard_errors(counts, design)).all()
+        assert np.isnan(inference.intervals(counts, design)).all()
     for counts in ([-1, 5, 5], [np.nan, 1, 1], [np.inf, 1, 1]):
         assert np.isnan(estimates(np.array(counts, FLOAT), design)).all()
 
@@ -336,8 +336,8 @@ def test_traced_values_outside_the_domain_are_marked():
             "answers",
         ),
         (lambda: surveys.mle([1, 2, 3], MirroredQuestion(0.7)), "counts"),
-        (lambda: inference.survey_standard_errors([1.0, 2.0], MirroredQuestion(0.7)), "counts"),
-        (lambda: inference.survey_intervals([1, 2], MirroredQuestion(0.7), 1.5), "level"),
+        (lambda: inference.standard_errors([1.0, 2.0], MirroredQuestion(0.7)), "counts"),
+        (lambda: inference.intervals([1, 2], MirroredQuestion(0.7), 1.5), "level"),
         (lambda: surveys.mixture([0, 0], MirroredQuestion(0.7)), "weights"),
         (lambda: MirroredQuestion(0.7).randomize(jax.random.key(0), [0, 2]), "values"),
         (lambda: MirroredQuestion(0.7).probabilities([0.2, 0.3, 0.5]), "theta"),

@@ -163,7 +163,11 @@ def public_results():
         home = getattr(rrjax, name)
         named = getattr(home, "__all__", ())
         members = inspect.getmembers(home) if inspect.ismodule(home) else ()
-        own = [kind for each, kind in members if each in named or getattr(kind, "__module__", "") == home.__name__]
+        own = [
+            kind
+            for each, kind in members
+            if each in named or str(getattr(kind, "__module__", "")).startswith(home.__name__)
+        ]
         for value in (home, *own):
             if inspect.isclass(value) and issubclass(value, tuple) and not value.__name__.startswith("_"):
                 found[value.__name__] = value

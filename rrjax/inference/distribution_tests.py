@@ -1,0 +1,280 @@
+"""Tests of one collection: against a given distribution, and whether any distribution explains its reports."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
+
+from rrjax import simulate
+from rrjax.data.arguments import as_distribution, as_survey, check_key, float_dtype
+from rrjax.data.errors import ArgumentError
+from rrjax.estimators.closed_form import mle_star
+from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, pearson_rounding, simulable
+from rrjax.numerics.sharding import aligned
+from rrjax.numerics.special import deviance, log1p_minus
+from rrjax.numerics.sums import accurate_sum, expm1_epsilon
+
+NullLaw: TypeAlias = Literal["simulated", "chi-bar-square"]
+
+ROUNDING_OF_SUM = 1e-4
+"""How far the sum of a distribution may be from one, because of rounding."""
+
+
+def likelihood_ratio_test(
+    key: Array,
+    counts: ArrayLike,
+    epsilon: ArrayLike,
+    theta: ArrayLike,
+    *,
+    null: NullLaw = "simulated",
+    num_draws: int = 9999,
+    level: float = 0.05,
+) -> HypothesisTest:
+    r"""Tests whether the users are drawn from a given θ₀.
+
+    The statistic is 2·Σ c_i·log(μ̂_i/μ₀_i), μ = q + d·θ, with μ̂ at the maximum of the likelihood (`mle_star`). Its null
+    distribution is one of
+
+    * "simulated": statistics of collections of N users drawn under θ₀: a Monte Carlo test, whose size is at most its
+      level whatever N, K, ε and θ₀. The default.
+    * "chi-bar-square": the limit for many users, the squared length of a normal vector projected on the cone of
+      directions that keep the zeros of θ₀ from becoming negative. It draws no counts, which is faster. Every share of
+      θ₀ must be zero or many standard errors away from zero: for small shares it rejects too rarely.
+
+    The χ² law with K − 1 degrees of freedom is refused: where θ₀ has zeros it rejects much less often than its level.
+
+    Args:
+        key: A typed key, `jax.random.key(seed)`.
+        counts: `[K]`, integers, the reports per category.
+        epsilon: Scalar, nats.
+        theta: `[K]`, the hypothesis θ₀, a distribution.
+        null: As above.
+        num_draws: Simulated statistics. Static.
+        level: The level that the p-value will be compared with, in (0, 1), at least 1/(num_draws + 1). Static.
+
+    Returns:
+        `HypothesisTest`, the statistic to some machine epsilons of itself. All NaN for unusable counts or ε, for 2³¹
+        reports or more, and (under tracing) for a θ₀ that is no distribution.
+
+    Raises:
+        ValueError: A wrong shape or dtype, K < 2, a θ₀ off the simplex, an unknown null, a level outside (0, 1), or too
+            few draws for it.
+
+    Example:
+        >>> import jax, rrjax
+        >>> counts = [5_200, 2_900, 1_000, 900]
+        >>> result = rrjax.inference.likelihood_ratio_test(jax.random.key(0), counts, 2.0, [0.7, 0.3, 0.0, 0.0])
+        >>> bool(0.07 < result.p_value < 0.11)
+        True
+
+    References:
+        Dwass, "Modified randomization tests for nonparametric hypotheses", 1957, for the p-value; Self and Liang,
+        "Asymptotic properties of maximum likelihood estimators and likelihood ratio tests under nonstandard
+        conditions", 1987, for the limit.
+    """
+    check_key(key)
+    if null == "chi-square":
+        raise ArgumentError(
+            "null = 'chi-square' is refused: on the boundary of the simplex the statistic has no χ² law, and the test "
+            "would reject much less often than it says; use 'simulated', or 'chi-bar-square'",
+            argument="null",
+        )
+    if null not in ("simulated", "chi-bar-square"):
+        raise ArgumentError(f"null must be 'simulated' or 'chi-bar-square', got {null!r}", argument="null")
+    check_draws(num_draws, level)
+    counts, epsilon = as_survey(counts, epsilon, whole=True)
+    theta = _as_hypothesis(theta, counts.shape[0])
+    return _test_ratio(key, counts, epsilon, theta, null, num_draws)
+
+
+def _as_hypothesis(theta: ArrayLike, num_categories: int) -> Float[Array, " K"]:
+    """Checks that θ₀ is a distribution, where it is known."""
+    theta = as_distribution(theta, num_categories)
+    if not isinstance(theta, Tracer):
+        known = np.asarray(theta, np.float64)
+        total, least = known.sum(), known.min()
+        if not (least >= 0 and abs(total - 1) <= ROUNDING_OF_SUM):
+            raise ArgumentError(
+                f"theta must be a distribution; it sums to {total:.6g}, and its least entry is {least:.3g}",
+                argument="theta",
+            )
+    return theta.astype(float_dtype())
+
+
+def _is_distribution(theta: Float[Array, " K"]) -> Bool[Array, ""]:
+    """Whether θ₀ is a distribution, where it was traced and could not be refused."""
+    return (jnp.min(theta) >= 0) & (jnp.abs(accurate_sum(theta) - 1) <= ROUNDING_OF_SUM)
+
+
+@partial(jax.jit, static_argnums=(4, 5))
+def _test_ratio(key, counts, epsilon, theta, null, num_draws):
+    number, usable = simulable(counts)
+    usable = usable & _is_distribution(theta)
+    theta = theta / accurate_sum(theta)
+
+    def draw(key):
+        if null == "chi-bar-square":
+            return chi_bar_square(key, epsilon, theta)
+        drawn = simulate.counts(key, theta, number, epsilon)
+        return ratio(drawn.astype(counts.dtype), epsilon, theta)
+
+    statistic = jnp.where(usable, ratio(counts, epsilon, theta), jnp.nan)
+    return monte_carlo_test(key, statistic, Null(draw, num_draws, theta.shape[0], f"likelihood ratio, {null} null"))
+
+
+def ratio(counts: Shaped[Array, " K"], epsilon: Float[Array, ""], theta: Float[Array, " K"]) -> Float[Array, ""]:
+    """Twice the logarithm of the likelihood at its maximum over that at θ.
+
+    With y = μ/μ̂ − 1 it is −2·Σ c·log(1 + y). On active categories c = τ·(1 + e1·θ̂), so the linear part Σ c·y is
+    Σ (c − τ)·e1·θ over the other categories alone. All terms are positive, so none cancels.
+    """
+    estimate = mle_star(counts, epsilon)
+    e1 = expm1_epsilon(epsilon)
+    active = estimate > 0
+    weights = counts.astype(epsilon.dtype)
+    kept = jnp.sum(jnp.where(active, counts, 0)).astype(epsilon.dtype)
+    threshold = kept / (e1 + jnp.sum(active, dtype=epsilon.dtype))
+    change = e1 * (theta - estimate) / (1 + e1 * estimate)
+    # Where μ is far below μ̂, their quotient rounds to zero, but the logarithms keep their digits.
+    log_far_below = jnp.log(1 + e1 * theta) - jnp.log(1 + e1 * estimate) - change
+    curved = jnp.where(weights > 0, -weights * jnp.where(change < -0.5, log_far_below, log1p_minus(change)), 0)
+    terms = curved + jnp.where(active, 0, (threshold - weights) * (e1 * theta))
+    return jnp.where(jnp.any(active), 2 * accurate_sum(terms), jnp.nan)
+
+
+def chi_bar_square(key: Array, epsilon: Float[Array, ""], theta: Float[Array, " K"]) -> Float[Array, ""]:
+    """One draw from the limit of the likelihood ratio at θ for many users.
+
+    The scaled shares of the reports have the limit x ~ N(0, diag(μ) − μμᵀ). Its projection δ on the cone {Σδ = 0,
+    δ_i ≥ 0 where θ_i = 0} in the metric 1/μ is x − λμ, cut at zero where θ_i = 0, and Σδ²/μ is the draw. λ solves a
+    convex piecewise linear equation, by finitely many Newton steps from below.
+    """
+    e1 = expm1_epsilon(epsilon)
+    law = (1 + e1 * theta) / (e1 + theta.shape[0])
+    normal = jax.random.normal(key, theta.shape, theta.dtype)
+    # x/√μ: a standard normal vector less its component along √μ.
+    root = jnp.sqrt(law)
+    standard = normal - root * jnp.sum(root * normal)
+    free = theta > 0
+
+    def step(state):
+        level, _, _ = state
+        kept = free | (standard > level * root)
+        rise = jnp.sum(jnp.where(kept, root * standard, 0)) / jnp.sum(jnp.where(kept, law, 0))
+        return rise, level, jnp.sum(kept, dtype=jnp.int32)
+
+    # With every direction kept λ is zero, a lower bound of the solution.
+    zero = jnp.zeros((), theta.dtype)
+    start = aligned((zero, zero - 1, jnp.int32(0)), standard)
+    level, *_ = lax.while_loop(lambda state: state[0] > state[1], step, start)
+    length = standard - level * root
+    return jnp.sum(jnp.where(free | (length > 0), length, 0) ** 2)
+
+
+def goodness_of_fit_test(
+    key: Array,
+    counts: ArrayLike,
+    epsilon: ArrayLike,
+    theta: ArrayLike | None = None,
+    *,
+    num_draws: int = 9999,
+    level: float = 0.05,
+) -> HypothesisTest:
+    r"""Tests whether reports fit a given distribution, or whether they fit any distribution.
+
+    * With θ₀: Pearson's Σ (c_i − N·μ_i)²/(N·μ_i) with μ = q + d·θ₀, against collections drawn under θ₀. It also detects
+      deviations that no θ explains. `likelihood_ratio_test` detects other distributions only, with more power.
+    * Without: twice the logarithm of the likelihood of the reports' own shares over the largest one that randomized
+      response allows. It is zero where the unbiased inversion has no negative share. It is large where categories are
+      named less often than by chance: at a wrong ε, by another mechanism, with reports lost. The null is drawn at a
+      point mass, where the statistic is largest for large counts, so the size is at most the level at any θ.
+
+    Args:
+        key: A typed key, `jax.random.key(seed)`.
+        counts: `[K]`, integers, the reports per category.
+        epsilon: Scalar, nats.
+        theta: `[K]`, the hypothesis θ₀, or None.
+        num_draws: Simulated collections. Static.
+        level: The level that the p-value will be compared with, in (0, 1). Static.
+
+    Returns:
+        `HypothesisTest`. With θ₀ its size is at most its level, whatever N, K and ε. Without θ₀ this holds for large
+        counts, and simulations of small ones found no exception (`validation/results/sizes-cpu.md`). All NaN for
+        unusable counts or ε, 2³¹ reports or more, and (under tracing) for a θ₀ that is no distribution.
+
+    Raises:
+        ValueError: A wrong shape or dtype, K < 2, a θ₀ off the simplex, a level outside (0, 1), or too few draws for
+            it.
+
+    Example:
+        >>> import jax, rrjax
+        >>> counts = [5_200, 3_900, 500, 400]  # at ε = 2 every category is named by 961 of 10,000 on average, or more
+        >>> result = rrjax.inference.goodness_of_fit_test(jax.random.key(0), counts, epsilon=2.0)
+        >>> bool(result.p_value < 0.001)
+        True
+
+    References:
+        Pearson, "On the criterion …", 1900; Perlman, "One-sided testing problems in multivariate analysis", 1969, for
+        the least favourable point of a cone.
+    """
+    check_key(key)
+    check_draws(num_draws, level)
+    counts, epsilon = as_survey(counts, epsilon, whole=True)
+    if theta is None:
+        return _test_any(key, counts, epsilon, num_draws)
+    return _test_pearson(key, counts, epsilon, _as_hypothesis(theta, counts.shape[0]), num_draws)
+
+
+@partial(jax.jit, static_argnums=4)
+def _test_pearson(key, counts, epsilon, theta, num_draws):
+    number, usable = simulable(counts)
+    usable = usable & _is_distribution(theta)
+    theta = theta / accurate_sum(theta)
+    expected = _expected(theta, epsilon, number)
+
+    def pearson(counts):
+        excess = counts.astype(theta.dtype) - expected
+        return accurate_sum(excess / expected * excess)
+
+    def draw(key):
+        return pearson(simulate.counts(key, theta, number, epsilon))
+
+    statistic = jnp.where(usable, pearson(counts), jnp.nan)
+    null = Null(draw, num_draws, theta.shape[0], "Pearson, simulated null")
+    return monte_carlo_test(key, statistic, null, rounding=pearson_rounding(statistic, number))
+
+
+@partial(jax.jit, static_argnums=3)
+def _test_any(key, counts, epsilon, num_draws):
+    number, usable = simulable(counts)
+    vertex = (jnp.arange(counts.shape[0]) == 0).astype(epsilon.dtype)
+
+    def draw(key):
+        return lack_of_fit(simulate.counts(key, vertex, number, epsilon).astype(counts.dtype), epsilon)
+
+    statistic = jnp.where(usable, lack_of_fit(counts, epsilon), jnp.nan)
+    method = "likelihood ratio of the unrestricted shares, null simulated at a point mass"
+    return monte_carlo_test(key, statistic, Null(draw, num_draws, counts.shape[0], method))
+
+
+def lack_of_fit(counts: Int[Array, " K"], epsilon: Float[Array, ""]) -> Float[Array, ""]:
+    """Twice the logarithm of the likelihood of the reports' own shares over that of MLE*; NaN where MLE* is."""
+    theta = mle_star(counts, epsilon)
+    expected = _expected(theta, epsilon, jnp.sum(counts))
+    # Σ m·deviance(c/m) has the same total as Σ c·log(c/m), but positive terms: none cancels.
+    change = (counts.astype(theta.dtype) - expected) / expected
+    return 2 * accurate_sum(expected * deviance(change))
+
+
+def _expected(theta, epsilon, number):
+    e1 = expm1_epsilon(epsilon)
+    law = 1 / (e1 + theta.shape[0]) + e1 / (e1 + theta.shape[0]) * theta
+    # Not below the smallest normal number, where q underflows.
+    return jnp.maximum(law, jnp.finfo(theta.dtype).tiny) * number.astype(theta.dtype)
