@@ -18,8 +18,8 @@ from rrjax.data.tally import Evidence, Tally, as_tally, evidence
 from rrjax.inference.distinct import distinct_counts
 from rrjax.inference.profile import profile_limits
 from rrjax.inference.two_binomials import TwoKinds, fewest_holders
-from rrjax.numerics.binomial_tails import odds_of_tail
 from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.special import odds_of_tail
 from rrjax.numerics.sums import split_product
 
 Method: TypeAlias = Literal["clopper-pearson", "wilson", "profile"]

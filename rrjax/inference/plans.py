@@ -16,7 +16,7 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.data.arguments import as_scalar, float_dtype
 from rrjax.data.rates import Rates
 from rrjax.mechanisms import Design
-from rrjax.numerics.binomial_tails import log_survival, odds_of_tail
+from rrjax.numerics.special import log_survival, odds_of_tail
 
 _FEWEST, _MOST = 1.0, 2.0**50
 _SMALLEST_EPSILON, _LARGEST_EPSILON = 1e-9, 80.0

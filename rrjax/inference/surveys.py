@@ -12,8 +12,8 @@ from rrjax.estimators.affine_mle import maximum, slope_on_support
 from rrjax.inference.intervals import Intervals, Simultaneous, log_tail
 from rrjax.mechanisms.surveys.design import Design
 from rrjax.mechanisms.surveys.estimators import checked
-from rrjax.numerics.binomial_tails import odds_of_tail
 from rrjax.numerics.sharding import aligned
+from rrjax.numerics.special import odds_of_tail
 
 
 def survey_intervals(

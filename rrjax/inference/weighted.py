@@ -16,9 +16,9 @@ from rrjax.data.checks import check_num_categories
 from rrjax.data.counts import as_values
 from rrjax.data.errors import ArgumentError
 from rrjax.inference.scale import Estimate, Scale, as_numbers
-from rrjax.numerics.binomial_tails import odds_of_tail
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, together
+from rrjax.numerics.special import odds_of_tail
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 

@@ -37,7 +37,7 @@ class SquareWave:
     in its bin.
 
     The maximum of the likelihood (`rrjax.ibu` of the `mixture`) is on few bins, spikes with nothing between them. EM
-    that is smoothed after every step (`rrjax.estimators.smoothed_em.ems`), with which the mechanism was published, ends
+    that is smoothed after every step (`rrjax.estimators.em.ems`), with which the mechanism was published, ends
     elsewhere.
 
     Args:

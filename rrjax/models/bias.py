@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from rrjax.mechanisms.rows import LogRows
 from rrjax.models.logistic import Data, curvatures, posteriors
-from rrjax.numerics.em_newton import added_up, blocks_of
+from rrjax.numerics.newton import added_up, blocks_of
 
 
 def bias(coefficients: Float[Array, "D k"], data: Data, inverse: Float[Array, "P P"]) -> Float[Array, "D k"]:

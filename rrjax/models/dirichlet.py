@@ -25,8 +25,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from rrjax.data.arguments import as_scalar, check_key, check_positive, float_dtype, is_real
 from rrjax.data.checks import as_integer
 from rrjax.data.errors import ArgumentError
-from rrjax.numerics.interior_point import factored, solved
-from rrjax.numerics.newton import ascend
+from rrjax.numerics.newton import ascend, factored, solved
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, refuse_spread, together
 from rrjax.numerics.sums import expm1_epsilon

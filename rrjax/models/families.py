@@ -33,8 +33,7 @@ from rrjax.data.mixture import Mixture, as_mixture
 from rrjax.estimators.em import reports_of
 from rrjax.inference.likelihood_ratio import ratio
 from rrjax.inference.monte_carlo import HypothesisTest, check_draws, compared, simulable
-from rrjax.numerics.interior_point import factored, solved
-from rrjax.numerics.newton import ascend
+from rrjax.numerics.newton import ascend, factored, solved
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sums import accurate_sum, log_sum
 

@@ -21,7 +21,7 @@ from rrjax.models.logistic import Data, on_coefficients, posteriors
 from rrjax.models.loss import Law, MechanismOrEpsilon, rows_of
 from rrjax.models.refusals import FitError
 from rrjax.models.statements import ChiSquareTest, chi_square, predict
-from rrjax.numerics.interior_point import factored, solved
+from rrjax.numerics.newton import factored, solved
 from rrjax.numerics.sharding import aligned, refuse_spread
 
 _DRAWS = 8

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from rrjax.mechanisms.rows import LogRows
-from rrjax.numerics.em_newton import State, View, added_up, ascended, blocks_of
+from rrjax.numerics.newton import State, View, added_up, ascended, blocks_of
 from rrjax.numerics.sums import log_sum
 
 

@@ -23,8 +23,7 @@ from rrjax.models.logistic import Data, curvatures, maximum, on_coefficients, po
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.refusals import FitError
 from rrjax.models.regression import LOST
-from rrjax.numerics.em_newton import View, added_up, ascended, blocks_of
-from rrjax.numerics.interior_point import factored, solved
+from rrjax.numerics.newton import View, added_up, ascended, blocks_of, factored, solved
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.sums import accurate_sum, log_sum

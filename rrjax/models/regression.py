@@ -21,8 +21,7 @@ from rrjax.models.fitted import Regression
 from rrjax.models.logistic import Data, look, maximum, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.refusals import INTERCEPT, MOST_RIDGE, FitError
-from rrjax.numerics.em_newton import blocks_of
-from rrjax.numerics.interior_point import factored, solved
+from rrjax.numerics.newton import blocks_of, factored, solved
 from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.sums import accurate_sum
 

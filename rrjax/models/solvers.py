@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from rrjax.models.logistic import Data, posteriors
-from rrjax.numerics.em_newton import added_up, blocks_of
+from rrjax.numerics.newton import added_up, blocks_of
 from rrjax.numerics.sharding import aligned, on_many_devices
 
 

@@ -16,7 +16,7 @@ from rrjax.models.data import as_covariates
 from rrjax.models.fitted import Regression, check_plain
 from rrjax.models.outcome import OutcomeRegression
 from rrjax.models.tails import p_value_of, reach, tail
-from rrjax.numerics.interior_point import factored, solved
+from rrjax.numerics.newton import factored, solved
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sums import log_sum
 

@@ -22,7 +22,7 @@ from rrjax.data.arguments import as_probability, check_key, float_dtype
 from rrjax.data.checks import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.mechanism import CELLS, Mechanism
-from rrjax.numerics.binomial_tails import odds_of_tail
+from rrjax.numerics.special import odds_of_tail
 from rrjax.privacy import audit_events as events
 from rrjax.privacy.clients import Client
 

@@ -1,6 +1,6 @@
 r"""Binomial laws on the host in double precision, for plans: their mass on cells, and what is above a threshold.
 
-With k above the mean nθ, and w > 0 the log odds of k/n less those of θ, as in `rrjax.numerics.binomial_tails`:
+With k above the mean nθ, and w > 0 the log odds of k/n less those of θ, as in `rrjax.numerics.special`:
 
     P(X ≥ k) = pmf(k) · k · ∫₀^∞ exp(g(v)) dv,    g(v) = −k·v + (n−k)·log(1 + o·(1 − e^−v)),    o = θ/(1−θ),
     E[(X − nθ)·1{X ≥ k}] = pmf(k) · k · (1 − θ),
