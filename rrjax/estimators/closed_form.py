@@ -190,9 +190,10 @@ def differentiable(solve: Callable[..., Array], closed_form: Callable[..., Array
     return estimator
 
 
-def _filled(counts, rule, total, bound, usable, solver):
-    """The estimate at the threshold of `rule`."""
-    start = total
+def _filled(counts, epsilon, solver, rule_of):
+    """The estimate at the threshold of the rule for N and e1."""
+    total, bound, e1, usable = _surveyed(counts, epsilon)
+    rule, start = rule_of(total, e1), total
     if jnp.issubdtype(counts.dtype, jnp.integer):
         # Any subset of the categories bounds the threshold from below: all, or the largest alone.
         of_all = rule.below(total, jnp.asarray(counts.shape[0], counts.dtype))
@@ -209,14 +210,11 @@ def _solve_clipped(counts, epsilon):
 
 
 def _solve_mle(counts, epsilon, solver):
-    total, bound, e1, usable = _surveyed(counts, epsilon)
-    return _filled(counts, water_filling.Likelihood(e1), total, bound, usable, solver)
+    return _filled(counts, epsilon, solver, lambda total, e1: water_filling.Likelihood(e1))
 
 
 def _solve_projected(counts, epsilon, solver):
-    total, bound, e1, usable = _surveyed(counts, epsilon)
-    rule = water_filling.Projection.of(total, counts.shape[0], e1)
-    return _filled(counts, rule, total, bound, usable, solver)
+    return _filled(counts, epsilon, solver, lambda total, e1: water_filling.Projection.of(total, counts.shape[0], e1))
 
 
 @jax.jit

@@ -109,17 +109,11 @@ class _Law(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The candidates fitted to all reports, or to a training part.
+    """The candidates fitted to all reports, or to a training part."""
 
-    Attributes:
-        fill: A threshold → `[K]`, on the simplex.
-        thresholds: `[scores]`.
-        others: The estimates `[K]` with a threshold of their own.
-    """
-
-    fill: Callable[[Float[Array, ""]], Float[Array, " K"]]
+    fill: Callable[[Float[Array, ""]], Float[Array, " K"]]  # a threshold → its estimate
     thresholds: Float[Array, " scores"]
-    others: tuple[Float[Array, " K"], ...]
+    others: tuple[Float[Array, " K"], ...]  # the estimates with a threshold of their own
 
 
 class _Fold(NamedTuple):

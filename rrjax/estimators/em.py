@@ -213,21 +213,14 @@ def _check_tol(tol):
 class _Problem(NamedTuple):
     """The likelihood as the iterations need it.
 
-    Attributes:
-        start: `[K]`.
-        plain: θ → the step of IBU, up to its sum.
-        deflated: θ → the step that leaves the noise out, up to its sum.
-        gain: (new, old) → the log-likelihood gained, from the differences of the terms: near the maximum the difference
-            of the sums is rounding alone.
-        judge: θ → the certified gap, and the rounding in it.
-        reports: The same as a mixture.
+    The gain is taken from the differences of the terms: near the maximum the difference of the sums is rounding alone.
     """
 
     start: Float[Array, " K"]
-    plain: Callable[[Array], Array]
-    deflated: Callable[[Array], Array]
-    gain: Callable[[Array, Array], Array]
-    judge: Callable[[Array], tuple[Array, Array]]
+    plain: Callable[[Array], Array]  # θ → the step of IBU, up to its sum
+    deflated: Callable[[Array], Array]  # θ → the step that leaves the noise out, up to its sum
+    gain: Callable[[Array, Array], Array]  # (new, old) → the log-likelihood gained
+    judge: Callable[[Array], tuple[Array, Array]]  # θ → the certified gap, and the rounding in it
     reports: Reports
 
 

@@ -152,23 +152,14 @@ def _share_variance(data: Evidence, share, part):
 
 
 class _Departures(NamedTuple):
-    """The prior of the departures of x from its prediction.
+    """The prior of the departures of x from its prediction, with variances as those of `Atoms`."""
 
-    Attributes:
-        atoms: `[M]`; the last is zero.
-        variance: `[M]`, as of `Atoms`.
-        gap_variance: `[M]`, as of `Atoms`.
-        weights: `[M]`.
-        log_likelihood: Scalar, nats.
-        none: Scalar, nats: the log-likelihood without departures.
-    """
-
-    atoms: Float[Array, " M"]
+    atoms: Float[Array, " M"]  # the last is zero
     variance: Float[Array, " M"]
     gap_variance: Float[Array, " M"]
     weights: Float[Array, " M"]
     log_likelihood: Float[Array, ""]
-    none: Float[Array, ""]
+    none: Float[Array, ""]  # the log-likelihood without departures
 
 
 def _departures(data: Evidence, x, predicted) -> _Departures:

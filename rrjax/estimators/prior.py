@@ -38,19 +38,12 @@ MARGIN = 3.0
 
 
 class Cells(NamedTuple):
-    """A histogram of the support counts.
+    """A histogram of the support counts, less N·q."""
 
-    Attributes:
-        low: `[B]`, the smallest count in a cell, less N·q.
-        high: `[B]`, the largest.
-        weight: `[B]`, the number of counts.
-        index: `[K]`, the cell of each category.
-    """
-
-    low: Float[Array, " B"]
-    high: Float[Array, " B"]
-    weight: Float[Array, " B"]
-    index: Int[Array, " K"]
+    low: Float[Array, " B"]  # the smallest count in a cell
+    high: Float[Array, " B"]  # the largest
+    weight: Float[Array, " B"]  # the number of counts
+    index: Int[Array, " K"]  # the cell of each category
 
     @property
     def middle(self) -> Float[Array, " B"]:
@@ -59,19 +52,12 @@ class Cells(NamedTuple):
 
 
 class Atoms(NamedTuple):
-    """The support of the prior. Its last two atoms are an empty category and equal shares.
+    """The support of the prior. Its last two atoms are an empty category and equal shares."""
 
-    Attributes:
-        share: `[M]`, θ.
-        x: `[M]`, on the arcsine scale.
-        variance: `[M]`, of x around an atom that stands for an interval wider than the noise of a count; else zero.
-        gap_variance: `[M]`, the same for an atom at a single count: part of the posterior, not of the likelihood.
-    """
-
-    share: Float[Array, " M"]
-    x: Float[Array, " M"]
-    variance: Float[Array, " M"]
-    gap_variance: Float[Array, " M"]
+    share: Float[Array, " M"]  # θ
+    x: Float[Array, " M"]  # on the arcsine scale
+    variance: Float[Array, " M"]  # of x around an atom for an interval wider than the noise of a count; else zero
+    gap_variance: Float[Array, " M"]  # the same around a single count: part of the posterior, not of the likelihood
 
 
 class Largest(NamedTuple):

@@ -67,21 +67,12 @@ class Problem(Protocol):
 
 
 class Ascent(NamedTuple):
-    """The state of the damped iteration.
-
-    Attributes:
-        point: `[P]`.
-        curvature: `[P, P]`, the negative Hessian where the last step began.
-        damping: Scalar: the part of its own size that the diagonal is raised by; zero is Newton's step.
-        gap: Scalar: half of Newton's decrement, which to second order is what is missing of the maximum.
-        num_iters: Scalar.
-        converged: Scalar.
-    """
+    """The state of the damped iteration."""
 
     point: Float[Array, " P"]
-    curvature: Float[Array, "P P"]
-    damping: Float[Array, ""]
-    gap: Float[Array, ""]
+    curvature: Float[Array, "P P"]  # the negative Hessian where the last step began
+    damping: Float[Array, ""]  # the part of its own size that the diagonal is raised by; zero is Newton's step
+    gap: Float[Array, ""]  # half of Newton's decrement: to second order, what the value misses of the maximum
     num_iters: Int[Array, ""]
     converged: Bool[Array, ""]
 
@@ -152,34 +143,22 @@ def _motion(problem, point, inputs, tangents):
 
 
 class View(NamedTuple):
-    """The log-likelihood and its derivatives at some parameters `[P]`.
+    """The log-likelihood and its derivatives at some parameters `[P]`."""
 
-    Attributes:
-        log_probabilities: `[N]`, of each user's reports, each times the weight.
-        log_prior: Scalar.
-        slope: `[P]`, the gradient of the sum of all these.
-        observed: `[P, P]`, the observed information.
-        complete: `[P, P]`, the information if the hidden values were known.
-    """
-
-    log_probabilities: Float[Array, " N"]
+    log_probabilities: Float[Array, " N"]  # of each user's reports, each times the weight
     log_prior: Float[Array, ""]
-    slope: Float[Array, " P"]
-    observed: Float[Array, "P P"]
-    complete: Float[Array, "P P"]
+    slope: Float[Array, " P"]  # the gradient of the sum of all these
+    observed: Float[Array, "P P"]  # the observed information
+    complete: Float[Array, "P P"]  # the information if the hidden values were known
 
 
 class State(NamedTuple):
-    """The state of the iteration with hidden values, at parameters `[P]`.
-
-    Damping 0 is Newton's step, 1 is that of EM, and above 1 it is shorter. The gap is half of Newton's decrement, nats
-    of all reports.
-    """
+    """The state of the iteration with hidden values."""
 
     parameters: Float[Array, " P"]
     view: View
-    damping: Float[Array, ""]
-    gap: Float[Array, ""]
+    damping: Float[Array, ""]  # 0 is Newton's step, 1 is that of EM, and above 1 it is shorter
+    gap: Float[Array, ""]  # half of Newton's decrement, nats of all reports
     num_iters: Int[Array, ""]
     converged: Bool[Array, ""]
 

@@ -35,19 +35,12 @@ LARGEST_LEVERAGE = 0.99
 
 
 class Curve(NamedTuple):
-    """A smooth curve.
-
-    Attributes:
-        level: `[K]`, the curve.
-        leverage: `[K]`, the weight of each value in the curve at its own place: also the variance of the curve there.
-        left_out: `[K]`, the prediction of each value by the others alone.
-        log_likelihood: Scalar, nats: of each value, given all others.
-    """
+    """A smooth curve."""
 
     level: Float[Array, " K"]
-    leverage: Float[Array, " K"]
-    left_out: Float[Array, " K"]
-    log_likelihood: Float[Array, ""]
+    leverage: Float[Array, " K"]  # the weight of each value in the curve at its own place, and the variance there
+    left_out: Float[Array, " K"]  # the prediction of each value by the others alone
+    log_likelihood: Float[Array, ""]  # of each value, given all others
 
 
 def smoothed(values: Float[Array, " K"]) -> Curve:

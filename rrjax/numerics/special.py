@@ -98,13 +98,11 @@ def stirling_error_of_whole(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 
 class Tail(NamedTuple):
-    """An upper tail, its slope in the distance, and 1 − p."""
+    """An upper tail P at p, with its slope in the distance w."""
 
     log_probability: Float[Array, "*s"]
-    slope: Float[Array, "*s"]
-    """−d log P / dw, positive."""
-    rest: Float[Array, "*s"]
-    """1 − p."""
+    slope: Float[Array, "*s"]  # −d log P / dw, positive
+    rest: Float[Array, "*s"]  # 1 − p
 
 
 def upper_tail(count: Float[Array, "*s"], other: Float[Array, "*s"], distance: Float[Array, "*s"]) -> Tail:
