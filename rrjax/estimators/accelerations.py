@@ -6,7 +6,7 @@ report names one category. It takes some twenty steps, each a solve with that ma
 confuses neighbours takes thousands of products.
 
 The same system gives the derivatives of the maximum. Where a parameter moves the gradient by ġ, the maximum moves by
-θ∘y with (Θ H Θ + diag(θ∘s))·y = θ∘(ġ − λ̇) and Σ θ∘y = 0. On the support s = 0; beside it θ = 0, and nothing moves.
+θ∘y with (Θ H Θ + diag(θ∘s))·y = θ∘(ġ − λ̇) and Σ θ∘y = 0. On the support s = 0; beside it θ stays zero.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _newton_direction(theta, slack, reports, lift):
     """Solves Newton's system for β, with its constraint eliminated."""
     slope = reports.slopes(theta)
     solve = _solver(_curvature(theta, reports, lift), slack)
-    # A common part of all slopes moves nothing, and would take the digits of the rest.
+    # A common part of all slopes has no effect, and would take the digits of their differences.
     slope = slope - accurate_sum(theta * slope)
     plain, answer = solve(theta * slope), solve(theta)
 
@@ -175,7 +175,7 @@ def _solver(curvature, slack):
 def motion_of_maximum(theta: Float[Array, " K"], reports: Reports, tangent: Any) -> Float[Array, " K"]:
     """The tangent of the maximum of a likelihood, given that of the reports."""
     slope, change = jax.jvp(lambda reports: reports.slopes(theta), (reports,), (tangent,))
-    # Beside the support nothing moves, whatever the slack.
+    # Beside the support θ stays zero, whatever the slack.
     slack = jnp.where(theta > 0, theta * (jnp.max(slope) - slope), 1)
     slack = lax.stop_gradient(jnp.maximum(slack, jnp.finfo(theta.dtype).tiny))
     solve = _solver(_curvature(theta, reports, _numbers_of(reports.lift, theta.dtype)), slack)

@@ -48,7 +48,7 @@ def _closed_form(counts, weights, sign, active):
     total = accurate_sum(kept)
     share = kept / jnp.where(total > 0, total, 1)
     divisor = accurate_sum(jnp.where(active, weights, 0)) + sign
-    # On a support without reports, categories that no report denied, nothing moves.
+    # A support without reports, of categories that no report denied, has zero derivatives.
     return jnp.where(active & (total > 0), sign * (divisor * share - weights), 0)
 
 

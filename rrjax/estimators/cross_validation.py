@@ -258,13 +258,13 @@ def _risks(split, left, d):
 
     def fold(left, index):
         left, (train, signal) = split(left, index)
-        # Relative to an estimate near all good candidates, term by term: otherwise the rounding of their common part
-        # hides their differences.
-        near = train.others[0]
-        against = d * near - signal
+        # Relative to an estimate close to all good candidates, term by term: otherwise the rounding of their common
+        # part hides their differences.
+        reference = train.others[0]
+        offset = d * reference - signal
 
         def risk(theta):
-            return accurate_sum((theta - near) * (d * theta + against))
+            return accurate_sum((theta - reference) * (d * theta + offset))
 
         risks = lax.map(lambda threshold: risk(train.fill(threshold)), train.thresholds)
         return left, jnp.concatenate([risks, jnp.stack([risk(other) for other in train.others])])

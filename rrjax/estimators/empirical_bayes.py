@@ -259,9 +259,9 @@ def npmle(
 
 def _weights_with_mean_zero(t):
     """Weights with Σ weights·t = 0, most of them where t is near zero."""
-    near = 1 / (jnp.abs(t) + 1)
-    below = jnp.where(t < 0, near, 0)
-    above = near - below
+    weights = 1 / (jnp.abs(t) + 1)
+    below = jnp.where(t < 0, weights, 0)
+    above = weights - below
     below, above = below / jnp.sum(below), above / jnp.sum(above)
     low, high = below @ t, above @ t
     return (high * below - low * above) / (high - low)

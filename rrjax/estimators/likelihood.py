@@ -166,13 +166,13 @@ def shares(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> tuple[Floa
 def _nll(theta, counts, epsilon):
     phi, usable = shares(counts, epsilon)
     # μ = (u + (1 − u)·θ) / (1 + (K − 1)·u) with u = e^−ε; near u = 1 the logarithm is taken of the complement.
-    u, rest = jnp.exp(-epsilon), -jnp.expm1(-epsilon)
+    u, one_minus_u = jnp.exp(-epsilon), -jnp.expm1(-epsilon)
     share = jnp.where(phi > 0, theta, 1)
-    mixture = u + rest * share
+    mixture = u + one_minus_u * share
     # Where u underflows, its logarithm is still −ε.
     vanished = (mixture == 0) & (share == 0)
     log_mixture = jnp.where(vanished, -epsilon, jnp.log(jnp.where(vanished, 1, mixture)))
-    complement = jnp.where(epsilon > 1, 0, rest * (1 - share))
+    complement = jnp.where(epsilon > 1, 0, one_minus_u * (1 - share))
     log_mixture = jnp.where(epsilon > 1, log_mixture, jnp.log1p(-complement))
     terms = phi * log_mixture
     # Used twice, the logarithms are a pass of their own, which XLA vectorizes on a CPU. Inside the compensated sum they
@@ -219,8 +219,8 @@ def rounding_of_score(
 def _certificate(theta, counts, epsilon):
     rounding = rounding_of_score(theta, counts, epsilon)
     found = _judged(theta, _score(theta, counts, epsilon), rounding)
-    near = found.simplex_violation <= jnp.sqrt(jnp.finfo(theta.dtype).eps)
-    distance = jnp.where(near | jnp.isnan(found.gap), _distance(theta, found.gap, epsilon), jnp.inf)
+    on_simplex = found.simplex_violation <= jnp.sqrt(jnp.finfo(theta.dtype).eps)
+    distance = jnp.where(on_simplex | jnp.isnan(found.gap), _distance(theta, found.gap, epsilon), jnp.inf)
     return found._replace(l1_bound=distance)
 
 

@@ -3,7 +3,7 @@
 Support counts are Binomial(N, q + d·θ). On the arcsine scale x = 2·√N·arcsin √μ each has a standard deviation of about
 one. So counts are gathered in cells, and the prior has its atoms, less than one standard deviation apart where counts
 are dense: around the counts of empty categories and of equal shares. Farther out they lie farther apart. The largest
-counts have cells and atoms of their own, so that nothing pulls at a category that stands alone.
+counts have cells and atoms of their own, so that the prior does not shrink an outstanding one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Cells(NamedTuple):
     low: Float[Array, " B"]  # the smallest count in a cell
     high: Float[Array, " B"]  # the largest
     weight: Float[Array, " B"]  # the number of counts
-    index: Int[Array, " K"]  # the cell of each category
+    cell: Int[Array, " K"]  # the cell of each category
 
     @property
     def middle(self) -> Float[Array, " B"]:
@@ -81,8 +81,8 @@ def _top(values, number):
     if size < SORTED_IN_ROWS_FROM or AxisType.Explicit in jax.typeof(values).sharding.mesh.axis_types:
         return lax.top_k(values, number)
     width = 1 << (size.bit_length() // 2)
-    rest = aligned(jnp.full(-size % width, -jnp.inf, values.dtype), values)
-    rows = jnp.concatenate([values, rest]).reshape(-1, width)
+    padding = aligned(jnp.full(-size % width, -jnp.inf, values.dtype), values)
+    rows = jnp.concatenate([values, padding]).reshape(-1, width)
     # The rows with the largest maxima hold the largest values.
     _, best = lax.top_k(jnp.max(rows, axis=1), number)
     best = jnp.sort(best)  # so that of equal values the first go first, within these rows
@@ -101,8 +101,8 @@ def arcsine_of_excess(data: Evidence, excess: Float[Array, "*s"]) -> Float[Array
 
 def arcsine_of_share(data: Evidence, share: ArrayLike) -> Float[Array, "*s"]:
     """The x of the expected count of a share."""
-    chance, rest = data.q + data.rates.d * share, data.rates.not_p + data.rates.d * (1 - share)
-    return 2 * jnp.sqrt(data.num_users) * jnp.arctan2(jnp.sqrt(chance), jnp.sqrt(rest))
+    chance, complement = data.q + data.rates.d * share, data.rates.not_p + data.rates.d * (1 - share)
+    return 2 * jnp.sqrt(data.num_users) * jnp.arctan2(jnp.sqrt(chance), jnp.sqrt(complement))
 
 
 def share_of_arcsine(data: Evidence, x: Float[Array, "*s"]) -> Float[Array, "*s"]:
@@ -158,9 +158,13 @@ def atoms_of(data: Evidence, largest: Largest, number: int) -> Atoms:
     single = arcsine_of_excess(data, largest.excess)
     special = jnp.stack([least, middle])
     single_share = jnp.clip(largest.excess / (data.num_users * data.rates.d), 0, 1)
-    share = [share_of_arcsine(data, grid), single_share, jnp.asarray([0, 1 / size], special.dtype)]
-    x = [grid, jnp.clip(single, least, most), special]
-    return Atoms(*(jnp.concatenate(aligned(parts)) for parts in (share, x)), *variances_of(grid, single, special))
+    share = _joined(share_of_arcsine(data, grid), single_share, jnp.asarray([0, 1 / size], special.dtype))
+    x = _joined(grid, jnp.clip(single, least, most), special)
+    return Atoms(share, x, *variances_of(grid, single, special))
+
+
+def _joined(*parts):
+    return jnp.concatenate(aligned(parts))
 
 
 def variances_of(
@@ -179,8 +183,8 @@ def variances_of(
     within = uniform((jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2)
     beside = jnp.concatenate([single[:1] + 2 * MARGIN, single, grid[-1:]])
     gap = uniform(jnp.abs(beside[:-2] - beside[2:]) / 2)
-    none, none_single, none_grid = (jnp.zeros_like(each) for each in (special, single, grid))
-    return tuple(jnp.concatenate(aligned(parts)) for parts in ((within, none_single, none), (none_grid, gap, none)))
+    none = jnp.zeros_like(special)
+    return _joined(within, jnp.zeros_like(single), none), _joined(jnp.zeros_like(grid), gap, none)
 
 
 def _grid(data: Evidence, low, high, number: int):
@@ -202,6 +206,11 @@ def reliability(variance: Float[Array, "*s"]) -> Float[Array, "*s"]:
     return variance / (1 + variance)
 
 
+def _chances(data: Evidence, d, share):
+    """The probabilities that a report supports a category of this share, and that it does not, which is positive."""
+    return data.q + d * share, jnp.maximum(data.rates.not_p + d * (1 - share), jnp.finfo(d.dtype).tiny)
+
+
 def log_likelihoods(data: Evidence, excess: Float[Array, " B"], atoms: Atoms) -> Float[Array, "B M"]:
     """Log-likelihood of a count at an atom, less the largest at any share: never a difference of large numbers.
 
@@ -210,14 +219,9 @@ def log_likelihoods(data: Evidence, excess: Float[Array, " B"], atoms: Atoms) ->
     """
     number, d = data.num_users, data.rates.d
     excess = excess[:, None]
-    tiny = jnp.finfo(d.dtype).tiny
     likeliest = jnp.clip(excess / (number * d), 0, 1)
-    rest = excess - number * d * likeliest
-
-    def expected(share):
-        return data.q + d * share, jnp.maximum(data.rates.not_p + d * (1 - share), tiny)
-
-    (named, other), (named_best, other_best) = expected(atoms.share), expected(likeliest)
+    remainder = excess - number * d * likeliest
+    (named, other), (named_best, other_best) = _chances(data, d, atoms.share), _chances(data, d, likeliest)
     difference = d * (likeliest - atoms.share)
     least = -1 + jnp.finfo(d.dtype).eps  # not −1, which rounding may miss on either side
 
@@ -226,7 +230,7 @@ def log_likelihoods(data: Evidence, excess: Float[Array, " B"], atoms: Atoms) ->
 
     named_logit = jnp.log1p(jnp.maximum(-difference / named_best, least))
     logits = named_logit - jnp.log1p(jnp.maximum(difference / other_best, least))
-    exact = rest * logits - number * (lost(named, difference) + lost(other, -difference))
+    exact = remainder * logits - number * (lost(named, difference) + lost(other, -difference))
     x = arcsine_of_excess(data, excess)
     nearest = jnp.clip(x, *(arcsine_of_share(data, share) for share in (0.0, 1.0)))
     wide = widened((x - nearest) ** 2 - (x - atoms.x) ** 2, atoms.variance)
@@ -247,14 +251,13 @@ def among(
     """
     if estimand == "distribution":
         return share, variance
-    number, d = data.num_users, data.rates.d
-    chance = data.q + d * share
-    rest = jnp.maximum(data.rates.not_p + d * (1 - share), jnp.finfo(d.dtype).tiny)
+    number = data.num_users
+    chance, complement = _chances(data, data.rates.d, share)
     supporting = (excess + number * data.q) / number
     of_these = jnp.minimum(share * (data.rates.p / chance), 1)
-    of_others = jnp.minimum(share * (data.rates.not_p / rest), 1)
+    of_others = jnp.minimum(share * (data.rates.not_p / complement), 1)
     slope = supporting * (data.q / chance) * (data.rates.p / chance)
-    slope = slope + (1 - supporting) * (data.rates.not_p / rest) * (data.rates.not_q / rest)
+    slope = slope + (1 - supporting) * (data.rates.not_p / complement) * (data.rates.not_q / complement)
     drawn = supporting * of_these * (1 - of_these) + (1 - supporting) * of_others * (1 - of_others)
     return supporting * of_these + (1 - supporting) * of_others, slope**2 * variance + drawn / number
 
@@ -270,11 +273,10 @@ def posterior_of(
     # Within the interval of an atom, the count itself tells the share.
     x = atoms.x + reliability(atoms.variance) * (arcsine_of_excess(data, excess)[:, None] - atoms.x)
     share = jnp.where(atoms.variance > 0, share_of_arcsine(data, x), atoms.share)
-    chance = data.q + d * share
-    rest = jnp.maximum(data.rates.not_p + d * (1 - share), jnp.finfo(d.dtype).tiny)
+    chance, complement = _chances(data, d, share)
     # Nothing in [0, 1] has a variance above a quarter.
     part = reliability(atoms.variance + atoms.gap_variance)
-    variance = jnp.minimum(part * (chance / d) * (rest / d) / number, 0.25)
+    variance = jnp.minimum(part * (chance / d) * (complement / d) / number, 0.25)
     share, variance = among(data, estimand, excess[:, None], share, variance)
     mean = jnp.sum(posterior * share, axis=1)
     return mean, jnp.sum(posterior * (variance + (share - mean[:, None]) ** 2), axis=1)
@@ -290,10 +292,10 @@ def read_cells(
         return posterior(data.excess)
     number = cells.low.shape[0]
     mean, variance = posterior(jnp.concatenate([cells.low, cells.high]))
-    low, high = looked_up(cells.low, cells.index), looked_up(cells.high, cells.index)
+    low, high = looked_up(cells.low, cells.cell), looked_up(cells.high, cells.cell)
     part = jnp.where(high > low, (data.excess - low) / jnp.where(high > low, high - low, 1), 0)
 
     def between(values):
-        return looked_up(values[:number], cells.index) * (1 - part) + looked_up(values[number:], cells.index) * part
+        return looked_up(values[:number], cells.cell) * (1 - part) + looked_up(values[number:], cells.cell) * part
 
     return between(mean), between(variance)

@@ -177,8 +177,10 @@ def ascended(
         # User by user: near the maximum the difference of two sums loses the digits that count.
         gain = accurate_sum(new_view.log_probabilities - view.log_probabilities) + (new_view.log_prior - view.log_prior)
         accepted, damping, gap, converged = _judged(change, gap, gain, damping, tol)
-        kept = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), (new, new_view), (state.parameters, view))
-        return State(*kept, damping, gap, state.num_iters + 1, converged)
+        new, view = jax.tree.map(
+            lambda new, old: jnp.where(accepted, new, old), (new, new_view), (state.parameters, view)
+        )
+        return State(new, view, damping, gap, state.num_iters + 1, converged)
 
     zero = jnp.zeros((), start.dtype)
     state = State(start, look(start), zero, zero + jnp.inf, jnp.int32(0), jnp.asarray(False))

@@ -9,7 +9,7 @@ Tails, with p̂ = c/n, and p a distance w below it in log odds, p/(1−p) = e^�
     g(v) = −c·v + (n−c)·log(1 + o·(1 − e^−v)),    o = p/(1−p),
 
 from the beta integral by t = p·e^−v. For w > 0 the integrand falls from one and its logarithm is concave. Newton steps
-find where the rest is negligible, and end beyond it; so a Gauss–Legendre rule of fixed size is exact to the dtype. In
+find a point beyond which the integral is negligible; so a Gauss–Legendre rule of fixed size is exact to the dtype. In
 terms of w neither −log pmf nor g has a difference of large numbers.
 
 Counts may be as large as an integer of the dtype, and probabilities as small as e^−(largest float).
@@ -43,9 +43,9 @@ def log1p_minus(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
     tail = jnp.zeros_like(x)
     for degree in range(13 if x.dtype == jnp.float32 else 27, 1, -2):
         tail = (tail + 1 / degree) * square
-    near = 2 * s * tail - x * s
+    series = 2 * s * tail - x * s
     # Not log1p, which XLA vectorizes with an error of a hundred units in the last place.
-    return jnp.where(jnp.abs(x) < SERIES_BELOW, near, jnp.log(jnp.maximum(1 + x, 0)) - x)
+    return jnp.where(jnp.abs(x) < SERIES_BELOW, series, jnp.log(jnp.maximum(1 + x, 0)) - x)
 
 
 def exp_minus(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
@@ -62,9 +62,9 @@ def deviance(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
     square = s * s
     # log(1 + x) = 2·artanh(s); the first term of its series combines with −x to x·s exactly.
     tail = square * (1 / 3 + square * (1 / 5 + square * (1 / 7 + square * (1 / 9 + square * (1 / 11 + square / 13)))))
-    near = x * s + 2 * (1 + x) * s * tail
-    far = (1 + x) * jnp.log1p(jnp.maximum(x, -1)) - x
-    return jnp.where(jnp.abs(x) < SERIES_BELOW, near, jnp.where(x > -1, far, jnp.where(x == -1, 1, jnp.inf)))
+    series = x * s + 2 * (1 + x) * s * tail
+    direct = (1 + x) * jnp.log1p(jnp.maximum(x, -1)) - x
+    return jnp.where(jnp.abs(x) < SERIES_BELOW, series, jnp.where(x > -1, direct, jnp.where(x == -1, 1, jnp.inf)))
 
 
 def stirling_error(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
@@ -102,7 +102,7 @@ class Tail(NamedTuple):
 
     log_probability: Float[Array, "*s"]
     slope: Float[Array, "*s"]  # −d log P / dw, positive
-    rest: Float[Array, "*s"]  # 1 − p
+    failure: Float[Array, "*s"]  # 1 − p
 
 
 def upper_tail(count: Float[Array, "*s"], other: Float[Array, "*s"], distance: Float[Array, "*s"]) -> Tail:
@@ -111,20 +111,20 @@ def upper_tail(count: Float[Array, "*s"], other: Float[Array, "*s"], distance: F
     share = count / trials
     # 1 − p = (n − c) / (n + c·expm1(−w)), and o = (c / (n − c))·e^−w.
     fall = -jnp.expm1(-distance)
-    rest = other / (trials - count * fall)
+    failure = other / (trials - count * fall)
     odds = count / other * jnp.exp(-distance)
     integral = _integral(count, other, odds, count * fall)
     # The deviance by the rarer one of success and failure, so that nothing cancels.
     rare = share < 0.5
     rarer, log_odds = jnp.where(rare, share, other / trials), jnp.where(rare, -distance, distance)
     shift = rarer * jnp.expm1(jnp.clip(log_odds, -1, 1))
-    near = log1p_minus(shift) + rarer * exp_minus(log_odds)
-    far = jnp.logaddexp(jnp.log1p(-rarer), jnp.log(rarer) + log_odds) - rarer * log_odds
-    divergence = trials * jnp.where(jnp.abs(log_odds) < 1, near, far)
+    series = log1p_minus(shift) + rarer * exp_minus(log_odds)
+    direct = jnp.logaddexp(jnp.log1p(-rarer), jnp.log(rarer) + log_odds) - rarer * log_odds
+    divergence = trials * jnp.where(jnp.abs(log_odds) < 1, series, direct)
     at_share = 0.5 * jnp.log(count / other * (trials / (2 * math.pi)))
     of_trials, of_count, of_other = (stirling_error_of_whole(whole) for whole in (trials, count, other))
     at_share = at_share + (of_trials - of_count - of_other)
-    return Tail(at_share + jnp.log(integral) - divergence, rest / integral, rest)
+    return Tail(at_share + jnp.log(integral) - divergence, failure / integral, failure)
 
 
 def log_survival(
@@ -166,19 +166,19 @@ def odds_of_tail(
         Clopper and Pearson, "The use of confidence or fiducial limits", 1934.
     """
     inner = (count > 0) & (other > 0)
-    c, rest = jnp.where(inner, count, 1), jnp.where(inner, other, 1)
+    successes, failures = jnp.where(inner, count, 1), jnp.where(inner, other, 1)
 
     def improve(_, distance):
-        tail = upper_tail(c, rest, distance)
+        tail = upper_tail(successes, failures, distance)
         # Halley's step on log P, whose second derivative is known: P' is a power of p times one of 1 − p.
         error = tail.log_probability - log_level
-        power = tail.rest * c * (-jnp.expm1(-distance) - jnp.exp(-distance) / rest)
+        power = tail.failure * successes * (-jnp.expm1(-distance) - jnp.exp(-distance) / failures)
         step = error / (tail.slope - error * (power - tail.slope) / 2)
         return jnp.maximum(distance + step, distance / 8)
 
-    distance = lax.fori_loop(0, HALLEY_STEPS, improve, _start(c, rest, log_level))
+    distance = lax.fori_loop(0, HALLEY_STEPS, improve, _start(successes, failures, log_level))
     without_failures = 1 / jnp.expm1(-log_level / jnp.maximum(count, 1))
-    return jnp.where(count <= 0, 0, jnp.where(other <= 0, without_failures, c / rest * jnp.exp(-distance)))
+    return jnp.where(count <= 0, 0, jnp.where(other <= 0, without_failures, successes / failures * jnp.exp(-distance)))
 
 
 def _start(count, other, log_level):

@@ -32,16 +32,16 @@ def expm1_epsilon(epsilon: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 def _expm1(epsilon):
     dtype = epsilon.dtype
     small = dtype == jnp.float32
-    # log 2 cut after 16 or 40 bits, so that its product with the multiple is exact, and the rest.
+    # log 2 cut after 16 or 40 bits, so that its product with the multiple is exact, and the remainder.
     high, low = (45426 / 2**16, 1.4286068203094173e-06) if small else (762123384785 / 2**40, 7.371002565167799e-13)
     capped = jnp.clip(epsilon, 0, 88 if small else 709)
     multiple = jnp.round(capped * (1 / math.log(2)))
-    rest = (capped - multiple * high) - multiple * low
-    series = jnp.zeros_like(rest)
+    remainder = (capped - multiple * high) - multiple * low
+    series = jnp.zeros_like(remainder)
     for degree in range(10 if small else 17, 1, -1):
-        series = (series + 1 / math.factorial(degree)) * rest
-    series = rest + rest * series
-    power = jnp.ldexp(jnp.ones_like(rest), multiple.astype(jnp.int32))
+        series = (series + 1 / math.factorial(degree)) * remainder
+    series = remainder + remainder * series
+    power = jnp.ldexp(jnp.ones_like(remainder), multiple.astype(jnp.int32))
     return jnp.where(epsilon > 0, (power - 1) + power * series, jnp.nan)
 
 
@@ -116,11 +116,11 @@ def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
         total, error = _compensated(x, jnp.zeros_like(x))
     else:
         # The errors are added plainly, so their runs must be short: many small terms beside a large one leave errors
-        # of one sign. Rows and rest are slices, because a padded copy is slow on a CPU.
+        # of one sign. Rows and remainder are slices, because a padded copy is slow on a CPU.
         rows = x.shape[0] // ROW
-        whole, rest = x[: rows * ROW].reshape(rows, ROW), x[rows * ROW :]
+        whole, remainder = x[: rows * ROW].reshape(rows, ROW), x[rows * ROW :]
         total, error = _compensated(*_compensated(whole, jnp.zeros_like(whole)))
-        total, error = two_sum((total, error), _compensated(rest, jnp.zeros_like(rest)))
+        total, error = two_sum((total, error), _compensated(remainder, jnp.zeros_like(remainder)))
     # Among infinite terms the errors are inf − inf.
     return jnp.where(jnp.isfinite(error), total + error, total)
 

@@ -168,12 +168,12 @@ def test_cells_and_atoms_keep_the_largest_counts():
     largest = largest_of(data)
     cells = cells_of(data, largest, NUM_CELLS)
     assert cells.weight.sum() == 5000
-    assert np.bincount(cells.index, minlength=NUM_CELLS).tolist() == cells.weight.tolist()
+    assert np.bincount(cells.cell, minlength=NUM_CELLS).tolist() == cells.weight.tolist()
     top = np.argsort(-counts, kind="stable")[:64]
     assert set(np.asarray(largest.category).tolist()) == set(top.tolist())
-    np.testing.assert_array_equal(cells.low[cells.index[top]], data.excess[top])
+    np.testing.assert_array_equal(cells.low[cells.cell[top]], data.excess[top])
     # Within a cell counts differ by a part of their standard deviation.
-    apart = np.abs(np.asarray(data.excess - cells.middle[cells.index]))
+    apart = np.abs(np.asarray(data.excess - cells.middle[cells.cell]))
     assert (apart / np.sqrt(np.maximum(counts, 1))).max() < 0.6
     atoms = atoms_of(data, largest, NUM_ATOMS)
     inverted = np.asarray(rrjax.inv(counts, 3.0))
