@@ -1,7 +1,7 @@
 """Seconds of empirical Bayes, and of three solvers for the spread that it estimates, with what each is still missing.
 
 The solvers are given the same likelihoods and the same constraint: plain EM (whose every pass keeps the mean by a
-multiplier), the same with Anderson acceleration from `rrjax.estimators.em`, and the interior point that rrjax uses.
+multiplier), the same with Anderson acceleration (`rrjax.estimators.accelerations`), and the interior point of rrjax.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from timing import pretty, spread
 
 import rrjax
 from rrjax.data.tally import evidence
-from rrjax.estimators.em import anderson, no_history
-from rrjax.estimators.empirical_bayes import NUM_ATOMS, NUM_CELLS
-from rrjax.estimators.npmle import mixing
+from rrjax.estimators.accelerations import anderson, no_history
+from rrjax.estimators.empirical_bayes import NUM_ATOMS, NUM_CELLS, npmle
 from rrjax.estimators.prior import atoms_of, cells_of, largest_of, log_likelihoods
 
 SIZES = [(50, 10_000, 1.0), (10_000, 1_000_000, 2.0), (1_423_000, 10_000_000, 4.0)]
@@ -84,7 +83,7 @@ def climbed(likelihoods: jax.Array, weight: jax.Array, t: jax.Array, passes: int
 
 @jax.jit
 def inside(likelihoods: jax.Array, weight: jax.Array, t: jax.Array) -> Any:
-    return mixing(likelihoods, weight, t, 40)[1:]
+    return npmle(likelihoods, weight, t, 40)[1:]
 
 
 def solvers(quick: bool) -> tuple[Table, list[dict[str, Any]]]:

@@ -42,7 +42,7 @@ LONG = frozenset(
         "rrjax.estimators.ordered_bayes.ordered_bayes",
         "rrjax.estimators.postprocessing.mixture_reduction",
         "rrjax.simulate.true_counts",
-        "rrjax.estimators.smoothed_em.ems",
+        "rrjax.estimators.em.ems",
         "rrjax.study.claims.check_claims",
         "rrjax.study.em_convergence.convergence",
         "rrjax.study.study.Study",

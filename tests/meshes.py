@@ -16,7 +16,7 @@ import rrjax
 from rrjax import Mixture, inference, longitudinal, models, surveys
 from rrjax.data.linear_maps import Decay
 from rrjax.estimators.catalogue import METRICS
-from rrjax.estimators.smoothed_em import ems
+from rrjax.estimators.em import ems
 from rrjax.mechanisms import Geometric, LocalHashing, OptimizedUnaryEncoding, RandomizedResponse, SquareWave
 
 K, EPSILON = 8, 1.5

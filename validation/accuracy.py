@@ -27,7 +27,7 @@ from benchmarks import report
 from benchmarks.report import Table
 from rrjax import io
 from rrjax.data.tally import evidence
-from rrjax.estimators.prior import Atoms, cells_of, largest_of, place_of_share, posterior_of, read_cells
+from rrjax.estimators.prior import Atoms, arcsine_of_share, cells_of, largest_of, posterior_of, read_cells
 from rrjax.study import paper
 
 NAMES = ("InvN", "MLE*", "InvP", "CV threshold", "Emp. Bayes", "oracle")
@@ -144,7 +144,7 @@ def oracle(counts: jax.Array, epsilon: jax.Array, shares: jax.Array, target: Any
         number = jax.ops.segment_sum(jnp.ones(size), group, KNOWN)
         known, weights = jax.ops.segment_sum(groups, group, KNOWN) / number, number / size
     nothing = jnp.zeros_like(known)
-    atoms = Atoms(known, place_of_share(data, known), nothing, nothing)
+    atoms = Atoms(known, arcsine_of_share(data, known), nothing, nothing)
     cells = cells_of(data, largest_of(data), 1024)
     return read_cells(data, cells, lambda excess: posterior_of(data, excess, atoms, weights, target))[0]
 

@@ -82,7 +82,7 @@ def estimated(collection: Collection, name: str) -> Estimate:
     if joint is not None:
         certificate = {key: float(value) for key, value in rrjax.certificate(theta, *joint)._asdict().items()}
         nll = float(rrjax.nll(theta, *joint))
-    estimate = Estimate(entry, np.asarray(theta), nll, certificate, *entry.said(given[0], found, certificate["gap"]))
+    estimate = Estimate(entry, np.asarray(theta), nll, certificate, *entry.texts(given[0], found, certificate["gap"]))
     if estimate.proper:
         return estimate
     off = {"simplex_violation": certificate["simplex_violation"]}

@@ -6,13 +6,12 @@ and A the categories that the maximum keeps, S and W the sums of the counts and 
     μ_j = c_j·|d|/t on A,    t = S/(W + s),    θ_j = s·(c_j/t − w_j),
 
 and j is kept if and only if s·(c_j − w_j·t) > 0: for d > 0 the largest c_j/w_j, for d < 0 the smallest. k-ary
-randomized response is w_j = 1/e1, and its t the threshold of `rrjax.estimators.water_filling` times e1; integers
-do not help where the w_j differ. The t of a set of categories is an extremum at the best one. So a set that is off by
-what rounding does to cumulative sums has a t that is off by the square of that, and the support is read off this t
-anew.
+randomized response is w_j = 1/e1, and its t the threshold of `rrjax.estimators.water_filling` times e1; integers do not
+help where the w_j differ.
 
-The differences c_j − w_j·t cancel where d is small. They are formed from products that are exact, so that what is lost
-is lost in the w_j and not in the arithmetic.
+The best set of categories makes t an extremum. So a set that is off by the rounding of cumulative sums has a t that is
+off by the square of that, and the support is determined anew from this t. The differences c_j − w_j·t cancel where d is
+small. They are formed from exact products, so that digits are lost in the w_j and not in the arithmetic.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def _solve(counts, weights, sign):
     weights, sign = jnp.where(usable, weights, 2), jnp.where(usable, sign, 1)
     level = _sorted_level(counts, weights, sign)
     above = jnp.maximum(sign * _minus_product(_halves(counts, weights.dtype), weights, level), 0)
-    # Reports that deny their category, and one that nobody denied: whoever holds it explains them all.
+    # Reports that deny a category: a category without any explains them all.
     unnamed = (counts == 0) & (sign < 0)
     above = jnp.where(jnp.any(unnamed), unnamed.astype(above.dtype), above)
     total = accurate_sum(above)
@@ -49,25 +48,25 @@ def _closed_form(counts, weights, sign, active):
     total = accurate_sum(kept)
     share = kept / jnp.where(total > 0, total, 1)
     divisor = accurate_sum(jnp.where(active, weights, 0)) + sign
-    # Without reports on the support, those of a category that nobody denied, nothing moves.
+    # A support without reports, of categories that no report denied, has zero derivatives.
     return jnp.where(active & (total > 0), sign * (divisor * share - weights), 0)
 
 
 maximum = differentiable(_solve, _closed_form)
-"""`maximum(counts, weights, sign)`: counts `[K]`, w `[K]`, s = ±1, to θ `[K]`; all NaN for what makes no sense."""
+"""`maximum(counts, weights, sign)`: θ `[K]` of counts `[K]`, w `[K]` and s = ±1; all NaN for unusable ones."""
 
 
 def slope_on_support(
     weights: Float[Array, " K"], sign: Float[Array, ""], active: Bool[Array, " K"]
 ) -> Float[Array, ""]:
-    """Returns |dθ_j/df_j| on the support, f the shares among the reports that name it: |W + s|."""
+    """|dθ_j/df_j| = |W + s| on the support, f the shares among the reports that name it."""
     return accurate_sum(jnp.where(active, weights, 0)) + sign
 
 
 def _sorted_level(counts, weights, sign):
-    """The level from a sort and cumulative sums, in plain floating point."""
+    """The t of the set of categories from a sort and cumulative sums, in plain floating point."""
     floats = counts.astype(weights.dtype)
-    ratio = jnp.where(counts > 0, floats / weights, 0)  # infinite where every report is an honest one
+    ratio = jnp.where(counts > 0, floats / weights, 0)  # infinite where all reports are honest
     _, counts, weights = lax.sort((sign * ratio, counts, weights), num_keys=1)
     sums = (jnp.cumsum(counts[::-1])[::-1]).astype(weights.dtype)
     divisors = jnp.cumsum(weights[::-1])[::-1] + sign
@@ -87,7 +86,7 @@ def _level(counts, weights, sign, active):
 
 
 def _sum(terms):
-    """A sum as two floats: rounded, and what rounding left."""
+    """A sum as two floats: rounded, and its rounding error."""
     total = accurate_sum(terms)
     return total, accurate_sum(jnp.append(terms, -total))
 
@@ -111,9 +110,9 @@ def _cut(x):
 
 
 def _minus_product(number, factor, other):
-    """Number − factor·other, number and other given as sums of two floats, to the square of the machine epsilon.
+    """The difference number − factor·other, to the square of the machine epsilon; both are sums of two floats.
 
-    Every product but the last, a small one, is exact, so it makes no difference which of them XLA fuses with a sum.
+    Every product but the last, a small one, is exact, so it makes no difference which one XLA fuses with a sum.
     """
     (a, b), (c, d) = _cut(factor), _cut(-other[0])
     total, left = number[0] + 0 * factor, 0 * factor

@@ -1,6 +1,6 @@
-"""The estimators and the metrics that rrjax knows by name: what the command line, studies, figures and reports share.
+"""The estimators and the metrics by name, for the command line, studies, figures and reports.
 
-To add one is one entry here; its name is the same everywhere.
+One entry here adds one, under the same name everywhere.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from rrjax.estimators.likelihood import nll
 from rrjax.estimators.ordered_bayes import ordered_bayes
 from rrjax.numerics.sums import accurate_sum
 
-__all__ = ["ESTIMATORS", "METRICS", "Estimator", "Metric", "Style", "takes_key"]
+__all__ = ["ESTIMATORS", "METRICS", "Estimator", "Metric"]
 
 IBU_GAP = 1e-10
-"""Nats per report, where IBU's certificate is to end in double precision."""
+"""Nats per report that IBU's certificate reaches in double precision."""
 
 
 class Style(NamedTuple):
@@ -45,15 +45,14 @@ class Estimator(NamedTuple):
         function: `f(counts, epsilon) -> theta`, or `f(key, counts, epsilon) -> theta`.
         title: In tables and figures.
         style: In figures.
-        note: What it is, in words that may follow its title and a colon; or a function of counts, the result of `full`
-            and the gap of the estimate's certificate (nats per report) that returns them.
-        caution: A warning that prevents a wrong reading of its estimates, a sentence or two, or such a function.
-        ordered: Whether it is for categories in order, whose neighbours are alike.
-        by_name: Whether it runs where its name is given, and is left out where all estimators run.
-        needs: What it takes of reports of other mechanisms than k-ary randomized response: their tally, their mixture,
-            or "counts", which only that one has.
-        full: `f(counts, epsilon)`, to a result with a `theta` that is the estimate, where note or caution is about the
-            rest.
+        note: A description that may follow its title and a colon; or a function that returns one, of counts, the result
+            of `full`, and the gap of the estimate's certificate (nats per report).
+        caution: A warning against a wrong reading of its estimates, or such a function.
+        ordered: Whether it is for categories in order whose neighbours have similar shares.
+        by_name: Whether it runs only where its name is given, not where all estimators run.
+        needs: Its input from other mechanisms than k-ary randomized response: "tally", "mixture", or "counts", which
+            only that one has.
+        full: `f(counts, epsilon)` to a result with the estimate as its `theta`, if note or caution needs more of it.
     """
 
     name: str
@@ -68,24 +67,25 @@ class Estimator(NamedTuple):
     full: Callable[..., Any] | None = None
 
     def __call__(self, counts: Any, epsilon: Any, *, key: Array | None = None) -> Array:
-        """Runs it, with the key 0 where it needs one and none is given."""
+        """The estimate; with the key 0 if it takes one and none is given."""
         if not takes_key(self.function):
             return self.function(counts, epsilon)
         return self.function(jax.random.key(0) if key is None else key, counts, epsilon)
 
     def found(self, counts: Any, epsilon: Any) -> tuple[Array, Any]:
-        """The estimate, and all that was found with it; None where that is all."""
+        """The estimate, and the result of `full` or None."""
         if self.full is None:
             return self(counts, epsilon), None
         found = self.full(counts, epsilon)
         return found.theta, found
 
-    def said(self, counts: Any, found: Any, gap: float) -> tuple[str, str]:
-        """The note on what was found and the caution, with this gap; empty where there is none."""
-        note, caution = (
-            text if isinstance(text, str) else text(counts, found, gap) for text in (self.note, self.caution)
-        )
-        return note, caution
+    def texts(self, counts: Any, found: Any, gap: float) -> tuple[str, str]:
+        """The note and the caution for this result and gap; empty if there is none."""
+
+        def text(given):
+            return given if isinstance(given, str) else given(counts, found, gap)
+
+        return text(self.note), text(self.caution)
 
 
 class Metric(NamedTuple):
@@ -93,11 +93,11 @@ class Metric(NamedTuple):
 
     Attributes:
         name: In files, datasets and on the command line.
-        measure: `f(estimate, truth, counts, epsilon) -> scalar`; None for what needs all seeds of a study at once.
-        label: On axes; its mean over collections.
+        measure: `f(estimate, truth, counts, epsilon) -> scalar`; None if it needs all seeds of a study at once.
+        label: Of its mean over collections, on axes.
         short: In titles and tables.
         unit: In words.
-        whole_reports: Whether it needs the likelihood of whole reports, which a `Tally` has not.
+        whole_reports: Whether it needs the likelihood of whole reports, which a `Tally` does not have.
         simplex: Whether it is defined for distributions only: shares of at least zero that sum to one.
     """
 
@@ -111,19 +111,7 @@ class Metric(NamedTuple):
 
 
 def takes_key(estimator: Callable[..., Any]) -> bool:
-    """Whether an estimator draws random numbers: its first argument is called `key`.
-
-    Args:
-        estimator: A function.
-
-    Returns:
-        True or false.
-
-    Example:
-        >>> import rrjax
-        >>> rrjax.catalogue.takes_key(rrjax.mle_star), rrjax.catalogue.takes_key(rrjax.cv_threshold)
-        (False, True)
-    """
+    """Whether an estimator draws random numbers: its first argument is called `key`."""
     try:
         parameters = list(inspect.signature(estimator).parameters)
     except (TypeError, ValueError):
@@ -143,19 +131,18 @@ def _ordered_bayes(counts, epsilon):
     return ordered_bayes(counts, epsilon).theta
 
 
-def _on_ordered_bayes(counts, found, gap):
-    alike = 1 - float(found.beliefs[0])
+def _ordered_bayes_note(counts, found, gap):
     return (
         "empirical Bayes in which neighbouring categories have similar shares, as far as the reports support it; the "
-        f"posterior probability that they do is {100 * alike:.0f}\N{NO-BREAK SPACE}% here"
+        f"posterior probability that they do is {100 * (1 - float(found.beliefs[0])):.0f}\N{NO-BREAK SPACE}% here"
     )
 
 
-def _no_maximum(counts, found, gap):
+def _ibu_caution(counts, found, gap):
     return "" if gap <= IBU_GAP else f"IBU stopped before its certificate reached {IBU_GAP:g}."
 
 
-def _all_alike(counts, found, gap):
+def _empirical_bayes_caution(counts, found, gap):
     if not found.uniform:
         return ""
     return (
@@ -164,7 +151,7 @@ def _all_alike(counts, found, gap):
     )
 
 
-_NOT_ONE = "The shares of {} do not sum to one."
+_SUM_NOT_ONE = "The shares of {} do not sum to one."
 
 
 def _named(name, function, title, style, note, caution=""):
@@ -176,7 +163,7 @@ def _of(measure):
 
 
 def _of_distributions(metric):
-    """NaN where the shares do not sum to one, up to rounding: the study would average what is no divergence."""
+    """The metric, NaN where the shares do not sum to one up to rounding, which a study would average."""
 
     def measure(estimate, truth, counts, epsilon):
         off = jnp.abs(accurate_sum(estimate) - 1)
@@ -185,9 +172,9 @@ def _of_distributions(metric):
     return measure
 
 
-_CLIPPED = "the unbiased estimate, with zero in place of negative shares"
+_CLIPPED_NOTE = "the unbiased estimate, with zero in place of negative shares"
 
-# In figures large and hollow to small and filled: where estimates coincide, each one still shows.
+# Markers go from large and hollow to small and filled, so that each shows where estimates coincide.
 ESTIMATORS: dict[str, Estimator] = {
     entry.name: entry
     for entry in (
@@ -211,7 +198,7 @@ ESTIMATORS: dict[str, Estimator] = {
             inv_n,
             "InvN",
             Style("#3d8b57", "-.", "D", 3.2, filled=True),
-            f"{_CLIPPED}, scaled to sum to one",
+            f"{_CLIPPED_NOTE}, scaled to sum to one",
         ),
         Estimator(
             "inv",
@@ -235,7 +222,7 @@ ESTIMATORS: dict[str, Estimator] = {
             Style("#b3353f", (0, (3, 1)), "p", 4.5, filled=True),
             "posterior means (empirical Bayes), made for a small squared error; the prior is estimated from the same "
             "reports",
-            _all_alike,
+            _empirical_bayes_caution,
             full=empirical_bayes,
         ),
         Estimator(
@@ -243,7 +230,7 @@ ESTIMATORS: dict[str, Estimator] = {
             _ordered_bayes,
             "Ordered Bayes",
             Style("#c08a1e", (0, (3, 1, 1, 1)), "h", 4, filled=True),
-            _on_ordered_bayes,
+            _ordered_bayes_note,
             ordered=True,
             full=ordered_bayes,
         ),
@@ -254,19 +241,23 @@ ESTIMATORS: dict[str, Estimator] = {
             Style("#7a6a2f", (0, (8, 2)), "v", 5),
             "maximum likelihood by iteration (iterative Bayesian update); it has no exact zeros: the smallest shares "
             "are below the tolerance of the last iteration",
-            _no_maximum,
+            _ibu_caution,
             needs="mixture",
         ),
-        # The list of Wang et al., NDSS 2020, under the names that it has there; and what Ye et al., NDSS 2025, add.
-        _named("base_pos", postprocessing.base_pos, "Base-Pos", Style("#5b7fa6", "-", "+", 6), _CLIPPED, _NOT_ONE),
-        _named("post_pos", postprocessing.base_pos, "Post-Pos", Style("#2f6f8f", "--", "x", 4), _CLIPPED, _NOT_ONE),
+        # The list of Wang et al., NDSS 2020, by its names, and the method of Ye et al., NDSS 2025.
+        _named(
+            "base_pos", postprocessing.base_pos, "Base-Pos", Style("#5b7fa6", "-", "+", 6), _CLIPPED_NOTE, _SUM_NOT_ONE
+        ),
+        _named(
+            "post_pos", postprocessing.base_pos, "Post-Pos", Style("#2f6f8f", "--", "x", 4), _CLIPPED_NOTE, _SUM_NOT_ONE
+        ),
         _named(
             "base_cut",
             postprocessing.base_cut,
             "Base-Cut",
             Style("#3a5a7d", "-.", "1", 6),
             "the unbiased estimate, with zero in place of shares that are not significantly above zero",
-            _NOT_ONE,
+            _SUM_NOT_ONE,
         ),
         _named(
             "norm",
@@ -284,7 +275,7 @@ ESTIMATORS: dict[str, Estimator] = {
             "Norm-Cut",
             Style("#a65a2e", (0, (4, 1, 1, 1)), "3", 6),
             "the largest shares of the unbiased estimate, as many as sum to at most one",
-            _NOT_ONE,
+            _SUM_NOT_ONE,
         ),
         _named(
             "power",
@@ -292,7 +283,7 @@ ESTIMATORS: dict[str, Estimator] = {
             "Power",
             Style("#6b4f9e", (0, (6, 2)), "X", 5, filled=True),
             "posterior means under a prior in which shares follow a power law",
-            _NOT_ONE,
+            _SUM_NOT_ONE,
         ),
         _named(
             "power_ns",
@@ -315,10 +306,10 @@ ESTIMATORS: dict[str, Estimator] = {
 """By name."""
 
 LIKELIEST, CLOSEST, CLOSEST_IN_ORDER = "mle_star", "empirical_bayes", "ordered_bayes"
-"""What an estimate leads with, by what is asked for."""
+"""The estimators of the command line: the likeliest, the closest, and the closest for categories in order."""
 
 MAXIMIZER = "ibu"
-"""What finds the likeliest where it has no closed form."""
+"""The estimator that maximizes the likelihood where there is no closed form."""
 
 METRICS: dict[str, Metric] = {
     entry.name: entry

@@ -1,14 +1,14 @@
-"""Estimators of the true distribution from the histogram of randomized reports.
+"""Estimators in closed form of the true distribution, from the counts of randomized reports.
 
-All of them have the signature `f(counts, epsilon, **options) -> theta` and solve one problem; a batch is
-`jax.vmap`, a gradient `jax.grad`. They share a contract:
+All have the signature `f(counts, epsilon, **options) -> theta` and solve one problem; a batch is `jax.vmap`, a gradient
+`jax.grad`. They share a contract:
 
 * **counts** `[K]`: how many reports named each category. Integers are treated exactly, whatever their size
   (totals up to 2³¹ − 1 over fewer than 2²⁴ categories; with x64, up to 2⁶³ − 1). Floats are weights, with
   derivatives.
 * **epsilon**: the privacy parameter in nats, a scalar, traced, so that a sweep compiles once.
-* In place of both, a `Tally` of any pure mechanism, where the docstring says so: `inv(tally)`. Counts and ε are k-ary
-  randomized response's own tally.
+* In place of both, a `Tally` of any pure mechanism, where the docstring says so: `inv(tally)`. Counts and ε are the
+  tally of k-ary randomized response.
 * **Result** `[K]`, in the dtype of float counts, else in the default float dtype.
 * What tracing cannot check (a negative count, no reports at all, a total beyond the integer dtype, ε ≤ 0, NaN)
   gives all NaN, never a plausible number. Shapes and K ≥ 2 are checked at trace time (`ValueError`).
@@ -40,7 +40,7 @@ def inv(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Ar
     sums to one.
 
     Args:
-        counts: `[K]`, integers or floats, the reports per category; or a `Tally`, which knows its rates.
+        counts: `[K]`, integers or floats, the reports per category; or a `Tally`.
         epsilon: Scalar, nats; not beside a tally.
 
     Returns:
@@ -74,8 +74,8 @@ def inv_n(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[
 
     Returns:
         `[K]` on the simplex. Derivatives of every order wherever no count equals τ; there, those of the side on
-        which the category is absent. Where no category of a tally is above τ (which counts of randomized response
-        cannot be), what is left as τ rises towards the largest: equal shares of the largest ones.
+        which the category is absent. Where no category of a tally is above τ (impossible for counts of randomized
+        response), the limit as τ rises to the largest: equal shares of the largest ones.
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, or an ε beside a tally.
@@ -93,27 +93,24 @@ def inv_n(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[
 def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") -> Float[Array, " K"]:
     """Maximizes the likelihood of k-ary randomized response exactly, in closed form (MLE*).
 
-    The maximum drops every category whose share of the reports is below q *for the categories still in*, and
-    inverts randomized response on the survivors: with f = c/S on the m active categories,
-    θ = f + (m·f − 1)/expm1(ε).
+    The maximum drops every category whose share of the reports is below q *for the categories still in*, and inverts
+    randomized response on the m active categories that stay: with f = c/S, θ = f + (m·f − 1)/expm1(ε).
 
     Args:
         counts: `[K]`, integers or floats, the reports per category.
         epsilon: Scalar, nats.
-        solver: "sort" (sort and cumulative sums), "newton" (passes of compare-and-sum, sort-free), or "auto",
-            the faster one by `benchmarks/results/`: "newton", at every size measured.
+        solver: "sort" (sort and cumulative sums), "newton" (passes of compare-and-sum), or "auto", the faster one by
+            `benchmarks/results/`: "newton", at every size measured.
 
     Returns:
         `[K]` on the simplex. For integer counts the support is that of exact arithmetic with the dtype's
         expm1(ε), θ is positive exactly there, within 1e-7 (float32) or 1e-14 (float64) of exact arithmetic in
         total variation at K = 1,423,000, and both solvers return the same bits. For floats they may differ in
-        categories that rounding cannot tell from the threshold, where θ vanishes.
-        Derivatives of every order wherever no count equals τ; there, those of the side on which the category is
-        absent.
+        categories at the threshold up to rounding, where θ vanishes. Derivatives as of `inv_n`.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, an unknown solver, or a tally: of other mechanisms whole reports have
-            a likelihood, whose maximum is `ibu(mechanism.mixture(reports))`.
+        ValueError: A wrong shape or dtype, K < 2, an unknown solver, or a tally. For another mechanism the maximum is
+            `ibu(mechanism.mixture(reports))`.
 
     Example:
         >>> import rrjax
@@ -130,9 +127,9 @@ def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") 
 def inv_p(
     counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, solver: Solver = "auto"
 ) -> Float[Array, " K"]:
-    """Inverts and projects on the simplex in the Euclidean norm (InvP).
+    """Inverts, and projects on the simplex in the Euclidean norm (InvP).
 
-    Water filling with τ = (S − N·d)/m, d = p − q. Of a tally τ may be negative: then every category gains.
+    Water filling with τ = (S − N·d)/m, d = p − q. For a tally τ may be negative: then every category gains.
 
     Args:
         counts: `[K]`, integers or floats, the reports per category; or a `Tally`.
@@ -140,9 +137,8 @@ def inv_p(
         solver: As in `mle_star`.
 
     Returns:
-        `[K]` on the simplex. Both solvers return the same bits for integer counts; N·d carries a few
-        roundings of the dtype, all else is exact. Of a tally it is the projection of `inv`, which is rounded.
-        Derivatives as of `mle_star`.
+        `[K]` on the simplex. Both solvers return the same bits for integer counts; N·d carries a few roundings of the
+        dtype, all else is exact. For a tally, the projection of `inv`, which is rounded. Derivatives as of `inv_n`.
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, an unknown solver, or an ε beside a tally.
@@ -169,17 +165,17 @@ def _pick(solver: Solver) -> Solver:
 
 
 def _surveyed(counts, epsilon):
-    """Returns N, a lower bound of the largest count, e^ε − 1 (one where unusable), and whether all makes sense."""
+    """N, a lower bound of the largest count, e^ε − 1 (one where unusable), and whether all is usable."""
     seen, e1 = survey(counts), expm1_epsilon(epsilon)
     usable = seen.usable & (e1 > 0)
     return seen.total, seen.bound, jnp.where(usable, e1, 1), usable
 
 
 def differentiable(solve: Callable[..., Array], closed_form: Callable[..., Array]) -> Callable[..., Array]:
-    """Gives `solve(*given)` the derivatives of `closed_form(*given, active)`.
+    """`solve(*given)` with the derivatives of `closed_form(*given, active)`.
 
-    The active set is piecewise constant, so on it the closed form has all derivatives, of every order and in
-    both modes; the value stays the carefully rounded one.
+    The active set is piecewise constant, so the closed form on it has derivatives of every order, in both modes. The
+    value stays the accurate one.
     """
     estimator = jax.custom_jvp(jax.jit(solve))
 
@@ -193,14 +189,15 @@ def differentiable(solve: Callable[..., Array], closed_form: Callable[..., Array
     return estimator
 
 
-def _filled(counts, rule, total, bound, usable, solver):
-    """Solves for the threshold of `rule` and fills."""
-    start = total
+def _filled(counts, epsilon, solver, rule_of):
+    """The estimate at the threshold of the rule for N and e1."""
+    total, bound, e1, usable = _surveyed(counts, epsilon)
+    rule, start = rule_of(total, e1), total
     if jnp.issubdtype(counts.dtype, jnp.integer):
-        # Any subset of the categories bounds the threshold from below: all of them, the largest alone.
-        everything = rule.below(total, jnp.asarray(counts.shape[0], counts.dtype))
-        start = jnp.maximum(everything, rule.below(bound, jnp.ones_like(total)))
-        # Unusable counts could wander for K passes; from here they stop at once.
+        # Any subset of the categories bounds the threshold from below: all, or the largest alone.
+        of_all = rule.below(total, jnp.asarray(counts.shape[0], counts.dtype))
+        start = jnp.maximum(of_all, rule.below(bound, jnp.ones_like(total)))
+        # Unusable counts could take K passes; from here they stop at once.
         start = jnp.where(usable, start, jnp.iinfo(counts.dtype).max)
     return jnp.where(usable, water_filling.solve(counts, rule, start, solver), jnp.nan)
 
@@ -212,14 +209,11 @@ def _solve_clipped(counts, epsilon):
 
 
 def _solve_mle(counts, epsilon, solver):
-    total, bound, e1, usable = _surveyed(counts, epsilon)
-    return _filled(counts, water_filling.Likelihood(e1), total, bound, usable, solver)
+    return _filled(counts, epsilon, solver, lambda total, e1: water_filling.Likelihood(e1))
 
 
 def _solve_projected(counts, epsilon, solver):
-    total, bound, e1, usable = _surveyed(counts, epsilon)
-    rule = water_filling.Projection.of(total, counts.shape[0], e1)
-    return _filled(counts, rule, total, bound, usable, solver)
+    return _filled(counts, epsilon, solver, lambda total, e1: water_filling.Projection.of(total, counts.shape[0], e1))
 
 
 @jax.jit
@@ -241,8 +235,8 @@ def _solve_clipped_shares(shares):
     above = jnp.maximum(shares, 0)
     total = accurate_sum(above)
     largest = (shares == jnp.max(shares)).astype(shares.dtype)
-    some = ~(total <= 0)  # or NaN
-    return jnp.where(some, above / jnp.where(some, total, 1), largest / jnp.sum(largest))
+    positive = ~(total <= 0)  # or NaN
+    return jnp.where(positive, above / jnp.where(positive, total, 1), largest / jnp.sum(largest))
 
 
 def _solve_projected_shares(shares, solver):
@@ -251,7 +245,7 @@ def _solve_projected_shares(shares, solver):
 
 
 def _active_weights(counts, epsilon, active):
-    """Returns S, m, the active counts (zero elsewhere), and e1, all in floating point."""
+    """S, m, the active counts (zero elsewhere), and e1, all in floating point."""
     weights = jnp.where(active, counts.astype(epsilon.dtype), 0)
     return accurate_sum(weights), jnp.sum(active, dtype=epsilon.dtype), weights, expm1_epsilon(epsilon)
 
@@ -266,7 +260,7 @@ def _clipped_form(counts, epsilon, active):
 def mle_on_support(
     counts: Shaped[Array, " K"], epsilon: Float[Array, ""], active: Bool[Array, " K"]
 ) -> Float[Array, " K"]:
-    """Returns MLE* in closed form for a given support: smooth in counts and epsilon, with all derivatives."""
+    """MLE* in closed form on a given support, with all derivatives in counts and epsilon."""
     total, number, weights, e1 = _active_weights(counts, epsilon, active)
     share = weights / total
     return jnp.where(active, share + (number * share - 1) / e1, 0)
@@ -274,8 +268,7 @@ def mle_on_support(
 
 def _projected_form(counts, epsilon, active):
     total, number, weights, e1 = _active_weights(counts, epsilon, active)
-    everything = accurate_sum(counts.astype(epsilon.dtype))
-    kept = everything * (e1 / (e1 + counts.shape[0]))
+    kept = accurate_sum(counts.astype(epsilon.dtype)) * (e1 / (e1 + counts.shape[0]))
     return jnp.where(active, 1 / number + (weights - total / number) / kept, 0)
 
 
@@ -291,14 +284,13 @@ def _projected_shares_form(shares, active):
     return jnp.where(active, shares + (1 - accurate_sum(kept)) / number, 0)
 
 
+def _by_solver(solve, closed_form):
+    return {name: differentiable(partial(solve, solver=name), closed_form) for name in ("newton", "sort")}
+
+
 _clipped = differentiable(_solve_clipped, _clipped_form)
-_mle = {solver: differentiable(partial(_solve_mle, solver=solver), mle_on_support) for solver in ("newton", "sort")}
-_projected = {
-    solver: differentiable(partial(_solve_projected, solver=solver), _projected_form) for solver in ("newton", "sort")
-}
+_mle = _by_solver(_solve_mle, mle_on_support)
+_projected = _by_solver(_solve_projected, _projected_form)
 _clipped_shares = differentiable(_solve_clipped_shares, _clipped_shares_form)
-projected_shares = {
-    solver: differentiable(partial(_solve_projected_shares, solver=solver), _projected_shares_form)
-    for solver in ("newton", "sort")
-}
+projected_shares = _by_solver(_solve_projected_shares, _projected_shares_form)
 """By solver: the Euclidean projection of any `[K]` on the simplex."""

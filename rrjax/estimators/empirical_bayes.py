@@ -1,7 +1,11 @@
-"""The closest estimate: posterior means under the spread of shares that the reports themselves show.
+"""Empirical Bayes: posterior means of the shares under a prior that is estimated from the same counts.
 
-counts → cells and atoms (`rrjax.estimators.prior`) → weights of the atoms (`rrjax.estimators.npmle`), or equal shares
-       → posterior mean and variance of each cell, and how they change within it → shares that sum to one
+counts → cells and atoms (`rrjax.estimators.prior`) → weights of the atoms by maximum likelihood, or equal shares
+       → posterior mean and variance at both ends of each cell, interpolated within it → shares that sum to one
+
+The weights (`npmle`) maximize Σ_b w_b·log (L·g)_b over g ≥ 0 with Σ g = 1 and Σ g·t = 0, by an interior point: some ten
+solves of an M × M system, where EM, whose step is n = g∘Lᵀ(w/Lg), needs thousands of passes. The barrier ends not at
+zero, but where the whole sample misses half a nat: there the weights are unique, and rounding hardly moves them.
 """
 
 from __future__ import annotations
@@ -13,13 +17,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.data.arguments import Estimand, check_estimand
 from rrjax.data.categories import as_integer
 from rrjax.data.tally import Evidence, Tally, evidence
-from rrjax.estimators.npmle import mixing
 from rrjax.estimators.prior import atoms_of, cells_of, largest_of, log_likelihoods, posterior_of, read_cells
+from rrjax.numerics.newton import factored, interior_step, solved
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum
@@ -27,27 +31,30 @@ from rrjax.numerics.sums import accurate_sum
 NUM_CELLS = 256
 NUM_ATOMS = 160
 MAX_ITERS = 40
-"""Of the interior point, which needs some ten."""
-_PASSES = 50
-_LEAST = 1e-6
-"""The smallest share, in those of equal shares: more than rounding leaves of a tiny posterior mean."""
+"""Steps of the interior point at most; it needs some ten."""
+MISSING_NATS = 0.5
+"""Log-likelihood of the whole sample that the interior point may leave."""
+MAX_SIMPLEX_STEPS = 50
+"""Steps to shares that sum to one at most."""
+SMALLEST_SHARE = 1e-6
+"""As a part of equal shares: more than rounding leaves of a tiny posterior mean."""
 
 
 @exportable
 class EmpiricalBayes(NamedTuple):
-    """What `empirical_bayes` returns.
+    """The result of `empirical_bayes`.
 
     Attributes:
         theta: `[K]`, the estimate, on the simplex.
-        variances: `[K]`, posterior variances of the shares. They take the spread as known, and leave out that the
-            shares sum to one.
+        variances: `[K]`, posterior variances of the shares, with the prior taken as known and without the condition
+            that the shares sum to one.
         atoms: `[M]`, shares. The last is that of equal shares.
-        weights: `[M]`, the prior: what part of the categories has about such a share. The likeliest spread on these
-            atoms; where `uniform`, all on the last.
-        gap: Scalar, nats, to rounding: what the log-likelihood of all counts under that likeliest spread, used or not,
-            is missing at most of what any weights of these atoms reach.
-        gain: Scalar, nats: how far it lies above the log-likelihood under equal shares.
-        uniform: Scalar boolean: whether that was too little to go by, so that equal shares were the prior.
+        weights: `[M]`, the prior: the part of the categories with about such a share. The maximum likelihood weights;
+            where `uniform`, all on the last.
+        gap: Scalar, nats, to rounding: an upper bound of the log-likelihood of all counts that the maximum likelihood
+            weights, used or not, miss.
+        gain: Scalar, nats: their log-likelihood less that of equal shares.
+        uniform: Scalar boolean: whether the gain was too small, so that the prior is equal shares.
     """
 
     theta: Float[Array, " K"]
@@ -68,32 +75,31 @@ def empirical_bayes(
     num_atoms: int = NUM_ATOMS,
     max_iters: int = MAX_ITERS,
 ) -> EmpiricalBayes:
-    """Estimates every share by its posterior mean, with a prior that the reports themselves show.
+    """Estimates each share by its posterior mean; the prior is estimated from the same counts.
 
-    The estimate with the least squared error to be expected, as far as anyone can say who does not know the answer. A
-    count alone is share and noise; the histogram of all counts tells how shares are spread over the categories: many
-    that nobody holds, a few large ones, all about equal. That spread is a distribution of shares with mean 1/K. It is
-    estimated by maximum likelihood from the same counts, without any assumption on its form, and is the prior with
-    which each count is read. The posterior means are moved by posterior variance until they sum to one.
+    The prior is a distribution of shares with mean 1/K: how many categories are empty, how many have a large share. It
+    is estimated by maximum likelihood from the histogram of all counts, without an assumption on its form. Each count
+    is then read with it, for a small expected squared error. The posterior means are moved in proportion to their
+    variances until they sum to one.
 
-    Where the counts say next to nothing about the spread (log-likelihood less than ¾·log(K/8) nats above that of equal
-    shares), the prior is equal shares. `.uniform` tells.
+    Where the counts hardly determine the prior (its log-likelihood is less than ¾·log(K/8) nats above that of equal
+    shares), the prior is equal shares, and `.uniform` is true.
 
     Args:
         counts: `[K]`, integers, the reports per category. Or a `Tally`.
         epsilon: Scalar, nats; not beside a tally.
-        estimand: What is estimated: `"users"`, the shares among these very users, or `"distribution"`, those in the
-            distribution that the users were drawn from. They differ where the noise of the mechanism is small.
-        num_cells: Cells that counts are gathered in where there are more categories; the 64 largest counts have cells
-            of their own, and nothing is lost but how counts within one cell differ in what they say of the spread.
-        num_atoms: Shares that the spread consists of, M: from 128.
-        max_iters: Steps of the solver at most, some ten are needed.
+        estimand: `"users"` for the shares among these very users, or `"distribution"` for those in the distribution
+            that the users were drawn from. They differ where the noise of the mechanism is small.
+        num_cells: Cells of the histogram, where there are more categories; the 64 largest counts have cells of their
+            own. Only the prior is affected by the differences of counts within a cell.
+        num_atoms: Shares that the prior consists of, M, at least 128.
+        max_iters: Largest number of solver steps; some ten are needed.
 
     Returns:
         An `EmpiricalBayes`. Its `theta` is on the simplex, for any usable counts; all NaN where `mle_star` is.
-        Memory O(K + B·M), time O(K + B·M²) with B = min(K, num_cells). `jit`, `vmap`; derivatives are those with the
-        spread held fixed. The squared errors of float32 and float64 differ by less than a hundredth: the barrier of the
-        solver ends where rounding does, which in float32 shows from some thousand categories on.
+        Memory O(K + B·M), time O(K + B·M²) with B = min(K, num_cells). `jit`, `vmap`; derivatives hold the prior fixed.
+        The squared errors of float32 and float64 differ by less than a hundredth: the barrier of the solver ends where
+        rounding does, which in float32 shows from some thousand categories on.
 
     Raises:
         ValueError: A wrong shape, K < 2, counts that are not integers (a posterior needs whole reports), an ε beside a
@@ -106,9 +112,9 @@ def empirical_bayes(
         [1.0, 0.0, 0.0, 0.0, 0.0]
 
     Note:
-        How close it comes is measured in `validation/results/accuracy-cpu.md`, beside all other estimators and the
-        oracle that knows the shares but not whose they are. For the likelihood of an estimate, and its certificate, see
-        `mle_star`; for what can be said with confidence, `rrjax.inference.intervals`.
+        `validation/results/accuracy-cpu.md` has its squared errors beside those of all other estimators, and of an
+        oracle whose prior is the true shares. `mle_star` maximizes the likelihood; `rrjax.inference.intervals` has
+        confidence intervals.
 
     References:
         Robbins, "An Empirical Bayes Approach to Statistics", Berkeley Symposium, 1956.
@@ -132,14 +138,14 @@ def of_evidence(
     num_atoms: int = NUM_ATOMS,
     max_iters: int = MAX_ITERS,
 ) -> EmpiricalBayes:
-    """`empirical_bayes`, of what is checked."""
+    """`empirical_bayes`, of checked arguments."""
     size = data.support.shape[0]
-    fixed = lax.stop_gradient(data)  # loops that run as long as they must have no derivative in reverse
+    fixed = lax.stop_gradient(data)  # a `while_loop` has no derivative in reverse mode
     largest = largest_of(fixed)
     cells = cells_of(fixed, largest, num_cells)
     atoms = atoms_of(fixed, largest, num_atoms)
     likelihoods = log_likelihoods(fixed, cells.middle, atoms)
-    fit = mixing(likelihoods, cells.weight, atoms.share * size - 1, max_iters)
+    fit = npmle(likelihoods, cells.weight, atoms.share * size - 1, max_iters)
     gain = fit.log_likelihood - cells.weight @ likelihoods[:, -1]
     uniform = gain < least_gain(size)
     equal = (jnp.arange(num_atoms) == num_atoms - 1).astype(gain.dtype)
@@ -152,37 +158,129 @@ def of_evidence(
 
 
 def least_gain(num_categories: int) -> float:
-    """Nats above equal shares below which the spread is not believed.
+    """The gain over equal shares, nats, below which the prior is equal shares.
 
-    The largest of K counts stands out by chance, and its likelihood with it, by an amount that grows like log K; and
-    the more categories, the worse an estimate that mistakes it for a share. The factors are measured: few categories
-    lose more by a guard than they gain.
+    By chance the largest of K counts stands out, and raises the likelihood, by an amount that grows like log K; and the
+    more categories, the worse an estimate that mistakes it for a share. The factors are measured: few categories lose
+    more by a guard than they gain.
     """
     return 0.75 * math.log(num_categories / 8)
 
 
 def moved_to_simplex(theta: Float[Array, " K"], variances: Float[Array, " K"]) -> Float[Array, " K"]:
-    """Moves shares, each in proportion to its variance, until they sum to one and none is below the least.
+    """Moves shares, each in proportion to its variance, until they sum to one and none is below the smallest share.
 
-    The mean of a posterior with mass above zero is never zero, nor its divergence from the truth infinite.
+    A posterior mean is never zero, so no divergence of the truth from the estimate is infinite.
     """
-    least = _LEAST / theta.shape[0]
-    # A little for all, so that something can move where nothing is uncertain.
-    ease = variances + jnp.mean(variances) / 100 + jnp.finfo(theta.dtype).eps / theta.shape[0]
-    fixed, ease = lax.stop_gradient((theta, ease))
-    ease = ease / jnp.sum(ease)
+    smallest = SMALLEST_SHARE / theta.shape[0]
+    # A little for each, so that something moves where nothing is uncertain.
+    scale = variances + jnp.mean(variances) / 100 + jnp.finfo(theta.dtype).eps / theta.shape[0]
+    fixed, scale = lax.stop_gradient((theta, scale))
+    scale = scale / jnp.sum(scale)
 
-    # Σ max(θ + level·ease, least) − 1 is convex and grows with the level: from above, Newton never overshoots.
+    # Σ max(θ + level·scale, smallest) − 1 is convex and grows with the level: from above, Newton never overshoots.
     def improve(state):
         level, _, number = state
-        moved = fixed + level * ease
-        over = accurate_sum(jnp.maximum(moved, least)) - 1
-        # What is at the least moves too, if only upwards; where all are below it, the largest does.
-        free = moved >= jnp.minimum(least, jnp.max(moved))
-        step = over / jnp.sum(jnp.where(free, ease, 0))
-        return level - step, jnp.abs(over) > 8 * jnp.finfo(fixed.dtype).eps, number + 1
+        moved = fixed + level * scale
+        excess = accurate_sum(jnp.maximum(moved, smallest)) - 1
+        # A share at the bound can move upwards; where all are below it, the largest moves.
+        free = moved >= jnp.minimum(smallest, jnp.max(moved))
+        step = excess / jnp.sum(jnp.where(free, scale, 0))
+        return level - step, jnp.abs(excess) > 8 * jnp.finfo(fixed.dtype).eps, number + 1
 
     state = aligned((jnp.zeros((), fixed.dtype), jnp.asarray(True), jnp.int32(0)), fixed)
-    level, _, _ = lax.while_loop(lambda state: state[1] & (state[2] < _PASSES), improve, state)
-    theta = jnp.maximum(theta + level * ease, least)
+    level, _, _ = lax.while_loop(lambda state: state[1] & (state[2] < MAX_SIMPLEX_STEPS), improve, state)
+    theta = jnp.maximum(theta + level * scale, smallest)
     return theta / accurate_sum(theta)
+
+
+class Mixing(NamedTuple):
+    """Weights `[M]` of a mixing distribution, their log-likelihood, and an upper bound of what it misses, nats."""
+
+    weights: Float[Array, " M"]
+    log_likelihood: Float[Array, ""]
+    gap: Float[Array, ""]
+
+
+class _State(NamedTuple):
+    """Weights g `[M]`, g·s with the slack s, the multiplier of the mean, nats per observation missed at most."""
+
+    weights: Float[Array, " M"]
+    slack: Float[Array, " M"]
+    tilt: Float[Array, ""]
+    gap: Float[Array, ""]
+    done: Bool[Array, ""]
+    num_iters: Int[Array, ""]
+
+
+def npmle(
+    log_likelihoods: Float[Array, "B M"], weight: Float[Array, " B"], t: Float[Array, " M"], max_iters: int
+) -> Mixing:
+    """The nonparametric maximum likelihood estimate of a mixing distribution on atoms, with Σ weights·t = 0.
+
+    References:
+        Koenker and Mizera, "Convex Optimization, Shape Constraints, Compound Decisions, and Empirical Bayes Rules",
+        JASA 109, 2014: the mixture as a program for interior points.
+    """
+    dtype = t.dtype
+    total = jnp.sum(weight)
+    w = weight / total
+    top = jnp.max(log_likelihoods, axis=1)
+    table = jnp.exp(log_likelihoods - top[:, None])
+    rounding = jnp.finfo(dtype).eps
+    goal = jnp.maximum(MISSING_NATS / (total * t.shape[0]), 4 * rounding)
+    gap_goal = 1.1 * t.shape[0] * goal
+
+    def missing(g, tilt):
+        return jnp.log(jnp.max((w / (table @ g)) @ table - tilt * t))
+
+    def body(state):
+        g, slack = state.weights, state.slack
+        posterior = table * g
+        posterior = posterior / jnp.sum(posterior, axis=1, keepdims=True)
+        matrix = posterior.T @ (posterior * w[:, None]) + jnp.diag(slack + 8 * rounding)
+        g, slack, tilt, length = interior_step(g, slack, _newton(w @ posterior, matrix, g, t), goal)
+        tilt = state.tilt + length * (tilt - state.tilt)
+        gap = missing(g, tilt)
+        done = (gap < gap_goal) & (jnp.mean(slack) < 1.1 * goal)
+        new = _State(g, slack, tilt, gap, done, state.num_iters + 1)
+        usable = jnp.isfinite(gap) & jnp.all(g > 0) & jnp.all(slack > 0)
+        last = state._replace(done=jnp.ones_like(done), num_iters=new.num_iters)  # rounding allows no more
+        return jax.tree.map(lambda one, other: jnp.where(usable, one, other), new, last)
+
+    start = _weights_with_mean_zero(t)
+    zero = jnp.zeros((), dtype)
+    state = _State(start, start, zero, zero + jnp.inf, jnp.asarray(False), jnp.int32(0))
+    state = lax.while_loop(lambda state: ~state.done & (state.num_iters < max_iters), body, aligned(state, (table, w)))
+    g = state.weights / jnp.sum(state.weights)
+    likelihood = total * (w @ (jnp.log(table @ g) + top))
+    return Mixing(g, likelihood, jnp.maximum(total * missing(g, state.tilt), 0))
+
+
+def _weights_with_mean_zero(t):
+    """Weights with Σ weights·t = 0, most of them where t is near zero."""
+    weights = 1 / (jnp.abs(t) + 1)
+    below = jnp.where(t < 0, weights, 0)
+    above = weights - below
+    below, above = below / jnp.sum(below), above / jnp.sum(above)
+    low, high = below @ t, above @ t
+    return (high * below - low * above) / (high - low)
+
+
+def _newton(n, matrix, g, t):
+    """Solves Newton's system, by its factor, with the two constraints eliminated."""
+    factor = factored(matrix)
+    sides = jnp.stack([g, g * t], axis=1)
+    found = solved(factor, jnp.concatenate([n[:, None], sides], axis=1))
+    plain, answers = found[:, 0], found[:, 1:]
+    missing = jnp.stack([1 - jnp.sum(g), -(g @ t)])
+
+    def towards(barrier):
+        """The relative change of the weights, and the multiplier of the mean."""
+        change = plain + solved(factor, barrier[:, None])[:, 0]
+        (a, b), (_, c) = sides.T @ answers
+        r, s = sides.T @ change - missing
+        level, tilt = jnp.stack([c * r - b * s, a * s - b * r]) / (a * c - b * b)
+        return change - answers @ jnp.stack([level, tilt]), tilt
+
+    return towards

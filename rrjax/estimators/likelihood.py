@@ -1,6 +1,6 @@
-"""The likelihood of randomized reports, its score, and a certificate of how close to the maximum an estimate is.
+"""The likelihood of randomized reports, its score, and a certificate of how close an estimate is to the maximum.
 
-Of k-ary randomized response, given by counts and ε, or of any mechanism, given by a `Mixture`. A report of randomized
+For k-ary randomized response, given by counts and ε, or for any mechanism, given by a `Mixture`. A report of randomized
 response names category j with probability μ_j = q + d·θ_j, d = p − q. Per report, in nats,
 
     L(θ) = Σ_j φ_j log μ_j,    φ = c/N,
@@ -9,9 +9,8 @@ is concave on the simplex. Its derivative from θ towards category i is
 
     s_i = d·(φ_i/μ_i − Σ_j θ_j φ_j/μ_j),
 
-and by Jensen's inequality L* − L(θ) ≤ log(1 + max_i s_i): a bound on what any estimate has left to gain.
-With e1 = expm1(ε), d/μ_i = e1/(1 + e1·θ_i), which is how everything is computed. For a mixture read Bᵀ(φ/μ), μ = a +
-Bθ, in place of d·φ/μ.
+and by Jensen's inequality L* − L(θ) ≤ log(1 + max_i s_i), an upper bound of what any estimate is missing. All is
+computed from e1 = expm1(ε) by d/μ_i = e1/(1 + e1·θ_i). For a mixture, Bᵀ(φ/μ) with μ = a + Bθ is in place of d·φ/μ.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 @exportable
 class Certificate(NamedTuple):
-    """How far from the maximum of the likelihood a distribution is, at most.
+    """Upper bounds of the distance from the maximum of the likelihood, and violations of its conditions.
 
     Attributes:
         gap: Scalar, nats per report: at least max L − L(θ), the rounding of its own computation included.
-        l1_bound: Scalar: at least ‖θ − θ*‖₁ to the maximum likelihood estimate θ*; infinite for θ off the simplex by
-            more than rounding, and for mixtures, of which no such bound is known.
+        l1_bound: Scalar: at least ‖θ − θ*‖₁, with θ* the maximum likelihood estimate; infinite for θ off the simplex by
+            more than rounding, and for mixtures, which have no such bound.
         stationarity: Scalar, nats per report: largest |s_i| over the support. Zero at the maximum.
         dual_infeasibility: Scalar, nats per report: largest s_i over all categories, or zero. Zero at the maximum.
-        simplex_violation: Scalar: how far θ is from summing to one, or its most negative entry, whichever is more.
+        simplex_violation: Scalar: the larger one of |Σ θ − 1| and the size of the most negative entry.
     """
 
     gap: Float[Array, ""]
@@ -59,10 +58,10 @@ def nll(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLike | None
         epsilon: Scalar, nats; not beside a mixture.
 
     Returns:
-        Scalar, nats per report (of a mixture −Σ φ_u log(a_u + (Bθ)_u), which leaves out what θ does not change);
-        accurate to the dtype at any K (compensated sum over the support). Infinite where
-        a reported category has probability zero; NaN where one has a negative probability, or for unusable counts
-        or ε. Derivatives of every order wherever it is finite.
+        Scalar, nats per report (for a mixture −Σ φ_u log(a_u + (Bθ)_u), without terms that are constant in θ); accurate
+        to the dtype at any K (compensated sum over the support). Infinite where a reported category has probability
+        zero; NaN where one has a negative probability, or for unusable counts or ε. Derivatives of every order wherever
+        it is finite.
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, or an ε beside a mixture.
@@ -82,7 +81,7 @@ def nll(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLike | None
 def score(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
     """Derivative of the log-likelihood per report from θ towards each category.
 
-    s_i = d·(φ_i/μ_i − Σ_j θ_j φ_j/μ_j): how fast L grows as mass moves from θ to category i. By the
+    s_i = d·(φ_i/μ_i − Σ_j θ_j φ_j/μ_j) is the derivative of L as mass moves from θ to category i. By the
     Karush–Kuhn–Tucker conditions θ maximizes the likelihood if and only if no s_i is positive; on the support of
     the maximum all are zero.
 
@@ -110,7 +109,7 @@ def score(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLike | No
 
 
 def certificate(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLike | None = None) -> Certificate:
-    """Bounds how much log-likelihood an estimate is missing, and says how it violates the KKT conditions.
+    """Bounds the log-likelihood that an estimate is missing, and measures how far it violates the KKT conditions.
 
     Args:
         theta: `[K]`, the distribution of the true values, from any estimator.
@@ -119,9 +118,9 @@ def certificate(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLik
 
     Returns:
         A `Certificate` of scalars. `gap` is an upper bound in exact arithmetic: an allowance of sixteen machine
-        epsilons (of a mixture sixty-four) of the largest d·φ_i/μ_i covers rounding. At the maximum that slope is at
-        most one, so the gap comes out below 2e-6 in float32 and 4e-15 in float64, and far below where K is large or ε
-        small. All NaN for unusable counts or ε, or where a reported category has a negative probability.
+        epsilons (for a mixture sixty-four) of the largest d·φ_i/μ_i covers rounding. At the maximum that slope is at
+        most one, so the gap there is below 2e-6 in float32 and 4e-15 in float64, and far below for a large K or a small
+        ε. All NaN for unusable counts or ε, or where a reported category has a negative probability.
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, or an ε beside a mixture.
@@ -134,8 +133,8 @@ def certificate(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLik
 
     References:
         The gap is the duality gap of EM for mixtures with known components (Lindsay, "The geometry of mixture
-        likelihoods", 1983, §5). `l1_bound` = sqrt(2·gap)/d, and what rounding takes θ off the simplex, follows
-        from Pinsker's inequality between μ* and μ: at the maximum φ/μ* is largest, and at least one, on the support.
+        likelihoods", 1983, §5). `l1_bound` = sqrt(2·gap)/d, with an allowance for θ off the simplex, follows from
+        Pinsker's inequality between μ* and μ: at the maximum φ/μ* is largest, and at least one, on the support.
     """
     if isinstance(counts, Mixture):
         return certificate_of(*as_mixture(counts, epsilon, theta))
@@ -154,9 +153,9 @@ def _checked(theta, counts, epsilon):
 
 @jax.jit
 def shares(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> tuple[Float[Array, " K"], Bool[Array, ""]]:
-    """Returns φ = c/N in the dtype of epsilon, and whether counts and epsilon are usable at all."""
+    """The shares φ = c/N in the dtype of epsilon, and whether counts and epsilon are usable."""
     weights, seen = counts.astype(epsilon.dtype), survey(counts)
-    # Of integers the survey's sum is exact.
+    # The survey's sum of integers is exact.
     exact = jnp.issubdtype(counts.dtype, jnp.integer)
     total = seen.total.astype(epsilon.dtype) if exact else accurate_sum(weights)
     return weights / jnp.where(total > 0, total, 1), seen.usable & (epsilon > 0)
@@ -166,24 +165,24 @@ def shares(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> tuple[Floa
 def _nll(theta, counts, epsilon):
     phi, usable = shares(counts, epsilon)
     # μ = (u + (1 − u)·θ) / (1 + (K − 1)·u) with u = e^−ε; near u = 1 the logarithm is taken of the complement.
-    u, rest = jnp.exp(-epsilon), -jnp.expm1(-epsilon)
+    u, one_minus_u = jnp.exp(-epsilon), -jnp.expm1(-epsilon)
     share = jnp.where(phi > 0, theta, 1)
-    mixture = u + rest * share
+    mixture = u + one_minus_u * share
     # Where u underflows, its logarithm is still −ε.
     vanished = (mixture == 0) & (share == 0)
     log_mixture = jnp.where(vanished, -epsilon, jnp.log(jnp.where(vanished, 1, mixture)))
-    lack = jnp.where(epsilon > 1, 0, rest * (1 - share))
-    log_mixture = jnp.where(epsilon > 1, log_mixture, jnp.log1p(-lack))
+    complement = jnp.where(epsilon > 1, 0, one_minus_u * (1 - share))
+    log_mixture = jnp.where(epsilon > 1, log_mixture, jnp.log1p(-complement))
     terms = phi * log_mixture
-    # Read twice, the logarithms are a pass of their own, which XLA vectorizes on a CPU; inside the compensated sum
-    # they would be taken one by one, at six times the cost.
+    # Used twice, the logarithms are a pass of their own, which XLA vectorizes on a CPU. Inside the compensated sum they
+    # would be taken one by one, at six times the cost.
     plain = jnp.sum(terms)
     loss = jnp.log1p((counts.shape[0] - 1) * u) - jnp.where(jnp.isfinite(plain), accurate_sum(terms), plain)
     return jnp.where(usable & ~jnp.any(jnp.isnan(theta)), loss, jnp.nan)
 
 
 def slopes(theta: Float[Array, " K"], counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> Float[Array, " K"]:
-    """Returns d·φ_i/μ_i, or all NaN for unusable counts or epsilon."""
+    """The slopes d·φ_i/μ_i, or all NaN for unusable counts or epsilon."""
     phi, usable = shares(counts, epsilon)
     e1 = expm1_epsilon(epsilon)
     # A category without reports has no slope, whatever its probability.
@@ -206,10 +205,11 @@ def _centred(theta, slope):
 def rounding_of_score(
     theta: Float[Array, " K"], counts: Shaped[Array, " K"], epsilon: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """Returns how far rounding may move the score.
+    """An upper bound of the rounding error of the score.
 
-    In halves of a machine epsilon: a slope carries 4 in φ, 3 in e1 and one each of four operations; the weighted mean
-    of the slopes one product and two of the sum more. With the last difference that is 26 at most; 32 are allowed.
+    In halves of a machine epsilon, a slope carries 4 from φ, 3 from e1 and one from each of four operations; the
+    weighted mean of the slopes carries one from a product and two from the sum more. With the last difference that is
+    26 at most; 32 are allowed.
     """
     return 16 * jnp.finfo(theta.dtype).eps * jnp.max(slopes(theta, counts, epsilon))
 
@@ -218,33 +218,33 @@ def rounding_of_score(
 def _certificate(theta, counts, epsilon):
     rounding = rounding_of_score(theta, counts, epsilon)
     found = _judged(theta, _score(theta, counts, epsilon), rounding)
-    near = found.simplex_violation <= jnp.sqrt(jnp.finfo(theta.dtype).eps)
-    distance = jnp.where(near | jnp.isnan(found.gap), _distance(theta, found.gap, epsilon), jnp.inf)
+    on_simplex = found.simplex_violation <= jnp.sqrt(jnp.finfo(theta.dtype).eps)
+    distance = jnp.where(on_simplex | jnp.isnan(found.gap), _distance(theta, found.gap, epsilon), jnp.inf)
     return found._replace(l1_bound=distance)
 
 
 def _distance(theta, gap, epsilon):
-    """Bounds ‖θ − θ*‖₁ for θ next to the simplex.
+    """An upper bound of ‖θ − θ*‖₁ for θ next to the simplex.
 
-    Of sum 1 + s and with negative entries −n_j it is sqrt(2·(gap + d·|s| + Σ q·x_j/(1 − x_j)))/d + |s|, where x_j is
-    n_j·(e^ε − 1), in place of sqrt(2·gap)/d.
+    For a sum 1 + s and negative entries −n_j, it is sqrt(2·(gap + d·|s| + Σ q·x_j/(1 − x_j)))/d + |s| with
+    x_j = n_j·(e^ε − 1), in place of sqrt(2·gap)/d.
     """
     eps = jnp.finfo(theta.dtype).eps
     e1, num_categories = expm1_epsilon(epsilon), theta.shape[0]
     reach = 1 + num_categories / e1  # 1/d
     excess = jnp.abs(accurate_sum(theta) - 1) + 2 * eps  # the rounding of the sum
     negative = theta < 0
-    lack = jnp.where(negative, e1 * jnp.where(negative, -theta, 1), 0)
-    possible = lack < 1
-    lost = jnp.where(possible, lack / (num_categories + e1) / jnp.where(possible, 1 - lack, 1), jnp.inf)
+    x = jnp.where(negative, e1 * jnp.where(negative, -theta, 1), 0)
+    possible = x < 1
+    lost = jnp.where(possible, x / (num_categories + e1) / jnp.where(possible, 1 - x, 1), jnp.inf)
     inside = gap + excess / reach + jnp.sum(lost)
     return (jnp.sqrt(2 * inside) * reach + excess) * (1 + 16 * eps)
 
 
 def _judged(theta, direction, rounding):
-    """The certificate of θ with this score, without a bound of the distance."""
+    """The certificate of θ with this score, without the bound of the distance."""
     steepest = jnp.maximum(jnp.max(direction), 0)
-    # Rounded up: vectorized by XLA, a logarithm is off by up to a hundred units in its last place.
+    # Rounded up, because a logarithm that XLA vectorizes is off by up to a hundred units in the last place.
     gap = jnp.log1p(steepest + rounding) * (1 + 128 * jnp.finfo(theta.dtype).eps)
     violation = jnp.maximum(jnp.abs(accurate_sum(theta) - 1), jnp.max(-theta))
     return Certificate(
@@ -268,7 +268,7 @@ def _score_of(theta, reports):
 
 @jax.jit
 def certificate_of(theta: Float[Array, " K"], reports: Reports) -> Certificate:
-    """The certificate for a mixture that is settled."""
+    """The certificate for a mixture."""
     return certificate_of_slopes(theta, reports.slopes(theta))
 
 
@@ -278,9 +278,10 @@ def certificate_of_slopes(theta: Float[Array, " K"], slope: Float[Array, " K"]) 
 
 
 def rounding_of_slopes(slope: Float[Array, " K"]) -> Float[Array, ""]:
-    """Returns how far rounding may move the score of a mixture.
+    """An upper bound of the rounding error of the score of a mixture.
 
-    In halves of a machine epsilon: either product carries 16 of its blocks and 3 more, a slope besides 4 in φ, 3 in the
-    lift and 5 of single operations, the mean 3 more; with the last difference 107 at most; 128 are allowed.
+    In halves of a machine epsilon, each product carries 16 from its blocks and 3 more, a slope 4 from φ, 3 from the
+    lift and 5 from single operations, and the mean 3 more. With the last difference that is 107 at most; 128 are
+    allowed.
     """
     return 64 * jnp.finfo(slope.dtype).eps * jnp.max(slope)

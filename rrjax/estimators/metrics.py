@@ -1,4 +1,4 @@
-"""How far an estimate is from a distribution. Each takes two arrays `[K]` and returns a scalar; smaller is better.
+"""Distances of an estimate from a distribution: scalars of two arrays `[K]`; smaller is better.
 
 Accurate to the dtype at any K. NaN in, NaN out. Batches through `jax.vmap`.
 """
@@ -16,7 +16,7 @@ __all__ = ["kl_divergence", "max_error", "squared_error", "squared_error_per_cat
 
 
 def squared_error(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
-    """Sum over the categories of the squared error: the paper's definition, whose mean over seeds is its MSE.
+    """Sum of the squared errors of all categories; its mean over seeds is the paper's MSE.
 
     Args:
         estimate: `[K]`.
@@ -38,7 +38,7 @@ def squared_error(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
 
 
 def squared_error_per_category(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
-    """Mean over the categories of the squared error: what the paper's code computes, `squared_error` / K.
+    """Mean of the squared errors of all categories, `squared_error` / K, as the paper's code computes.
 
     Args:
         estimate: `[K]`.
@@ -59,7 +59,7 @@ def squared_error_per_category(estimate: ArrayLike, truth: ArrayLike) -> Float[A
 
 
 def total_variation(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
-    """Total variation, ½ Σ |error|: the most that the probability of any event is off.
+    """Total variation, ½ Σ |error|: the largest error of the probability of any event.
 
     Args:
         estimate: `[K]`.
@@ -110,9 +110,9 @@ def kl_divergence(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
         truth: `[K]`, the true distribution.
 
     Returns:
-        Scalar, nats. Infinite where the estimate gives nothing to a category that has some; NaN where one of the two
-        is negative anywhere. Derivatives where it is finite. Where a sum is not one it is no divergence, and may be
-        negative: studies and `rrjax compare` leave it out.
+        Scalar, nats. Infinite where the estimate of a category that is not empty is zero; NaN where one of the two is
+        negative anywhere. Derivatives where it is finite. If a sum is not one it is no divergence, and may be negative:
+        studies and `rrjax compare` omit it then.
 
     Raises:
         ValueError: Shapes differ or K < 2.
@@ -124,7 +124,7 @@ def kl_divergence(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
     """
     estimate, truth = _pair(estimate, truth)
     present = truth > 0
-    # Both arguments are made harmless where θ vanishes, or its derivative there would be NaN.
+    # Where θ is zero both arguments are replaced by one, or the derivative there would be NaN.
     log_ratio = jnp.log(jnp.where(present, truth, 1)) - jnp.log(jnp.where(present, estimate, 1))
     divergence = accurate_sum(jnp.where(present, truth * log_ratio, 0))
     return jnp.where(jnp.all(truth >= 0) & jnp.all(estimate >= 0), divergence, jnp.nan)

@@ -1,8 +1,9 @@
-"""The closest estimate where neighbours are alike: ages, incomes, hours.
+"""Empirical Bayes for categories in order whose neighbours have similar shares: ages, incomes, hours.
 
-counts → x = 2·√N·arcsin √(count/N), with noise of about one → a smooth curve through them (`numerics.smoothing_spline`)
-       → what is left of each beside what its neighbours say, and the spread of that (`rrjax.estimators.npmle`)
-       → three posterior means: by the spread of all shares, by the curve, by both → their average, by predictions
+counts → x = 2·√N·arcsin √(count/N), with noise of about one → a smooth curve (`rrjax.numerics.smoothing_spline`)
+       → departures of each x from the prediction by its neighbours, and their prior (`empirical_bayes.npmle`)
+       → three posterior means: by the prior of `empirical_bayes`, by the curve, by the curve and the departures
+       → their average, weighted by how well each predicts the counts
 """
 
 from __future__ import annotations
@@ -18,42 +19,51 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import Estimand, check_estimand
 from rrjax.data.tally import Evidence, Tally, evidence
-from rrjax.estimators.empirical_bayes import MAX_ITERS, NUM_ATOMS, NUM_CELLS, least_gain, moved_to_simplex, of_evidence
-from rrjax.estimators.npmle import mixing
+from rrjax.estimators.empirical_bayes import (
+    MAX_ITERS,
+    NUM_ATOMS,
+    NUM_CELLS,
+    least_gain,
+    moved_to_simplex,
+    npmle,
+    of_evidence,
+)
 from rrjax.estimators.prior import (
-    BEND,
-    FINEST,
-    OWN,
-    REACH,
-    alone_of,
-    among_users,
-    place_of_excess,
-    place_of_share,
-    share_at,
-    smear_of,
+    EVEN_WITHIN,
+    MARGIN,
+    NUM_LARGEST,
+    among,
+    arcsine_of_excess,
+    arcsine_of_share,
+    cell_of,
+    reliability,
+    share_of_arcsine,
+    variances_of,
+    warped,
+    widened,
 )
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import looked_up
 from rrjax.numerics.smoothing_spline import smoothed
 
-_UNBIASED = 0.25
-"""What a count needs so that the mean of its root is the root of its mean: a curve is a mean of many."""
-_BLOCK = 4096
-"""Categories that are read at once."""
-_BELIEF = (0.0, 0.0, -2.5)
-"""Log odds beforehand: of the spread of all shares, of the curve, of both."""
+MEAN_ROOT_SHIFT = 0.25
+"""Added to a count, it makes the mean of its root the root of its mean: a curve averages many."""
+CATEGORIES_IN_BLOCK = 4096
+"""Categories whose posteriors are computed at once."""
+PRIOR_LOG_ODDS = (0.0, 0.0, -2.5)
+"""Of the prior of all shares, of the curve, of curve and departures."""
 
 
 @exportable
 class OrderedBayes(NamedTuple):
-    """What `ordered_bayes` returns.
+    """The result of `ordered_bayes`.
 
     Attributes:
         theta: `[K]`, the estimate, on the simplex.
-        variances: `[K]`, posterior variances of the shares. They take the curve's smoothness and the spreads as known,
-            and leave out that the shares sum to one.
-        beliefs: `[3]`, with sum one: how far the estimate is that of `empirical_bayes`, which knows no order; that of a
-            smooth curve; that of a smooth curve from which single categories stand out.
+        variances: `[K]`, posterior variances of the shares, with the curve's smoothness and the priors taken as known
+            and without the condition that the shares sum to one.
+        beliefs: `[3]`, with sum one, the posterior probabilities of the three models: the one of `empirical_bayes`,
+            which ignores the order; a smooth curve; a smooth curve with single categories that depart from it.
     """
 
     theta: Float[Array, " K"]
@@ -64,26 +74,26 @@ class OrderedBayes(NamedTuple):
 def ordered_bayes(
     counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, estimand: Estimand = "users"
 ) -> OrderedBayes:
-    """Estimates the shares of categories in order, such as ages or hours, whose neighbours are alike.
+    """Estimates the shares of categories in order whose neighbours have similar shares, such as ages or hours.
 
-    Where a single count is mostly noise, those beside it say more than the histogram of all counts does, which is all
-    that `empirical_bayes` goes by. A curve is drawn through the counts, as smooth as they themselves say; categories
-    that stand out (a round number, a legal limit) are recognized by the spread of what is left. Whether neighbours are
-    alike at all is judged by how well they predict each count, and where they are not, the estimate is nearly that of
-    `empirical_bayes`. An order that means nothing costs little where shares differ; where all are equal, which
-    `empirical_bayes` may find out exactly, it costs the error of a curve.
+    Where a single count is mostly noise, the counts beside it tell more of its share than the histogram of all counts,
+    which `empirical_bayes` uses. The counts determine the smoothness of a curve through them, and the departures from
+    it tell which categories stand out (a round number, a legal limit). How well neighbours predict each count decides
+    how far they are used; where they predict badly, the estimate is nearly that of `empirical_bayes`. An order without
+    meaning costs little where shares differ. Where all are equal, which `empirical_bayes` may find exactly, it costs
+    the error of a curve.
 
     Args:
         counts: `[K]`, integers, the reports per category, in their order. Or a `Tally`.
         epsilon: Scalar, nats; not beside a tally.
-        estimand: What is estimated: `"users"`, the shares among these very users, or `"distribution"`, those in the
-            distribution that the users were drawn from.
+        estimand: `"users"` for the shares among these very users, or `"distribution"` for those in the distribution
+            that the users were drawn from.
 
     Returns:
         An `OrderedBayes`. Its `theta` is on the simplex, for any usable counts; all NaN where `mle_star` is. Time
-        O(K·log K + K·M + B·M²) with M = 160 and B = min(K, 256), memory O(K + 4096·M). `jit`, `vmap`; derivatives are
-        those with the curve's smoothness, the spreads and the beliefs held fixed. What the solver leaves open differs
-        between float32 and float64 by a few hundredths of the largest posterior standard deviation.
+        O(K·log K + K·M + B·M²) with M = 160 and B = min(K, 256), memory O(K + 4096·M). `jit`, `vmap`; derivatives hold
+        the curve's smoothness, the priors and the beliefs fixed. The estimates of float32 and float64 differ by a few
+        hundredths of the largest posterior standard deviation, by where the solver ends.
 
     Raises:
         ValueError: A wrong shape, K < 2, counts that are not integers, an ε beside a tally, an unknown estimand.
@@ -95,7 +105,7 @@ def ordered_bayes(
         [0.01, 0.05, 0.13, 0.19, 0.22, 0.19, 0.13, 0.06, 0.01, 0.0]
 
     Note:
-        How close it comes is measured in `validation/results/ordered-cpu.md`.
+        `validation/results/ordered-cpu.md` has its squared errors.
 
     References:
         Wahba, "A Comparison of GCV and GML for Choosing the Smoothing Parameter in the Generalized Spline Smoothing
@@ -109,23 +119,25 @@ def ordered_bayes(
 @partial(jax.jit, static_argnums=1)
 def _estimated(data: Evidence, estimand: Estimand) -> OrderedBayes:
     size = data.excess.shape[0]
-    alone = of_evidence(data, estimand)
-    x = place_of_excess(data, data.excess + _UNBIASED)
-    least, most, middle = (place_of_share(data, share) for share in (0.0, 1.0, 1 / size))
+    unordered = of_evidence(data, estimand)
+    x = arcsine_of_excess(data, data.excess + MEAN_ROOT_SHIFT)
+    least, most, middle = (arcsine_of_share(data, share) for share in (0.0, 1.0, 1 / size))
 
-    unordered = _departures(data, x, jnp.full_like(x, middle))
+    from_middle = _departures(data, x, jnp.full_like(x, middle))
     curve = smoothed(x)
-    by_curve = _by_curve(data, curve.level, curve.own, estimand)
-    around = jnp.clip(curve.without, least, most)
-    departing = _departures(data, x, around)
-    by_both = _by_departures(data, x, around, departing, estimand)
+    share = share_of_arcsine(data, curve.level)
+    by_curve = among(data, estimand, data.excess, share, _share_variance(data, share, curve.leverage))
+    predicted = jnp.clip(curve.left_out, least, most)
+    departures = _departures(data, x, predicted)
+    by_both = _by_departures(data, x, predicted, departures, estimand)
 
-    # A spread that is fitted predicts better than it should, by what chance can gain.
-    gained = max(least_gain(size), 0.0)
-    fitted = jnp.where(alone.uniform, unordered.of_none, unordered.log_likelihood - gained)
-    evidences = jnp.stack([fitted, curve.log_likelihood, departing.log_likelihood - gained])
-    beliefs = lax.stop_gradient(jax.nn.softmax(evidences + jnp.asarray(_BELIEF, x.dtype)))
-    each = [(alone.theta, alone.variances)] + [(moved_to_simplex(*found), found[1]) for found in (by_curve, by_both)]
+    # A fitted prior predicts better than it should, by the gain of chance.
+    chance_gain = max(least_gain(size), 0.0)
+    fitted = jnp.where(unordered.uniform, from_middle.none, from_middle.log_likelihood - chance_gain)
+    evidences = jnp.stack([fitted, curve.log_likelihood, departures.log_likelihood - chance_gain])
+    beliefs = lax.stop_gradient(jax.nn.softmax(evidences + jnp.asarray(PRIOR_LOG_ODDS, x.dtype)))
+    each = [(unordered.theta, unordered.variances)]
+    each += [(moved_to_simplex(*found), found[1]) for found in (by_curve, by_both)]
     thetas, variances = (jnp.stack(parts) for parts in zip(*each, strict=True))
     theta = beliefs @ thetas
     theta = theta / jnp.sum(theta)
@@ -133,116 +145,92 @@ def _estimated(data: Evidence, estimand: Estimand) -> OrderedBayes:
     return jax.tree.map(lambda leaf: jnp.where(data.usable, leaf, jnp.nan), found)
 
 
-def _by_curve(data: Evidence, level, own, estimand):
-    """Posterior means and variances where shares lie on the curve."""
-    share = share_at(data, level)
+def _share_variance(data: Evidence, share, part):
+    """A part of the variance of a share that is estimated by its count alone."""
     chance = data.q + data.rates.d * share
-    variance = own * chance * (1 - chance) / data.num_users / data.rates.d**2
-    return among_users(data, data.excess, share, variance) if estimand == "users" else (share, variance)
+    return part * chance * (1 - chance) / data.num_users / data.rates.d**2
 
 
 class _Departures(NamedTuple):
-    """How far categories stand out from what is expected of them, on the scale of x.
+    """The prior of the departures of x from its prediction, with variances as those of `Atoms`."""
 
-    Attributes:
-        atoms: `[M]`; the last is zero.
-        smear: `[M]`, the variance around an atom that stands for a stretch of them.
-        alone: `[M]`, the same for an atom at a departure of its own: it blurs what is known, not what is likely.
-        weights: `[M]`.
-        log_likelihood: Scalar, nats.
-        of_none: Scalar, nats: the same where none stands out.
-    """
-
-    atoms: Float[Array, " M"]
-    smear: Float[Array, " M"]
-    alone: Float[Array, " M"]
+    atoms: Float[Array, " M"]  # the last is zero
+    variance: Float[Array, " M"]
+    gap_variance: Float[Array, " M"]
     weights: Float[Array, " M"]
     log_likelihood: Float[Array, ""]
-    of_none: Float[Array, ""]
+    none: Float[Array, ""]  # the log-likelihood without departures
 
 
-def _departures(data: Evidence, x, around) -> _Departures:
-    """The likeliest spread of departures with which all shares are expected to sum to one."""
-    data, x, around = lax.stop_gradient((data, x, around))
-    rest = x - around
-    largest = lax.top_k(rest, min(OWN, x.shape[0]))[0]
-    own = largest.shape[0]
-    low = jnp.minimum(jnp.min(rest), -1) - REACH
-    high = jnp.maximum(largest[min(own, x.shape[0] // 2) - 1], 1) + REACH
-    ends = _warped(low), _warped(high)
-    even = ends[0] + (ends[1] - ends[0]) * jnp.asarray(np.linspace(0, 1, NUM_ATOMS - own - 1), x.dtype)
-    even = BEND * jnp.sinh(even / BEND)
-    none = jnp.zeros_like(even[:1])
-    atoms = jnp.concatenate([even, largest, none])
-    smear = jnp.concatenate([smear_of(even), jnp.zeros_like(largest), none])
-    alone = jnp.concatenate([jnp.zeros_like(even), alone_of(largest, even[-1:]), none])
+def _departures(data: Evidence, x, predicted) -> _Departures:
+    """The maximum likelihood prior of departures with which the shares are expected to sum to one."""
+    data, x, predicted = lax.stop_gradient((data, x, predicted))
+    departure = x - predicted
+    largest = lax.top_k(departure, min(NUM_LARGEST, x.shape[0]))[0]
+    num_largest = largest.shape[0]
+    low = jnp.minimum(jnp.min(departure), -1) - MARGIN
+    high = jnp.maximum(largest[min(num_largest, x.shape[0] // 2) - 1], 1) + MARGIN
+    ends = warped(low), warped(high)
+    grid = ends[0] + (ends[1] - ends[0]) * jnp.asarray(np.linspace(0, 1, NUM_ATOMS - num_largest - 1), x.dtype)
+    grid = EVEN_WITHIN * jnp.sinh(grid / EVEN_WITHIN)
+    zero = jnp.zeros_like(grid[:1])
+    atoms = jnp.concatenate([grid, largest, zero])
+    variance, gap_variance = variances_of(grid, largest, zero)
 
-    cells, weight, lost = _gathered(rest)
-    likelihoods = _log_likelihoods(cells, atoms, smear)
-    excess = _total(lambda place: share_at(data, place + atoms), around) - 1
-    # Where the curve is so far off that no departures make its shares sum to one, it says nothing.
+    cells, weight, lost = _cells(departure)
+    likelihoods = widened(-((cells[:, None] - atoms) ** 2), variance)
+    excess = _total(lambda predicted: share_of_arcsine(data, predicted + atoms), predicted) - 1
+    # Where no departures make the shares of a curve sum to one, the curve is too far off to be used.
     possible = (jnp.min(excess) < 0) & (jnp.max(excess) > 0)
-    fit = mixing(likelihoods, weight, jnp.where(possible, excess, atoms), MAX_ITERS)
+    fit = npmle(likelihoods, weight, jnp.where(possible, excess, atoms), MAX_ITERS)
     likelihood = jnp.where(possible, fit.log_likelihood - lost, -jnp.inf)
-    return _Departures(atoms, smear, alone, fit.weights, likelihood, -jnp.sum(rest**2) / 2)
+    return _Departures(atoms, variance, gap_variance, fit.weights, likelihood, -jnp.sum(departure**2) / 2)
 
 
-def _warped(rest):
-    return BEND * jnp.arcsinh(rest / BEND)
+def _cells(departure):
+    """The mean departure of each cell, how many it stands for, and the log-likelihood within cells."""
+    if departure.shape[0] <= NUM_CELLS:
+        return departure, jnp.ones_like(departure), 0.0
+    scale = warped(departure)
+    index = cell_of(scale, jnp.min(scale), jnp.max(scale), NUM_CELLS)
+    empty = jnp.zeros(NUM_CELLS, departure.dtype)
+    weight = empty.at[index].add(1)
+    mean = empty.at[index].add(departure) / jnp.maximum(weight, 1)
+    return mean, weight, jnp.sum((departure - looked_up(mean, index)) ** 2) / 2
 
 
-def _gathered(rest):
-    """What stands for departures that are alike, how many they are, and what log-likelihood that leaves out."""
-    if rest.shape[0] <= NUM_CELLS:
-        return rest, jnp.ones_like(rest), 0.0
-    scale = _warped(rest)
-    start, end = jnp.min(scale), jnp.max(scale)
-    width = jnp.maximum(FINEST, (end - start) / (NUM_CELLS - 1) * (1 + 1e-5))
-    place = jnp.clip(((scale - start) / width).astype(jnp.int32), 0, NUM_CELLS - 1)
-    empty = jnp.zeros(NUM_CELLS, rest.dtype)
-    weight = empty.at[place].add(1)
-    mean = empty.at[place].add(rest) / jnp.maximum(weight, 1)
-    return mean, weight, jnp.sum((rest - looked_up(mean, place)) ** 2) / 2
+def _by_departures(data: Evidence, x, predicted, prior: _Departures, estimand):
+    """Posterior means and variances of shares that depart from their predictions."""
+    within = reliability(prior.variance)
+    part = reliability(prior.variance + prior.gap_variance)
+    log_weights = jnp.log(jnp.maximum(prior.weights, jnp.finfo(x.dtype).tiny))
 
+    def moments(category):
+        excess, x, predicted = category
+        departure = x - predicted
+        posterior = jax.nn.softmax(widened(-((departure - prior.atoms) ** 2), prior.variance) + log_weights)
+        share = share_of_arcsine(data, predicted + prior.atoms + within * (departure - prior.atoms))
+        share, variance = among(data, estimand, excess, share, _share_variance(data, share, part))
+        mean = posterior @ share
+        return mean, posterior @ (variance + (share - mean) ** 2)
 
-def _log_likelihoods(rest, atoms, smear):
-    return -((rest[:, None] - atoms) ** 2) / (2 * (1 + smear)) - jnp.log1p(smear) / 2
-
-
-def _by_departures(data: Evidence, x, around, spread: _Departures, estimand):
-    """Posterior means and variances where shares depart from what is expected of them."""
-    kept = spread.smear / (1 + spread.smear)
-    blurred = spread.smear + spread.alone
-    unsure = blurred / (1 + blurred)
-    chances = jnp.log(jnp.maximum(spread.weights, jnp.finfo(x.dtype).tiny))
-
-    def read(category):
-        excess, place, expected = category
-        rest = place - expected
-        known = jax.nn.softmax(_log_likelihoods(rest[None], spread.atoms, spread.smear)[0] + chances)
-        share = share_at(data, expected + spread.atoms + kept * (rest - spread.atoms))
-        chance = data.q + data.rates.d * share
-        variance = unsure * chance * (1 - chance) / data.num_users / data.rates.d**2
-        if estimand == "users":
-            share, variance = among_users(data, excess, share, variance)
-        mean = known @ share
-        return mean, known @ (variance + (share - mean) ** 2)
-
-    return _mapped(read, (data.excess, x, around))
+    return _mapped(moments, (data.excess, x, predicted))
 
 
 def _mapped(function, categories):
-    """Of each category, in blocks where they are many."""
-    if jax.tree.leaves(categories)[0].shape[0] <= _BLOCK:
+    """The function of each category, in blocks where they are many."""
+    if jax.tree.leaves(categories)[0].shape[0] <= CATEGORIES_IN_BLOCK:
         return jax.vmap(function)(categories)
-    return lax.map(function, categories, batch_size=_BLOCK)
+    return lax.map(function, categories, batch_size=CATEGORIES_IN_BLOCK)
 
 
 def _total(function, categories):
-    """The sum over the categories, without a table of all of them where they are many."""
+    """The sum of the function over the categories, without a table of all of them where they are many."""
     size = categories.shape[0]
-    if size <= _BLOCK:
+    if size <= CATEGORIES_IN_BLOCK:
         return jnp.sum(jax.vmap(function)(categories), axis=0)
-    padded = jnp.pad(categories, (0, -size % _BLOCK)).reshape(-1, _BLOCK)
-    there = jnp.pad(jnp.ones_like(categories), (0, -size % _BLOCK)).reshape(-1, _BLOCK)
-    return jnp.sum(lax.map(lambda block: block[1] @ jax.vmap(function)(block[0]), (padded, there)), axis=0)
+    blocks = [
+        jnp.pad(each, (0, -size % CATEGORIES_IN_BLOCK)).reshape(-1, CATEGORIES_IN_BLOCK)
+        for each in (categories, jnp.ones_like(categories))
+    ]
+    return jnp.sum(lax.map(lambda block: block[1] @ jax.vmap(function)(block[0]), tuple(blocks)), axis=0)

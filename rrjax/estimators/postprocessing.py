@@ -1,10 +1,9 @@
-"""The field's ways to repair an inversion that is negative in places, or does not sum to one.
+"""Published repairs of an inversion that has negative shares, or does not sum to one.
 
-Wang et al. compare them under names of their own. Each has an entry of that name in `rrjax.catalogue`; those that are
-an estimator already are that very function:
+Each repair of Wang et al. has an entry of its name in `rrjax.catalogue`:
 
 ================  ==================================  ====  ============
-their name        here                                ≥ 0   sums to one
+published name    here                                ≥ 0   sums to one
 ================  ==================================  ====  ============
 Base-Pos          `base_pos`                          yes   no
 Post-Pos          `base_pos`, of single categories    yes   no
@@ -18,10 +17,10 @@ PowerNS           `power_ns`                          yes   yes
 MR, of Ye et al.  `mixture_reduction`                 yes   yes
 ================  ==================================  ====  ============
 
-Base-Pos and Post-Pos differ in queries of several categories, which Post-Pos answers by the unrepaired sum, and repairs
-only then; a vector of shares is K queries of one category. Norm-Sub is the δ with Σ max(θ + δ, 0) = 1, which is the
-Euclidean projection; published loops that subtract again and again from what is still positive end there too, unless
-the positive shares sum to less than one, when they cannot revive a category that they have set to zero.
+Base-Pos and Post-Pos differ in queries of several categories, where Post-Pos repairs the sum; a vector of shares is K
+queries of one category. Norm-Sub is the δ with Σ max(θ + δ, 0) = 1, the Euclidean projection. Published loops subtract
+repeatedly from the positive shares and end there too, unless these sum to less than one: a category once set to zero
+stays zero.
 
 The functions have the signature and the contract of the closed forms. They take counts and ε, or a `Tally`.
 
@@ -50,8 +49,8 @@ __all__ = ["base_cut", "base_pos", "mixture_reduction", "norm", "norm_cut", "pow
 def base_pos(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
     """Inverts, and sets negative shares to zero (Base-Pos).
 
-    Closer than `inv` in every category, and too large in sum: the positive errors stay. Of single categories Post-Pos
-    is the same.
+    No share is farther from the truth than that of `inv`, but the sum is too large, because positive errors stay. For
+    single categories Post-Pos is the same.
 
     Args:
         counts: `[K]`, integers or floats, the reports per category; or a `Tally`.
@@ -77,23 +76,23 @@ def base_pos(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Flo
 def base_cut(
     counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, alpha: ArrayLike = 0.05
 ) -> Float[Array, " K"]:
-    """Inverts, and sets to zero what cannot be told from nothing (Base-Cut).
+    """Inverts, and sets shares to zero that are not significantly above zero (Base-Cut).
 
-    The threshold is F⁻¹(1 − alpha/K)·√(q(1−q)/N)/d, with F the normal distribution: a quantile, times the standard
-    error of a category that nobody holds. Of such categories about `alpha` are kept on average, at most.
+    The threshold is F⁻¹(1 − alpha/K)·√(q(1−q)/N)/d, with F the normal distribution: a quantile times the standard error
+    of an empty category. At most about `alpha` empty categories are kept on average.
 
     Args:
-        counts: `[K]`, integers or floats, the reports per category; or a `Tally`. Floats are on the scale of numbers of
-            reports: what noise there is depends on their sum.
+        counts: `[K]`, integers or floats, the reports per category; or a `Tally`. Floats are numbers of reports: the
+            noise depends on their sum.
         epsilon: Scalar, nats; not beside a tally.
-        alpha: Scalar, categories: how many that nobody holds may be kept on average; at most K/2. The authors' code has
-            no default. That here is a Bonferroni test's; some code sets 2, which keeps more.
+        alpha: Scalar: the number of empty categories that may be kept on average, at most K/2. The default is that of a
+            Bonferroni test. The authors' code has none; other code has 2, which keeps more.
 
     Returns:
         `[K]`, not negative, not normalized. Derivatives of `inv` where a share is kept, else zero.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, an ε beside a tally, or an alpha that is no such number.
+        ValueError: A wrong shape or dtype, K < 2, an ε beside a tally, or an alpha outside (0, K/2].
 
     Example:
         >>> import rrjax
@@ -117,9 +116,9 @@ def base_cut(
 
 
 def norm(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
-    """Inverts, and adds the same to every share so that they sum to one (Norm).
+    """Inverts, and adds the same amount to every share so that they sum to one (Norm).
 
-    The inversion of k-ary randomized response does already: of counts this is `inv`. That of other mechanisms does not.
+    The inversion of k-ary randomized response sums to one: for counts this is `inv`. That of other mechanisms does not.
 
     Args:
         counts: `[K]`, integers or floats, the reports per category; or a `Tally`.
@@ -149,8 +148,8 @@ def norm(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[A
 def norm_cut(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
     """Inverts, and keeps the largest positive shares as they are, as many as sum to at most one (Norm-Cut).
 
-    The threshold is the smallest for which Σ_{θ_i ≥ t} θ_i ≤ 1, so that equal shares are kept or dropped together. What
-    is kept is not scaled up, as some published code does. A share above one is dropped with all others.
+    The threshold t is the smallest with Σ_{θ_i ≥ t} θ_i ≤ 1, so equal shares are kept or dropped together. Kept shares
+    are not scaled up, as they are in some published code. If a share is above one, all are dropped.
 
     Args:
         counts: `[K]`, integers or floats, the reports per category; or a `Tally`.
@@ -175,22 +174,22 @@ def norm_cut(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Flo
 
 
 def power(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
-    """Inverts, and replaces every share by its posterior mean under a power law (Power).
+    """Inverts, and replaces each share by its posterior mean under a power law (Power).
 
     θ_i = ∫ x·p(x)·f(y_i | x) dx / ∫ p(x)·f(y_i | x) dx, with y the inversion, f its normal error, whose variance
     [q(1−q) + x(p(1−p) − q(1−q))]/(N·d²) is the mechanism's at the share x, and p(x) ∝ x^−s on [a, 1].
 
-    How the law is fitted is a choice of ours, as are its ends: a is one user, 1/N (or a tenth of equal shares, where
-    that is less), and s that for which the mean of the law is 1/K, as the mean of shares is.
+    The paper leaves the fit of the law open. Here a is one user, 1/N (or a tenth of equal shares, if that is less), and
+    s makes the mean of the law 1/K, the mean of the shares.
 
     Args:
-        counts: `[K]`, integers or floats, the reports per category; or a `Tally`. Floats are on the scale of numbers of
-            reports: what noise there is depends on their sum.
+        counts: `[K]`, integers or floats, the reports per category; or a `Tally`. Floats are numbers of reports: the
+            noise depends on their sum.
         epsilon: Scalar, nats; not beside a tally.
 
     Returns:
-        `[K]`, in [a, 1], not normalized: each category is read alone. A category that surely nobody holds gets about a,
-        as the law knows no zero. Derivatives are those with the law held fixed. Memory O(K), in reverse mode O(128·K).
+        `[K]`, in [a, 1], not normalized, each category by itself. An empty category gets about a, because the law has
+        no zero. Derivatives hold the law fixed. Memory O(K), in reverse mode O(128·K).
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, or an ε beside a tally.
@@ -209,7 +208,7 @@ def power(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[
 
 
 def power_ns(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
-    """`power`, then projected on the simplex as Norm-Sub does (PowerNS).
+    """Projects `power` on the simplex, as Norm-Sub does (PowerNS).
 
     Args:
         counts: `[K]`, integers or floats, the reports per category; or a `Tally`. Floats as in `power`.
@@ -237,23 +236,22 @@ def mixture_reduction(
 ) -> Float[Array, " K"]:
     """Maximizes the likelihood, merges small categories, and maximizes it again (mixture reduction, MR).
 
-    Categories whose estimates are below `cut` standard errors, the least named first and a quarter of K at most (equal
-    counts go together), become one; the likelihood is maximized with it in their place; this is done once more with
-    those that are left, which become another; and a merged category shares out evenly what it has. So the result is the
-    maximum of the likelihood among the distributions that are even within each of the two groups, and `certificate`
-    says how much likelihood that gave up.
+    Categories whose estimates are below `cut` standard errors, at most a quarter of K, the smallest counts first (equal
+    counts together), become one category, and the likelihood is maximized again. A second round merges small ones of
+    the rest. A merged category divides its share evenly among its members. So the result maximizes the likelihood among
+    the distributions that are even within each of the two groups, and `certificate` bounds the likelihood given up.
 
-    The rule is that of the code published with it for k-ary randomized response. What differs: its EM stops where a
-    step gains less than e^ε/1000 nats, here each maximum is exact; and it never merges the first ten categories, the
-    largest in its data, here any may be. Exact maxima are zero where EM that was stopped is small, so less is left to
-    merge: the squared error is that of `mle_star` within some 6 %, on either side of it.
+    The rule is that of the code published with the method for k-ary randomized response, with two differences. That EM
+    stops where a step gains less than e^ε/1000 nats; here each maximum is exact. That code never merges the first ten
+    categories, the largest in its data; here any may be merged. Exact maxima are zero where a stopped EM is small, so
+    less is left to merge: the squared error is that of `mle_star` within some 6 %, on either side of it.
 
     Args:
-        counts: `[K]`, integers or floats, the reports per category. Floats are on the scale of numbers of reports: what
-            noise there is depends on their sum.
+        counts: `[K]`, integers or floats, the reports per category. Floats are numbers of reports: the noise depends on
+            their sum.
         epsilon: Scalar, nats.
-        cut: Scalar, standard errors of the inversion of a category that nobody holds; not negative. None is 1 where
-            e^ε is below 5, and 2 elsewhere.
+        cut: Scalar, standard errors of the inversion of an empty category; not negative. None is 1 where e^ε is below
+            5, and 2 elsewhere.
 
     Returns:
         `[K]` on the simplex. Derivatives with the groups held fixed.

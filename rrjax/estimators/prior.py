@@ -1,14 +1,15 @@
-"""How shares are spread over the categories: what the histogram of all counts says about each of them.
+"""The prior of empirical Bayes: a distribution of shares on atoms, and the posterior of a share given its count.
 
-Support counts are Binomial(N, q + d·θ). On the scale x = 2·√N·arcsin √μ each has a standard deviation of about one;
-so counts are gathered in cells, and the spread has its atoms, at distances of a part of that where counts are dense:
-around those of categories that nobody holds, and of equal shares. Farther out they lie farther apart; but the largest
-counts keep cells and atoms of their own, so that nothing pulls at a category that stands alone.
+Support counts are Binomial(N, q + d·θ). On the arcsine scale x = 2·√N·arcsin √μ each has a standard deviation of about
+one. So counts are gathered in cells, and the prior has its atoms, less than one standard deviation apart where counts
+are dense: around the counts of empty categories and of equal shares. Farther out they lie farther apart. The largest
+counts have cells and atoms of their own, so that the prior does not shrink an outstanding one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import NamedTuple
 
 import jax
@@ -20,94 +21,77 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.arguments import Estimand
 from rrjax.data.tally import Evidence
+from rrjax.numerics.bisection import bisected
 from rrjax.numerics.sharding import aligned, looked_up
 from rrjax.numerics.special import deviance
 
-OWN = 64
+NUM_LARGEST = 64
 """Largest counts with cells and atoms of their own."""
-_MANY = 2**16
+SORTED_IN_ROWS_FROM = 2**16
 """Categories from which on they are not all sorted for the largest."""
-BEND = 8.0
-"""Standard deviations around the two centres within which the scale is nearly even."""
-FINEST = 0.25
-REACH = 3.0
+EVEN_WITHIN = 8.0
+"""Standard deviations around a centre within which the warped scale is nearly even."""
+NARROWEST_CELL = 0.25
+"""Width of a cell, on the warped scale."""
+MARGIN = 3.0
 """Standard deviations beyond the counts, as far as atoms go."""
 
 
 class Cells(NamedTuple):
-    """A histogram of the support counts.
+    """A histogram of the support counts, less N·q."""
 
-    Attributes:
-        low: `[B]`, the smallest count in a cell, less N·q.
-        high: `[B]`, the largest.
-        weight: `[B]`, how many there are.
-        place: `[K]`, the cell of each category.
-    """
-
-    low: Float[Array, " B"]
-    high: Float[Array, " B"]
-    weight: Float[Array, " B"]
-    place: Int[Array, " K"]
+    low: Float[Array, " B"]  # the smallest count in a cell
+    high: Float[Array, " B"]  # the largest
+    weight: Float[Array, " B"]  # the number of counts
+    cell: Int[Array, " K"]  # the cell of each category
 
     @property
     def middle(self) -> Float[Array, " B"]:
-        """What stands for the counts in a cell."""
+        """The count that stands for a cell."""
         return self.low + (self.high - self.low) / 2
 
 
 class Atoms(NamedTuple):
-    """Where the spread may have mass. The last two stand for categories that nobody holds, and for equal shares.
+    """The support of the prior. Its last two atoms are an empty category and equal shares."""
 
-    Attributes:
-        share: `[M]`, θ.
-        place: `[M]`, x.
-        smear: `[M]`, the variance of x around an atom that stands for shares that lie farther apart than counts do.
-        alone: `[M]`, the same for an atom at a count of its own: it blurs what is known, not what is likely.
-    """
-
-    share: Float[Array, " M"]
-    place: Float[Array, " M"]
-    smear: Float[Array, " M"]
-    alone: Float[Array, " M"]
+    share: Float[Array, " M"]  # θ
+    x: Float[Array, " M"]  # on the arcsine scale
+    variance: Float[Array, " M"]  # of x around an atom for an interval wider than the noise of a count; else zero
+    gap_variance: Float[Array, " M"]  # the same around a single count: part of the posterior, not of the likelihood
 
 
 class Largest(NamedTuple):
-    """The largest counts, which stay by themselves.
-
-    Attributes:
-        excess: `[L]`, falling.
-        who: `[L]`, their categories.
-    """
+    """The largest counts less N·q `[L]`, falling, and their categories `[L]`."""
 
     excess: Float[Array, " L"]
-    who: Int[Array, " L"]
+    category: Int[Array, " L"]
 
 
 def largest_of(data: Evidence) -> Largest:
-    """Picks the 64 largest counts, or all where there are fewer."""
-    excess, who = _top(data.excess, min(OWN, data.support.shape[0]))
-    # Together with what becomes of its results, XLA would sort all categories for them. One barrier each: over both
-    # together it does not compile for many devices.
-    return Largest(lax.optimization_barrier(excess), lax.optimization_barrier(who))
+    """The 64 largest counts, or all where there are fewer."""
+    excess, category = _top(data.excess, min(NUM_LARGEST, data.support.shape[0]))
+    # Fused with the uses of its results, XLA would sort all categories. One barrier each: a barrier over both does not
+    # compile for many devices.
+    return Largest(lax.optimization_barrier(excess), lax.optimization_barrier(category))
 
 
 def _top(values, number):
-    """As `lax.top_k`, but for which ones of equal values: it takes most of the time of an estimate of millions."""
+    """As `lax.top_k`, but with other ones of equal values: it takes most of the time of an estimate of millions."""
     size = values.shape[0]
-    if size < _MANY or AxisType.Explicit in jax.typeof(values).sharding.mesh.axis_types:
+    if size < SORTED_IN_ROWS_FROM or AxisType.Explicit in jax.typeof(values).sharding.mesh.axis_types:
         return lax.top_k(values, number)
     width = 1 << (size.bit_length() // 2)
-    rest = aligned(jnp.full(-size % width, -jnp.inf, values.dtype), values)
-    rows = jnp.concatenate([values, rest]).reshape(-1, width)
-    # So many rows hold a value that is not below any value of the other rows.
+    padding = aligned(jnp.full(-size % width, -jnp.inf, values.dtype), values)
+    rows = jnp.concatenate([values, padding]).reshape(-1, width)
+    # The rows with the largest maxima hold the largest values.
     _, best = lax.top_k(jnp.max(rows, axis=1), number)
     best = jnp.sort(best)  # so that of equal values the first go first, within these rows
     found, place = lax.top_k(rows[best].ravel(), number)
     return found, best[place // width] * width + place % width
 
 
-def place_of_excess(data: Evidence, excess: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """X of counts, from what they exceed N·q by."""
+def arcsine_of_excess(data: Evidence, excess: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """The x of a count, from count − N·q."""
     number = data.num_users
     share = (excess + number * data.q) / number
     tiny = jnp.finfo(share.dtype).tiny  # a root has no slope at zero
@@ -115,170 +99,187 @@ def place_of_excess(data: Evidence, excess: Float[Array, "*s"]) -> Float[Array, 
     return 2 * jnp.sqrt(number) * jnp.arctan2(*roots)
 
 
-def place_of_share(data: Evidence, share: ArrayLike) -> Float[Array, "*s"]:
-    """X of the count that users with this share of all are expected to get."""
-    chance, rest = data.q + data.rates.d * share, data.rates.not_p + data.rates.d * (1 - share)
-    return 2 * jnp.sqrt(data.num_users) * jnp.arctan2(jnp.sqrt(chance), jnp.sqrt(rest))
+def arcsine_of_share(data: Evidence, share: ArrayLike) -> Float[Array, "*s"]:
+    """The x of the expected count of a share."""
+    chance, complement = data.q + data.rates.d * share, data.rates.not_p + data.rates.d * (1 - share)
+    return 2 * jnp.sqrt(data.num_users) * jnp.arctan2(jnp.sqrt(chance), jnp.sqrt(complement))
 
 
-def share_at(data: Evidence, place: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """The share whose users are expected to give a count at x, within [0, 1]."""
-    angle = jnp.clip(place / (2 * jnp.sqrt(data.num_users)), 0, jnp.pi / 2)  # beyond, no count is
+def share_of_arcsine(data: Evidence, x: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """The share in [0, 1] whose expected count has this x."""
+    angle = jnp.clip(x / (2 * jnp.sqrt(data.num_users)), 0, jnp.pi / 2)  # beyond, no count is
     chance = jnp.sin(angle) ** 2
     return jnp.clip((chance - data.q) / data.rates.d, 0, 1)
 
 
-def _warped(data: Evidence, place):
-    """The even scale of cells and atoms: dense around what an empty category and an equal share get."""
-    low, middle = place_of_share(data, 0.0), place_of_share(data, 1 / data.support.shape[0])
-    return BEND * (jnp.arcsinh((place - low) / BEND) + jnp.arcsinh((place - middle) / BEND))
+def warped(*distances: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """The scale on which cells and atoms are even, from the distances to its centres; logarithmic far from them."""
+    return EVEN_WITHIN * reduce(jnp.add, [jnp.arcsinh(distance / EVEN_WITHIN) for distance in distances])
+
+
+def cell_of(scale: Float[Array, " K"], start: Array, end: Array, number: int) -> Int[Array, " K"]:
+    """The cell of each warped value, of `number` equal cells from start to end."""
+    width = jnp.maximum(NARROWEST_CELL, (end - start) / (number - 1) * (1 + 1e-5))
+    return jnp.clip(((scale - start) / width).astype(jnp.int32), 0, number - 1)
+
+
+def _warped(data: Evidence, x):
+    """The scale around the x of an empty category and of equal shares."""
+    return warped(*(x - arcsine_of_share(data, share) for share in (0.0, 1 / data.support.shape[0])))
 
 
 def cells_of(data: Evidence, largest: Largest, number: int) -> Cells:
-    """Gathers the counts in cells: each in one of its own where there are so many; else the largest ones."""
+    """Gathers the counts in cells: one for each count if there are enough cells, else for each of the largest."""
     size = data.support.shape[0]
     dtype = data.excess.dtype
     if size <= number:
         return Cells(data.excess, data.excess, jnp.ones_like(data.excess), jnp.arange(size, dtype=jnp.int32))
-    shared = number - largest.who.shape[0]
-    scale = _warped(data, place_of_excess(data, data.excess))
-    start, end = jnp.min(scale), _warped(data, place_of_excess(data, largest.excess[-1]))
-    width = jnp.maximum(FINEST, (end - start) / (shared - 1) * (1 + 1e-5))
-    place = jnp.clip(((scale - start) / width).astype(jnp.int32), 0, shared - 1)
-    place = place.at[largest.who].set(jnp.arange(shared, number, dtype=jnp.int32))
+    shared = number - largest.category.shape[0]
+    scale = _warped(data, arcsine_of_excess(data, data.excess))
+    end = _warped(data, arcsine_of_excess(data, largest.excess[-1]))
+    index = cell_of(scale, jnp.min(scale), end, shared)
+    index = index.at[largest.category].set(jnp.arange(shared, number, dtype=jnp.int32))
     empty = jnp.full(number, jnp.inf, dtype)
-    low = empty.at[place].min(data.excess)
-    high = (-empty).at[place].max(data.excess)
-    weight = jnp.zeros(number, dtype).at[place].add(1)
-    return Cells(jnp.where(weight > 0, low, 0), jnp.where(weight > 0, high, 0), weight, place)
+    low = empty.at[index].min(data.excess)
+    high = (-empty).at[index].max(data.excess)
+    weight = jnp.zeros(number, dtype).at[index].add(1)
+    return Cells(jnp.where(weight > 0, low, 0), jnp.where(weight > 0, high, 0), weight, index)
 
 
 def atoms_of(data: Evidence, largest: Largest, number: int) -> Atoms:
-    """An even grid on the warped scale, the largest counts themselves, no share at all, and equal shares."""
-    size = data.support.shape[0]
-    own = largest.who.shape[0]
-    least, most, middle = (place_of_share(data, share) for share in (0.0, 1.0, 1 / size))
+    """The atoms: an even grid on the warped scale, the largest counts themselves, no share, and equal shares."""
+    size, num_largest = data.support.shape[0], largest.category.shape[0]
+    least, most, middle = (arcsine_of_share(data, share) for share in (0.0, 1.0, 1 / size))
     # The grid ends where counts have atoms of their own.
-    low = jnp.clip(place_of_excess(data, jnp.min(data.excess)) - REACH, least, middle)
-    high = place_of_excess(data, largest.excess[min(own, size // 2) - 1]) + REACH
-    high = jnp.clip(high, jnp.minimum(middle + REACH, most), most)
-    even = _grid(data, low, high, number - own - 2)
-    grid = Atoms(share_at(data, even), even, smear_of(even), jnp.zeros_like(even))
-    sized = place_of_excess(data, largest.excess)
-    share = jnp.clip(largest.excess / (data.num_users * data.rates.d), 0, 1)
-    alone = Atoms(share, jnp.clip(sized, least, most), jnp.zeros_like(sized), alone_of(sized, even[-1:]))
-    place = jnp.stack([least, middle])
-    special = Atoms(jnp.asarray([0, 1 / size], place.dtype), place, jnp.zeros_like(place), jnp.zeros_like(place))
-    return jax.tree.map(lambda *parts: jnp.concatenate(aligned(parts)), grid, alone, special)
+    low = jnp.clip(arcsine_of_excess(data, jnp.min(data.excess)) - MARGIN, least, middle)
+    high = arcsine_of_excess(data, largest.excess[min(num_largest, size // 2) - 1]) + MARGIN
+    high = jnp.clip(high, jnp.minimum(middle + MARGIN, most), most)
+    grid = _grid(data, low, high, number - num_largest - 2)
+    single = arcsine_of_excess(data, largest.excess)
+    special = jnp.stack([least, middle])
+    single_share = jnp.clip(largest.excess / (data.num_users * data.rates.d), 0, 1)
+    share = _joined(share_of_arcsine(data, grid), single_share, jnp.asarray([0, 1 / size], special.dtype))
+    x = _joined(grid, jnp.clip(single, least, most), special)
+    return Atoms(share, x, *variances_of(grid, single, special))
 
 
-def smear_of(grid: Float[Array, " m"]) -> Float[Array, " m"]:
-    """The variance `[m]` around each place of a rising grid, which stands for those half of the way to its neighbours.
+def _joined(*parts):
+    return jnp.concatenate(aligned(parts))
 
-    Zero where places are closer than counts scatter.
+
+def variances_of(
+    grid: Float[Array, " m"], single: Float[Array, " L"], special: Float[Array, " s"]
+) -> tuple[Float[Array, " M"], Float[Array, " M"]]:
+    """Variance and gap variance of atoms: of a rising grid, at falling single counts, and with neither.
+
+    An atom of the grid stands for all within half of the way to its neighbours. The last single count has the end of
+    the grid as its neighbour.
     """
+
+    def uniform(width):
+        return jnp.where(width > 1, width**2 / 12, 0)  # zero where atoms are closer than counts scatter
+
     step = jnp.diff(grid)
-    return _blur((jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2)
-
-
-def alone_of(places: Float[Array, " L"], below: Float[Array, 1]) -> Float[Array, " L"]:
-    """The same `[L]` around falling places of single counts, the last of which has `below` as its neighbour."""
-    beside = jnp.concatenate([places[:1] + 2 * REACH, places, below])
-    return _blur(jnp.abs(beside[:-2] - beside[2:]) / 2)
-
-
-def _blur(apart):
-    return jnp.where(apart > 1, apart**2 / 12, 0)
+    within = uniform((jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2)
+    beside = jnp.concatenate([single[:1] + 2 * MARGIN, single, grid[-1:]])
+    gap = uniform(jnp.abs(beside[:-2] - beside[2:]) / 2)
+    none = jnp.zeros_like(special)
+    return _joined(within, jnp.zeros_like(single), none), _joined(jnp.zeros_like(grid), gap, none)
 
 
 def _grid(data: Evidence, low, high, number: int):
-    """Places that are even on the warped scale, by bisection."""
+    """The x of a grid that is even on the warped scale, by bisection."""
     ends = _warped(data, low), _warped(data, high)
     wanted = ends[0] + (ends[1] - ends[0]) * jnp.asarray(np.linspace(0, 1, number), low.dtype)
-
-    def halve(_, span):
-        below, above = span
-        half = (below + above) / 2
-        up = _warped(data, half) < wanted
-        return jnp.where(up, half, below), jnp.where(up, above, half)
-
     span = aligned((jnp.full_like(wanted, low), jnp.full_like(wanted, high)), wanted)
-    below, above = lax.fori_loop(0, jnp.finfo(low.dtype).nmant + 1, halve, span)
+    below, above = bisected(lambda x: _warped(data, x) < wanted, *span, jnp.finfo(low.dtype).nmant + 1)
     return below + (above - below) / 2
 
 
-def log_likelihoods(data: Evidence, excess: Float[Array, " B"], atoms: Atoms) -> Float[Array, "B M"]:
-    """Log-likelihood of a count at an atom, less the largest that any share gives it: never a difference of large ones.
+def widened(negative_square: Float[Array, "*s"], variance: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """The log-likelihood of unit noise around an atom with a variance, from minus the squared distance."""
+    return negative_square / (2 * (1 + variance)) - jnp.log1p(variance) / 2
 
-    With θ̂ that likeliest share, N·q + N·d·θ̂ is the count unless θ̂ is 0 or 1. The rest is a deviance, of what θ̂ expects
-    from what θ does, and what the count is beyond that, times a difference of logits.
+
+def reliability(variance: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """The part of a deviation that is signal, with this variance beside noise of variance one."""
+    return variance / (1 + variance)
+
+
+def _chances(data: Evidence, d, share):
+    """The probabilities that a report supports a category of this share, and that it does not, which is positive."""
+    return data.q + d * share, jnp.maximum(data.rates.not_p + d * (1 - share), jnp.finfo(d.dtype).tiny)
+
+
+def log_likelihoods(data: Evidence, excess: Float[Array, " B"], atoms: Atoms) -> Float[Array, "B M"]:
+    """Log-likelihood of a count at an atom, less the largest at any share: never a difference of large numbers.
+
+    With θ̂ that likeliest share, N·q + N·d·θ̂ is the count unless θ̂ is 0 or 1. The difference is a deviance between
+    the expectations under θ̂ and under θ, and the rest of the count times a difference of logits.
     """
     number, d = data.num_users, data.rates.d
     excess = excess[:, None]
-    tiny = jnp.finfo(d.dtype).tiny
     likeliest = jnp.clip(excess / (number * d), 0, 1)
-    beyond = excess - number * d * likeliest
-
-    def expected(share):
-        return data.q + d * share, jnp.maximum(data.rates.not_p + d * (1 - share), tiny)
-
-    (named, other), (named_best, other_best) = expected(atoms.share), expected(likeliest)
-    apart = d * (likeliest - atoms.share)
+    remainder = excess - number * d * likeliest
+    (named, other), (named_best, other_best) = _chances(data, d, atoms.share), _chances(data, d, likeliest)
+    difference = d * (likeliest - atoms.share)
     least = -1 + jnp.finfo(d.dtype).eps  # not −1, which rounding may miss on either side
 
     def lost(mean, difference):
         return mean * deviance(jnp.maximum(difference / mean, least))
 
-    logits = jnp.log1p(jnp.maximum(-apart / named_best, least)) - jnp.log1p(jnp.maximum(apart / other_best, least))
-    exact = beyond * logits - number * (lost(named, apart) + lost(other, -apart))
-    place = place_of_excess(data, excess)
-    inside = jnp.clip(place, *(place_of_share(data, share) for share in (0.0, 1.0)))
-    far = (place - inside) ** 2 - (place - atoms.place) ** 2
-    wide = far / (2 * (1 + atoms.smear)) - jnp.log1p(atoms.smear) / 2
-    return jnp.where(atoms.smear > 0, wide, exact)
+    named_logit = jnp.log1p(jnp.maximum(-difference / named_best, least))
+    logits = named_logit - jnp.log1p(jnp.maximum(difference / other_best, least))
+    exact = remainder * logits - number * (lost(named, difference) + lost(other, -difference))
+    x = arcsine_of_excess(data, excess)
+    nearest = jnp.clip(x, *(arcsine_of_share(data, share) for share in (0.0, 1.0)))
+    wide = widened((x - nearest) ** 2 - (x - atoms.x) ** 2, atoms.variance)
+    return jnp.where(atoms.variance > 0, wide, exact)
 
 
-def among_users(
-    data: Evidence, excess: Float[Array, "*#s"], share: Float[Array, "*#s"], variance: Float[Array, "*#s"]
+def among(
+    data: Evidence,
+    estimand: Estimand,
+    excess: Float[Array, "*#s"],
+    share: Float[Array, "*#s"],
+    variance: Float[Array, "*#s"],
 ) -> tuple[Float[Array, "*s"], Float[Array, "*s"]]:
-    """Mean and variance of the share of these very users, where that of their distribution has those, given a count.
+    """Mean and variance of the estimand, from those of the share in the distribution that users were drawn from.
 
-    Of the reports that support a category, so many are of users who hold it; of the others, so many.
+    The share among these very users counts the holders among the reports that support the category, and among the
+    others.
     """
-    number, d = data.num_users, data.rates.d
-    chance = data.q + d * share
-    rest = jnp.maximum(data.rates.not_p + d * (1 - share), jnp.finfo(d.dtype).tiny)
-    with_it = (excess + number * data.q) / number
+    if estimand == "distribution":
+        return share, variance
+    number = data.num_users
+    chance, complement = _chances(data, data.rates.d, share)
+    supporting = (excess + number * data.q) / number
     of_these = jnp.minimum(share * (data.rates.p / chance), 1)
-    of_others = jnp.minimum(share * (data.rates.not_p / rest), 1)
-    slope = with_it * (data.q / chance) * (data.rates.p / chance)
-    slope = slope + (1 - with_it) * (data.rates.not_p / rest) * (data.rates.not_q / rest)
-    drawn = with_it * of_these * (1 - of_these) + (1 - with_it) * of_others * (1 - of_others)
-    return with_it * of_these + (1 - with_it) * of_others, slope**2 * variance + drawn / number
+    of_others = jnp.minimum(share * (data.rates.not_p / complement), 1)
+    slope = supporting * (data.q / chance) * (data.rates.p / chance)
+    slope = slope + (1 - supporting) * (data.rates.not_p / complement) * (data.rates.not_q / complement)
+    drawn = supporting * of_these * (1 - of_these) + (1 - supporting) * of_others * (1 - of_others)
+    return supporting * of_these + (1 - supporting) * of_others, slope**2 * variance + drawn / number
 
 
 def posterior_of(
     data: Evidence, excess: Float[Array, " B"], atoms: Atoms, weights: Float[Array, " M"], estimand: Estimand
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """Mean `[B]` and variance `[B]` of the share of a category with such a count, under a prior."""
+    """Posterior mean `[B]` and variance `[B]` of the share of a category, given its count."""
     number, d = data.num_users, data.rates.d
-    likely = log_likelihoods(data, excess, atoms) + jnp.log(jnp.maximum(weights, jnp.finfo(d.dtype).tiny))
-    known = jnp.exp(likely - lax.stop_gradient(jnp.max(likely, axis=1, keepdims=True)))
-    known = known / jnp.sum(known, axis=1, keepdims=True)
-    # Around an atom that stands for a stretch of shares, the count itself says which.
-    kept = atoms.smear / (1 + atoms.smear)
-    near = atoms.place + kept * (place_of_excess(data, excess)[:, None] - atoms.place)
-    share = jnp.where(atoms.smear > 0, share_at(data, near), atoms.share)
-    chance = data.q + d * share
-    rest = jnp.maximum(data.rates.not_p + d * (1 - share), jnp.finfo(d.dtype).tiny)
-    blurred = atoms.smear + atoms.alone
-    # Of θ around an atom; of nothing in [0, 1] more than a quarter.
-    spread = jnp.minimum(blurred / (1 + blurred) * (chance / d) * (rest / d) / number, 0.25)
-    value = share
-    if estimand == "users":
-        value, spread = among_users(data, excess[:, None], share, spread)
-    mean = jnp.sum(known * value, axis=1)
-    return mean, jnp.sum(known * (spread + (value - mean[:, None]) ** 2), axis=1)
+    joint = log_likelihoods(data, excess, atoms) + jnp.log(jnp.maximum(weights, jnp.finfo(d.dtype).tiny))
+    posterior = jnp.exp(joint - lax.stop_gradient(jnp.max(joint, axis=1, keepdims=True)))
+    posterior = posterior / jnp.sum(posterior, axis=1, keepdims=True)
+    # Within the interval of an atom, the count itself tells the share.
+    x = atoms.x + reliability(atoms.variance) * (arcsine_of_excess(data, excess)[:, None] - atoms.x)
+    share = jnp.where(atoms.variance > 0, share_of_arcsine(data, x), atoms.share)
+    chance, complement = _chances(data, d, share)
+    # Nothing in [0, 1] has a variance above a quarter.
+    part = reliability(atoms.variance + atoms.gap_variance)
+    variance = jnp.minimum(part * (chance / d) * (complement / d) / number, 0.25)
+    share, variance = among(data, estimand, excess[:, None], share, variance)
+    mean = jnp.sum(posterior * share, axis=1)
+    return mean, jnp.sum(posterior * (variance + (share - mean[:, None]) ** 2), axis=1)
 
 
 def read_cells(
@@ -286,15 +287,15 @@ def read_cells(
     cells: Cells,
     posterior: Callable[[Float[Array, " n"]], tuple[Float[Array, " n"], Float[Array, " n"]]],
 ) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
-    """Posterior means and variances of all categories, from those at both ends of their cells."""
+    """Posterior means and variances of all categories, interpolated between the ends of their cells."""
     if cells.low.shape == data.excess.shape:  # each has its own
         return posterior(data.excess)
     number = cells.low.shape[0]
     mean, variance = posterior(jnp.concatenate([cells.low, cells.high]))
-    low, high = looked_up(cells.low, cells.place), looked_up(cells.high, cells.place)
+    low, high = looked_up(cells.low, cells.cell), looked_up(cells.high, cells.cell)
     part = jnp.where(high > low, (data.excess - low) / jnp.where(high > low, high - low, 1), 0)
 
     def between(values):
-        return looked_up(values[:number], cells.place) * (1 - part) + looked_up(values[number:], cells.place) * part
+        return looked_up(values[:number], cells.cell) * (1 - part) + looked_up(values[number:], cells.cell) * part
 
     return between(mean), between(variance)

@@ -1,4 +1,4 @@
-"""What the repairs of `rrjax.postprocessing` compute: compiled, of shares and their noise."""
+"""The compiled parts of `rrjax.postprocessing`, from an inversion and its noise."""
 
 from __future__ import annotations
 
@@ -14,25 +14,19 @@ from rrjax.data.arguments import as_survey
 from rrjax.data.tally import Rates, Tally, as_tally
 from rrjax.estimators.affine_mle import maximum
 from rrjax.estimators.closed_form import inv, mle_star
+from rrjax.numerics.bisection import bisected
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(128)
-_WIDTH = 8
-"""Standard errors on either side of an estimate within which a share is looked for."""
-_LEAST = 0.1
-"""The smallest share of the power law at most, in equal shares: where there are more categories than users."""
+INTEGRATED_STANDARD_ERRORS = 8
+"""Standard errors on either side of an estimate within which the posterior is integrated."""
+LARGEST_LOWER_END = 0.1
+"""Upper bound of the lower end of the power law, in equal shares: for more categories than users."""
 
 
 class _Noisy(NamedTuple):
-    """An inversion, and what makes its noise.
-
-    Attributes:
-        shares: `[K]`.
-        num_users: Scalar, a float, N; one where it is not usable.
-        rates: The mechanism's, harmless where they are not usable.
-        usable: Scalar.
-    """
+    """An inversion, and N (a float) and the rates, which determine its noise; harmless numbers where unusable."""
 
     shares: Float[Array, " K"]
     num_users: Float[Array, ""]
@@ -41,14 +35,14 @@ class _Noisy(NamedTuple):
 
 
 def noisy(counts, epsilon):
-    """The unbiased shares and their noise, of counts and ε or of a tally."""
+    """The unbiased shares and their noise, from counts and ε or from a tally."""
     shares = inv(counts, epsilon)
     if isinstance(counts, Tally):
         tally = as_tally(counts, epsilon)
         return _of_rates(shares, tally.num_users, tally.rates)
     weights, epsilon = as_survey(counts, epsilon)
     if jnp.issubdtype(weights.dtype, jnp.floating):
-        # They were scaled, and have forgotten how many reports they are.
+        # As given: `as_survey` has scaled them, but the noise depends on their sum.
         weights = aligned(jnp.asarray(counts, weights.dtype), weights)
     return _of_counts(shares, weights, epsilon)
 
@@ -70,7 +64,7 @@ def _of_rates(shares, number, rates):
 
 def positive(shares):
     """Shares with zero in place of negative ones."""
-    # Not the other way round, because NaN must stay, and not jnp.maximum, which halves the derivative at zero.
+    # Not `shares > 0`, because NaN must stay, and not jnp.maximum, which halves the derivative at zero.
     return jnp.where(shares <= 0, 0, shares)
 
 
@@ -80,20 +74,20 @@ def largest(shares):
     shares = positive(shares)
     fixed = lax.stop_gradient(shares)
     ordered = -jnp.sort(-fixed)
-    # Shares that sum to one exactly must not lose the smallest to rounding.
+    # Of shares that sum to one exactly, rounding must not drop the smallest.
     fits = jnp.cumsum(ordered) <= 1 + 64 * jnp.finfo(shares.dtype).eps
     left_out = jnp.max(jnp.where(fits, 0, ordered))
     return jnp.where((fixed > left_out) | jnp.isnan(fixed), shares, 0)
 
 
 def _reported_variance(rates, share):
-    """N·d²·`Rates.variance`: that of the reports, which is finite at any ε."""
+    """N·d²·`Rates.variance`, the variance of one report, which is finite at any ε."""
     return rates.q * rates.not_q * (1 - share) + rates.p * rates.not_p * share
 
 
 @jax.jit
 def cut(seen, alpha):
-    """Shares with zero below a threshold of significance."""
+    """Shares, with zero in place of those below a threshold of significance."""
     size, dtype = seen.shares.shape[0], seen.shares.dtype
     deviation = jnp.sqrt(_reported_variance(seen.rates, jnp.zeros((), dtype)) / seen.num_users)
     threshold = -jax.scipy.special.ndtri(alpha / size) * deviation
@@ -104,13 +98,13 @@ def cut(seen, alpha):
 
 @jax.jit
 def merged(seen, counts, epsilon, cut):
-    """Clusters of shares that are alike, merged (mixture reduction)."""
+    """The maximum likelihood estimate with small categories merged (mixture reduction)."""
     size, dtype = counts.shape[0], seen.shares.dtype
     noise = (1 / expm1_epsilon(epsilon)).astype(dtype)
     deviation = jnp.sqrt(_reported_variance(seen.rates, jnp.zeros((), dtype)) / seen.num_users) / seen.rates.d
     theta = mle_star(counts, epsilon)
     place = jnp.arange(size)
-    # A merged category is at the place of its first member, with as many parts of the noise as it has members.
+    # A merged category is at the place of its first member, with the noise of all members.
     group, members, free = place, jnp.ones(size, dtype), jnp.ones(size, bool)
     for _ in range(2):
         small = lax.stop_gradient(free & (theta < cut * deviation))
@@ -129,40 +123,37 @@ def merged(seen, counts, epsilon, cut):
 
 
 def _nodes(dtype):
-    """128 nodes on [0, 1] and the logarithms of their weights, of Gauss and Legendre."""
+    """The nodes of Gauss and Legendre on [0, 1], and the logarithms of their weights."""
     return jnp.asarray((1 + _NODES) / 2, dtype), jnp.asarray(np.log(_WEIGHTS / 2), dtype)
 
 
 def _exponent(least, mean):
     """The s for which x^−s on [least, 1] has this mean; it lies in [0, 3] if least < mean/5 and mean ≤ ½."""
     nodes, log_weights = _nodes(mean.dtype)
-    place = nodes * jnp.log(least)
+    log_share = nodes * jnp.log(least)
 
-    def halve(_, bounds):
-        low, high = bounds
-        middle = (low + high) / 2
+    def is_too_low(s):
         # In log x the density is x^(1−s).
-        above = jnp.sum(jax.nn.softmax(log_weights + (1 - middle) * place) * jnp.exp(place)) > mean
-        return jnp.where(above, middle, low), jnp.where(above, high, middle)
+        return jnp.sum(jax.nn.softmax(log_weights + (1 - s) * log_share) * jnp.exp(log_share)) > mean
 
-    start = aligned((jnp.zeros_like(mean), jnp.full_like(mean, 3)), least)
-    return lax.fori_loop(0, jnp.finfo(mean.dtype).nmant + 2, halve, start)[0]
+    interval = aligned((jnp.zeros_like(mean), jnp.full_like(mean, 3)), least)
+    return bisected(is_too_low, *interval, jnp.finfo(mean.dtype).nmant + 2)[0]
 
 
 @jax.jit
 def calibrated(seen):
-    """Shares as the power law that fits them expects them."""
+    """Posterior means of the shares under the power law that fits them."""
     shares, number, rates, usable = seen
     dtype, size = shares.dtype, shares.shape[0]
     mean = jnp.asarray(1 / size, dtype)
-    least = lax.stop_gradient(jnp.minimum(1 / number, _LEAST * mean))
+    least = lax.stop_gradient(jnp.minimum(1 / number, LARGEST_LOWER_END * mean))
     exponent = _exponent(least, mean)
     nodes, log_weights = _nodes(dtype)
     reported = rates.d * shares
 
-    # (x·d − y)² = 8²·variance(x)/N, where the law is not left: no quadrature spends nodes on what cannot be.
+    # The ends solve (x·d − y)² = 8²·variance(x)/N, within the power law: nodes elsewhere would be wasted.
     fixed, fixed_rates, fixed_number = lax.stop_gradient((reported, rates, number))
-    half, slope = _WIDTH**2 / fixed_number / 2, fixed_rates.not_p - fixed_rates.q
+    half, slope = INTEGRATED_STANDARD_ERRORS**2 / fixed_number / 2, fixed_rates.not_p - fixed_rates.q
     none = _reported_variance(fixed_rates, jnp.zeros((), dtype))
 
     def ends(y):
@@ -176,16 +167,16 @@ def calibrated(seen):
 
     def add(node, state):
         largest, total, moment = state
-        place = low + nodes[node] * (high - low)
-        share = jnp.exp(place)
+        log_share = low + nodes[node] * (high - low)
+        share = jnp.exp(log_share)
         variance = _reported_variance(rates, share) / number + rounding
         variance = jnp.maximum(variance, jnp.finfo(dtype).tiny)
-        # Finite, or all nodes of an estimate without noise would be impossible.
-        far = jnp.minimum((share * rates.d - reported) ** 2 / variance, 1e30)
-        term = log_weights[node] + (1 - exponent) * place - (far + jnp.log(variance)) / 2
-        top = jnp.maximum(largest, lax.stop_gradient(term))
-        scale, mass = jnp.exp(largest - top), jnp.exp(term - top)
-        return top, total * scale + mass, moment * scale + mass * share
+        # Finite, because without noise every node is infinitely unlikely.
+        square = jnp.minimum((share * rates.d - reported) ** 2 / variance, 1e30)
+        term = log_weights[node] + (1 - exponent) * log_share - (square + jnp.log(variance)) / 2
+        new_largest = jnp.maximum(largest, lax.stop_gradient(term))
+        scale, mass = jnp.exp(largest - new_largest), jnp.exp(term - new_largest)
+        return new_largest, total * scale + mass, moment * scale + mass * share
 
     start = jnp.full_like(shares, -jnp.inf), jnp.zeros_like(shares), jnp.zeros_like(shares)
     _, total, moment = lax.fori_loop(0, nodes.shape[0], add, aligned(start, seen))

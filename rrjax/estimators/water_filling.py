@@ -1,33 +1,31 @@
 """Water filling: the kernel that InvN, MLE* and InvP share.
 
-Each of the three estimators is one function of a threshold τ on the counts c,
-
-    F(τ)_i = (c_i − τ)₊ / Σ_j (c_j − τ)₊,
-
-and they differ in τ alone. With S and m the sum and the number of the active counts (those above τ):
+Each of the three is one function of a threshold τ on the counts c, F(τ)_i = (c_i − τ)₊ / Σ_j (c_j − τ)₊, and they
+differ in τ alone. With S and m the sum and the number of the active counts (those above τ), e1 = expm1(ε) and d = p −
+q:
 
     InvN   τ = N / (e1 + K)            no search
-    MLE*   τ = S / (e1 + m)            a fixed point, e1 = expm1(ε)
-    InvP   τ = (S − N·d) / m           a fixed point, d = p − q
+    MLE*   τ = S / (e1 + m)            a fixed point
+    InvP   τ = (S − N·d) / m           a fixed point
 
 For integer counts the threshold is kept as an integer `level` (the smallest count above τ that can be active)
 and a `rise` = level − τ in (0, 1]. Then θ_i = ((c_i − level) + rise) / ((S − m·level) + m·rise): every term is
 exact or positive, nothing cancels, and the support is decided in integers. S − m·level is at most N, so
 wrap-around arithmetic is exact up to the largest integer of the dtype.
 
-Two solvers find the fixed point: `sort` (sort, cumulative sums, one count of true values) and `newton`
-(a few passes of compare-and-sum). They end in the same integers, hence in the same bits.
+Two solvers find the fixed point: `sort` (sort, cumulative sums, one count of true values) and `newton` (a few passes of
+compare-and-sum). They end in the same integers, hence in the same bits.
 
-Where Newton starts depends on the platform; what it ends in does not, because every start is a lower bound. On a CPU
-it starts from what is known without another look at the counts: a turn of the loop costs little, and four levels in a
-pass more than one. Elsewhere a pass reads a whole batch from memory, with arithmetic to spare, and XLA's GPU backend by
-default asks the host after every turn whether there is another one. So two passes of four levels each come first, after
-which the loop as a rule only confirms: one turn or two in place of up to thirteen. No GPU has timed that yet.
+The start of Newton depends on the platform, its end does not, because every start is a lower bound. On a CPU a turn of
+the loop costs little, so it starts from a bound that needs no look at the counts. Elsewhere a pass reads a whole batch
+from memory, with arithmetic to spare, and by default XLA's GPU backend asks the host after every turn whether there is
+another one. So two passes of four levels each come first, after which one or two turns remain in place of up to
+thirteen. No GPU has timed that yet.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 from jax import lax
@@ -39,10 +37,12 @@ from rrjax.numerics.sums import accurate_sum, split_product
 
 Solver: TypeAlias = Literal["auto", "newton", "sort"]
 
-# How far above a lower bound of the fixed point to look for it, pass by pass, in square roots of the bound: counts of
-# what nobody holds are spread that far around it. Of every K from 50 to 1,423,000, at N of 10³ to 10⁸, Zipf of 0.01 to
-# 2 and ε of 0.1 to 12, at least 85 of 100 problems then need the one pass that confirms, and nearly all others two.
-_AHEAD = ((0.8, 1.6, 2.8), (0.2, 0.4, 0.7))
+LOOKAHEAD = ((0.8, 1.6, 2.8), (0.2, 0.4, 0.7))
+"""Levels tried above a lower bound of the fixed point, for each pass, in square roots of the bound.
+
+The counts of empty categories are spread that far around it. For K from 50 to 1,423,000, N from 10³ to 10⁸, Zipf from
+0.01 to 2 and ε from 0.1 to 12, at least 85 % of the problems then need one more pass, and nearly all others two.
+"""
 
 
 class Threshold(NamedTuple):
@@ -55,38 +55,14 @@ class Threshold(NamedTuple):
     level: Shaped[Array, ""]
     rise: Float[Array, ""]
 
-    def height(self, total: Int[Array, ""], number: Int[Array, ""]) -> Float[Array, ""]:
-        """Σ (c − τ) over active integer counts of this sum and number: two positive terms."""
-        dtype = self.rise.dtype
-        return (total - number * self.level).astype(dtype) + number.astype(dtype) * self.rise
-
-
-class Rule(Protocol):
-    """What tells one estimator's fixed point from another's, given sum and number of the active counts."""
-
-    def below(self, total: Int[Array, ""], number: Int[Array, ""]) -> Int[Array, ""]:
-        """An integer level that is cheap and never above the exact one."""
-        ...
-
-    def exact(self, total: Int[Array, ""], number: Int[Array, ""]) -> Threshold:
-        """The exact integer level."""
-        ...
-
-    def keeps(self, count: Int[Array, " K"], excess: Int[Array, " K"]) -> Bool[Array, " K"]:
-        """Whether a count is above τ, where the counts as large exceed it by `excess` = S − m·count in all."""
-        ...
-
-    def weigh(self, total: Float[Array, "*s"], number: Float[Array, "*s"], largest: Float[Array, ""]) -> Threshold:
-        """The level for active weights of this sum and number, none above `largest`."""
-        ...
-
 
 class Likelihood(NamedTuple):
-    """τ = S / (e1 + m): the maximum of the likelihood (math: the KKT conditions on the active set)."""
+    """τ = S / (e1 + m): the KKT conditions of the likelihood on the active set."""
 
     e1: Float[Array, ""]
 
-    def below(self, total, number):
+    def below(self, total: Int[Array, ""], number: Int[Array, ""]) -> Int[Array, ""]:
+        """A cheap integer level, never above the exact one, from sum and number of the active counts."""
         return self._whole_below(total, number) + 1
 
     def _whole_below(self, total, number):
@@ -95,26 +71,27 @@ class Likelihood(NamedTuple):
         margin = 1 - 8 * jnp.finfo(tau.dtype).eps
         return jnp.floor(tau * margin).astype(total.dtype)
 
-    def exact(self, total, number):
+    def exact(self, total: Int[Array, ""], number: Int[Array, ""]) -> Threshold:
+        """The exact threshold, from sum and number of the active counts."""
         divisor = self.e1 + number.astype(self.e1.dtype)
 
         def exceeds(level):
-            """Whether level·(e1 + m) > S, the difference rounded down to an integer, and its fraction."""
+            """Whether level·(e1 + m) > S, the difference rounded down to an integer, its fraction, and saturation."""
             whole, fraction, saturated = split_product(level, self.e1)
             short = total - number * level  # exact by wrap-around: it lies within ±N
             unsigned = short.astype(whole.dtype)
             more = (short < 0) | (unsigned < whole) | ((unsigned == whole) & (fraction > 0))
             return more, whole - unsigned, fraction, saturated
 
-        # A start just below τ, one Newton step from its exact residual, then the first of four neighbours that
-        # lies above τ. The residual is as large as the rounding error of the start, so one step is enough.
+        # A start just below τ, one Newton step from its exact residual, then the first of four neighbours above τ. The
+        # residual is as large as the rounding error of the start, so one step is enough.
         start = self._whole_below(total, number)
         _, residual, _, _ = exceeds(start)
         step = jnp.floor(-residual.astype(total.dtype).astype(self.e1.dtype) / divisor)
         first = jnp.maximum(start + step.astype(total.dtype) - 1, 0)
         candidates = first + jnp.arange(4, dtype=total.dtype)
         more, whole, fraction, saturated = exceeds(candidates)
-        # Beyond a machine word level·e1 dwarfs S, and rounding it harms nothing.
+        # Beyond a machine word level·e1 dwarfs S, so rounding it is harmless.
         above = jnp.where(
             saturated,
             candidates.astype(self.e1.dtype) * self.e1 - (total - number * candidates).astype(self.e1.dtype),
@@ -126,13 +103,15 @@ class Likelihood(NamedTuple):
         rise = jnp.minimum(jnp.sum(jnp.where(chosen, above, 0)) / divisor, 1)
         return Threshold(level, rise)
 
-    def keeps(self, count, excess):
+    def keeps(self, count: Int[Array, " K"], excess: Int[Array, " K"]) -> Bool[Array, " K"]:
+        """Whether a count is above τ, where the counts as large exceed it by `excess` = S − m·count in all."""
         whole, fraction, _ = split_product(count, self.e1)
         unsigned = excess.astype(whole.dtype)
         return (unsigned < whole) | ((unsigned == whole) & (fraction > 0))
 
-    def weigh(self, total, number, largest):
-        # Whichever of 0 and the mean is nearer to τ, so that the difference is known well.
+    def weigh(self, total: Float[Array, "*s"], number: Float[Array, "*s"], largest: Float[Array, ""]) -> Threshold:
+        """The threshold of active weights of this sum and number, none above `largest`."""
+        # Relative to 0 or the mean, whichever is nearer to τ, so that the difference is accurate.
         near_mean = self.e1 <= number
         rise = total / number * (self.e1 / (self.e1 + number))
         mean = _mean(total, number, largest)
@@ -142,7 +121,7 @@ class Likelihood(NamedTuple):
 class Projection(NamedTuple):
     """τ = (S − N·d) / m: the Euclidean projection of the inversion on the simplex.
 
-    `kept` = N·d carries a few roundings of the dtype; with it as a whole and a fraction what follows is exact.
+    `kept` = N·d carries a few roundings of the dtype. It is split into a whole and a fraction; the rest is exact.
     """
 
     kept: Float[Array, ""]
@@ -181,11 +160,14 @@ class Projection(NamedTuple):
         return jnp.where(self.fraction > 0, self.whole, self.whole - 1)
 
 
+Rule: TypeAlias = Likelihood | Projection
+
+
 def solve(counts: Shaped[Array, " K"], rule: Rule, start: Shaped[Array, ""], solver: Solver) -> Float[Array, " K"]:
     """Finds the fixed point of `rule` and fills: the estimate."""
     if jnp.issubdtype(counts.dtype, jnp.integer):
         level, total, number = (_sort_integers if solver == "sort" else _newton_integers)(counts, rule, start)
-        return _fill_integers(counts, level, level.height(total, number))
+        return _fill_integers(counts, level, total, number)
     return _fill_floats(counts, (_sort_floats if solver == "sort" else _newton_floats)(counts, rule))
 
 
@@ -193,14 +175,21 @@ def clip(counts: Shaped[Array, " K"], rule: Rule) -> Float[Array, " K"]:
     """Fills from the threshold that `rule` gives when every category counts as active, without a search."""
     number = jnp.asarray(counts.shape[0], counts.dtype)
     if jnp.issubdtype(counts.dtype, jnp.integer):
-        level = rule.exact(jnp.sum(counts), number)
-        ((total, number),) = _active(counts, level.level)
-        return _fill_integers(counts, level, level.height(total, number))
+        return fill(counts, rule.exact(jnp.sum(counts), number))
     return _fill_floats(counts, rule.weigh(accurate_sum(counts), number, jnp.max(counts)))
 
 
-def _fill_integers(counts, level, height):
-    above = (counts - level.level).astype(height.dtype) + level.rise
+def fill(counts: Int[Array, " K"], level: Threshold) -> Float[Array, " K"]:
+    """F of a threshold, for integer counts."""
+    ((total, number),) = _active(counts, level.level)
+    return _fill_integers(counts, level, total, number)
+
+
+def _fill_integers(counts, level, total, number):
+    dtype = level.rise.dtype
+    # Σ (c − τ) over the active counts, as two positive terms.
+    height = (total - number * level.level).astype(dtype) + number.astype(dtype) * level.rise
+    above = (counts - level.level).astype(dtype) + level.rise
     return jnp.where(counts >= level.level, above / height, 0)
 
 
@@ -210,10 +199,10 @@ def _fill_floats(counts, level):
 
 
 def _active(counts, *levels):
-    """Sum and number of the counts that reach each level.
+    """Sum and number of the counts that reach each level, all in one reduction.
 
-    One reduction of all: XLA vectorizes it on a CPU, where two reductions side by side take four times as long, and on
-    a GPU it is one kernel that reads the counts once.
+    XLA vectorizes it on a CPU, where two reductions side by side take four times as long; on a GPU it is one kernel
+    that reads the counts once.
     """
     zero = jnp.zeros((), counts.dtype)
     masks = [counts >= level for level in levels]
@@ -223,7 +212,7 @@ def _active(counts, *levels):
 
 
 def _newton_integers(counts, rule, start):
-    # Every level is a lower bound of the fixed point, so nothing active is ever dropped, and one that reproduces
+    # Every level is a lower bound of the fixed point, so no active count is ever dropped, and a level that reproduces
     # itself is the fixed point.
     def body(state):
         _, level, _, _ = state
@@ -241,10 +230,10 @@ def _newton_integers(counts, rule, start):
 def _raised(counts, rule, level):
     """A level nearer to the fixed point, and not above it.
 
-    The counts above any level bound the fixed point from below, and the best bound is off by the square of how far that
-    level is.
+    The counts above any level bound the fixed point from below. The error of the best bound is the square of the error
+    of its level.
     """
-    for widths in _AHEAD:
+    for widths in LOOKAHEAD:
         scale = jnp.sqrt(level.astype(float_of(counts)))
         # Beyond the largest integer a level wraps around to one that all counts reach.
         levels = [level, *(level + 1 + (width * scale).astype(level.dtype) for width in widths)]

@@ -16,8 +16,8 @@ from rrjax.data.tally import Tally, evidence
 from rrjax.inference.distinct_counts import once_per_count
 from rrjax.inference.intervals import whole_counts
 from rrjax.mechanisms.mechanism import Dependence
-from rrjax.numerics.binomial_tails import log_survival
 from rrjax.numerics.sharding import aligned
+from rrjax.numerics.special import log_survival
 
 
 def p_values(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, log: bool = False) -> Float[Array, " K"]:

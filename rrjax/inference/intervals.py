@@ -21,9 +21,9 @@ from rrjax.inference.profile import profile_limits
 from rrjax.inference.two_binomials import TwoKinds, fewest_holders
 from rrjax.mechanisms.surveys.design import Design as SurveyDesign
 from rrjax.mechanisms.surveys.estimators import checked
-from rrjax.numerics.binomial_tails import odds_of_tail
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
+from rrjax.numerics.special import odds_of_tail
 from rrjax.numerics.sums import split_product
 
 Method: TypeAlias = Literal["clopper-pearson", "wilson", "profile"]

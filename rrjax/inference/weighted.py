@@ -15,9 +15,9 @@ from rrjax.data.arguments import as_probability, as_scalar, as_values, complemen
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.inference.functionals import Estimate, Scale, as_numbers
-from rrjax.numerics.binomial_tails import odds_of_tail
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, together
+from rrjax.numerics.special import odds_of_tail
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 

@@ -128,7 +128,7 @@ class SquareWave(Randomizer):
     uniform within their bin.
 
     The maximum of the likelihood (`rrjax.ibu` of the `mixture`) has few bins, isolated spikes. The published estimator,
-    EM smoothed after every step, is `rrjax.estimators.smoothed_em.ems` and converges elsewhere.
+    EM smoothed after every step, is `rrjax.estimators.em.ems` and converges elsewhere.
 
     Args:
         num_categories: K, an integer, at least 2.

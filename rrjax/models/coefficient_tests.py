@@ -20,7 +20,7 @@ from rrjax.models.inputs import FitError, Units, as_covariates, as_weights, cova
 from rrjax.models.logistic import Data, on_coefficients, posteriors, slope_of
 from rrjax.models.loss import Law, MechanismOrEpsilon, rows_of
 from rrjax.models.results import Regression, p_value, predict
-from rrjax.numerics.interior_point import factored, solved
+from rrjax.numerics.newton import factored, solved
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, refuse_spread
 

@@ -26,8 +26,7 @@ from rrjax.data.arguments import as_array, as_scalar, check_key, check_positive,
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.models.inputs import require
-from rrjax.numerics.interior_point import factored, solved
-from rrjax.numerics.newton import ascend
+from rrjax.numerics.newton import ascend, factored, solved
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, refuse_spread, together
 from rrjax.numerics.sums import expm1_epsilon

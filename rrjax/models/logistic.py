@@ -20,7 +20,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from rrjax.mechanisms.rows import LogRows
 from rrjax.models.inputs import Units, as_covariates, as_weights, covariates_dtype, standardized
 from rrjax.models.loss import MechanismOrEpsilon, rows_of
-from rrjax.numerics.em_newton import View, added_up, ascended, blocks_of
+from rrjax.numerics.newton import View, added_up, ascended, blocks_of
 from rrjax.numerics.sharding import aligned, on_many_devices, together
 from rrjax.numerics.sums import log_sum
 

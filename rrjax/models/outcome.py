@@ -22,8 +22,7 @@ from rrjax.models.logistic import Data, as_data, curvatures, newton, on_coeffici
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.regression import LARGEST_STANDARD_ERROR
 from rrjax.models.results import Family, OutcomeRegression
-from rrjax.numerics.em_newton import View, added_up, ascended, blocks_of
-from rrjax.numerics.interior_point import factored, solved
+from rrjax.numerics.newton import View, added_up, ascended, blocks_of, factored, solved
 from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.sums import accurate_sum, log_sum
 

@@ -18,8 +18,7 @@ from rrjax.models.inputs import INTERCEPT, FitError, Units, as_clusters
 from rrjax.models.logistic import Data, Solution, adam, as_data, bias, evaluated, lbfgs, newton, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.results import Regression
-from rrjax.numerics.em_newton import blocks_of
-from rrjax.numerics.interior_point import factored, solved
+from rrjax.numerics.newton import blocks_of, factored, solved
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.sums import accurate_sum

@@ -1,4 +1,4 @@
-"""Derivatives of a solution that was found by iteration, by the implicit function theorem."""
+"""Derivatives of a solution found by iteration, by the implicit function theorem."""
 
 from collections.abc import Callable
 from functools import partial

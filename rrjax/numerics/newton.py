@@ -1,11 +1,28 @@
-"""Newton's method, damped where it does not gain, for functions of a few numbers, and the derivatives of where it ends.
+"""Newton's method: damped, for a function of a few numbers or a likelihood with hidden values; and the interior point.
 
-What is maximized depends on something given (counts, ε, a budget); where the slope in the point stays zero, the point
-moves by H⁻¹·(∂slope/∂given), H the curvature: that is its derivative, in both modes, with no step differentiated.
+**Damped ascent** (`ascend`). Where the gradient in the point stays zero, the point moves by H⁻¹·(∂gradient/∂given),
+with H the negative Hessian. That is the derivative of the maximum, in both modes; no step is differentiated.
+
+**Hidden values** (`ascended`). The complete information, which the hidden values would give, is always positive, and a
+step by it is a step of EM, which never loses. The observed information is less, by the missing one. A step by it is
+Newton's: quick near the maximum, and without guarantee far from it. The damping goes from one to the other.
+
+**Interior point** (`interior_step`). Maximizes a concave f over θ ≥ 0 with Σ θ = 1 and perhaps other equations. At the
+maximum a multiplier λ leaves slacks s = λ − ∇f ≥ 0 with θ∘s = 0. Newton's method solves θ∘s = β in the relative change
+y = Δθ/θ:
+
+    (Θ H Θ + diag(θ∘s))·y = β + θ∘∇f − λ·θ,    H = −∇²f,    Θ = diag(θ),
+
+and Mehrotra's predictor and corrector choose β, which goes to zero. The system keeps its scale where θ does not, and a
+Cholesky factorization is equally accurate whatever the scale of its rows.
+
+References:
+    Mehrotra, "On the Implementation of a Primal–Dual Interior Point Method", SIAM J. Optimization 2, 1992.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -14,116 +31,209 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from rrjax.numerics.interior_point import factored, solved
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.implicit import with_derivative
+from rrjax.numerics.sharding import aligned, one_by_one
+from rrjax.numerics.sums import accurate_sum
+
+LARGEST_STEP = 0.99
+"""Part of the way to the boundary, where a weight would be zero, that an interior step goes at most."""
+USERS_IN_BLOCK = 4096
+"""Users whose information is summed at a time."""
+
+
+@one_by_one
+def factored(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """The Cholesky factor of a matrix."""
+    return jnp.linalg.cholesky(matrix, symmetrize_input=False)
+
+
+@one_by_one
+def solved(factor: Float[Array, "M M"], right: Float[Array, "M N"]) -> Float[Array, "M N"]:
+    """The solution of the linear system with this Cholesky factor."""
+    half = lax.linalg.triangular_solve(factor, right, left_side=True, lower=True)
+    return lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)
 
 
 class Problem(Protocol):
-    """What is maximized. Hashable, and equal where it is the same: programs are compiled by it."""
+    """A function to maximize. Hashable; equal problems share a compiled program."""
 
     def value(self, point: Float[Array, " P"], given: Any) -> Float[Array, ""]:
-        """What is to be large."""
+        """The function to maximize."""
         ...
 
     def gain(self, new: Float[Array, " P"], old: Float[Array, " P"], given: Any) -> Float[Array, ""]:
-        """By how much the first has more, as accurately as is known."""
+        """The value at `new` less that at `old`, as accurately as it can be had."""
         ...
 
 
 class Ascent(NamedTuple):
-    """Where the iteration is.
-
-    Attributes:
-        point: `[P]`.
-        curvature: `[P, P]`, the Hessian with its sign changed, where the last step began.
-        damping: Scalar: the share of its diagonal that the curvature is raised by; zero is Newton's step.
-        gap: Scalar: half of Newton's decrement, what the maximum has more, as far as it is quadratic.
-        num_iters: Scalar.
-        converged: Scalar.
-    """
+    """The state of the damped iteration."""
 
     point: Float[Array, " P"]
-    curvature: Float[Array, "P P"]
-    damping: Float[Array, ""]
-    gap: Float[Array, ""]
+    curvature: Float[Array, "P P"]  # the negative Hessian where the last step began
+    damping: Float[Array, ""]  # the part of its own size that the diagonal is raised by; zero is Newton's step
+    gap: Float[Array, ""]  # half of Newton's decrement: to second order, what the value misses of the maximum
     num_iters: Int[Array, ""]
     converged: Bool[Array, ""]
 
 
-class Verdict(NamedTuple):
-    """What is made of a step that was tried: whether it is taken, and how the next one is damped."""
-
-    better: Bool[Array, ""]
-    damping: Float[Array, ""]
-    gap: Float[Array, ""]
-    converged: Bool[Array, ""]
+def _step(system, gradient, point):
+    """Newton's step: the change, half of its decrement, and the new point."""
+    change = solved(factored(system), gradient[:, None])[:, 0]
+    return change, gradient @ change / 2, point + jnp.where(jnp.all(jnp.isfinite(change)), change, 0)
 
 
-def judged(
-    change: Float[Array, " P"],
-    gap: Float[Array, ""],
-    gained: Float[Array, ""],
-    damping: Float[Array, ""],
-    tol: Float[Array, ""],
-) -> Verdict:
-    """Takes a step that gains, or that is so near the maximum that rounding hides whether it does."""
+def _judged(change, gap, gain, damping, tol):
+    """Accepts a step that gains, or is so near the maximum that rounding hides whether it does.
+
+    Returns whether it is accepted, the next damping, the gap, and whether the iteration has converged.
+    """
     usable = jnp.all(jnp.isfinite(change)) & (gap >= 0)
-    better = usable & jnp.isfinite(gained) & ((gained > 0) | (gap <= tol))
+    accepted = usable & jnp.isfinite(gain) & ((gain > 0) | (gap <= tol))
     less = jnp.where(damping < 0.01, 0, damping / 8)
-    return Verdict(
-        better,
-        jnp.where(better, less, jnp.maximum(8 * damping, 1 / 64)),
-        jnp.where(usable, gap, jnp.inf),
-        better & (damping == 0) & (gap <= tol),
-    )
+    converged = accepted & (damping == 0) & (gap <= tol)
+    damping = jnp.where(accepted, less, jnp.maximum(8 * damping, 1 / 64))
+    return accepted, damping, jnp.where(usable, gap, jnp.inf), converged
+
+
+def _repeated(step, state, max_iters):
+    return lax.while_loop(lambda state: ~state.converged & (state.num_iters < max_iters), step, state)
 
 
 def ascend(problem: Problem, start: Float[Array, " P"], given: Any, tol: Float[Array, ""], max_iters: int) -> Ascent:
-    """Maximizes."""
+    """Maximizes `problem.value` from `start`; the point found has its first derivatives in `given`."""
     state = _ascended(problem, *lax.stop_gradient((start, given)), tol, max_iters)
-    return state._replace(point=_at_maximum(problem, state.point, state.curvature, given))
+    point = with_derivative(partial(_motion, problem), state.point, (state.curvature, given))
+    return state._replace(point=point)
 
 
 @partial(jax.jit, static_argnums=(0, 4))
 def _ascended(problem, start, given, tol, max_iters):
-    def sloped(point):
-        slope = jax.grad(problem.value)(point, given)
-        return slope, slope
+    def gradient_twice(point):
+        gradient = jax.grad(problem.value)(point, given)
+        return gradient, gradient
 
     def step(state):
-        # Here and nowhere else, because second derivatives take long to compile.
-        bend, slope = jax.jacfwd(sloped, has_aux=True)(state.point)
-        curvature = -bend
+        # Second derivatives take long to compile, so they stand here only.
+        hessian, gradient = jax.jacfwd(gradient_twice, has_aux=True)(state.point)
+        curvature = -hessian
         size = jnp.abs(jnp.diagonal(curvature))
-        # On a plateau there is no curvature, and the damping needs some scale: of steps no longer than a thousand.
-        size = jnp.maximum(size, 1e-3 * jnp.abs(slope))
-        change = solved(factored(curvature + jnp.diag(state.damping * size)), slope[:, None])[:, 0]
-        gap = slope @ change / 2
-        point = state.point + jnp.where(jnp.all(jnp.isfinite(change)), change, 0)
-        seen = judged(change, gap, problem.gain(point, state.point, given), state.damping, tol)
-        point = jnp.where(seen.better, point, state.point)
-        return Ascent(point, curvature, seen.damping, seen.gap, state.num_iters + 1, seen.converged)
+        # A plateau has no curvature; there the damping needs a scale, that of steps no longer than a thousand.
+        size = jnp.maximum(size, 1e-3 * jnp.abs(gradient))
+        change, gap, new = _step(curvature + jnp.diag(state.damping * size), gradient, state.point)
+        gain = problem.gain(new, state.point, given)
+        accepted, damping, gap, converged = _judged(change, gap, gain, state.damping, tol)
+        point = jnp.where(accepted, new, state.point)
+        return Ascent(point, curvature, damping, gap, state.num_iters + 1, converged)
 
     zero = jnp.zeros((), start.dtype)
-    nothing = jnp.zeros((start.size, start.size), start.dtype)
-    state = Ascent(start, nothing, zero, zero + jnp.inf, jnp.int32(0), jnp.asarray(False))
-    return lax.while_loop(
-        lambda state: ~state.converged & (state.num_iters < max_iters), step, aligned(state, start, given)
-    )
+    no_curvature = jnp.zeros((start.size, start.size), start.dtype)
+    state = Ascent(start, no_curvature, zero, zero + jnp.inf, jnp.int32(0), jnp.asarray(False))
+    return _repeated(step, aligned(state, start, given), max_iters)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _at_maximum(problem, point, curvature, given):
-    del problem, curvature, given
-    return point
-
-
-@_at_maximum.defjvp
-def _at_maximum_jvp(problem, primals, tangents):
-    point, curvature, given = primals
-    _, change = jax.jvp(lambda given: jax.grad(problem.value)(point, given), (given,), tangents[2:])
+def _motion(problem, point, inputs, tangents):
+    """The tangent of the maximum."""
+    curvature, given = inputs
+    _, change = jax.jvp(lambda given: jax.grad(problem.value)(point, given), (given,), tangents[1:])
     factor = factored(curvature)
-    moved = lax.custom_linear_solve(
+    return lax.custom_linear_solve(
         lambda y: curvature @ y, change, lambda _, right: solved(factor, right[:, None])[:, 0], symmetric=True
     )
-    return point, moved
+
+
+class View(NamedTuple):
+    """The log-likelihood and its derivatives at some parameters `[P]`."""
+
+    log_probabilities: Float[Array, " N"]  # of each user's reports, each times the weight
+    log_prior: Float[Array, ""]
+    slope: Float[Array, " P"]  # the gradient of the sum of all these
+    observed: Float[Array, "P P"]  # the observed information
+    complete: Float[Array, "P P"]  # the information if the hidden values were known
+
+
+class State(NamedTuple):
+    """The state of the iteration with hidden values."""
+
+    parameters: Float[Array, " P"]
+    view: View
+    damping: Float[Array, ""]  # 0 is Newton's step, 1 is that of EM, and above 1 it is shorter
+    gap: Float[Array, ""]  # half of Newton's decrement, nats of all reports
+    num_iters: Int[Array, ""]
+    converged: Bool[Array, ""]
+
+
+def ascended(
+    look: Callable[[Float[Array, " P"]], View], start: Float[Array, " P"], tol: Float[Array, ""], max_iters: int
+) -> State:
+    """Maximizes a likelihood with hidden values; `look` gives its `View` at parameters."""
+
+    def step(state):
+        view, damping = state.view, state.damping
+        mixed = (1 - damping) * view.observed + damping * view.complete
+        system = jnp.where(damping < 1, mixed, damping * view.complete)
+        change, gap, new = _step(system, view.slope, state.parameters)
+        new_view = look(new)
+        # User by user: near the maximum the difference of two sums loses the digits that count.
+        gain = accurate_sum(new_view.log_probabilities - view.log_probabilities) + (new_view.log_prior - view.log_prior)
+        accepted, damping, gap, converged = _judged(change, gap, gain, damping, tol)
+        new, view = jax.tree.map(
+            lambda new, old: jnp.where(accepted, new, old), (new, new_view), (state.parameters, view)
+        )
+        return State(new, view, damping, gap, state.num_iters + 1, converged)
+
+    zero = jnp.zeros((), start.dtype)
+    state = State(start, look(start), zero, zero + jnp.inf, jnp.int32(0), jnp.asarray(False))
+    return _repeated(step, aligned(state), max_iters)
+
+
+def blocks_of(data: Any) -> Any:
+    """Rows in blocks of users; the last block is filled up with zeros, which are users of weight zero."""
+    number = jax.tree.leaves(data)[0].shape[0]
+    block = min(number, USERS_IN_BLOCK)
+
+    def cut(leaf):
+        padded = jnp.pad(leaf, ((0, -number % block), *((0, 0),) * (leaf.ndim - 1)))
+        return padded.reshape(-1, block, *leaf.shape[1:])
+
+    return jax.tree.map(cut, data)
+
+
+def added_up(function: Callable[[Any], tuple[Any, Any]], blocks: Any, *others: Any) -> tuple[Any, Any]:
+    """The sums over all blocks, and the rows of all, of a function of a block that returns sums and rows."""
+    first = jax.tree.map(lambda leaf: leaf[0], blocks)
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, first)[0])
+
+    def add(total, block):
+        sums, rows = function(block)
+        return jax.tree.map(jnp.add, total, sums), rows
+
+    total, rows = lax.scan(add, aligned(zeros, blocks, others), blocks)
+    return total, jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
+
+
+def interior_step(
+    theta: Float[Array, " M"],
+    slack: Float[Array, " M"],
+    towards: Callable[[Float[Array, " M"]], tuple[Float[Array, " M"], Array]],
+    goal: Float[Array, ""],
+) -> tuple[Float[Array, " M"], Float[Array, " M"], Array, Float[Array, ""]]:
+    """Makes a predictor and a corrector step; returns θ, θ∘s, the multiplier, and the length of the step in it.
+
+    `slack` is θ∘s. `towards(β)` solves Newton's system; it returns y and the multiplier. `goal` is the smallest β.
+    """
+    y, _ = towards(jnp.zeros_like(theta))
+    change = -slack - slack * y
+    primal, dual = _length(y), _length(change / slack)
+    barrier = jnp.mean(slack)
+    predicted = jnp.mean((1 + primal * y) * (slack + dual * change))
+    target = jnp.maximum((predicted / barrier) ** 3 * barrier, goal) - y * change
+    y, multiplier = towards(target)
+    change = target - slack - slack * y
+    primal, dual = (jnp.minimum(1, LARGEST_STEP * length) for length in (_length(y), _length(change / slack)))
+    return theta * (1 + primal * y), (slack + dual * change) * (1 + primal * y), multiplier, dual
+
+
+def _length(change):
+    """How far a relative change can go before anything is zero; at most all the way."""
+    return jnp.minimum(1, 1 / jnp.maximum(jnp.max(-change), 1))

@@ -1,11 +1,11 @@
-"""Points and hyperplanes of a projective space by their numbers, for JAX's simulations and for clients alike.
+"""Points and hyperplanes of a projective space by number, for JAX's simulations and for the clients of collections.
 
 Over the field of s elements (s prime) the projective space of dimension t − 1 has (sᵗ − 1)/(s − 1) points and as many
-hyperplanes. Both are numbered by their canonical vectors of t coordinates, the first that is not zero being one, as
-numbers written in base s: the zero vector is 0, which is neither; the points come in the order of these numbers. A
-point lies on a plane if the product of their vectors is zero.
+hyperplanes. Each has a canonical vector of t coordinates, whose first nonzero coordinate is one. Read as numbers in
+base s, these vectors give the order; number 0 is the zero vector, neither point nor plane. A point lies on a plane if
+the product of their vectors is zero.
 
-Functions of arrays take `xp`, which is `numpy` or `jax.numpy`; JAX is not imported.
+Functions of arrays take `xp`, which is `numpy` or `jax.numpy`. JAX is not imported.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 
 PRIMES = [number for number in range(2, 1000) if all(number % small for small in range(2, math.isqrt(number) + 1))]
-"""The orders of fields that there are to choose from."""
+"""Orders of fields."""
 
 
 def num_points(order: int, number: int) -> int:
-    """(sᵗ − 1)/(s − 1), zero for t = 0."""
+    """The number of points, (sᵗ − 1)/(s − 1); zero for t = 0."""
     return (order**number - 1) // (order - 1)
 
 
 def dimension_of(num_categories: int, order: int) -> int:
-    """The least t, at least two, with enough points."""
+    """The least t ≥ 2 with enough points."""
     number = 2
     while num_points(order, number) < num_categories:
         number += 1
@@ -34,14 +34,14 @@ def dimension_of(num_categories: int, order: int) -> int:
 
 
 def design_of(num_categories: int, order: int) -> tuple[float, float]:
-    """Of the planes: how many there are for each one through a point, and the share of these through another point."""
+    """The planes per plane through a given point, and the share of the latter that pass through another given point."""
     number = dimension_of(num_categories, order)
     through_one, through_two = num_points(order, number - 1), num_points(order, number - 2)
     return num_points(order, number) / through_one, through_two / through_one
 
 
 def num_cells(num_categories: int, order: int) -> int:
-    """How many numbers it takes to decode reports on planes: planes times elements."""
+    """The numbers needed to decode reports on planes: planes times elements."""
     return num_points(order, dimension_of(num_categories, order)) * order
 
 
@@ -57,7 +57,7 @@ def _firsts(order, number):
 
 
 def vectors_of(numbers: Any, order: int, number: int, xp: ModuleType) -> Any:
-    """Canonical vectors of points and planes, which are numbered from one: the first of their coordinates is one."""
+    """The canonical vectors of points or planes, which are numbered from one."""
     firsts = xp.asarray(_firsts(order, number)[:number], xp.int32)
     length = xp.sum(numbers[..., None] >= firsts, axis=-1, dtype=xp.int32) - 1
     powers = xp.asarray([order**place for place in range(number)], xp.int32)
@@ -66,12 +66,12 @@ def vectors_of(numbers: Any, order: int, number: int, xp: ModuleType) -> Any:
 
 
 def product_of(one: Any, other: Any, order: int, xp: ModuleType) -> Any:
-    """The product of vectors, which lie on a last axis: zero where a point lies on a plane."""
+    """The product of vectors on a last axis: zero where a point lies on a plane."""
     return xp.sum(one * other % order, axis=-1, dtype=xp.int32) % order
 
 
 def numbers_of(vectors: Any, order: int, xp: ModuleType) -> Any:
-    """The number of the canonical vector of each one that is not zero; the inverse of `vectors_of`."""
+    """The numbers of the canonical multiples of nonzero vectors; the inverse of `vectors_of`."""
     number = vectors.shape[-1]
     lead = xp.argmax(vectors != 0, axis=-1)
     inverses = xp.asarray([0, *(pow(value, -1, order) for value in range(1, order))], xp.int32)
@@ -83,7 +83,7 @@ def numbers_of(vectors: Any, order: int, xp: ModuleType) -> Any:
 
 
 def plane_of(points: Any, through: Any, free: Any, order: int, number: int, xp: ModuleType) -> Any:
-    """A plane for each point: all coordinates but one at will, that one so that the product is zero, or one."""
+    """A plane for each point, through it or not: coordinates from `free`, but for one that makes the product 0 or 1."""
     point = vectors_of(points, order, number, xp)
     lead = xp.argmax(point != 0, axis=-1).astype(xp.int32)
     digits = digits_of(free, order, number - 1, xp)
@@ -92,7 +92,7 @@ def plane_of(points: Any, through: Any, free: Any, order: int, number: int, xp: 
     after = xp.concatenate([digits[..., :1], digits], axis=-1)
     plane = xp.where(where < lead[:, None], before, after)
     plane = xp.where(where == lead[:, None], 0, plane)
-    # The factor of what is missing, the point's first coordinate, is one.
+    # The missing coordinate's factor, the first nonzero one of the point, is one.
     missing = (xp.where(through, np.int32(0), np.int32(1)) - product_of(plane, point, order, xp)) % order
     plane = xp.where(where == lead[:, None], missing[:, None], plane)
     return numbers_of(plane, order, xp)

@@ -16,23 +16,23 @@ from jax.core import Tracer
 
 _Class = TypeVar("_Class", bound=type)
 
-_SHOWN = 6
-"""Numbers of an array up to which `repr` prints them one by one."""
+SHOWN_NUMBERS = 6
+"""Size up to which `repr` prints the numbers of an array."""
 
 
 def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> Callable[[_Class], _Class]:
-    """Makes a dataclass a pytree: a decorator.
+    """A decorator that makes a dataclass a pytree.
 
-    `jax.tree_util.register_dataclass` would do, were it not that two classes which it has registered, with equal meta
-    fields, have *equal* tree structures (jaxlib up to 0.10 at least; only their hashes differ). Once in some hundred
-    cases the hashes collide, and `jax.jit` runs for the one class what it has compiled for the other.
+    Two classes that `jax.tree_util.register_dataclass` has registered, with equal meta fields, have *equal* tree
+    structures (jaxlib up to 0.10 at least; only their hashes differ). Once in some hundred cases the hashes collide,
+    and `jax.jit` runs for one class the program that it has compiled for the other.
 
-    JAX puts anything in the place of a leaf: a tracer, a batch, a zero without a dtype, a place of an axis. Therefore
-    instances are made of leaves without `__init__` and `__post_init__`, which check what a person gives.
+    JAX puts anything in the place of a leaf: a tracer, a batch, a zero without a dtype, a place of an axis. So an
+    instance is made of leaves without `__init__` and `__post_init__`, which check the arguments of users.
 
     Functions that take or return an instance can be exported: `jax.export` knows the class by its full name, and its
-    meta fields as JSON. `==` is one bool, see `equal`; `repr` is short. An instance has a hash where all its fields
-    have one: numbers and texts have, arrays have not (`TypeError`).
+    meta fields as JSON. `==` is one bool, see `equal`; `repr` is short. An instance has a hash if all its fields have
+    one: numbers and texts have, arrays have not (`TypeError`).
 
     Example:
         >>> import dataclasses, jax
@@ -70,7 +70,7 @@ def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> 
 
         in_order = [field.name for field in dataclasses.fields(cls) if field.name in data + meta]
         tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
-        # A class that is defined again under its name, as in a notebook, cannot be registered again, and need not be.
+        # A class defined again under its name, as in a notebook, cannot and need not be registered again.
         with contextlib.suppress(ValueError):
             export.register_pytree_node_serialization(
                 cls,
@@ -79,7 +79,7 @@ def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> 
                 deserialize_auxdata=lambda text: tuple(json.loads(text)),
             )
         methods: dict[str, Any] = {"__eq__": equal, "__hash__": lambda tree: hash((cls, *flatten(tree)))}
-        if vars(cls)["__dataclass_params__"].repr:  # unless it has its own
+        if vars(cls)["__dataclass_params__"].repr:  # it has none of its own
             methods["__repr__"] = shown
         for name, method in methods.items():
             setattr(cls, name, method)
@@ -89,7 +89,7 @@ def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> 
 
 
 def exportable(cls: _Class) -> _Class:
-    """Lets exported functions (`jax.export`) take and return a NamedTuple, such as a field of a registered class."""
+    """A decorator that lets exported functions (`jax.export`) take and return a NamedTuple."""
     with contextlib.suppress(ValueError):  # as above
         export.register_namedtuple_serialization(cls, serialized_name=f"{cls.__module__}.{cls.__qualname__}")
     return cls
@@ -104,24 +104,24 @@ def equal(tree: Any, other: Any) -> Any:
     if type(tree) is not type(other):
         return NotImplemented
     (ours, structure), (theirs, another) = tree_util.tree_flatten(tree), tree_util.tree_flatten(other)
-    # Arrays first: array_equal would take what cannot be made one for another one.
+    # As arrays first: array_equal says false of values that cannot become arrays, in place of an error.
     return structure == another and all(map(np.array_equal, map(np.asarray, ours), map(np.asarray, theirs)))
 
 
 def short(value: Any) -> str:
-    """A field in a few words: an array of more than six numbers is its dtype and shape."""
+    """The text of a field; an array of more than six numbers is its dtype and shape."""
     if isinstance(value, tuple):
         return f"{getattr(type(value), '__name__', '').removeprefix('tuple')}({', '.join(map(short, value))})"
     if not isinstance(value, np.ndarray | jax.Array):
         return repr(value)
     hidden = isinstance(value, Tracer) or (isinstance(value, jax.Array) and not _readable(value))
-    if hidden or value.ndim > 1 or value.size > _SHOWN:
+    if hidden or value.ndim > 1 or value.size > SHOWN_NUMBERS:
         return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
     known = np.asarray(value)
     return str(known) if known.ndim == 0 else f"[{', '.join(map(str, known))}]"
 
 
 def _readable(array):
-    """Whether the numbers are here: not those of keys, donated arrays, or other processes."""
+    """Whether this process can read the numbers: not those of keys, donated arrays, or other processes."""
     is_key = jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
     return not is_key and not array.is_deleted() and array.is_fully_addressable

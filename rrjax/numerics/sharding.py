@@ -1,9 +1,9 @@
-"""Values that meet in a computation are made to live in the same place, where devices are many.
+"""Gives the values of one computation the sharding that it needs, where devices are many.
 
-Inside `shard_map` every value has a type that says along which axes of the mesh it differs, and the state of a loop
-must keep that type from turn to turn: a zero that the data are added to must differ along the axes of the data from
-the start. On a mesh with explicit axes a value also knows its mesh, and one that does not (a constant, an ε from
-outside) must be put on it before `vmap` can spread it. Everywhere else nothing happens here.
+Inside `shard_map` every value has a type that names the mesh axes along which it differs, and the state of a loop must
+keep that type from turn to turn: a zero to which data are added must differ along their axes from the start. On a mesh
+with explicit axes a value also has its mesh, and one without (a constant, an ε from outside) must be put on it before
+`vmap` can spread it. Without such a mesh these functions change nothing.
 """
 
 from __future__ import annotations
@@ -21,31 +21,34 @@ from jaxtyping import Array, Int, Shaped
 T = TypeVar("T")
 
 
+def is_explicit(value: Array) -> bool:
+    """Whether a value is on a mesh with explicit axes."""
+    return AxisType.Explicit in jax.typeof(value).sharding.mesh.axis_types
+
+
 def aligned(values: T, *others: object) -> T:
-    """Makes values differ along the same axes, on the same mesh."""
+    """The values, made to differ along the mesh axes of all arguments, and put on their mesh."""
     leaves = jax.tree.leaves((values, others))
-    types = [jax.typeof(leaf) for leaf in leaves]
-    axes = frozenset().union(*map(_varying, types))
-    found = [at for at, kind in enumerate(types) if AxisType.Explicit in kind.sharding.mesh.axis_types]
-    if not axes and not found:
+    axes = frozenset().union(*map(_varying, leaves))
+    explicit = [leaf for leaf in leaves if is_explicit(leaf)]
+    if not axes and not explicit:
         return values
-    # What is computed at once needs the devices themselves, which an array knows and its type does not.
-    known = not any(isinstance(leaf, Tracer) for leaf in leaves)
-    meshes = [leaves[at].sharding.mesh if known else types[at].sharding.mesh for at in found]
+    # An eager computation needs the devices themselves, which an array has and its type has not.
+    eager = not any(isinstance(leaf, Tracer) for leaf in leaves)
+    meshes = [leaf.sharding.mesh if eager else jax.typeof(leaf).sharding.mesh for leaf in explicit]
 
     def place(leaf):
         if not isinstance(leaf, jax.Array):
-            return leaf  # a literal goes anywhere
-        kind = jax.typeof(leaf)
-        if meshes and kind.sharding.mesh.empty:
+            return leaf  # a literal has no place
+        missing = tuple(sorted(axes - _varying(leaf)))
+        if meshes and jax.typeof(leaf).sharding.mesh.empty:
             everywhere = NamedSharding(meshes[0], PartitionSpec(*[None] * leaf.ndim))
             if jnp.issubdtype(leaf.dtype, jnp.inexact):
-                # A product in place of a move, because a batch of cotangents cannot be moved back; by `lax`, because
-                # `*` converts the type of what `jax.grad` makes of a Python number, which cannot be taken back either.
+                # A product in place of a move, because a batch of cotangents cannot be moved back. By `lax`, because
+                # `*` converts the type of what `jax.grad` makes of a Python number, which cannot be undone either.
                 leaf = lax.mul(leaf, jnp.ones(leaf.shape, leaf.dtype, device=everywhere))
             else:
                 leaf = jax.sharding.reshard(leaf, everywhere)
-        missing = tuple(sorted(axes - _varying(kind)))
         return lax.pcast(leaf, missing, to="varying") if missing else leaf
 
     return jax.tree.map(place, values)
@@ -53,18 +56,17 @@ def aligned(values: T, *others: object) -> T:
 
 def spread_over_devices(array: Array, axis: int) -> bool:
     """Whether an axis of an array is spread over devices, on a mesh with explicit axes."""
-    sharding = jax.typeof(array).sharding
-    return AxisType.Explicit in sharding.mesh.axis_types and array.ndim > 0 and sharding.spec[axis] is not None
+    return is_explicit(array) and array.ndim > 0 and jax.typeof(array).sharding.spec[axis] is not None
 
 
 def on_many_devices(*values: object) -> bool:
     """Whether `shard_map` or a mesh with explicit axes has any of the values on several devices."""
-    kinds = [jax.typeof(leaf) for leaf in jax.tree.leaves(values)]
-    return any(_varying(kind) or AxisType.Explicit in kind.sharding.mesh.axis_types for kind in kinds)
+    return any(_varying(leaf) or is_explicit(leaf) for leaf in jax.tree.leaves(values))
 
 
-def _varying(kind):
-    # Its name until jax 0.10.1, and since.
+def _varying(value):
+    kind = jax.typeof(value)
+    # The first name is that until jax 0.10.1.
     return kind.vma if hasattr(kind, "vma") else kind.manual_axis_type.varying
 
 
@@ -75,20 +77,19 @@ def repeat(number: Int[Array, ""], body: Callable[[Int[Array, ""], T], T], state
 
 
 def looked_up(table: Shaped[Array, " n"], places: Int[Array, "*s"]) -> Shaped[Array, "*s"]:
-    """table[places], for places within it, wherever the places are."""
-    sharding = jax.typeof(places).sharding
-    if AxisType.Explicit not in sharding.mesh.axis_types:
+    """table[places], for places within it, whatever their sharding."""
+    if not is_explicit(places):
         return table.at[places].get(mode="promise_in_bounds")
-    if places.ndim == 0:  # for which JAX has another way, that knows no sharding
+    if places.ndim == 0:  # JAX reads a scalar place in another way, which takes no sharding
         return looked_up(table, places[None])[0]
-    return aligned(table, places).at[places].get(mode="promise_in_bounds", out_sharding=sharding)
+    return aligned(table, places).at[places].get(mode="promise_in_bounds", out_sharding=jax.typeof(places).sharding)
 
 
 def gathered(array: Array, axis: int = -1) -> Array:
-    """Brings an axis together that a mesh with explicit axes spreads over devices: each of them has all of it.
+    """The array with one axis whole on every device, where a mesh with explicit axes spreads it.
 
-    A sum over such an axis, a slice of it or a product with it each need to be told where their result belongs. One
-    problem is small: every device solves it. On other meshes XLA decides, and nothing happens here.
+    There a sum over a spread axis, a slice of it and a product with it would need the sharding of their result. One
+    problem is small, so every device solves it. On other meshes XLA decides, and the array stays as it is.
     """
     if not spread_over_devices(array, axis):
         return array
@@ -99,7 +100,7 @@ def gathered(array: Array, axis: int = -1) -> Array:
 
 
 def together(array: T) -> T:
-    """All axes `gathered`: of reports that are counted, because a scatter cannot be told where its result belongs."""
+    """The array with all axes `gathered`: for reports to be counted, because a scatter takes no sharding."""
     whole: Any = array
     for axis in range(whole.ndim) if isinstance(array, jax.Array) else ():
         whole = gathered(whole, axis)
@@ -107,8 +108,8 @@ def together(array: T) -> T:
 
 
 def stacked(*scalars: Shaped[Array, ""]) -> Shaped[Array, " n"]:
-    """`jnp.stack` of scalars, which cannot be where `vmap` spreads only some of them over a mesh with explicit axes."""
-    if not any(AxisType.Explicit in jax.typeof(each).sharding.mesh.axis_types for each in scalars):
+    """`jnp.stack` of scalars, also where `vmap` spreads only some of them over a mesh with explicit axes."""
+    if not any(map(is_explicit, scalars)):
         return jnp.stack(scalars)
     numbers = jnp.arange(len(scalars))
     whole = jnp.zeros_like(numbers, scalars[0].dtype)
@@ -118,15 +119,15 @@ def stacked(*scalars: Shaped[Array, ""]) -> Shaped[Array, " n"]:
 
 
 def searched(edges: Shaped[Array, " n"], values: Shaped[Array, "*s"]) -> Int[Array, "*s"]:
-    """`jnp.searchsorted` from the right; on a mesh with explicit axes by sorting, because its loop cannot be spread."""
-    explicit = AxisType.Explicit in jax.typeof(values).sharding.mesh.axis_types
-    return jnp.searchsorted(aligned(edges, values), values, side="right", method="sort" if explicit else "scan")
+    """`jnp.searchsorted` from the right; by sorting on a mesh with explicit axes, where its loop cannot be spread."""
+    method = "sort" if is_explicit(values) else "scan"
+    return jnp.searchsorted(aligned(edges, values), values, side="right", method=method)
 
 
 def refuse_spread(value: T, name: str) -> T:
     """The value itself; under a `vmap` that spreads it over a mesh with explicit axes an error.
 
-    For functions made of what JAX or optax cannot spread, which would fail deep inside, or as late as they are lowered.
+    For functions with parts that JAX or optax cannot spread, which would fail deep inside, or only when lowered.
 
     Raises:
         NotImplementedError: Says what to use instead.
@@ -136,8 +137,8 @@ def refuse_spread(value: T, name: str) -> T:
     same = jax.custom_batching.custom_vmap(lambda value: value)
 
     @same.def_vmap
-    def _(size, given, value):
-        del size, given
+    def _(size, batched, value):
+        del size, batched
         if spread_over_devices(value, 0):
             raise NotImplementedError(
                 f"{name} cannot be spread by jax.vmap over a mesh with explicit axes: call it in jax.shard_map, one "
@@ -151,47 +152,38 @@ def refuse_spread(value: T, name: str) -> T:
 def by_platform(*arguments: Any, cpu: Callable[..., T], elsewhere: Callable[..., T]) -> T:
     """Computes in one way on CPUs and in another on GPUs and TPUs: of two programs for the same values the faster one.
 
-    Where JAX finds an accelerator, what decides is the platform that a program is compiled for, not the default device.
+    Where JAX finds an accelerator, the platform that a program is compiled for decides, not the default device.
     """
-    if jax.default_backend() == "cpu":  # tracing a way that nobody goes takes tens of milliseconds of a first call
+    if jax.default_backend() == "cpu":  # tracing a way that is never taken takes tens of milliseconds of a first call
         return cpu(*arguments)
     return lax.platform_dependent(*arguments, cpu=cpu, default=elsewhere)
 
 
 def one_by_one(function: Callable[..., Array]) -> Callable[..., Array]:
-    """Makes a function of arrays run for one example after the other under `vmap`, on CPUs.
+    """The function of arrays, which under `vmap` on CPUs takes one example after the other.
 
     For calls into LAPACK: jaxlib spreads a batch of them over the threads that run programs, and waits. Where several
-    devices compute at once, every thread waits for another, for ever.
+    devices compute at once, each thread waits for another, without end.
     """
     alone = jax.custom_batching.custom_vmap(function)
 
     def batched(size, given, *arguments):
-        together = jax.vmap(function, in_axes=tuple(0 if each else None for each in given))
+        examples = [argument for argument, each in zip(arguments, given, strict=True) if each]
+        spread = next((jax.typeof(example).sharding for example in examples if is_explicit(example)), None)
+
+        def in_all(*arguments):
+            """The arguments, those without a batch repeated."""
+            for argument, each in zip(arguments, given, strict=True):
+                place = spread and NamedSharding(spread.mesh, PartitionSpec(spread.spec[0], *[None] * argument.ndim))
+                yield argument if each else lax.broadcast(argument, (size,), out_sharding=place)
+
+        if spread:  # neither a loop over examples of several devices nor LAPACK for those of one device can be
+            return jax.vmap(function)(*in_all(*arguments)), True
 
         def in_turn(*arguments):
-            whole = [
-                argument if each else jnp.broadcast_to(argument, (size, *argument.shape))
-                for argument, each in zip(arguments, given, strict=True)
-            ]
-            return lax.map(lambda one: alone(*one), whole)
+            return lax.map(lambda one: alone(*one), tuple(in_all(*arguments)))
 
-        explicit = [
-            jax.typeof(argument).sharding
-            for argument, each in zip(arguments, given, strict=True)
-            if each and AxisType.Explicit in jax.typeof(argument).sharding.mesh.axis_types
-        ]
-        if explicit:  # a loop over what several devices hold cannot be, nor LAPACK of what some of them have alone
-            mesh, axis = explicit[0].mesh, explicit[0].spec[0]
-            spread = [
-                argument
-                if each
-                else lax.broadcast(
-                    argument, (size,), out_sharding=NamedSharding(mesh, PartitionSpec(axis, *[None] * argument.ndim))
-                )
-                for argument, each in zip(arguments, given, strict=True)
-            ]
-            return jax.vmap(function)(*spread), True
+        together = jax.vmap(function, in_axes=tuple(0 if each else None for each in given))
         return by_platform(*arguments, cpu=in_turn, elsewhere=together), True
 
     alone.def_vmap(batched)

@@ -1,10 +1,7 @@
-"""Arithmetic that the estimators share: e^ε − 1, accurate sums, exact products.
+"""Accurate arithmetic: e^ε − 1, sums and exact products.
 
-Nothing here knows about randomized response. The two ideas:
-
-* a sum of K floats is accurate to the dtype, not merely computed in it (`accurate_sum`);
-* an integer times a float is split into an exact whole and a fraction (`split_product`), so that a comparison
-  of counts never depends on rounding.
+A sum of K floats is accurate to the dtype, not merely computed in it (`accurate_sum`). An integer times a float is
+split into an exact whole and a fraction (`split_product`), so that no comparison of counts depends on rounding.
 """
 
 from __future__ import annotations
@@ -17,57 +14,63 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Shaped, UInt
 
 from rrjax.numerics.sharding import aligned, spread_over_devices
+from rrjax.numerics.threefry import product
 
 
 @jax.custom_jvp
 def expm1_epsilon(epsilon: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Returns e1 = e^ε − 1 to about one unit in the last place, capped where the dtype ends.
+    """e1 = e^ε − 1 to about one unit in the last place, capped where the dtype ends.
 
     XLA's own expm1 is off by up to three units in float32, which would be the largest error of an estimate.
     The argument is reduced by a multiple of log 2 held in two parts, and the rest is a Taylor series.
     """
-    # As the smaller of this and twice ε's: XLA would otherwise compute the scalar anew in every loop that uses it, and
-    # compile it as often. It does not do so with a reduction.
-    return jnp.min(_odds(epsilon[..., None] * jnp.array([1, 2], epsilon.dtype)), axis=-1)
+    # The smaller of this and that of 2ε: XLA would otherwise compute and compile the scalar anew in every loop that
+    # uses it. It does not do so with a reduction.
+    return jnp.min(_expm1(epsilon[..., None] * jnp.array([1, 2], epsilon.dtype)), axis=-1)
 
 
-def _odds(epsilon):
+def _expm1(epsilon):
     dtype = epsilon.dtype
     small = dtype == jnp.float32
-    # log 2 cut after 16 or 40 bits, so that its product with the multiple is exact, and the rest.
+    # log 2 cut after 16 or 40 bits, so that its product with the multiple is exact, and the remainder.
     high, low = (45426 / 2**16, 1.4286068203094173e-06) if small else (762123384785 / 2**40, 7.371002565167799e-13)
     capped = jnp.clip(epsilon, 0, 88 if small else 709)
     multiple = jnp.round(capped * (1 / math.log(2)))
-    rest = (capped - multiple * high) - multiple * low
-    series = jnp.zeros_like(rest)
+    remainder = (capped - multiple * high) - multiple * low
+    series = jnp.zeros_like(remainder)
     for degree in range(10 if small else 17, 1, -1):
-        series = (series + 1 / math.factorial(degree)) * rest
-    series = rest + rest * series
-    power = jnp.ldexp(jnp.ones_like(rest), multiple.astype(jnp.int32))
+        series = (series + 1 / math.factorial(degree)) * remainder
+    series = remainder + remainder * series
+    power = jnp.ldexp(jnp.ones_like(remainder), multiple.astype(jnp.int32))
     return jnp.where(epsilon > 0, (power - 1) + power * series, jnp.nan)
 
 
 @expm1_epsilon.defjvp
-def _odds_jvp(primals, tangents):
+def _expm1_epsilon_jvp(primals, tangents):
     (epsilon,), (tangent,) = primals, tangents
     return expm1_epsilon(epsilon), (expm1_epsilon(epsilon) + 1) * tangent
 
 
 def reciprocal(x: Float[Array, ""]) -> Float[Array, ""]:
-    """Returns 1/x of a positive scalar, in a form that XLA leaves alone.
+    """1/x of a positive scalar, the same bits in every program.
 
-    It divides by a scalar in some programs and multiplies by its reciprocal in others, whichever is written, so that
-    last bits depend on what else is computed. It does not look through a reduction.
+    XLA divides by a scalar in some programs and multiplies by its reciprocal in others, whichever is written. It does
+    not look through a reduction.
     """
     return jnp.max(1 / (x * jnp.array([1, 2], x.dtype)))
 
 
-_ROW = 1024
+ROW = 1024
+"""Terms whose compensated sum is taken at a time."""
+FEW = 64
+"""Terms below which they are not first summed by fours."""
+RUNS = range(512, 31, -1)
+"""Lengths of plain sums in `short_sum`, the best first."""
 
 
 def two_sum(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Adds sums, and beside them the errors of their additions so far (Knuth's TwoSum)."""
-    # Not a closure: XLA would compile it anew for every eager sum.
+    """Adds two sums, each with the rounding errors of its additions so far (Knuth's TwoSum)."""
+    # Not a closure, which XLA would compile anew for every eager sum.
     total = one[0] + other[0]
     virtual = total - one[0]
     error = (one[0] - (total - virtual)) + (other[0] - virtual)
@@ -75,16 +78,13 @@ def two_sum(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array
 
 
 def _compensated(terms, errors):
-    """Sums along the last axis, and the errors of that."""
+    """Sums along the last axis, and the errors of the sums."""
     zero = jnp.zeros((), terms.dtype)
     return lax.reduce((terms, errors), (zero, zero), two_sum, (terms.ndim - 1,))
 
 
-_FEW = 64
-
-
 def _quarters(x):
-    """The sums of four terms each. Scalar TwoSums are most of what an accurate sum costs on a CPU: fewer are left."""
+    """The sums of four terms each, so that fewer scalar TwoSums are left, most of the cost on a CPU."""
     size = -(-x.shape[0] // 4)
     first, second, third, last = (x[start : start + size] for start in range(0, 4 * size, size))
     if len(last) < size:
@@ -93,7 +93,7 @@ def _quarters(x):
 
 
 def filled_up(x: Shaped[Array, "n ..."], run: int) -> Shaped[Array, "m ..."]:
-    """Zeros added to the first axis, up to a multiple of `run`: for sizes that are symbols of `jax.export`."""
+    """The array, filled with zeros to a multiple of `run` rows; also for a symbolic size of `jax.export`."""
     size = (x.shape[0] // run + 1) * run
     return jnp.pad(x, ((0, size - x.shape[0]), *((0, 0),) * (x.ndim - 1)))
 
@@ -102,25 +102,25 @@ def filled_up(x: Shaped[Array, "n ..."], run: int) -> Shaped[Array, "m ..."]:
 def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
     """Sums a vector to about one unit in the last place of the sum of magnitudes, whatever its length.
 
-    Four terms at a time are added up plainly, which costs a unit at most; the reduction of these sums carries the
-    rounding error of every addition along (Knuth's TwoSum) and adds it in the end, in whatever order the backend
-    reduces. Plain `jnp.sum` of 10,000 float32 on a CPU can lose four digits.
+    Four terms at a time are added plainly, which costs a unit at most. The reduction of these sums carries the rounding
+    error of every addition along and adds it in the end, in whatever order the backend reduces. Plain `jnp.sum` of
+    10,000 float32 on a CPU can lose four digits.
     """
     if not isinstance(x.shape[0], int):  # a symbol of `jax.export`
-        rows = filled_up(x, _ROW)
-        rows = rows.reshape(rows.shape[0] // _ROW, _ROW)
+        rows = filled_up(x, ROW)
+        rows = rows.reshape(rows.shape[0] // ROW, ROW)
         total, error = _compensated(*_compensated(rows, jnp.zeros_like(rows)))
         return jnp.where(jnp.isfinite(error), total + error, total)
-    x = x if x.shape[0] < _FEW else _quarters(x)
-    if x.shape[0] <= 16 * _ROW:
+    x = x if x.shape[0] < FEW else _quarters(x)
+    if x.shape[0] <= 16 * ROW:
         total, error = _compensated(x, jnp.zeros_like(x))
     else:
-        # The errors are added up plainly, so their own run must be short: many small terms beside a large one leave
-        # errors of one sign. Rows and rest are slices, because a padded copy is slow to make on a CPU.
-        rows = x.shape[0] // _ROW
-        whole, rest = x[: rows * _ROW].reshape(rows, _ROW), x[rows * _ROW :]
+        # The errors are added plainly, so their runs must be short: many small terms beside a large one leave errors
+        # of one sign. Rows and remainder are slices, because a padded copy is slow on a CPU.
+        rows = x.shape[0] // ROW
+        whole, remainder = x[: rows * ROW].reshape(rows, ROW), x[rows * ROW :]
         total, error = _compensated(*_compensated(whole, jnp.zeros_like(whole)))
-        total, error = two_sum((total, error), _compensated(rest, jnp.zeros_like(rest)))
+        total, error = two_sum((total, error), _compensated(remainder, jnp.zeros_like(remainder)))
     # Among infinite terms the errors are inf − inf.
     return jnp.where(jnp.isfinite(error), total + error, total)
 
@@ -128,39 +128,31 @@ def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
 @accurate_sum.defjvp
 def _accurate_sum_jvp(primals, tangents):
     (x,), (tangent,) = primals, tangents
-    # A plain sum, because reverse mode must transpose it; a derivative can spare the last digits. In `shard_map` a
-    # tangent of zeros does not differ along the axes that its value does.
+    # A plain sum, because reverse mode must transpose it, and a derivative can spare the last digits. In `shard_map` a
+    # tangent of zeros does not differ along the axes of its value.
     return accurate_sum(x), jnp.sum(aligned(tangent, x))
-
-
-_RUNS = range(512, 31, -1)
-"""How many terms are added up plainly, at the most and at the least."""
-
-
-def _run(size):
-    """One that divides the size, if any does: then the blocks are there in memory, and nothing is copied."""
-    return next((run for run in _RUNS if size % run == 0), 256)
 
 
 def short_sum(x: Float[Array, "*s n"]) -> Float[Array, "*s"]:
     """Sums along the last axis in short runs: some digits better than `jnp.sum` on a CPU, and as fast.
 
-    For batches of rows, where `accurate_sum` would cost too much; float32 keeps six digits of 10⁵ terms.
+    For batches of rows, where `accurate_sum` costs too much. float32 keeps six digits of 10⁵ terms.
     """
     return _added_up(x, lambda part: part)
 
 
 @jax.custom_jvp
 def log_sum(x: Float[Array, "*s n"]) -> Float[Array, "*s"]:
-    """Log Σ exp(x) along the last axis, summed as in `short_sum`; −∞ where all of x is, with derivatives of zero."""
+    """The log of Σ exp(x) along the last axis, summed as in `short_sum`; −∞, with zero derivatives, where all x are."""
     peak = jnp.max(x, axis=-1)
     peak = jnp.where(peak > -jnp.inf, peak, 0)
     return jnp.log(_added_up(x, lambda part: jnp.exp(part - jnp.expand_dims(peak, range(peak.ndim, part.ndim))))) + peak
 
 
 def _added_up(x, function):
-    """The sum of a function of x: of each part within its own sum, so that what it makes is never written to memory."""
-    run = _run(x.shape[-1])
+    """The sum of a function of x, applied within each part's sum, so that its values are never written to memory."""
+    # Blocks of a length that divides the size are not copied.
+    run = next((run for run in RUNS if x.shape[-1] % run == 0), 256)
     whole = x.shape[-1] // run * run
     if whole == 0 or spread_over_devices(x, -1):  # an axis that devices share is not cut into others
         return jnp.sum(function(x), axis=-1)
@@ -180,10 +172,10 @@ def _log_sum_jvp(primals, tangents):
 def split_product(
     integer: Int[Array, "*s"], factor: Float[Array, ""]
 ) -> tuple[UInt[Array, "*s"], Float[Array, "*s"], Bool[Array, "*s"]]:
-    """Splits `integer * factor` exactly into a whole and a fraction, whatever the sizes.
+    """Splits `integer * factor` exactly into a whole and a fraction; the third array says where the whole is too large.
 
-    The mantissa of `factor` times the integer is formed in two machine words and shifted; no rounding
-    takes place before the fraction is turned into a float.
+    The mantissa of `factor` times the integer is formed in two machine words and shifted. Nothing is rounded before the
+    fraction becomes a float.
     """
     bits = jnp.iinfo(integer.dtype).bits
     word = jnp.dtype(f"uint{bits}")
@@ -202,15 +194,7 @@ def split_product(
     # integer * factor = integer * mantissa / 2**shift
     shift = bias + info.nmant - (pattern >> word.type(info.nmant)).astype(jnp.int32)
 
-    half = word.type(bits // 2)
-    low_half = word.type((1 << (bits // 2)) - 1)
-    a = integer.astype(word)
-    a_low, a_high, b_low, b_high = a & low_half, a >> half, mantissa & low_half, mantissa >> half
-    low_low, low_high, high_low = a_low * b_low, a_low * b_high, a_high * b_low
-    middle = (low_low >> half) + (low_high & low_half) + (high_low & low_half)
-    low = (low_low & low_half) | (middle << half)
-    high = a_high * b_high + (low_high >> half) + (high_low >> half) + (middle >> half)
-
+    high, low = product(integer.astype(word), mantissa)
     up, down = jnp.maximum(-shift, 0), jnp.maximum(shift, 0)
     over = jnp.maximum(down - bits, 0)  # how far the shift reaches into the high word
     whole = jnp.where(
@@ -225,8 +209,8 @@ def split_product(
     )
     low_left = jnp.where(down < bits, low & ~left(word.type(ones), down), low)
     high_left = jnp.where(down < bits, word.type(0), high & ~left(word.type(ones), over))
-    # The bits shifted out, as a float; where the whole is zero they are the rounded product itself,
-    # which also serves factors too small for the power of two below.
+    # The bits shifted out, as a float. Where the whole is zero they are the rounded product itself, which also serves
+    # factors too small for this power of two.
     power = lax.bitcast_convert_type(
         left(jnp.maximum(bias - jnp.minimum(down, 2 * bits), 1).astype(word), jnp.int32(info.nmant)),
         factor.dtype,

@@ -1,6 +1,6 @@
-"""Words of 32 bits: what JAX's simulations and the clients for real collection do with them alike.
+"""Random words of 32 bits, and products and hashes of words: for JAX's simulations and for the clients of collections.
 
-Nothing but operators, so that the same lines serve arrays of NumPy and of JAX; JAX is not imported.
+Written with operators alone, so that the same lines serve NumPy and JAX. JAX is not imported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def threefry(first: Any, second: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """Threefry-2x32 with 20 rounds: two words of a key and two of a counter make two words.
+    """Two random words, by Threefry-2x32 with 20 rounds, from two words of a key and two of a counter.
 
     References:
         Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
@@ -31,12 +31,13 @@ def threefry(first: Any, second: Any, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def product(one: Any, other: Any) -> tuple[Any, Any]:
-    """The product of two words, in two words: the high one and the low one."""
-    mask = np.uint32(0xFFFF)
-    low, first, second, high = (a * b for a in (one & mask, one >> 16) for b in (other & mask, other >> 16))
-    first = first + (low >> 16)  # no carry: (2¹⁶ − 1)² + 2¹⁶ − 1 < 2³²
+    """The high and the low word of the product of two unsigned words of 32 or 64 bits."""
+    half = one.dtype.type(4 * one.dtype.itemsize)
+    mask = one.dtype.type((1 << int(half)) - 1)
+    low, first, second, high = (a * b for a in (one & mask, one >> half) for b in (other & mask, other >> half))
+    first = first + (low >> half)  # no carry: (2¹⁶ − 1)² + 2¹⁶ − 1 < 2³²
     second = second + (first & mask)
-    return high + (first >> 16) + (second >> 16), one * other
+    return high + (first >> half) + (second >> half), one * other
 
 
 def scaled_word(word: Any, bound: Any) -> Any:
@@ -45,10 +46,10 @@ def scaled_word(word: Any, bound: Any) -> Any:
 
 
 def buckets_of(seeds: Any, categories: Any, num_buckets: Any, xp: ModuleType) -> Any:
-    """The hash of local hashing: the bucket of each category under each seed, of arrays that broadcast.
+    """The bucket of each category under each seed, the hash of local hashing; the arrays broadcast.
 
-    The key of Threefry is the seed, its counter i stands for the pair of categories 2i and 2i + 1, its two words are
-    theirs; a word w becomes the bucket ⌊w·g/2³²⌋.
+    Threefry's key is the seed. Its counter i gives the words of categories 2i and 2i + 1, and a word w becomes the
+    bucket ⌊w·g/2³²⌋.
     """
     zeros = xp.zeros_like(seeds)
     one, other = threefry(seeds, zeros, categories >> 1, zeros)

@@ -24,7 +24,7 @@ from rrjax.data.arguments import as_probability, as_scalar, check_key, float_dty
 from rrjax.data.categories import as_integer, check_in_domain, check_integers, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.mechanism import CELLS, Mechanism
-from rrjax.numerics.binomial_tails import odds_of_tail
+from rrjax.numerics.special import odds_of_tail
 from rrjax.privacy import audit_events as events
 from rrjax.privacy.clients import Client
 

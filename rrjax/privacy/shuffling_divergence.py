@@ -18,7 +18,7 @@ from below, smaller):
 
 So nothing is cut off, and no tail has to be added.
 
-Binomial tails above the mean are as in `rrjax.numerics.binomial_tails`, with k successes of n trials of chance θ:
+Binomial tails above the mean are as in `rrjax.numerics.special`, with k successes of n trials of chance θ:
 
     P(X ≥ k) = pmf(k) · k · ∫₀^∞ exp(g(v)) dv,    g(v) = −k·v + (n−k)·log(1 + o·(1 − e^−v)),    o = θ/(1−θ),
     E[(X − nθ)·1{X ≥ k}] = pmf(k) · k · (1 − θ),
@@ -35,8 +35,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rrjax.numerics.binomial_tails import quadrature_rule
-from rrjax.numerics.special import stirling_series
+from rrjax.numerics.special import quadrature_rule, stirling_series
 
 Numbers = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from cases import FLOAT, INT, LARGEST, ULP, X64, collect
 from refusals import refused
 
 import rrjax
-from rrjax.estimators.cross_validation import NUM_FOLDS, SCORES, _filler, _Law, _risks, _splitter
+from rrjax.estimators.cross_validation import NUM_FOLDS, Z_SCORES, _filler, _Law, _risks, _splitter
 from rrjax.simulate.sampling import Stream
 
 KEY = jax.random.key(0)
@@ -36,7 +36,7 @@ def candidates(counts, epsilon):
     c = np.asarray(counts, float)
     e1 = np.expm1(np.minimum(float(FLOAT.type(epsilon)), 709 if X64 else 88))
     total, q = c.sum(), 1 / (e1 + c.size)
-    z = np.array(SCORES)
+    z = np.array(Z_SCORES)
     for tau in total * q + z * np.sqrt(total * q * (1 - q)) + np.maximum(z, 0) ** 2 / 6:
         above = np.maximum(c - tau, 0) if tau < c.max() else (c == c.max()).astype(float)
         yield above / above.sum()

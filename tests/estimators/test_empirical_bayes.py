@@ -16,7 +16,15 @@ import rrjax
 from rrjax import Tally, empirical_bayes
 from rrjax.data.tally import evidence
 from rrjax.estimators.empirical_bayes import NUM_ATOMS, NUM_CELLS, least_gain
-from rrjax.estimators.prior import _MANY, Atoms, atoms_of, cells_of, largest_of, place_of_share, posterior_of
+from rrjax.estimators.prior import (
+    SORTED_IN_ROWS_FROM,
+    Atoms,
+    arcsine_of_share,
+    atoms_of,
+    cells_of,
+    largest_of,
+    posterior_of,
+)
 from rrjax.mechanisms import OptimizedUnaryEncoding
 
 HISTOGRAMS = {
@@ -114,7 +122,7 @@ def test_posterior_means_against_sums_over_all_users(epsilon):
     data = evidence(counts, epsilon)
     share, weights = np.array([0.0, 0.1, 0.35, 0.9]), np.array([0.4, 0.3, 0.2, 0.1])
     nothing = jnp.zeros(4, FLOAT)
-    atoms = Atoms(jnp.asarray(share, FLOAT), place_of_share(data, jnp.asarray(share, FLOAT)), nothing, nothing)
+    atoms = Atoms(jnp.asarray(share, FLOAT), arcsine_of_share(data, jnp.asarray(share, FLOAT)), nothing, nothing)
     e = np.exp(epsilon)
     p, q = e / (e + size - 1), 1 / (e + size - 1)
     holders = np.arange(number + 1)
@@ -135,7 +143,7 @@ def test_posterior_means_against_sums_over_all_users(epsilon):
 
 @pytest.mark.parametrize("name", ["spread out", "in one place", "equal", "rising"])
 def test_the_largest_of_very_many_are_found(name):
-    size = _MANY + 77  # more than the rows of a square, and the last one is not full
+    size = SORTED_IN_ROWS_FROM + 77  # more than the rows of a square, and the last one is not full
     counts = np.random.default_rng(5).poisson(3, size)
     if name == "in one place":
         counts[-70:] = 1_000 + np.arange(70)
@@ -146,8 +154,8 @@ def test_the_largest_of_very_many_are_found(name):
     data = evidence(jnp.asarray(counts, INT), 3.0)
     for largest in (largest_of(data), jax.jit(largest_of)(data)):
         np.testing.assert_array_equal(largest.excess, np.sort(data.excess)[::-1][:64])
-        np.testing.assert_array_equal(data.excess[largest.who], largest.excess)
-        assert len(set(largest.who.tolist())) == 64
+        np.testing.assert_array_equal(data.excess[largest.category], largest.excess)
+        assert len(set(largest.category.tolist())) == 64
     batch = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), data)
     for one, other in zip(jax.vmap(largest_of)(batch), largest_of(data), strict=True):
         np.testing.assert_array_equal(one, jnp.stack([other, other]))
@@ -160,12 +168,12 @@ def test_cells_and_atoms_keep_the_largest_counts():
     largest = largest_of(data)
     cells = cells_of(data, largest, NUM_CELLS)
     assert cells.weight.sum() == 5000
-    assert np.bincount(cells.place, minlength=NUM_CELLS).tolist() == cells.weight.tolist()
+    assert np.bincount(cells.cell, minlength=NUM_CELLS).tolist() == cells.weight.tolist()
     top = np.argsort(-counts, kind="stable")[:64]
-    assert set(np.asarray(largest.who).tolist()) == set(top.tolist())
-    np.testing.assert_array_equal(cells.low[cells.place[top]], data.excess[top])
+    assert set(np.asarray(largest.category).tolist()) == set(top.tolist())
+    np.testing.assert_array_equal(cells.low[cells.cell[top]], data.excess[top])
     # Within a cell counts differ by a part of their standard deviation.
-    apart = np.abs(np.asarray(data.excess - cells.middle[cells.place]))
+    apart = np.abs(np.asarray(data.excess - cells.middle[cells.cell]))
     assert (apart / np.sqrt(np.maximum(counts, 1))).max() < 0.6
     atoms = atoms_of(data, largest, NUM_ATOMS)
     inverted = np.asarray(rrjax.inv(counts, 3.0))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cases import FLOAT, X64
 
-from rrjax.estimators.npmle import mixing
+from rrjax.estimators.empirical_bayes import npmle
 
 
 def problem(seed, observations, atoms, mean, spread=1.0):
@@ -45,7 +45,7 @@ CASES = [(0, 200, 40, 0.9), (1, 5000, 60, 0.7), (2, 30, 25, 1.5), (3, 2000, 80, 
 @pytest.mark.parametrize("case", [CASES[0], *CASES[1:]])
 def test_the_maximum_and_its_certificate(case):
     likelihoods, weight, t = problem(*case)
-    found = mixing(likelihoods, weight, t, 40)
+    found = npmle(likelihoods, weight, t, 40)
     g = np.asarray(found.weights, float)
     assert g.min() > 0
     assert g.sum() == pytest.approx(1, abs=2e-6)
@@ -65,7 +65,7 @@ def test_the_certificate_holds_before_the_end():
     likelihoods, weight, t = problem(1, 5000, 60, 0.7)
     best = value(likelihoods, weight, climbed(likelihoods, weight, t, 4000))
     for steps in (1, 2, 4):
-        found = mixing(likelihoods, weight, t, steps)
+        found = npmle(likelihoods, weight, t, steps)
         assert best <= float(found.log_likelihood) + float(found.gap) + 0.01
         assert abs(float(found.weights @ t)) <= 1e-3
 
@@ -73,8 +73,8 @@ def test_the_certificate_holds_before_the_end():
 @pytest.mark.long
 def test_both_precisions_agree():
     likelihoods, weight, t = problem(0, 2000, 40, 0.9)
-    single = mixing(*(jnp.asarray(x, jnp.float32) for x in (likelihoods, weight, t)), 40)
-    double = mixing(*(jnp.asarray(x, FLOAT) for x in (likelihoods, weight, t)), 40)
+    single = npmle(*(jnp.asarray(x, jnp.float32) for x in (likelihoods, weight, t)), 40)
+    double = npmle(*(jnp.asarray(x, FLOAT) for x in (likelihoods, weight, t)), 40)
     # Single weights next to each other are hardly determined; what they say of an observation is.
     table = np.exp(likelihoods.astype(float))
     np.testing.assert_allclose(table @ np.asarray(single.weights), table @ np.asarray(double.weights), atol=3e-4)
@@ -85,8 +85,8 @@ def test_batches_are_loops():
     problems = [problem(seed, 300, 30, 0.8) for seed in range(3)]
     size = min(len(weight) for _, weight, _ in problems)
     problems = [(likelihoods[:size], weight[:size], t) for likelihoods, weight, t in problems]
-    together = jax.vmap(lambda *each: mixing(*each, 40))(*map(np.stack, zip(*problems, strict=True)))
+    together = jax.vmap(lambda *each: npmle(*each, 40))(*map(np.stack, zip(*problems, strict=True)))
     for number, each in enumerate(problems):
-        alone = mixing(*each, 40)
+        alone = npmle(*each, 40)
         np.testing.assert_allclose(together.weights[number], alone.weights, atol=2e-5)
         assert float(together.gap[number]) == pytest.approx(float(alone.gap), abs=0.02)

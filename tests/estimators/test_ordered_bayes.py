@@ -10,7 +10,7 @@ from test_empirical_bayes import MANY
 
 import rrjax
 from rrjax import Tally, empirical_bayes, ordered_bayes
-from rrjax.estimators.ordered_bayes import _BLOCK, _mapped
+from rrjax.estimators.ordered_bayes import CATEGORIES_IN_BLOCK, _mapped
 from rrjax.mechanisms import OptimizedUnaryEncoding
 
 
@@ -139,7 +139,7 @@ def test_derivatives_hold_what_was_fitted():
 
 
 def test_many_categories_are_read_in_blocks():
-    values = jnp.arange(2 * _BLOCK + 7, dtype=FLOAT)
+    values = jnp.arange(2 * CATEGORIES_IN_BLOCK + 7, dtype=FLOAT)
     np.testing.assert_array_equal(_mapped(lambda x: 2 * x + 1, values), 2 * values + 1)
 
 

@@ -24,8 +24,7 @@ from rrjax.inference import (
     variances,
 )
 from rrjax.inference.two_binomials import TwoKinds, fewest_holders, log_upper_tail
-from rrjax.numerics.binomial_tails import log_survival, odds_of_tail
-from rrjax.numerics.special import log1p_minus
+from rrjax.numerics.special import log1p_minus, log_survival, odds_of_tail
 from rrjax.numerics.sums import expm1_epsilon
 
 SURVIVAL = jax.jit(log_survival)

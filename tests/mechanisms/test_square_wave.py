@@ -9,7 +9,7 @@ from laws import check_frequencies
 from refusals import refused
 
 import rrjax
-from rrjax.estimators.smoothed_em import ems
+from rrjax.estimators.em import ems
 from rrjax.mechanisms import SquareWave
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from cases import FLOAT
 
-from rrjax.numerics.smoothing_spline import _bends, _drawn, _passed, smoothed
+from rrjax.numerics.smoothing_spline import _curve, _cutoffs, _gains, smoothed
 
 
 def cosines(size):
@@ -19,13 +19,13 @@ def cosines(size):
 @pytest.mark.parametrize("size", [2, 8, 3, 37])
 def test_curve_and_parts_against_dense_matrices(size):
     values = jnp.asarray(np.random.default_rng(size).normal(3, 2, size), FLOAT)
-    bends = jnp.asarray(_bends(size), FLOAT)
-    curve = _drawn(values, values, bends)
+    cutoffs = jnp.asarray(_cutoffs(size), FLOAT)
+    curve = _curve(values, values, cutoffs)
     rows = cosines(size)
-    passed = np.append(1, _passed(jnp.asarray(rows @ np.asarray(values), FLOAT)[1:], bends))
-    smoother = rows.T @ (passed[:, None] * rows)
+    gains = np.append(1, _gains(jnp.asarray(rows @ np.asarray(values), FLOAT)[1:], cutoffs))
+    smoother = rows.T @ (gains[:, None] * rows)
     np.testing.assert_allclose(curve.level, smoother @ np.asarray(values), atol=2e-5)
-    np.testing.assert_allclose(curve.own, np.minimum(np.diag(smoother), 0.99), atol=2e-5)
+    np.testing.assert_allclose(curve.leverage, np.minimum(np.diag(smoother), 0.99), atol=2e-5)
 
 
 def test_what_the_others_say_is_the_curve_without_a_value():
@@ -51,7 +51,7 @@ def test_it_follows_a_bell_and_not_the_noise():
     curve = smoothed(jnp.asarray(bell + noise, FLOAT))
     assert ((np.asarray(curve.level) - bell) ** 2).mean() < 0.15
     # Predictions of each by the others are as good as their variance says.
-    scores = (bell + noise - np.asarray(curve.without)) * np.sqrt(1 - np.asarray(curve.own))
+    scores = (bell + noise - np.asarray(curve.left_out)) * np.sqrt(1 - np.asarray(curve.leverage))
     assert scores.std() == pytest.approx(1, abs=3 / np.sqrt(400))
     pure = smoothed(jnp.asarray(noise, FLOAT))
     assert (np.asarray(pure.level) ** 2).mean() < 0.05
@@ -74,5 +74,5 @@ def test_it_is_finite_where_nothing_is_smooth():
         curve = smoothed(jnp.asarray(values, FLOAT))
         for leaf in curve:
             assert np.isfinite(np.asarray(leaf)).all()
-        assert curve.own.min() >= 0
-        assert curve.own.max() <= 0.99 + 1e-6
+        assert curve.leverage.min() >= 0
+        assert curve.leverage.max() <= 0.99 + 1e-6

@@ -1,0 +1,183 @@
+"""The accelerations of `ibu`: Anderson's extrapolation of EM's steps, and Newton's method.
+
+**Newton's method** is an interior point (`rrjax.numerics.newton`) on L(θ) = Σ_u φ_u·log(a_u + (Bθ)_u) over the simplex.
+The gradient is g = Bᵀ(φ/μ), and H = Bᵀ diag(φ/μ²) B the negative Hessian: a matrix of K² numbers, diagonal where each
+report names one category. It takes some twenty steps, each a solve with that matrix, where EM on a channel that
+confuses neighbours takes thousands of products.
+
+The same system gives the derivatives of the maximum. Where a parameter moves the gradient by ġ, the maximum moves by
+θ∘y with (Θ H Θ + diag(θ∘s))·y = θ∘(ġ − λ̇) and Σ θ∘y = 0. On the support s = 0; beside it θ stays zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from rrjax.data.linear_maps import Dense, Lift, Scaling
+from rrjax.data.mixture import Reports
+from rrjax.numerics.newton import factored, interior_step, solved
+from rrjax.numerics.sums import accurate_sum
+
+MEMORY = 10
+"""Past steps that Anderson's acceleration extrapolates from."""
+LARGEST_LOG_FACTOR = 2.0
+"""Nats by which the power of a category's factor moves it at most."""
+MAX_NEWTON_STEPS = 200
+"""Steps of Newton's method that help: a gap that these do not reach is beyond rounding."""
+DIAGONAL_EPSILONS = 8
+"""Machine epsilons of itself that a diagonal is raised by, so that rounding leaves the matrix positive."""
+
+
+class History(NamedTuple):
+    """The last point and step, the differences of the `MEMORY` before them (a ring), and the power to try."""
+
+    image: Float[Array, " K"]
+    residual: Float[Array, " K"]
+    images: Float[Array, "M K"]
+    residuals: Float[Array, "M K"]
+    length: Int[Array, ""]
+    power: Float[Array, ""]
+
+
+def no_history(theta: Float[Array, " K"]) -> History:
+    """The empty history that `anderson` starts from at `theta` `[K]`."""
+    ring = jnp.zeros((MEMORY, theta.shape[0]), theta.dtype)
+    return History(theta, theta, ring, ring, jnp.int32(-1), jnp.ones((), theta.dtype))
+
+
+def anderson(
+    step: Callable[[Float[Array, " K"]], Float[Array, " K"]],
+    gain: Callable[[Float[Array, " K"], Float[Array, " K"]], Float[Array, ""]],
+    theta: Float[Array, " K"],
+    history: History,
+) -> tuple[Float[Array, " K"], History]:
+    """Makes one accelerated step of a monotone EM on the simplex, with one evaluation of `step`.
+
+    The extrapolation is kept inside the simplex, and taken only if it loses nothing against the plain step. Otherwise
+    the plain step is taken and the history begins anew, so the likelihood never falls. A category at the edge of the
+    support has almost no share, which a step hardly moves: the differences of its steps are rounding. So each category
+    is also moved by a power of its own factor, which grows while that gains.
+    """
+    image = step(theta)
+    residual = image - theta
+    slot = jnp.mod(history.length, MEMORY)
+    known = history.length >= 0
+
+    def record(ring, difference):
+        return jnp.where(known, ring.at[slot].set(difference), ring)
+
+    images = record(history.images, image - history.image)
+    residuals = record(history.residuals, residual - history.residual)
+    length = history.length + 1
+
+    gram = residuals @ residuals.T
+    # Empty slots are zero rows; the ridge keeps the system regular for them too.
+    ridge = jnp.finfo(theta.dtype).eps ** 0.75 * jnp.trace(gram)
+    gram = gram + jnp.where(ridge > 0, ridge, 1) * jnp.eye(MEMORY, dtype=theta.dtype)
+    weights = jnp.linalg.solve(gram, residuals @ residual)
+    # A share that EM raises is never lowered, and others by no more than a tenth: EM alone would need thousands of
+    # steps to undo a chain of extrapolations, and could never leave zero.
+    candidate = normalized(jnp.maximum(image - weights @ images, jnp.where(residual > 0, image, 0.1 * image)))
+    factor = residual / jnp.where(theta > 0, theta, 1)
+    log_factor = jnp.clip(history.power * jnp.log1p(factor), -LARGEST_LOG_FACTOR, LARGEST_LOG_FACTOR)
+    further = image * jnp.exp(log_factor)
+    further = jnp.where(residual > 0, jnp.maximum(candidate, further), jnp.minimum(candidate, further))
+    further = normalized(further)
+    better = known & (gain(further, candidate) > 0)
+    candidate = jnp.where(better, further, candidate)
+    power = jnp.where(
+        better, jnp.minimum(4 * history.power, jnp.finfo(theta.dtype).eps ** -0.5), jnp.maximum(history.power / 8, 1)
+    )
+    gained = known & (gain(candidate, image) >= 0)
+    fresh = no_history(theta)
+    keep = gained | ~known
+    images, residuals = jnp.where(keep, images, fresh.images), jnp.where(keep, residuals, fresh.residuals)
+    after = History(image, residual, images, residuals, jnp.where(keep, length, 0), power)
+    return jnp.where(gained, candidate, image), after
+
+
+def normalized(x: Float[Array, " K"]) -> Float[Array, " K"]:
+    """Weights as shares that sum to one."""
+    return x / accurate_sum(x)
+
+
+def newton(start: Float[Array, " K"], reports: Reports) -> tuple[tuple[Array, Array], Callable[[Any], Any]]:
+    """The start of Newton's method, θ and θ∘s `[K]` each, and the function that makes a step."""
+    lift = _numbers_of(reports.lift, start.dtype)
+    level = accurate_sum(start * reports.slopes(start))
+    level = jnp.where(level > 0, level, 1)  # reports that tell nothing have no slopes
+    goal = jnp.finfo(start.dtype).eps / start.shape[0] * level
+
+    def advance(state):
+        theta, slack = state
+        theta, slack, _, _ = interior_step(theta, slack, _newton_direction(theta, slack, reports, lift), goal)
+        return theta / accurate_sum(theta), slack
+
+    return (start, start * level), advance
+
+
+def _numbers_of(lift: Lift, dtype: Any) -> Any:
+    """The matrix `[U, K]` of a lift; a diagonal one stays as it is."""
+    if isinstance(lift, Scaling):
+        return lift
+    if isinstance(lift, Dense):
+        return jnp.asarray(lift.scale, dtype) * lift.matrix.astype(dtype)
+    return jax.vmap(lift, out_axes=1)(jnp.eye(lift.shape[1], dtype=dtype))
+
+
+def _newton_direction(theta, slack, reports, lift):
+    """Solves Newton's system for β, with its constraint eliminated."""
+    slope = reports.slopes(theta)
+    solve = _solver(_curvature(theta, reports, lift), slack)
+    # A common part of all slopes has no effect, and would take the digits of their differences.
+    slope = slope - accurate_sum(theta * slope)
+    plain, answer = solve(theta * slope), solve(theta)
+
+    def towards(barrier):
+        """The relative change, and the multiplier of the sum."""
+        change = plain + solve(barrier)
+        level = (theta @ change - (1 - jnp.sum(theta))) / (theta @ answer)
+        return change - level * answer, level
+
+    return towards
+
+
+def _curvature(theta, reports, lift):
+    """Θ H Θ, `[K, K]`; where it is diagonal, its diagonal `[K]`."""
+    root = jnp.sqrt(reports.shares) / reports.probabilities(theta)
+    if isinstance(lift, Scaling):
+        return jnp.square(root * lift(theta))
+    rows = lift * root[:, None] * theta
+    return jnp.einsum("ui,uj->ij", rows, rows, precision="highest")
+
+
+def _solver(curvature, slack):
+    """Solves (curvature + diag(slack))·y = x for y."""
+    if curvature.ndim == 1:
+        return lambda x: x / (curvature + slack)
+    raised = slack + DIAGONAL_EPSILONS * jnp.finfo(slack.dtype).eps * jnp.diagonal(curvature)
+    factor = factored(lax.stop_gradient(curvature + jnp.diag(raised)))
+    return lambda x: lax.custom_linear_solve(
+        lambda y: jnp.einsum("ij,j->i", curvature, y, precision="highest") + slack * y,
+        x,
+        lambda _, right: solved(factor, right[:, None])[:, 0],
+        symmetric=True,
+    )
+
+
+@jax.jit
+def motion_of_maximum(theta: Float[Array, " K"], reports: Reports, tangent: Any) -> Float[Array, " K"]:
+    """The tangent of the maximum of a likelihood, given that of the reports."""
+    slope, change = jax.jvp(lambda reports: reports.slopes(theta), (reports,), (tangent,))
+    # Beside the support θ stays zero, whatever the slack.
+    slack = jnp.where(theta > 0, theta * (jnp.max(slope) - slope), 1)
+    slack = lax.stop_gradient(jnp.maximum(slack, jnp.finfo(theta.dtype).tiny))
+    solve = _solver(_curvature(theta, reports, _numbers_of(reports.lift, theta.dtype)), slack)
+    right, answer = solve(theta * (change - theta @ change)), solve(theta)
+    return theta * (right - (theta @ right) / (theta @ answer) * answer)
