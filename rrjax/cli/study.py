@@ -244,8 +244,7 @@ def _of_users(label: str, users: io.CountedReports, wish: Wish, estimators: Sequ
 
 
 def _run(what: str, jobs: list[Job], wish: Wish, machine: Machine, folder: Path, json: bool, explain: bool) -> None:
-    from rrjax.study import paper
-    from rrjax.study.em_convergence import convergence
+    from rrjax.study import convergence, paper
 
     make_folder(folder)
     page = folder / "report.html"
@@ -308,14 +307,14 @@ def _write(
     what: str, jobs: list[Job], wish: Wish, folder: Path, em: xr.Dataset | None, more: float, status: Status
 ) -> list[Path]:
     """Writes datasets, tables, figures and the report."""
-    from rrjax.study import drawings, output, paper
-    from rrjax.study.claims import claims_table
-    from rrjax.study.report import write_report
+    from rrjax.study import drawings, paper
+    from rrjax.study.paper import claims_table
+    from rrjax.study.report import provenance, write_dataset, write_figures, write_report
 
     datasets = {job.name: job.dataset for job in jobs}
     files = []
     for name, dataset in [*datasets.items(), *([("convergence", em)] if em is not None else [])]:
-        files += output.write_dataset(folder, name, dataset)
+        files += write_dataset(folder, name, dataset)
     listed: list[Drawing] = []
     for job in jobs:
         if job.users is not None:
@@ -332,14 +331,14 @@ def _write(
     if what == "data":
         title = f"Study of {', '.join(job.users[0] for job in jobs if job.users)}"
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    summary: dict[str, Any] = {"command": command, "computing time": _computing(jobs, more)} | output.provenance()
+    summary: dict[str, Any] = {"command": command, "computing time": _computing(jobs, more)} | provenance()
     report = folder / "report.html"
     listed = drawings.ordered(listed)
 
     def begun(number: int, drawing: Drawing) -> None:
         status.update(Text(f"Drawing {number} of {len(listed)}: {drawing.title} …"))
 
-    with closing(output.write_figures(folder / "figures", listed, begun)) as drawn:
+    with closing(write_figures(folder / "figures", listed, begun)) as drawn:
         write_report(
             report,
             title=title,
