@@ -138,7 +138,7 @@ def set_log_ticks(axis: Axis, low: float, high: float, text: Callable[[float], s
     if last - first >= 1 and decades >= 1.5:
         step = -(-len(powers) // 7)
         ticks = named = powers[::step]
-        if axis.axis_name == "x" and text is in_words:
+        if is_horizontal(axis) and text is in_words:
             while len(named) > 2 and _width_of(map(text, named)) > _width(axis):
                 step += 1
                 named = powers[::step]
@@ -168,6 +168,13 @@ def _width(axis: Axis) -> float:
     return 0.75 * figure.get_figwidth() / (1 if place is None else place.get_gridspec().ncols)
 
 
+def is_horizontal(axis: Axis) -> bool:
+    """Whether an axis is the x axis of its panel."""
+    from matplotlib.axis import XAxis
+
+    return isinstance(axis, XAxis)
+
+
 def ranks_to_draw(size: int, number: int) -> np.ndarray:
     """About `number` ranks from 1 to `size`, evenly spaced on a logarithmic scale."""
     return np.unique(np.geomspace(1, max(size, 1), number).astype(int))
@@ -181,7 +188,7 @@ def set_minor_ticks(axis: Axis, places: Sequence[float]) -> None:
     """
     from matplotlib.artist import Artist
 
-    name = f"minor ticks {axis.axis_name}"
+    name = f"minor ticks {'x' if is_horizontal(axis) else 'y'}"
     for artist in list(axis.axes.artists):
         if artist.get_gid() == name:
             artist.remove()
@@ -200,5 +207,5 @@ def _draw_minor_ticks(axis: Axis, places: np.ndarray, renderer: Any) -> None:
     shown = places[(places >= low) & (places <= high)]
     tick = axis.get_minor_ticks(1)[0]  # one of matplotlib's: it has the look and the visibility
     for line in (tick.tick1line, tick.tick2line):
-        (line.set_xdata if axis.axis_name == "x" else line.set_ydata)(shown)
+        (line.set_xdata if is_horizontal(axis) else line.set_ydata)(shown)
         line.draw(renderer)

@@ -146,8 +146,9 @@ def _draw_ranks(axes: Axes, estimates: Sequence[_Estimate], truth: np.ndarray | 
     low, high = axes.get_ylim()
     if low < floor < high:
         low, high = axes.set_ylim(bottom=floor)
-    height = axes.get_figure(root=True).get_figheight()
-    three_a_decade = 3 * math.log10(high / low) < min(15, 2.5 * height)
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    three_a_decade = 3 * math.log10(high / low) < min(15, 2.5 * figure.get_figheight())
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if three_a_decade else (1,)))
     set_share_ticks(axes.yaxis)
     axes.set_xlim(0.9, 1.1 * most)
@@ -210,21 +211,21 @@ def forest_figure(
     """
     if not panels:
         raise ArgumentError("there is nothing to draw: give at least one panel", argument="panels", value=panels)
-    panels = {name: Statements(*panel) for name, panel in panels.items()}
-    for name, panel in panels.items():
+    given = {name: panel if isinstance(panel, Statements) else Statements(*panel) for name, panel in panels.items()}
+    for name, panel in given.items():
         if len({len(part) for part in panel[:4]}) > 1:
             raise ArgumentError(
                 f"{name}: all must have one length; got {[len(part) for part in panel[:4]]}",
                 argument="panels",
                 value=name,
             )
-    rows = list(dict.fromkeys(str(name) for panel in panels.values() for name in panel.names))
+    rows = list(dict.fromkeys(str(name) for panel in given.values() for name in panel.names))
     columns = min(len(panels), 3)
     lines = -(-len(panels) // columns)
     figure = new_figure(1.6 + 3.2 * columns, lines * (1.1 + 0.28 * len(rows)) + 0.4, title)
     drawn = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()
     height = {name: place for place, name in enumerate(rows)}
-    for axes, (name, panel) in zip(drawn, panels.items(), strict=False):
+    for axes, (name, panel) in zip(drawn, given.items(), strict=False):
         heights = np.asarray([height[str(row)] for row in panel.names])
         values, lower, upper = (np.asarray(part, float) for part in panel[1:4])
         if panel.mark is not None:

@@ -116,9 +116,9 @@ class Checkpoint:
         """Saves a batch of a group."""
 
         def write(path: Path) -> None:
-            arrays = {"measures": part.measures, "squares": part.squares, "pending": part.pending}
+            measures, squares, pending = part[2:]
             with path.open("wb") as stream:  # NumPy would add a suffix to a name
-                np.savez(stream, study=self.study, **arrays)
+                np.savez(stream, measures=measures, squares=squares, pending=pending, study=self.study)
 
         _write(self.folder / f"{group}-{part.start}-{part.stop}.npz", write)
         self.computed = True

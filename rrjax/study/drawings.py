@@ -301,7 +301,7 @@ def pictures(
     if processes is None:
         processes = min(_cores(), len(drawings) // _DRAWINGS_PER_PROCESS) - 1
     # Spawned, since a fork of a process in which JAX runs may hang.
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), None, _end_with_parent) if processes > 0 else None
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), _end_with_parent) if processes > 0 else None
     left, own = deque(range(len(drawings))), dict[int, Picture]()
     futures: dict[int, Future[Picture]] = {}
 

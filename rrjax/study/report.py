@@ -31,8 +31,6 @@ from rrjax.figures.html import (
 )
 from rrjax.figures.selection import measured
 from rrjax.figures.style import AXES, estimator_title
-from rrjax.io import write_table
-from rrjax.io.write import make_folder, replacing
 from rrjax.mechanisms import MECHANISMS
 from rrjax.study.checkpoint import Timing, computing_time
 from rrjax.study.drawings import Drawing, Picture, picture_of, pictures
@@ -144,6 +142,9 @@ def write_report(
 
 def write_dataset(folder: Path, name: str, dataset: xr.Dataset) -> list[Path]:
     """Writes NAME.nc (NetCDF), NAME.parquet (a row for each configuration and estimator), and paired differences."""
+    from rrjax.io import write_table
+    from rrjax.io.write import replacing
+
     files = [folder / f"{name}.nc"]
     with replacing(files[0]) as aside:
         dataset.to_netcdf(aside, engine="h5netcdf")
@@ -162,6 +163,8 @@ def write_figures(
     folder: Path, drawings: Sequence[Drawing], begun: Callable[[int, Drawing], None] | None = None
 ) -> Generator[tuple[str, str, Picture]]:
     """Draws the figures, writes each as PNG and PDF, and yields the `figures` of `write_report`."""
+    from rrjax.io.write import make_folder, replacing
+
     make_folder(folder)
     with closing(pictures(drawings, begun)) as drawn:
         for drawing, picture in zip(drawings, drawn, strict=True):
