@@ -178,11 +178,11 @@ def real_data(
     panels = figure.subplots(dataset.sizes["distribution"], 2, squeeze=False)
     legend = Legend(dataset)
     for (left, right), name in zip(panels, dataset["distribution"].values, strict=True):
-        here = dataset.sel(distribution=name)
+        part = dataset.sel(distribution=name)
         shares = None if name not in histograms else np.asarray(histograms[name])
-        size = len(shares) if shares is not None and here.sizes.get("num_categories", 1) > 1 else None
-        here, at = fix(here, num_categories=size)
-        here, users = fix(here, num_users=num_users if num_users is not None else only_users(here, metric))
+        size = len(shares) if shares is not None and part.sizes.get("num_categories", 1) > 1 else None
+        part, chosen = fix(part, num_categories=size)
+        part, users = fix(part, num_users=num_users if num_users is not None else only_users(part, metric))
         if shares is None:
             left.set_axis_off()
         else:
@@ -190,9 +190,9 @@ def real_data(
             figure.set_figheight(figure.get_figheight() + below)
         if right is not panels[-1, 1]:
             right.tick_params(labelbottom=False)
-        sizes = listed({**at, **users})
+        sizes = listed({**chosen, **users})
         left.set_title(f"{style.shortened(name)}: {sizes}" if sizes else style.shortened(name), fontsize=10)
-        draw_panel(right, here, metric, "epsilon", legend)
+        draw_panel(right, part, metric, "epsilon", legend)
         right.set_ylabel(style.metric_label(metric), fontsize=9)
     panels[-1, 1].set_xlabel(style.AXES["epsilon"])
     legend.draw(figure)
@@ -233,15 +233,15 @@ def by_categories(
     """
     dataset = prepared(dataset, [metric])
     population = population_of(dataset)
-    here, at = fix(dataset, **{population: zipf})
-    which, is_zipf = at[population], population == "zipf"
+    part, chosen = fix(dataset, **{population: zipf})
+    which, is_zipf = chosen[population], population == "zipf"
     if epsilons is None:
-        own = here["epsilon"].values
+        own = part["epsilon"].values
         epsilons = [e for e in (1, 2, 4, 10) if np.isclose(own, e).any()]
         epsilons = epsilons if len(epsilons) == 4 else spread_over(own, 4)
-    if "num_categories" not in here.dims:
+    if "num_categories" not in part.dims:
         raise ArgumentError("a row for every num_categories, which is no dimension of this dataset", argument="dataset")
-    sizes = {int(size): f"{style.words_for('num_categories', size)}\n\n" for size in here["num_categories"].values}
+    sizes = {int(size): f"{style.words_for('num_categories', size)}\n\n" for size in part["num_categories"].values}
     if histograms is None:
         histograms = {size: _zipf(size, float(which)) for size in sizes} if is_zipf else {}
     first = int(bool(histograms))
@@ -261,21 +261,16 @@ def by_categories(
         axes.set_xlabel("")
         axes.set_ylabel(f"{words}share", fontsize=9)
         axes.tick_params(labelsize=8)
-    draw_panels(panels[:, first:], here, Layout(rows, columns, "num_users"), legend)
+    draw_panels(panels[:, first:], part, Layout(rows, columns, "num_users"), legend)
     for axes in panels[:-1, first:].flat:
         axes.tick_params(which="minor", bottom=False)
     if first:
         panels[0, 0].set_title("true distribution", fontsize=10)
         panels[-1, 0].set_xlabel("rank" if is_zipf else "category", fontsize=9)
     heading = f"{style.panel_title(dataset, population, which)}: {style.metric_title(metric)}"
-    notes = [
-        f"{some} of {number} {what}"
-        for some, number, what in (
-            (len(epsilons), here["epsilon"].size, "values of ε"),
-            (1, dataset.sizes[population], "populations"),
-        )
-        if some < number
-    ]
+    notes = style.shares_drawn(
+        (len(epsilons), part["epsilon"].size, "values of ε"), (1, dataset.sizes[population], "populations")
+    )
     finish(figure, legend, dataset, heading, drawn=notes)
     return figure
 
@@ -292,22 +287,21 @@ def _by_population(
         raise ArgumentError("there is no metric to draw", argument="metrics", value=metrics)
     dataset = prepared(dataset, metrics)
     population = population_of(dataset)
-    here, at = fix(dataset, **fixed)
-    values = spread_over(here[population].values, 6)
+    part, chosen = fix(dataset, **fixed)
+    values = spread_over(part[population].values, 6)
     figure = new_figure(max(3.3 * len(values), 4.5) + 0.6, 2.5 * len(metrics) + 1.1)
     panels = figure.subplots(len(metrics), len(values), squeeze=False, sharex=True)
     legend = Legend(dataset)
     rows = [(style.metric_label(metric), metric, {}) for metric in metrics]
     columns = [(style.panel_title(dataset, population, value), {population: value}) for value in values]
-    drawn_values = draw_panels(panels, here, Layout(rows, columns, x), legend, small=False)
+    drawn_values = draw_panels(panels, part, Layout(rows, columns, x), legend, small=False)
     for column, (_, cell) in enumerate(columns):
         if "nll" in metrics:
-            magnify(panels[list(metrics).index("nll"), column], fix(here, **cell)[0], "nll", x, legend)
+            magnify(panels[list(metrics).index("nll"), column], fix(part, **cell)[0], "nll", x, legend)
         for axes in panels[:, column] if one_scale else ():
             set_limits(axes, np.concatenate([line[column] for line in drawn_values]), log=True)
-    number = dataset.sizes[population]
-    drawn = [f"{len(values)} of {number} populations"] if len(values) < number else []
-    finish(figure, legend, dataset, listed(at), drawn=drawn)
+    drawn = style.shares_drawn((len(values), dataset.sizes[population], "populations"))
+    finish(figure, legend, dataset, listed(chosen), drawn=drawn)
     return figure
 
 

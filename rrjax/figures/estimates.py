@@ -108,8 +108,10 @@ def estimate_figure(
     set_share_ticks(left.xaxis)
     # `found` may come of another criterion than the limits: the words say which.
     above = found is not None and limits is not None and np.array_equal(found, np.asarray(limits[0]) > 0)
-    bold = "" if found is None else ";\nbold: its interval is above zero" if above else ";\nbold: it is there"
-    left.set_xlabel(f"share of users\n(blue band: ±2 standard errors of an absent category{bold})")
+    bold = (
+        "" if found is None else ";\nbold: its interval is above zero" if above else ";\nbold: significantly above zero"
+    )
+    left.set_xlabel(f"share of users\n(blue band: ±2 standard errors of an empty category{bold})")
     shown = f"The {top} largest of {len(first):,} categories" if top < len(first) else "All categories"
     left.set_title(shown, fontsize=10)
     set_grid(left, "x")

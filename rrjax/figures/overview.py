@@ -63,21 +63,25 @@ def overview(dataset: xr.Dataset, metric: str | None = None, **fixed: Any) -> Fi
     dataset, fixed = fix(dataset, **(middle | fixed))
     chosen = {name: spread_over(values[name], 4) for name in (columns_by, rows_by) if name is not None}
     notes = [
-        f"{style.words_for(name, value)} is one of {_some(name, values[name])}"
+        f"{style.words_for(name, value)} is one of {_values_in_words(name, values[name])}"
         for name, value in fixed.items()
         if len(values[name]) > 1
-    ] + [
-        f"{len(some)} of {len(values[name])} values of {style.SYMBOLS.get(name, name)}"
-        for name, some in chosen.items()
-        if len(some) < len(values[name])
     ]
+    notes += style.shares_drawn(
+        *(
+            (len(drawn), len(values[name]), f"values of {style.SYMBOLS.get(name, name)}")
+            for name, drawn in chosen.items()
+        )
+    )
     columns = [(style.panel_title(dataset, columns_by, value), {columns_by: value}) for value in chosen[columns_by]]
     if rows_by is None:
         rows = [(style.metric_label(name), name, {}) for name in metrics[:4]]
-        notes += [f"4 of {len(metrics)} metrics"] if len(metrics) > 4 else []
+        notes += style.shares_drawn((4, len(metrics), "metrics"))
     else:
         short = style.short_label(metrics[0])
-        rows = [(f"{style.words_for(rows_by, at)}\n\n{short}", metrics[0], {rows_by: at}) for at in chosen[rows_by]]
+        rows = [
+            (f"{style.words_for(rows_by, value)}\n\n{short}", metrics[0], {rows_by: value}) for value in chosen[rows_by]
+        ]
         notes += [f"{short} alone of {len(metrics)} metrics"] if len(metrics) > 1 else []
     figure = new_figure(max(2.75 * len(columns), 5.5) + 0.7, 2.2 * len(rows) + 1.4)
     legend = Legend(dataset)
@@ -118,7 +122,7 @@ def _layout(dataset: xr.Dataset, population: str) -> tuple[Any, ...]:
     return x, columns_by, rows_by, *(name for name in others if name != rows_by)
 
 
-def _some(name: str, values: np.ndarray) -> str:
+def _values_in_words(name: str, values: np.ndarray) -> str:
     """The number of values of a dimension, and the values themselves where they are few numbers."""
     if len(values) > 6 or name == "distribution":
         return f"{len(values):,}"

@@ -119,16 +119,16 @@ def draw_panels(
     return values
 
 
-def draw_panel(axes: Axes, here: xr.Dataset, metric: str, x: str, legend: Legend) -> np.ndarray:
+def draw_panel(axes: Axes, dataset: xr.Dataset, metric: str, x: str, legend: Legend) -> np.ndarray:
     """Draws all estimators of a dataset over estimator and x; returns the values that the limits must hold."""
-    if x not in here.dims:
+    if x not in dataset.dims:
         raise ArgumentError(f"nothing to draw against: {x} is no dimension of this dataset", argument="dataset")
     # A metric of the user may be negative.
-    log = metric != "nll" and (metric in METRICS or not bool((here[metric] < 0).any()))
-    along = np.asarray(here[x].values, float)
+    log = metric != "nll" and (metric in METRICS or not bool((dataset[metric] < 0).any()))
+    along = np.asarray(dataset[x].values, float)
     values_of_others, values_of_inv, bands = [np.empty(0)], [np.empty(0)], []
-    for name in here["estimator"].values:
-        curve = here.sel(estimator=name)
+    for name in dataset["estimator"].values:
+        curve = dataset.sel(estimator=name)
         others = [dim for dim in curve[metric].dims if dim != x]
         if others:
             raise ArgumentError(
@@ -172,14 +172,14 @@ def draw_panel(axes: Axes, here: xr.Dataset, metric: str, x: str, legend: Legend
     return values
 
 
-def magnify(axes: Axes, here: xr.Dataset, metric: str, x: str, legend: Legend) -> None:
+def magnify(axes: Axes, dataset: xr.Dataset, metric: str, x: str, legend: Legend) -> None:
     """Adds an inset with the x at which the curves are furthest apart, where the panel cannot separate them."""
     from matplotlib.ticker import MaxNLocator
 
-    names = [str(name) for name in here["estimator"].values if str(name) != "inv"]
-    mean = np.asarray(here[metric].sel(estimator=names).transpose("estimator", x).values, float)
+    names = [str(name) for name in dataset["estimator"].values if str(name) != "inv"]
+    mean = np.asarray(dataset[metric].sel(estimator=names).transpose("estimator", x).values, float)
     finite = np.isfinite(mean).all(axis=0)
-    mean, along = mean[:, finite], np.asarray(here[x].values, float)[finite]
+    mean, along = mean[:, finite], np.asarray(dataset[x].values, float)[finite]
     low, high = axes.get_ylim()
     if len(names) < 2 or mean.shape[1] < 2:
         return

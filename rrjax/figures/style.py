@@ -121,6 +121,11 @@ def seeds_note(dataset: xr.Dataset) -> str:
     return "" if seeds is None else f"{int(seeds):,} seed{'' if seeds == 1 else 's'}"
 
 
+def shares_drawn(*parts: tuple[int, int, str]) -> list[str]:
+    """Words such as "4 of 10 populations" for each (drawn, all, name) where not all are drawn."""
+    return [f"{drawn} of {number} {name}" for drawn, number, name in parts if drawn < number]
+
+
 def listed_values(values: Any) -> str:
     """Values, separated by commas, for a message."""
     shown = [f"{value:g}" if isinstance(value, float | np.floating) else str(value) for value in values]

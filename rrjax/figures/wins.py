@@ -82,8 +82,8 @@ def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
     signs = f"−: lower than the best other one, {title} wins; +: higher, loses"
     signs += "; none: within 2 standard errors, or equal up to rounding" if tested else "; none: equal up to rounding"
     won, lost = int((known & (sign < 0)).sum()), int((known & (sign > 0)).sum())
-    said = (_number(won, "win", "wins"), _number(lost, "loss", "losses"))
-    signs += f"\n{said[0]} and {said[1]} in {_number(int(known.sum()), 'configuration', 'configurations')}"
+    signs += f"\n{_number(won, 'win', 'wins')} and {_number(lost, 'loss', 'losses')} in "
+    signs += _number(int(known.sum()), "configuration", "configurations")
     set_heading(maps.figure, signs + maps.left_out)
     return maps.figure
 
@@ -205,11 +205,7 @@ class _Maps(NamedTuple):
             panels[row, 0].set_ylabel(f"{words}{style.AXES['num_users']}", fontsize=9)
         for axes in panels[-1]:
             axes.set_xlabel(style.AXES["epsilon"], fontsize=9)
-        left = [
-            f"{len(some)} of {len(labels[place])} {what}"
-            for place, (some, what) in enumerate(((columns, "populations"), (rows, "K")))
-            if len(some) < len(labels[place])
-        ]
+        left = style.shares_drawn((len(columns), shape[0], "populations"), (len(rows), shape[1], "K"))
         note = f"\n(drawn: {' and '.join(left)}; counted are all, and the dataset has them all)" if left else ""
         places = [(int(which), int(size)) for size in rows for which in columns]
         return cls(figure, panels, kept, shape, places, note)
