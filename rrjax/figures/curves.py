@@ -162,7 +162,7 @@ def real_data(
 
     Example:
         >>> import numpy as np
-        >>> from rrjax.figures import real_data
+        >>> from rrjax.figures.curves import real_data
         >>> from rrjax.study import Study
         >>> counts = np.array([50, 30, 20])
         >>> result = Study(estimators="inv_n", users={"visits": counts}, epsilon=[1.0, 2.0], num_seeds=2).run()

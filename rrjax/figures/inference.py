@@ -226,7 +226,7 @@ def two_category_figure(epsilons: Sequence[float] = (0.1, 0.5, 1.0, 2.0)) -> Fig
         The figure; `rrjax.figures.save(figure, path)` writes it.
 
     Example:
-        >>> from rrjax.figures import two_category_figure
+        >>> from rrjax.figures.inference import two_category_figure
         >>> figure = two_category_figure([0.5, 2.0])
     """
     from rrjax import inference
