@@ -18,8 +18,9 @@ import timing
 import xarray as xr
 from timing import pretty, spread
 
-from rrjax.study import drawings, output, paper, write_report
-from rrjax.study.pictures import pictures
+from rrjax.study import drawings, paper, write_report
+from rrjax.study.drawings import pictures
+from rrjax.study.report import write_figures
 
 ROUNDS, GOAL = 5, 10.0
 CATEGORIES, USERS = 41_270, 8_019_015
@@ -82,7 +83,7 @@ def main() -> None:
                 raise SystemExit("the same figures gave other bytes")
 
         def command() -> None:
-            with closing(output.write_figures(place / "figures", wanted)) as found:
+            with closing(write_figures(place / "figures", wanted)) as found:
                 report_of(found)
 
         def timed(name: str, call: Any) -> Any:

@@ -8,7 +8,7 @@ LONG = frozenset(
         "rrjax.figures.curves.decomposition",
         "rrjax.figures.curves.real_data",
         "rrjax.figures.iterations.convergence",
-        "rrjax.figures.likelihood.profile_figure",
+        "rrjax.figures.inference.profile_figure",
         "rrjax.figures.wins.closest",
         "rrjax.inference.contradiction.contradiction_test",
         "rrjax.inference.distribution_tests.goodness_of_fit_test",
@@ -43,8 +43,8 @@ LONG = frozenset(
         "rrjax.estimators.postprocessing.mixture_reduction",
         "rrjax.simulate.true_counts",
         "rrjax.estimators.em.ems",
-        "rrjax.study.claims.check_claims",
-        "rrjax.study.em_convergence.convergence",
+        "rrjax.study.paper.check_claims",
+        "rrjax.study.paper.convergence",
         "rrjax.study.study.Study",
     }
 )

@@ -20,7 +20,7 @@ WORKFLOWS = ROOT / ".github" / "workflows"
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts),
-    *(ROOT / name / "README.md" for name in ("benchmarks", "benchmarks/results/before", "validation")),
+    *(ROOT / name / "README.md" for name in ("benchmarks", "validation")),
 ]
 
 

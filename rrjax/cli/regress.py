@@ -204,7 +204,8 @@ class _Found:
     def draw(self, plot: Path, level: float, *, simulated: bool) -> None:
         """Draws the coefficients of the covariates, a panel for each category."""
         with show.drawing():
-            from rrjax.figures import Statements, forest_figure, save
+            from rrjax.figures import forest_figure, save
+            from rrjax.figures.estimates import Statements
 
             table = self.table(level)
             panels = {}

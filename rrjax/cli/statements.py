@@ -335,7 +335,8 @@ def _short(level: str) -> str:
 def _draw(plot: Path, rows: list[Row], collection: Collection, level: float) -> None:
     """Draws a panel for each statement, but for quantiles of labels that are no numbers."""
     with show.drawing():
-        from rrjax.figures import Statements, forest_figure, save
+        from rrjax.figures import forest_figure, save
+        from rrjax.figures.estimates import Statements
 
         panels = {}
         for statement in dict.fromkeys(row.statement for row in rows):

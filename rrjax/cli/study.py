@@ -265,8 +265,7 @@ def _of_users(label: str, users: CountedReports, wish: Wish, estimators: Sequenc
 
 def _run(evaluation: Evaluation, machine: Machine, json: bool, explain: bool) -> None:
     """Runs the studies, writes and prints their results."""
-    from rrjax.study import paper
-    from rrjax.study.em_convergence import convergence
+    from rrjax.study import convergence, paper
 
     what, wish, folder, jobs = evaluation.what, evaluation.wish, evaluation.folder, evaluation.jobs
     make_folder(folder)
@@ -325,15 +324,15 @@ def _run_job(job: Job, number: int, folder: Path, machine: Machine, bar: Progres
 
 def _write(evaluation: Evaluation, status: Status) -> list[Path]:
     """Writes datasets, tables, figures and the report."""
-    from rrjax.study import drawings, output, paper
-    from rrjax.study.claims import claims_table
-    from rrjax.study.report import write_report
+    from rrjax.study import drawings, paper
+    from rrjax.study.paper import claims_table
+    from rrjax.study.report import provenance, write_dataset, write_figures, write_report
 
     what, folder, jobs, em = evaluation.what, evaluation.folder, evaluation.jobs, evaluation.em
     datasets = {job.name: job.dataset for job in jobs}
     files = []
     for name, dataset in [*datasets.items(), *([("convergence", em)] if em is not None else [])]:
-        files += output.write_dataset(folder, name, dataset)
+        files += write_dataset(folder, name, dataset)
     listed: list[Drawing] = []
     for job in jobs:
         if job.users is not None:
@@ -350,14 +349,14 @@ def _write(evaluation: Evaluation, status: Status) -> list[Path]:
     if what == "data":
         title = f"Study of {', '.join(job.users[0] for job in jobs if job.users)}"
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    summary: dict[str, Any] = {"command": command, "computing time": evaluation.computing} | output.provenance()
+    summary: dict[str, Any] = {"command": command, "computing time": evaluation.computing} | provenance()
     report = folder / "report.html"
     listed = drawings.ordered(listed)
 
     def begun(number: int, drawing: Drawing) -> None:
         status.update(Text(f"Drawing {number} of {len(listed)}: {drawing.title} …"))
 
-    with closing(output.write_figures(folder / "figures", listed, begun)) as drawn:
+    with closing(write_figures(folder / "figures", listed, begun)) as drawn:
         write_report(
             report,
             title=title,

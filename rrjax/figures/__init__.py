@@ -9,18 +9,15 @@ An estimator has one colour, dash and marker in all figures, told apart in grey 
 where it is not there, those of its place among the others.
 """
 
-from rrjax.figures.curves import against_epsilon, against_users, by_categories, decomposition, real_data
-from rrjax.figures.estimates import estimate_figure
+from rrjax.figures.curves import against_epsilon, against_users, by_categories, decomposition
+from rrjax.figures.estimates import estimate_figure, forest_figure
 from rrjax.figures.files import save
-from rrjax.figures.forest import Statements, forest_figure
+from rrjax.figures.inference import likelihood_figure, plan_figure, profile_figure
 from rrjax.figures.iterations import convergence
-from rrjax.figures.likelihood import likelihood_figure, profile_figure
 from rrjax.figures.overview import overview
-from rrjax.figures.planning import plan_figure, two_category_figure
 from rrjax.figures.wins import closest, wins
 
 __all__ = [
-    "Statements",
     "against_epsilon",
     "against_users",
     "by_categories",
@@ -33,8 +30,6 @@ __all__ = [
     "overview",
     "plan_figure",
     "profile_figure",
-    "real_data",
     "save",
-    "two_category_figure",
     "wins",
 ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def new_figure(width: float, height: float, title: str = "") -> Figure:
-    """An empty figure of this size, inches; its title is shown, not obeyed, whatever it holds."""
+    """An empty figure of this size, inches; the title is plain text, never a formula."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -27,19 +28,19 @@ def new_figure(width: float, height: float, title: str = "") -> Figure:
 
 
 def set_heading(figure: Figure, text: str) -> None:
-    """Above all panels, in as many lines as its width needs."""
+    """Writes a text above all panels, wrapped to the figure's width."""
     lines = [textwrap.fill(line, int(11 * figure.get_figwidth())) for line in text.split("\n")]
     figure.suptitle("\n".join(lines), fontsize=10.5)
 
 
 def set_grid(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:
-    """Pale lines below all that is drawn."""
+    """Draws pale grid lines below the data."""
     axes.grid(axis=axis, color="0.93")
     axes.set_axisbelow(True)
 
 
 def set_ticks(axis: Axis, text: Callable[[float], str]) -> None:
-    """Says what stands at the ticks; at the minor ones nothing."""
+    """Labels the major ticks by a function of their value, and no minor ones."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
@@ -47,19 +48,19 @@ def set_ticks(axis: Axis, text: Callable[[float], str]) -> None:
 
 
 def set_share_ticks(axis: Axis) -> None:
-    """Shares as per cent; those of an axis that reaches where zeros would have to be counted, as powers of ten."""
+    """Labels shares in per cent; as powers of ten on a logarithmic axis that begins below 1e-9."""
     low = axis.get_view_interval()[0]
     set_ticks(axis, as_power if axis.get_scale() == "log" and low < 1e-9 else per_cent)
 
 
 def per_cent(share: float) -> str:
-    """A share, however small."""
+    """A share in per cent, without an exponent."""
     digits = np.format_float_positional(float(f"{100 * share:.6g}"), trim="-")
     return f"{digits.replace('-', '−')}\N{NO-BREAK SPACE}%"
 
 
 def in_words(value: float, gap: str = "\n") -> str:
-    """What is counted (users, categories, steps) or ε, written out; from a million on in words."""
+    """A count (users, categories, steps) or ε, written out; from a million on in words."""
     if not np.isfinite(value):
         return "∞"
     for size, name in ((1e9, "billion"), (1e6, "million")):
@@ -69,7 +70,7 @@ def in_words(value: float, gap: str = "\n") -> str:
 
 
 def as_power(value: float) -> str:
-    """A number as a power of ten, times something if need be: all of an axis alike."""
+    """A number as a power of ten, with a factor where it is not one itself."""
     if not value > 0:
         return f"{value:g}".replace("-", "−")
     power = int(np.floor(np.log10(value) + 1e-9))
@@ -78,13 +79,13 @@ def as_power(value: float) -> str:
 
 
 def span_of(values: np.ndarray, log: bool) -> float:
-    """How far values reach, on the scale of their axis."""
+    """The distance from the smallest to the largest value, on the scale of their axis."""
     low, high = float(values.min()), float(values.max())
     return float(np.log(high / low)) if log else high - low
 
 
-def set_limits(axes: Axes, values: np.ndarray, *, log: bool, least: float = 0.04) -> None:
-    """Limits and ticks of a vertical axis that show the values; `least` decades beyond them."""
+def set_limits(axes: Axes, values: np.ndarray, *, log: bool, margin: float = 0.04) -> None:
+    """Sets limits and ticks of a vertical axis that show the values, with a margin of at least so many decades."""
     from matplotlib.ticker import MaxNLocator, NullLocator
 
     if not len(values):
@@ -94,7 +95,7 @@ def set_limits(axes: Axes, values: np.ndarray, *, log: bool, least: float = 0.04
         return
     low, high = float(values.min()), float(values.max())
     if log:
-        pad = 10 ** max(0.07 * np.log10(high / low), least)
+        pad = 10 ** max(0.07 * np.log10(high / low), margin)
         axes.set_ylim(low / pad, high * pad)
         set_log_ticks(axes.yaxis, low / pad, high * pad)
     else:
@@ -105,7 +106,7 @@ def set_limits(axes: Axes, values: np.ndarray, *, log: bool, least: float = 0.04
 
 
 def set_x(axes: Axes, along: np.ndarray, name: str) -> None:
-    """Limits and ticks of a horizontal axis, as its dimension has them."""
+    """Sets limits and ticks of a horizontal axis, by the dimension of its values."""
     from matplotlib.ticker import MaxNLocator
 
     if not len(along):
@@ -126,14 +127,8 @@ def set_x(axes: Axes, along: np.ndarray, name: str) -> None:
 
 
 def set_log_ticks(axis: Axis, low: float, high: float, text: Callable[[float], str] = as_power) -> None:
-    """Ticks for a logarithmic axis that spans little or much; with labels as wide as they are, where it is horizontal.
-
-    What `in_words` writes is counted, or an ε, and never zero.
-    """
-    from matplotlib.axis import XAxis
+    """Sets ticks of a logarithmic axis: powers of ten over 1.5 decades or more, else 1, 2, 5 or evenly spaced."""
     from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
-
-    from rrjax.figures.minor_ticks import set_minor_ticks
 
     decades = np.log10(high / low)
     first, last = int(np.ceil(np.log10(low))), int(np.floor(np.log10(high)))
@@ -143,8 +138,8 @@ def set_log_ticks(axis: Axis, low: float, high: float, text: Callable[[float], s
     if last - first >= 1 and decades >= 1.5:
         step = -(-len(powers) // 7)
         ticks = named = powers[::step]
-        if isinstance(axis, XAxis) and text is in_words:
-            while len(named) > 2 and _width(map(text, named)) > _room(axis):
+        if is_horizontal(axis) and text is in_words:
+            while len(named) > 2 and _width_of(map(text, named)) > _width(axis):
                 step += 1
                 named = powers[::step]
         axis.set_major_locator(FixedLocator(ticks))
@@ -160,19 +155,57 @@ def set_log_ticks(axis: Axis, low: float, high: float, text: Callable[[float], s
     set_ticks(axis, text)
 
 
-def _width(texts: Iterable[str]) -> float:
-    """Inches that tick labels take in a row, at the size that small panels have."""
+def _width_of(texts: Iterable[str]) -> float:
+    """The width of tick labels in a row, inches, at the font size of small panels."""
     return sum(max(map(len, text.split("\n"))) * 0.65 * 8 / 72 + 0.1 for text in texts)
 
 
-def _room(axis: Axis) -> float:
-    """About the inches that a horizontal axis will have."""
+def _width(axis: Axis) -> float:
+    """The approximate width of a horizontal axis, inches."""
     place = axis.axes.get_subplotspec()
     figure = axis.axes.get_figure(root=True)
     assert figure is not None
     return 0.75 * figure.get_figwidth() / (1 if place is None else place.get_gridspec().ncols)
 
 
-def ranks_to_draw(size: int, most: int) -> np.ndarray:
-    """Ranks from 1 to `size`, log-spaced: a million points look like a few hundred, and weigh as much less."""
-    return np.unique(np.geomspace(1, max(size, 1), most).astype(int))
+def is_horizontal(axis: Axis) -> bool:
+    """Whether an axis is the x axis of its panel."""
+    from matplotlib.axis import XAxis
+
+    return isinstance(axis, XAxis)
+
+
+def ranks_to_draw(size: int, number: int) -> np.ndarray:
+    """About `number` ranks from 1 to `size`, evenly spaced on a logarithmic scale."""
+    return np.unique(np.geomspace(1, max(size, 1), number).astype(int))
+
+
+def set_minor_ticks(axis: Axis, places: Sequence[float]) -> None:
+    """Replaces the minor ticks of an axis.
+
+    They look as matplotlib's own. matplotlib makes five artists of every tick and asks each for its extent several
+    times; a logarithmic panel has dozens. That takes 40 % more processor time for the paper's figures.
+    """
+    from matplotlib.artist import Artist
+
+    name = f"minor ticks {'x' if is_horizontal(axis) else 'y'}"
+    for artist in list(axis.axes.artists):
+        if artist.get_gid() == name:
+            artist.remove()
+    if not len(places):
+        return
+    artist = Artist()
+    artist.draw = partial(_draw_minor_ticks, axis, np.asarray(places, float))
+    artist.set_gid(name)
+    artist.set_in_layout(False)
+    artist.set_zorder(0.5)  # that of `set_axisbelow`
+    axis.axes.add_artist(artist)
+
+
+def _draw_minor_ticks(axis: Axis, places: np.ndarray, renderer: Any) -> None:
+    low, high = np.sort(axis.get_view_interval())
+    shown = places[(places >= low) & (places <= high)]
+    tick = axis.get_minor_ticks(1)[0]  # one of matplotlib's: it has the look and the visibility
+    for line in (tick.tick1line, tick.tick2line):
+        (line.set_xdata if is_horizontal(axis) else line.set_ydata)(shown)
+        line.draw(renderer)

@@ -10,8 +10,17 @@ import numpy as np
 from rrjax.data.errors import ArgumentError
 from rrjax.figures import style
 from rrjax.figures.axes import new_figure, set_limits
-from rrjax.figures.histogram import draw_histogram, draw_ranked
-from rrjax.figures.panels import Legend, draw_panel, draw_panels, finish, listed, magnify
+from rrjax.figures.panels import (
+    Layout,
+    Legend,
+    draw_histogram,
+    draw_panel,
+    draw_panels,
+    draw_ranked,
+    finish,
+    listed,
+    magnify,
+)
 from rrjax.figures.selection import check_metrics, fix, measured, only_users, population_of, prepared, spread_over
 
 if TYPE_CHECKING:
@@ -39,7 +48,7 @@ def against_users(
         The figure.
 
     Raises:
-        ArgumentError: A metric or a value is not in the dataset; says which are.
+        ArgumentError: A metric or a value is not in the dataset; the message lists those that are.
 
     Example:
         >>> from rrjax.figures import against_users
@@ -72,7 +81,7 @@ def against_epsilon(
         The figure.
 
     Raises:
-        ArgumentError: A metric or a value is not in the dataset; says which are.
+        ArgumentError: A metric or a value is not in the dataset; the message lists those that are.
 
     Example:
         >>> from rrjax.figures import against_epsilon
@@ -94,8 +103,7 @@ def decomposition(
 ) -> Figure:
     """Draws squared bias and variance, on one scale per population, against N (ε is given) or ε (N is given).
 
-    Squared biases that are not positive, as those corrected for the seeds can be, have no place on the logarithmic
-    axis and are left out.
+    Squared biases that are not positive are left out: the axis is logarithmic.
 
     Args:
         dataset: Of a study, with the variables bias2 and variance.
@@ -107,7 +115,7 @@ def decomposition(
         The figure.
 
     Raises:
-        ArgumentError: Both or none of epsilon and num_users, or what is not in the dataset.
+        ArgumentError: Both or none of epsilon and num_users, or a value that is not in the dataset.
 
     Example:
         >>> from rrjax.figures import decomposition
@@ -144,7 +152,7 @@ def real_data(
         histograms: Name → `[K]`, shares of the categories in their order; where one is missing, so is its panel.
         metric: The name of a variable.
         num_users: Which N; may be left out where a data set has only one.
-        labels: Name → `[K]`, what its categories are called; without them, by their numbers from 0.
+        labels: Name → `[K]`, names of the categories; by default their numbers from 0.
 
     Returns:
         The figure.
@@ -154,7 +162,7 @@ def real_data(
 
     Example:
         >>> import numpy as np
-        >>> from rrjax.figures import real_data
+        >>> from rrjax.figures.curves import real_data
         >>> from rrjax.study import Study
         >>> counts = np.array([50, 30, 20])
         >>> result = Study(estimators="inv_n", users={"visits": counts}, epsilon=[1.0, 2.0], num_seeds=2).run()
@@ -170,11 +178,11 @@ def real_data(
     panels = figure.subplots(dataset.sizes["distribution"], 2, squeeze=False)
     legend = Legend(dataset)
     for (left, right), name in zip(panels, dataset["distribution"].values, strict=True):
-        here = dataset.sel(distribution=name)
+        part = dataset.sel(distribution=name)
         shares = None if name not in histograms else np.asarray(histograms[name])
-        size = len(shares) if shares is not None and here.sizes.get("num_categories", 1) > 1 else None
-        here, at = fix(here, num_categories=size)
-        here, users = fix(here, num_users=num_users if num_users is not None else only_users(here, metric))
+        size = len(shares) if shares is not None and part.sizes.get("num_categories", 1) > 1 else None
+        part, chosen = fix(part, num_categories=size)
+        part, users = fix(part, num_users=num_users if num_users is not None else only_users(part, metric))
         if shares is None:
             left.set_axis_off()
         else:
@@ -182,9 +190,9 @@ def real_data(
             figure.set_figheight(figure.get_figheight() + below)
         if right is not panels[-1, 1]:
             right.tick_params(labelbottom=False)
-        sizes = listed({**at, **users})
+        sizes = listed({**chosen, **users})
         left.set_title(f"{style.shortened(name)}: {sizes}" if sizes else style.shortened(name), fontsize=10)
-        draw_panel(right, here, metric, "epsilon", legend)
+        draw_panel(right, part, metric, "epsilon", legend)
         right.set_ylabel(style.metric_label(metric), fontsize=9)
     panels[-1, 1].set_xlabel(style.AXES["epsilon"])
     legend.draw(figure)
@@ -213,7 +221,7 @@ def by_categories(
         The figure.
 
     Raises:
-        ArgumentError: The metric or a value is not in the dataset; says which are.
+        ArgumentError: The metric or a value is not in the dataset; the message lists those that are.
 
     Example:
         >>> from rrjax.figures import by_categories
@@ -225,49 +233,44 @@ def by_categories(
     """
     dataset = prepared(dataset, [metric])
     population = population_of(dataset)
-    here, at = fix(dataset, **{population: zipf})
-    which, is_zipf = at[population], population == "zipf"
+    part, chosen = fix(dataset, **{population: zipf})
+    which, is_zipf = chosen[population], population == "zipf"
     if epsilons is None:
-        own = here["epsilon"].values
+        own = part["epsilon"].values
         epsilons = [e for e in (1, 2, 4, 10) if np.isclose(own, e).any()]
         epsilons = epsilons if len(epsilons) == 4 else spread_over(own, 4)
-    if "num_categories" not in here.dims:
+    if "num_categories" not in part.dims:
         raise ArgumentError("a row for every num_categories, which is no dimension of this dataset", argument="dataset")
-    sizes = {int(size): f"{style.words_for('num_categories', size)}\n\n" for size in here["num_categories"].values}
+    sizes = {int(size): f"{style.words_for('num_categories', size)}\n\n" for size in part["num_categories"].values}
     if histograms is None:
         histograms = {size: _zipf(size, float(which)) for size in sizes} if is_zipf else {}
     first = int(bool(histograms))
     columns = [(style.words_for("epsilon", epsilon), {"epsilon": epsilon}) for epsilon in epsilons]
     rows = [
-        (("" if first else said) + style.short_label(metric), metric, {"num_categories": size})
-        for size, said in sizes.items()
+        (("" if first else words) + style.short_label(metric), metric, {"num_categories": size})
+        for size, words in sizes.items()
     ]
     figure = new_figure(2.55 * (len(columns) + first) + 0.6, 1.75 * len(rows) + 1.2)
     panels = figure.subplots(len(rows), len(columns) + first, squeeze=False)
     legend = Legend(dataset)
-    for axes, (size, said) in zip(panels[:, 0], sizes.items() if first else (), strict=False):
+    for axes, (size, words) in zip(panels[:, 0], sizes.items() if first else (), strict=False):
         if (shares := histograms.get(size)) is None:
             axes.set_axis_off()
             continue
         (draw_ranked if is_zipf else draw_histogram)(axes, np.asarray(shares))
         axes.set_xlabel("")
-        axes.set_ylabel(f"{said}share", fontsize=9)
+        axes.set_ylabel(f"{words}share", fontsize=9)
         axes.tick_params(labelsize=8)
-    draw_panels(panels[:, first:], here, rows, columns, "num_users", legend)
+    draw_panels(panels[:, first:], part, Layout(rows, columns, "num_users"), legend)
     for axes in panels[:-1, first:].flat:
         axes.tick_params(which="minor", bottom=False)
     if first:
         panels[0, 0].set_title("true distribution", fontsize=10)
         panels[-1, 0].set_xlabel("rank" if is_zipf else "category", fontsize=9)
     heading = f"{style.panel_title(dataset, population, which)}: {style.metric_title(metric)}"
-    notes = [
-        f"{some} of {number} {what}"
-        for some, number, what in (
-            (len(epsilons), here["epsilon"].size, "values of ε"),
-            (1, dataset.sizes[population], "populations"),
-        )
-        if some < number
-    ]
+    notes = style.shares_drawn(
+        (len(epsilons), part["epsilon"].size, "values of ε"), (1, dataset.sizes[population], "populations")
+    )
     finish(figure, legend, dataset, heading, drawn=notes)
     return figure
 
@@ -275,7 +278,7 @@ def by_categories(
 def _by_population(
     dataset: xr.Dataset, metrics: str | Sequence[str] | None, x: str, *, one_scale: bool = False, **fixed: Any
 ) -> Figure:
-    """Rows of metrics, a panel for every population, against x; where asked, of one scale in a column."""
+    """Draws a row for every metric and a panel for every population, against x; with one scale a column if asked."""
     if metrics is None:
         check_metrics(dataset, [])
         metrics = [name for name in ("mse", "nll") if name in dataset] or measured(dataset)
@@ -284,22 +287,21 @@ def _by_population(
         raise ArgumentError("there is no metric to draw", argument="metrics", value=metrics)
     dataset = prepared(dataset, metrics)
     population = population_of(dataset)
-    here, at = fix(dataset, **fixed)
-    values = spread_over(here[population].values, 6)
+    part, chosen = fix(dataset, **fixed)
+    values = spread_over(part[population].values, 6)
     figure = new_figure(max(3.3 * len(values), 4.5) + 0.6, 2.5 * len(metrics) + 1.1)
     panels = figure.subplots(len(metrics), len(values), squeeze=False, sharex=True)
     legend = Legend(dataset)
     rows = [(style.metric_label(metric), metric, {}) for metric in metrics]
     columns = [(style.panel_title(dataset, population, value), {population: value}) for value in values]
-    seen = draw_panels(panels, here, rows, columns, x, legend, small=False)
+    drawn_values = draw_panels(panels, part, Layout(rows, columns, x), legend, small=False)
     for column, (_, cell) in enumerate(columns):
         if "nll" in metrics:
-            magnify(panels[list(metrics).index("nll"), column], fix(here, **cell)[0], "nll", x, legend)
+            magnify(panels[list(metrics).index("nll"), column], fix(part, **cell)[0], "nll", x, legend)
         for axes in panels[:, column] if one_scale else ():
-            set_limits(axes, np.concatenate([line[column] for line in seen]), log=True)
-    number = dataset.sizes[population]
-    drawn = [f"{len(values)} of {number} populations"] if len(values) < number else []
-    finish(figure, legend, dataset, listed(at), drawn=drawn)
+            set_limits(axes, np.concatenate([line[column] for line in drawn_values]), log=True)
+    drawn = style.shares_drawn((len(values), dataset.sizes[population], "populations"))
+    finish(figure, legend, dataset, listed(chosen), drawn=drawn)
     return figure
 
 

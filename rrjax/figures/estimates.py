@@ -1,21 +1,28 @@
-"""Estimates of one distribution, with what is known of every share."""
+"""Estimates with their intervals: the shares of one distribution, and statements side by side."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rrjax.data.errors import ArgumentError
+from rrjax.estimators.catalogue import Style
 from rrjax.figures.axes import in_words, new_figure, ranks_to_draw, set_grid, set_log_ticks, set_share_ticks
 from rrjax.figures.panels import legend_below
-from rrjax.figures.style import PALE_BLUE, estimator_title, shortened, styles_of
+from rrjax.figures.style import BLUE, PALE_BLUE, estimator_title, shortened, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+class _Estimate(NamedTuple):
+    theta: np.ndarray
+    title: str
+    style: Style
 
 
 def estimate_figure(
@@ -36,21 +43,21 @@ def estimate_figure(
         labels: `[K]`, the names of the categories.
         estimates: Name → `[K]`, shares; the first one decides the order. A name of the catalogue ("mle_star") stands
             for its title and colour, any other for itself.
-        standard_error: Of the unbiased estimate of a category that nobody holds
-            (`RandomizedResponse.standard_error`); drawn as a band, below which a share cannot be told from zero.
+        standard_error: Of the unbiased estimate of an empty category (`RandomizedResponse.standard_error`); drawn as a
+            band of ±2 standard errors.
         truth: `[K]`, the true shares, where they are known.
         limits: Two arrays `[K]`, such as `rrjax.inference.intervals` returns; drawn as error bars.
-        limits_label: What to call them.
-        found: `[K]`, which categories are there: their names are drawn bold. By the same reckoning as the limits, such
-            as a lower one above zero, or names and bars contradict each other.
+        limits_label: The name of the limits in the legend.
+        found: `[K]`, which categories are significantly above zero; their names are drawn bold. Take a criterion that
+            agrees with the limits, such as a lower limit above zero.
         top: How many of the largest categories to draw.
         title: Above the figure.
 
-    Raises:
-        ArgumentError: Labels, estimates, truth, limits and found are not of one length.
-
     Returns:
         The figure; `rrjax.figures.save(figure, path)` writes it.
+
+    Raises:
+        ArgumentError: Labels, estimates, truth, limits and found are not of one length.
 
     Example:
         >>> import numpy as np, rrjax
@@ -58,7 +65,7 @@ def estimate_figure(
         >>> theta = np.asarray(rrjax.mle_star([60, 20, 10, 10], 1.0))
         >>> figure = estimate_figure("abcd", {"mle_star": theta}, standard_error=0.2)
     """
-    from matplotlib.ticker import LogLocator, MaxNLocator
+    from matplotlib.ticker import MaxNLocator
 
     estimates = {name: np.asarray(theta) for name, theta in estimates.items()}
     first = next(iter(estimates.values()))
@@ -73,7 +80,7 @@ def estimate_figure(
                 argument=name,
             )
     styles = styles_of(estimates)
-    named = {name: shortened(estimator_title(name), 60) for name in estimates}
+    drawn = [_Estimate(theta, shortened(estimator_title(name), 60), styles[name]) for name, theta in estimates.items()]
     top = min(top, len(first))
     largest = np.argsort(-first, kind="stable")[:top]
     figure = new_figure(11, 1.9 + 0.24 * top, title)
@@ -85,14 +92,12 @@ def estimate_figure(
         left.barh(place, truth[largest], height=0.75, color="0.72", zorder=1, label="truth")
     if limits is not None:
         lower, upper = (np.asarray(limit)[largest] for limit in limits)
-        left.hlines(place, lower, upper, color="0.35", linewidth=1.4, zorder=2, label=limits_label)
-        for ends in (lower, upper):
-            left.plot(ends, place, "|", color="0.35", markersize=7, zorder=2)
-    spread = np.linspace(-0.22, 0.22, len(estimates)) if len(estimates) > 1 else [0.0]
-    for (name, theta), shift in zip(estimates.items(), spread, strict=True):
-        colour = styles[name].colour
-        look = {"color": colour, "markerfacecolor": colour if theta is first else "white", "markersize": 5}
-        left.plot(theta[largest], place + shift, styles[name].marker, **look, zorder=3, label=named[name])
+        _draw_intervals(left, place, lower, upper, 1.4, limits_label)
+    shifts = np.linspace(-0.22, 0.22, len(drawn)) if len(drawn) > 1 else [0.0]
+    for (theta, name, style), shift in zip(drawn, shifts, strict=True):
+        face = style.colour if theta is first else "white"
+        look = {"color": style.colour, "markerfacecolor": face, "markersize": 5, "zorder": 3}
+        left.plot(theta[largest], place + shift, style.marker, **look, label=name)
     left.set_yticks(place, [shortened(labels[index]) for index in largest])
     if found is not None:
         for text, index in zip(left.get_yticklabels(), largest, strict=True):
@@ -101,45 +106,141 @@ def estimate_figure(
     left.set_ylim(top - 0.4, -0.6)
     left.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     set_share_ticks(left.xaxis)
-    # The marks of a table may go by another reckoning, and must not seem to contradict these.
+    # `found` may come of another criterion than the limits: the words say which.
     above = found is not None and limits is not None and np.array_equal(found, np.asarray(limits[0]) > 0)
-    bold = "" if found is None else ";\nbold: its interval is above zero" if above else ";\nbold: it is there"
-    left.set_xlabel(f"share of users\n(blue band: ±2 standard errors of an absent category{bold})")
+    bold = (
+        "" if found is None else ";\nbold: its interval is above zero" if above else ";\nbold: significantly above zero"
+    )
+    left.set_xlabel(f"share of users\n(blue band: ±2 standard errors of an empty category{bold})")
     shown = f"The {top} largest of {len(first):,} categories" if top < len(first) else "All categories"
     left.set_title(shown, fontsize=10)
     set_grid(left, "x")
-
-    if truth is not None:
-        _ranked(right, truth, color="0.72", linewidth=4, label="truth")
-    for name, theta in estimates.items():
-        style = styles[name]
-        _ranked(right, theta, color=style.colour, linestyle=style.dash, linewidth=1.6, label=named[name])
-    right.axhline(2 * standard_error, color="0.4", linewidth=0.8, linestyle=":", label="2 standard errors")
-    right.set(xscale="log", yscale="log", xlabel="rank (every curve by its own order)", ylabel="share of users")
-    # Shares far below the noise say nothing, and would take all the room.
-    floor = standard_error / 1000 if truth is None else min(standard_error / 1000, truth[truth > 0].min(initial=1))
-    low, high = right.get_ylim()
-    if low < floor < high:
-        low, high = right.set_ylim(bottom=floor)
-    room = 3 * math.log10(high / low) < min(15, 2.5 * figure.get_figheight())  # for three labels a decade
-    right.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if room else (1,)))
-    set_share_ticks(right.yaxis)
-    ranks = max(2, *(int((theta > 0).sum()) for theta in (*estimates.values(), *(() if truth is None else (truth,)))))
-    right.set_xlim(0.9, 1.1 * ranks)
-    set_log_ticks(right.xaxis, 0.9, 1.1 * ranks, in_words)
-    right.set_title("All categories, by rank", fontsize=10)
-    set_grid(right)
-    # Below both, because within them it would hide what it explains.
-    known = {
+    _draw_ranks(right, drawn, truth, standard_error)
+    # Below both panels: inside, the legend would cover data.
+    handles = {
         label: handle for axes in (right, left) for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    legend_below(figure, list(known.values()))
+    legend_below(figure, list(handles.values()))
     return figure
 
 
-def _ranked(axes: Axes, theta: np.ndarray, **style: Any) -> None:
-    positive = np.sort(theta[theta > 0])[::-1]
-    rank = ranks_to_draw(len(positive), 2000)
-    if len(positive) < 50:
-        style |= {"marker": ".", "markersize": 4}
-    axes.plot(rank[: len(positive)], positive[rank[: len(positive)] - 1], **style)
+def _draw_ranks(axes: Axes, estimates: Sequence[_Estimate], truth: np.ndarray | None, standard_error: float) -> None:
+    """Draws each estimate's positive shares by rank, on logarithmic axes."""
+    from matplotlib.ticker import LogLocator
+
+    curves: list[tuple[np.ndarray, dict[str, Any]]] = [
+        (theta, {"color": style.colour, "linestyle": style.dash, "linewidth": 1.6, "label": name})
+        for theta, name, style in estimates
+    ]
+    if truth is not None:
+        curves.insert(0, (truth, {"color": "0.72", "linewidth": 4, "label": "truth"}))
+    most = 2
+    for theta, look in curves:
+        positive = np.sort(theta[theta > 0])[::-1]
+        most = max(most, len(positive))
+        rank = ranks_to_draw(len(positive), 2000)[: len(positive)]
+        marker = {"marker": ".", "markersize": 4} if len(positive) < 50 else {}
+        axes.plot(rank, positive[rank - 1], **look, **marker)
+    axes.axhline(2 * standard_error, color="0.4", linewidth=0.8, linestyle=":", label="2 standard errors")
+    axes.set(xscale="log", yscale="log", xlabel="rank (every curve by its own order)", ylabel="share of users")
+    # Shares below a thousandth of the standard error are noise, and would take most of the axis.
+    floor = standard_error / 1000 if truth is None else min(standard_error / 1000, truth[truth > 0].min(initial=1))
+    low, high = axes.get_ylim()
+    if low < floor < high:
+        low, high = axes.set_ylim(bottom=floor)
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    three_a_decade = 3 * math.log10(high / low) < min(15, 2.5 * figure.get_figheight())
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if three_a_decade else (1,)))
+    set_share_ticks(axes.yaxis)
+    axes.set_xlim(0.9, 1.1 * most)
+    set_log_ticks(axes.xaxis, 0.9, 1.1 * most, in_words)
+    axes.set_title("All categories, by rank", fontsize=10)
+    set_grid(axes)
+
+
+def _draw_intervals(
+    axes: Axes, rows: np.ndarray, lower: np.ndarray, upper: np.ndarray, width: float, label: str = ""
+) -> None:
+    """Draws horizontal bars with ends."""
+    axes.hlines(rows, lower, upper, color="0.35", linewidth=width, zorder=2, label=label)
+    for ends in (lower, upper):
+        axes.plot(ends, rows, "|", color="0.35", markersize=7, zorder=2)
+
+
+class Statements(NamedTuple):
+    """The rows of one panel of `forest_figure`.
+
+    Attributes:
+        names: Of the rows.
+        values: As many numbers.
+        lower: Confidence limits.
+        upper: Confidence limits.
+        are_shares: Whether the numbers are shares, drawn in per cent.
+        mark: A number to mark with a line, such as zero for no difference.
+    """
+
+    names: Sequence[object]
+    values: Sequence[float] | np.ndarray
+    lower: Sequence[float] | np.ndarray
+    upper: Sequence[float] | np.ndarray
+    are_shares: bool = False
+    mark: float | None = None
+
+
+def forest_figure(
+    panels: Mapping[str, Statements | tuple[Any, ...]], *, level: float = 0.95, title: str = ""
+) -> Figure:
+    """Draws estimates with their intervals, a row each, in one panel for each kind.
+
+    Args:
+        panels: Title → `(names, values, lower, upper, are_shares, mark)`, of which the last two may be left out: the
+            names of the rows, a number and two confidence limits for each, whether they are shares, and a number to
+            mark with a line. Rows of the same names stand at the same height.
+        level: Of the intervals.
+        title: Above the figure.
+
+    Returns:
+        The figure; `rrjax.figures.save(figure, path)` writes it.
+
+    Raises:
+        ArgumentError: No panel, or numbers and names of different lengths.
+
+    Example:
+        >>> from rrjax.figures import forest_figure
+        >>> ages = (["north", "south"], [38.9, 47.2], [32.6, 41.0], [45.3, 53.1])
+        >>> figure = forest_figure({"mean age": ages})
+    """
+    if not panels:
+        raise ArgumentError("there is nothing to draw: give at least one panel", argument="panels", value=panels)
+    given = {name: panel if isinstance(panel, Statements) else Statements(*panel) for name, panel in panels.items()}
+    for name, panel in given.items():
+        if len({len(part) for part in panel[:4]}) > 1:
+            raise ArgumentError(
+                f"{name}: all must have one length; got {[len(part) for part in panel[:4]]}",
+                argument="panels",
+                value=name,
+            )
+    rows = list(dict.fromkeys(str(name) for panel in given.values() for name in panel.names))
+    columns = min(len(panels), 3)
+    lines = -(-len(panels) // columns)
+    figure = new_figure(1.6 + 3.2 * columns, lines * (1.1 + 0.28 * len(rows)) + 0.4, title)
+    drawn = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()
+    height = {name: place for place, name in enumerate(rows)}
+    for axes, (name, panel) in zip(drawn, given.items(), strict=False):
+        heights = np.asarray([height[str(row)] for row in panel.names])
+        values, lower, upper = (np.asarray(part, float) for part in panel[1:4])
+        if panel.mark is not None:
+            axes.axvline(panel.mark, color="0.6", linewidth=1, linestyle="--", zorder=1)
+        _draw_intervals(axes, heights, lower, upper, 1.6)
+        axes.plot(values, heights, "o", color=BLUE, markersize=5, zorder=3)
+        if panel.are_shares:
+            set_share_ticks(axes.xaxis)
+        axes.set_title(shortened(name, 40), fontsize=10)
+        set_grid(axes, "x")
+    for axes in drawn[len(panels) :]:
+        axes.set_visible(False)
+    drawn[0].set_yticks(range(len(rows)), [shortened(row) for row in rows])
+    drawn[0].set_ylim(len(rows) - 0.4, -0.6)
+    figure.supxlabel(f"estimate, and its {100 * level:.12g} % interval", fontsize=10)
+    return figure

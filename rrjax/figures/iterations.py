@@ -1,4 +1,4 @@
-"""EM against its iterations: Fig. 4."""
+"""EM against its iterations: the paper's Fig. 4."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def convergence(dataset: xr.Dataset) -> Figure:
 
     Example:
         >>> from rrjax import figures
-        >>> from rrjax.study.em_convergence import convergence
+        >>> from rrjax.study import convergence
         >>> paths = convergence(num_users=[1000], epsilon=[1.0], zipf=[1.3], steps={"none": 10})
         >>> len(figures.convergence(paths).axes)
         1
@@ -70,8 +70,8 @@ def convergence(dataset: xr.Dataset) -> Figure:
     epsilons = distance["epsilon"].values
     shades = colormaps["plasma"](np.linspace(0, 0.8, max(len(epsilons), 2)))[: len(epsilons)]
     for (row, column), axes in np.ndenumerate(panels):
-        which, many = populations[row], users[column]
-        cell, seen = distance.sel({population: which, "num_users": many}), [np.empty(0)]
+        which, num_users = populations[row], users[column]
+        cell, drawn = distance.sel({population: which, "num_users": num_users}), [np.empty(0)]
         for shade, epsilon in zip(shades, epsilons, strict=True):
             for variant, (dash, marker) in looks.items():
                 y = np.asarray(cell.sel(epsilon=epsilon, variant=variant).transpose("iteration").values, float)
@@ -80,10 +80,10 @@ def convergence(dataset: xr.Dataset) -> Figure:
                     continue
                 look = {"color": shade, "linestyle": dash, "linewidth": 1.3 if dash == "-" else 1.7, "marker": marker}
                 axes.plot(iteration[shown], y[shown], **look, markersize=5, markevery=[len(shown) - 1])
-                seen.append(y[shown])
+                drawn.append(y[shown])
         axes.set_xscale("symlog", linthresh=1, linscale=0.4)
         axes.set_yscale("log")
-        values = np.concatenate(seen)
+        values = np.concatenate(drawn)
         values = values[values >= 1e-20 * values.max(initial=0)]
         set_limits(axes, values, log=True)
         last = max(int(iteration.max()), 1)
@@ -91,7 +91,7 @@ def convergence(dataset: xr.Dataset) -> Figure:
         axes.xaxis.set_major_locator(FixedLocator(ticks[:: -(-len(ticks) // 8)]))
         set_ticks(axes.xaxis, in_words)
         axes.set_xlim(-0.15 if iteration.min() == 0 else 0.9 * iteration.min(), 1.6 * last)
-        axes.set_title(f"{panel_title(dataset, population, which)}, {words_for('num_users', many)}", fontsize=10)
+        axes.set_title(f"{panel_title(dataset, population, which)}, {words_for('num_users', num_users)}", fontsize=10)
         set_grid(axes)
     for axes in panels[-1]:
         axes.set_xlabel("iteration t")

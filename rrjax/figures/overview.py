@@ -1,4 +1,4 @@
-"""Any study in small multiples."""
+"""An overview of any study, in small multiples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from rrjax.data.errors import ArgumentError
 from rrjax.figures import style
 from rrjax.figures.axes import new_figure
-from rrjax.figures.panels import Legend, draw_panels, finish, listed
+from rrjax.figures.panels import Layout, Legend, draw_panels, finish, listed
 from rrjax.figures.selection import check_metrics, fix, measured, population_of, prepared, spread_over
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ def overview(dataset: xr.Dataset, metric: str | None = None, **fixed: Any) -> Fi
 
     Args:
         dataset: Of a study.
-        metric: The name of a variable. None: all that there are, where they have room, else the first.
-        fixed: Which value of the dimension that is left over, such as `zipf=1.3`; by default its middle one.
+        metric: The name of a variable. None: all, where rows are free for them, else the first.
+        fixed: A value of a fourth dimension, such as `zipf=1.3`; by default its middle one.
 
     Returns:
         The figure.
 
     Raises:
-        ArgumentError: The dataset is not one of a study, or has not the metric; says which there are.
+        ArgumentError: The dataset is not one of a study, or lacks the metric; the message lists those it has.
 
     Example:
         >>> from rrjax.figures import overview
@@ -54,7 +54,7 @@ def overview(dataset: xr.Dataset, metric: str | None = None, **fixed: Any) -> Fi
     wrong = [name for name in fixed if name not in others]
     if wrong:
         raise ArgumentError(
-            f"{wrong[0]} is drawn, and not held fixed; what is: {style.listed_values(others)}",
+            f"{wrong[0]} is drawn, not held fixed; held fixed are: {style.listed_values(others)}",
             argument=wrong[0],
             value=fixed[wrong[0]],
         )
@@ -63,33 +63,37 @@ def overview(dataset: xr.Dataset, metric: str | None = None, **fixed: Any) -> Fi
     dataset, fixed = fix(dataset, **(middle | fixed))
     chosen = {name: spread_over(values[name], 4) for name in (columns_by, rows_by) if name is not None}
     notes = [
-        f"{style.words_for(name, value)} is one of {_some(name, values[name])}"
+        f"{style.words_for(name, value)} is one of {_values_in_words(name, values[name])}"
         for name, value in fixed.items()
         if len(values[name]) > 1
-    ] + [
-        f"{len(some)} of {len(values[name])} values of {style.SYMBOLS.get(name, name)}"
-        for name, some in chosen.items()
-        if len(some) < len(values[name])
     ]
+    notes += style.shares_drawn(
+        *(
+            (len(drawn), len(values[name]), f"values of {style.SYMBOLS.get(name, name)}")
+            for name, drawn in chosen.items()
+        )
+    )
     columns = [(style.panel_title(dataset, columns_by, value), {columns_by: value}) for value in chosen[columns_by]]
     if rows_by is None:
         rows = [(style.metric_label(name), name, {}) for name in metrics[:4]]
-        notes += [f"4 of {len(metrics)} metrics"] if len(metrics) > 4 else []
+        notes += style.shares_drawn((4, len(metrics), "metrics"))
     else:
         short = style.short_label(metrics[0])
-        rows = [(f"{style.words_for(rows_by, at)}\n\n{short}", metrics[0], {rows_by: at}) for at in chosen[rows_by]]
+        rows = [
+            (f"{style.words_for(rows_by, value)}\n\n{short}", metrics[0], {rows_by: value}) for value in chosen[rows_by]
+        ]
         notes += [f"{short} alone of {len(metrics)} metrics"] if len(metrics) > 1 else []
     figure = new_figure(max(2.75 * len(columns), 5.5) + 0.7, 2.2 * len(rows) + 1.4)
     legend = Legend(dataset)
     panels = figure.subplots(len(rows), len(columns), squeeze=False)
-    draw_panels(panels, dataset, rows, columns, x, legend)
+    draw_panels(panels, dataset, Layout(rows, columns, x), legend)
     what = "" if rows_by is None else style.metric_title(metrics[0])
     finish(figure, legend, dataset, what, listed(fixed), drawn=notes)
     return figure
 
 
 def left_over(dataset: xr.Dataset) -> str | None:
-    """The dimension that `overview` holds fixed though it has several values; None where there is none.
+    """The dimension of several values that `overview` holds fixed, or None.
 
     Example:
         >>> import xarray as xr
@@ -108,7 +112,7 @@ def left_over(dataset: xr.Dataset) -> str | None:
 
 
 def _layout(dataset: xr.Dataset, population: str) -> tuple[Any, ...]:
-    """The dimensions against which, over whose columns, and over whose rows (or None) is drawn; then the others."""
+    """The dimensions of the horizontal axis, of the columns and of the rows (or None), then the others."""
     names = [name for name in ("num_users", "epsilon", "num_categories", population) if name in dataset.dims]
     names.sort(key=lambda name: -dataset.sizes[name])
     x = next(name for name in names if name != "distribution")
@@ -118,8 +122,8 @@ def _layout(dataset: xr.Dataset, population: str) -> tuple[Any, ...]:
     return x, columns_by, rows_by, *(name for name in others if name != rows_by)
 
 
-def _some(name: str, values: np.ndarray) -> str:
-    """How many values a dimension has, and, where they are few numbers, which."""
+def _values_in_words(name: str, values: np.ndarray) -> str:
+    """The number of values of a dimension, and the values themselves where they are few numbers."""
     if len(values) > 6 or name == "distribution":
         return f"{len(values):,}"
     texts = (f"{value:,}" if name.startswith("num") else f"{value:g}".replace("inf", "∞") for value in values)

@@ -1,4 +1,4 @@
-"""What of a dataset is drawn."""
+"""Parts of a study's dataset, for figures and rankings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def measured(dataset: xr.Dataset) -> list[str]:
-    """The metrics of a dataset, without bias2 and variance: those of the catalogue, then one's own, which have a `_se`.
+    """The metrics of a dataset without bias2 and variance: those of the catalogue, then the user's, which have a `_se`.
 
     Example:
         >>> import xarray as xr
@@ -42,11 +42,7 @@ def population_of(dataset: xr.Dataset) -> str:
 
 
 def check_metrics(dataset: xr.Dataset, metrics: Sequence[str]) -> None:
-    """Refuses what is not a dataset, and metrics that it has not.
-
-    Raises:
-        ArgumentError: Says which there are.
-    """
+    """Refuses an argument that is not a dataset, and metrics that the dataset does not have."""
     variables = getattr(dataset, "data_vars", None)
     if variables is None:
         raise ArgumentError(
@@ -64,7 +60,7 @@ def check_metrics(dataset: xr.Dataset, metrics: Sequence[str]) -> None:
 
 
 def prepared(dataset: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
-    """The dataset, of one mechanism, with dimensions that a selection had dropped, and estimators in drawing order."""
+    """The dataset of one mechanism, with the dimensions that a selection dropped, and estimators in drawing order."""
     check_metrics(dataset, metrics)
     if "mechanism" in dataset.dims:
         labels = [str(label) for label in dataset["mechanism"].values]
@@ -86,7 +82,7 @@ def prepared(dataset: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
 
 
 def restored(data: Data, *names: str) -> Data:
-    """With the dimensions that a selection had dropped."""
+    """The data with these dimensions, where a selection dropped them."""
     for name in names:
         if name not in data.dims and name in data.coords and data[name].ndim == 0:
             data = data.expand_dims(name)
@@ -94,11 +90,10 @@ def restored(data: Data, *names: str) -> Data:
 
 
 def fix(dataset: xr.Dataset, **values: Any) -> tuple[xr.Dataset, dict[str, Any]]:
-    """The dataset at given values, and the values; None stands for the only one."""
-    at: dict[str, Any] = {}
+    """The dataset at given values, and the values; None is the only value of a dimension."""
+    chosen: dict[str, Any] = {}
     for name, value in values.items():
-        known = name in dataset.dims or (name in dataset.coords and dataset[name].ndim == 0)
-        if not known:
+        if name not in dataset.dims and not (name in dataset.coords and dataset[name].ndim == 0):
             if value is not None:
                 raise ArgumentError(
                     f"{name} is no dimension of this dataset; there are: {listed_values(dataset.dims)}",
@@ -106,33 +101,33 @@ def fix(dataset: xr.Dataset, **values: Any) -> tuple[xr.Dataset, dict[str, Any]]
                     value=value,
                 )
             continue
-        there = np.atleast_1d(dataset[name].values)
-        if value is None and len(there) != 1:
-            raise ArgumentError(f"which {name}? The dataset has: {listed_values(there)}", argument=name)
-        place = 0 if value is None else _place_of(there, value)
+        known = np.atleast_1d(dataset[name].values)
+        if value is None and len(known) != 1:
+            raise ArgumentError(f"which {name}? The dataset has: {listed_values(known)}", argument=name)
+        place = 0 if value is None else _place_of(known, value)
         if place is None:
             raise ArgumentError(
-                f"{name} {value} is not in the dataset, which has: {listed_values(there)}", argument=name, value=value
+                f"{name} {value} is not in the dataset, which has: {listed_values(known)}", argument=name, value=value
             )
-        at[name] = there[place]
+        chosen[name] = known[place]
         if name in dataset.dims:
             dataset = dataset.isel({name: place})
-    return dataset, at
+    return dataset, chosen
 
 
-def _place_of(there: np.ndarray, value: Any) -> int | None:
-    """Where the value asked for is."""
-    same = there.astype(str) == str(value)
-    if there.dtype.kind in "iuf":
+def _place_of(known: np.ndarray, value: Any) -> int | None:
+    """The index of a value."""
+    same = known.astype(str) == str(value)
+    if known.dtype.kind in "iuf":
         try:
-            same = np.isclose(there.astype(float), float(value), rtol=1e-9, atol=0)
+            same = np.isclose(known.astype(float), float(value), rtol=1e-9, atol=0)
         except ValueError:
             return None
     return int(np.argmax(same)) if same.any() else None
 
 
 def only_users(here: xr.Dataset, metric: str) -> Any:
-    """The number of users of a data set: the one that has values."""
+    """The number of users of a data set: the only one with values, or None."""
     if here.sizes.get("num_users", 1) == 1:
         return None
     others = [name for name in here[metric].dims if name != "num_users"]
@@ -140,18 +135,17 @@ def only_users(here: xr.Dataset, metric: str) -> Any:
     return held[0] if len(held) == 1 else None
 
 
-def spread_over(values: Any, most: int) -> list[Any]:
-    """At most so many of the values, evenly spread."""
-    places = np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).round().astype(int))
+def spread_over(values: Any, limit: int) -> list[Any]:
+    """At most `limit` of the values, evenly spread."""
+    places = np.unique(np.linspace(0, len(values) - 1, min(limit, len(values))).round().astype(int))
     return [values[place] for place in places]
 
 
 def rounding(dataset: xr.Dataset, metric: str, mean: np.ndarray) -> np.ndarray:
-    """How far two means of a metric may lie apart by the rounding of the study's floats alone.
+    """The largest difference of two means of a metric that the rounding of the study's floats can make.
 
-    Of each mean eight units in the last place. Estimates that are equal on paper differ by half a unit a share, which
-    moves more: a squared error m by up to 2·√m·‖θ‖·eps/2 ≤ eps·√m, distances that are linear in the shares by up to
-    eps.
+    Eight units in the last place of each mean. Equal estimates differ by half a unit a share, which changes a squared
+    error m by up to 2·√m·‖θ‖·eps/2 ≤ eps·√m, and distances that are linear in the shares by up to eps.
     """
     eps = float(np.finfo(str(dataset.attrs.get("precision", "float64"))).eps)
     size = np.abs(mean)

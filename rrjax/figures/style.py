@@ -1,4 +1,4 @@
-"""One look and one wording for all figures."""
+"""Colours, dashes and words of all figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 BLUE, RED, PALE_BLUE = "#1b4f8a", "#c4572f", "#dde8f5"
-# For what has no style of its own, by its place.
 COLOURS = (BLUE, RED, "#4a8f5b", "#8a5a9e", "#7a6a2f", "#444444")
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
 SPARE_STYLES = (
@@ -22,6 +21,7 @@ SPARE_STYLES = (
     Style("#2a9aa8", (0, (6, 1, 2, 1)), "<", 5),
     Style("#9c6b3c", (0, (4, 2)), ">", 5),
 )
+"""Of estimators that are not in the catalogue, in their order."""
 SYMBOLS = {"num_users": "N", "epsilon": "ε", "num_categories": "K", "zipf": "s"}
 AXES = {
     "num_categories": "categories K",
@@ -45,33 +45,33 @@ def _spare_style(place: int) -> Style:
 
 
 def line_of(style: Style) -> dict[str, Any]:
-    """A style as matplotlib's keywords."""
+    """A style as keywords of matplotlib's `plot`."""
     face = style.colour if style.filled else "none"
     marker = {"marker": style.marker, "markersize": style.size, "markerfacecolor": face, "markeredgewidth": 1.2}
     return {"color": style.colour, "linestyle": style.dash, "linewidth": 1.5, **marker}
 
 
 def line_at(place: int) -> dict[str, Any]:
-    """Colour and dash by place, all different up to the 36th."""
+    """Colour and dash of the n-th curve; 36 different ones."""
     return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[(place + place // len(COLOURS)) % len(DASHES)]}
 
 
 def shortened(label: object, width: int = 24) -> str:
-    """Makes a label what a figure can show: printable, escaped, and not too long.
+    """A label as a figure can show it: printable, escaped, and at most `width` characters.
 
     Example:
         >>> from rrjax.figures.style import shortened
         >>> shortened("a very long label", width=8)
         'a very …'
     """
-    # A variation selector chooses between two looks of the character before it, and has none itself.
+    # Variation selectors are invisible.
     plain = (c for c in str(label) if not "\ufe00" <= c <= "\ufe0f")
     text = "".join(c if c.isprintable() else "?" for c in plain)
     return (text if len(text) <= width else text[: width - 1] + "…").replace("$", r"\$")
 
 
 def estimator_title(name: object) -> str:
-    """How an estimator is called in figures and tables; one that is not in the catalogue keeps its name.
+    """The title of an estimator in figures and tables; its name where it is not in the catalogue.
 
     Example:
         >>> from rrjax.figures.style import estimator_title
@@ -83,22 +83,22 @@ def estimator_title(name: object) -> str:
 
 
 def metric_label(metric: str) -> str:
-    """What an axis calls a metric."""
+    """The label of a metric at an axis."""
     return METRICS[metric].label if metric in METRICS else shortened(metric)
 
 
 def metric_title(metric: str) -> str:
-    """What an axis calls a metric, on one line."""
+    """The label of a metric, on one line."""
     return metric_label(metric).replace("\n", " ")
 
 
 def short_label(metric: str) -> str:
-    """What a title calls a metric."""
+    """The short name of a metric, for titles."""
     return METRICS[metric].short if metric in METRICS else shortened(metric)
 
 
 def panel_title(dataset: xr.Dataset, name: str, value: Any) -> str:
-    """What a panel shows; a data set with its own K says so."""
+    """The title of a panel; of a data set with its K, where each has its own."""
     title = words_for(name, value)
     if name == "distribution" and "num_categories" in dataset.coords:
         size = dataset["num_categories"]
@@ -116,12 +116,17 @@ def words_for(name: str, value: Any) -> str:
 
 
 def seeds_note(dataset: xr.Dataset) -> str:
-    """How many seeds, in words."""
+    """The number of seeds, in words."""
     seeds = dataset.attrs.get("num_seeds")
     return "" if seeds is None else f"{int(seeds):,} seed{'' if seeds == 1 else 's'}"
 
 
+def shares_drawn(*parts: tuple[int, int, str]) -> list[str]:
+    """Words such as "4 of 10 populations" for each (drawn, all, name) where not all are drawn."""
+    return [f"{drawn} of {number} {name}" for drawn, number, name in parts if drawn < number]
+
+
 def listed_values(values: Any) -> str:
-    """Values in a row, for a message."""
+    """Values, separated by commas, for a message."""
     shown = [f"{value:g}" if isinstance(value, float | np.floating) else str(value) for value in values]
     return ", ".join(shown[:20]) + (" …" if len(shown) > 20 else "") if shown else "none"

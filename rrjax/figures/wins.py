@@ -1,4 +1,4 @@
-"""Where an estimator wins, and which is the closest: maps."""
+"""Maps of a grid: where an estimator wins, and which has the smallest error."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
 
     The colour is log₂ of the ratio of its metric to the smallest of the others'. A sign survives grey printing: − where
     its metric is lower (it wins), + where it is higher; a cell has none where the two are within 2 standard errors of
-    their paired difference, or no further apart than the study's floats round. The others' best is chosen after the
-    fact, which is hard on the one compared.
+    their paired difference, or no further apart than the study's floats round. The best of the others is chosen after
+    the fact, a disadvantage for the estimator.
 
     Args:
         dataset: Of a study.
         metric: The name of a variable, with its paired differences if signs are to wait for significance.
-        estimator: The name of the one compared.
+        estimator: The name of the estimator that is compared.
 
     Returns:
         The figure.
 
     Raises:
-        ArgumentError: The estimator or the metric is not in the dataset, or there is no other one.
+        ArgumentError: The estimator or the metric is not in the dataset, or there is no other estimator.
 
     Example:
         >>> from rrjax.figures import wins
@@ -82,8 +82,8 @@ def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
     signs = f"−: lower than the best other one, {title} wins; +: higher, loses"
     signs += "; none: within 2 standard errors, or equal up to rounding" if tested else "; none: equal up to rounding"
     won, lost = int((known & (sign < 0)).sum()), int((known & (sign > 0)).sum())
-    said = (_number(won, "win", "wins"), _number(lost, "loss", "losses"))
-    signs += f"\n{said[0]} and {said[1]} in {_number(int(known.sum()), 'configuration', 'configurations')}"
+    signs += f"\n{_number(won, 'win', 'wins')} and {_number(lost, 'loss', 'losses')} in "
+    signs += _number(int(known.sum()), "configuration", "configurations")
     set_heading(maps.figure, signs + maps.left_out)
     return maps.figure
 
@@ -124,7 +124,7 @@ def closest(dataset: xr.Dataset, metric: str = "mse") -> Figure:
     mean = _values(dataset[metric], "estimator", maps.kept)
     best = np.where(np.isfinite(mean), mean, np.inf).argmin(axis=0).reshape(maps.shape)
     known = np.asarray(np.isfinite(mean).any(axis=0)).reshape(maps.shape)
-    # Clear of each of the others, not of the next one alone: that may be the surer one.
+    # The best must differ from every other one: the second best may have a smaller standard error than the third.
     pairs = [[name, other] for name in names for other in names if name != other]
     signs = {tuple(pair): _compared(dataset.sel(estimator=pair), metric, pair[0], pair, maps.kept) for pair in pairs}
     tested = all(compared[3] for compared in signs.values())
@@ -166,27 +166,23 @@ def _handle(entry: style.Style) -> Any:
 
 
 class _Maps(NamedTuple):
-    """A figure of maps, N over ε: a column for each population, a row for each K.
-
-    Attributes:
-        figure: It.
-        axes: The panels, `[rows, columns]`.
-        kept: The dimensions of a map's array that the dataset has.
-        shape: Of an array over population, K, N and ε.
-        places: Of each panel, the population and the K that it shows.
-        left_out: What the figure has no room for, in words.
-    """
+    """A figure of maps, N over ε: a column for each population, a row for each K."""
 
     figure: Figure
     axes: np.ndarray
+    """The panels, `[rows, columns]`."""
     kept: list[str]
+    """Those of the dimensions population, K, N and ε that the dataset has."""
     shape: list[int]
+    """Of an array over population, K, N and ε."""
     places: list[tuple[int, int]]
+    """Indices of the population and the K of each panel."""
     left_out: str
+    """Populations and K that are not drawn, in words."""
 
     @classmethod
     def of(cls, dataset: xr.Dataset) -> _Maps:
-        """Lays the figure out, with all words around the panels."""
+        """Makes the figure, with all words around the panels."""
         population = population_of(dataset)
         layout = (population, "num_categories", "num_users", "epsilon")
         kept = [name for name in layout if name in dataset.dims]
@@ -205,21 +201,17 @@ class _Maps(NamedTuple):
                 axes.tick_params(length=0, labelbottom=row == len(rows) - 1, labelleft=column == 0)
                 if row == 0:
                     axes.set_title(style.panel_title(dataset, population, labels[0][which]), fontsize=10)
-            said = f"{style.words_for('num_categories', labels[1][size])}\n" if "num_categories" in kept else ""
-            panels[row, 0].set_ylabel(f"{said}{style.AXES['num_users']}", fontsize=9)
+            words = f"{style.words_for('num_categories', labels[1][size])}\n" if "num_categories" in kept else ""
+            panels[row, 0].set_ylabel(f"{words}{style.AXES['num_users']}", fontsize=9)
         for axes in panels[-1]:
             axes.set_xlabel(style.AXES["epsilon"], fontsize=9)
-        left = [
-            f"{len(some)} of {len(labels[place])} {what}"
-            for place, (some, what) in enumerate(((columns, "populations"), (rows, "K")))
-            if len(some) < len(labels[place])
-        ]
-        said = f"\n(drawn: {' and '.join(left)}; counted are all, and the dataset has them all)" if left else ""
+        left = style.shares_drawn((len(columns), shape[0], "populations"), (len(rows), shape[1], "K"))
+        note = f"\n(drawn: {' and '.join(left)}; counted are all, and the dataset has them all)" if left else ""
         places = [(int(which), int(size)) for size in rows for which in columns]
-        return cls(figure, panels, kept, shape, places, said)
+        return cls(figure, panels, kept, shape, places, note)
 
     def panels(self) -> Iterator[tuple[Axes, tuple[int, int]]]:
-        """Each panel, and where its map is in an array."""
+        """Each panel, and the index of its map in an array."""
         return zip(self.axes.flat, self.places, strict=True)
 
 
@@ -239,7 +231,7 @@ def _compared(
     known = np.isfinite(rival) & np.isfinite(mine) & (rival > 0) & (mine > 0)
     ratio = np.log2(np.where(known, mine, 1) / np.where(known, rival, 1))
     pair = [f"{metric}_difference", f"{metric}_difference_se"]
-    # Elsewhere infinity less infinity would be no number.
+    # Where unknown, infinity less infinity would be NaN.
     apart = known & (np.abs(np.where(known, mine, 0) - np.where(known, rival, 0)) > rounding(dataset, metric, rival))
     if any(name not in dataset for name in pair):
         return ratio, np.where(apart, np.sign(ratio), 0), known, False

@@ -1,15 +1,187 @@
-"""What `Study` accepts, and what it says to the rest."""
+"""The arguments of a study and of its run, from Python or from a TOML file: checks, and messages in TOML's words."""
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rrjax.data.errors import StudyError
+from rrjax.estimators.catalogue import ESTIMATORS, METRICS
+
+if TYPE_CHECKING:
+    from rrjax.study.runner import Progress
+    from rrjax.study.study import Study
+
+_STUDY_KEYS = (
+    *("estimators", "mechanism", "num_categories", "num_users", "epsilon", "zipf", "distributions", "users"),
+    *("num_seeds", "estimand", "metrics"),
+)
+_RUN_KEYS = ("seed", "quantiles", "keep_seeds", "batch_size")
+_DIMENSIONS = (
+    *("estimator", "mechanism", "num_categories", "num_users", "epsilon", "zipf", "distribution", "versus"),
+    *("quantile", "seed"),
+)
+_SUFFIXES = ("_se", "_difference", "_difference_se", "_quantile", "_seeds")
+_SHOWN_LENGTH = 100
+"""Characters of a wrong value that a message shows."""
+
+
+def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
+    """Reads a study from a TOML file.
+
+    Its keys are the arguments of `Study`, and `seed`, `quantiles`, `keep_seeds` and `batch_size` of `Study.run`.
+    Estimators, mechanisms, metrics and distributions of your own are written "module:function"; modules in the folder
+    of the file are found.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The study, and the arguments for `Study.run`.
+
+    Raises:
+        StudyError: The file cannot be read, is not TOML, or has a key or value that makes no sense; `file`, `argument`
+            and `value` of the error say where.
+
+    Example:
+        A function of your own would be `mine = "my_module:my_estimator"` among the estimators.
+
+        >>> import pathlib, tempfile
+        >>> from rrjax.study import read_study
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "study.toml"
+        >>> _ = file.write_text('''
+        ... num_categories = [100, 1000]
+        ... num_users = [10_000, 1_000_000]
+        ... epsilon = [1, 2, 4]
+        ... zipf = [0.01, 1.3]
+        ... num_seeds = 50
+        ... [estimators]
+        ... mle_star = "mle_star"
+        ... ''')
+        >>> study, arguments = read_study(file)
+        >>> len(study.configurations()), arguments
+        (24, {})
+    """
+    from rrjax.study.study import Study
+
+    path = Path(path)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be read: {error.strerror}", file=path) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise StudyError(f"{path} is not TOML: {error}", file=path) from error
+    unknown = sorted(set(table) - {*_STUDY_KEYS, *_RUN_KEYS})
+    if unknown:
+        raise StudyError(
+            f"{path}: unknown {', '.join(unknown)}; known are {', '.join((*_STUDY_KEYS, *_RUN_KEYS))}",
+            argument=unknown[0],
+            file=path,
+        )
+    try:
+        given = {name: _with_functions(value, name, path) for name, value in table.items()}
+        arguments = {name: given.pop(name) for name in _RUN_KEYS if name in given}
+        for required in ("estimators", "epsilon"):
+            if required not in given:
+                raise StudyError(f"{required} is missing", argument=required)
+        RunOptions(**arguments)
+        return Study(**given), arguments
+    except StudyError as error:
+        name = error.argument or ""
+        place = f"[{name}] " if isinstance(table.get(name), dict) else "" if name in str(error) else f"{name}: "
+        raise StudyError(f"{path}: {place}{error}", argument=error.argument, file=path, value=error.value) from error
+
+
+def _with_functions(value: Any, argument: str, path: Path) -> Any:
+    """The value with the function in place of each "module:function", where functions are allowed."""
+    if argument not in ("estimators", "mechanism", "metrics", "distributions", "users"):
+        return value
+    if isinstance(value, dict):
+        return {label: _function(one, argument, path) for label, one in value.items()}
+    return (
+        [_function(one, argument, path) for one in value]
+        if isinstance(value, list)
+        else (_function(value, argument, path))
+    )
+
+
+def _function(value: Any, argument: str, path: Path) -> Any:
+    if not isinstance(value, str) or ":" not in value:
+        return value
+    module, _, name = value.partition(":")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise StudyError(
+            f"{value!r} cannot be imported: {type(error).__name__}: {error}", argument=argument, value=value
+        ) from error
+    if not callable(function):
+        raise StudyError(f"{value!r} is not a function", argument=argument, value=value)
+    return function
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """The arguments of `Study.run`, checked."""
+
+    seed: int = 0
+    folder: Path | None = None
+    batch_size: int | None = None
+    memory: int | None = None
+    devices: Sequence[Any] | None = None
+    quantiles: Sequence[float] = ()
+    keep_seeds: bool = False
+    progress: Callable[[Progress], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses options that make no sense, by the name of each."""
+        object.__setattr__(self, "seed", integer("seed", self.seed, 0, 2**63 - 1))  # what NetCDF holds
+        if self.batch_size is not None:
+            integer("batch_size", self.batch_size)
+        if not isinstance(self.keep_seeds, bool):
+            raise StudyError(
+                f"keep_seeds must be true or false, got {as_toml(self.keep_seeds)}",
+                argument="keep_seeds",
+                value=self.keep_seeds,
+            )
+        is_empty = isinstance(self.quantiles, list | tuple | np.ndarray) and len(self.quantiles) == 0
+        object.__setattr__(self, "quantiles", () if is_empty else several("quantiles", self.quantiles, share))
+        memory = self.memory
+        if memory is not None and not (positive("memory", memory) >= 1 and math.isfinite(memory)):
+            raise StudyError(
+                f"memory must be a number of bytes, got {as_toml(memory)}", argument="memory", value=memory
+            )
+        if self.devices is not None and (not isinstance(self.devices, Sequence) or not self.devices):
+            raise StudyError("devices must be a list of them, not empty; leave it out to use all", argument="devices")
+
+
+def as_toml(value: Any) -> str:
+    """A value as a TOML file has it, or a function by its name; for messages."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if value is None or isinstance(value, bool):
+        return {None: "nothing", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return repr(value)
+    if isinstance(value, Mapping):
+        text = f"{{{', '.join(f'{key} = {as_toml(one)}' for key, one in value.items())}}}"
+    elif isinstance(value, list | tuple):
+        text = f"[{', '.join(map(as_toml, value))}]"
+    else:
+        text = getattr(value, "__name__", None) or str(value)
+    return text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 1] + "…"
 
 
 def underscored(name: str) -> str:
@@ -18,18 +190,18 @@ def underscored(name: str) -> str:
 
 
 def named(
-    given: Any, known: Mapping[str, Any], argument: str, settled: Callable[[str], str] = underscored
+    given: Any, known: Mapping[str, Any], argument: str, spell: Callable[[str], str] = underscored
 ) -> dict[str, Any]:
-    """Label → function, of names, functions, or a mapping of labels to either; `settled` spells names as `known`."""
+    """Label → function, from names, functions, or a mapping of labels to either; `spell` spells names as `known`."""
     kind = argument.removesuffix("s")
     if isinstance(given, str) or callable(given) or not isinstance(given, Iterable):
         given = [given]
     if not isinstance(given, Mapping):
         given = list(given)
-        labels = [settled(value) if isinstance(value, str) else label_of(value, argument) for value in given]
+        labels = [spell(value) if isinstance(value, str) else label_of(value, argument) for value in given]
         if len(set(labels)) < len(labels):
             raise StudyError(
-                f"two {kind}s have one name: {', '.join(labels)}; name each once, or give a mapping of labels to them",
+                f"two {kind}s have one name: {', '.join(labels)}; name each once, or give each a label",
                 argument=argument,
                 value=given,
             )
@@ -39,7 +211,7 @@ def named(
     found = {}
     for label, value in as_texts(given, argument).items():
         if isinstance(value, str):
-            name = settled(value)
+            name = spell(value)
             if name not in known:
                 raise StudyError(
                     f"unknown {kind} {value!r}; known are {', '.join(known)}, or give a function",
@@ -48,12 +220,14 @@ def named(
                 )
             if label != name and (label in known or known[name] is None):
                 raise StudyError(
-                    f"{kind} {name!r} keeps its name, and is not to be called {label!r}", argument=argument, value=label
+                    f"{kind} {name!r} keeps its name, and cannot have the label {label!r}",
+                    argument=argument,
+                    value=label,
                 )
             value = known[name]
         elif not callable(value) and not (value is None and label in known):  # a metric without a function of its own
             raise StudyError(
-                f"{kind} {label!r} must be a name or a function, got {value!r}", argument=argument, value=value
+                f"{kind} {label!r} must be a name or a function, got {as_toml(value)}", argument=argument, value=value
             )
         elif label in known and value is not known[label]:
             raise StudyError(
@@ -75,128 +249,130 @@ def as_texts(given: Mapping[Any, Any], argument: str) -> dict[str, Any]:
     return found
 
 
-_TAKEN = (
-    "estimator",
-    "mechanism",
-    "num_categories",
-    "num_users",
-    "epsilon",
-    "zipf",
-    "distribution",
-    "versus",
-    "quantile",
-    "seed",
-)
-_SUFFIXES = ("_se", "_difference", "_difference_se", "_quantile", "_seeds")
-
-
-def variables(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Metrics whose labels can be variables of a dataset, beside those made of them."""
-    for label in metrics:
-        if not label.isidentifier() or label in _TAKEN or label.endswith(_SUFFIXES):
-            raise StudyError(
-                f"metric {label!r} cannot be a variable of the result: a label is made of letters, digits and _, "
-                f"is none of {', '.join(_TAKEN)}, and does not end in {', '.join(_SUFFIXES)}",
-                argument="metrics",
-                value=label,
-            )
-    return metrics
-
-
 def label_of(function: Any, argument: str) -> str:
-    """What a function without a label is called."""
+    """The name of a function that was given without a label."""
     kind = argument.removesuffix("s")
     if not callable(function):
-        raise StudyError(f"{kind} must be a name or a function, got {function!r}", argument=argument, value=function)
+        raise StudyError(
+            f"{kind} must be a name or a function, got {as_toml(function)}", argument=argument, value=function
+        )
     name = getattr(inspect.unwrap(getattr(function, "func", function)), "__name__", None)
     if name is None or name == "<lambda>":
-        raise StudyError(
-            f"{kind} without a name: give a mapping, such as {{'mine': function}}", argument=argument, value=function
-        )
+        raise StudyError(f"{kind} without a name: give the function a label", argument=argument, value=function)
     return name
 
 
-def categories_of(distributions: Mapping[str, Any], num_categories: Any, what: str) -> Any:
+def check_labels(metrics: Iterable[str]) -> None:
+    """Refuses labels of metrics that cannot be variables of a dataset, beside those made of them."""
+    for label in metrics:
+        if not label.isidentifier() or label in _DIMENSIONS or label.endswith(_SUFFIXES):
+            raise StudyError(
+                f"metric {label!r} cannot be a variable of the result: a label is made of letters, digits and _, "
+                f"is none of {', '.join(_DIMENSIONS)}, and does not end in {', '.join(_SUFFIXES)}",
+                argument="metrics",
+                value=label,
+            )
+
+
+def check_tallies_suffice(estimators: Mapping[str, Callable[..., Any]], metrics: Iterable[str]) -> None:
+    """Refuses estimators and metrics that need whole reports, where mechanisms collect tallies."""
+    for label, function in estimators.items():
+        if any(function is entry.function for entry in ESTIMATORS.values() if entry.needs != "tally"):
+            enough = ", ".join(name for name, entry in ESTIMATORS.items() if entry.needs == "tally")
+            raise StudyError(
+                f"estimator {label!r} needs the likelihood of whole reports, and studies of mechanisms collect "
+                f"tallies: leave it out, or leave `mechanism` out, which is randomized response; a tally is enough "
+                f"for {enough}",
+                argument="estimators",
+                value=label,
+            )
+    for label in metrics:
+        if label in METRICS and METRICS[label].whole_reports:
+            enough = ", ".join(name for name, entry in METRICS.items() if not entry.whole_reports)
+            raise StudyError(
+                f"metric {label!r} is of whole reports, and studies of mechanisms collect tallies; there are {enough}",
+                argument="metrics",
+                value=label,
+            )
+
+
+def categories_of(labelled: Mapping[str, Any], num_categories: Any, argument: str) -> Any:
     """K of the arrays among the distributions (or users); `num_categories` as it is where there are none."""
-    if not isinstance(distributions, Mapping) or not distributions:
-        raise StudyError(f"{what} must map labels to arrays [K], at least one", argument=what, value=distributions)
+    if not isinstance(labelled, Mapping) or not labelled:
+        raise StudyError(
+            f"{argument} needs at least one label, each with an array of K numbers, got {as_toml(labelled)}",
+            argument=argument,
+            value=labelled,
+        )
     try:
-        shapes = {name: np.shape(value) for name, value in distributions.items() if not callable(value)}
+        shapes = {name: np.shape(value) for name, value in labelled.items() if not callable(value)}
     except ValueError as error:
-        raise StudyError(f"{what} must be arrays [K]: {error}", argument=what) from error
+        raise StudyError(f"{argument}: each label needs one array of K numbers", argument=argument) from error
     if not shapes:
         return num_categories
     if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
-        found = ", ".join(f"{name}: {shape}" for name, shape in shapes.items())
-        raise StudyError(f"{what} must be arrays [K] of one length, got {found}; study each K alone", argument=what)
+        found = ", ".join(f"{name}: {shape_in_words(shape)}" for name, shape in shapes.items())
+        raise StudyError(
+            f"{argument} must be arrays of K numbers, K the same for all, got {found}; study each K alone",
+            argument=argument,
+        )
     size = next(iter(shapes.values()))[0]
     if num_categories is not None and tuple(np.atleast_1d(num_categories).tolist()) != (size,):
         raise StudyError(
-            f"{what} have K = {size}, num_categories says {num_categories}",
+            f"{argument} have K = {size}, num_categories says {as_toml(num_categories)}",
             argument="num_categories",
             value=num_categories,
         )
     return size
 
 
-def several(name: str, value: Any, settle: Callable[[str, Any], Any]) -> tuple[Any, ...]:
-    """One value or several as a tuple, each settled by `settle(name, value)`."""
-    try:
-        given = np.atleast_1d(np.asarray(value)).tolist()
-    except ValueError as error:
-        raise StudyError(
-            f"{name} must be one value or a list of values, got {value!r}", argument=name, value=value
-        ) from error
-    values = tuple(settle(name, one) for one in given)
+def shape_in_words(shape: tuple[int, ...]) -> str:
+    """The shape of an array: "3 × 2 values"."""
+    return f"{' × '.join(map(str, shape))} value{'s' * (math.prod(shape) != 1)}" if shape else "no array"
+
+
+def several(argument: str, value: Any, settle: Callable[[str, Any], Any]) -> tuple[Any, ...]:
+    """One value or several as a tuple, each checked and converted by `settle(argument, value)`."""
+    given = value if isinstance(value, list | tuple) else np.atleast_1d(np.asarray(value)).tolist()
+    values = tuple(settle(argument, one.item() if getattr(one, "ndim", None) == 0 else one) for one in given)
     if not values:
-        raise StudyError(f"{name} is empty: the grid has no configurations", argument=name, value=value)
+        raise StudyError(f"{argument} is empty: the grid has no configurations", argument=argument, value=value)
     if len(set(values)) < len(values):
-        raise StudyError(f"{name} names a value twice: {', '.join(map(str, values))}", argument=name, value=value)
+        raise StudyError(
+            f"{argument} names a value twice: {', '.join(map(str, values))}", argument=argument, value=value
+        )
     return values
 
 
-def integer(name: str, value: Any, low: int = 1, high: int = 2**31 - 1) -> int:
+def integer(argument: str, value: Any, low: int = 1, high: int = 2**31 - 1) -> int:
     """An integer in range."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise StudyError(f"{name} must be an integer from {low} to {high}, got {value!r}", argument=name, value=value)
+        raise StudyError(
+            f"{argument} must be an integer from {low} to {high}, got {as_toml(value)}", argument=argument, value=value
+        )
     return int(value)
 
 
-def positive(name: str, value: Any) -> float:
+def positive(argument: str, value: Any) -> float:
     """A positive number."""
-    return _number(name, value, "be a positive number", lambda x: x > 0)
+    return _number(argument, value, "be a positive number", lambda x: x > 0)
 
 
-def exponent(name: str, value: Any) -> float:
+def exponent(argument: str, value: Any) -> float:
     """A Zipf exponent."""
-    return _number(name, value, "be a number from 0 to infinity", lambda x: x >= 0)
+    return _number(argument, value, "be a number from 0 to infinity", lambda x: x >= 0)
 
 
-def share(name: str, value: Any) -> float:
+def share(argument: str, value: Any) -> float:
     """A number from 0 to 1."""
-    return _number(name, value, "lie in [0, 1]", lambda x: 0 <= x <= 1)
+    return _number(argument, value, "lie in [0, 1]", lambda x: 0 <= x <= 1)
 
 
-def _number(name: str, value: Any, must: str, allowed: Callable[[float], bool]) -> float:
+def _number(argument: str, value: Any, must: str, allowed: Callable[[float], bool]) -> float:
     try:
         number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
     except OverflowError:  # an integer beyond all floats
         number = math.nan
     if not allowed(number):
-        raise StudyError(f"{name} must {must}, got {value!r}", argument=name, value=value)
+        raise StudyError(f"{argument} must {must}, got {as_toml(value)}", argument=argument, value=value)
     return number
-
-
-def check_run(
-    *, seed: Any = 0, batch_size: Any = None, keep_seeds: Any = False, quantiles: Any = ()
-) -> tuple[float, ...]:
-    """Checks what a file may say of a run, beside its study; returns the quantiles as a tuple."""
-    integer("seed", seed, 0, 2**63 - 1)  # what NetCDF holds
-    if batch_size is not None:
-        integer("batch_size", batch_size)
-    if not isinstance(keep_seeds, bool):
-        raise StudyError(
-            f"keep_seeds must be true or false, got {keep_seeds!r}", argument="keep_seeds", value=keep_seeds
-        )
-    none = isinstance(quantiles, list | tuple | np.ndarray) and len(quantiles) == 0
-    return () if none else several("quantiles", quantiles, share)

@@ -18,14 +18,15 @@ import numpy as np
 
 from rrjax.data.errors import StudyError
 
-_STALE = 600.0
-"""Seconds after which a file that is being written has been given up."""
+_ABANDONED_AFTER_SECONDS = 600.0
+"""The age at which an unfinished file counts as left by a process that was killed."""
 _RUNS = "runs.json"
 _NAME = re.compile(r"(k\d+(?:-m[0-9a-f]{16})?)-(\d+)-(\d+)\.npz")
+_ADVICE = "choose another folder, or delete this one"
 
 
 class Part(NamedTuple):
-    """What a batch of tiles brought."""
+    """The results of a batch of tiles."""
 
     start: int
     stop: int
@@ -38,23 +39,21 @@ class Part(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """What all runs of a study took together."""
+    """The computing time of all runs of a study together."""
 
     seconds: float
     runs: int
-    untimed: bool
-    """Whether there were others before, of which it is not known."""
 
 
 def name_of_group(num_categories: int, mechanism: str | None) -> str:
-    """What the files of one K, of one mechanism, begin with; in a label there may be anything."""
+    """The prefix of the files of one K and one mechanism; a label may hold any character, so it is hashed."""
     if mechanism is None:
         return f"k{num_categories}"
     return f"k{num_categories}-m{hashlib.sha256(mechanism.encode()).hexdigest()[:16]}"
 
 
 def computing_time(attributes: Iterable[Mapping[str, Any]], more: float = 0.0) -> str:
-    """What studies took together, over all the runs that it needed, in words.
+    """The computing time of studies, in words, from the attributes of their datasets, with `more` seconds.
 
     Example:
         >>> from rrjax.study.checkpoint import computing_time
@@ -63,12 +62,10 @@ def computing_time(attributes: Iterable[Mapping[str, Any]], more: float = 0.0) -
     """
     attributes = list(attributes)
     seconds = sum(float(one.get("seconds", 0)) for one in attributes) + more
-    runs = max((int(one.get("runs", 1)) for one in attributes), default=1)
-    untimed = any(one.get("untimed") for one in attributes)
-    text = f"{seconds:,.1f} s" + (f", in {runs:,} runs" if runs > 1 else "")
-    if not untimed:
-        return text
-    return f"{text}; earlier runs were not timed" if seconds else "not known: earlier runs were not timed"
+    runs = [int(one.get("runs", 1)) for one in attributes]
+    if 0 in runs:  # the file of times is gone
+        return "not known"
+    return f"{seconds:,.1f} s" + (f", in {max(runs):,} runs" if max(runs, default=1) > 1 else "")
 
 
 class Checkpoint:
@@ -86,65 +83,57 @@ class Checkpoint:
         self.begin = time.perf_counter() if begin is None else begin
         self.computed = False
         self.folder = folder / "checkpoint"
+        # Arrays of parts are in this order, which the sorted keys of JSON lose.
+        order = [list(description.get(name) or ()) for name in ("estimators", "metrics")]
+        description = description | {"order": order}
         self.study = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
-        # The arrays of a batch go by it. It is no part of what was hashed before it was looked at.
-        self.order = [list(description.get(name) or ()) for name in ("estimators", "metrics")]
-        description = description | {"order": self.order}
         make_folder(self.folder)
         self._sweep()
         file = self.folder / "study.json"
-        kept = any(_NAME.fullmatch(part.name) for part in self.folder.iterdir())
-        self.before = _seconds_of_runs(self.folder / _RUNS) if kept else []
-        if file.exists() and kept:
+        has_parts = any(_NAME.fullmatch(part.name) for part in self.folder.iterdir())
+        self.seconds_before = _seconds_of_runs(self.folder / _RUNS) if has_parts else []
+        if file.exists() and has_parts:
             _compare(folder, file, description)
             return
-        if kept:
+        if has_parts:
             raise StudyError(
-                f"{self.folder} holds results, but {file.name}, which says of which study, is gone: choose another "
-                "folder, or delete this one",
+                f"{self.folder} holds results, but {file.name}, which says of which study, is gone: {_ADVICE}",
                 argument="folder",
                 file=file,
             )
         _write(file, lambda path: path.write_text(json.dumps(description, indent=1, sort_keys=True)))
 
     def _sweep(self) -> None:
-        """Deletes what a process left that was killed while it wrote, but not what another one writes now."""
+        """Deletes unfinished files that killed processes left, but none that another process may be writing."""
         for stray in self.folder.glob(".rrjax-*"):
             try:
-                if time.time() - stray.stat().st_mtime > _STALE:
+                if time.time() - stray.stat().st_mtime > _ABANDONED_AFTER_SECONDS:
                     stray.unlink(missing_ok=True)
             except OSError:
                 continue
 
     def save(self, group: str, part: Part) -> None:
-        """Keeps a batch of a group."""
-        file = self.folder / f"{group}-{part.start}-{part.stop}.npz"
+        """Saves a batch of a group."""
 
         def write(path: Path) -> None:
+            measures, squares, pending = part[2:]
             with path.open("wb") as stream:  # NumPy would add a suffix to a name
-                np.savez(
-                    stream,
-                    measures=part.measures,
-                    squares=part.squares,
-                    pending=part.pending,
-                    study=self.study,
-                    order=json.dumps(self.order),
-                )
+                np.savez(stream, measures=measures, squares=squares, pending=pending, study=self.study)
 
-        _write(file, write)
+        _write(self.folder / f"{group}-{part.start}-{part.stop}.npz", write)
         self.computed = True
         self.timing()
 
     def timing(self) -> Timing:
-        """How long this run took so far and those before it; a run that computes nothing takes no part."""
-        runs = [*self.before, *([round(time.perf_counter() - self.begin, 3)] if self.computed else [])]
+        """The time of this run so far and of those before it; a run that computes nothing does not count."""
+        seconds = [*self.seconds_before]
         if self.computed:
-            _write(self.folder / _RUNS, lambda path: path.write_text(json.dumps({"seconds": runs})))
-        known = [seconds for seconds in runs if seconds is not None]
-        return Timing(round(sum(known), 3), len(known), len(known) < len(runs))
+            seconds.append(round(time.perf_counter() - self.begin, 3))
+            _write(self.folder / _RUNS, lambda path: path.write_text(json.dumps({"seconds": seconds})))
+        return Timing(round(sum(seconds), 3), len(seconds))
 
     def load(self, group: str, shapes: Callable[[int, int], tuple[tuple[int, ...], ...]]) -> dict[int, Part]:
-        """The batches of a group that are there, by their first tile. A damaged one is set aside, with a warning.
+        """The saved batches of a group, by their first tile. A damaged one is renamed, with a warning.
 
         `shapes(start, stop)` are those of the three arrays of a part.
         """
@@ -157,15 +146,12 @@ class Checkpoint:
             try:
                 with io.BytesIO(_content(file)) as stream, np.load(stream) as arrays:
                     study = str(arrays["study"])
-                    order = (
-                        json.loads(str(arrays["order"])) if "order" in arrays else self.order
-                    )  # older ones do not tell
                     part = Part(start, stop, arrays["measures"], arrays["squares"], arrays["pending"])
-                held = part.measures, part.squares, part.pending
-                if tuple(array.shape for array in held) != shapes(start, stop):
+                found = part.measures, part.squares, part.pending
+                if tuple(array.shape for array in found) != shapes(start, stop):
                     raise ValueError("arrays of other shapes")
-                if any(array.dtype.kind != "f" for array in held):
-                    raise ValueError("arrays of what are no numbers")
+                if any(array.dtype.kind != "f" for array in found):
+                    raise ValueError("arrays that hold no numbers")
             except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
                 aside = file.with_suffix(f".{time.time_ns()}.damaged")
                 file.replace(aside)
@@ -176,18 +162,9 @@ class Checkpoint:
                 continue
             if study != self.study:
                 raise StudyError(
-                    f"{file} is of another study, which used this folder at the same time: choose another folder, or "
-                    "delete this one",
+                    f"{file} is of another study, which used this folder at the same time: {_ADVICE}",
                     argument="folder",
                     file=file,
-                )
-            if order != self.order:
-                raise StudyError(
-                    f"{file} holds the estimators and metrics in another order: {_short(order)}, not "
-                    f"{_short(self.order)}. Give them in that order, choose another folder, or delete this one",
-                    argument="folder",
-                    file=file,
-                    value=order,
                 )
             parts[start] = part
         return parts
@@ -209,23 +186,22 @@ def _write(file: Path, write: Callable[[Path], object]) -> None:
         write(path)
 
 
-def _seconds_of_runs(file: Path) -> list[float | None]:
-    """What the runs so far took; None stands for those that nothing is known of, as in folders made before."""
+def _seconds_of_runs(file: Path) -> list[float]:
+    """The times of the runs before; none if the file is missing or damaged."""
     try:
-        seconds = json.loads(file.read_text())["seconds"]
-        return [None if one is None else float(one) for one in seconds]
+        return [float(one) for one in json.loads(file.read_text())["seconds"]]
     except (OSError, ValueError, KeyError, TypeError):
-        return [None]
+        return []
 
 
 def _compare(folder: Path, file: Path, description: dict[str, Any]) -> None:
+    """Refuses a folder whose description differs, by the names that differ."""
     try:
-        kept = json.loads(file.read_text())
-        kept.setdefault("order", description["order"])  # folders made before do not tell
+        saved = json.loads(file.read_text())
         differences = {
-            name: f"{name} is {_short(description.get(name))}, there {_short(kept.get(name))}"
-            for name in sorted({*kept, *description})
-            if kept.get(name) != description.get(name)
+            name: f"{name} is {_short(description.get(name))}, there {_short(saved.get(name))}"
+            for name in sorted({*saved, *description})
+            if saved.get(name) != description.get(name)
         }
     except OSError as error:
         raise StudyError(
@@ -233,15 +209,13 @@ def _compare(folder: Path, file: Path, description: dict[str, Any]) -> None:
         ) from error
     except (ValueError, AttributeError) as error:
         raise StudyError(
-            f"{file} is damaged, so it cannot be told whether {folder} holds this study: choose another folder, or "
-            "delete this one",
+            f"{file} is damaged, so whether {folder} holds this study is unknown: {_ADVICE}",
             argument="folder",
             file=file,
         ) from error
     if differences:
         raise StudyError(
-            f"{folder} holds another study: {'; '.join(differences.values())}. Choose another folder, or delete this "
-            "one",
+            f"{folder} holds another study: {'; '.join(differences.values())}. {_ADVICE.capitalize()}",
             argument="folder",
             file=folder,
             value=list(differences),

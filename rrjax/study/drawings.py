@@ -1,16 +1,26 @@
-"""What is drawn of a study's dataset, and what a report says of each figure."""
+"""The figures of a study's dataset with their captions, and their drawing in several processes."""
 
 from __future__ import annotations
 
+import gc
+import os
 import re
-from collections.abc import Callable, Iterable
+import signal
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context, parent_process
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rrjax import figures
 from rrjax.estimators.catalogue import METRICS
+from rrjax.figures.curves import real_data
+from rrjax.figures.files import as_bytes
 from rrjax.figures.overview import left_over
 from rrjax.figures.selection import measured, spread_over
 from rrjax.figures.style import SYMBOLS, estimator_title, words_for
@@ -20,8 +30,10 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-_MOST = 6
-"""Figures of one metric."""
+_FIGURES_PER_METRIC = 6
+_DPI = 130
+_DRAWINGS_PER_PROCESS = 3
+"""With fewer, this process has drawn them before another has imported what it needs."""
 _PLURALS = {
     "num_categories": "numbers of categories",
     "num_users": "numbers of users",
@@ -34,7 +46,7 @@ _BANDS = "Means over the seeds; bands are two standard errors."
 
 
 class Drawing(NamedTuple):
-    """A figure to be drawn, here or in another process, and what a report says of it."""
+    """A figure of a report, not drawn yet."""
 
     name: str
     """Of its file, without suffix."""
@@ -43,11 +55,11 @@ class Drawing(NamedTuple):
     draw: Callable[[], Figure]
     """Picklable, for other processes."""
     number: float = float("inf")
-    """Of the paper's figure; infinite where it has none."""
+    """Of the paper's figure; infinite for others."""
 
 
 def of_paper(dataset: xr.Dataset, wanted: Iterable[int] = FIGURES) -> list[Drawing]:
-    """The paper's figures that are drawn from the grid, and bias and variance, as far as the dataset goes.
+    """The paper's figures of the grid, and bias and variance, as far as the dataset goes.
 
     Example:
         >>> import xarray as xr
@@ -103,10 +115,9 @@ def of_paper(dataset: xr.Dataset, wanted: Iterable[int] = FIGURES) -> list[Drawi
 
 
 def of_study(dataset: xr.Dataset) -> list[Drawing]:
-    """An overview for every metric, which estimator is closest where, and where those that adapt win.
+    """An overview for every metric, which estimator is closest where, and where the adapting ones win.
 
-    Where a figure has no room for a dimension, there is one for each of its values (of many, for six). Every mechanism
-    has its own.
+    There is an overview for each value of a fourth dimension (at most six), and all figures for each mechanism.
 
     Example:
         >>> from rrjax.study import Study, drawings
@@ -131,7 +142,7 @@ def of_study(dataset: xr.Dataset) -> list[Drawing]:
 
 
 def _maps(dataset: xr.Dataset) -> list[Drawing]:
-    """Which estimator is closest where, and where those that adapt win."""
+    """Which estimator is closest where, and where the adapting ones win."""
     if dataset.sizes["estimator"] < 2 or "mse" not in dataset:
         return []
     found = [
@@ -155,13 +166,13 @@ def _maps(dataset: xr.Dataset) -> list[Drawing]:
 
 
 def _overviews(dataset: xr.Dataset, metric: str, short: str) -> list[Drawing]:
-    """One for every value of what has no room in a figure."""
+    """The overviews of a metric: one for every value of a fourth dimension."""
     name, title = f"overview-{metric}", f"Overview: {short}"
     left = left_over(dataset)
     if left is None:
         return [Drawing(name, title, _BANDS, partial(figures.overview, dataset, metric))]
     values = dataset[left].values
-    drawn = spread_over(values, _MOST)
+    drawn = spread_over(values, _FIGURES_PER_METRIC)
     each = f"One figure for each of {len(values):,} {_PLURALS[left]}"
     if len(drawn) < len(values):
         each = f"One figure for each of {len(drawn)} of {len(values):,} {_PLURALS[left]}; the dataset has all"
@@ -177,7 +188,7 @@ def _overviews(dataset: xr.Dataset, metric: str, short: str) -> list[Drawing]:
 
 
 def _slugs(dimension: str, values: Iterable[Any]) -> list[str]:
-    """What tells the files of values apart. In a label there may be anything; a dot would begin a suffix."""
+    """Parts of file names for values; a label may hold any character, and a dot would begin a suffix."""
     if dimension != "distribution":
         symbol = "epsilon" if dimension == "epsilon" else SYMBOLS[dimension]
         return [f"{symbol}-{value:.15g}" for value in values]
@@ -197,7 +208,7 @@ def of_users(
     *,
     labels: np.ndarray | None = None,
 ) -> list[Drawing]:
-    """A data set whose users are given: its histogram, and the mean squared error by ε (the paper's Figure 3).
+    """The figure of a data set whose users are given: its histogram, and the mean squared error by ε (Figure 3).
 
     Example:
         >>> import numpy as np, xarray as xr
@@ -221,11 +232,11 @@ def of_users(
 def _draw_users(dataset: xr.Dataset, label: str, counts: np.ndarray, labels: np.ndarray | None) -> Figure:
     here = dataset.sel(distribution=[label], num_categories=len(counts))
     named = None if labels is None else {label: labels}
-    return figures.real_data(here, {label: counts / counts.sum()}, labels=named)
+    return real_data(here, {label: counts / counts.sum()}, labels=named)
 
 
 def of_em(dataset: xr.Dataset) -> list[Drawing]:
-    """EM on its way to the exact maximum (the paper's Figure 4).
+    """The figure of EM on its way to the exact maximum (Figure 4).
 
     Example:
         >>> import xarray as xr
@@ -247,7 +258,7 @@ def of_em(dataset: xr.Dataset) -> list[Drawing]:
 
 
 def ordered(drawings: Iterable[Drawing]) -> list[Drawing]:
-    """The paper's figures by their numbers, then the others as they come.
+    """The paper's figures by their numbers, then the others in their order.
 
     Example:
         >>> import xarray as xr
@@ -257,3 +268,123 @@ def ordered(drawings: Iterable[Drawing]) -> list[Drawing]:
         ['figure-1', 'figure-4', 'figure-9']
     """
     return sorted(drawings, key=lambda drawing: drawing.number)
+
+
+class Picture(NamedTuple):
+    """A figure as bytes of files."""
+
+    files: dict[str, bytes]
+    """Suffix → contents; "png" is always there."""
+    words: list[str]
+    """The texts of the figure, for readers who do not see it."""
+    warnings: list[tuple[str, type[Warning]]]
+    """Of its drawing."""
+
+
+def picture_of(draw: Callable[[], Figure], *suffixes: str, dpi: float = 150) -> Picture:
+    """Draws a figure as PNG, and in other formats of the same layout."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        figure = draw()
+        files = dict(zip(("png", *suffixes), as_bytes(figure, "png", *suffixes, dpi=dpi), strict=True))
+    return Picture(files, _texts(figure), [(str(warning.message), warning.category) for warning in caught])
+
+
+def pictures(
+    drawings: Sequence[Drawing], begun: Callable[[int, Drawing], None] | None = None, processes: int | None = None
+) -> Generator[Picture]:
+    """Draws each as PNG and PDF, in this process and others; the bytes do not depend on the process.
+
+    The other processes draw from the first on, this one from the last, and also what they do not bring. `begun` is
+    called with a number, from one on, and the drawing.
+    """
+    if processes is None:
+        processes = min(_cores(), len(drawings) // _DRAWINGS_PER_PROCESS) - 1
+    # Spawned, since a fork of a process in which JAX runs may hang.
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), _end_with_parent) if processes > 0 else None
+    left, own = deque(range(len(drawings))), dict[int, Picture]()
+    futures: dict[int, Future[Picture]] = {}
+
+    def share() -> None:
+        while pool and left and sum(not future.done() for future in futures.values()) < 2 * processes:
+            try:
+                futures[left[0]] = _submit(pool, drawings[left[0]])
+            except (OSError, BrokenExecutor):  # no process can be started
+                return
+            left.popleft()
+
+    try:
+        for place, drawing in enumerate(drawings):
+            while place not in own and not (place in futures and futures[place].done()):
+                share()
+                if not left:
+                    break
+                mine = left.pop() if futures else left.popleft()
+                if begun is not None:
+                    begun(place + len(own) + 1, drawings[mine])
+                own[mine] = _draw(drawings[mine])
+            if place not in own:
+                try:
+                    own[place] = futures[place].result()
+                except Exception:  # if the drawing itself is wrong, it fails here too
+                    own[place] = _draw(drawing)
+            for message, category in own[place].warnings:
+                warnings.warn(message, category, stacklevel=2)
+            yield own.pop(place)
+    finally:
+        if pool:
+            pool.shutdown(cancel_futures=True)
+
+
+def _submit(pool: ProcessPoolExecutor, drawing: Drawing) -> Future[Picture]:
+    """Lets another process draw; one that starts for it does not get Ctrl-C."""
+    if not hasattr(signal, "pthread_sigmask"):
+        return pool.submit(_draw, drawing)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.submit(_draw, drawing)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _end_with_parent() -> None:
+    """Lets this process end when its parent is killed."""
+
+    def wait() -> None:
+        parent = parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _draw(drawing: Drawing) -> Picture:
+    # Garbage collection takes a sixth of the time: a figure's many artists live until it is drawn.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return picture_of(drawing.draw, "pdf", dpi=_DPI)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _texts(figure: Figure) -> list[str]:
+    def listed(texts: Iterable[str]) -> str:
+        # Formulas are left out; an escaped dollar stays.
+        plain = (re.sub(r"(?<!\\)\$[^$]*\\[^$]*\$", "", str(text or "")) for text in texts)
+        cleaned = (" ".join(text.replace("\\$", "\0").replace("$", "").replace("\0", "$").split()) for text in plain)
+        return "; ".join(dict.fromkeys(text for text in cleaned if text))
+
+    parts = {
+        "panels": listed(axes.get_title() for axes in figure.axes),
+        "horizontal": listed(axes.get_xlabel() for axes in figure.axes),
+        "vertical": listed(axes.get_ylabel() for axes in figure.axes),
+        "curves": listed(text.get_text() for legend in figure.legends for text in legend.get_texts()),
+    }
+    return [f"{name.capitalize()}: {text}" for name, text in parts.items() if text]

@@ -1,7 +1,8 @@
-"""What a function of the user is: the finished work of another one must not be taken for its own."""
+"""Identities: of a configuration, for its random numbers; of a function, so that its finished work is not another's."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import inspect
 import sys
@@ -17,22 +18,55 @@ _LIBRARIES = {"builtins", "jax", "jaxlib", "numpy", "rrjax", *sys.stdlib_module_
 _INSTALLED = ("site-packages", "dist-packages")
 
 
-def identity_of(function: Any, *, classes: bool = False) -> str:
-    """A name for a function, with a hash of its code and of all that it holds or uses of its module.
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """One point of the grid."""
 
-    Functions of libraries count by their names.
+    num_categories: int
+    num_users: int
+    epsilon: float
+    population: float | str
+    """The Zipf exponent, or the label of the distribution or of the users."""
+    mechanism: str | None = None
+    """Its label, where the study has mechanisms."""
+
+    def describe(self) -> str:
+        """The configuration in words, for a message."""
+        kind = f"zipf = {self.population:g}" if isinstance(self.population, float) else f"{self.population!r}"
+        words = f"K = {self.num_categories:,}, N = {self.num_users:,}, epsilon = {self.epsilon:g}, {kind}"
+        return words if self.mechanism is None else f"{self.mechanism}, {words}"
+
+    def words(self, seed: int) -> tuple[int, ...]:
+        """Two 32-bit words that seed this configuration's random numbers, whatever else is in the grid.
+
+        With a mechanism they seed its users, the same for all mechanisms; two more words seed their randomization.
+        """
+        # These values must never change. A new field of a configuration may enter only where it is not its default.
+        key = seed, self.num_categories, self.num_users, self.epsilon, self.population
+        return _words(key) if self.mechanism is None else _words(key) + _words((*key, self.mechanism))
+
+
+def _words(key: tuple[Any, ...]) -> tuple[int, int]:
+    digest = hashlib.sha256(repr(key).encode()).digest()
+    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
+
+
+def identity_of(function: Any, *, classes: bool = False) -> str:
+    """The name of a function, with a hash of its code and of all that it holds or uses of its module.
+
+    Functions of libraries have their names alone. With `classes`, the methods of a class count too.
     """
     return _Reader(classes).function(function)
 
 
 class _Reader:
-    """Reads a function and what it leads to, everything once."""
+    """Reads a function and all that it refers to, each object once."""
 
     def __init__(self, classes: bool) -> None:
         self.classes = classes
         self.known: dict[int, str] = {}
         self.alive: list[Any] = []
-        """So that no id is given again."""
+        """Keeps the objects of `known`, whose ids could be given again."""
 
     def function(self, function: Any) -> str:
         if function is None:
@@ -50,12 +84,12 @@ class _Reader:
             inner = inner.__func__
         inner = inspect.unwrap(inner)
         code = getattr(inner, "__code__", None)
-        if code is None and not isinstance(inner, type) and hasattr(inner, "__dict__"):  # an object that can be called
+        if code is None and not isinstance(inner, type) and hasattr(inner, "__dict__"):  # a callable object
             given += [vars(inner), _methods(type(inner))]
             inner = type(inner)
         module = getattr(inner, "__module__", None) or ""
         name = f"{module}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
-        self.known[id(function)] = name  # for what leads back to it
+        self.known[id(function)] = name  # for references back to it
         if code is not None and not _of_library(module):
             given += [list(_instructions(code)), inner.__defaults__, inner.__kwdefaults__]
             given += [list(_held(inner)), list(_used(inner, code))]
@@ -67,7 +101,7 @@ class _Reader:
         return name
 
     def content(self, value: Any) -> Any:
-        """What stands for a value, the same in every process."""
+        """A representation of a value, the same in every process."""
         if isinstance(value, list | tuple):
             return [self.content(one) for one in value]
         if isinstance(value, dict):
@@ -106,13 +140,13 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 def _methods(kind: type) -> list[Any]:
-    """The functions of a class and those that it inherits."""
+    """The functions of a class, inherited ones included."""
     own = (one for one in kind.__mro__ if not _of_library(one.__module__))
     return [(name, value) for one in own for name, value in sorted(vars(one).items()) if inspect.isfunction(value)]
 
 
 def _attributes(kind: type) -> list[Any]:
-    """What `_methods` are, properties and plain values among them."""
+    """The functions, properties and plain values of a class, inherited ones included."""
     own = (one for one in kind.__mro__ if not _of_library(one.__module__))
     found = ((name, getattr(value, "fget", value)) for one in own for name, value in sorted(vars(one).items()))
     plain = bool, int, float, str, tuple
@@ -140,7 +174,7 @@ def _held(function: Any) -> Iterator[Any]:
 
 
 def _used(function: Any, code: types.CodeType) -> Iterator[Any]:
-    """Globals, by name, and what is taken of modules that are no libraries."""
+    """Globals, by name, and attributes of modules that are no libraries."""
     names = sorted(_names(code))
     for name in names:
         value = function.__globals__.get(name)

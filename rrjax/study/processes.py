@@ -1,4 +1,4 @@
-"""What the processes of one study agree on: that they run the same, and who reads and writes its folder."""
+"""The processes of one study: they check that they run the same, and process 0 reads and writes the folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 def check_agreement(description: dict[str, Any]) -> None:
-    """Refuses processes that were not started for the same study."""
+    """Refuses processes that were started with different studies, seeds or batch sizes."""
     if jax.process_count() == 1:
         return
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).digest()
@@ -28,12 +28,12 @@ def check_agreement(description: dict[str, Any]) -> None:
     if (found != found[0]).any():
         raise StudyError(
             "the processes were given different studies, seeds or batch sizes: start all of them with the same "
-            "arguments but their numbers"
+            "arguments, except the number of the process"
         )
 
 
 def on_first(make: Callable[[], _T]) -> _T | None:
-    """Does something on process 0 and returns what it made, there; where that fails, all processes stop."""
+    """Calls a function on process 0 alone and returns its result there; if it fails, all processes stop."""
     made, failure = None, None
     if jax.process_index() == 0:
         try:
@@ -44,14 +44,14 @@ def on_first(make: Callable[[], _T]) -> _T | None:
         with _answering():
             failed = bool(multihost_utils.broadcast_one_to_all(np.int32(failure is not None)))
         if failed and failure is None:
-            raise StudyError("process 0 stopped, and says why")
+            raise StudyError("process 0 stopped; its message says why")
     if failure is not None:
         raise failure
     return made
 
 
 def shared(value: _T) -> _T:
-    """What process 0 has, on every process."""
+    """The value of process 0, on every process."""
     if jax.process_count() == 1:
         return value
     packed = np.frombuffer(pickle.dumps(value), np.uint8)
@@ -64,7 +64,7 @@ def shared(value: _T) -> _T:
 
 
 def gathered(arrays: _T) -> _T:
-    """Arrays that lie on the devices of all processes, whole on every one."""
+    """Arrays that are spread over the devices of all processes, whole on every process."""
     if jax.process_count() == 1:
         return arrays
     with _answering():
@@ -73,7 +73,7 @@ def gathered(arrays: _T) -> _T:
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    """Says what it means where an exchange fails. JAX raises either error, by the way that bytes take."""
+    """Raises a `PeerError` where an exchange fails. JAX raises either error, by the transport."""
     try:
         yield
     except (jax.errors.JaxRuntimeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Which estimator is the best, how often, and by how much."""
+"""Rankings: which estimator is the best, how often, and by how much."""
 
 from __future__ import annotations
 
@@ -14,59 +14,55 @@ from rrjax.figures.style import estimator_title
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["COLUMNS", "ranking", "ranking_note", "ranking_rows"]
-
 COLUMNS = {
     "best": "in how many configurations its mean is the smallest; ties count for each",
     "within 10 %": "in how many its mean is at most a tenth above the smallest",
     "worst": "in how many its mean is the largest",
     "ratio to the best": "of its mean to the smallest one: geometric mean over the configurations, ± a standard error",
-    "behind by > 3 s.e.": "of the configurations where it is not the best and the chance of that is known: in how many "
-    "it is behind by more than chance, three standard errors",
+    "behind by > 3 s.e.": "of the configurations where it is not the best and the difference has a standard error: in "
+    "how many the difference is beyond three of them",
 }
-"""What the columns of `ranking_rows` are, in words."""
+"""Column of `ranking_rows` → its meaning."""
 
 
 def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
     r"""Ranks estimators over all configurations of a study.
 
-    In every configuration the best is the estimator with the smallest mean; ratios are to it. A difference that the
-    rounding of the study's floats can make is none: eight units in the last place of the mean (`precision` says of
-    which floats), and for squared errors m up to eps·√m more, for distances of shares up to eps, because the shares
-    themselves are rounded. Means that close are ties, and the win is shared; whether a larger difference is more than
-    chance, `beyond` tells. NaN is missing, infinity is a value. Left out are configurations where fewer than two of
-    several estimators have a value, or none a finite one.
+    In every configuration the best is the estimator with the smallest mean; ratios are to it. Means whose difference
+    the rounding of the study's floats (`precision`) can make are ties, and share the win: eight units in the last place
+    of the mean, and because the shares themselves are rounded, eps·√m more for squared errors m, eps for distances of
+    shares. NaN is missing, infinity is a value. Left out are configurations where fewer than two of several estimators
+    have a value, or none a finite one.
 
     Args:
-        dataset: Of a study: the metric over (estimator, …), and, where there are, `<metric>_se`,
+        dataset: Of a study: the metric over (estimator, …), and, if any, `<metric>_se` over the same,
             `<metric>_difference` and `<metric>_difference_se` over (estimator, versus, …).
         metric: The name of a variable; smaller is better.
 
     Returns:
         A dataset over `estimator`:
 
-        * `configurations`: in how many it has a value;
-        * `best`, `worst`: in how many it has the smallest, the largest mean (ties count for each, so that wins may sum
-          to more than there are configurations; where all are equal, none is worst);
-        * `shared`: how many of its wins are ties with others;
-        * `near`: in how many it is within 10 % of the best, the best included;
+        * `configurations`: number of configurations in which it has a value;
+        * `best`, `worst`: number in which it has the smallest, the largest mean (ties count for each, so wins may sum
+          to more than the configurations; where all are equal, none is worst);
+        * `shared`: number of its wins that are ties;
+        * `near`: number in which it is within 10 % of the best, the best included;
         * `ratio`: geometric mean of its ratio to the best;
         * `ratio_se`: its standard error by the delta method, ratio·√(Σ_c Var log r_c)/C, with
           Var log r = (s_e/m_e)² + (s_b/m_b)² − 2 cov/(m_e m_b) and cov = (s_e² + s_b² − s_d²)/2 from the paired
           differences (0 without them). Takes the configurations as independent and the best as given: where several
-          are about equal, the smallest is so by chance, and ratios are a little too large.
-        * `compared`, `beyond`: where it does not win, how many paired differences to the best have a standard error,
-          and how many of them are larger than three.
+          are about equal, the smallest is so by chance, and ratios are a little too large;
+        * `compared`, `beyond`: number of paired differences to the best, where it does not win, that have a standard
+          error, and of those beyond three standard errors.
 
-        Its attributes: the metric, its floats (`precision`), `num_configurations`, and in how many of them the win is
-        shared (`num_shared`).
+        Attributes: `metric`, `precision`, `num_configurations`, and `num_shared`, the number of those with a tie.
 
     Raises:
-        ValueError: The metric is not in the dataset; says which are.
+        ArgumentError: The metric is not in the dataset; the message lists those that are.
 
     Example:
         >>> import xarray as xr
-        >>> from rrjax.study.rankings import ranking
+        >>> from rrjax.study import ranking
         >>> dataset = xr.Dataset(
         ...     {"mse": (("estimator", "num_users"), [[0.2, 0.1], [0.1, 0.4]])}, {"estimator": ["mle_star", "inv_n"]}
         ... )
@@ -98,17 +94,14 @@ def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
         values = np.asarray(dataset[name].transpose(*dims, *others).values, float)
         return values.reshape(*values.shape[: len(dims)], -1)[..., used]
 
+    def against_best(name: str) -> np.ndarray | None:
+        if (pairs := table(name, "estimator", "versus")) is None:
+            return None
+        order = [list(dataset["versus"].values).index(label) for label in dataset["estimator"].values]
+        return np.take_along_axis(pairs[:, order], best[None, None], axis=1)[:, 0]
+
     error = table(f"{metric}_se", "estimator")
-    against_best: list[np.ndarray | None] = []
-    for name in (f"{metric}_difference", f"{metric}_difference_se"):
-        if name in dataset:
-            order = [list(dataset["versus"].values).index(label) for label in dataset["estimator"].values]
-            pairs = table(name, "estimator", "versus")
-            assert pairs is not None
-            against_best.append(np.take_along_axis(pairs[:, order], best[None, None], axis=1)[:, 0])
-        else:
-            against_best.append(None)
-    difference, difference_error = against_best
+    difference, difference_error = (against_best(f"{metric}_{name}") for name in ("difference", "difference_se"))
 
     with np.errstate(all="ignore"):
         log_ratio = np.where(wins, 0.0, np.log(mean) - np.log(smallest))
@@ -128,7 +121,7 @@ def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
         if difference is not None and difference_error is not None:
             compared = known & ~wins & np.isfinite(difference) & np.isfinite(difference_error)
             beyond = compared & (np.abs(difference) > 3 * difference_error)
-        # Infinity less infinity is no number, and equal to itself.
+        # Infinity less infinity is NaN, so equality is tested too.
         loses = known & ~wins & ((mean == largest) | (mean >= largest - rounding(dataset, metric, largest)))
     columns = {
         "configurations": configurations,
@@ -154,20 +147,20 @@ def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
 
 
 def ranking_rows(ranked: xr.Dataset) -> list[dict[str, str]]:
-    """A ranking in words and rounded numbers, for a terminal or a page; the smallest ratio comes first.
+    """A ranking as rows of text, for a terminal or a page, the smallest ratio first.
 
     Args:
         ranked: From `ranking`.
 
     Returns:
-        A row for every estimator: column title → text. How many wins are shared is a column where any is.
+        A row for every estimator, column title → text. The column "shared" is there if any win is shared.
 
     Raises:
-        ArgumentError: Something else, such as the dataset of a study.
+        ArgumentError: The argument is not from `ranking`, but for example the dataset of a study.
 
     Example:
         >>> import xarray as xr
-        >>> from rrjax.study.rankings import ranking, ranking_rows
+        >>> from rrjax.study import ranking, ranking_rows
         >>> dataset = xr.Dataset(
         ...     {"mse": (("estimator", "num_users"), [[0.2, 0.1], [0.1, 0.4]])}, {"estimator": ["mle_star", "inv_n"]}
         ... )
@@ -176,21 +169,23 @@ def ranking_rows(ranked: xr.Dataset) -> list[dict[str, str]]:
     """
     check_metrics(ranked, [])
     if "ratio" not in ranked:
-        raise ArgumentError("this takes what `ranking` returned, not the dataset of a study", argument="ranked")
+        raise ArgumentError(
+            "`ranking_rows` takes the result of `ranking`, not the dataset of a study", argument="ranked"
+        )
     ratios = np.where(np.isnan(ranked["ratio"].values), np.inf, ranked["ratio"].values)
     rows = []
     for index in np.argsort(ratios, kind="stable"):
         row = ranked.isel(estimator=int(index))
-        many = int(row["configurations"])
+        number = int(row["configurations"])
         compared = int(row["compared"])
         shared = {"shared": f"{int(row['shared']):,}"} if ranked.attrs.get("num_shared") else {}
         rows.append(
             {
                 "estimator": estimator_title(row["estimator"].item()),
-                "best": _of(int(row["best"]), many),
+                "best": _of(int(row["best"]), number),
                 **shared,
-                "within 10 %": _of(int(row["near"]), many),
-                "worst": _of(int(row["worst"]), many),
+                "within 10 %": _of(int(row["near"]), number),
+                "worst": _of(int(row["worst"]), number),
                 "ratio to the best": _with_error(float(row["ratio"]), float(row["ratio_se"])),
                 "behind by > 3 s.e.": _of(int(row["beyond"]), compared) if compared else "–",
             }
@@ -199,7 +194,7 @@ def ranking_rows(ranked: xr.Dataset) -> list[dict[str, str]]:
 
 
 def ranking_note(ranked: xr.Dataset) -> str:
-    """What a ranking's reader should know of ties: a sentence, or nothing where there are none.
+    """A sentence on the ties of a ranking; empty where there are none.
 
     Example:
         >>> import xarray as xr
@@ -210,11 +205,11 @@ def ranking_note(ranked: xr.Dataset) -> str:
         >>> ranking_note(ranking(dataset))
         'In 1 of 2 configurations the best share the win: no further apart than float64 rounds.'
     """
-    shared, many = ranked.attrs["num_shared"], ranked.attrs["num_configurations"]
+    shared, number = ranked.attrs["num_shared"], ranked.attrs["num_configurations"]
     if not shared:
         return ""
     return (
-        f"In {_of(shared, many)} configuration{'s' * (many != 1)} the best share the win: no further apart than "
+        f"In {_of(shared, number)} configuration{'s' * (number != 1)} the best share the win: no further apart than "
         f"{ranked.attrs['precision']} rounds."
     )
 

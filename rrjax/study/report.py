@@ -1,4 +1,4 @@
-"""The report of a study: one HTML file that needs no other."""
+"""The folder that a study leaves: dataset, tidy tables, figures, and one HTML report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import base64
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import platform
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,20 +16,31 @@ import numpy as np
 
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.catalogue import ESTIMATORS, METRICS
-from rrjax.figures.html import Markup, contents, figure, heading, joined, markup, pairs, paragraph, table, write_page
+from rrjax.figures.html import (
+    Markup,
+    contents,
+    figure,
+    heading,
+    joined,
+    markup,
+    pairs,
+    paragraph,
+    table,
+    versions,
+    write_page,
+)
 from rrjax.figures.selection import measured
 from rrjax.figures.style import AXES, estimator_title
 from rrjax.mechanisms import MECHANISMS
 from rrjax.study.checkpoint import Timing, computing_time
-from rrjax.study.pictures import Picture, picture_of
+from rrjax.study.drawings import Drawing, Picture, picture_of, pictures
 from rrjax.study.rankings import ranking, ranking_note, ranking_rows
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-__all__ = ["write_report"]
-
+_PACKAGES = ("rrjax", "jax", "jaxlib", "numpy", "xarray")
 _DIMENSIONS = {
     "estimator": "estimators",
     "mechanism": "mechanisms",
@@ -66,22 +79,22 @@ def write_report(
         title: Heading.
         summary: Name → text, such as command, versions, seed, hardware and times.
         datasets: One of a study, or name → dataset. Each is described, and ranked by those metrics that it has.
-        figures: `(title, caption, figure)`, numbered only if the titles are. Drawn one after the other: a generator
-            keeps one in memory at a time. Of one that is drawn already, a `Picture`, the PNG is taken as it is.
+        figures: `(title, caption, figure)`, numbered only if the titles are; of a `Picture` the PNG is taken as it is.
+            Drawn one after the other: a generator keeps one in memory at a time.
         extra_tables: `(title, caption, {column: values})`.
-        metrics: What to rank by. None: all but nll, where the ratio says little and MLE* is best by construction.
+        metrics: Metrics to rank by. None: all but nll, whose ratios are near one and whose best is MLE* by definition.
 
     Returns:
         The path.
 
     Raises:
-        ValueError: The columns of an extra table are not of one length.
-        DataError: The file cannot be written; says why.
+        ArgumentError: The columns of an extra table are not of one length.
+        DataError: The file cannot be written; the message says why.
 
     Example:
         >>> import tempfile, xarray as xr
         >>> from pathlib import Path
-        >>> from rrjax.study.report import write_report
+        >>> from rrjax.study import write_report
         >>> dataset = xr.Dataset(
         ...     {"mse": (("estimator", "num_users"), [[0.2, 0.1], [0.1, 0.4]])}, {"estimator": ["mle_star", "inv_n"]}
         ... )
@@ -127,6 +140,58 @@ def write_report(
     return write_page(path, title, body)
 
 
+def write_dataset(folder: Path, name: str, dataset: xr.Dataset) -> list[Path]:
+    """Writes NAME.nc (NetCDF), NAME.parquet (a row for each configuration and estimator), and paired differences."""
+    from rrjax.io import write_table
+    from rrjax.io.write import replacing
+
+    files = [folder / f"{name}.nc"]
+    with replacing(files[0]) as aside:
+        dataset.to_netcdf(aside, engine="h5netcdf")
+    plain = [variable for variable in dataset.data_vars if "versus" not in dataset[variable].dims]
+    for suffix, variables in (("", plain), ("-differences", [v for v in dataset.data_vars if v not in plain])):
+        variables = [v for v in variables if not {"seed", "quantile"} & set(dataset[v].dims)]
+        if variables:
+            frame = dataset[variables].to_dataframe().dropna(how="all", subset=variables).reset_index()
+            file = folder / f"{name}{suffix}.parquet"
+            write_table(file, {str(column): np.asarray(frame[column]) for column in frame})
+            files.append(file)
+    return files
+
+
+def write_figures(
+    folder: Path, drawings: Sequence[Drawing], begun: Callable[[int, Drawing], None] | None = None
+) -> Generator[tuple[str, str, Picture]]:
+    """Draws the figures, writes each as PNG and PDF, and yields the `figures` of `write_report`."""
+    from rrjax.io.write import make_folder, replacing
+
+    make_folder(folder)
+    with closing(pictures(drawings, begun)) as drawn:
+        for drawing, picture in zip(drawings, drawn, strict=True):
+            for suffix, content in picture.files.items():
+                with replacing(folder / f"{drawing.name}.{suffix}") as aside:
+                    aside.write_bytes(content)
+            yield drawing.title, drawing.caption, picture
+
+
+def provenance() -> dict[str, str]:
+    """Versions and hardware, in words."""
+    return {
+        "versions": versions(*_PACKAGES),
+        "hardware": f"{_processor()}, {os.cpu_count()} cores; {platform.system()} {platform.machine()}",
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or "unknown processor"
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor"
+    )
+
+
 def _ranking_table(ranked: xr.Dataset) -> Markup:
     rows = ranking_rows(ranked)
     name = str(ranked.attrs["metric"])
@@ -137,7 +202,7 @@ def _ranking_table(ranked: xr.Dataset) -> Markup:
 
 
 def _described(dataset: xr.Dataset) -> dict[str, str]:
-    """The settings of a study: what was compared, over which grid, and how it was computed."""
+    """The settings of a study in words: estimators, grid, and how it was computed."""
     attributes = dict(dataset.attrs)
     described = {}
     for name, title in _DIMENSIONS.items():
@@ -145,7 +210,7 @@ def _described(dataset: xr.Dataset) -> dict[str, str]:
             values = np.atleast_1d(dataset[name].values)
             texts = [estimator_title(value) if name == "estimator" else _cell(value) for value in values]
             more = f" … ({len(texts)} in all)" if len(texts) > 30 else ""
-            # Thousands are set off by commas, so values are not.
+            # Numbers hold commas, so semicolons separate them.
             described[title] = ("; " if name != "estimator" else ", ").join(texts[:30]) + more
             if name != "mechanism":
                 attributes.pop(name, None)
@@ -190,7 +255,7 @@ def _metric(name: str) -> str:
 
 
 def _unpacked(value: Any) -> dict[str, Any]:
-    """What JSON holds, where an attribute is such a text (NetCDF knows nothing deeper); else nothing."""
+    """The dictionary that an attribute holds as JSON, or an empty one."""
     try:
         found = json.loads(value) if isinstance(value, str) else value
     except ValueError:
@@ -199,7 +264,7 @@ def _unpacked(value: Any) -> dict[str, Any]:
 
 
 def _words(value: Any) -> str:
-    """An attribute for a person: what JSON holds as a list, without brackets and without what is empty."""
+    """An attribute in words: JSON without brackets and empty values."""
     if isinstance(value, str) and value[:1] in ("[", "{"):
         try:
             value = json.loads(value)

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rrjax.estimators.catalogue import METRICS
-from rrjax.study.tile import measured
+from rrjax.study.functions import metrics_of_seeds
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from rrjax.study.grid import Grid
+    from rrjax.study.arguments import RunOptions
+    from rrjax.study.study import Study
 
 
 class Result(NamedTuple):
-    """What is known of all configurations of one K, of one mechanism."""
+    """The results of all configurations of one K and one mechanism."""
 
     num_categories: int
     measures: np.ndarray
@@ -28,17 +29,11 @@ class Result(NamedTuple):
     """`[configurations, estimators]`"""
 
 
-def dataset(
-    study: Grid,
-    results: Sequence[Result],
-    quantiles: Sequence[float],
-    keep_seeds: bool,
-    attributes: Mapping[str, Any],
-) -> xr.Dataset:
-    """See `Study.run`."""
+def dataset(study: Study, results: Sequence[Result], options: RunOptions, attributes: Mapping[str, Any]) -> xr.Dataset:
+    """The dataset of a finished study: see `Study.run`."""
     import xarray as xr
 
-    estimators, metrics = list(study.estimators), list(study.metrics)
+    estimators, metrics, quantiles = list(study.estimators), list(study.metrics), options.quantiles
     coordinates: dict[str, list[Any]] = {} if study.mechanism is None else {"mechanism": list(study.mechanism)}
     coordinates |= {
         "num_categories": list(study.num_categories),
@@ -58,15 +53,15 @@ def dataset(
 
     def put(name, dims, values, metric):
         known = METRICS.get(metric)
-        what, unit = (known.label.replace("\n", " "), known.unit) if known else (metric, "")
-        variables[name] = (dims, values, {"long_name": what, "units": unit})
+        label, unit = (known.label.replace("\n", " "), known.unit) if known else (metric, "")
+        variables[name] = (dims, values, {"long_name": label, "units": unit})
 
     number = study.num_seeds
     with warnings.catch_warnings():
-        # An infinite divergence has an infinite mean, and no standard error.
+        # Infinite divergences have an infinite mean and a NaN standard error.
         warnings.simplefilter("ignore", RuntimeWarning)
-        for place, name in enumerate(measured(study)):
-            # [configurations, seeds, estimators], in double precision whatever the run's
+        for place, name in enumerate(metrics_of_seeds(study)):
+            # [configurations, seeds, estimators]; averages are always in float64
             values = np.concatenate([result.measures[..., place] for result in results]).astype(np.float64)
             mean, error = values.mean(1), values.std(1, ddof=1) / np.sqrt(number)
             if name not in metrics:
@@ -80,7 +75,7 @@ def dataset(
             if len(quantiles):
                 found = np.moveaxis(np.quantile(values, list(quantiles), axis=1), 0, -1)
                 put(f"{name}_quantile", (*dims, "quantile"), on_grid(found, leading=1), name)
-            if keep_seeds:
+            if options.keep_seeds:
                 put(f"{name}_seeds", (*dims, "seed"), on_grid(values.swapaxes(1, 2), leading=1), name)
     if any(result.bias2 is not None for result in results):
         bias2 = on_grid(np.concatenate([np.asarray(result.bias2) for result in results]), leading=1)
@@ -96,7 +91,7 @@ def dataset(
         labels["versus"] = estimators
     if len(quantiles):
         labels["quantile"] = list(quantiles)
-    if keep_seeds:
+    if options.keep_seeds:
         labels["seed"] = np.arange(number)
     # NetCDF holds no nested attributes.
     flat = {
@@ -108,7 +103,7 @@ def dataset(
 
 
 def _paired(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means over the seeds of the differences between estimators, and their errors, `[configurations, E, E]`."""
+    """Mean differences between estimators over the seeds, and their standard errors, `[configurations, E, E]`."""
     number = values.shape[-1]
     means = np.zeros((len(values), number, number))
     errors = np.zeros_like(means)

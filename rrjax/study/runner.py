@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import itertools
-import math
 import os
 import time
-from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -19,10 +16,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import rrjax
 from rrjax.data.errors import StudyError
 from rrjax.study import tile
-from rrjax.study.arguments import check_run, positive
-from rrjax.study.checking import check_functions
+from rrjax.study.arguments import RunOptions
 from rrjax.study.checkpoint import Checkpoint, Part, Timing, name_of_group
-from rrjax.study.grid import Grid
+from rrjax.study.functions import check_functions, decomposes, metrics_of_seeds
 from rrjax.study.processes import check_agreement, gathered, on_first, shared
 from rrjax.study.results import Result, dataset
 from rrjax.study.tile import Inputs, Outputs, Shape
@@ -30,97 +26,90 @@ from rrjax.study.tile import Inputs, Outputs, Shape
 if TYPE_CHECKING:
     import xarray as xr
 
+    from rrjax.study.study import Study
+
 _BATCH = 2**24
 """Collections × categories that a device computes in a batch: about a second on a CPU."""
 
-_LITTLE, _MUCH = 2**19, 2**23
-"""Collections × categories below which, and from which, a program is worth less, and more, of the compiler's time."""
-_MOST_PROGRAMS = 32
+_LITTLE_WORK, _MUCH_WORK = 2**19, 2**23
+"""Collections × categories below, and from, which a program is compiled in less, and more, time."""
+_MAX_PROGRAMS = 32
 _programs: dict[Any, Any] = {}
-"""Compiled programs, so that a study that is run again, with other seeds or users, starts at once."""
+"""Compiled programs, so that the same study with other seeds or users starts at once."""
 
 
 class Progress(NamedTuple):
-    """How far a run is; collections weigh as much as their categories."""
+    """The progress of a run, in collections × categories."""
 
     done: int
-    """Collections × categories that are finished."""
     total: int
     resumed: int
-    """Those of `done` that were found in the folder."""
+    """The part of `done` that was found in the folder."""
     seconds: float
     """Since the run began."""
 
 
-def run(
-    study: Grid,
-    *,
-    seed: int,
-    folder: Path | None,
-    batch_size: int | None,
-    memory: int | None,
-    devices: Sequence[Any] | None,
-    quantiles: Sequence[float],
-    keep_seeds: bool,
-    progress: Callable[[Progress], None] | None,
-) -> xr.Dataset:
+class _Run(NamedTuple):
+    """What all groups of a run share."""
+
+    study: Study
+    seed: int
+    mesh: Mesh
+    batch_size: int | None
+    memory: int
+    checkpoint: Checkpoint | None
+    pool: ThreadPoolExecutor
+    """Compiles."""
+
+
+def run(study: Study, options: RunOptions) -> xr.Dataset:
     """See `Study.run`."""
     begin = time.perf_counter()
-    quantiles = check_run(seed=seed, batch_size=batch_size, keep_seeds=keep_seeds, quantiles=quantiles)
-    if memory is not None and not (positive("memory", memory) >= 1 and math.isfinite(memory)):
-        raise StudyError(f"memory must be a number of bytes, got {memory!r}", argument="memory", value=memory)
-    devices = jax.devices() if devices is None else devices
-    if not isinstance(devices, Sequence) or not devices:
-        raise StudyError("devices must be a list of them, not empty; leave it out to use all", argument="devices")
-    mesh = Mesh(np.array(devices), ("devices",))
-    platform = mesh.devices.flat[0].platform
-    memory = _memory(mesh) if memory is None else int(memory)
+    mesh = Mesh(np.array(jax.devices() if options.devices is None else options.devices), ("devices",))
+    memory = _memory(mesh) if options.memory is None else int(options.memory)
     for num_categories in study.num_categories:
         check_functions(study, num_categories)
     _check_results(study, memory)
-    description = _description(study, int(seed), platform)
-    check_agreement(description | {"batch_size": batch_size})
-    # The other processes need no folder, and no shared disk.
+    description = _description(study, options.seed, mesh.devices.flat[0].platform)
+    check_agreement(description | {"batch_size": options.batch_size})
+    # Only process 0 needs the folder: no disk has to be shared.
+    folder = options.folder
     checkpoint = on_first(lambda: None if folder is None else Checkpoint(folder, description, begin))
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        groups = [
-            _Group(study, label, num_categories, int(seed), mesh, batch_size, memory, checkpoint, pool)
-            for label, num_categories in itertools.product(study.labels, study.num_categories)
-        ]
+        common = _Run(study, options.seed, mesh, options.batch_size, memory, checkpoint, pool)
+        groups = [_Group(common, *group) for group in itertools.product(study.labels, study.num_categories)]
         total, resumed = sum(group.total for group in groups), sum(group.done for group in groups)
 
         def report():
-            if progress is not None:
+            if options.progress is not None:
                 seconds = time.perf_counter() - begin
-                progress(Progress(sum(group.done for group in groups), total, resumed, seconds))
+                options.progress(Progress(sum(group.done for group in groups), total, resumed, seconds))
+
+        def advance(group):
+            if not group.finished:
+                group.advance()
+                report()
 
         report()
         try:
-            # The first batch of every group before the second of any: what is wrong with an estimator shows early.
+            # The first batch of every group before the second of any: an estimator that fails does so early.
             for group in groups:
-                if not group.finished:
-                    group.advance()
-                    report()
+                advance(group)
             for group in groups:
                 while not group.finished:
-                    group.advance()
-                    report()
+                    advance(group)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-    alone = Timing(round(time.perf_counter() - begin, 3), 1, False)
+    alone = Timing(round(time.perf_counter() - begin, 3), 1)
     timing = shared(on_first(lambda: alone if checkpoint is None else checkpoint.timing()))
     assert timing is not None
-    attributes = description | {
-        "devices": f"{mesh.size} × {mesh.devices.flat[0].device_kind}",
-        **timing._asdict(),
-        "untimed": int(timing.untimed),  # NetCDF knows no truth
-    }
-    return dataset(study, [group.result() for group in groups], quantiles, keep_seeds, attributes)
+    attributes = description | {"devices": f"{mesh.size} × {mesh.devices.flat[0].device_kind}", **timing._asdict()}
+    return dataset(study, [group.result() for group in groups], options, attributes)
 
 
-def _description(study: Grid, seed: int, platform: str) -> dict[str, Any]:
-    """All that the numbers depend on."""
+def _description(study: Study, seed: int, platform: str) -> dict[str, Any]:
+    """All that the results depend on."""
     return study.describe() | {
         "seed": seed,
         "precision": tile.float_dtype().name,
@@ -138,12 +127,12 @@ def _memory(mesh: Mesh) -> int:
     return sum(limits) // 2
 
 
-def _size_of_results(study: Grid) -> int:
+def _size_of_results(study: Study) -> int:
     """In bytes."""
-    return 8 * len(study.configurations()) * study.num_seeds * len(study.estimators) * len(tile.measured(study))
+    return 8 * len(study.configurations()) * study.num_seeds * len(study.estimators) * len(metrics_of_seeds(study))
 
 
-def _check_results(study: Grid, memory: int) -> None:
+def _check_results(study: Study, memory: int) -> None:
     """Refuses a grid whose results alone exceed the memory."""
     number, needed = len(study.configurations()), _size_of_results(study)
     if needed > memory:
@@ -163,23 +152,13 @@ def _bytes(number: int) -> str:
 
 
 class _Group:
-    """The configurations of one K, of one mechanism, on their way."""
+    """The finished and the coming batches of one K and one mechanism."""
 
-    def __init__(
-        self,
-        study: Grid,
-        mechanism: str | None,
-        num_categories: int,
-        seed: int,
-        mesh: Mesh,
-        batch_size: int | None,
-        memory: int,
-        checkpoint: Checkpoint | None,
-        pool: ThreadPoolExecutor,
-    ) -> None:
-        self.study, self.seed, self.mesh, self.memory, self.checkpoint = study, seed, mesh, memory, checkpoint
+    def __init__(self, run: _Run, mechanism: str | None, num_categories: int) -> None:
+        self.study, self.seed, mesh, batch_size, self.memory, checkpoint, pool = run
+        self.mesh, self.checkpoint = mesh, checkpoint
         self.platform = mesh.devices.flat[0].platform
-        self.shape = Shape.of(study, num_categories, self.platform, mechanism)
+        self.shape = Shape.of(self.study, num_categories, self.platform, mechanism)
         self.cells = self.shape.configurations * self.shape.seeds * num_categories
         self.parts: list[Part] = []
         self.name = name_of_group(num_categories, mechanism)
@@ -189,7 +168,7 @@ class _Group:
         self._use_known()
         share = -(-self.shape.num_tiles // mesh.size)
         self.batch = min(share, max(1, _BATCH // self.cells) if batch_size is None else batch_size)
-        self.room = _at_least_two(self.batch)
+        self.length = _at_least_two(self.batch)
         self.compiled: Future | None = None
         if not self.finished:
             self.compiled = pool.submit(self._compile)
@@ -207,10 +186,10 @@ class _Group:
         return self.shape.num_tiles * self.cells
 
     def _shapes(self, start: int, stop: int) -> tuple[tuple[int, ...], ...]:
-        """What the arrays of a part have."""
+        """The shapes of the arrays of a part."""
         shape, estimators = self.shape, len(self.study.estimators)
-        per_tile = shape.configurations, shape.seeds, estimators, len(tile.measured(self.study))
-        errors = shape.num_categories if tile.decomposes(self.study) else 0
+        per_tile = shape.configurations, shape.seeds, estimators, len(metrics_of_seeds(self.study))
+        errors = shape.num_categories if decomposes(self.study) else 0
         completed = stop // shape.parts - start // shape.parts
         pending = shape.configurations if stop % shape.parts else 0
         return (stop - start, *per_tile), (completed, shape.configurations, estimators), (pending, estimators, errors)
@@ -239,19 +218,19 @@ class _Group:
         compiled, _ = _programs.get(known, (None, None))
         if compiled is None:
             compiled = compile_(tile.program(study, shape, self.mesh).lower(*arguments), self.platform, self.total)
-            if len(_programs) >= _MOST_PROGRAMS:
+            if len(_programs) >= _MAX_PROGRAMS:
                 _programs.pop(next(iter(_programs)), None)
-            _programs[known] = compiled, study  # whose functions must live as long as their ids are known
-        analysis = compiled.memory_analysis()  # None where XLA does not tell
+            _programs[known] = compiled, study  # keeps the functions, whose ids are part of the key
+        analysis = compiled.memory_analysis()  # None on some platforms
         on_each = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(compiled.out_info)) // self.mesh.size
         on_each += analysis.temp_size_in_bytes if analysis is not None else 0
         needed = on_each * len(self.mesh.local_devices)
         results = _size_of_results(study)
         if results + needed > self.memory:
-            where = f"K = {shape.num_categories:,}"
-            where += "" if shape.mechanism is None else f", {shape.mechanism}"
+            place = f"K = {shape.num_categories:,}"
+            place += "" if shape.mechanism is None else f", {shape.mechanism}"
             raise StudyError(
-                f"{where}: a batch of {self.batch} tiles on each of {self.mesh.size} devices "
+                f"{place}: a batch of {self.batch} tiles on each of {self.mesh.size} devices "
                 f"takes {_bytes(needed)} beside the results' {_bytes(results)}, and the memory budget is "
                 f"{_bytes(self.memory)}: raise `memory`, use fewer devices, or leave this K out",
                 argument="memory",
@@ -263,13 +242,13 @@ class _Group:
         return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
     def _shares(self, number: int) -> np.ndarray:
-        """Splits so many tiles among the devices: each takes consecutive ones, the last devices fewer or none."""
+        """The tiles of each device: consecutive ones, on the last devices fewer or none."""
         return np.clip(number - self.batch * np.arange(self.mesh.size), 0, self.batch).astype(np.int32)
 
     def _arguments(self, start, stop):
         counts = self._shares(stop - start)
         first = start + self.batch * np.arange(self.mesh.size)
-        tiles = np.minimum(first[:, None] + np.arange(self.room), stop - 1).ravel()
+        tiles = np.minimum(first[:, None] + np.arange(self.length), stop - 1).ravel()
         inputs = Inputs.of(self.study, self.shape, self.seed, tiles)
         split = self._sharding("devices")
         return (
@@ -279,15 +258,14 @@ class _Group:
         )
 
     def advance(self) -> None:
-        """Computes and keeps one batch."""
+        """Computes and saves one batch."""
         if self.compiled is None:
             return
         compiled = self.compiled.result()
         stop = min(self.next + self.batch * self.mesh.size, self.shape.num_tiles)
         stop = min([stop, *(start for start in self.known if start > self.next)])
-        outputs = compiled(*self._arguments(self.next, stop))
-        outputs = gathered(outputs)
-        computed = (np.arange(self.room) < self._shares(stop - self.next)[:, None]).ravel()
+        outputs = gathered(compiled(*self._arguments(self.next, stop)))
+        computed = (np.arange(self.length) < self._shares(stop - self.next)[:, None]).ravel()
         outputs = jax.tree.map(lambda array: np.asarray(array)[computed], outputs)
         self._check_finite(outputs)
         part = self._part(self.next, stop, outputs)
@@ -304,37 +282,37 @@ class _Group:
         index, configuration, seed, estimator = wrong[0]
         block, part = divmod(self.next + int(index), self.shape.parts)
         configurations = self.study.configurations(self.shape.num_categories, self.shape.mechanism)
-        where = configurations[min(block * self.shape.configurations + int(configuration), len(configurations) - 1)]
+        place = configurations[min(block * self.shape.configurations + int(configuration), len(configurations) - 1)]
         label = list(self.study.estimators)[estimator]
         raise StudyError(
-            f"estimator {label!r} returned NaN or infinity for {where.describe()}, "
+            f"estimator {label!r} returned NaN or infinity for {place.describe()}, "
             f"collection {part * self.shape.seeds + int(seed)} of seed {self.seed}",
             argument="estimators",
             value=label,
         )
 
     def _part(self, start: int, stop: int, outputs: Outputs) -> Part:
-        """Adds up errors in the order of the tiles, and squares the sums that are complete."""
+        """Sums errors in the order of the tiles, and squares the sums of finished configurations."""
         errors = outputs.errors.astype(np.float64)
         pending = self.parts[-1].pending if self.parts else np.zeros((0, *errors.shape[2:]))
         squares = []
-        for index, place in enumerate(range(start, stop)):
-            pending = errors[index] if place % self.shape.parts == 0 else pending + errors[index]
-            if (place + 1) % self.shape.parts == 0:
+        for index, tile_number in enumerate(range(start, stop)):
+            pending = errors[index] if tile_number % self.shape.parts == 0 else pending + errors[index]
+            if (tile_number + 1) % self.shape.parts == 0:
                 squares.append(np.sum(np.square(pending), axis=-1))
         if stop % self.shape.parts == 0:
             pending = np.zeros((0, *errors.shape[2:]))
         return Part(start, stop, outputs.measures, np.reshape(squares, (-1, *errors.shape[1:3])), pending)
 
     def result(self) -> Result:
-        """All of it, once it is finished."""
+        """The result of the finished group."""
         shape, study = self.shape, self.study
         measures = np.concatenate([part.measures for part in self.parts])
         # [block, part, configuration, seed, …] → [configuration, seed, …]
         measures = measures.reshape(-1, shape.parts, *measures.shape[1:]).swapaxes(1, 2)
         measures = measures.reshape(-1, shape.parts * shape.seeds, *measures.shape[4:])
         bias2 = None
-        if tile.decomposes(study):
+        if decomposes(study):
             squares = np.concatenate([part.squares for part in self.parts])
             bias2 = squares.reshape(-1, squares.shape[-1])[: shape.num_configurations] / study.num_seeds**2
         return Result(shape.num_categories, measures[: shape.num_configurations, : study.num_seeds], bias2)
@@ -346,20 +324,20 @@ def _at_least_two(length: int) -> int:
 
 
 def _options(work: int) -> dict[str, bool | int]:
-    """For XLA on a CPU: its older emitters compile in half the time, and code that is not optimized in a third.
+    """XLA's options on a CPU: the older emitters compile in half the time, unoptimized code in a third.
 
-    What its newer ones make is the quickest at level 1, by up to a half; the default level only takes longer.
+    Programs of the newer emitters at level 1 are up to 50 % faster; the default level compiles longer, to no gain.
     """
-    options: dict[str, bool | int] = {"xla_backend_optimization_level": 0 if work < _LITTLE else 1}
-    return options if work >= _MUCH else options | {"xla_cpu_use_fusion_emitters": False}
+    options: dict[str, bool | int] = {"xla_backend_optimization_level": 0 if work < _LITTLE_WORK else 1}
+    return options if work >= _MUCH_WORK else options | {"xla_cpu_use_fusion_emitters": False}
 
 
 def compile_(lowered: Any, platform: str, work: int) -> Any:
-    """Compiles; on a CPU in less time where there is less to compute."""
+    """Compiles a lowered program; on a CPU, in less time if it has less work."""
     if platform != "cpu":
         return lowered.compile()
     try:
         return lowered.compile(compiler_options=_options(work))
     except jax.errors.JaxRuntimeError:
-        # Of an option that this version of XLA does not have. Whatever else is wrong is raised again.
+        # This version of XLA may lack an option. Any other error is raised again.
         return lowered.compile()

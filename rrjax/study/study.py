@@ -1,55 +1,82 @@
-"""A study, as its users see it."""
+"""A study: estimators, a grid of configurations, populations, and its run."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import jax
+import numpy as np
+from jaxtyping import ArrayLike
 
-from rrjax.data.arguments import float_dtype
+from rrjax import simulate
+from rrjax.data.arguments import Estimand, float_dtype
+from rrjax.data.errors import StudyError
 from rrjax.data.tally import Tally
-from rrjax.study.arguments import integer
-from rrjax.study.grid import Configuration, Grid
+from rrjax.estimators.catalogue import ESTIMATORS, METRICS
+from rrjax.mechanisms import MECHANISMS, MechanismFactory
+from rrjax.mechanisms.table import full_name
+from rrjax.study.arguments import (
+    RunOptions,
+    as_texts,
+    as_toml,
+    categories_of,
+    check_labels,
+    check_tallies_suffice,
+    exponent,
+    integer,
+    named,
+    positive,
+    several,
+    shape_in_words,
+)
+from rrjax.study.identity import Configuration, identity_of
 from rrjax.study.runner import Progress, run
-from rrjax.study.tile import Shape, draw, identity, mechanism_at
+from rrjax.study.tile import Point, draw_again
 
 if TYPE_CHECKING:
     import xarray as xr
 
+Estimator: TypeAlias = Callable[..., Any]
+Metric: TypeAlias = Callable[[Any, Any], Any]
+Distribution: TypeAlias = ArrayLike | Callable[[int], ArrayLike]
+
 
 @dataclasses.dataclass(frozen=True, init=False)
-class Study(Grid):
+class Study:
     """A Monte Carlo study: every estimator on the same simulated collections, over a grid of configurations.
 
     Args:
         estimators: Names of `rrjax.catalogue.ESTIMATORS`, functions `f(counts, epsilon) -> theta` (or `f(key, counts,
             epsilon)`) that `jax.jit` and `jax.vmap` can transform, or a mapping of labels to either. With mechanisms
-            they are called `f(tally, None)`, as those of rrjax can be.
-        mechanism: None is randomized response, collected as counts. Or names of `rrjax.mechanisms.MECHANISMS` (or what
-            papers call them, such as "oue"), designs (functions of K and ε that return a `Mechanism`, such as
-            `functools.partial(SubsetSelection, subset_size=5)`), or a mapping of labels to either: each collects
-            tallies, from the same users for all of them, and has its place in the dimension `mechanism` of the result.
-            ε is traced: a parameter that must be known (`field_order`) is chosen by ε where there is one, and to be
-            given where there are several.
+            they are called as `f(tally, None)`.
+        mechanism: None is randomized response, collected as counts. Or names of `rrjax.mechanisms.MECHANISMS` (or those
+            of the papers, such as "oue"), functions of K and ε that return a `Mechanism`, such as
+            `functools.partial(SubsetSelection, subset_size=5)`, or a mapping of labels to either. Each collects tallies
+            from the same users, and is a value of the dimension `mechanism` of the result. ε is traced: a parameter
+            that needs a known ε (`field_order`) is chosen by it where the study has one ε, and must be given where it
+            has several.
         num_categories: K, one or several. May be left out where `distributions` or `users` hold arrays.
         num_users: N, one or several; left out where `users` are given.
         epsilon: ε in nats, one or several.
         zipf: Exponents of Zipf populations, one or several; infinity is the point mass.
         distributions: In place of `zipf`, label → `[K]` (or a function of K that returns it).
-        users: In place of either, label → `[K]`, integers: the users themselves, how many hold each category. Then only
-            their randomization is random.
+        users: In place of either, label → `[K]`, integers: the number of users in each category. Then only their
+            randomization is random.
         num_seeds: Simulated collections of every configuration, at least 2.
-        estimand: What estimates are compared with: "users", the histogram of the N users drawn (or given), as in the
-            paper; or "distribution", the one that they are drawn from.
-        metrics: Names of `rrjax.catalogue.METRICS`, or functions `f(estimate, truth) -> scalar`. By default mse, and,
-            where there are no mechanisms, nll, which is of whole reports.
+        estimand: The truth that estimates are compared with: "users", the histogram of the N users drawn (or given), as
+            in the paper; or "distribution", the one that they are drawn from.
+        metrics: Names of `rrjax.catalogue.METRICS`, or functions `f(estimate, truth) -> scalar`. By default mse, and
+            without mechanisms nll, which needs whole reports.
 
     Raises:
-        StudyError: Anything that makes no sense, before any work is done; its `argument` and `value` say what.
+        StudyError: An argument that makes no sense; `argument` and `value` of the error say which.
 
     Example:
         >>> from rrjax.study import Study
@@ -85,6 +112,99 @@ class Study(Grid):
         'optimized-unary-encoding'
     """
 
+    estimators: Mapping[str, Estimator]
+    mechanism: Mapping[str, MechanismFactory] | None
+    num_categories: tuple[int, ...]
+    num_users: tuple[int, ...]
+    epsilon: tuple[float, ...]
+    zipf: tuple[float, ...] | None
+    distributions: Mapping[str, Distribution] | None
+    users: Mapping[str, Distribution] | None
+    num_seeds: int
+    estimand: Estimand
+    metrics: Mapping[str, Metric | None]
+
+    def __init__(
+        self,
+        *,
+        estimators: str | Estimator | Sequence[str | Estimator] | Mapping[str, str | Estimator],
+        epsilon: float | Sequence[float],
+        mechanism: str
+        | MechanismFactory
+        | Sequence[str | MechanismFactory]
+        | Mapping[str, str | MechanismFactory]
+        | None = None,
+        num_categories: int | Sequence[int] | None = None,
+        num_users: int | Sequence[int] | None = None,
+        zipf: float | Sequence[float] | None = None,
+        distributions: Mapping[str, Distribution] | None = None,
+        users: Mapping[str, Distribution] | None = None,
+        num_seeds: int = 100,
+        estimand: Estimand = "users",
+        metrics: str | Metric | Sequence[str | Metric] | Mapping[str, str | Metric | None] | None = None,
+    ) -> None:
+        """Checks everything and settles the types."""
+        if estimand not in get_args(Estimand):
+            raise StudyError(
+                f"estimand must be 'users' or 'distribution', got {as_toml(estimand)}",
+                argument="estimand",
+                value=estimand,
+            )
+        if sum(given is not None for given in (zipf, distributions, users)) != 1:
+            raise StudyError("give zipf, distributions or users, one of them", argument="zipf", value=zipf)
+        if users is not None and estimand != "users":
+            raise StudyError(
+                "with users there is no distribution that they are drawn from: leave estimand out",
+                argument="estimand",
+                value=estimand,
+            )
+        labelled = distributions if users is None else users
+        if labelled is not None:
+            num_categories = categories_of(labelled, num_categories, "distributions" if users is None else "users")
+        if num_categories is None:
+            raise StudyError("num_categories is missing", argument="num_categories")
+
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        known = {name: entry.function for name, entry in ESTIMATORS.items()}
+        put("estimators", named(estimators, known, "estimators"))
+        put("mechanism", None if mechanism is None else named(mechanism, MECHANISMS, "mechanism", full_name))
+        if metrics is None:
+            metrics = ("mse", "nll") if mechanism is None else "mse"
+        put("metrics", named(metrics, dict.fromkeys(METRICS), "metrics"))
+        check_labels(self.metrics)
+        if self.mechanism is not None:
+            check_tallies_suffice(self.estimators, self.metrics)
+        put("estimand", estimand)
+        put("num_seeds", integer("num_seeds", num_seeds, 2, 2**31 - 1))
+        put("epsilon", several("epsilon", epsilon, positive))
+        for value in self.epsilon:
+            if not np.asarray(value, float_dtype()) > 0:
+                raise StudyError(
+                    f"epsilon {value:g} is zero in {float_dtype().name}; the smallest is about 1e-38",
+                    argument="epsilon",
+                    value=value,
+                )
+        put("zipf", None if zipf is None else several("zipf", zipf, exponent))
+        put("distributions", None if distributions is None else as_texts(distributions, "distributions"))
+        put("users", None if users is None else as_texts(users, "users"))
+        put("num_categories", several("num_categories", num_categories, partial(integer, low=2, high=2**24 - 1)))
+        for name, value in (self.distributions or {}).items():
+            if not callable(value):
+                self.shares(name, self.num_categories[0])
+        if self.users is not None:
+            given, num_users = num_users, self._total_users(self.users)
+            if given is not None and several("num_users", given, integer) != (num_users,):
+                raise StudyError(
+                    f"num_users is {as_toml(given)}, the users given are {num_users:,}; leave num_users out",
+                    argument="num_users",
+                    value=given,
+                )
+        if num_users is None:
+            raise StudyError("num_users is missing", argument="num_users")
+        put("num_users", several("num_users", num_users, integer))
+
     def run(
         self,
         seed: int = 0,
@@ -99,20 +219,19 @@ class Study(Grid):
     ) -> xr.Dataset:
         """Runs the study.
 
-        Every simulated collection has a key of its own, made of `seed`, its configuration and its number, and all that
-        is computed runs in tiles of one shape. So the result is the same to the last bit whatever the batches,
-        devices, processes and interruptions; the random numbers of a configuration do not depend on the rest of the
-        grid either.
+        Every simulated collection has a key of its own, made of `seed`, its configuration and its number, and all
+        computation runs in tiles of one shape. So the result is the same to the last bit whatever the batches,
+        devices, processes and interruptions. The random numbers of a configuration do not depend on the rest of the
+        grid.
 
         Args:
             seed: The study's random seed, an integer from 0.
-            folder: Where to keep what is finished (made if missing). A run that was killed goes on from there.
-            batch_size: Tiles that a device computes before the results are fetched and kept; by default about a
-                second of work.
+            folder: Where to keep finished batches (made if missing). A run that was killed continues from there.
+            batch_size: Tiles that a device computes before their results are saved; by default about a second of work.
             memory: Bytes that the results and the arrays of a batch may take on all devices together; by default 4 GiB
                 on a CPU, half of the memory of a GPU.
-            devices: Those to use; by default all of `jax.devices()`, of every process that `jax.distributed` joined
-                (then all of them call this function, and all get the result).
+            devices: By default all of `jax.devices()`, of every process that `jax.distributed` joined (then all
+                processes call this function, and all get the result).
             quantiles: Quantiles over the seeds to report with every metric, in [0, 1].
             keep_seeds: Whether to return the metrics of every single seed too.
             progress: Called after every batch.
@@ -120,70 +239,145 @@ class Study(Grid):
         Returns:
             A dataset with the dimensions `(estimator, num_categories, num_users, epsilon, zipf)` (`distribution` in
             place of `zipf`; `mechanism` after `estimator` where the study has mechanisms), labelled by the values
-            given. For every metric: its mean over the seeds (`mse`), the
-            standard error of that (`mse_se`), and the mean of the paired differences between estimators with its
-            standard error (`mse_difference`, `mse_difference_se`, with a dimension `versus`). Where asked,
-            `mse_quantile` and `mse_seeds`. `bias2` and `variance` sum over the categories to the mean squared error:
-            Σ (mean error)², and Σ of the variances over the seeds; both divide by num_seeds, so that an unbiased
-            estimator shows a `bias2` of about `variance` / num_seeds. Of its attributes, `seconds` is what all `runs`
-            in the folder took together; `untimed` is 1 where there were others, of which that is not known.
+            given. For every metric: its mean over the seeds (`mse`), the standard error of the mean (`mse_se`), and the
+            mean of the paired differences between estimators with its standard error (`mse_difference`,
+            `mse_difference_se`, with a dimension `versus`). Where asked, `mse_quantile` and `mse_seeds`. `bias2` and
+            `variance` sum over the categories to the mean squared error: Σ (mean error)², and Σ of the variances over
+            the seeds; both divide by num_seeds, so that an unbiased estimator shows a `bias2` of about `variance` /
+            num_seeds. The attribute `seconds` is the computing time of all `runs` in the folder together.
 
         Raises:
-            StudyError: An estimator that returns a wrong shape or NaN, or fails; a batch beyond the memory; a folder of
-                another study. What was finished stays in the folder.
+            StudyError: An estimator returns a wrong shape or NaN, or fails; a batch exceeds the memory; the folder is
+                of another study. Finished batches stay in the folder.
         """
-        return run(
-            self,
-            seed=seed,
-            folder=None if folder is None else Path(folder),
-            batch_size=batch_size,
-            memory=memory,
-            devices=devices,
-            quantiles=quantiles,
-            keep_seeds=keep_seeds,
-            progress=progress,
-        )
+        folder = None if folder is None else Path(folder)
+        return run(self, RunOptions(seed, folder, batch_size, memory, devices, quantiles, keep_seeds, progress))
 
     def collection(
         self, configuration: Configuration, number: int, *, seed: int = 0
     ) -> tuple[jax.Array, jax.Array | Tally]:
-        """Draws one collection of the study again, to look at it.
+        """Draws one collection of the study again.
 
         Args:
             configuration: One of `configurations()`.
-            number: Which of its collections, from 0.
+            number: The number of the collection, from 0.
             seed: As given to `run`.
 
         Returns:
-            The truth that estimates are compared with, `[K]`, and the counts of the reports, `[K]`; of a mechanism,
+            The truth that estimates are compared with, `[K]`, and the counts of the reports, `[K]`, or of a mechanism
             their tally.
         """
         number = integer("number", number, 0, 2**32 - 1)
         population = self.shares(configuration.population, configuration.num_categories)
-        given = (
+        point = Point(
             jax.numpy.asarray(configuration.words(seed), jax.numpy.uint32),
-            jax.numpy.uint32(number),
             jax.numpy.asarray(population),
             jax.numpy.int32(configuration.num_users),
             jax.numpy.asarray(configuration.epsilon, float_dtype()),
         )
-        if configuration.mechanism is None:
-            truth, counts, _ = draw(self, *given)
-            return truth, counts
-        shape = Shape.of(self, configuration.num_categories, jax.default_backend(), configuration.mechanism)
-        return _tally(_Program(identity(self, shape), self, shape), *given)
+        return draw_again(self, configuration, point, jax.numpy.uint32(number))
 
+    def _total_users(self, users: Mapping[str, Distribution]) -> int:
+        """The number of users, where they are given."""
+        totals = {}
+        for name in users:
+            held = self.shares(name, self.num_categories[0])
+            if held.dtype.kind not in "iu":
+                raise StudyError(
+                    f"users {name!r} must be integers, the number of users in each category",
+                    argument="users",
+                    value=name,
+                )
+            totals[name] = int(held.sum())
+        if len(set(totals.values())) > 1:
+            found = ", ".join(f"{name}: {total:,}" for name, total in totals.items())
+            raise StudyError(
+                f"populations with different numbers of users ({found}): study each alone", argument="users"
+            )
+        return next(iter(totals.values()))
 
-@dataclasses.dataclass(frozen=True)
-class _Program:
-    """What the draws of a study's mechanism depend on; two that compute the same are equal."""
+    def shares(self, population: float | str, num_categories: int) -> np.ndarray:
+        """The distribution of a population, `[K]`, normalized; where users are given, their number in each category."""
+        labelled = self.distributions if self.users is None else self.users
+        argument = "distributions" if self.users is None else "users"
+        if labelled is None:
+            return np.asarray(simulate.zipf(num_categories, float(population)))
+        value = labelled[str(population)]
+        try:
+            array = np.asarray(value(num_categories) if callable(value) else value)
+        except Exception as error:
+            raise StudyError(
+                f"distribution {population!r} failed for K = {num_categories}: {type(error).__name__}: {error}",
+                argument=argument,
+                value=population,
+            ) from error
+        if array.shape != (num_categories,):
+            raise StudyError(
+                f"distribution {population!r} has {shape_in_words(array.shape)} for K = {num_categories}",
+                argument=argument,
+                value=population,
+            )
+        if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or (array < 0).any() or not array.any():
+            raise StudyError(
+                f"distribution {population!r} must hold finite numbers, none negative and not all zero "
+                f"(K = {num_categories})",
+                argument=argument,
+                value=population,
+            )
+        if self.users is not None:
+            return array
+        array = array.astype(np.float64)
+        array /= array.max()  # no sum overflows then
+        return (array / array.sum()).astype(float_dtype())
 
-    identity: tuple[Any, ...]
-    study: Study = dataclasses.field(compare=False)
-    shape: Shape = dataclasses.field(compare=False)
+    @property
+    def populations(self) -> tuple[float | str, ...]:
+        """The Zipf exponents, or the labels of the distributions or users."""
+        return tuple(self.zipf or self.distributions or self.users or ())
 
+    @property
+    def dimension(self) -> str:
+        """The dimension of the populations in the dataset."""
+        return "distribution" if self.zipf is None else "zipf"
 
-@partial(jax.jit, static_argnums=0)  # as in a run: by a known ε a mechanism might choose otherwise than by a traced one
-def _tally(program, words, number, population, num_users, epsilon):
-    mechanism = mechanism_at(program.study, program.shape, epsilon)
-    return draw(program.study, words, number, population, num_users, epsilon, mechanism)[:2]
+    def configurations(self, num_categories: int | None = None, mechanism: str | None = None) -> list[Configuration]:
+        """All points of the grid, or those of one K and mechanism, in the order of the result's dimensions."""
+        sizes = self.num_categories if num_categories is None else (num_categories,)
+        labels = self.labels if mechanism is None else (mechanism,)
+        points = list(itertools.product(sizes, self.num_users, self.epsilon, self.populations))
+        return [Configuration(*point, mechanism=label) for label in labels for point in points]
+
+    @property
+    def labels(self) -> tuple[str | None, ...]:
+        """The labels of the mechanisms; `(None,)` where there are none."""
+        return (None,) if self.mechanism is None else tuple(self.mechanism)
+
+    def describe(self) -> dict[str, Any]:
+        """The study as JSON holds it, different for different studies."""
+
+        def digests(labelled: Mapping[str, Any] | None) -> dict[str, list[str]] | None:
+            if labelled is None:
+                return None
+            return {
+                name: [
+                    hashlib.sha256(np.ascontiguousarray(self.shares(name, size)).tobytes()).hexdigest()[:16]
+                    for size in self.num_categories
+                ]
+                for name in labelled
+            }
+
+        description = {
+            "estimators": {label: identity_of(f) for label, f in self.estimators.items()},
+            "num_categories": self.num_categories,
+            "num_users": self.num_users,
+            "epsilon": self.epsilon,
+            "zipf": self.zipf,
+            "distributions": digests(self.distributions),
+            "users": digests(self.users),
+            "num_seeds": self.num_seeds,
+            "estimand": self.estimand,
+            "metrics": {label: identity_of(f) for label, f in self.metrics.items()},
+        }
+        if self.mechanism is not None:
+            description["mechanism"] = {label: identity_of(f, classes=True) for label, f in self.mechanism.items()}
+        return json.loads(json.dumps(description))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,61 +22,63 @@ from jaxtyping import Array
 from rrjax import simulate
 from rrjax.data.arguments import float_dtype
 from rrjax.data.tally import Tally
-from rrjax.estimators.catalogue import METRICS, takes_key
+from rrjax.estimators.catalogue import takes_key
 from rrjax.mechanisms import Mechanism, MechanismFactory
 from rrjax.mechanisms.mechanism import CELLS
 from rrjax.simulate.sampling import Stream
-from rrjax.study.designs import chosen_by, made
-from rrjax.study.grid import Grid
-from rrjax.study.identity import identity_of
+from rrjax.study.functions import build_mechanism, decomposes, known_epsilon, measures_of
+from rrjax.study.identity import Configuration, identity_of
+
+if TYPE_CHECKING:
+    from rrjax.study.study import Study
 
 # Collections × categories that a tile holds: enough to fill vector units and caches, or a GPU.
 _CELLS = {"cpu": 2**18}
 _CELLS_ELSEWHERE = 2**23
-# Of mechanisms that simulate single users: a mechanism takes so many at a time, and a tile so many of its cells.
+# Mechanisms that simulate single users: users at a time, and (user, category) pairs of a tile for each of its cells.
 _USERS = 2**12
-_USERS_AND_CELLS = 2**6
+_PAIRS_PER_CELL = 2**6
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """What is fixed about the tiles of one K, of one mechanism."""
+    """The shape of all tiles of one K and one mechanism."""
 
     num_categories: int
     num_configurations: int
     configurations: int
-    """In a tile."""
+    """Per tile."""
     seeds: int
-    """In a tile, of each of its configurations."""
+    """Per configuration of a tile."""
     parts: int
-    """Tiles that the seeds of a configuration are spread over."""
+    """Tiles per configuration, over which its seeds are spread."""
     mechanism: str | None = None
     """Its label, where the study has mechanisms."""
     known_epsilon: float | None = None
-    """That its parameters are chosen by, where it has to be known."""
+    """Chooses the mechanism's parameters, where a traced ε cannot."""
     drawn: int = 0
-    """Seeds of a tile that are drawn at a time, where the study has mechanisms."""
+    """Seeds drawn at a time, where the study has mechanisms."""
 
     @classmethod
-    def of(cls, study: Grid, num_categories: int, platform: str, mechanism: str | None = None) -> Shape:
-        """The shape for a study; it depends on nothing that may vary between runs of it on one kind of device."""
+    def of(cls, study: Study, num_categories: int, platform: str, mechanism: str | None = None) -> Shape:
+        """The shape for a study; it is the same in all its runs on one kind of device."""
         cells = _CELLS.get(platform, _CELLS_ELSEWHERE)
         number = len(study.configurations(num_categories, mechanism))
         parts = -(-study.num_seeds // max(1, min(cells // num_categories, study.num_seeds)))
         seeds = -(-study.num_seeds // parts)
-        # On a CPU, common rates and true branches are worth more than width.
+        # On a CPU, one configuration a tile: shared rates and real branches save more than wide tiles.
         configurations = 1 if platform == "cpu" else max(1, min(cells // (num_categories * seeds), number))
         if mechanism is None:
             return cls(num_categories, number, configurations, seeds, parts)
         # A mechanism may look at all categories of each of its users.
-        most = max(1, cells * _USERS_AND_CELLS // (min(_USERS * num_categories, CELLS) * configurations))
-        drawn = -(-seeds // -(-seeds // most))
-        known = chosen_by(mechanism, _designs(study)[mechanism], num_categories, study.epsilon)
+        limit = max(1, cells * _PAIRS_PER_CELL // (min(_USERS * num_categories, CELLS) * configurations))
+        drawn = -(-seeds // -(-seeds // limit))
+        known = known_epsilon(mechanism, _mechanisms(study)[mechanism], num_categories, study.epsilon)
         return cls(num_categories, number, configurations, seeds, parts, mechanism, known, drawn)
 
     @property
     def num_tiles(self) -> int:
-        """Of this K in all: the parts of its first configurations, then those of the next."""
+        """All tiles of this K: the parts of its first configurations, then those of the next."""
         return -(-self.num_configurations // self.configurations) * self.parts
 
 
@@ -89,7 +92,7 @@ class Inputs(NamedTuple):
     epsilon: np.ndarray
 
     @classmethod
-    def of(cls, study: Grid, shape: Shape, seed: int, tiles: np.ndarray) -> Inputs:
+    def of(cls, study: Study, shape: Shape, seed: int, tiles: np.ndarray) -> Inputs:
         """The tiles of these numbers."""
         configurations = study.configurations(shape.num_categories, shape.mechanism)
         populations = list(study.populations)
@@ -110,66 +113,45 @@ class Inputs(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What tiles bring; all arrays have a leading axis of tiles."""
+    """Results of tiles; all arrays have a leading axis of tiles."""
 
     measures: Any
     """`[configurations, seeds, estimators, metrics]`"""
     errors: Any
-    """Sums of the errors over the seeds, `[configurations, estimators, K]`; K = 0 where nobody asked."""
+    """Sums of the errors over the seeds, `[configurations, estimators, K]`; K = 0 without a decomposition."""
     finite: Any
     """Whether estimates are finite, `[configurations, seeds, estimators]`."""
 
 
-def identity(study: Grid, shape: Shape) -> tuple[Any, ...]:
-    """What a compiled program depends on, but for its devices and the sizes of its arguments."""
-    # The functions themselves, by id because not all can be hashed, and what they hold, which may change.
+def identity(study: Study, shape: Shape) -> tuple[Any, ...]:
+    """All that a compiled program depends on, except its devices and the sizes of its arguments."""
+    # Functions by id, because not all can be hashed, and by their contents, which may change.
     functions = [(label, id(f), identity_of(f)) for label, f in (*study.estimators.items(), *study.metrics.items())]
     sizes = study.num_seeds, shape.num_categories, shape.configurations, shape.seeds
     common = tuple(functions), len(study.estimators), study.estimand, study.users is None, sizes
     if shape.mechanism is None:
         return common
-    design = _designs(study)[shape.mechanism]
-    return *common, id(design), identity_of(design, classes=True), shape.known_epsilon, shape.drawn
+    factory = _mechanisms(study)[shape.mechanism]
+    return *common, id(factory), identity_of(factory, classes=True), shape.known_epsilon, shape.drawn
 
 
-def _designs(study: Grid) -> Mapping[str, MechanismFactory]:
+def _mechanisms(study: Study) -> Mapping[str, MechanismFactory]:
     assert study.mechanism is not None
     return study.mechanism
 
 
-def mechanism_at(study: Grid, shape: Shape, epsilon: Array) -> Mechanism:
+def mechanism_at(study: Study, shape: Shape, epsilon: Array) -> Mechanism:
     """The mechanism of a shape, which has one, at a traced ε."""
     assert shape.mechanism is not None
-    return made(_designs(study)[shape.mechanism], shape.num_categories, epsilon, shape.known_epsilon)
+    return build_mechanism(_mechanisms(study)[shape.mechanism], shape.num_categories, epsilon, shape.known_epsilon)
 
 
-def decomposes(study: Grid) -> bool:
-    """Whether the study needs the errors category by category."""
-    return not {"bias2", "variance"}.isdisjoint(study.metrics)
-
-
-def measured(study: Grid) -> list[str]:
-    """The metrics that single seeds have. The squared error is among them where the decomposition needs it."""
-    names = [name for name in study.metrics if name not in ("bias2", "variance")]
-    return names if not decomposes(study) or "mse" in names else [*names, "mse"]
-
-
-def measures_of(study: Grid) -> list[Callable[..., Any]]:
-    """The functions `f(estimate, truth, counts, epsilon)` of those metrics."""
-
-    def own(function):
-        return lambda estimate, truth, counts, epsilon: function(estimate, truth)
-
-    known = {name: metric.measure for name, metric in METRICS.items() if metric.measure is not None}
-    return [known.get(name) or own(study.metrics[name]) for name in measured(study)]
-
-
-def program(study: Grid, shape: Shape, mesh: Mesh) -> Any:
+def program(study: Study, shape: Shape, mesh: Mesh) -> Any:
     """The jitted function `(number, populations, inputs) -> outputs` of a batch of tiles, spread over the devices.
 
-    `number` `[devices]` says how many of a device's tiles are to be computed; `populations` is `[_, K]`.
+    `number` `[devices]`: the tiles to compute on each device; `populations`: `[_, K]`.
     """
-    compute = jax.jit(_tile(study, shape))  # so that it is traced once, though used twice
+    compute = jax.jit(_tile(study, shape))  # traced once for both uses
 
     def on_device(number, populations, inputs):
         outputs = jax.eval_shape(compute, populations, jax.tree.map(lambda x: x[0], inputs))
@@ -180,7 +162,7 @@ def program(study: Grid, shape: Shape, mesh: Mesh) -> Any:
             result = compute(populations, jax.tree.map(lambda x: x[index], inputs))
             return jax.tree.map(lambda all_, one: lax.dynamic_update_index_in_dim(all_, one, index, 0), results, result)
 
-        # The number of turns is not known to the compiler, which therefore cannot unroll the loop into another program.
+        # The compiler does not know the number of iterations, so it cannot unroll the loop into another program.
         return lax.fori_loop(0, number[0], body, empty)
 
     split = PartitionSpec("devices")
@@ -190,19 +172,22 @@ def program(study: Grid, shape: Shape, mesh: Mesh) -> Any:
     return jax.jit(sharded)
 
 
-def draw(
-    study: Grid,
-    words: Array,
-    seed: Array,
-    population: Array,
-    num_users: Array,
-    epsilon: Array,
-    mechanism: Mechanism | None = None,
-) -> tuple[Array, Array | Tally, Array]:
-    """Draws collection number `seed` of the configuration that `words` stand for: truth, counts, and a key to spare.
+class Point(NamedTuple):
+    """The arrays of one configuration."""
 
-    Of a mechanism it is a tally: of users who are drawn first, by words of their own.
-    """
+    words: Any
+    """That seed its random numbers, `[2]` or `[4]`."""
+    population: Any
+    """`[K]`"""
+    num_users: Any
+    epsilon: Any
+
+
+def draw(
+    study: Study, point: Point, seed: Array, mechanism: Mechanism | None = None
+) -> tuple[Array, Array | Tally, Array]:
+    """Draws collection number `seed` of a configuration: truth, counts (of a mechanism a tally), and a spare key."""
+    words, population, num_users, epsilon = point
     stream = Stream(words[0], words[1])
     key, spare = (_key(stream, seed, site) for site in (0, 1))
     if mechanism is not None:
@@ -218,6 +203,28 @@ def draw(
     return _shares(true_counts, num_users), counts, spare
 
 
+def draw_again(study: Study, configuration: Configuration, point: Point, seed: Array) -> tuple[Array, Array | Tally]:
+    """Draws one collection outside of a run: see `Study.collection`."""
+    if configuration.mechanism is None:
+        return draw(study, point, seed)[:2]
+    shape = Shape.of(study, configuration.num_categories, jax.default_backend(), configuration.mechanism)
+    return _draw_traced(_Program(identity(study, shape), study, shape), point, seed)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Program:
+    """A static argument of `jax.jit`: equal for studies that compute the same."""
+
+    identity: tuple[Any, ...]
+    study: Study = dataclasses.field(compare=False)
+    shape: Shape = dataclasses.field(compare=False)
+
+
+@partial(jax.jit, static_argnums=0)  # ε is traced as in a run: a known one might choose other parameters
+def _draw_traced(program, point, seed):
+    return draw(program.study, point, seed, mechanism_at(program.study, program.shape, point.epsilon))[:2]
+
+
 def _key(stream, seed, site):
     return jax.random.wrap_key_data(jnp.stack(stream.pair(seed, site)), impl="threefry2x32")
 
@@ -228,7 +235,7 @@ def _shares(true_counts, num_users):
 
 
 def _in_turns(function: Callable[[Array], Any], size: int, seeds: Array) -> Any:
-    """`function` of all seeds, `size` at a time."""
+    """Applies a function to all seeds, `size` at a time."""
     number = seeds.shape[0]
     if size >= number:
         return jax.vmap(function)(seeds)
@@ -238,13 +245,13 @@ def _in_turns(function: Callable[[Array], Any], size: int, seeds: Array) -> Any:
     return jax.tree.map(lambda leaf: leaf.reshape(blocks * size, *leaf.shape[2:])[:number], results)
 
 
-def _tile(study: Grid, shape: Shape):
+def _tile(study: Study, shape: Shape):
     estimators = study.estimators
     measures = measures_of(study)
     dtype = float_dtype()
     keep_errors = decomposes(study)
-    each = 0 if study.estimand == "users" and study.users is None else None  # whether every seed has a truth of its own
-    alike: Any = 0 if study.mechanism is None else Tally(0, 0, rates=None)  # collections but for their rates
+    each = 0 if study.estimand == "users" and study.users is None else None  # the axis of seeds in the truth, if any
+    alike: Any = 0 if study.mechanism is None else Tally(0, 0, rates=None)  # the axes of seeds in counts or a tally
 
     def estimated(counts, key, epsilon):
         given = [
@@ -252,16 +259,14 @@ def _tile(study: Grid, shape: Shape):
         ]
         return [f(*arguments).astype(dtype) for f, arguments in zip(estimators.values(), given, strict=True)]
 
-    def collected(words, seed, population, num_users, epsilon):
-        truth, counts, key = draw(study, words, seed, population, num_users, epsilon)
-        return truth, counts, estimated(counts, key, epsilon)
+    def collected(point, seed):
+        truth, counts, key = draw(study, point, seed)
+        return truth, counts, estimated(counts, key, point.epsilon)
 
-    def tallied(words, seeds, population, num_users, epsilon):
-        mechanism = mechanism_at(study, shape, epsilon)
-        truth, tally, keys = _in_turns(
-            lambda seed: draw(study, words, seed, population, num_users, epsilon, mechanism), shape.drawn, seeds
-        )
-        tally = Tally(tally.support, tally.num_users, rates=mechanism.rates)  # which are the same for all
+    def tallied(point, seeds):
+        mechanism = mechanism_at(study, shape, point.epsilon)
+        truth, tally, keys = _in_turns(lambda seed: draw(study, point, seed, mechanism), shape.drawn, seeds)
+        tally = Tally(tally.support, tally.num_users, rates=mechanism.rates)  # the same for all seeds
         return truth if each == 0 else truth[0], tally, jax.vmap(estimated, (alike, 0, None))(tally, keys, None)
 
     def measured(theta, truth, counts, epsilon):
@@ -269,31 +274,30 @@ def _tile(study: Grid, shape: Shape):
         errors = theta - truth if keep_errors else theta[:0]
         return jnp.stack(values) if values else theta[:0], errors, jnp.all(jnp.isfinite(theta))
 
-    def configuration(first_seed, words, population, num_users, epsilon):
+    def configuration(first_seed, point):
         seeds = first_seed + jnp.arange(shape.seeds, dtype=jnp.uint32)
+        epsilon = point.epsilon
         if study.mechanism is None:
-            all_seeds = jax.vmap(collected, (None, 0, None, None, None), (each, 0, 0))
-            truth, counts, estimates = all_seeds(words, seeds, population, num_users, epsilon)
+            truth, counts, estimates = jax.vmap(collected, (None, 0), (each, 0, 0))(point, seeds)
         else:
-            truth, counts, estimates = tallied(words, seeds, population, num_users, epsilon)
-            epsilon = None  # a tally knows its rates
+            truth, counts, estimates = tallied(point, seeds)
+            epsilon = None  # a tally holds its rates
         real = seeds < study.num_seeds
 
         def of_estimator(theta):
             values, errors, finite = jax.vmap(measured, (0, each, alike, None))(theta, truth, counts, epsilon)
             return values, jnp.sum(jnp.where(real[:, None], errors, 0), axis=0), finite | ~real
 
-        # One copy of the metrics to compile, not one for each estimator; what they share is computed once.
+        # `map` compiles the metrics once, not once for each estimator.
         values, errors, finite = lax.map(of_estimator, jnp.stack(estimates))
         return Outputs(jnp.moveaxis(values, 0, 1), errors, finite.T)
 
     def tile(populations, inputs):
-        if shape.configurations == 1:  # not batched, so that branches stay branches
+        if shape.configurations == 1:  # vmap would turn branches into selects
             words, index, num_users, epsilon = (x[0] for x in inputs[1:])
-            result = configuration(inputs.first_seed, words, populations[index], num_users, epsilon)
+            result = configuration(inputs.first_seed, Point(words, populations[index], num_users, epsilon))
             return jax.tree.map(lambda leaf: leaf[None], result)
-        return jax.vmap(configuration, (None, 0, 0, 0, 0))(
-            inputs.first_seed, inputs.words, populations[inputs.population], inputs.num_users, inputs.epsilon
-        )
+        points = Point(inputs.words, populations[inputs.population], inputs.num_users, inputs.epsilon)
+        return jax.vmap(configuration, (None, 0))(inputs.first_seed, points)
 
     return tile

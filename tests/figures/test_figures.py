@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from refusals import refused
 
 from rrjax.estimators.catalogue import ESTIMATORS, Estimator, Style
-from rrjax.figures import Statements, estimate_figure, forest_figure, save
+from rrjax.figures import estimate_figure, forest_figure, save
+from rrjax.figures.estimates import Statements
 from rrjax.figures.style import line_at, styles_of
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
@@ -128,7 +129,7 @@ def test_matplotlib_is_loaded_by_drawing_alone():
     code = (
         "import sys, rrjax.figures, rrjax.study, rrjax.study.drawings, rrjax.study.report\n"
         "assert 'matplotlib' not in sys.modules\n"
-        "rrjax.figures.two_category_figure()\n"
+        "rrjax.figures.inference.two_category_figure()\n"
         "assert not [name for name in sys.modules if name.startswith(('matplotlib.pyplot', 'rrjax.cli'))]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

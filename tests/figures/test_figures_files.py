@@ -13,9 +13,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from rrjax.figures import save
-from rrjax.figures.axes import set_grid, set_log_ticks
+from rrjax.figures.axes import set_grid, set_log_ticks, set_minor_ticks
 from rrjax.figures.files import as_bytes
-from rrjax.figures.minor_ticks import set_minor_ticks
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 

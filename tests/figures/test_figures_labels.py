@@ -18,9 +18,9 @@ from refusals import refused
 from studies import iterates, study
 
 from rrjax import figures
-from rrjax.figures import fonts
+from rrjax.figures import files
 from rrjax.figures.axes import in_words, per_cent
-from rrjax.figures.histogram import draw_histogram, draw_ranked
+from rrjax.figures.panels import draw_histogram, draw_ranked
 from rrjax.study import drawings
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
@@ -254,14 +254,14 @@ def installed(monkeypatch):
     def install(*entries):
         monkeypatch.setattr(fontManager, "ttflist", [*own, *entries])
         fontManager._findfont_cached.cache_clear()
-        fonts._font_with.cache_clear()
+        files._font_with.cache_clear()
 
-    monkeypatch.setattr(fonts, "_warned", set())
+    monkeypatch.setattr(files, "_warned", set())
     install()
     yield install
     monkeypatch.undo()
     fontManager._findfont_cached.cache_clear()
-    fonts._font_with.cache_clear()
+    files._font_with.cache_clear()
 
 
 def test_a_font_that_has_the_characters_is_found(installed, tmp_path):

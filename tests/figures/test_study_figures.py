@@ -20,11 +20,11 @@ import rrjax
 from rrjax import figures
 from rrjax.data.errors import StudyError
 from rrjax.estimators.catalogue import ESTIMATORS, METRICS, Estimator, Style
+from rrjax.figures.curves import real_data
 from rrjax.figures.selection import measured
 from rrjax.io import DataError
 from rrjax.study import drawings, paper
-from rrjax.study.claims import check_claims, claims_table
-from rrjax.study.em_convergence import convergence
+from rrjax.study.paper import check_claims, claims_table, convergence
 from rrjax.study.rankings import ranking, ranking_rows
 from rrjax.study.report import write_report
 
@@ -151,7 +151,7 @@ def test_what_is_not_in_the_dataset_is_named():
     with refused("epsilon"):
         figures.decomposition(dataset, num_categories=50)
     with refused("dataset"):
-        figures.real_data(dataset, {})
+        real_data(dataset, {})
     with refused("dataset"):
         figures.convergence(dataset)
     with refused("dataset", value="variant"):
@@ -267,7 +267,7 @@ def test_real_data_stands_beside_its_histogram():
         )
     shares = np.full(4000, 1 / 8000)
     shares[1234] += 0.5
-    figure = render(figures.real_data(dataset, {"kosarak": shares, "PUMA $x$": np.array([0.5, 0.25, 0.25])}))
+    figure = render(real_data(dataset, {"kosarak": shares, "PUMA $x$": np.array([0.5, 0.25, 0.25])}))
     left, right, below, beside = figure.axes
     assert left.get_title() == "kosarak: K = 4,000, N = 100"
     assert below.get_title() == r"PUMA \$x\$: K = 3, N = 100"
@@ -285,7 +285,7 @@ def test_real_data_stands_beside_its_histogram():
 def test_real_data_with_sizes_along_the_data_sets_and_a_missing_histogram():
     dataset = study(distribution=["a", "b"], num_categories=[7], num_users=[100]).squeeze(drop=True)
     dataset = dataset.assign_coords(num_categories=("distribution", [3, 4]), num_users=("distribution", [10, 20]))
-    figure = render(figures.real_data(dataset, {"b": np.full(4, 0.25)}, metric="nll"))
+    figure = render(real_data(dataset, {"b": np.full(4, 0.25)}, metric="nll"))
     assert not figure.axes[0].axison
     assert figure.axes[2].get_title() == "b: K = 4, N = 20"
     assert figures.against_epsilon(dataset, ["mse"]).axes[1].get_title() == "b, K = 4"

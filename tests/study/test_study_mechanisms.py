@@ -20,14 +20,14 @@ from refusals import refused
 import rrjax
 from rrjax.cli.options import mechanism_name
 from rrjax.data.tally import Rates, Tally
+from rrjax.figures.curves import real_data
 from rrjax.mechanisms import MECHANISMS, ProjectiveGeometry, SubsetSelection
 from rrjax.numerics.pytrees import register
 from rrjax.simulate.sampling import Stream
-from rrjax.study import Configuration, Study, StudyError, drawings, ranking, ranking_rows, read_study
-from rrjax.study.checking import check_functions
+from rrjax.study import Study, StudyError, drawings, ranking, ranking_rows, read_study
 from rrjax.study.checkpoint import name_of_group
-from rrjax.study.designs import chosen_by, made
-from rrjax.study.identity import identity_of
+from rrjax.study.functions import build_mechanism, check_functions, known_epsilon
+from rrjax.study.identity import Configuration, identity_of
 
 pytest.importorskip("xarray")
 
@@ -208,10 +208,10 @@ def test_names_are_read_as_the_command_line_reads_them():
 @pytest.mark.once
 def test_a_single_epsilon_chooses_what_must_be_known():
     name, label = ProjectiveGeometry, "planes"
-    assert chosen_by(label, name, 30, (1.0,)) == 1.0
-    assert chosen_by(label, PLANES[label], 30, (1.0,)) is None
-    assert chosen_by(label, SubsetSelection, 30, (1.0,)) is None
-    traced = jax.jit(lambda epsilon: made(name, 30, epsilon, 1.0))(2.0)
+    assert known_epsilon(label, name, 30, (1.0,)) == 1.0
+    assert known_epsilon(label, PLANES[label], 30, (1.0,)) is None
+    assert known_epsilon(label, SubsetSelection, 30, (1.0,)) is None
+    traced = jax.jit(lambda epsilon: build_mechanism(name, 30, epsilon, 1.0))(2.0)
     assert (traced.field_order, float(traced.epsilon)) == (ProjectiveGeometry(30, 1.0).field_order, 2.0)
 
 
@@ -246,7 +246,7 @@ def test_figures_are_of_one_mechanism(two):
         (figures.by_categories, {}),
         (figures.against_epsilon, {}),
         (figures.against_users, {"metrics": "mse", "epsilon": 1.0}),
-        (figures.real_data, {"histograms": {}}),
+        (real_data, {"histograms": {}}),
         (figures.wins, {"estimator": "inv"}),
     ):
         with refused("mechanism", value=[SUBSETS, HADAMARD]):

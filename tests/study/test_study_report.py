@@ -19,8 +19,8 @@ from studies import study as made_up
 
 from rrjax import figures
 from rrjax.cli.running import Bar, progress_bar
-from rrjax.figures import fonts
-from rrjax.study import Study
+from rrjax.figures import files
+from rrjax.study import Study, drawings
 from rrjax.study.checkpoint import computing_time
 from rrjax.study.rankings import ranking, ranking_note, ranking_rows
 from rrjax.study.report import write_report
@@ -125,7 +125,6 @@ def test_a_report_tells_settings_in_words(tmp_path):
         jaxlib="0.3",
         seconds=61.25,
         runs=3,
-        untimed=0,
         nested=json.dumps({"a": [1, 2], "b": "", "c": None}),
         empty="",
     )
@@ -171,7 +170,7 @@ def test_the_seconds_of_all_runs_are_told(tmp_path, monkeypatch):
 
     def run(**arguments):
         result = study.run(folder=tmp_path, batch_size=1, **arguments)
-        return result, {name: result.attrs.get(name) for name in ("seconds", "runs", "untimed")}
+        return result, {name: result.attrs.get(name) for name in ("seconds", "runs")}
 
     def kept():
         return json.loads((tmp_path / "checkpoint" / "runs.json").read_text())["seconds"]
@@ -184,25 +183,24 @@ def test_the_seconds_of_all_runs_are_told(tmp_path, monkeypatch):
     whole, told = run(devices=jax.devices()[:1])
     assert len(kept()) == 2
     assert kept()[0] == first[0]
-    assert told == {"seconds": sum(kept()), "runs": 2, "untimed": 0}
+    assert told == {"seconds": sum(kept()), "runs": 2}
     assert computing_time([whole.attrs]) == f"{sum(kept()):.1f} s, in 2 runs"
     # A run that finds all of it there has taken no part.
     again, same = run()
     assert same == told
     np.testing.assert_array_equal(again["mse"], whole["mse"])
-    # A folder made before, or a damaged file: that there were others is said.
+    # A missing or damaged file: no time is known.
     for content in (None, "[", '{"seconds": "x"}'):
         file = tmp_path / "checkpoint" / "runs.json"
         file.unlink() if content is None else file.write_text(content)
         older, told = run()
-        assert told == {"seconds": 0.0, "runs": 0, "untimed": 1}
-        assert computing_time([older.attrs]) == "not known: earlier runs were not timed"
+        assert told == {"seconds": 0.0, "runs": 0}
+        assert computing_time([older.attrs]) == "not known"
     part = sorted((tmp_path / "checkpoint").glob("k3-*.npz"))[-1]
     part.unlink()
     mended, told = run(devices=jax.devices()[:1])
-    assert kept()[0] is None
-    assert told == {"seconds": kept()[1], "runs": 1, "untimed": 1}
-    assert computing_time([mended.attrs]).endswith(" s; earlier runs were not timed")
+    assert told == {"seconds": kept()[0], "runs": 1}
+    assert computing_time([mended.attrs]) == f"{kept()[0]:.1f} s"
     np.testing.assert_array_equal(mended["mse"], whole["mse"])
     assert "runs" not in json.loads((tmp_path / "checkpoint" / "study.json").read_text())
 
@@ -216,15 +214,17 @@ def test_a_study_without_a_folder_is_one_run():
 def test_the_command_line_tells_ages_and_all_seconds(tmp_path, invoke, monkeypatch):
     monkeypatch.setattr("rrjax.cli.study.Machine.settle", lambda self: None)
     grid = {"distribution": ["ages"], "num_categories": [3], "num_users": [4], "epsilon": [2.0]}
-    result = made_up(**grid).assign_attrs(seconds=1061.25, runs=2, untimed=0, devices="1 × cpu", precision="float32")
+    result = made_up(**grid).assign_attrs(seconds=1061.25, runs=2, devices="1 × cpu", precision="float32")
     result["mse"][{"estimator": 1}] = result["mse"][{"estimator": 0}]
     monkeypatch.setattr(Study, "run", lambda self, **given: result)
     (tmp_path / "ages.csv").write_text("age\n" + "17\n18\n18\n19\n")
     drawn = []
-    real_data = figures.real_data
-    monkeypatch.setattr(figures, "real_data", lambda *given, **named: drawn.append(named) or real_data(*given, **named))
-    labels = "🦄" if fonts._font_with(frozenset("🦄")) is None else ""
-    monkeypatch.setattr(fonts, "_warned", set())
+    real_data = drawings.real_data
+    monkeypatch.setattr(
+        drawings, "real_data", lambda *given, **named: drawn.append(named) or real_data(*given, **named)
+    )
+    labels = "🦄" if files._font_with(frozenset("🦄")) is None else ""
+    monkeypatch.setattr(files, "_warned", set())
     command = ["study", "data", "ages.csv", "--epsilon", 2, "--seeds", 2, "--out", "out"]
     code, said, _ = invoke(*command, "--domain", "17:19")
     assert code == 0

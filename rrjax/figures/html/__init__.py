@@ -6,7 +6,6 @@ which stays on white paper.
 """
 
 from rrjax.figures.html.drawings import Tick, profile, round_step, strip, ticks
-from rrjax.figures.html.made import versions
 from rrjax.figures.html.page import (
     Markup,
     contents,
@@ -21,6 +20,7 @@ from rrjax.figures.html.page import (
     paragraph,
     prose,
     table,
+    versions,
     write_page,
 )
 

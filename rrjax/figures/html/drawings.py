@@ -1,6 +1,6 @@
-"""Drawings in a page: lines of SVG that stretch with it, and labels beside them that do not.
+"""SVG drawings that stretch with the page, with labels of a fixed size beside them.
 
-Coordinates are thousandths of the width and of the height; strokes keep their width in whatever room there is.
+Coordinates are thousandths of the width and of the height; strokes keep their width.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import numpy as np
 from rrjax.figures.html.page import Markup, markup
 
 _SIZE = 1000
-_THIN = 40
-"""Bars from which on there is no gap between them."""
+_MOST_BARS_WITH_GAPS = 40
 
 
 class Tick(NamedTuple):
@@ -27,7 +26,7 @@ class Tick(NamedTuple):
 
 
 def ticks(end: float, most: int = 5) -> list[float]:
-    """Round numbers from zero on, not beyond an end.
+    """Round numbers from zero to at most an end.
 
     Example:
         >>> from rrjax.figures.html import ticks
@@ -41,7 +40,7 @@ def ticks(end: float, most: int = 5) -> list[float]:
 
 
 def round_step(span: float, most: int) -> float:
-    """The smallest step of 1, 2 or 5 times a power of ten of which a span has at most so many.
+    """The smallest step, 1, 2 or 5 times a power of ten, of which a span holds at most `most`.
 
     Example:
         >>> from rrjax.figures.html import round_step
@@ -53,7 +52,7 @@ def round_step(span: float, most: int) -> float:
 
 
 def strip(value: float, lower: float, upper: float, end: float) -> Markup:
-    """A number as a stroke, on its interval as a bar, from zero to an end; the words are beside it in the table."""
+    """A number as a stroke on its interval, a bar, along an axis from zero to an end."""
     low, high = (_at(limit, end) for limit in (lower, upper))
     bar = f'<path class="span" d="M{low:g} 5H{high:g}"/>' if high > low else ""
     place = _at(value, end)
@@ -66,14 +65,14 @@ def strip(value: float, lower: float, upper: float, end: float) -> Markup:
 def profile(
     values: np.ndarray, limits: tuple[np.ndarray, np.ndarray] | None, across: Iterable[Tick], words: str
 ) -> Markup:
-    """Shares side by side, in an order that means something: strokes, on their intervals as bars."""
+    """Shares side by side, in order: strokes on their intervals, which are bars."""
     from rrjax.figures.axes import per_cent
 
     number = len(values)
     end = float(max(np.max(values), np.max(limits[1]) if limits else 0, 1e-12)) * 1.04
     up = [Tick(share / end, per_cent(share)) for share in ticks(end, 6)]
     lines = "".join(f"M0 {_down(tick.place):g}H{_SIZE}" for tick in up if tick.place)
-    gap = 0.0 if number > _THIN else 0.12
+    gap = 0.0 if number > _MOST_BARS_WITH_GAPS else 0.12
     sides = [(round(_SIZE * (k + gap) / number, 2), round(_SIZE * (k + 1 - gap) / number, 2)) for k in range(number)]
     drawn = [f'<path class="line" d="{lines}"/>'] if lines else []
     if limits is not None:
@@ -104,7 +103,7 @@ def _labels(side: str, labels: Iterable[Tick]) -> str:
 
 
 def _share(value: float, end: float) -> float:
-    """From 0 to 1, of an axis that ends there; what is undefined is at its beginning."""
+    """The place of a value on an axis from 0 to `end`, in [0, 1]; NaN is at 0."""
     return min(max(float(value) / end, 0.0), 1.0) if value == value and end > 0 else 0.0
 
 
@@ -113,5 +112,5 @@ def _at(value: float, end: float) -> float:
 
 
 def _down(place: float) -> float:
-    """SVG counts from the top."""
+    """The vertical coordinate, which SVG counts from the top."""
     return round(_SIZE * (1 - place), 1)

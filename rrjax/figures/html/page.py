@@ -1,8 +1,10 @@
-"""The parts of a page: text, lists, tables, figures, and the whole of it."""
+"""The parts of a page (text, lists, tables, figures), and the whole page."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -11,40 +13,40 @@ from pathlib import Path
 from rrjax.figures.html.style import STYLE
 
 _GENERATOR = '<meta name="generator" content="rrjax">'
-"""By which a page is known as one of ours."""
+"""Marks a page as written by rrjax."""
 
 
 class Markup(str):
-    """HTML, which is taken as it is; every other text is escaped."""
+    """HTML, inserted as it is; every other text is escaped."""
 
     __slots__ = ()
 
 
 def markup(value: object) -> Markup:
-    """A text as HTML that shows it."""
+    """A text, escaped unless it is HTML already."""
     return value if isinstance(value, Markup) else Markup(escape(str(value), quote=True))
 
 
 def joined(*parts: object) -> Markup:
-    """Texts and HTML in a row."""
+    """Texts and HTML, one after the other."""
     return Markup("".join(markup(part) for part in parts))
 
 
 def prose(text: object) -> Markup:
-    """A sentence, in which `what is typed` stands between backticks; HTML as it is."""
+    """A sentence, with code between backticks; HTML as it is."""
     if isinstance(text, Markup):
         return text
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", markup(text)))
 
 
 def heading(text: object, place: str = "", level: int = 2) -> Markup:
-    """The heading of a part, which links find by its place."""
+    """The heading of a part; `place` is its id, for links."""
     name = f' id="{place}"' if place else ""
     return Markup(f"<h{level}{name}>{markup(text)}</h{level}>")
 
 
 def paragraph(*parts: object, kind: str = "") -> Markup:
-    """Sentences; of a kind that the style sheet knows: "lead", "note"."""
+    """Sentences; `kind` is a class of the style sheet: "lead", "note"."""
     return Markup(f"<p{_class(kind)}>{' '.join(map(prose, parts))}</p>")
 
 
@@ -54,18 +56,18 @@ def listing(items: Iterable[object]) -> Markup:
 
 
 def details(summary: str, *parts: Markup) -> Markup:
-    """What is shown to those who ask."""
+    """Parts that open on a click."""
     return Markup("\n".join([f"<details><summary>{markup(summary)}</summary>", *parts, "</details>"]))
 
 
 def contents(name: str, links: Iterable[tuple[str, str]]) -> Markup:
-    """Links into the page, `(id, text)`; the name says what of, beside other such lists."""
+    """Links into the page, `(id, text)`; the name tells this list from others."""
     items = "".join(f'<li><a href="#{markup(place)}">{markup(text)}</a></li>' for place, text in links)
     return Markup(f'<nav aria-label="{markup(name)}"><ul>{items}</ul></nav>')
 
 
 def pairs(rows: Mapping[str, object], caption: str = "") -> Markup:
-    """Names, and what they are; it wraps where room is short."""
+    """A table of names and values, which wraps on a narrow screen."""
     lines = "\n".join(
         f'<tr><th scope="row">{markup(name)}</th><td>{markup(value)}</td></tr>' for name, value in rows.items()
     )
@@ -75,7 +77,7 @@ def pairs(rows: Mapping[str, object], caption: str = "") -> Markup:
 def table(
     columns: Sequence[object], rows: Iterable[Sequence[object]], caption: str, *, foot: Sequence[object] | None = None
 ) -> Markup:
-    """A table, which scrolls for itself where it is wider than the page."""
+    """A table, which scrolls by itself where it is wider than the page."""
     texts = [[markup(cell) for cell in row] for row in rows]
     numeric = [index > 0 and all(_looks_numeric(row[index]) for row in texts) for index in range(len(columns))]
     kinds = [_class("number") if number else "" for number in numeric]
@@ -95,12 +97,18 @@ def table(
 
 
 def figure(place: str, picture: Markup, caption: object) -> Markup:
-    """A picture with what it shows below it."""
+    """A picture with its caption below."""
     return Markup(f'<figure id="{place}">{picture}\n<figcaption>{markup(caption)}</figcaption></figure>')
 
 
+def versions(*packages: str) -> str:
+    """The versions of installed packages, and of Python, in words."""
+    found = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+    return f"{found}, Python {platform.python_version()}"
+
+
 def is_page(path: str | os.PathLike[str]) -> bool:
-    """Whether `write_page` wrote a file, so that another page may take its place."""
+    """Whether `write_page` wrote a file, so that it may be overwritten."""
     try:
         with open(path, "rb") as stream:
             return _GENERATOR.encode() in stream.read(1000)
@@ -111,10 +119,10 @@ def is_page(path: str | os.PathLike[str]) -> bool:
 def write_page(
     path: str | os.PathLike[str], title: str, main: Iterable[Markup], *, head: Iterable[Markup] = (), foot: str = ""
 ) -> Path:
-    """Writes a page, whole or not at all: a heading, what stands below it, the parts, and a last line.
+    """Writes a page, whole or not at all: title, `head` below it, the parts, and a footer.
 
     Raises:
-        DataError: The file cannot be written; says why.
+        DataError: The file cannot be written; the message says why.
     """
     from rrjax.io.write import replacing
 
@@ -129,7 +137,7 @@ def write_page(
         "</body>\n</html>\n",
     ]
     with replacing(path) as aside:
-        # A name from a file system may hold what is no text.
+        # File names may hold bytes that are no text.
         aside.write_bytes("\n".join(page).encode("utf-8", errors="backslashreplace"))
     return Path(path)
 

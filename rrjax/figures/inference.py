@@ -1,0 +1,257 @@
+"""Figures of `rrjax.inference`: the likelihood of one collection, and the errors to expect of the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rrjax.data.errors import ArgumentError
+from rrjax.figures.axes import as_power, in_words, new_figure, set_grid, set_share_ticks, set_ticks
+from rrjax.figures.style import BLUE, COLOURS, PALE_BLUE, RED, estimator_title, line_at, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from rrjax.inference import ProfileLikelihood, Surface
+
+_DEPTH = 12.0
+"""Nats below the maximum that a figure shows."""
+_HALF_QUANTILE = 1.9207
+"""Half the 0.95 quantile of χ² with one degree of freedom."""
+
+
+def likelihood_figure(
+    surface: Surface, labels: Sequence[object] = (), *, level: float = 0.95, title: str = ""
+) -> Figure:
+    """Draws the log-likelihood of two categories as a curve, of three over the triangle of their shares.
+
+    Args:
+        surface: From `rrjax.inference.log_likelihood_surface`.
+        labels: The names of the categories; their numbers by default.
+        level: Confidence level of the likelihood-ratio region, for its label: the one that the surface was made with.
+        title: Above the figure.
+
+    Returns:
+        The figure; `rrjax.figures.save(figure, path)` writes it.
+
+    Raises:
+        ArgumentError: The number of labels is not the number of categories.
+
+    Example:
+        >>> import rrjax
+        >>> from rrjax.figures import likelihood_figure
+        >>> surface = rrjax.inference.log_likelihood_surface([620, 380], epsilon=1.0)
+        >>> figure = likelihood_figure(surface, ["yes", "no"])
+    """
+    theta = np.asarray(surface.theta, float)
+    names = [shortened(label) for label in labels] or [str(number) for number in range(theta.shape[1])]
+    if len(names) != theta.shape[1]:
+        raise ArgumentError(f"there are {theta.shape[1]} categories and {len(names)} labels", argument="labels")
+    draw, height, title_pad, kind = (_curve, 4.2, 6, "band") if len(names) == 2 else (_triangle, 5.4, 22, "region")
+    figure = new_figure(6.2, height)
+    axes = figure.subplots()
+    draw(axes, theta, surface, names, f"{100 * level:g} % likelihood-ratio {kind}")
+    if title:
+        axes.set_title(shortened(title, 300), fontsize=10, pad=title_pad)
+    return figure
+
+
+def _maximum() -> str:
+    return f"maximum ({estimator_title('mle_star')})"
+
+
+def _curve(axes: Axes, theta: np.ndarray, surface: Surface, names: list[str], region: str) -> None:
+    value, inside = np.asarray(surface.log_likelihood, float), np.asarray(surface.inside)
+    share = theta[:, 0]
+    axes.plot(share, value, color=BLUE, label="log-likelihood")
+    axes.axvline(float(surface.estimate[0]), color="0.4", linestyle=":", linewidth=1, label=_maximum())
+    if inside.any():
+        axes.axvspan(share[inside].min(), share[inside].max(), color=PALE_BLUE, zorder=0, label=region)
+        axes.axhline(value[inside].min(), color="0.6", linewidth=0.8, linestyle="--")
+    axes.set_ylim(-_DEPTH, 0.5)
+    set_share_ticks(axes.xaxis)
+    axes.set(xlabel=f"share of users with {names[0]}", ylabel="log-likelihood below its maximum, nats")
+    set_grid(axes)
+    axes.legend(fontsize=8, loc="lower center")
+
+
+def _triangle(axes: Axes, theta: np.ndarray, surface: Surface, names: list[str], region: str) -> None:
+    from matplotlib.lines import Line2D
+
+    corners = np.array([[0, 0], [1, 0], [0.5, np.sqrt(3) / 2]])
+    value = np.maximum(np.asarray(surface.log_likelihood, float), -_DEPTH)
+    x, y = (theta @ corners).T
+    filled = axes.tricontourf(x, y, value, levels=np.linspace(-_DEPTH, 0, 13), cmap="Blues")
+    axes.figure.colorbar(filled, ax=axes, shrink=0.75, label="log-likelihood below its maximum, nats")
+    inside = np.asarray(surface.inside)
+    if inside.any() and not inside.all():
+        axes.tricontour(x, y, value, levels=[value[inside].min()], colors=RED, linewidths=1.4)
+    axes.plot(*np.vstack([corners, corners[:1]]).T, color="0.3", linewidth=1)
+    axes.plot(*(np.asarray(surface.estimate, float) @ corners), "o", color=RED, markersize=5)
+    for corner, name, place in zip(corners.tolist(), names, ("top", "top", "bottom"), strict=True):
+        axes.annotate(name, corner, (0, -6 if place == "top" else 5), textcoords="offset points", ha="center", va=place)
+    handles = [
+        Line2D([], [], color=RED, label=region),
+        Line2D([], [], color=RED, marker="o", linestyle="", label=_maximum()),
+    ]
+    axes.legend(handles=handles, fontsize=8, loc="upper left")
+    axes.set_aspect("equal")
+    axes.axis("off")
+
+
+def profile_figure(
+    profiles: Mapping[str, ProfileLikelihood],
+    *,
+    limits: Mapping[str, tuple[float, float]] | None = None,
+    title: str = "",
+) -> Figure:
+    """Draws profile log-likelihoods, one curve a category.
+
+    Args:
+        profiles: Name → result of `rrjax.inference.profile`.
+        limits: Name → limits of the share, such as those of `rrjax.inference.intervals`; drawn as bars below the
+            curves. Near the boundary the likelihood-ratio interval, where a curve crosses the dashed line, does not
+            hold its level.
+        title: Above the figure.
+
+    Returns:
+        The figure; `rrjax.figures.save(figure, path)` writes it.
+
+    Example:
+        >>> import rrjax
+        >>> from rrjax.figures import profile_figure
+        >>> counts = [5_200, 2_900, 1_000, 900]
+        >>> figure = profile_figure({name: rrjax.inference.profile(counts, 2.0, i) for i, name in enumerate("abcd")})
+    """
+    figure = new_figure(7.2, 4.4)
+    axes = figure.subplots()
+    for number, (name, profile) in enumerate(profiles.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        share = _shares_to_draw(profile)
+        axes.plot(
+            share,
+            np.asarray(profile(share), float),
+            color=colour,
+            label=shortened(name, 60),
+            linestyle=("-", "--")[number % 2],
+        )
+        if limits is not None and name in limits:
+            height = -_DEPTH * 0.9 - 0.3 * number
+            axes.plot(limits[name], [height, height], color=colour, linewidth=2.5, solid_capstyle="butt")
+    axes.axhline(-_HALF_QUANTILE, color="0.6", linewidth=0.8, linestyle="--", label="half the 95 % quantile of χ²")
+    axes.set_ylim(-_DEPTH - 0.3 * len(profiles) * (limits is not None), 0.5)
+    set_share_ticks(axes.xaxis)
+    bars = "" if limits is None else " (bars: exact intervals)"
+    axes.set(xlabel=f"share of users{bars}", ylabel="profile log-likelihood, nats")
+    set_grid(axes)
+    figure.legend(fontsize=8, loc="outside right upper")
+    if title:
+        axes.set_title(shortened(title, 300), fontsize=10)
+    return figure
+
+
+def _shares_to_draw(profile: ProfileLikelihood) -> np.ndarray:
+    """Shares for which the profile is at most 1.3 times the depth of the figure below its maximum."""
+    share = np.linspace(0, 1, 4001)
+    share = share[np.asarray(profile(share), float) >= -1.3 * _DEPTH]
+    low, high = (share.min(), share.max()) if len(share) else (float(profile.estimate),) * 2
+    return np.linspace(max(low - 3e-4, 0), min(high + 3e-4, 1), 400)
+
+
+def plan_figure(
+    num_categories: int, epsilon: float, num_users: float, *, target: float | None = None, title: str = ""
+) -> Figure:
+    """Draws the expected root mean squared error of a share against N, for some ε, and against ε, for each mechanism.
+
+    Errors are from the distribution that the users are drawn from (`rrjax.inference.expected_rmse`).
+
+    Args:
+        num_categories: K.
+        epsilon: ε in nats; one of the curves on the left, and the vertical line on the right.
+        num_users: N; the vertical line on the left, and the sample size on the right.
+        target: An error to mark, or None.
+        title: Above the figure.
+
+    Returns:
+        The figure; `rrjax.figures.save(figure, path)` writes it.
+
+    Example:
+        >>> from rrjax.figures import plan_figure
+        >>> figure = plan_figure(100, epsilon=1.0, num_users=350_000, target=0.01)
+    """
+    from rrjax import inference
+
+    figure = new_figure(11, 4.4, title)
+    left, right = figure.subplots(1, 2, sharey=True)
+    users = np.geomspace(max(num_users / 300, 10), num_users * 300, 120)
+    for place, value in enumerate(sorted(epsilon * factor for factor in (1 / 4, 1 / 2, 1, 2, 4))):
+        error = float(inference.expected_rmse(num_categories, 1, value)) / np.sqrt(users)
+        left.plot(users, error, **line_at(place), linewidth=2.2 if value == epsilon else 1.4, label=f"ε = {value:g}")
+    left.axvline(num_users, color="0.5", linewidth=0.9, linestyle=":")
+    left.set(xlabel="users, N", ylabel="expected root mean squared error of a share")
+    left.set_title("randomized response, unbiased inversion", fontsize=10)
+
+    grid = np.geomspace(epsilon / 8, min(8 * epsilon, 30), 120)
+    whole_users = max(round(num_users), 1)
+
+    def errors(value: float) -> dict[str, float]:
+        return {row.name: row.expected_rmse for row in inference.compare_mechanisms(num_categories, whole_users, value)}
+
+    rows = [errors(value) for value in grid]
+    for place, name in enumerate(errors(epsilon)):
+        right.plot(grid, [row[name] for row in rows], **line_at(place), label=name)
+    right.axvline(epsilon, color="0.5", linewidth=0.9, linestyle=":")
+    right.set_xlabel("ε, nats")
+    right.set_title(f"{num_users:,.0f} users, each mechanism's unbiased estimate", fontsize=10)
+    for axes in (left, right):
+        _set_scales(axes)
+        if target is not None:
+            axes.axhline(target, color=RED, linewidth=0.9, linestyle="--", label="target")
+        axes.legend(fontsize=8)
+    return figure
+
+
+def two_category_figure(epsilons: Sequence[float] = (0.1, 0.5, 1.0, 2.0)) -> Figure:
+    """Draws the error of two categories, 1/(2·sinh(ε/2)·√N), beside its well-known form for small ε, 1/(ε√N).
+
+    Errors are from the shares of the users themselves.
+
+    Args:
+        epsilons: ε in nats, a curve each.
+
+    Returns:
+        The figure; `rrjax.figures.save(figure, path)` writes it.
+
+    Example:
+        >>> from rrjax.figures.inference import two_category_figure
+        >>> figure = two_category_figure([0.5, 2.0])
+    """
+    from rrjax import inference
+
+    figure = new_figure(6.2, 4.4)
+    axes = figure.subplots()
+    users = np.geomspace(100, 1e7, 60)
+    for place, value in enumerate(epsilons):
+        colour = COLOURS[place % len(COLOURS)]
+        exact = float(inference.expected_rmse(2, 1, value, estimand="users")) / np.sqrt(users)
+        axes.plot(users, exact, color=colour, label=f"ε = {value:g}")
+        axes.plot(users, 1 / (value * np.sqrt(users)), color=colour, linestyle=":")
+    axes.plot([], [], color="0.4", linestyle=":", label="1/(ε√N)")
+    axes.set(xlabel="users, N", ylabel="standard error of a share")
+    _set_scales(axes)
+    axes.legend(fontsize=8)
+    return figure
+
+
+def _set_scales(axes: Axes) -> None:
+    from matplotlib.ticker import LogLocator
+
+    axes.set(xscale="log", yscale="log")
+    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1e3 else (1,)))
+    set_ticks(axes.xaxis, in_words if low > 1e-4 else as_power)
+    set_share_ticks(axes.yaxis)
+    set_grid(axes)

@@ -1,0 +1,177 @@
+"""The functions of a study: mechanisms, estimators and metrics, traced on abstract arrays before any work is done."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import ArrayLike
+
+from rrjax.data.arguments import float_dtype
+from rrjax.data.errors import StudyError
+from rrjax.data.tally import Tally
+from rrjax.estimators.catalogue import METRICS, takes_key
+from rrjax.mechanisms import Mechanism, MechanismFactory
+from rrjax.study.arguments import shape_in_words
+
+if TYPE_CHECKING:
+    from rrjax.study.study import Study
+
+
+def decomposes(study: Study) -> bool:
+    """Whether the study needs the errors category by category."""
+    return not {"bias2", "variance"}.isdisjoint(study.metrics)
+
+
+def metrics_of_seeds(study: Study) -> list[str]:
+    """The metrics of single seeds; the squared error is one of them where the decomposition needs it."""
+    names = [name for name in study.metrics if name not in ("bias2", "variance")]
+    return names if not decomposes(study) or "mse" in names else [*names, "mse"]
+
+
+def measures_of(study: Study) -> list[Callable[..., Any]]:
+    """The functions `f(estimate, truth, counts, epsilon)` of those metrics."""
+
+    def own(function):
+        return lambda estimate, truth, counts, epsilon: function(estimate, truth)
+
+    known = {name: metric.measure for name, metric in METRICS.items() if metric.measure is not None}
+    return [known.get(name) or own(study.metrics[name]) for name in metrics_of_seeds(study)]
+
+
+def known_epsilon(
+    label: str, factory: MechanismFactory, num_categories: int, epsilons: tuple[float, ...]
+) -> float | None:
+    """The ε that chooses a mechanism's parameters, where a traced one cannot; else None.
+
+    Raises:
+        StudyError: The mechanism cannot be made or collects no tallies, or there are several ε where it needs a known
+            one.
+    """
+    try:
+        abstract_tally(factory, num_categories, None)
+        return None
+    except Exception as error:
+        failure = error
+    if len(epsilons) == 1:
+        try:
+            abstract_tally(factory, num_categories, epsilons[0])
+            return epsilons[0]
+        except Exception as error:
+            failure = error
+    hint = ""
+    if len(epsilons) > 1 and isinstance(failure, ValueError):
+        name = getattr(factory, "__name__", "TheMechanism")
+        hint = (
+            f". One program serves all ε of a study: settle its parameters, as in mechanism={{'mine': "
+            f"functools.partial({name}, …)}}, or study each ε alone"
+        )
+    raise StudyError(
+        f"mechanism {label!r} failed for K = {num_categories} under jax.jit: {_words_of(failure)}{hint}",
+        argument="mechanism",
+        value=label,
+    ) from failure
+
+
+def build_mechanism(
+    factory: MechanismFactory, num_categories: int, epsilon: ArrayLike, known: float | None
+) -> Mechanism:
+    """The mechanism at ε, its parameters chosen by the known ε if there is one.
+
+    Raises:
+        TypeError: The factory returns no mechanism.
+    """
+    mechanism = factory(num_categories, epsilon if known is None else known)
+    if not isinstance(mechanism, Mechanism):
+        raise TypeError(f"it must return a Mechanism, got a {type(mechanism).__name__}")
+    return mechanism if known is None else dataclasses.replace(mechanism, epsilon=epsilon)
+
+
+def abstract_tally(factory: MechanismFactory, num_categories: int, known: float | None) -> Tally:
+    """The tally of a mechanism's collections, of abstract arrays.
+
+    Raises:
+        ValueError: A traced ε cannot choose its parameters, or the tally has not K categories.
+    """
+
+    def collect(key, true_counts, epsilon):
+        return build_mechanism(factory, num_categories, epsilon, known).collect(key, true_counts)
+
+    true_counts = jax.ShapeDtypeStruct((num_categories,), jnp.int32)
+    key = jax.eval_shape(jax.random.key, 0)
+    tally = jax.eval_shape(collect, key, true_counts, jax.ShapeDtypeStruct((), float_dtype()))
+    if not isinstance(tally, Tally) or tally.support.shape != (num_categories,):
+        found = f"one of {tally.support.shape}" if isinstance(tally, Tally) else f"a {type(tally).__name__}"
+        raise ValueError(f"`collect` must return a Tally of {num_categories} categories, got {found}")
+    return tally
+
+
+def check_functions(study: Study, num_categories: int) -> None:
+    """Traces the mechanisms, estimators and metrics of a study.
+
+    Raises:
+        StudyError: One of them fails, or returns arrays of a wrong shape.
+    """
+    counts = jax.ShapeDtypeStruct((num_categories,), jnp.int32)
+    epsilon = jax.ShapeDtypeStruct((), float_dtype())
+    collections: dict[str, tuple[Any, Any]] = {f"counts [{num_categories}]": (counts, epsilon)}
+    if study.mechanism is not None:
+        tallies = {
+            label: abstract_tally(factory, num_categories, known_epsilon(label, factory, num_categories, study.epsilon))
+            for label, factory in study.mechanism.items()
+        }
+        # Most mechanisms have tallies of the same abstract arrays, which are traced once.
+        distinct = {str(jax.tree.flatten(tally)): (label, tally) for label, tally in reversed(tallies.items())}
+        collections = {f"a tally of {label}, without epsilon,": (tally, None) for label, tally in distinct.values()}
+    for words, given in collections.items():
+        for label, estimator in study.estimators.items():
+            _check_estimator(label, estimator, num_categories, words, given)
+        theta = jax.ShapeDtypeStruct((num_categories,), float_dtype())
+        for label, measure in zip(metrics_of_seeds(study), measures_of(study), strict=True):
+            try:
+                value = jax.eval_shape(measure, theta, theta, *given)
+            except Exception as error:
+                raise StudyError(
+                    f"metric {label!r} failed under jax.jit: {_words_of(error)}", argument="metrics", value=label
+                ) from error
+            if getattr(value, "shape", None) != ():
+                raise StudyError(
+                    f"metric {label!r} must return a scalar, it returned {_returned(value)}",
+                    argument="metrics",
+                    value=label,
+                )
+
+
+def _check_estimator(label: str, estimator: Any, num_categories: int, words: str, given: tuple[Any, Any]) -> None:
+    arguments = (jax.random.key(0), *given) if takes_key(estimator) else given
+    try:
+        theta = jax.eval_shape(estimator, *arguments)
+    except Exception as error:
+        hint = ""
+        if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError):
+            hint = " It must be made of jax.numpy, and choose by jnp.where instead of if"
+        raise StudyError(
+            f"estimator {label!r} failed on {words} under jax.jit: {_words_of(error)}{hint}",
+            argument="estimators",
+            value=label,
+        ) from error
+    if getattr(theta, "shape", None) != (num_categories,) or not jnp.issubdtype(theta.dtype, jnp.floating):
+        raise StudyError(
+            f"estimator {label!r} must return the estimate, {num_categories} floats, for {num_categories} counts; "
+            f"it returned {_returned(theta)}",
+            argument="estimators",
+            value=label,
+        )
+
+
+def _words_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+
+def _returned(value: Any) -> str:
+    if not hasattr(value, "shape"):
+        return "nothing" if value is None else f"a {type(value).__name__}"
+    return f"{shape_in_words(value.shape)} of {value.dtype}" if value.shape else f"a scalar of {value.dtype}"
