@@ -241,8 +241,13 @@ def _share_at(critical, number, rates, log_miss):
     return rates.share(1 / (1 + odds))
 
 
-@jax.jit
 def _tangent_of_share(_, given, tangents):
+    return _share_and_tangent(given, tangents)[1]
+
+
+@jax.jit
+def _share_and_tangent(given, tangents):
+    """Both in one program: compiled alone, the tangent rounds otherwise."""
     number, rates, log_level, log_miss = given
     critical = _critical_count(number, rates, log_level)
     # One Newton step from the whole critical count to the count that meets the level exactly.
@@ -252,7 +257,7 @@ def _tangent_of_share(_, given, tangents):
     _, change = jax.jvp(lambda *given: _log_p_value(exact, *given), (number, rates), tangents[:2])
     moved = (tangents[2] - change) / slope
     _, tangent = jax.jvp(_share_at, (exact, number, rates, log_miss), (moved, *tangents[:2], tangents[3]))
-    return jnp.where(critical > number, jnp.nan, tangent)
+    return _detectable_share(*given), jnp.where(critical > number, jnp.nan, tangent)
 
 
 class MechanismErrors(NamedTuple):
