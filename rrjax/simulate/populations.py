@@ -76,7 +76,8 @@ def values(key: Array, theta: ArrayLike, num_users: int) -> Int[Array, " N"]:
         (1000,)
     """
     check_key(key)
-    num_users, theta = int(_as_users(num_users)), as_distribution(theta)
+    _as_users(num_users)  # an array under tracing, but the length of the result must be a number
+    num_users, theta = int(num_users), as_distribution(theta)
     edges = jnp.cumsum(theta)
     uniform = jax.random.uniform(key, (num_users,), theta.dtype) * edges[-1]
     drawn = jnp.minimum(searched(edges, uniform), theta.shape[0] - 1)

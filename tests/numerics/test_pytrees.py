@@ -166,7 +166,7 @@ def public_results():
         own = [
             kind
             for each, kind in members
-            if each in named or str(getattr(kind, "__module__", "")).startswith(home.__name__)
+            if each in named or f"{getattr(kind, '__module__', '')}.".startswith(f"{home.__name__}.")
         ]
         for value in (home, *own):
             if inspect.isclass(value) and issubclass(value, tuple) and not value.__name__.startswith("_"):
