@@ -22,7 +22,7 @@ from rrjax.data.errors import PeerError, UsageError
 if TYPE_CHECKING:
     from rich.progress import Task
 
-    from rrjax.study.runner import Progress as Done
+    from rrjax.study.arguments import Progress as Done
 
 PEER_LOST = 4
 """The exit code where another process was lost: the same commands may be started again."""

@@ -2,11 +2,10 @@
 
 from rrjax.data.errors import StudyError
 from rrjax.study import paper
-from rrjax.study.arguments import read_study
 from rrjax.study.paper import check_claims, convergence
 from rrjax.study.rankings import ranking, ranking_rows
 from rrjax.study.report import write_report
-from rrjax.study.study import Study
+from rrjax.study.study import Study, read_study
 
 __all__ = [
     "Study",

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 import math
-import sys
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rrjax.data.errors import StudyError
 from rrjax.estimators.catalogue import ESTIMATORS, METRICS
 
-if TYPE_CHECKING:
-    from rrjax.study.runner import Progress
-    from rrjax.study.study import Study
-
-_STUDY_KEYS = (
-    *("estimators", "mechanism", "num_categories", "num_users", "epsilon", "zipf", "distributions", "users"),
-    *("num_seeds", "estimand", "metrics"),
-)
-_RUN_KEYS = ("seed", "quantiles", "keep_seeds", "batch_size")
 _DIMENSIONS = (
     *("estimator", "mechanism", "num_categories", "num_users", "epsilon", "zipf", "distribution", "versus"),
     *("quantile", "seed"),
@@ -35,101 +23,15 @@ _SHOWN_LENGTH = 100
 """Characters of a wrong value that a message shows."""
 
 
-def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
-    """Reads a study from a TOML file.
+class Progress(NamedTuple):
+    """The progress of a run, in collections × categories."""
 
-    Its keys are the arguments of `Study`, and `seed`, `quantiles`, `keep_seeds` and `batch_size` of `Study.run`.
-    Estimators, mechanisms, metrics and distributions of your own are written "module:function"; modules in the folder
-    of the file are found.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The study, and the arguments for `Study.run`.
-
-    Raises:
-        StudyError: The file cannot be read, is not TOML, or has a key or value that makes no sense; `file`, `argument`
-            and `value` of the error say where.
-
-    Example:
-        A function of your own would be `mine = "my_module:my_estimator"` among the estimators.
-
-        >>> import pathlib, tempfile
-        >>> from rrjax.study import read_study
-        >>> file = pathlib.Path(tempfile.mkdtemp()) / "study.toml"
-        >>> _ = file.write_text('''
-        ... num_categories = [100, 1000]
-        ... num_users = [10_000, 1_000_000]
-        ... epsilon = [1, 2, 4]
-        ... zipf = [0.01, 1.3]
-        ... num_seeds = 50
-        ... [estimators]
-        ... mle_star = "mle_star"
-        ... ''')
-        >>> study, arguments = read_study(file)
-        >>> len(study.configurations()), arguments
-        (24, {})
-    """
-    from rrjax.study.study import Study
-
-    path = Path(path)
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise StudyError(f"{path}: cannot be read: {error.strerror}", file=path) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise StudyError(f"{path} is not TOML: {error}", file=path) from error
-    unknown = sorted(set(table) - {*_STUDY_KEYS, *_RUN_KEYS})
-    if unknown:
-        raise StudyError(
-            f"{path}: unknown {', '.join(unknown)}; known are {', '.join((*_STUDY_KEYS, *_RUN_KEYS))}",
-            argument=unknown[0],
-            file=path,
-        )
-    try:
-        given = {name: _with_functions(value, name, path) for name, value in table.items()}
-        arguments = {name: given.pop(name) for name in _RUN_KEYS if name in given}
-        for required in ("estimators", "epsilon"):
-            if required not in given:
-                raise StudyError(f"{required} is missing", argument=required)
-        RunOptions(**arguments)
-        return Study(**given), arguments
-    except StudyError as error:
-        name = error.argument or ""
-        place = f"[{name}] " if isinstance(table.get(name), dict) else "" if name in str(error) else f"{name}: "
-        raise StudyError(f"{path}: {place}{error}", argument=error.argument, file=path, value=error.value) from error
-
-
-def _with_functions(value: Any, argument: str, path: Path) -> Any:
-    """The value with the function in place of each "module:function", where functions are allowed."""
-    if argument not in ("estimators", "mechanism", "metrics", "distributions", "users"):
-        return value
-    if isinstance(value, dict):
-        return {label: _function(one, argument, path) for label, one in value.items()}
-    return (
-        [_function(one, argument, path) for one in value]
-        if isinstance(value, list)
-        else (_function(value, argument, path))
-    )
-
-
-def _function(value: Any, argument: str, path: Path) -> Any:
-    if not isinstance(value, str) or ":" not in value:
-        return value
-    module, _, name = value.partition(":")
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        function = getattr(importlib.import_module(module), name)
-    except Exception as error:
-        raise StudyError(
-            f"{value!r} cannot be imported: {type(error).__name__}: {error}", argument=argument, value=value
-        ) from error
-    if not callable(function):
-        raise StudyError(f"{value!r} is not a function", argument=argument, value=value)
-    return function
+    done: int
+    total: int
+    resumed: int
+    """The part of `done` that was found in the folder."""
+    seconds: float
+    """Since the run began."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,21 +18,21 @@ from rrjax.mechanisms import Mechanism, MechanismFactory
 from rrjax.study.arguments import shape_in_words
 
 if TYPE_CHECKING:
-    from rrjax.study.study import Study
+    from rrjax.study.grid import Grid
 
 
-def decomposes(study: Study) -> bool:
+def decomposes(study: Grid) -> bool:
     """Whether the study needs the errors category by category."""
     return not {"bias2", "variance"}.isdisjoint(study.metrics)
 
 
-def metrics_of_seeds(study: Study) -> list[str]:
+def metrics_of_seeds(study: Grid) -> list[str]:
     """The metrics of single seeds; the squared error is one of them where the decomposition needs it."""
     names = [name for name in study.metrics if name not in ("bias2", "variance")]
     return names if not decomposes(study) or "mse" in names else [*names, "mse"]
 
 
-def measures_of(study: Study) -> list[Callable[..., Any]]:
+def measures_of(study: Grid) -> list[Callable[..., Any]]:
     """The functions `f(estimate, truth, counts, epsilon)` of those metrics."""
 
     def own(function):
@@ -109,7 +109,7 @@ def abstract_tally(factory: MechanismFactory, num_categories: int, known: float 
     return tally
 
 
-def check_functions(study: Study, num_categories: int) -> None:
+def check_functions(study: Grid, num_categories: int) -> None:
     """Traces the mechanisms, estimators and metrics of a study.
 
     Raises:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from rrjax.study.arguments import RunOptions
-    from rrjax.study.study import Study
+    from rrjax.study.grid import Grid
 
 
 class Result(NamedTuple):
@@ -29,7 +29,7 @@ class Result(NamedTuple):
     """`[configurations, estimators]`"""
 
 
-def dataset(study: Study, results: Sequence[Result], options: RunOptions, attributes: Mapping[str, Any]) -> xr.Dataset:
+def dataset(study: Grid, results: Sequence[Result], options: RunOptions, attributes: Mapping[str, Any]) -> xr.Dataset:
     """The dataset of a finished study: see `Study.run`."""
     import xarray as xr
 

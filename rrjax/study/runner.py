@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import rrjax
 from rrjax.data.errors import StudyError
 from rrjax.study import tile
-from rrjax.study.arguments import RunOptions
+from rrjax.study.arguments import Progress, RunOptions
 from rrjax.study.checkpoint import Checkpoint, Part, Timing, name_of_group
 from rrjax.study.functions import check_functions, decomposes, metrics_of_seeds
 from rrjax.study.processes import check_agreement, gathered, on_first, shared
@@ -26,7 +26,7 @@ from rrjax.study.tile import Inputs, Outputs, Shape
 if TYPE_CHECKING:
     import xarray as xr
 
-    from rrjax.study.study import Study
+    from rrjax.study.grid import Grid
 
 _BATCH = 2**24
 """Collections × categories that a device computes in a batch: about a second on a CPU."""
@@ -38,21 +38,10 @@ _programs: dict[Any, Any] = {}
 """Compiled programs, so that the same study with other seeds or users starts at once."""
 
 
-class Progress(NamedTuple):
-    """The progress of a run, in collections × categories."""
-
-    done: int
-    total: int
-    resumed: int
-    """The part of `done` that was found in the folder."""
-    seconds: float
-    """Since the run began."""
-
-
 class _Run(NamedTuple):
     """What all groups of a run share."""
 
-    study: Study
+    study: Grid
     seed: int
     mesh: Mesh
     batch_size: int | None
@@ -62,7 +51,7 @@ class _Run(NamedTuple):
     """Compiles."""
 
 
-def run(study: Study, options: RunOptions) -> xr.Dataset:
+def run(study: Grid, options: RunOptions) -> xr.Dataset:
     """See `Study.run`."""
     begin = time.perf_counter()
     mesh = Mesh(np.array(jax.devices() if options.devices is None else options.devices), ("devices",))
@@ -108,7 +97,7 @@ def run(study: Study, options: RunOptions) -> xr.Dataset:
     return dataset(study, [group.result() for group in groups], options, attributes)
 
 
-def _description(study: Study, seed: int, platform: str) -> dict[str, Any]:
+def _description(study: Grid, seed: int, platform: str) -> dict[str, Any]:
     """All that the results depend on."""
     return study.describe() | {
         "seed": seed,
@@ -127,12 +116,12 @@ def _memory(mesh: Mesh) -> int:
     return sum(limits) // 2
 
 
-def _size_of_results(study: Study) -> int:
+def _size_of_results(study: Grid) -> int:
     """In bytes."""
     return 8 * len(study.configurations()) * study.num_seeds * len(study.estimators) * len(metrics_of_seeds(study))
 
 
-def _check_results(study: Study, memory: int) -> None:
+def _check_results(study: Grid, memory: int) -> None:
     """Refuses a grid whose results alone exceed the memory."""
     number, needed = len(study.configurations()), _size_of_results(study)
     if needed > memory:

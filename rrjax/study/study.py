@@ -1,55 +1,38 @@
-"""A study: estimators, a grid of configurations, populations, and its run."""
+"""A study and its run."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import itertools
-import json
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import importlib
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any
 
 import jax
-import numpy as np
-from jaxtyping import ArrayLike
 
-from rrjax import simulate
-from rrjax.data.arguments import Estimand, float_dtype
+from rrjax.data.arguments import float_dtype
 from rrjax.data.errors import StudyError
 from rrjax.data.tally import Tally
-from rrjax.estimators.catalogue import ESTIMATORS, METRICS
-from rrjax.mechanisms import MECHANISMS, MechanismFactory
-from rrjax.mechanisms.table import full_name
-from rrjax.study.arguments import (
-    RunOptions,
-    as_texts,
-    as_toml,
-    categories_of,
-    check_labels,
-    check_tallies_suffice,
-    exponent,
-    integer,
-    named,
-    positive,
-    several,
-    shape_in_words,
-)
-from rrjax.study.identity import Configuration, identity_of
-from rrjax.study.runner import Progress, run
+from rrjax.study.arguments import Progress, RunOptions, integer
+from rrjax.study.grid import Grid
+from rrjax.study.identity import Configuration
+from rrjax.study.runner import run
 from rrjax.study.tile import Point, draw_again
 
 if TYPE_CHECKING:
     import xarray as xr
 
-Estimator: TypeAlias = Callable[..., Any]
-Metric: TypeAlias = Callable[[Any, Any], Any]
-Distribution: TypeAlias = ArrayLike | Callable[[int], ArrayLike]
+_STUDY_KEYS = (
+    *("estimators", "mechanism", "num_categories", "num_users", "epsilon", "zipf", "distributions", "users"),
+    *("num_seeds", "estimand", "metrics"),
+)
+_RUN_KEYS = ("seed", "quantiles", "keep_seeds", "batch_size")
 
 
 @dataclasses.dataclass(frozen=True, init=False)
-class Study:
+class Study(Grid):
     """A Monte Carlo study: every estimator on the same simulated collections, over a grid of configurations.
 
     Args:
@@ -111,99 +94,6 @@ class Study:
         >>> result.mse.squeeze().idxmin().item()
         'optimized-unary-encoding'
     """
-
-    estimators: Mapping[str, Estimator]
-    mechanism: Mapping[str, MechanismFactory] | None
-    num_categories: tuple[int, ...]
-    num_users: tuple[int, ...]
-    epsilon: tuple[float, ...]
-    zipf: tuple[float, ...] | None
-    distributions: Mapping[str, Distribution] | None
-    users: Mapping[str, Distribution] | None
-    num_seeds: int
-    estimand: Estimand
-    metrics: Mapping[str, Metric | None]
-
-    def __init__(
-        self,
-        *,
-        estimators: str | Estimator | Sequence[str | Estimator] | Mapping[str, str | Estimator],
-        epsilon: float | Sequence[float],
-        mechanism: str
-        | MechanismFactory
-        | Sequence[str | MechanismFactory]
-        | Mapping[str, str | MechanismFactory]
-        | None = None,
-        num_categories: int | Sequence[int] | None = None,
-        num_users: int | Sequence[int] | None = None,
-        zipf: float | Sequence[float] | None = None,
-        distributions: Mapping[str, Distribution] | None = None,
-        users: Mapping[str, Distribution] | None = None,
-        num_seeds: int = 100,
-        estimand: Estimand = "users",
-        metrics: str | Metric | Sequence[str | Metric] | Mapping[str, str | Metric | None] | None = None,
-    ) -> None:
-        """Checks everything and settles the types."""
-        if estimand not in get_args(Estimand):
-            raise StudyError(
-                f"estimand must be 'users' or 'distribution', got {as_toml(estimand)}",
-                argument="estimand",
-                value=estimand,
-            )
-        if sum(given is not None for given in (zipf, distributions, users)) != 1:
-            raise StudyError("give zipf, distributions or users, one of them", argument="zipf", value=zipf)
-        if users is not None and estimand != "users":
-            raise StudyError(
-                "with users there is no distribution that they are drawn from: leave estimand out",
-                argument="estimand",
-                value=estimand,
-            )
-        labelled = distributions if users is None else users
-        if labelled is not None:
-            num_categories = categories_of(labelled, num_categories, "distributions" if users is None else "users")
-        if num_categories is None:
-            raise StudyError("num_categories is missing", argument="num_categories")
-
-        def put(name: str, value: Any) -> None:
-            object.__setattr__(self, name, value)
-
-        known = {name: entry.function for name, entry in ESTIMATORS.items()}
-        put("estimators", named(estimators, known, "estimators"))
-        put("mechanism", None if mechanism is None else named(mechanism, MECHANISMS, "mechanism", full_name))
-        if metrics is None:
-            metrics = ("mse", "nll") if mechanism is None else "mse"
-        put("metrics", named(metrics, dict.fromkeys(METRICS), "metrics"))
-        check_labels(self.metrics)
-        if self.mechanism is not None:
-            check_tallies_suffice(self.estimators, self.metrics)
-        put("estimand", estimand)
-        put("num_seeds", integer("num_seeds", num_seeds, 2, 2**31 - 1))
-        put("epsilon", several("epsilon", epsilon, positive))
-        for value in self.epsilon:
-            if not np.asarray(value, float_dtype()) > 0:
-                raise StudyError(
-                    f"epsilon {value:g} is zero in {float_dtype().name}; the smallest is about 1e-38",
-                    argument="epsilon",
-                    value=value,
-                )
-        put("zipf", None if zipf is None else several("zipf", zipf, exponent))
-        put("distributions", None if distributions is None else as_texts(distributions, "distributions"))
-        put("users", None if users is None else as_texts(users, "users"))
-        put("num_categories", several("num_categories", num_categories, partial(integer, low=2, high=2**24 - 1)))
-        for name, value in (self.distributions or {}).items():
-            if not callable(value):
-                self.shares(name, self.num_categories[0])
-        if self.users is not None:
-            given, num_users = num_users, self._total_users(self.users)
-            if given is not None and several("num_users", given, integer) != (num_users,):
-                raise StudyError(
-                    f"num_users is {as_toml(given)}, the users given are {num_users:,}; leave num_users out",
-                    argument="num_users",
-                    value=given,
-                )
-        if num_users is None:
-            raise StudyError("num_users is missing", argument="num_users")
-        put("num_users", several("num_users", num_users, integer))
 
     def run(
         self,
@@ -277,107 +167,97 @@ class Study:
         )
         return draw_again(self, configuration, point, jax.numpy.uint32(number))
 
-    def _total_users(self, users: Mapping[str, Distribution]) -> int:
-        """The number of users, where they are given."""
-        totals = {}
-        for name in users:
-            held = self.shares(name, self.num_categories[0])
-            if held.dtype.kind not in "iu":
-                raise StudyError(
-                    f"users {name!r} must be integers, the number of users in each category",
-                    argument="users",
-                    value=name,
-                )
-            totals[name] = int(held.sum())
-        if len(set(totals.values())) > 1:
-            found = ", ".join(f"{name}: {total:,}" for name, total in totals.items())
-            raise StudyError(
-                f"populations with different numbers of users ({found}): study each alone", argument="users"
-            )
-        return next(iter(totals.values()))
 
-    def shares(self, population: float | str, num_categories: int) -> np.ndarray:
-        """The distribution of a population, `[K]`, normalized; where users are given, their number in each category."""
-        labelled = self.distributions if self.users is None else self.users
-        argument = "distributions" if self.users is None else "users"
-        if labelled is None:
-            return np.asarray(simulate.zipf(num_categories, float(population)))
-        value = labelled[str(population)]
-        try:
-            array = np.asarray(value(num_categories) if callable(value) else value)
-        except Exception as error:
-            raise StudyError(
-                f"distribution {population!r} failed for K = {num_categories}: {type(error).__name__}: {error}",
-                argument=argument,
-                value=population,
-            ) from error
-        if array.shape != (num_categories,):
-            raise StudyError(
-                f"distribution {population!r} has {shape_in_words(array.shape)} for K = {num_categories}",
-                argument=argument,
-                value=population,
-            )
-        if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or (array < 0).any() or not array.any():
-            raise StudyError(
-                f"distribution {population!r} must hold finite numbers, none negative and not all zero "
-                f"(K = {num_categories})",
-                argument=argument,
-                value=population,
-            )
-        if self.users is not None:
-            return array
-        array = array.astype(np.float64)
-        array /= array.max()  # no sum overflows then
-        return (array / array.sum()).astype(float_dtype())
+def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
+    """Reads a study from a TOML file.
 
-    @property
-    def populations(self) -> tuple[float | str, ...]:
-        """The Zipf exponents, or the labels of the distributions or users."""
-        return tuple(self.zipf or self.distributions or self.users or ())
+    Its keys are the arguments of `Study`, and `seed`, `quantiles`, `keep_seeds` and `batch_size` of `Study.run`.
+    Estimators, mechanisms, metrics and distributions of your own are written "module:function"; modules in the folder
+    of the file are found.
 
-    @property
-    def dimension(self) -> str:
-        """The dimension of the populations in the dataset."""
-        return "distribution" if self.zipf is None else "zipf"
+    Args:
+        path: The file.
 
-    def configurations(self, num_categories: int | None = None, mechanism: str | None = None) -> list[Configuration]:
-        """All points of the grid, or those of one K and mechanism, in the order of the result's dimensions."""
-        sizes = self.num_categories if num_categories is None else (num_categories,)
-        labels = self.labels if mechanism is None else (mechanism,)
-        points = list(itertools.product(sizes, self.num_users, self.epsilon, self.populations))
-        return [Configuration(*point, mechanism=label) for label in labels for point in points]
+    Returns:
+        The study, and the arguments for `Study.run`.
 
-    @property
-    def labels(self) -> tuple[str | None, ...]:
-        """The labels of the mechanisms; `(None,)` where there are none."""
-        return (None,) if self.mechanism is None else tuple(self.mechanism)
+    Raises:
+        StudyError: The file cannot be read, is not TOML, or has a key or value that makes no sense; `file`, `argument`
+            and `value` of the error say where.
 
-    def describe(self) -> dict[str, Any]:
-        """The study as JSON holds it, different for different studies."""
+    Example:
+        A function of your own would be `mine = "my_module:my_estimator"` among the estimators.
 
-        def digests(labelled: Mapping[str, Any] | None) -> dict[str, list[str]] | None:
-            if labelled is None:
-                return None
-            return {
-                name: [
-                    hashlib.sha256(np.ascontiguousarray(self.shares(name, size)).tobytes()).hexdigest()[:16]
-                    for size in self.num_categories
-                ]
-                for name in labelled
-            }
+        >>> import pathlib, tempfile
+        >>> from rrjax.study import read_study
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "study.toml"
+        >>> _ = file.write_text('''
+        ... num_categories = [100, 1000]
+        ... num_users = [10_000, 1_000_000]
+        ... epsilon = [1, 2, 4]
+        ... zipf = [0.01, 1.3]
+        ... num_seeds = 50
+        ... [estimators]
+        ... mle_star = "mle_star"
+        ... ''')
+        >>> study, arguments = read_study(file)
+        >>> len(study.configurations()), arguments
+        (24, {})
+    """
+    path = Path(path)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be read: {error.strerror}", file=path) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise StudyError(f"{path} is not TOML: {error}", file=path) from error
+    unknown = sorted(set(table) - {*_STUDY_KEYS, *_RUN_KEYS})
+    if unknown:
+        raise StudyError(
+            f"{path}: unknown {', '.join(unknown)}; known are {', '.join((*_STUDY_KEYS, *_RUN_KEYS))}",
+            argument=unknown[0],
+            file=path,
+        )
+    try:
+        given = {name: _with_functions(value, name, path) for name, value in table.items()}
+        arguments = {name: given.pop(name) for name in _RUN_KEYS if name in given}
+        for required in ("estimators", "epsilon"):
+            if required not in given:
+                raise StudyError(f"{required} is missing", argument=required)
+        RunOptions(**arguments)
+        return Study(**given), arguments
+    except StudyError as error:
+        name = error.argument or ""
+        place = f"[{name}] " if isinstance(table.get(name), dict) else "" if name in str(error) else f"{name}: "
+        raise StudyError(f"{path}: {place}{error}", argument=error.argument, file=path, value=error.value) from error
 
-        description = {
-            "estimators": {label: identity_of(f) for label, f in self.estimators.items()},
-            "num_categories": self.num_categories,
-            "num_users": self.num_users,
-            "epsilon": self.epsilon,
-            "zipf": self.zipf,
-            "distributions": digests(self.distributions),
-            "users": digests(self.users),
-            "num_seeds": self.num_seeds,
-            "estimand": self.estimand,
-            "metrics": {label: identity_of(f) for label, f in self.metrics.items()},
-        }
-        if self.mechanism is not None:
-            description["mechanism"] = {label: identity_of(f, classes=True) for label, f in self.mechanism.items()}
-        return json.loads(json.dumps(description))
+
+def _with_functions(value: Any, argument: str, path: Path) -> Any:
+    """The value with the function in place of each "module:function", where functions are allowed."""
+    if argument not in ("estimators", "mechanism", "metrics", "distributions", "users"):
+        return value
+    if isinstance(value, dict):
+        return {label: _function(one, argument, path) for label, one in value.items()}
+    return (
+        [_function(one, argument, path) for one in value]
+        if isinstance(value, list)
+        else (_function(value, argument, path))
+    )
+
+
+def _function(value: Any, argument: str, path: Path) -> Any:
+    if not isinstance(value, str) or ":" not in value:
+        return value
+    module, _, name = value.partition(":")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise StudyError(
+            f"{value!r} cannot be imported: {type(error).__name__}: {error}", argument=argument, value=value
+        ) from error
+    if not callable(function):
+        raise StudyError(f"{value!r} is not a function", argument=argument, value=value)
+    return function

@@ -30,7 +30,7 @@ from rrjax.study.functions import build_mechanism, decomposes, known_epsilon, me
 from rrjax.study.identity import Configuration, identity_of
 
 if TYPE_CHECKING:
-    from rrjax.study.study import Study
+    from rrjax.study.grid import Grid
 
 # Collections × categories that a tile holds: enough to fill vector units and caches, or a GPU.
 _CELLS = {"cpu": 2**18}
@@ -60,7 +60,7 @@ class Shape:
     """Seeds drawn at a time, where the study has mechanisms."""
 
     @classmethod
-    def of(cls, study: Study, num_categories: int, platform: str, mechanism: str | None = None) -> Shape:
+    def of(cls, study: Grid, num_categories: int, platform: str, mechanism: str | None = None) -> Shape:
         """The shape for a study; it is the same in all its runs on one kind of device."""
         cells = _CELLS.get(platform, _CELLS_ELSEWHERE)
         number = len(study.configurations(num_categories, mechanism))
@@ -92,7 +92,7 @@ class Inputs(NamedTuple):
     epsilon: np.ndarray
 
     @classmethod
-    def of(cls, study: Study, shape: Shape, seed: int, tiles: np.ndarray) -> Inputs:
+    def of(cls, study: Grid, shape: Shape, seed: int, tiles: np.ndarray) -> Inputs:
         """The tiles of these numbers."""
         configurations = study.configurations(shape.num_categories, shape.mechanism)
         populations = list(study.populations)
@@ -123,7 +123,7 @@ class Outputs(NamedTuple):
     """Whether estimates are finite, `[configurations, seeds, estimators]`."""
 
 
-def identity(study: Study, shape: Shape) -> tuple[Any, ...]:
+def identity(study: Grid, shape: Shape) -> tuple[Any, ...]:
     """All that a compiled program depends on, except its devices and the sizes of its arguments."""
     # Functions by id, because not all can be hashed, and by their contents, which may change.
     functions = [(label, id(f), identity_of(f)) for label, f in (*study.estimators.items(), *study.metrics.items())]
@@ -135,18 +135,18 @@ def identity(study: Study, shape: Shape) -> tuple[Any, ...]:
     return *common, id(factory), identity_of(factory, classes=True), shape.known_epsilon, shape.drawn
 
 
-def _mechanisms(study: Study) -> Mapping[str, MechanismFactory]:
+def _mechanisms(study: Grid) -> Mapping[str, MechanismFactory]:
     assert study.mechanism is not None
     return study.mechanism
 
 
-def mechanism_at(study: Study, shape: Shape, epsilon: Array) -> Mechanism:
+def mechanism_at(study: Grid, shape: Shape, epsilon: Array) -> Mechanism:
     """The mechanism of a shape, which has one, at a traced ε."""
     assert shape.mechanism is not None
     return build_mechanism(_mechanisms(study)[shape.mechanism], shape.num_categories, epsilon, shape.known_epsilon)
 
 
-def program(study: Study, shape: Shape, mesh: Mesh) -> Any:
+def program(study: Grid, shape: Shape, mesh: Mesh) -> Any:
     """The jitted function `(number, populations, inputs) -> outputs` of a batch of tiles, spread over the devices.
 
     `number` `[devices]`: the tiles to compute on each device; `populations`: `[_, K]`.
@@ -184,7 +184,7 @@ class Point(NamedTuple):
 
 
 def draw(
-    study: Study, point: Point, seed: Array, mechanism: Mechanism | None = None
+    study: Grid, point: Point, seed: Array, mechanism: Mechanism | None = None
 ) -> tuple[Array, Array | Tally, Array]:
     """Draws collection number `seed` of a configuration: truth, counts (of a mechanism a tally), and a spare key."""
     words, population, num_users, epsilon = point
@@ -203,7 +203,7 @@ def draw(
     return _shares(true_counts, num_users), counts, spare
 
 
-def draw_again(study: Study, configuration: Configuration, point: Point, seed: Array) -> tuple[Array, Array | Tally]:
+def draw_again(study: Grid, configuration: Configuration, point: Point, seed: Array) -> tuple[Array, Array | Tally]:
     """Draws one collection outside of a run: see `Study.collection`."""
     if configuration.mechanism is None:
         return draw(study, point, seed)[:2]
@@ -216,7 +216,7 @@ class _Program:
     """A static argument of `jax.jit`: equal for studies that compute the same."""
 
     identity: tuple[Any, ...]
-    study: Study = dataclasses.field(compare=False)
+    study: Grid = dataclasses.field(compare=False)
     shape: Shape = dataclasses.field(compare=False)
 
 
@@ -245,7 +245,7 @@ def _in_turns(function: Callable[[Array], Any], size: int, seeds: Array) -> Any:
     return jax.tree.map(lambda leaf: leaf.reshape(blocks * size, *leaf.shape[2:])[:number], results)
 
 
-def _tile(study: Study, shape: Shape):
+def _tile(study: Grid, shape: Shape):
     estimators = study.estimators
     measures = measures_of(study)
     dtype = float_dtype()

@@ -21,10 +21,10 @@ from rrjax import figures
 from rrjax.cli.running import Bar, progress_bar
 from rrjax.figures import files
 from rrjax.study import Study, drawings
+from rrjax.study.arguments import Progress
 from rrjax.study.checkpoint import computing_time
 from rrjax.study.rankings import ranking, ranking_note, ranking_rows
 from rrjax.study.report import write_report
-from rrjax.study.runner import Progress
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
