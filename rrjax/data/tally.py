@@ -339,7 +339,7 @@ def evidence(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> Evidence:
     """Prepares a tally, or counts of randomized response at ε; the counts must be integers.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, an ε beside a tally, or none beside counts.
+        ValueError: A wrong shape or dtype, K < 2, an ε with a tally, or none beside counts.
     """
     if isinstance(counts, Tally):
         return of_tally(as_tally(counts, epsilon, whole=True))

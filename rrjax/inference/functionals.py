@@ -70,7 +70,7 @@ def linear_functional(
 
     Args:
         counts: `[K]`, integers, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; not with a tally.
         values: `[K]`, c, in any unit, at least two different ones.
         level: Scalar in (0, 1), of the interval.
         method: As above. Where `values` are traced, None is "conservative".
@@ -179,7 +179,7 @@ def group_share(
 
     Args:
         counts: `[K]`, integers, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; not with a tally.
         members: `[K]`, booleans, true for the categories of the group; some, not all.
         level: Scalar in (0, 1), of the interval.
         method: As in `linear_functional`; None is "exact".

@@ -82,7 +82,7 @@ def intervals(
 
     Args:
         counts: `[K]`, integers, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; or a survey design such as `surveys.ForcedResponse`; not beside a tally.
+        epsilon: Scalar, nats; or a survey design such as `surveys.ForcedResponse`; not with a tally.
         level: Scalar in (0, 1): the probability that the interval of a category covers its θ_i; with `simultaneous`,
             that all intervals cover simultaneously.
         method: As above; for a survey design "clopper-pearson".

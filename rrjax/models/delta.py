@@ -71,7 +71,7 @@ def delta_method(
         statistic: θ `[K]` → a scalar or an array, differentiable by JAX. Compiled once for each function object.
         counts: `[K]`, integers or floats, the reports per category of k-ary randomized response; or a `Mixture`, whose
             rows are the kinds of reports.
-        epsilon: Scalar, nats; not beside a mixture.
+        epsilon: Scalar, nats; not with a mixture.
         estimator: (counts, epsilon) → θ, or of a mixture: mixture → θ, differentiable by JAX; `cv_threshold` is not.
             None is `mle_star`; of a mixture `ibu(…, accelerate="newton")`. Compiled once for each function object.
         level: Scalar in (0, 1), of the interval.
@@ -82,7 +82,7 @@ def delta_method(
         `DeltaEstimate`. NaN where the estimate is.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, a level outside (0, 1), or an ε beside a mixture.
+        ValueError: A wrong shape or dtype, K < 2, a level outside (0, 1), or an ε with a mixture.
 
     Example:
         >>> import jax.numpy as jnp, rrjax

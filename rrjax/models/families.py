@@ -107,7 +107,7 @@ def fit_family(
             compiled once for each function object, so make it once.
         start: Parameters to start from: a number, or a pytree of floating arrays.
         counts: `[K]`, integers or floats, the reports per category; or a `Mixture`.
-        epsilon: Scalar, nats; not beside a mixture.
+        epsilon: Scalar, nats; not with a mixture.
         tol: Largest gap to the maximum, nats of all reports. None is 1e-10 in float64, and 1e-6 in float32.
         max_iters: Largest number of Newton steps. Static.
 
