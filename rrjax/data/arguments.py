@@ -62,7 +62,7 @@ def is_real(array: np.ndarray | Shaped[Array, "*s"]) -> bool:
 
 
 def as_real(array: Any, dtype: jax.typing.DTypeLike) -> Array:
-    """Real numbers, cast; from the host through float64, because a wide integer would wrap in JAX's narrower default."""
+    """Real numbers, cast; from the host through float64, because wide integers would wrap in JAX's default."""
     return array.astype(dtype) if isinstance(array, jax.Array) else jnp.asarray(array.astype(np.float64), dtype)
 
 

@@ -308,7 +308,7 @@ def _parameter(value, num_categories, name):
 
 @dataclasses.dataclass(frozen=True)
 class _Family:
-    """The log-likelihood of a family as a function of a vector; equal for equal functions, so that JAX compiles once."""
+    """The log-likelihood of a family as a function of a vector; equal for equal functions, to compile once."""
 
     log_shares: Callable[[Any], Array]
     structure: Any

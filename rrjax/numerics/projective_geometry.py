@@ -83,7 +83,7 @@ def numbers_of(vectors: Any, order: int, xp: ModuleType) -> Any:
 
 
 def plane_of(points: Any, through: Any, free: Any, order: int, number: int, xp: ModuleType) -> Any:
-    """A plane for each point, through it or not: coordinates from `free`, except one, which makes the product 0 or 1."""
+    """A plane for each point, through it or not: coordinates from `free`, except one for a product of 0 or 1."""
     point = vectors_of(points, order, number, xp)
     lead = xp.argmax(point != 0, axis=-1).astype(xp.int32)
     digits = digits_of(free, order, number - 1, xp)

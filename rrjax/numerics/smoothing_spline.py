@@ -31,7 +31,7 @@ OUTLIER_SCORE = 4.0
 """Standard deviations from the prediction by its neighbours beyond which a value is not used for the curve."""
 NUM_OUTLIER_PASSES = 3
 LARGEST_LEVERAGE = 0.99
-"""Upper limit; beyond it the other values would not determine the prediction of a value."""
+"""Largest weight of a value in its own prediction; beyond it the other values hardly matter."""
 
 
 class Curve(NamedTuple):

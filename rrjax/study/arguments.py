@@ -32,15 +32,15 @@ _DIMENSIONS = (
 )
 _SUFFIXES = ("_se", "_difference", "_difference_se", "_quantile", "_seeds")
 _SHOWN_LENGTH = 100
-"""Characters of a wrong value that a message shows."""
+"""Largest number of characters of a wrong value in a message."""
 
 
 def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
-    """Reads a study from a TOML file.
+    """A study from a TOML file, with the arguments of its run.
 
     Its keys are the arguments of `Study`, and `seed`, `quantiles`, `keep_seeds` and `batch_size` of `Study.run`.
-    Estimators, mechanisms, metrics and distributions of your own are written "module:function"; modules in the folder
-    of the file are found.
+    Your own estimators, mechanisms, metrics and distributions are given as "module:function"; modules may be in the
+    folder of the file.
 
     Args:
         path: The file.
@@ -49,8 +49,8 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
         The study, and the arguments for `Study.run`.
 
     Raises:
-        StudyError: The file cannot be read, is not TOML, or has a key or value that makes no sense; `file`, `argument`
-            and `value` of the error say where.
+        StudyError: The file cannot be read, is not TOML, or has an invalid key or value; the error has `file`,
+            `argument` and `value`.
 
     Example:
         A function of your own would be `mine = "my_module:my_estimator"` among the estimators.
@@ -146,8 +146,8 @@ class RunOptions:
     progress: Callable[[Progress], None] | None = None
 
     def __post_init__(self) -> None:
-        """Refuses options that make no sense, by the name of each."""
-        object.__setattr__(self, "seed", integer("seed", self.seed, 0, 2**63 - 1))  # what NetCDF holds
+        """Refuses invalid options, with their names."""
+        object.__setattr__(self, "seed", integer("seed", self.seed, 0, 2**63 - 1))  # the range of NetCDF
         if self.batch_size is not None:
             integer("batch_size", self.batch_size)
         if not isinstance(self.keep_seeds, bool):
@@ -168,7 +168,7 @@ class RunOptions:
 
 
 def as_toml(value: Any) -> str:
-    """A value as a TOML file has it, or a function by its name; for messages."""
+    """A value in TOML's syntax, or a function by its name; for messages."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if value is None or isinstance(value, bool):
@@ -185,7 +185,7 @@ def as_toml(value: Any) -> str:
 
 
 def underscored(name: str) -> str:
-    """A name as the catalogue has it, whatever the case and the dashes."""
+    """A name in the catalogue's spelling, from any case and with dashes."""
     return name.lower().replace("-", "_")
 
 
@@ -263,7 +263,7 @@ def label_of(function: Any, argument: str) -> str:
 
 
 def check_labels(metrics: Iterable[str]) -> None:
-    """Refuses labels of metrics that cannot be variables of a dataset, beside those made of them."""
+    """Refuses labels of metrics that collide with other variables of the dataset, or are invalid names."""
     for label in metrics:
         if not label.isidentifier() or label in _DIMENSIONS or label.endswith(_SUFFIXES):
             raise StudyError(
@@ -275,7 +275,7 @@ def check_labels(metrics: Iterable[str]) -> None:
 
 
 def check_tallies_suffice(estimators: Mapping[str, Callable[..., Any]], metrics: Iterable[str]) -> None:
-    """Refuses estimators and metrics that need whole reports, where mechanisms collect tallies."""
+    """Refuses estimators and metrics that need whole reports, if mechanisms collect tallies."""
     for label, function in estimators.items():
         if any(function is entry.function for entry in ESTIMATORS.values() if entry.needs != "tally"):
             enough = ", ".join(name for name, entry in ESTIMATORS.items() if entry.needs == "tally")
@@ -297,7 +297,7 @@ def check_tallies_suffice(estimators: Mapping[str, Callable[..., Any]], metrics:
 
 
 def categories_of(labelled: Mapping[str, Any], num_categories: Any, argument: str) -> Any:
-    """K of the arrays among the distributions (or users); `num_categories` as it is where there are none."""
+    """K of the arrays among the distributions (or users); `num_categories` unchanged if there are none."""
     if not isinstance(labelled, Mapping) or not labelled:
         raise StudyError(
             f"{argument} needs at least one label, each with an array of K numbers, got {as_toml(labelled)}",

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 def decomposes(study: Study) -> bool:
-    """Whether the study needs the errors category by category."""
+    """Whether the study needs the errors of single categories."""
     return not {"bias2", "variance"}.isdisjoint(study.metrics)
 
 
 def metrics_of_seeds(study: Study) -> list[str]:
-    """The metrics of single seeds; the squared error is one of them where the decomposition needs it."""
+    """The metrics of single seeds; including the squared error if the decomposition needs it."""
     names = [name for name in study.metrics if name not in ("bias2", "variance")]
     return names if not decomposes(study) or "mse" in names else [*names, "mse"]
 
 
 def measures_of(study: Study) -> list[Callable[..., Any]]:
-    """The functions `f(estimate, truth, counts, epsilon)` of those metrics."""
+    """The functions `f(estimate, truth, counts, epsilon)` of the metrics of single seeds."""
 
     def own(function):
         return lambda estimate, truth, counts, epsilon: function(estimate, truth)
@@ -45,11 +45,10 @@ def measures_of(study: Study) -> list[Callable[..., Any]]:
 def known_epsilon(
     label: str, factory: MechanismFactory, num_categories: int, epsilons: tuple[float, ...]
 ) -> float | None:
-    """The ε that chooses a mechanism's parameters, where a traced one cannot; else None.
+    """The ε that determines a mechanism's parameters, if a traced one cannot; else None.
 
     Raises:
-        StudyError: The mechanism cannot be made or collects no tallies, or there are several ε where it needs a known
-            one.
+        StudyError: The mechanism cannot be made or collects no tallies, or it needs a known ε and there are several.
     """
     try:
         abstract_tally(factory, num_categories, None)
@@ -91,10 +90,10 @@ def build_mechanism(
 
 
 def abstract_tally(factory: MechanismFactory, num_categories: int, known: float | None) -> Tally:
-    """The tally of a mechanism's collections, of abstract arrays.
+    """The tally of a mechanism's collections, with abstract arrays.
 
     Raises:
-        ValueError: A traced ε cannot choose its parameters, or the tally has not K categories.
+        ValueError: A traced ε cannot determine its parameters, or the tally does not have K categories.
     """
 
     def collect(key, true_counts, epsilon):
@@ -110,7 +109,7 @@ def abstract_tally(factory: MechanismFactory, num_categories: int, known: float 
 
 
 def check_functions(study: Study, num_categories: int) -> None:
-    """Traces the mechanisms, estimators and metrics of a study.
+    """Checks the mechanisms, estimators and metrics of a study by tracing them.
 
     Raises:
         StudyError: One of them fails, or returns arrays of a wrong shape.
@@ -123,7 +122,7 @@ def check_functions(study: Study, num_categories: int) -> None:
             label: abstract_tally(factory, num_categories, known_epsilon(label, factory, num_categories, study.epsilon))
             for label, factory in study.mechanism.items()
         }
-        # Most mechanisms have tallies of the same abstract arrays, which are traced once.
+        # Most mechanisms have tallies with the same abstract arrays, which are traced once.
         distinct = {str(jax.tree.flatten(tally)): (label, tally) for label, tally in reversed(tallies.items())}
         collections = {f"a tally of {label}, without epsilon,": (tally, None) for label, tally in distinct.values()}
     for words, given in collections.items():
