@@ -1,1 +1,1 @@
-"""What estimators take: counts, tallies and mixtures; checks of arguments; errors."""
+"""Data of estimators: counts, tallies and mixtures; checks of arguments; errors."""

@@ -1,4 +1,4 @@
-"""Checks of arguments: shapes and dtypes at trace time, values where they are known; and counts of reports."""
+"""Checks of arguments: shapes and dtypes at trace time, values if they are known; and counts of reports."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from rrjax.numerics.sharding import aligned, gathered
 from rrjax.numerics.sums import accurate_sum
 
 Estimand: TypeAlias = Literal["distribution", "users"]
-"""What is estimated: the distribution that the users are independent draws from, or the shares of these very users."""
+"""The estimand: the distribution from which the users are independent draws, or the shares among these users."""
 
 
 def check_estimand(estimand: Estimand) -> None:
-    """Raises `ValueError` for another word."""
+    """Raises `ValueError` unless the estimand is "distribution" or "users"."""
     if estimand not in get_args(Estimand):
         raise ArgumentError.about(
             "estimand",
@@ -32,22 +32,22 @@ def check_estimand(estimand: Estimand) -> None:
 
 
 def float_dtype() -> np.dtype:
-    """Returns the default floating dtype: float64 when the user enabled x64, else float32."""
+    """The default floating dtype: float64 if the user enabled x64, else float32."""
     return jnp.result_type(float)
 
 
 def int_dtype() -> np.dtype:
-    """Returns the default integer dtype: int64 when the user enabled x64, else int32."""
+    """The default integer dtype: int64 if the user enabled x64, else int32."""
     return jnp.result_type(int)
 
 
 def float_of(counts: Shaped[Array, "*s"]) -> np.dtype:
-    """Returns the floating dtype of results about `counts`."""
+    """The floating dtype of results from `counts`."""
     return counts.dtype if jnp.issubdtype(counts.dtype, jnp.floating) else float_dtype()
 
 
 def as_array(given: Any, name: str) -> np.ndarray | Shaped[Array, "*s"]:
-    """Returns a JAX array as it is and anything else as a NumPy array; `ValueError` for lists of different lengths."""
+    """A JAX array unchanged, anything else as a NumPy array; `ValueError` for lists of different lengths."""
     if isinstance(given, jax.Array):
         return given
     try:
@@ -57,17 +57,17 @@ def as_array(given: Any, name: str) -> np.ndarray | Shaped[Array, "*s"]:
 
 
 def is_real(array: np.ndarray | Shaped[Array, "*s"]) -> bool:
-    """Whether the dtype is floating or integer, bfloat16 included (which NumPy's letters of kinds do not know)."""
+    """Whether the dtype is floating or integer, including bfloat16 (for which NumPy has no kind)."""
     return jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)
 
 
 def as_real(array: Any, dtype: jax.typing.DTypeLike) -> Array:
-    """Casts real numbers, those of the host through float64: a wide integer would wrap in JAX's narrower default."""
+    """Real numbers, cast; from the host through float64, because wide integers would wrap in JAX's default."""
     return array.astype(dtype) if isinstance(array, jax.Array) else jnp.asarray(array.astype(np.float64), dtype)
 
 
 def as_scalar(value: ArrayLike | None, dtype: jax.typing.DTypeLike, name: str = "epsilon") -> Float[Array, ""]:
-    """Casts one real number, and raises `ValueError` unless it is a real scalar."""
+    """One real number, cast; `ValueError` unless it is a real scalar."""
     if value is None:
         raise ArgumentError.about(name, "is missing: counts say nothing without it (a Tally has its own rates)")
     array = as_array(value, name)
@@ -81,7 +81,7 @@ def as_scalar(value: ArrayLike | None, dtype: jax.typing.DTypeLike, name: str = 
 
 
 def as_one_or_each(given: ArrayLike, number: int, noun: str, name: str = "epsilon") -> Float[Array, "*n"]:
-    """Casts one real number or one for each of several, and raises `ValueError` for anything else."""
+    """One real number or one for each of several, cast; `ValueError` for anything else."""
     array = as_array(given, name)
     if not is_real(array) or array.shape not in ((), (number,)):
         raise ArgumentError.about(
@@ -93,30 +93,30 @@ def as_one_or_each(given: ArrayLike, number: int, noun: str, name: str = "epsilo
 
 
 def as_probability(value: ArrayLike, name: str, example: float) -> Float[Array, ""]:
-    """Casts a scalar, and raises `ValueError` unless it lies strictly between 0 and 1, where it is known.
+    """A scalar, cast; `ValueError` if it is known and not strictly between 0 and 1.
 
-    A number of the host is checked in double precision, where 1 − 1e-9 is not one.
+    A number on the host is checked in double precision, in which 1 − 1e-9 is not one.
     """
     scalar = as_scalar(value, float_dtype(), name)
     if not isinstance(scalar, Tracer):
         known = float(np.asarray(value, np.float64))
-        # XLA takes what is below the smallest normal number for zero.
+        # XLA flushes numbers below the smallest normal one to zero.
         if not np.finfo(scalar.dtype).tiny <= known < 1:
             raise ArgumentError.about(name, f"must lie between 0 and 1, such as {example:g}, got {known:g}")
     return scalar
 
 
 def complement(value: ArrayLike) -> Float[Array, ""]:
-    """Returns 1 − value, of a host number in double precision, because a float32 near one has few digits."""
+    """1 − value; for a host number in double precision, because a float32 near one has few digits."""
     dtype = float_dtype()
     if isinstance(value, jax.Array):
         return 1 - value.astype(dtype)
-    # A number below one stays below one: a level of 1e-12 is a valid level.
+    # A number below one remains below one: a level of 1e-12 is valid.
     return jnp.asarray(np.minimum(1 - np.asarray(value, np.float64), 1 - jnp.finfo(dtype).epsneg), dtype)
 
 
 def as_tolerance(tol: float | None, number: Float[Array, ""]) -> Float[Array, ""]:
-    """Returns the largest gap that ends a maximization, in nats of N reports; None is the rounding of the dtype."""
+    """The largest gap that ends a maximization, in nats of N reports; None is the rounding of the dtype."""
     if tol is not None:
         return as_scalar(tol, number.dtype, "tol")
     return jnp.float64(1e-10) if number.dtype == jnp.float64 else jnp.maximum(jnp.float32(1e-6), 1e-12 * number)
@@ -131,7 +131,7 @@ def check_positive(epsilon: Float[Array, ""]) -> None:
 def as_epsilons(
     epsilon: ArrayLike, batch: tuple[int, ...], dtype: jax.typing.DTypeLike, used: Bool[ArrayLike, "*s"] | bool = True
 ) -> Float[Array, "*s"]:
-    """Returns ε for each example of a batch; NaN where it is traced and not positive.
+    """ε for each example of a batch; NaN if it is traced and not positive.
 
     Raises:
         ValueError: Not real numbers, another shape, or a known ε of a used example that is not positive.
@@ -158,11 +158,11 @@ def as_epsilons(
 
 
 def check_key(key: Any) -> None:
-    """Raises `ValueError` for anything but one typed key or the words of one: the error of JAX names no argument."""
+    """Raises `ValueError` unless given one typed key or the words of one: JAX's error names no argument."""
     if isinstance(key, jax.Array | np.ndarray):
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             valid = key.ndim == 0
-        else:  # as jax.random.PRNGKey makes them: of two words, or four
+        else:  # as from jax.random.PRNGKey: two words, or four
             valid = key.dtype == np.uint32 and key.shape in ((2,), (4,))
         came = f"dtype {key.dtype} of shape {tuple(key.shape)}"
     else:
@@ -174,7 +174,7 @@ def check_key(key: Any) -> None:
 
 
 def as_category(category: ArrayLike, num_categories: int) -> Int[Array, ""]:
-    """Casts the number of a category, and raises `ValueError` unless it is one integer, a known one from 0 to K − 1."""
+    """The number of a category, cast; `ValueError` unless it is one integer, if known from 0 to K − 1."""
     category = as_array(category, "category")
     if category.ndim != 0 or not jnp.issubdtype(category.dtype, jnp.integer):
         raise ArgumentError.about("category", f"must be one integer (use jax.vmap for several), got {category!r}")
@@ -184,7 +184,7 @@ def as_category(category: ArrayLike, num_categories: int) -> Int[Array, ""]:
 
 
 def as_values(values: ArrayLike, num_categories: int, name: str) -> Array:
-    """Returns category numbers, and raises `ValueError` unless they are integers, known ones from 0 to K − 1."""
+    """Category numbers; `ValueError` unless they are integers, if known from 0 to K − 1."""
     array = check_integers(values if isinstance(values, jax.Array) else np.asarray(values), num_categories, name)
     if not isinstance(array, Tracer):
         with jax.ensure_compile_time_eval():  # known values may occur while something else is traced
@@ -193,7 +193,7 @@ def as_values(values: ArrayLike, num_categories: int, name: str) -> Array:
 
 
 def as_distribution(theta: ArrayLike, num_categories: int | None = None, name: str = "theta") -> Float[Array, " K"]:
-    """Casts a distribution to floats, and raises `ValueError` unless it is real of shape `[num_categories]`."""
+    """A distribution, cast to floats; `ValueError` unless it is real of shape `[num_categories]`."""
     theta = as_array(theta, name)
     if num_categories is None and (theta.ndim != 1 or theta.shape[0] < 2):
         raise ArgumentError.about(name, f"must have shape [K] with K >= 2, got {theta.shape}")
@@ -218,12 +218,12 @@ def _float32_or_wider(dtype):
 
 
 def as_weights(counts: np.ndarray | Array) -> Float[Array, " K"]:
-    """Returns floating counts in at least float32, in their own scale."""
+    """Floating counts in at least float32, not scaled."""
     return gathered(jnp.asarray(counts, _float32_or_wider(counts.dtype)))
 
 
 def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed: bool = True) -> Shaped[Array, " K"]:
-    """Checks what can be checked of a histogram without its values, and settles its dtype.
+    """Counts in their final dtype; shape and dtype are checked, values are not.
 
     Raises:
         ValueError: Not one-dimensional, K < 2, not real numbers, integers on the host that, or whose total, the
@@ -261,7 +261,7 @@ def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed:
 
 
 def _check_overflow(counts, name, advice, *, summed):
-    """Raises for counts that the default integer dtype cannot hold: a negative one would wrap to a plausible count."""
+    """Raises for counts beyond the default integer dtype: a negative one would wrap to a plausible count."""
     limit = jnp.iinfo(int_dtype())
     extreme = max(int(counts.min()), int(counts.max()), key=abs)
     total = 0
@@ -277,9 +277,9 @@ def _check_overflow(counts, name, advice, *, summed):
 
 
 def _scaled(weights):
-    """Brings the largest weight near one by a power of two, exactly: no total overflows, no reciprocal underflows.
+    """Weights times a power of two, exactly, with the largest near one: no total overflows, no reciprocal underflows.
 
-    No estimate depends on the scale, so that derivatives leave it out.
+    No estimate depends on the scale, so derivatives omit it.
     """
     _, exponent = jnp.frexp(lax.stop_gradient(jnp.max(weights)))
     half = exponent // 2  # in two steps, since 2^−exponent itself may not be a float
@@ -287,14 +287,14 @@ def _scaled(weights):
 
 
 def unscaled(given: Any, counts: Shaped[Array, " K"]) -> Shaped[Array, " K"]:
-    """Returns counts of `as_counts` in their own scale, where a result depends on the number of reports."""
+    """Counts of `as_counts` without the scaling, for results that depend on the number of reports."""
     return counts if jnp.issubdtype(counts.dtype, jnp.integer) else jnp.asarray(given, counts.dtype)
 
 
 def as_survey(
     counts: Any, epsilon: ArrayLike | None, *, whole: bool = False
 ) -> tuple[Shaped[Array, " K"], Float[Array, ""]]:
-    """Checks counts of k-ary randomized response and their ε, as `as_counts` and `as_scalar` do."""
+    """Counts of k-ary randomized response and ε, checked by `as_counts` and `as_scalar`."""
     counts = as_counts(counts, whole=whole)
     if isinstance(epsilon, jax.Array):
         _, epsilon = aligned((counts, epsilon))  # before its cast, which a batch of cotangents could not undo
@@ -305,9 +305,9 @@ class Survey(NamedTuple):
     """Total and validity of counts.
 
     Attributes:
-        total: Scalar, their sum.
-        bound: Scalar: a lower bound of the largest one, half of it or more; zero for floats.
-        valid: Scalar: none is negative or NaN, and their sum did not wrap.
+        total: Scalar, the sum of the counts.
+        bound: Scalar: a lower bound of the largest count, at least half of it; zero for floats.
+        valid: Scalar: whether no count is negative or NaN, and the sum did not wrap.
     """
 
     total: Shaped[Array, ""]
@@ -316,25 +316,25 @@ class Survey(NamedTuple):
 
     @property
     def usable(self) -> Bool[Array, ""]:
-        """Whether there is a distribution to estimate from them."""
+        """Whether the counts are valid and not all zero."""
         return self.valid & (self.total > 0)
 
     @property
     def simulable(self) -> Bool[Array, ""]:
-        """Whether collections of as many reports can be drawn."""
+        """Whether collections with this number of reports can be drawn."""
         return self.usable & (self.total <= jnp.iinfo(jnp.int32).max)
 
     @property
     def drawable(self) -> Bool[Array, ""]:
-        """Whether reports of as many users can be drawn, zero users included."""
+        """Whether reports of this number of users, or of zero users, can be drawn."""
         return self.simulable | (self.valid & (self.total == 0))
 
 
 def survey(counts: Shaped[Array, " K"]) -> Survey:
-    """Checks the values of counts in one pass, under tracing too.
+    """Total and validity of counts, in one pass, also under tracing.
 
     Raises:
-        ValueError: So many integers that a sum of them may wrap unnoticed.
+        ValueError: Too many integers: their sum could wrap without detection.
     """
     if jnp.issubdtype(counts.dtype, jnp.floating):
         total = jnp.sum(counts)
@@ -346,9 +346,9 @@ def survey(counts: Shaped[Array, " K"]) -> Survey:
             "enable 64-bit mode (JAX_ENABLE_X64=1)",
             argument="counts",
         )
-    # A wrapped total differs from the sums of the counts' high parts. Whatever the total, one of the three sums does
-    # not wrap and is too large, because the low parts of so few categories cannot make up for a wrap. One OR tells
-    # whether any count is negative, and the largest one to within a factor of two.
+    # A wrapped total differs from the sums of the counts' high parts. For any total, one of the three sums does not
+    # wrap and is too large, because the low parts of so few categories cannot compensate a wrap. One OR shows whether
+    # any count is negative, and the largest one to within a factor of two.
     zero = jnp.zeros((), counts.dtype)
     total, *high, union = lax.reduce(
         (counts, counts >> 8, counts >> 16, counts >> 24, counts),

@@ -30,7 +30,7 @@ def check_num_categories(num_categories: int) -> None:
 
 
 def as_integer(given: Any, name: str, low: int, high: int = 2**31 - 1, high_formula: str = "") -> int:
-    """Returns a static parameter as a Python integer, and raises `ValueError` unless it is from `low` to `high`."""
+    """A static parameter as a Python integer; `ValueError` unless it is from `low` to `high`."""
     if not is_integer(given, low, high):
         raise ArgumentError(
             f"{name} must be an integer from {low} to {high_formula}{high:,}, got {given!r}", argument=name, value=given
@@ -39,9 +39,9 @@ def as_integer(given: Any, name: str, low: int, high: int = 2**31 - 1, high_form
 
 
 def check_epsilon(epsilon: Any, name: str = "epsilon") -> None:
-    """Raises `ValueError` for an ε that is not a positive number; an array is not looked at.
+    """Raises `ValueError` for an ε that is not a positive number; the values of an array are not checked.
 
-    An array may be traced: where it holds no ε, results are NaN.
+    An array may be traced: results for invalid ε are NaN.
     """
     if hasattr(epsilon, "ndim") and not isinstance(epsilon, np.generic):
         return
@@ -50,7 +50,7 @@ def check_epsilon(epsilon: Any, name: str = "epsilon") -> None:
 
 
 def check_integers(values: Values, num_categories: int, name: str) -> Values:
-    """Returns category numbers in at least 32 bits, and raises `ValueError` unless their dtype is one of integers."""
+    """Category numbers in at least 32 bits; `ValueError` unless their dtype is an integer dtype."""
     if values.size == 0 and values.dtype == np.float64:  # the dtype of an empty list
         return values.astype(np.int32)
     if values.dtype.kind not in "iu":
@@ -63,10 +63,10 @@ def check_integers(values: Values, num_categories: int, name: str) -> Values:
 
 
 def check_in_domain(values: Any, num_categories: int, name: str) -> None:
-    """Raises `ArgumentError` for a value outside 0 … K − 1; looks at the values of a NumPy or JAX array.
+    """Raises `ArgumentError` for a value outside 0 … K − 1 in a NumPy or JAX array.
 
-    Logs keep messages. The message therefore gives the position of a value, and the value itself only if it is a
-    randomized report.
+    Logs keep messages, so the message has the position of a value, and the value itself only if it is a randomized
+    report.
     """
     if values.size == 0 or (int(values.min()) >= 0 and int(values.max()) < num_categories):
         return
@@ -83,13 +83,13 @@ def check_in_domain(values: Any, num_categories: int, name: str) -> None:
 
 
 class Fingerprint(str):
-    """Digest of the labels of K categories in their order: a text of 64 hexadecimal digits.
+    """A digest of the labels of K categories in their order: a text of 64 hexadecimal digits.
 
-    It is compared and hashed as a text, so that it can be a static field of a pytree at any K. A fingerprint that
-    `Fingerprint.of` made has the labels beside it. One that was read from its digits alone has none.
+    It is compared and hashed as a text, so that it can be a static field of a pytree at any K. A fingerprint from
+    `Fingerprint.of` also has the labels; a fingerprint from its digits alone has none.
 
     Attributes:
-        labels: A `range` of integers, or a tuple of texts; None where they are not known.
+        labels: A `range` of integers, or a tuple of texts; None if unknown.
 
     Example:
         >>> Fingerprint.of(["no", "yes"]) == Fingerprint.of(["yes", "no"])
@@ -102,13 +102,13 @@ class Fingerprint(str):
 
     @classmethod
     def of(cls, labels: Iterable[Any]) -> Fingerprint:
-        """Makes the fingerprint of labels.
+        """The fingerprint of labels.
 
         Args:
             labels: `[K]`, in the order of the categories: a `range`, or numbers or texts.
 
         Returns:
-            The fingerprint. Integers are taken as the texts of their digits.
+            The fingerprint. Integers count as the texts of their digits.
         """
         known = labels if isinstance(labels, range) and labels.step == 1 else _as_range(tuple(map(str, labels)))
         hashed = [known.start, known.stop] if isinstance(known, range) else known
@@ -118,14 +118,14 @@ class Fingerprint(str):
 
 
 def as_fingerprint(domain: Any) -> Fingerprint | None:
-    """Returns the fingerprint of a domain (`rrjax.io.domain.Domain`) or of labels, or one as given; None for None.
+    """The fingerprint of a domain (`rrjax.io.domain.Domain`) or of labels; a fingerprint or None unchanged.
 
     Raises:
         ValueError: A text that is not a fingerprint.
     """
     if domain is None or isinstance(domain, Fingerprint):
         return domain
-    if isinstance(domain, str):  # as an exported function has it
+    if isinstance(domain, str):  # the form in an exported function
         if not re.fullmatch("[0-9a-f]{64}", domain):
             message = "domain must be labels or a domain, got a text; rrjax.io.read_domain makes a domain of a text"
             raise ArgumentError(message, argument="domain", value=domain)
@@ -134,7 +134,7 @@ def as_fingerprint(domain: Any) -> Fingerprint | None:
 
 
 def difference(first: str, second: str, name: str = "one", other_name: str = "the other") -> str:
-    """Says where the labels of two fingerprints that are not equal differ, given the names of their owners."""
+    """A text on the first difference between the labels of two fingerprints, with the names of their owners."""
     labels, others = (getattr(each, "labels", None) for each in (first, second))
     if labels is None or others is None:
         return f"their fingerprints are {first[:8]}… and {second[:8]}…"
@@ -150,7 +150,7 @@ def difference(first: str, second: str, name: str = "one", other_name: str = "th
 
 
 def _as_range(labels: tuple[str, ...]) -> range | tuple[str, ...]:
-    """Returns consecutive integers as a range, so that a list of them has the same fingerprint."""
+    """Consecutive integers as a range, so that a list of them has the same fingerprint."""
     try:
         first = int(labels[0])
     except (ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""Errors, with place and value as attributes, and the words that their messages share."""
+"""Errors, with place and value as attributes, and parts of messages."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Located(Exception):  # noqa: N818
         message: What is wrong, where, what came, and what to do.
         argument: Name of the argument of a function, or of the field of a file of settings.
         flag: Flag of the command line, with its dashes.
-        file: Path as it was given.
+        file: Path as given.
         column: Name of the column.
         row: Number of the row or line of a file, from one; place in an array, from zero.
-        value: The value that was refused. It is not part of the message where it may be a user's true value.
+        value: The value that was refused. It is not part of the message if it may be a user's true value.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ArgumentError(Located, ValueError):
 
     @classmethod
     def about(cls, argument: str, problem: str, **attributes: Any) -> Self:
-        """Makes the error whose message is the name of the argument and the problem."""
+        """The error whose message is the name of the argument and the problem."""
         return cls(f"{argument} {problem}", argument=argument, **attributes)
 
 
@@ -60,7 +60,7 @@ class DataError(Located, ValueError):
 
     @classmethod
     def at(cls, file: str, problem: str, **attributes: Any) -> Self:
-        """Makes the error whose message is the file, the column (where one is given) and the problem."""
+        """The error whose message is the file, the column (if given) and the problem."""
         place = file if attributes.get("column") is None else f"{file}, column {attributes['column']!r}"
         return cls(f"{place}: {problem}", file=file, **attributes)
 
@@ -70,11 +70,11 @@ class Contradiction(DataError):  # noqa: N818
 
 
 class UsageError(Located):
-    """A flag that is wrong in itself or contradicts the data: `flag`."""
+    """A flag that is invalid or contradicts the data: `flag`."""
 
 
 class StudyError(Located):
-    """A study that cannot be run, or went wrong: `argument`."""
+    """A study that cannot be run, or failed: `argument`."""
 
 
 class PeerError(StudyError):
@@ -82,18 +82,18 @@ class PeerError(StudyError):
 
 
 def number(count: int, one: str, many: str) -> str:
-    """Returns a number with its noun: 1 category, 12 categories."""
+    """A number with its noun: 1 category, 12 categories."""
     return f"{count:,} {one if count == 1 else many}"
 
 
 def reworded(error: Located, message: str, kind: type[Located] = DataError, **attributes: Any) -> Any:
-    """Makes an error of this kind with another message and the attributes of the given error."""
+    """An error of this kind with another message and the attributes of the given error."""
     return kind(message, **{**vars(error), **attributes})
 
 
 @contextmanager
 def naming_flags() -> Iterator[None]:
-    """Lets messages name flags of the command line here, in place of arguments of the library."""
+    """A context in which messages name flags of the command line in place of arguments of the library."""
     token = _NAMES_FLAGS.set(True)
     try:
         yield
@@ -102,12 +102,12 @@ def naming_flags() -> Iterator[None]:
 
 
 def for_callers(text: str) -> str:
-    """Returns advice that only a caller of the library can follow, or nothing at the command line."""
+    """The text, which is advice for callers of the library; empty at the command line."""
     return "" if _NAMES_FLAGS.get() else text
 
 
 def option(argument: str, flag: str | None = None) -> str:
-    """Returns the name of an option in a message: "domain=" in the library, "--domain" at the command line."""
+    """The name of an option in a message: "domain=" in the library, "--domain" at the command line."""
     if _NAMES_FLAGS.get():
         return flag or f"--{argument}"
     return argument if "=" in argument else f"{argument}="

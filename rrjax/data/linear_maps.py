@@ -23,13 +23,13 @@ from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum, filled_up, two_sum
 
 _TERMS_PER_RUN = 16
-"""Terms that a matrix product adds plainly before the sums are compensated."""
+"""Number of terms that a matrix product adds plainly before the sums are compensated."""
 _ROWS_PER_BLOCK = 512
-"""Rows of a matrix that are converted to floats at a time."""
+"""Number of rows of a matrix that are converted to floats at a time."""
 _TERMS_PER_NODE = 8
-"""Numbers that a sum over a list adds at a time."""
+"""Number of terms that a sum over a list adds at a time."""
 SPARSE_RATIO = 16
-"""Lists of the supported categories take less than a matrix where a report supports at most one in so many."""
+"""Categories per supported category from which on lists take less memory than a matrix."""
 
 
 class Lift(Protocol):
@@ -52,7 +52,7 @@ class Lift(Protocol):
 @register(data_fields=["scale"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
 class Scaling(Lift):
-    """Lift `scale`·I, of reports that name one category each.
+    """Lift `scale`·I, for reports that name one category each.
 
     Attributes:
         scale: Scalar, not negative.
@@ -90,7 +90,7 @@ class Dense(Lift):
     scale: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        """Accepts lists."""
+        """Converts lists to arrays."""
         if isinstance(self.matrix, list | tuple):
             object.__setattr__(self, "matrix", np.asarray(self.matrix))
 
@@ -144,7 +144,7 @@ def _part(array, at, run, axis=0):
 
 
 def _run_by_run(size, product, others):
-    """Returns the compensated sum of products of 16 terms each, at 0, 16, 32, …; the last one may have fewer."""
+    """The compensated sum of products of 16 terms each, at 0, 16, 32, …; the last one may have fewer."""
     number, remainder = divmod(size, _TERMS_PER_RUN)
     last = product(number * _TERMS_PER_RUN, remainder)  # zero for no terms
     if number == 0:
@@ -180,9 +180,9 @@ def _change(product, primals, tangents):
 @register(data_fields=["rows", "columns", "scale"])
 @dataclasses.dataclass(frozen=True)
 class Sparse(Lift):
-    """Lift `scale`·[report u supports category i], from lists of the supported categories: O(nnz) a product.
+    """Lift `scale`·[report u supports category i], from lists of the supported categories; a product takes O(nnz).
 
-    `Sparse.of` makes it. A sum is a tree whose nodes add eight numbers, with a table of places for each level.
+    Use `Sparse.of`. A sum is a tree whose nodes add eight numbers, with a table of places for each level.
 
     Attributes:
         rows: Tables `[n, 8]` for the sum of each report: places of categories, then places in the level before.
@@ -203,7 +203,7 @@ class Sparse(Lift):
 
     @classmethod
     def of(cls, supports: Sequence[ArrayLike] | np.ndarray, num_categories: int, scale: ArrayLike = 1.0) -> Sparse:
-        """Makes the lift from the categories that each report supports.
+        """The lift, from the categories that each report supports.
 
         Args:
             supports: U lists of categories, 0 … K − 1, in any order, each once; or an array of them `[U, w]`.
@@ -241,7 +241,7 @@ class Sparse(Lift):
 
 
 def _tree(places, lengths, size):
-    """Makes the tables for sums over lists of these lengths, laid end to end; the place `size` stands for a zero."""
+    """The tables for sums over lists of these lengths, concatenated; the place `size` is a zero."""
     tables = []
     while not tables or tables[-1].shape[0] > len(lengths):
         blocks = np.maximum(-(-lengths // _TERMS_PER_NODE), 1)
@@ -260,7 +260,7 @@ def _added(x, tables):
 
 
 def incidence(supported: Bool[np.ndarray, "U K"], scale: ArrayLike) -> Sparse | Dense:
-    """Makes the lift `scale`·supported, from lists where few entries are set."""
+    """The lift `scale`·supported, by lists if few entries are set."""
     if SPARSE_RATIO * supported.sum() >= supported.size:
         return Dense(jnp.asarray(supported), scale)
     lengths = supported.sum(axis=1)
@@ -270,9 +270,9 @@ def incidence(supported: Bool[np.ndarray, "U K"], scale: ArrayLike) -> Sparse | 
 @register(data_fields=["rate"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
 class Decay(Lift):
-    """Lift exp(−rate·|u − i|), of reports whose probability falls with the distance from the value.
+    """Lift exp(−rate·|u − i|), for reports whose probability falls with the distance from the value.
 
-    A product is the sum of the recurrence f_u = θ_u + e^−rate·f_(u−1) from below and of the same from above, each by
+    A product is the sum of the recurrence f_u = θ_u + e^−rate·f_(u−1) from below and the same from above, each by
     doubling: O(K·log K).
 
     Attributes:
@@ -297,7 +297,7 @@ class Decay(Lift):
 
 
 def _decaying(x, rate):
-    """Returns Σ_(k≤i) x_k·exp(−rate·(i − k)), over the last 1, 2, 4, … values."""
+    """Σ_(k≤i) x_k·exp(−rate·(i − k)), by doubling over the last 1, 2, 4, … values."""
     reach = 1
     while reach < x.shape[0]:
         x = x + jnp.exp(-rate * reach) * jnp.append(jnp.zeros_like(x[:reach]), x[:-reach])

@@ -1,6 +1,6 @@
 """Parameters and rates of mechanisms; JAX is not imported.
 
-Mechanisms and clients for real collection both take the default of a parameter from here, so that they choose alike.
+Mechanisms and clients for real collection use the same defaults of parameters, from here.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from rrjax.data.errors import ArgumentError
 from rrjax.numerics.projective_geometry import PRIMES, design_of, num_cells
 
 DEFAULT_CELLS = 1 << 27
-"""Largest decoding table of projective geometry response, in numbers, where the field is chosen by default."""
+"""Largest decoding table of projective geometry response, in numbers, if the field is chosen by default."""
 MOST_BUCKETS = 1 << 30
-"""Largest number of buckets of local hashing. It is the best one at ε = 20."""
+"""Largest number of buckets of local hashing. It is the best number at ε = 20."""
 
 
 class Rates(NamedTuple):
     """The two probabilities p and q of a pure mechanism, as three weights without cancellation.
 
-    A report supports a given category always with probability q, never with probability 1 − p, and if and only if its
-    user holds it with probability d = p − q. The weights are these three up to a common factor: 1, K − 1 and e^ε − 1
-    for k-ary randomized response. They are numbers, or scalars of JAX.
+    A report supports a given category with probability q for every user, for no user with 1 − p, and only for users
+    with this category with d = p − q. The weights are these three up to a common factor: 1, K − 1 and e^ε − 1 for k-ary
+    randomized response. They are numbers, or scalars of JAX.
 
     Attributes:
         always: q.
@@ -41,17 +41,17 @@ class Rates(NamedTuple):
 
     @classmethod
     def of(cls, p: Any, q: Any) -> Rates:
-        """Makes the rates of two probabilities."""
+        """The rates of two probabilities."""
         return cls(q, 1 - p, p - q)
 
     @classmethod
     def of_design(cls, e1: Any, size: Any, pairs: Any) -> Rates:
-        """Makes the rates of a block design: blocks that hold the user's category are e^ε times as likely as others.
+        """The rates of a block design: blocks with the user's category are e^ε times as likely as others.
 
         Args:
             e1: e^ε − 1.
-            size: b/r, the number of blocks over the number that hold a given category.
-            pairs: λ/r, the share of the blocks with a given category that hold a given other one too.
+            size: b/r, the number of blocks over the number of blocks with a given category.
+            pairs: λ/r, the share of blocks with a given other category among the blocks with a given one.
 
         References:
             Nam and Lee, "Optimal private discrete distribution estimation with one-bit communication", 2024;
@@ -90,33 +90,33 @@ class Rates(NamedTuple):
         return (self.truth + self.never) / self.total
 
     def share(self, reported: Any) -> Any:
-        """Returns the share of users with a category, from the probability of its support; it may be negative."""
+        """The share of users with a category, from the probability of its support; it may be negative."""
         return reported + ((self.always + self.never) * reported - self.always) / self.truth
 
     def variance(self, share: Any) -> Any:
-        """Returns N times the variance of the unbiased estimate: [q(1−q) + θ(p(1−p) − q(1−q))]/d², for given users."""
+        """N times the variance of the unbiased estimate: [q(1−q) + θ(p(1−p) − q(1−q))]/d², for given users."""
         noise = self.always * (1 + self.never / self.truth)
         return (noise + (self.never - self.always) * share) / self.truth
 
     def total_variance(self, num_categories: int) -> Any:
-        """Returns the sum of `variance` over the categories: [p(1−p) + (K−1)·q(1−q)]/d², for any shares."""
+        """The sum of `variance` over the categories: [p(1−p) + (K−1)·q(1−q)]/d², for any shares."""
         spread = 1 + (num_categories - 1) * (self.always / self.never)
         return self.never * ((num_categories * self.always / self.truth + spread) / self.truth)
 
     def astype(self, dtype: Any) -> Rates:
-        """Returns the rates as scalars of JAX in a floating dtype."""
+        """The rates as scalars of JAX in a floating dtype."""
         import jax.numpy as jnp  # here, because clients use rates without JAX
 
         return Rates(*(jnp.asarray(weight, dtype) for weight in self))
 
 
 def _expm1(epsilon):
-    """Returns e^ε − 1 of an ε that is cut so that its square and inverse are floats; the best parameter is the same."""
+    """e^ε − 1 for an ε that is cut so that its square and inverse are floats; the best parameter is the same."""
     return math.expm1(min(max(epsilon, 1e-100), 300.0))
 
 
 def best_subset_size(num_categories: int, e1: Any, xp: ModuleType = np) -> Any:
-    """Returns ω, at least one: K/(e^ε + 1), rounded down or up to the integer of smaller error."""
+    """ω, at least one: K/(e^ε + 1), rounded down or up to the integer of smaller error."""
 
     def error(size):
         return subset_rates(num_categories, size, e1).total_variance(num_categories)
@@ -127,38 +127,38 @@ def best_subset_size(num_categories: int, e1: Any, xp: ModuleType = np) -> Any:
 
 
 def subset_rates(num_categories: int, size: Any, e1: Any) -> Rates:
-    """Returns the rates of the block design of all sets of ω categories."""
+    """The rates of the block design of all sets of ω categories."""
     return Rates.of_design(e1, num_categories / size, (size - 1) / (num_categories - 1))
 
 
 def subset_size_of(given: int | None, num_categories: int, epsilon: float | None) -> Any:
-    """Returns ω of subset selection: the given one (`ValueError` if out of range), the best for a known ε, or None."""
+    """ω of subset selection: the given one (`ValueError` if out of range), the best for a known ε, or None."""
     if given is None:
         return None if epsilon is None else int(best_subset_size(num_categories, _expm1(epsilon)))
     return as_integer(given, "subset_size", 1, num_categories - 1, "K - 1 = ")
 
 
 def best_num_buckets(e1: Any, smallest: Callable[[Any, int], Any] = min) -> Any:
-    """Returns g of optimized local hashing, round(e^ε) + 1."""
+    """g of optimized local hashing, round(e^ε) + 1."""
     return smallest((e1 + 1.5) // 1 + 1, MOST_BUCKETS)
 
 
 def num_buckets_of(given: int | None, epsilon: float | None) -> Any:
-    """Returns g of local hashing: the given one (`ValueError` if out of range), the best for a known ε, or None."""
+    """g of local hashing: the given one (`ValueError` if out of range), the best for a known ε, or None."""
     if given is None:
         return None if epsilon is None else int(best_num_buckets(_expm1(epsilon)))
     return as_integer(given, "num_buckets", 2, MOST_BUCKETS)
 
 
 def two_buckets(given: int | None) -> int:
-    """Returns g of binary local hashing, and raises `ValueError` if another one is given."""
+    """g of binary local hashing; `ValueError` if another one is given."""
     if given not in (None, 2):
         raise ArgumentError(f"binary local hashing has num_buckets = 2, got {given!r}", argument="num_buckets")
     return 2
 
 
 def field_designs(num_categories: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns b/r and λ/r (see `Rates.of_design`) of the planes over each field; NaN where decoding exceeds memory."""
+    """b/r and λ/r (see `Rates.of_design`) of the planes over each field; NaN if decoding exceeds memory."""
     sizes, pairs = zip(*(design_of(num_categories, order) for order in PRIMES), strict=True)
     cells = np.asarray([num_cells(num_categories, order) for order in PRIMES])
     fits = cells <= max(DEFAULT_CELLS, min(cells))
@@ -166,7 +166,7 @@ def field_designs(num_categories: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def field_order_of(given: int | None, num_categories: int, epsilon: float | None) -> Any:
-    """Returns s of projective geometry response: the given one, that of least error for a known ε, or None.
+    """s of projective geometry response: the given one, the prime of least error for a known ε, or None.
 
     Raises:
         ValueError: s is not a prime below 1000, or its table takes too much memory.

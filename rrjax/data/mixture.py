@@ -1,9 +1,9 @@
-"""Mixtures: the likelihood of whole reports, for statements about all categories jointly.
+"""Mixtures: the likelihood of whole reports, for inference on all categories jointly.
 
 A report u of a user with category i has a probability proportional to a_u + B_ui, where a_u does not depend on i. So
 θ has the log-likelihood Σ_u w_u·log(a_u + (Bθ)_u), with w_u reports of each kind. k-ary randomized response has a = 1
 and B = e1·I with e1 = e^ε − 1; unary encoding has a = 1 and e1 for every bit that is set. B is given as a linear map, a
-*lift*: by its product and that of its transpose, not by U×K numbers.
+*lift*: by its products with B and its transpose, not by U×K numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rrjax.numerics.sums import accurate_sum
 @register(data_fields=["weights", "base", "lift"])
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """Likelihood of a collection, Σ_u w_u·log(a_u + (Bθ)_u). A pytree; `mixture` of a mechanism makes it from reports.
+    """The likelihood of a collection, Σ_u w_u·log(a_u + (Bθ)_u). A pytree; made by `mixture` of a mechanism.
 
     Args:
         weights: `[U]`, w: the numbers of reports of each kind, integers or floats.
@@ -88,7 +88,7 @@ def _check(mixture):
     if not all(np.isfinite(leaf).all() and (leaf >= 0).all() for leaf in entries):
         message = "the lift must hold finite numbers, none negative: they are parts of probabilities"
         raise ArgumentError(message, argument="lift")
-    with jax.ensure_compile_time_eval():  # known values may occur while something else is traced
+    with jax.ensure_compile_time_eval():  # known values may occur while other values are traced
         reach = np.asarray(mixture.lift(jnp.ones(size, float_dtype()))) + base
     impossible = np.flatnonzero((reach <= 0) & (weights > 0))
     if impossible.size:
@@ -116,16 +116,16 @@ class Reports(NamedTuple):
     usable: Bool[Array, ""]
 
     def probabilities(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
-        """Returns μ = a + Bθ; one where there are no reports, and NaN for negative numbers."""
+        """μ = a + Bθ; one for kinds without reports, NaN for negative numbers."""
         mixed = jnp.where(self.shares > 0, self.base + self.lift(theta), 1)
         return jnp.where((mixed >= 0) & self.usable, mixed, jnp.nan)
 
     def slopes(self, theta: Float[Array, " K"]) -> Float[Array, " K"]:
-        """Returns Bᵀ(φ/μ), the derivative in θ of the log-likelihood per report."""
+        """Bᵀ(φ/μ), the derivative in θ of the log-likelihood per report."""
         return self.lift.transpose(self.shares / self.probabilities(theta))
 
     def log_likelihood(self, theta: Float[Array, " K"]) -> Float[Array, ""]:
-        """Returns Σ φ·log μ in nats per report; −∞ if a report has probability zero."""
+        """Σ φ·log μ in nats per report; −∞ if a report has probability zero."""
         mixed = self.probabilities(theta)
         terms = jnp.where(self.shares > 0, self.shares * jnp.log(mixed), 0)
         plain = jnp.sum(terms)
@@ -133,10 +133,10 @@ class Reports(NamedTuple):
 
 
 def as_mixture(mixture: Mixture, epsilon: ArrayLike | None, theta: ArrayLike | None = None) -> tuple[Array, Reports]:
-    """Settles the dtypes of a mixture and of a distribution; None is the uniform one.
+    """A mixture and a distribution in their final dtypes; None is the uniform distribution.
 
     Raises:
-        ValueError: An ε beside it, or a θ of another length.
+        ValueError: An ε with the mixture, or a θ of another length.
     """
     if epsilon is not None:
         message = f"a mixture has its own probabilities: leave epsilon out (got {epsilon})"

@@ -1,9 +1,9 @@
 """Counts of reports, and tallies: the support counts of a collection, N, and the rates p and q.
 
-Under a pure mechanism a report *supports* the category that its user holds with probability p, and any other one with
-probability q. Statements about one category at a time (the inversion and its repairs, variances, intervals, p-values,
-plans) need the support counts, N, p and q, and nothing else of the mechanism. The support counts of k-ary randomized
-response are the counts of its reports and sum to N; those of other mechanisms do not.
+Under a pure mechanism a report *supports* its user's category with probability p, and any other category with
+probability q. Results for one category at a time (the inversion and its repairs, variances, intervals, p-values, plans)
+depend only on the support counts, N, p and q. The support counts of k-ary randomized response are the counts of its
+reports and sum to N; those of other mechanisms do not.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ exportable(Rates)
 
 
 def count(reports: ArrayLike, num_categories: int) -> Int[Array, " K"]:
-    """Counts how many reports name each category.
+    """The number of reports that name each category.
 
-    Counts of parts add up to the counts of the whole, categories without a report included. So a stream or many files
-    can be counted part by part and summed.
+    Counts of parts, with the same K, add up to the counts of the whole. So a stream or many files can be counted part
+    by part and summed.
 
     Args:
         reports: Integers in 0 … K − 1, any shape.
@@ -52,7 +52,7 @@ def count(reports: ArrayLike, num_categories: int) -> Int[Array, " K"]:
 
     Returns:
         `[K]`, in the default integer dtype. Under tracing a report outside the domain cannot be refused: it makes all
-        counts −1, which every estimator turns into NaN.
+        counts −1, so that every estimate is NaN.
 
     Raises:
         ValueError: K < 2, reports that are not integers, or (not under tracing) one outside the domain.
@@ -79,24 +79,25 @@ _count = jax.jit(_count, static_argnums=1)
 @register(data_fields=["support", "num_users", "rates"], meta_fields=["domain"])
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
 class Tally:
-    """Support counts of a collection, N, and the rates p and q. A pytree; tallies of parts add up.
+    """The support counts of a collection, N, and the rates p and q. A pytree; tallies of parts add up.
 
     A tally of files or of a data frame has a fingerprint of the labels of its categories, which sums and
     transformations of JAX keep. Tallies of different labels, or of the same labels in another order, do not add up.
     A tally without a fingerprint adds to any. The fingerprint is static: a function is compiled once for each, and the
     branches of a condition, or the state of a loop before and after a step, must have the same one.
 
-    `==` says whether supports, users, fingerprints and the weights of the rates are equal, as one bool. A tally made
-    of `p` and `q` of another one may therefore differ from it, and still adds up. A tally has no hash.
+    `==` compares supports, users, fingerprints and the weights of the rates, and returns one bool. A tally made from
+    `p` and `q` of another one may therefore differ from it, and still adds up. A tally has no hash.
 
     Args:
-        support: `[K]`, how many reports support each category, from 0 to N: integers (exact), or floats (weights).
+        support: `[K]`, the number of reports that support each category, from 0 to N: integers (exact), or floats
+            (weights).
         num_users: Scalar, N.
         p: Scalar, probability that a report supports the category of its user.
-        q: Scalar, probability that it supports a given other category; less than p.
-        rates: `Rates` in place of p and q, which are two rounded numbers.
-        domain: The labels of the categories in their order, an `rrjax.io.domain.Domain` or a list; None for unknown
-            ones. As an attribute, a `Fingerprint`, with `labels`.
+        q: Scalar, probability that a report supports a given other category; less than p.
+        rates: `Rates` in place of p and q, which are rounded.
+        domain: The labels of the categories in their order, an `rrjax.io.domain.Domain` or a list; None if unknown. As
+            an attribute, a `Fingerprint`, with `labels`.
 
     Raises:
         ValueError: Shapes, dtypes or (not under tracing) values that no collection has, or other than K labels.
@@ -126,7 +127,7 @@ class Tally:
         rates: Rates | None = None,
         domain: Any = None,
     ) -> None:
-        """Checks numbers that come with p and q; those that come with rates are of a mechanism, and are not checked."""
+        """Checks the numbers if p and q are given; numbers with rates are from a mechanism, and are not checked."""
         if p is not None and q is not None:
             rates = Rates.of(*_as_probabilities(p, q))
             support, num_users = _as_support(support, num_users)
@@ -143,7 +144,7 @@ class Tally:
         vars(self).update(support=support, num_users=num_users, rates=rates, domain=known)
 
     def __repr__(self) -> str:
-        """Shows numbers, or only the shape of more than six."""
+        """A text with the numbers, or with only the shape of more than six."""
         domain = "" if self.domain is None else f", domain={short(getattr(self.domain, 'labels', None) or self.domain)}"
         known = isinstance(self.rates, Rates) and all(map(_is_number, self.rates))
         rates = f"p={short(self.p)}, q={short(self.q)}" if known else f"rates={short(self.rates)}"
@@ -170,11 +171,11 @@ class Tally:
         return self.rates.d
 
     def __add__(self, other: Tally) -> Tally:
-        """Returns the tally of both collections together, at the rates of the first.
+        """The tally of both collections together, at the rates of the first.
 
-        Rates are equal if p and q are, to eight machine epsilons of the dtype that they are computed in: p is a
-        quotient of sums of three weights, with at most five roundings of half an epsilon. So are its stored value, and
-        the value computed of the stored one.
+        Rates are equal if p and q are, to eight machine epsilons of the dtype of their computation: p is a quotient of
+        sums of three weights, with at most five roundings of half an epsilon. The same holds for its stored value, and
+        for the value computed from the stored one.
 
         Raises:
             ValueError: Other categories or labels, or (not under tracing) other rates, or more users than the dtype can
@@ -206,13 +207,13 @@ class Tally:
                     f"{_apart('q', self.q, other.q)}; estimate them apart",
                     argument="rates",
                 )
-        # Under tracing it cannot be refused: a negative N makes every result NaN.
+        # Under tracing a mismatch cannot be refused: a negative N makes every result NaN.
         domain = other.domain if self.domain is None else self.domain
         number = jnp.where(alike, number, -1)
         return Tally(self.support + other.support, number, rates=self.rates, domain=domain)
 
     def __radd__(self, other: Any) -> Tally:
-        """Lets `sum` begin with 0."""
+        """The tally for `sum`, which starts at 0."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
 
@@ -227,13 +228,13 @@ def equal_rates(first: Rates, second: Rates) -> Bool[Array, ""]:
 
 
 def _is_number(weight):
-    """Whether a leaf is a known number: JAX puts anything in the place of a leaf."""
+    """Whether a leaf is a known number: JAX may put other objects in place of a leaf."""
     number = isinstance(weight, int | float | np.generic | np.ndarray | jax.Array) and not isinstance(weight, Tracer)
     return number and jnp.result_type(weight).kind in "iuf"
 
 
 def _apart(name, first, second):
-    """Says with enough digits that two numbers differ."""
+    """A text that two numbers differ, with enough digits."""
     pairs = [(f"{float(first):.{digits}g}", f"{float(second):.{digits}g}") for digits in range(6, 18)]
     ours, theirs = next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])
     return f"{name} is {ours} in one and {theirs} in the other"
@@ -284,7 +285,7 @@ def _as_support(support, num_users):
 
 
 def _settled(support):
-    """Settles support counts as `as_counts` does, but keeps the scale that floats share with the number of users."""
+    """Support counts in their final dtype, as by `as_counts`, but with the scale of floats kept."""
     support = as_array(support, "support")
     if support.ndim == 1 and jnp.issubdtype(support.dtype, jnp.floating) and support.shape[0] >= 2:
         return as_weights(support)
@@ -292,10 +293,10 @@ def _settled(support):
 
 
 def as_tally(tally: Tally, epsilon: ArrayLike | None, *, whole: bool = False) -> Tally:
-    """Settles shapes and dtypes of a tally.
+    """A tally with checked shapes and final dtypes.
 
     Raises:
-        ValueError: An ε beside it, several tallies at once, or floats where integers are needed.
+        ValueError: An ε with the tally, several tallies at once, or floats in place of integers.
     """
     if epsilon is not None:
         message = f"a tally has its own rates, p and q: leave epsilon out (got {epsilon})"
@@ -308,14 +309,14 @@ def as_tally(tally: Tally, epsilon: ArrayLike | None, *, whole: bool = False) ->
 
 
 class Evidence(NamedTuple):
-    """Numbers of a tally for statements about one category at a time.
+    """The numbers of a tally, for inference on one category at a time.
 
     Attributes:
         support: `[K]`, floats.
         others: `[K]`, floats: the reports that do not support the category.
         excess: `[K]`: support − N·q, to a few units in the last place of the larger of one and itself.
-        rates: Of the mechanism.
-        usable: Scalar: whether the tally is valid; the numbers of one that is not are replaced by valid ones.
+        rates: Rates of the mechanism.
+        usable: Scalar: whether the tally is valid; the numbers of an invalid one are replaced by valid numbers.
     """
 
     support: Float[Array, " K"]
@@ -331,15 +332,15 @@ class Evidence(NamedTuple):
 
     @property
     def q(self) -> Float[Array, ""]:
-        """Share of the reports that support an empty category, at least the smallest normal number of the dtype."""
+        """Probability that a report supports an empty category, at least the smallest normal number of the dtype."""
         return jnp.maximum(self.rates.q, jnp.finfo(self.excess.dtype).tiny)
 
 
 def evidence(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> Evidence:
-    """Prepares a tally, or counts of randomized response at ε; the counts must be integers.
+    """The numbers of a tally, or of counts of randomized response at ε; the counts must be integers.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, an ε beside a tally, or none beside counts.
+        ValueError: A wrong shape or dtype, K < 2, an ε with a tally, or counts without ε.
     """
     if isinstance(counts, Tally):
         return of_tally(as_tally(counts, epsilon, whole=True))
@@ -348,7 +349,7 @@ def evidence(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> Evidence:
 
 @jax.jit
 def of_tally(tally: Tally) -> Evidence:
-    """Prepares a settled tally of integers or floats."""
+    """The numbers of a checked tally of integers or floats."""
     support, number, rates = tally.support, tally.num_users, tally.rates
     dtype = rates.truth.dtype
     if jnp.issubdtype(support.dtype, jnp.integer):  # at least as wide as the rates, for the exact product
@@ -363,7 +364,7 @@ def of_tally(tally: Tally) -> Evidence:
     if jnp.issubdtype(support.dtype, jnp.integer):
         whole, fraction, _ = split_product(number, jnp.maximum(rates.q, jnp.finfo(dtype).tiny))
         exact = (support - whole.astype(support.dtype)).astype(dtype) - fraction
-        # The rough value has the derivatives in the rates, and differs from the exact one by rounding alone.
+        # The rough value has the derivatives in the rates, and differs from the exact one only by rounding.
         excess = rough + lax.stop_gradient(exact - rough)
     return Evidence(support.astype(dtype), (number - support).astype(dtype), excess, rates, usable)
 
@@ -380,13 +381,13 @@ def _of_counts(counts, epsilon):
 
 
 def _excess(counts: Int[Array, " K"], total: Int[Array, ""], e1: Float[Array, ""]) -> Float[Array, " K"]:
-    """Returns (c·e1 + c·K − N) / (e1 + K)."""
+    """(c·e1 + c·K − N) / (e1 + K)."""
     num_categories = counts.shape[0]
     noise = total.astype(e1.dtype) / (e1 + num_categories)
     rough = counts.astype(e1.dtype) - noise
-    # Where the difference is smaller than its terms, it lies within an integer, and wrap-around arithmetic is exact.
+    # If the difference is smaller than its terms, it fits an integer, and wrap-around arithmetic is exact.
     whole, fraction, _ = split_product(counts, e1)
     integer = whole.astype(total.dtype) + (counts * jnp.asarray(num_categories, counts.dtype) - total)
     exact = (integer.astype(e1.dtype) + fraction) / (e1 + num_categories)
-    # The rough value has the derivative in ε, and differs from the exact one by rounding alone.
+    # The rough value has the derivative in ε, and differs from the exact one only by rounding.
     return rough + lax.stop_gradient(jnp.where(jnp.abs(rough) < noise / 2, exact - rough, 0))

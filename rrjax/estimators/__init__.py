@@ -1,1 +1,1 @@
-"""Estimators, their likelihood and its certificate, metrics, and the catalogue of all of them by name."""
+"""Estimators, the likelihood and its certificate, metrics, and a catalogue of estimators and metrics by name."""

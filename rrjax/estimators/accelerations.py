@@ -1,12 +1,12 @@
 """The accelerations of `ibu`: Anderson's extrapolation of EM's steps, and Newton's method.
 
 **Newton's method** is an interior point (`rrjax.numerics.newton`) on L(θ) = Σ_u φ_u·log(a_u + (Bθ)_u) over the simplex.
-The gradient is g = Bᵀ(φ/μ), and H = Bᵀ diag(φ/μ²) B the negative Hessian: a matrix of K² numbers, diagonal where each
-report names one category. It takes some twenty steps, each a solve with that matrix, where EM on a channel that
-confuses neighbours takes thousands of products.
+The gradient is g = Bᵀ(φ/μ), and H = Bᵀ diag(φ/μ²) B the negative Hessian: a K×K matrix, diagonal if each report names
+one category. It takes some twenty steps, each a solve with that matrix. EM takes thousands of products on a channel
+that confuses neighbours.
 
-The same system gives the derivatives of the maximum. Where a parameter moves the gradient by ġ, the maximum moves by
-θ∘y with (Θ H Θ + diag(θ∘s))·y = θ∘(ġ − λ̇) and Σ θ∘y = 0. On the support s = 0; beside it θ stays zero.
+The same system gives the derivatives of the maximum. If a parameter moves the gradient by ġ, the maximum moves by θ∘y
+with (Θ H Θ + diag(θ∘s))·y = θ∘(ġ − λ̇) and Σ θ∘y = 0. On the support s = 0; outside it θ stays zero.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from rrjax.numerics.newton import factored, interior_step, solved
 from rrjax.numerics.sums import accurate_sum
 
 MEMORY = 10
-"""Past steps that Anderson's acceleration extrapolates from."""
+"""Number of past steps that Anderson's acceleration extrapolates from."""
 LARGEST_LOG_FACTOR = 2.0
-"""Nats by which the power of a category's factor moves it at most."""
+"""Limit of the change of a category's log share by the power of its factor, nats."""
 MAX_NEWTON_STEPS = 200
-"""Steps of Newton's method that help: a gap that these do not reach is beyond rounding."""
+"""Largest number of Newton steps. Rounding prevents a gap that these do not reach."""
 DIAGONAL_EPSILONS = 8
-"""Machine epsilons of itself that a diagonal is raised by, so that rounding leaves the matrix positive."""
+"""Relative increase of a diagonal, in machine epsilons, so that rounding leaves the matrix positive."""
 
 
 class History(NamedTuple):
@@ -59,10 +59,10 @@ def anderson(
 ) -> tuple[Float[Array, " K"], History]:
     """Makes one accelerated step of a monotone EM on the simplex, with one evaluation of `step`.
 
-    The extrapolation is kept inside the simplex, and taken only if it loses nothing against the plain step. Otherwise
-    the plain step is taken and the history begins anew, so the likelihood never falls. A category at the edge of the
-    support has almost no share, which a step hardly moves: the differences of its steps are rounding. So each category
-    is also moved by a power of its own factor, which grows while that gains.
+    The extrapolation is kept inside the simplex, and taken only if its likelihood is at least that of the plain step.
+    Otherwise the plain step is taken and the history begins anew, so the likelihood never falls. A step hardly moves a
+    category at the edge of the support, whose share is almost zero: the differences of its steps are rounding. So each
+    category is also moved by a power of its own factor, which grows while that gains.
     """
     image = step(theta)
     residual = image - theta
@@ -111,7 +111,7 @@ def newton(start: Float[Array, " K"], reports: Reports) -> tuple[tuple[Array, Ar
     """The start of Newton's method, θ and θ∘s `[K]` each, and the function that makes a step."""
     lift = _numbers_of(reports.lift, start.dtype)
     level = accurate_sum(start * reports.slopes(start))
-    level = jnp.where(level > 0, level, 1)  # reports that tell nothing have no slopes
+    level = jnp.where(level > 0, level, 1)  # without information in the reports there are no slopes
     goal = jnp.finfo(start.dtype).eps / start.shape[0] * level
 
     def advance(state):
@@ -135,7 +135,7 @@ def _newton_direction(theta, slack, reports, lift):
     """Solves Newton's system for β, with its constraint eliminated."""
     slope = reports.slopes(theta)
     solve = _solver(_curvature(theta, reports, lift), slack)
-    # A common part of all slopes has no effect, and would take the digits of their differences.
+    # A common part of all slopes has no effect, but would cost their differences digits.
     slope = slope - accurate_sum(theta * slope)
     plain, answer = solve(theta * slope), solve(theta)
 
@@ -149,7 +149,7 @@ def _newton_direction(theta, slack, reports, lift):
 
 
 def _curvature(theta, reports, lift):
-    """Θ H Θ, `[K, K]`; where it is diagonal, its diagonal `[K]`."""
+    """Θ H Θ, `[K, K]`; if it is diagonal, its diagonal `[K]`."""
     root = jnp.sqrt(reports.shares) / reports.probabilities(theta)
     if isinstance(lift, Scaling):
         return jnp.square(root * lift(theta))
@@ -175,7 +175,7 @@ def _solver(curvature, slack):
 def motion_of_maximum(theta: Float[Array, " K"], reports: Reports, tangent: Any) -> Float[Array, " K"]:
     """The tangent of the maximum of a likelihood, given that of the reports."""
     slope, change = jax.jvp(lambda reports: reports.slopes(theta), (reports,), (tangent,))
-    # Beside the support θ stays zero, whatever the slack.
+    # Outside the support θ stays zero, whatever the slack.
     slack = jnp.where(theta > 0, theta * (jnp.max(slope) - slope), 1)
     slack = lax.stop_gradient(jnp.maximum(slack, jnp.finfo(theta.dtype).tiny))
     solve = _solver(_curvature(theta, reports, _numbers_of(reports.lift, theta.dtype)), slack)

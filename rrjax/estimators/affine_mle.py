@@ -1,4 +1,4 @@
-"""The maximum of the likelihood where every report probability is affine in one share, in closed form.
+"""The maximum of the likelihood in closed form, if every report probability is affine in one share.
 
 A report names category j with probability μ_j = a_j + d·θ_j, the a_j and d known. With w_j = a_j/|d|, the sign s of d,
 and A the categories that the maximum keeps, S and W the sums of the counts and of w over A,
@@ -6,12 +6,12 @@ and A the categories that the maximum keeps, S and W the sums of the counts and 
     μ_j = c_j·|d|/t on A,    t = S/(W + s),    θ_j = s·(c_j/t − w_j),
 
 and j is kept if and only if s·(c_j − w_j·t) > 0: for d > 0 the largest c_j/w_j, for d < 0 the smallest. k-ary
-randomized response is w_j = 1/e1, and its t the threshold of `rrjax.estimators.water_filling` times e1; integers do not
-help where the w_j differ.
+randomized response has w_j = 1/e1, and its t is e1 times the threshold of `rrjax.estimators.water_filling`. Integers do
+not help if the w_j differ.
 
-The best set of categories makes t an extremum. So a set that is off by the rounding of cumulative sums has a t that is
-off by the square of that, and the support is determined anew from this t. The differences c_j − w_j·t cancel where d is
-small. They are formed from exact products, so that digits are lost in the w_j and not in the arithmetic.
+The best set of categories makes t an extremum. So the error of t is the square of the error of the set, which has the
+rounding of cumulative sums. The support is determined anew from this t. The differences c_j − w_j·t cancel if d is
+small. They are formed from exact products, so that only the rounding of the w_j costs digits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _solve(counts, weights, sign):
     weights, sign = jnp.where(usable, weights, 2), jnp.where(usable, sign, 1)
     level = _sorted_level(counts, weights, sign)
     above = jnp.maximum(sign * _minus_product(_halves(counts, weights.dtype), weights, level), 0)
-    # Reports that deny a category: a category without any explains them all.
+    # With d < 0 a report denies a category: a category without reports explains them all.
     unnamed = (counts == 0) & (sign < 0)
     above = jnp.where(jnp.any(unnamed), unnamed.astype(above.dtype), above)
     total = accurate_sum(above)
@@ -48,7 +48,7 @@ def _closed_form(counts, weights, sign, active):
     total = accurate_sum(kept)
     share = kept / jnp.where(total > 0, total, 1)
     divisor = accurate_sum(jnp.where(active, weights, 0)) + sign
-    # A support without reports, of categories that no report denied, has zero derivatives.
+    # If no report denied any category of the support, the derivatives are zero.
     return jnp.where(active & (total > 0), sign * (divisor * share - weights), 0)
 
 
@@ -66,7 +66,7 @@ def slope_on_support(
 def _sorted_level(counts, weights, sign):
     """The t of the set of categories from a sort and cumulative sums, in plain floating point."""
     floats = counts.astype(weights.dtype)
-    ratio = jnp.where(counts > 0, floats / weights, 0)  # infinite where all reports are honest
+    ratio = jnp.where(counts > 0, floats / weights, 0)  # infinite if all reports are true
     _, counts, weights = lax.sort((sign * ratio, counts, weights), num_keys=1)
     sums = (jnp.cumsum(counts[::-1])[::-1]).astype(weights.dtype)
     divisors = jnp.cumsum(weights[::-1])[::-1] + sign
@@ -101,7 +101,7 @@ def _halves(counts: Shaped[Array, "*s"], dtype) -> tuple[Array, Array]:
 
 
 def _cut(x):
-    """A float as a sum of two with half of its digits each, so that products of such halves are exact."""
+    """A float as a sum of two floats with half of its digits each, so that products of such halves are exact."""
     info = jnp.finfo(x.dtype)
     word = jnp.dtype(f"uint{info.bits}")
     low_digits = word.type((1 << (info.nmant // 2 + 1)) - 1)
@@ -112,7 +112,7 @@ def _cut(x):
 def _minus_product(number, factor, other):
     """The difference number − factor·other, to the square of the machine epsilon; both are sums of two floats.
 
-    Every product but the last, a small one, is exact, so it makes no difference which one XLA fuses with a sum.
+    Every product but the last, a small one, is exact, so XLA may fuse any of them with a sum.
     """
     (a, b), (c, d) = _cut(factor), _cut(-other[0])
     total, left = number[0] + 0 * factor, 0 * factor

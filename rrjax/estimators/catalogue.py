@@ -1,6 +1,6 @@
-"""The estimators and the metrics by name, for the command line, studies, figures and reports.
+"""Estimators and metrics by name, for the command line, studies, figures and reports.
 
-One entry here adds one, under the same name everywhere.
+An entry here adds one, under the same name everywhere.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IBU_GAP = 1e-10
 
 
 class Style(NamedTuple):
-    """How the curve of an estimator is drawn."""
+    """Colour and markers of an estimator's curve."""
 
     colour: str
     dash: Any
@@ -41,17 +41,16 @@ class Estimator(NamedTuple):
     """An estimator with a name.
 
     Attributes:
-        name: In files, datasets and on the command line.
+        name: Name in files, datasets and on the command line.
         function: `f(counts, epsilon) -> theta`, or `f(key, counts, epsilon) -> theta`.
-        title: In tables and figures.
-        style: In figures.
+        title: Title in tables and figures.
+        style: Style in figures.
         note: A description that may follow its title and a colon; or a function that returns one, of counts, the result
             of `full`, and the gap of the estimate's certificate (nats per report).
-        caution: A warning against a wrong reading of its estimates, or such a function.
+        caution: A warning against a wrong reading of its estimates, or a function as for `note`.
         ordered: Whether it is for categories in order whose neighbours have similar shares.
-        by_name: Whether it runs only where its name is given, not where all estimators run.
-        needs: Its input from other mechanisms than k-ary randomized response: "tally", "mixture", or "counts", which
-            only that one has.
+        by_name: Whether it runs only if its name is given, not with all estimators.
+        needs: Its input from a mechanism: "tally", "mixture", or "counts", which only k-ary randomized response has.
         full: `f(counts, epsilon)` to a result with the estimate as its `theta`, if note or caution needs more of it.
     """
 
@@ -67,7 +66,7 @@ class Estimator(NamedTuple):
     full: Callable[..., Any] | None = None
 
     def __call__(self, counts: Any, epsilon: Any, *, key: Array | None = None) -> Array:
-        """The estimate; with the key 0 if it takes one and none is given."""
+        """The estimate. An estimator that draws random numbers uses the key 0 if none is given."""
         if not takes_key(self.function):
             return self.function(counts, epsilon)
         return self.function(jax.random.key(0) if key is None else key, counts, epsilon)
@@ -92,11 +91,11 @@ class Metric(NamedTuple):
     """A metric with a name; smaller is better.
 
     Attributes:
-        name: In files, datasets and on the command line.
+        name: Name in files, datasets and on the command line.
         measure: `f(estimate, truth, counts, epsilon) -> scalar`; None if it needs all seeds of a study at once.
-        label: Of its mean over collections, on axes.
-        short: In titles and tables.
-        unit: In words.
+        label: Label of its mean over collections, on axes.
+        short: Short name in titles and tables.
+        unit: Unit in words.
         whole_reports: Whether it needs the likelihood of whole reports, which a `Tally` does not have.
         simplex: Whether it is defined for distributions only: shares of at least zero that sum to one.
     """
@@ -163,7 +162,7 @@ def _of(measure):
 
 
 def _of_distributions(metric):
-    """The metric, NaN where the shares do not sum to one up to rounding, which a study would average."""
+    """The metric; NaN if the shares do not sum to one up to rounding, so that a study does not average it."""
 
     def measure(estimate, truth, counts, epsilon):
         off = jnp.abs(accurate_sum(estimate) - 1)
@@ -303,13 +302,13 @@ ESTIMATORS: dict[str, Estimator] = {
         ),
     )
 }
-"""By name."""
+"""All estimators by name."""
 
 LIKELIEST, CLOSEST, CLOSEST_IN_ORDER = "mle_star", "empirical_bayes", "ordered_bayes"
-"""The estimators of the command line: the likeliest, the closest, and the closest for categories in order."""
+"""Default estimators of the command line: maximum likelihood, empirical Bayes, and that for categories in order."""
 
 MAXIMIZER = "ibu"
-"""The estimator that maximizes the likelihood where there is no closed form."""
+"""The estimator that maximizes a likelihood without a closed form."""
 
 METRICS: dict[str, Metric] = {
     entry.name: entry
@@ -344,4 +343,4 @@ METRICS: dict[str, Metric] = {
         Metric("variance", None, "variance,\nsummed over categories", "variance", "squared probability"),
     )
 }
-"""By name."""
+"""All metrics by name."""

@@ -7,12 +7,12 @@ All have the signature `f(counts, epsilon, **options) -> theta` and solve one pr
   (totals up to 2³¹ − 1 over fewer than 2²⁴ categories; with x64, up to 2⁶³ − 1). Floats are weights, with
   derivatives.
 * **epsilon**: the privacy parameter in nats, a scalar, traced, so that a sweep compiles once.
-* In place of both, a `Tally` of any pure mechanism, where the docstring says so: `inv(tally)`. Counts and ε are the
-  tally of k-ary randomized response.
+* In place of both, some functions take a `Tally` of any pure mechanism: `inv(tally)`. Counts and ε stand for the tally
+    of k-ary randomized response.
 * **Result** `[K]`, in the dtype of float counts, else in the default float dtype.
-* What tracing cannot check (a negative count, no reports at all, a total beyond the integer dtype, ε ≤ 0, NaN)
-  gives all NaN, never a plausible number. Shapes and K ≥ 2 are checked at trace time (`ValueError`).
-* ε from 1e-30 to infinity stays finite: nothing is computed from e^ε − 1 written as a difference.
+* Errors that tracing cannot check (a negative count, no reports at all, a total beyond the integer dtype, ε ≤ 0, NaN)
+    give all NaN, never a plausible number. Shapes and K ≥ 2 are checked at trace time (`ValueError`).
+* Results are finite for ε from 1e-30 to infinity: e^ε − 1 is never computed as a difference.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from rrjax.numerics.sums import accurate_sum, expm1_epsilon, reciprocal
 
 
 def inv(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
-    r"""Inverts the randomization: unbiased, often negative.
+    r"""Estimates the shares by inverting the randomization (Inv): unbiased, often negative.
 
     θ_i = (c_i/N − q) / (p − q); for k-ary randomized response p = e^ε/(e^ε+K−1) and q = 1/(e^ε+K−1), and the estimate
     sums to one.
 
     Args:
         counts: `[K]`, integers or floats, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; not with a tally.
 
     Returns:
         `[K]`, not confined to [0, 1]. Accurate to a few units in the last place of max(φ_i, q)/(p − q).
         Derivatives: smooth in floats, in epsilon and in rates.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, or an ε beside a tally.
+        ValueError: A wrong shape or dtype, K < 2, or an ε with a tally.
 
     Example:
         >>> import rrjax
@@ -64,21 +64,21 @@ def inv(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Ar
 
 
 def inv_n(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
-    """Inverts, clips the negative values to zero, and renormalizes (InvN).
+    """Estimates the shares by inversion, with negative values set to zero and the rest renormalized (InvN).
 
     Water filling with the threshold τ = N·q; no search.
 
     Args:
         counts: `[K]`, integers or floats, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; not with a tally.
 
     Returns:
-        `[K]` on the simplex. Derivatives of every order wherever no count equals τ; there, those of the side on
-        which the category is absent. Where no category of a tally is above τ (impossible for counts of randomized
-        response), the limit as τ rises to the largest: equal shares of the largest ones.
+        `[K]` on the simplex. Derivatives of every order. For a count equal to τ, the one-sided derivatives with the
+        category absent. If no category of a tally is above τ (impossible for counts of randomized response), the limit
+        as τ rises to the largest count: equal shares for the largest counts.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, or an ε beside a tally.
+        ValueError: A wrong shape or dtype, K < 2, or an ε with a tally.
 
     Example:
         >>> import rrjax
@@ -91,7 +91,7 @@ def inv_n(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[
 
 
 def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") -> Float[Array, " K"]:
-    """Maximizes the likelihood of k-ary randomized response exactly, in closed form (MLE*).
+    """Maximum likelihood estimate for k-ary randomized response, exact and in closed form (MLE*).
 
     The maximum drops every category whose share of the reports is below q *for the categories still in*, and inverts
     randomized response on the m active categories that stay: with f = c/S, θ = f + (m·f − 1)/expm1(ε).
@@ -127,13 +127,13 @@ def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") 
 def inv_p(
     counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, solver: Solver = "auto"
 ) -> Float[Array, " K"]:
-    """Inverts, and projects on the simplex in the Euclidean norm (InvP).
+    """Estimates the shares by the Euclidean projection of the inversion on the simplex (InvP).
 
     Water filling with τ = (S − N·d)/m, d = p − q. For a tally τ may be negative: then every category gains.
 
     Args:
         counts: `[K]`, integers or floats, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; not with a tally.
         solver: As in `mle_star`.
 
     Returns:
@@ -141,7 +141,7 @@ def inv_p(
         dtype, all else is exact. For a tally, the projection of `inv`, which is rounded. Derivatives as of `inv_n`.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, an unknown solver, or an ε beside a tally.
+        ValueError: A wrong shape or dtype, K < 2, an unknown solver, or an ε with a tally.
 
     Example:
         >>> import rrjax
@@ -165,7 +165,7 @@ def _pick(solver: Solver) -> Solver:
 
 
 def _surveyed(counts, epsilon):
-    """N, a lower bound of the largest count, e^ε − 1 (one where unusable), and whether all is usable."""
+    """N, a lower bound of the largest count, e^ε − 1 (one if unusable), and whether counts and ε are usable."""
     seen, e1 = survey(counts), expm1_epsilon(epsilon)
     usable = seen.usable & (e1 > 0)
     return seen.total, seen.bound, jnp.where(usable, e1, 1), usable
@@ -175,7 +175,7 @@ def differentiable(solve: Callable[..., Array], closed_form: Callable[..., Array
     """`solve(*given)` with the derivatives of `closed_form(*given, active)`.
 
     The active set is piecewise constant, so the closed form on it has derivatives of every order, in both modes. The
-    value stays the accurate one.
+    value stays that of `solve`.
     """
     estimator = jax.custom_jvp(jax.jit(solve))
 
@@ -293,4 +293,4 @@ _mle = _by_solver(_solve_mle, mle_on_support)
 _projected = _by_solver(_solve_projected, _projected_form)
 _clipped_shares = differentiable(_solve_clipped_shares, _clipped_shares_form)
 projected_shares = _by_solver(_solve_projected_shares, _projected_shares_form)
-"""By solver: the Euclidean projection of any `[K]` on the simplex."""
+"""The Euclidean projection of any `[K]` on the simplex, by solver."""

@@ -1,9 +1,9 @@
 """Cross-validation of the threshold, over the family that InvN, MLE* and InvP belong to.
 
-The three estimators are one function of a threshold τ, F(τ)_i = (c_i − τ)₊ / Σ_j (c_j − τ)₊. Which of them is closest
-to the truth depends on the truth: a dense one calls for a low threshold, a sparse one for a high one, and a uniform one
-for a negative one, which shrinks towards equal shares. So the reports are dealt out to folds. Each fold in turn is the
-test: its inversion is unbiased, and independent of the fit on the others.
+The three estimators are one function of a threshold τ, F(τ)_i = (c_i − τ)₊ / Σ_j (c_j − τ)₊. The best threshold depends
+on the truth: low for dense shares, high for sparse shares, and negative for uniform shares, which shrinks towards equal
+shares. So the reports are split into folds. Each fold in turn is the test set: its inversion is unbiased, and
+independent of the fit on the others.
 """
 
 from __future__ import annotations
@@ -27,42 +27,41 @@ from rrjax.simulate.sampling import Stream, binomial, marked
 
 NUM_FOLDS = 5
 Z_SCORES = (-10, -7, -5, -4, -3, -2, -1, -0.5, *(0.5 * step for step in range(13)))
-"""Thresholds in standard deviations of an empty category's count.
+"""Candidate thresholds, in standard deviations of an empty category's count.
 
-From −10 on the shrinkage would exceed what the randomization can explain, and smooth away the population's own
-irregularities. Beyond 6 a category of 10⁶ empty ones stands out by chance once in a thousand collections.
+Below −10 the shrinkage would exceed the noise of the randomization, and remove real differences of shares. At 6, one of
+10⁶ empty categories is above by chance once in a thousand collections.
 """
 REQUIRED_STANDARD_ERRORS = 2
-"""By which a higher threshold must win. The best of so many risks is lucky by more than one standard error."""
+"""Standard errors by which a higher threshold must win. The least of many risks is too low by more than one."""
 WORDS_PER_FOLD = 1 << 20
-"""Places in the stream of random words for a fold of counts."""
+"""Number of places in the stream of random words for one fold of counts."""
 WORDS_PER_FOLD_OF_TALLY = 1 << 22
 
 
 def cv_threshold(key: Array, counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
-    """Fills from a threshold that 5-fold cross-validation of the reports chooses.
+    """Estimates the shares with a threshold that 5-fold cross-validation of the reports chooses.
 
     θ = F(τ), F(τ)_i = (c_i − τ)₊ / Σ_j (c_j − τ)₊, with τ = N·q + z·sqrt(N·q·(1−q)) + max(z, 0)²/6 for z on a grid from
-    −10 to 6, or the τ of MLE* (for counts), or that of InvP. (The last term keeps the upper end a tail of a Poisson
-    count where N·q is small, by Bernstein's inequality.) Each report goes to one of five folds by exact binomial
-    thinning. (A report of a tally may support many categories. Its folds have equal sizes, by exact hypergeometric
-    thinning, which makes their counts independent.) The risk of a candidate is the mean over the folds of
-    ‖F_train‖² − 2⟨F_train, Inv_test⟩, with the threshold of the same z at the size of the training counts. The result
-    has the smallest τ whose risk is within two standard errors of the least, 2·2‖F_z − F*‖·sqrt(q/N)/d.
+    −10 to 6, or the τ of MLE* (for counts), or that of InvP. (The last term, from Bernstein's inequality, covers the
+    tail of a Poisson count if N·q is small.) Each report goes to one of five folds by exact binomial thinning. (A
+    report of a tally may support many categories. Its folds have equal sizes, by exact hypergeometric thinning, which
+    makes their counts independent.) The risk of a candidate is the mean over the folds of ‖F_train‖² − 2⟨F_train,
+    Inv_test⟩, with the threshold of the same z at the size of the training counts. The result has the smallest τ whose
+    risk is within two standard errors of the least, 2·2‖F_z − F*‖·sqrt(q/N)/d.
 
     Args:
-        key: A typed key, `jax.random.key(seed)`, which deals out the reports. Another key may choose another threshold,
-            most of all where the risks are close.
+        key: A typed key, `jax.random.key(seed)`, which splits the reports. Another key may choose another threshold,
+            above all if the risks are close.
         counts: `[K]`, integers, the reports per category; each below 2³¹, with 64-bit mode too. Or a `Tally`, of fewer
             than 2³¹ users.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; not with a tally.
 
     Returns:
         `[K]` on the simplex, F(τ) of the chosen τ to a few units in the last place; deterministic given the key
         (the words of float64 differ from those of float32, and a near tie may fall otherwise under `jax.vmap`).
-        All NaN where `mle_star` is, and where a count is 2³¹ or more. Memory O(K), time O(K) for each of 23 candidates
-        in each fold.
-        Derivatives in epsilon are those at the chosen z (or of MLE*, InvP); the choice has none.
+        All NaN if `mle_star` is, or if a count is 2³¹ or more. Memory O(K), time O(K) for each of 23 candidates in each
+        fold. Derivatives in epsilon are those at the chosen z (or of MLE*, InvP); the choice has none.
 
     Raises:
         ValueError: A wrong shape, K < 2, counts that are not integers (thinning needs whole reports), or an ε beside a
@@ -77,11 +76,11 @@ def cv_threshold(key: Array, counts: ArrayLike | Tally, epsilon: ArrayLike | Non
     Note:
         Over the paper's grid its squared error was 0.85 times that of the best of InvN, MLE* and InvP in each setting
         (the geometric mean; at most 1.64 times in nine settings of ten; `validation/results/accuracy-cpu.md`), and that
-        of `empirical_bayes` 0.57 times. It wins most where the truth is near-uniform. It loses where the reports carry
-        almost no signal: there InvN is close to uniform by chance, and a high threshold makes the error of a few keys
+        of `empirical_bayes` 0.57 times. It gains most if the truth is near-uniform. It loses if the reports carry
+        almost no signal: then InvN is close to uniform by chance, and a high threshold makes the error of a few keys
         large (in the worst setting the mean is 93 ± 70 times that of the best). The choice depends on the data, so
         intervals and tests that take τ as given are not valid after it. It minimizes the expected squared error from
-        the population that the users were drawn from, not from the users' own shares.
+        the shares of the population, not of these users.
 
     References:
         Pinzón et al., "Estimating the True Distribution of Data Collected with Randomized Response", AAAI 2026,
@@ -102,7 +101,7 @@ class _Law(NamedTuple):
     d: Float[Array, ""]
 
     def threshold(self, score, total, *, above_mean: bool = False):
-        """τ of z for so many reports, or τ − N·q."""
+        """τ of z for `total` reports, or τ − N·q if `above_mean`."""
         mean, upper = total.astype(self.q.dtype) * self.q, jnp.maximum(score, 0)
         step, extra = score * jnp.sqrt(mean * (1 - self.q)), upper * upper / 6
         return step + extra if above_mean else mean + step + extra
@@ -113,7 +112,7 @@ class _Part(NamedTuple):
 
     fill: Callable[[Float[Array, ""]], Float[Array, " K"]]  # a threshold → its estimate
     thresholds: Float[Array, " scores"]
-    others: tuple[Float[Array, " K"], ...]  # the estimates with a threshold of their own
+    others: tuple[Float[Array, " K"], ...]  # estimates with their own thresholds: MLE* (for counts), InvP
 
 
 class _Fold(NamedTuple):
@@ -126,7 +125,7 @@ class _Fold(NamedTuple):
 @jax.jit
 def _of_counts(key, counts, epsilon):
     likely = mle_star(counts, epsilon)
-    # MLE* is NaN for unusable input; the rest must then only come to an end.
+    # For unusable input MLE* is NaN; the rest need only terminate.
     usable = ~jnp.isnan(lax.stop_gradient(likely[0])) & (jnp.max(counts) <= jnp.iinfo(jnp.int32).max)
     counts = jnp.where(usable, counts, 1)
     epsilon = jnp.where(usable, epsilon, 1)
@@ -140,7 +139,7 @@ def _of_counts(key, counts, epsilon):
     split = _splitter(stream, counts, fixed_epsilon, fixed, scores)
 
     def own_thresholds():
-        """The τ of MLE* and of InvP from their supports, good enough to sort them in."""
+        """The τ of MLE* and of InvP from their supports, accurate enough to sort them among the scores."""
         (sum_l, number_l), (sum_p, number_p) = (_active(counts, theta) for theta in others)
         kept = total.astype(law.q.dtype) * fixed.d
         return jnp.stack([sum_l / (lax.stop_gradient(e1) + number_l), (sum_p - kept) / number_p])
@@ -158,12 +157,12 @@ def _splitter(stream, counts, epsilon, law, scores):
     total = jnp.sum(counts)
 
     def split(left, index):
-        # Given that a report is in no fold before, it is in this one with probability 1, ½, ⅓, … from the last one on.
+        # A report in no earlier fold is in this one with probability 1, ½, ⅓, …, from the last fold backwards.
         test = binomial(stream, index * WORDS_PER_FOLD, left, 1 / (NUM_FOLDS - index).astype(law.q.dtype))
         train = counts - test.astype(counts.dtype)
         train_total = jnp.sum(train)
         estimates = [
-            # The only report may be the one to test on.
+            # A single report may be in the test fold.
             jnp.where(train_total > 0, estimator(train, epsilon), 1 / counts.shape[0])
             for estimator in (mle_star, inv_p)
         ]
@@ -198,7 +197,7 @@ def _of_tally(key, tally):
         )
 
     def split(left, index):
-        # Of the users left after the folds before, and of those among them that support a category.
+        # From the users left after the earlier folds, and from the supporters of a category among them.
         support, users = left
         size = users // (NUM_FOLDS - index)
         test = marked(stream, index * WORDS_PER_FOLD_OF_TALLY, support, users, size)
@@ -236,7 +235,7 @@ def _taken(theta, chosen, others):
 
 
 def _choose(whole, own_thresholds, risk, law, total):
-    """The index of the chosen candidate: scores first, then those with a threshold of their own."""
+    """The index of the chosen candidate: first the scores, then `others`."""
     best = jnp.argmin(risk)
     winner = _taken(whole.fill(whole.thresholds[jnp.minimum(best, len(Z_SCORES) - 1)]), best, whole.others)
 
@@ -258,8 +257,8 @@ def _risks(split, left, d):
 
     def fold(left, index):
         left, (train, signal) = split(left, index)
-        # Relative to an estimate close to all good candidates, term by term: otherwise the rounding of their common
-        # part hides their differences.
+        # Relative to an estimate close to all good candidates, term by term: the rounding of their common part would
+        # exceed their differences.
         reference = train.others[0]
         offset = d * reference - signal
 
@@ -285,14 +284,14 @@ def _filler_of_excess(excess: Float[Array, " K"]) -> Callable[[Float[Array, ""]]
 
 
 def _filler(counts: Int[Array, " K"]) -> Callable[[Float[Array, ""]], Float[Array, " K"]]:
-    """τ → F(τ); from the largest count on its limit there, equal shares of the largest counts."""
+    """τ → F(τ). From the largest count on, its limit there: equal shares for the largest counts."""
     top = jnp.max(counts)
 
     def fill(threshold):
         whole = jnp.floor(threshold)
         beyond = whole.astype(counts.dtype) >= top
         level = jnp.clip(whole.astype(counts.dtype) + 1, 0, top)
-        # Never level − τ in floats, where the integers may be too large for them.
+        # Never level − τ in floats: the integers may be too large for them.
         rise = jnp.where(whole < 0, -threshold, jnp.where(beyond, 1, 1 - (threshold - whole)))
         return water_filling.fill(counts, water_filling.Threshold(level, rise))
 

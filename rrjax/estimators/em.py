@@ -5,8 +5,8 @@ q is small: most of each report is uniform noise, which IBU distributes in propo
 whose hidden variable is whether the report depended on the value. It leaves the noise out, is monotone as well, and
 needs about 1/d times fewer steps.
 
-For counts of k-ary randomized response `mle_star` is the same estimate in closed form, and these are for comparison.
-For the `Mixture` of another mechanism they find the maximum: D_i = Σ_u φ_u (a_u + B_ui)/μ_u, and a_u is the noise.
+For counts of k-ary randomized response `mle_star` gives the same estimate in closed form, and these are for comparison.
+For the `Mixture` of another mechanism, these find the maximum: D_i = Σ_u φ_u (a_u + B_ui)/μ_u, and a_u is the noise.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class EMResult(NamedTuple):
 
     Attributes:
         theta: `[K]`, the estimate, on the simplex.
-        gap: Scalar, nats per report: that of `certificate`.
+        gap: Scalar, nats per report: the gap of `certificate`.
         num_iters: Scalar integer: step evaluations made.
         converged: Scalar boolean: whether `gap` reached `tol`.
     """
@@ -68,30 +68,31 @@ def ibu(
     tol: float | None = None,
     max_iters: int = 10_000,
 ) -> EMResult:
-    """Maximizes the likelihood by iterative Bayesian update, until its certificate reaches a tolerance.
+    """Maximum likelihood estimate by iterative Bayesian update (IBU), until its certificate reaches a tolerance.
 
-    It starts from the uniform distribution. A step takes O(K) and no K×K channel; of a mixture, the products of its
-    lift.
+    It starts from the uniform distribution. A step takes O(K), without a K×K channel; for a mixture, the products of
+    its lift.
 
     Args:
         counts: `[K]`, integers or floats, the reports per category; or a `Mixture`.
-        epsilon: Scalar, nats; not beside a mixture.
+        epsilon: Scalar, nats; not with a mixture.
         accelerate: "anderson" (extrapolated deflated steps), "deflated", or "none", the IBU of the literature. Or
-            "newton", an interior point, which needs some fifteen steps whatever the channel, each a solve with a matrix
-            of K² numbers (a diagonal one where a report names one category).
-        tol: Stop at this certified gap, nats per report. None is 1e-10, or four times what rounding lets the dtype
-            certify if that is more (in float32, 64 machine epsilons of the largest d·φ_i/μ_i; of a mixture 256).
-        max_iters: Most step evaluations; with "newton" never more than 200.
+            "newton", an interior point, which needs some fifteen steps for any channel, each a solve with a K×K matrix
+            (diagonal if each report names one category).
+        tol: Stop at this certified gap, nats per report. None is 1e-10, or four times the smallest gap that rounding
+            lets the dtype certify, if that is more (in float32, 64 machine epsilons of the largest d·φ_i/μ_i; for a
+            mixture 256).
+        max_iters: Largest number of step evaluations; with "newton" never more than 200.
 
     Returns:
         An `EMResult`. All-NaN theta and gap, not converged, for unusable counts or ε.
-        Derivatives of theta are those of the maximum likelihood estimate, in both modes, for counts also where the
-        iteration stopped before; of a mixture in its weights, its base and the numbers of its lift, with a matrix of K²
-        numbers. The other fields have none.
+        Derivatives of theta are those of the maximum likelihood estimate, in both modes, for counts even if the
+        iteration stopped earlier; for a mixture in its weights, its base and the numbers of its lift, with a K×K
+        matrix. The other fields have none.
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, an unknown acceleration, `tol` or `max_iters` not positive, or an ε
-            beside a mixture.
+            with a mixture.
 
     Example:
         >>> import rrjax
@@ -119,11 +120,11 @@ def ibu_path(
     accelerate: Acceleration = "anderson",
     observe: Callable[[Float[Array, " K"]], Any] | None = None,
 ) -> Any:
-    """Records the path of `ibu`, step by step, for a fixed number of steps.
+    """The estimates of `ibu` after each of a fixed number of steps, or a function of them.
 
     Args:
         counts: `[K]`, integers or floats, the reports per category; or a `Mixture`.
-        epsilon: Scalar, nats; not beside a mixture.
+        epsilon: Scalar, nats; not with a mixture.
         num_iters: Number of step evaluations. Static.
         accelerate: As in `ibu`.
         observe: A JAX function of θ `[K]`, whose value is recorded; None records θ. A scalar keeps long paths small.
@@ -132,7 +133,7 @@ def ibu_path(
         The values of `observe`, stacked: leading axis `num_iters + 1`, the start included.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, an unknown acceleration, or an ε beside a mixture.
+        ValueError: A wrong shape or dtype, K < 2, an unknown acceleration, or an ε with a mixture.
 
     Example:
         >>> import rrjax
@@ -155,20 +156,20 @@ def ibu_path(
 
 
 def ems(mixture: Mixture, *, tol: float = 1e-3, max_iters: int = 10_000) -> EMResult:
-    """Smoothed expectation maximization: a step of EM, then an average of each category with its two neighbours.
+    """Estimates shares by smoothed EM: after each step, each category is averaged with its two neighbours.
 
-    The weights are (1, 2, 1)/4, and (2, 1)/3 at the ends. Its limit is **not** the maximum of the likelihood (for that
-    see `ibu`), nor of any other known function: it is smoother, and a gap stays.
+    The weights are (1, 2, 1)/4, and (2, 1)/3 at the ends. Its limit is **not** the maximum of the likelihood (see
+    `ibu`), nor of any other known function: it is smoother, and its gap stays positive.
 
     Args:
         mixture: The likelihood; its categories are in order.
-        tol: Stop where a step changes the log-likelihood of all reports by less, nats; the authors' code has 1e-3. In
-            float32 rounding hides the change for more than some ten thousand reports.
-        max_iters: Most steps.
+        tol: Stop if a step changes the log-likelihood of all reports by less, nats; the authors' code has 1e-3. In
+            float32, with more than some ten thousand reports, the change is below rounding.
+        max_iters: Largest number of steps.
 
     Returns:
-        An `EMResult`: `gap` bounds the likelihood given up, nats per report, and `converged` is whether the change was
-        below `tol`. NaN for an unusable mixture. No derivatives.
+        An `EMResult`: `gap` bounds the distance from the largest log-likelihood, nats per report, and `converged` is
+        whether the change was below `tol`. NaN for an unusable mixture. No derivatives.
 
     Raises:
         ValueError: `tol` or `max_iters` not positive.
@@ -211,9 +212,9 @@ def _check_tol(tol):
 
 
 class _Problem(NamedTuple):
-    """The likelihood as the iterations need it.
+    """The functions of a likelihood that the iterations need.
 
-    The gain is taken from the differences of the terms: near the maximum the difference of the sums is rounding alone.
+    The gain sums the differences of the terms: near the maximum the difference of the sums is rounding alone.
     """
 
     start: Float[Array, " K"]
@@ -237,7 +238,7 @@ def _of_reports(theta, reports):
 
     def deflated(theta):
         slope = reports.slopes(theta)
-        return jnp.where(jnp.max(slope) == 0, theta, theta * slope)  # reports that tell nothing leave θ
+        return jnp.where(jnp.max(slope) == 0, theta, theta * slope)  # reports without information leave θ unchanged
 
     def gain(new, old):
         known = jnp.where(reports.shares > 0, reports.probabilities(old), 1)
@@ -297,7 +298,7 @@ def _of_counts(counts, epsilon):
 
 
 def _iteration(problem, accelerate):
-    """The start, a pair whose first is θ, and the function that makes one step."""
+    """The start, a pair (θ, state), and the function that makes one step."""
     if accelerate == "newton":
         return newton(problem.start, problem.reports)
     climb = problem.plain if accelerate == "none" else problem.deflated
@@ -336,7 +337,7 @@ def _solve(given, tol, max_iters, accelerate):
 
 
 def _motion_on_support(theta, given, tangents):
-    """The tangent of the maximum of k-ary randomized response, which `theta` comes to."""
+    """The tangent of the maximum of k-ary randomized response, to which `theta` converges."""
     del theta
     active = lax.stop_gradient(mle_star(*given)) > 0
     return jax.jvp(lambda counts, epsilon: mle_on_support(counts, epsilon, active), given, tangents)[1]
@@ -356,7 +357,7 @@ def _solve_smoothed(start, reports, total, tol, max_iters):
         theta, old, _, number = carry
         theta = _averaged(_em_step(theta, reports, old))
         new = reports.probabilities(theta)
-        # The sum of the terms' differences has digits that the difference of two sums has not.
+        # The sum of the terms' differences is more accurate than the difference of two sums.
         change = accurate_sum(reports.shares * jnp.log1p((new - old) / old)) * total
         return theta, new, change, number + 1
 

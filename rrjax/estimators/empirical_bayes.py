@@ -4,8 +4,8 @@ counts → cells and atoms (`rrjax.estimators.prior`) → weights of the atoms b
        → posterior mean and variance at both ends of each cell, interpolated within it → shares that sum to one
 
 The weights (`npmle`) maximize Σ_b w_b·log (L·g)_b over g ≥ 0 with Σ g = 1 and Σ g·t = 0, by an interior point: some ten
-solves of an M × M system, where EM, whose step is n = g∘Lᵀ(w/Lg), needs thousands of passes. The barrier ends not at
-zero, but where the whole sample misses half a nat: there the weights are unique, and rounding hardly moves them.
+solves of an M × M system. EM, with the step n = g∘Lᵀ(w/Lg), needs thousands of passes. The barrier ends above zero,
+half a nat of the whole sample below the maximum: there the weights are unique, and rounding hardly moves them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from rrjax.numerics.sums import accurate_sum
 NUM_CELLS = 256
 NUM_ATOMS = 160
 MAX_ITERS = 40
-"""Steps of the interior point at most; it needs some ten."""
+"""Largest number of steps of the interior point; it needs some ten."""
 MISSING_NATS = 0.5
-"""Log-likelihood of the whole sample that the interior point may leave."""
+"""Largest distance of the interior point from the largest log-likelihood of the whole sample, nats."""
 MAX_SIMPLEX_STEPS = 50
-"""Steps to shares that sum to one at most."""
+"""Largest number of steps to shares that sum to one."""
 SMALLEST_SHARE = 1e-6
-"""As a part of equal shares: more than rounding leaves of a tiny posterior mean."""
+"""Smallest share, as a part of equal shares; it exceeds the rounding of a tiny posterior mean."""
 
 
 @exportable
@@ -48,12 +48,12 @@ class EmpiricalBayes(NamedTuple):
         theta: `[K]`, the estimate, on the simplex.
         variances: `[K]`, posterior variances of the shares, with the prior taken as known and without the condition
             that the shares sum to one.
-        atoms: `[M]`, shares. The last is that of equal shares.
-        weights: `[M]`, the prior: the part of the categories with about such a share. The maximum likelihood weights;
-            where `uniform`, all on the last.
-        gap: Scalar, nats, to rounding: an upper bound of the log-likelihood of all counts that the maximum likelihood
-            weights, used or not, miss.
-        gain: Scalar, nats: their log-likelihood less that of equal shares.
+        atoms: `[M]`, shares. The last is the equal share, 1/K.
+        weights: `[M]`, the prior: the part of the categories with about such a share. The maximum likelihood weights,
+            or, if `uniform`, all weight on the last.
+        gap: Scalar, nats, to rounding: an upper bound of the distance of the maximum likelihood weights, used or not,
+            from the largest log-likelihood of all counts.
+        gain: Scalar, nats: the log-likelihood of these weights less that of equal shares.
         uniform: Scalar boolean: whether the gain was too small, so that the prior is equal shares.
     """
 
@@ -78,28 +78,27 @@ def empirical_bayes(
     """Estimates each share by its posterior mean; the prior is estimated from the same counts.
 
     The prior is a distribution of shares with mean 1/K: how many categories are empty, how many have a large share. It
-    is estimated by maximum likelihood from the histogram of all counts, without an assumption on its form. Each count
-    is then read with it, for a small expected squared error. The posterior means are moved in proportion to their
-    variances until they sum to one.
+    is estimated by maximum likelihood from the histogram of all counts, without an assumption on its form. Posterior
+    means have a small expected squared error. They are moved in proportion to their variances until they sum to one.
 
-    Where the counts hardly determine the prior (its log-likelihood is less than ¾·log(K/8) nats above that of equal
+    If the counts hardly determine the prior (its log-likelihood is less than ¾·log(K/8) nats above that of equal
     shares), the prior is equal shares, and `.uniform` is true.
 
     Args:
         counts: `[K]`, integers, the reports per category. Or a `Tally`.
-        epsilon: Scalar, nats; not beside a tally.
-        estimand: `"users"` for the shares among these very users, or `"distribution"` for those in the distribution
-            that the users were drawn from. They differ where the noise of the mechanism is small.
-        num_cells: Cells of the histogram, where there are more categories; the 64 largest counts have cells of their
-            own. Only the prior is affected by the differences of counts within a cell.
-        num_atoms: Shares that the prior consists of, M, at least 128.
+        epsilon: Scalar, nats; not with a tally.
+        estimand: `"users"` for the shares among these users, or `"distribution"` for the shares in the distribution
+            that the users were drawn from. They differ if the noise of the mechanism is small.
+        num_cells: Cells of the histogram, if there are more categories; the 64 largest counts have cells of their own.
+            A cell has one count for the prior.
+        num_atoms: Number of shares in the prior, M, at least 128.
         max_iters: Largest number of solver steps; some ten are needed.
 
     Returns:
-        An `EmpiricalBayes`. Its `theta` is on the simplex, for any usable counts; all NaN where `mle_star` is.
-        Memory O(K + B·M), time O(K + B·M²) with B = min(K, num_cells). `jit`, `vmap`; derivatives hold the prior fixed.
-        The squared errors of float32 and float64 differ by less than a hundredth: the barrier of the solver ends where
-        rounding does, which in float32 shows from some thousand categories on.
+        An `EmpiricalBayes`. Its `theta` is on the simplex, for any usable counts; all NaN if `mle_star` is. Memory O(K
+        + B·M), time O(K + B·M²) with B = min(K, num_cells). `jit`, `vmap`; derivatives hold the prior fixed. The
+        squared errors of float32 and float64 differ by less than a hundredth: the barrier of the solver ends at the
+        rounding, which matters in float32 from some thousand categories on.
 
     Raises:
         ValueError: A wrong shape, K < 2, counts that are not integers (a posterior needs whole reports), an ε beside a
@@ -160,9 +159,9 @@ def of_evidence(
 def least_gain(num_categories: int) -> float:
     """The gain over equal shares, nats, below which the prior is equal shares.
 
-    By chance the largest of K counts stands out, and raises the likelihood, by an amount that grows like log K; and the
-    more categories, the worse an estimate that mistakes it for a share. The factors are measured: few categories lose
-    more by a guard than they gain.
+    By chance the largest of K counts stands out, which raises the likelihood by an amount that grows like log K. The
+    error of an estimate that takes this for a share grows with K. The factors are measured: with few categories this
+    bound costs more than it gains.
     """
     return 0.75 * math.log(num_categories / 8)
 
@@ -173,7 +172,7 @@ def moved_to_simplex(theta: Float[Array, " K"], variances: Float[Array, " K"]) -
     A posterior mean is never zero, so no divergence of the truth from the estimate is infinite.
     """
     smallest = SMALLEST_SHARE / theta.shape[0]
-    # A little for each, so that something moves where nothing is uncertain.
+    # A small positive scale for each, so that the sum can change even if all variances are zero.
     scale = variances + jnp.mean(variances) / 100 + jnp.finfo(theta.dtype).eps / theta.shape[0]
     fixed, scale = lax.stop_gradient((theta, scale))
     scale = scale / jnp.sum(scale)
@@ -183,7 +182,7 @@ def moved_to_simplex(theta: Float[Array, " K"], variances: Float[Array, " K"]) -
         level, _, number = state
         moved = fixed + level * scale
         excess = accurate_sum(jnp.maximum(moved, smallest)) - 1
-        # A share at the bound can move upwards; where all are below it, the largest moves.
+        # A share at the bound can move upwards; if all are below it, the largest moves.
         free = moved >= jnp.minimum(smallest, jnp.max(moved))
         step = excess / jnp.sum(jnp.where(free, scale, 0))
         return level - step, jnp.abs(excess) > 8 * jnp.finfo(fixed.dtype).eps, number + 1
@@ -195,7 +194,7 @@ def moved_to_simplex(theta: Float[Array, " K"], variances: Float[Array, " K"]) -
 
 
 class Mixing(NamedTuple):
-    """Weights `[M]` of a mixing distribution, their log-likelihood, and an upper bound of what it misses, nats."""
+    """Weights `[M]` of a mixing distribution, their log-likelihood, and a bound of its gap, nats."""
 
     weights: Float[Array, " M"]
     log_likelihood: Float[Array, ""]
@@ -203,7 +202,7 @@ class Mixing(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Weights g `[M]`, g·s with the slack s, the multiplier of the mean, nats per observation missed at most."""
+    """Weights g `[M]`, g·s with the slack s, the multiplier of the mean, a bound of the gap, nats per report."""
 
     weights: Float[Array, " M"]
     slack: Float[Array, " M"]
@@ -268,7 +267,7 @@ def _weights_with_mean_zero(t):
 
 
 def _newton(n, matrix, g, t):
-    """Solves Newton's system, by its factor, with the two constraints eliminated."""
+    """Solves Newton's system by its Cholesky factor, with the two constraints eliminated."""
     factor = factored(matrix)
     sides = jnp.stack([g, g * t], axis=1)
     found = solved(factor, jnp.concatenate([n[:, None], sides], axis=1))

@@ -9,8 +9,8 @@ is concave on the simplex. Its derivative from θ towards category i is
 
     s_i = d·(φ_i/μ_i − Σ_j θ_j φ_j/μ_j),
 
-and by Jensen's inequality L* − L(θ) ≤ log(1 + max_i s_i), an upper bound of what any estimate is missing. All is
-computed from e1 = expm1(ε) by d/μ_i = e1/(1 + e1·θ_i). For a mixture, Bᵀ(φ/μ) with μ = a + Bθ is in place of d·φ/μ.
+and by Jensen's inequality L* − L(θ) ≤ log(1 + max_i s_i), an upper bound of the distance of θ from the maximum. All is
+computed from e1 = expm1(ε) by d/μ_i = e1/(1 + e1·θ_i). For a mixture, Bᵀ(φ/μ) with μ = a + Bθ takes the place of d·φ/μ.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ def nll(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLike | None
     """Mean negative log-likelihood per report, −Σ_j φ_j log(q + d·θ_j).
 
     Args:
-        theta: `[K]`, the distribution of the true values. That it sums to one is not checked.
+        theta: `[K]`, the distribution of the true values. Its sum is not checked.
         counts: `[K]`, integers or floats, the reports per category; or a `Mixture`.
-        epsilon: Scalar, nats; not beside a mixture.
+        epsilon: Scalar, nats; not with a mixture.
 
     Returns:
         Scalar, nats per report (for a mixture −Σ φ_u log(a_u + (Bθ)_u), without terms that are constant in θ); accurate
-        to the dtype at any K (compensated sum over the support). Infinite where a reported category has probability
-        zero; NaN where one has a negative probability, or for unusable counts or ε. Derivatives of every order wherever
-        it is finite.
+        to the dtype at any K (compensated sum over the support). Infinite if a reported category has probability zero;
+        NaN if one has a negative probability, or for unusable counts or ε. Derivatives of every order wherever it is
+        finite.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, or an ε beside a mixture.
+        ValueError: A wrong shape or dtype, K < 2, or an ε with a mixture.
 
     Example:
         >>> import rrjax
@@ -88,13 +88,13 @@ def score(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLike | No
     Args:
         theta: `[K]`, the distribution of the true values.
         counts: `[K]`, integers or floats, the reports per category; or a `Mixture`.
-        epsilon: Scalar, nats; not beside a mixture.
+        epsilon: Scalar, nats; not with a mixture.
 
     Returns:
         `[K]`, nats per report; absolute error a few units in the last place of the largest d·φ_i/μ_i.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, or an ε beside a mixture.
+        ValueError: A wrong shape or dtype, K < 2, or an ε with a mixture.
 
     Example:
         >>> import rrjax
@@ -109,21 +109,21 @@ def score(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLike | No
 
 
 def certificate(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLike | None = None) -> Certificate:
-    """Bounds the log-likelihood that an estimate is missing, and measures how far it violates the KKT conditions.
+    """Bounds the distance of an estimate from the largest log-likelihood, and measures violations of KKT conditions.
 
     Args:
         theta: `[K]`, the distribution of the true values, from any estimator.
         counts: `[K]`, integers or floats, the reports per category; or a `Mixture`.
-        epsilon: Scalar, nats; not beside a mixture.
+        epsilon: Scalar, nats; not with a mixture.
 
     Returns:
         A `Certificate` of scalars. `gap` is an upper bound in exact arithmetic: an allowance of sixteen machine
         epsilons (for a mixture sixty-four) of the largest d·φ_i/μ_i covers rounding. At the maximum that slope is at
         most one, so the gap there is below 2e-6 in float32 and 4e-15 in float64, and far below for a large K or a small
-        ε. All NaN for unusable counts or ε, or where a reported category has a negative probability.
+        ε. All NaN for unusable counts or ε, or if a reported category has a negative probability.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, or an ε beside a mixture.
+        ValueError: A wrong shape or dtype, K < 2, or an ε with a mixture.
 
     Example:
         >>> import rrjax
@@ -155,7 +155,7 @@ def _checked(theta, counts, epsilon):
 def shares(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> tuple[Float[Array, " K"], Bool[Array, ""]]:
     """The shares φ = c/N in the dtype of epsilon, and whether counts and epsilon are usable."""
     weights, seen = counts.astype(epsilon.dtype), survey(counts)
-    # The survey's sum of integers is exact.
+    # `as_survey` sums integers exactly.
     exact = jnp.issubdtype(counts.dtype, jnp.integer)
     total = seen.total.astype(epsilon.dtype) if exact else accurate_sum(weights)
     return weights / jnp.where(total > 0, total, 1), seen.usable & (epsilon > 0)
@@ -168,14 +168,14 @@ def _nll(theta, counts, epsilon):
     u, one_minus_u = jnp.exp(-epsilon), -jnp.expm1(-epsilon)
     share = jnp.where(phi > 0, theta, 1)
     mixture = u + one_minus_u * share
-    # Where u underflows, its logarithm is still −ε.
+    # If u underflows, its logarithm is still −ε.
     vanished = (mixture == 0) & (share == 0)
     log_mixture = jnp.where(vanished, -epsilon, jnp.log(jnp.where(vanished, 1, mixture)))
     complement = jnp.where(epsilon > 1, 0, one_minus_u * (1 - share))
     log_mixture = jnp.where(epsilon > 1, log_mixture, jnp.log1p(-complement))
     terms = phi * log_mixture
-    # Used twice, the logarithms are a pass of their own, which XLA vectorizes on a CPU. Inside the compensated sum they
-    # would be taken one by one, at six times the cost.
+    # The logarithms are used twice, so XLA computes them in a separate, vectorized pass on a CPU. Inside the
+    # compensated sum they would be scalar, at six times the cost.
     plain = jnp.sum(terms)
     loss = jnp.log1p((counts.shape[0] - 1) * u) - jnp.where(jnp.isfinite(plain), accurate_sum(terms), plain)
     return jnp.where(usable & ~jnp.any(jnp.isnan(theta)), loss, jnp.nan)
@@ -187,7 +187,7 @@ def slopes(theta: Float[Array, " K"], counts: Shaped[Array, " K"], epsilon: Floa
     e1 = expm1_epsilon(epsilon)
     # A category without reports has no slope, whatever its probability.
     reported = phi > 0
-    ratio = jnp.where(reported, 1 + e1 * theta, 1)  # μ/q; a report of negative probability has no likelihood
+    ratio = jnp.where(reported, 1 + e1 * theta, 1)  # μ/q; NaN for a report of negative probability
     slope = jnp.where(reported, phi * e1 / ratio, 0)
     return jnp.where(usable & (ratio >= 0), slope, jnp.nan)
 
@@ -242,7 +242,7 @@ def _distance(theta, gap, epsilon):
 
 
 def _judged(theta, direction, rounding):
-    """The certificate of θ with this score, without the bound of the distance."""
+    """The certificate of θ with this score, without `l1_bound`."""
     steepest = jnp.maximum(jnp.max(direction), 0)
     # Rounded up, because a logarithm that XLA vectorizes is off by up to a hundred units in the last place.
     gap = jnp.log1p(steepest + rounding) * (1 + 128 * jnp.finfo(theta.dtype).eps)
@@ -273,7 +273,7 @@ def certificate_of(theta: Float[Array, " K"], reports: Reports) -> Certificate:
 
 
 def certificate_of_slopes(theta: Float[Array, " K"], slope: Float[Array, " K"]) -> Certificate:
-    """The certificate, from the slopes of a mixture in θ."""
+    """The certificate of θ, from the slopes of a mixture at θ."""
     return _judged(theta, _centred(theta, slope), rounding_of_slopes(slope))
 
 

@@ -110,9 +110,9 @@ def kl_divergence(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
         truth: `[K]`, the true distribution.
 
     Returns:
-        Scalar, nats. Infinite where the estimate of a category that is not empty is zero; NaN where one of the two is
-        negative anywhere. Derivatives where it is finite. If a sum is not one it is no divergence, and may be negative:
-        studies and `rrjax compare` omit it then.
+        Scalar, nats. Infinite if the estimate of a category that is not empty is zero; NaN if any share is negative.
+        Derivatives where it is finite. If a sum is not one it is no divergence, and may be negative: then studies and
+        `rrjax compare` omit it.
 
     Raises:
         ValueError: Shapes differ or K < 2.

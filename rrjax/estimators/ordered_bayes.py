@@ -47,11 +47,11 @@ from rrjax.numerics.sharding import looked_up
 from rrjax.numerics.smoothing_spline import smoothed
 
 MEAN_ROOT_SHIFT = 0.25
-"""Added to a count, it makes the mean of its root the root of its mean: a curve averages many."""
+"""Offset of a count before its root: it removes most of the bias of the root, which a curve would keep."""
 CATEGORIES_IN_BLOCK = 4096
-"""Categories whose posteriors are computed at once."""
+"""Number of categories whose posteriors are computed at once."""
 PRIOR_LOG_ODDS = (0.0, 0.0, -2.5)
-"""Of the prior of all shares, of the curve, of curve and departures."""
+"""Logarithms of the prior weights of the three models: the prior of all shares, the curve, curve and departures."""
 
 
 @exportable
@@ -76,27 +76,27 @@ def ordered_bayes(
 ) -> OrderedBayes:
     """Estimates the shares of categories in order whose neighbours have similar shares, such as ages or hours.
 
-    Where a single count is mostly noise, the counts beside it tell more of its share than the histogram of all counts,
-    which `empirical_bayes` uses. The counts determine the smoothness of a curve through them, and the departures from
-    it tell which categories stand out (a round number, a legal limit). How well neighbours predict each count decides
-    how far they are used; where they predict badly, the estimate is nearly that of `empirical_bayes`. An order without
-    meaning costs little where shares differ. Where all are equal, which `empirical_bayes` may find exactly, it costs
-    the error of a curve.
+    If a single count is mostly noise, the neighbouring counts determine its share better than the histogram of all
+    counts, which `empirical_bayes` uses. The counts determine the smoothness of a curve through them; large departures
+    from it mark categories that stand out (a round number, a legal limit). Neighbours are weighted by how well they
+    predict each count; if they predict badly, the estimate is nearly that of `empirical_bayes`. An order without
+    meaning costs little if shares differ. If all are equal, which `empirical_bayes` may find exactly, it costs the
+    error of a curve.
 
     Args:
         counts: `[K]`, integers, the reports per category, in their order. Or a `Tally`.
-        epsilon: Scalar, nats; not beside a tally.
-        estimand: `"users"` for the shares among these very users, or `"distribution"` for those in the distribution
+        epsilon: Scalar, nats; not with a tally.
+        estimand: `"users"` for the shares among these users, or `"distribution"` for the shares in the distribution
             that the users were drawn from.
 
     Returns:
-        An `OrderedBayes`. Its `theta` is on the simplex, for any usable counts; all NaN where `mle_star` is. Time
-        O(K·log K + K·M + B·M²) with M = 160 and B = min(K, 256), memory O(K + 4096·M). `jit`, `vmap`; derivatives hold
-        the curve's smoothness, the priors and the beliefs fixed. The estimates of float32 and float64 differ by a few
+        An `OrderedBayes`. Its `theta` is on the simplex, for any usable counts; all NaN if `mle_star` is. Time O(K·log
+        K + K·M + B·M²) with M = 160 and B = min(K, 256), memory O(K + 4096·M). `jit`, `vmap`; derivatives hold the
+        curve's smoothness, the priors and the beliefs fixed. The estimates of float32 and float64 differ by a few
         hundredths of the largest posterior standard deviation, by where the solver ends.
 
     Raises:
-        ValueError: A wrong shape, K < 2, counts that are not integers, an ε beside a tally, an unknown estimand.
+        ValueError: A wrong shape, K < 2, counts that are not integers, an ε with a tally, an unknown estimand.
 
     Example:
         >>> import rrjax
@@ -131,7 +131,7 @@ def _estimated(data: Evidence, estimand: Estimand) -> OrderedBayes:
     departures = _departures(data, x, predicted)
     by_both = _by_departures(data, x, predicted, departures, estimand)
 
-    # A fitted prior predicts better than it should, by the gain of chance.
+    # A fitted prior predicts the counts too well, by the gain that chance alone gives.
     chance_gain = max(least_gain(size), 0.0)
     fitted = jnp.where(unordered.uniform, from_middle.none, from_middle.log_likelihood - chance_gain)
     evidences = jnp.stack([fitted, curve.log_likelihood, departures.log_likelihood - chance_gain])
@@ -146,15 +146,15 @@ def _estimated(data: Evidence, estimand: Estimand) -> OrderedBayes:
 
 
 def _share_variance(data: Evidence, share, part):
-    """A part of the variance of a share that is estimated by its count alone."""
+    """`part` times the variance of a share that is estimated from its count alone."""
     chance = data.q + data.rates.d * share
     return part * chance * (1 - chance) / data.num_users / data.rates.d**2
 
 
 class _Departures(NamedTuple):
-    """The prior of the departures of x from its prediction, with variances as those of `Atoms`."""
+    """The prior of the departures of x from its prediction, with variances as in `Atoms`."""
 
-    atoms: Float[Array, " M"]  # the last is zero
+    atoms: Float[Array, " M"]  # the last one is zero
     variance: Float[Array, " M"]
     gap_variance: Float[Array, " M"]
     weights: Float[Array, " M"]
@@ -180,7 +180,7 @@ def _departures(data: Evidence, x, predicted) -> _Departures:
     cells, weight, lost = _cells(departure)
     likelihoods = widened(-((cells[:, None] - atoms) ** 2), variance)
     excess = _total(lambda predicted: share_of_arcsine(data, predicted + atoms), predicted) - 1
-    # Where no departures make the shares of a curve sum to one, the curve is too far off to be used.
+    # If no departures make the shares of a curve sum to one, the curve is too far off to be used.
     possible = (jnp.min(excess) < 0) & (jnp.max(excess) > 0)
     fit = npmle(likelihoods, weight, jnp.where(possible, excess, atoms), MAX_ITERS)
     likelihood = jnp.where(possible, fit.log_likelihood - lost, -jnp.inf)
@@ -188,7 +188,7 @@ def _departures(data: Evidence, x, predicted) -> _Departures:
 
 
 def _cells(departure):
-    """The mean departure of each cell, how many it stands for, and the log-likelihood within cells."""
+    """The mean departure of each cell, its number of categories, and the log-likelihood within cells."""
     if departure.shape[0] <= NUM_CELLS:
         return departure, jnp.ones_like(departure), 0.0
     scale = warped(departure)
@@ -218,14 +218,14 @@ def _by_departures(data: Evidence, x, predicted, prior: _Departures, estimand):
 
 
 def _mapped(function, categories):
-    """The function of each category, in blocks where they are many."""
+    """The values of the function for all categories, computed in blocks if they are many."""
     if jax.tree.leaves(categories)[0].shape[0] <= CATEGORIES_IN_BLOCK:
         return jax.vmap(function)(categories)
     return lax.map(function, categories, batch_size=CATEGORIES_IN_BLOCK)
 
 
 def _total(function, categories):
-    """The sum of the function over the categories, without a table of all of them where they are many."""
+    """The sum of the function over the categories, by blocks if they are many."""
     size = categories.shape[0]
     if size <= CATEGORIES_IN_BLOCK:
         return jnp.sum(jax.vmap(function)(categories), axis=0)

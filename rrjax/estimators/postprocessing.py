@@ -47,20 +47,20 @@ __all__ = ["base_cut", "base_pos", "mixture_reduction", "norm", "norm_cut", "pow
 
 
 def base_pos(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
-    """Inverts, and sets negative shares to zero (Base-Pos).
+    """Estimates the shares by inversion, with negative shares set to zero (Base-Pos).
 
     No share is farther from the truth than that of `inv`, but the sum is too large, because positive errors stay. For
     single categories Post-Pos is the same.
 
     Args:
         counts: `[K]`, integers or floats, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; not with a tally.
 
     Returns:
         `[K]`, not negative, not normalized. Derivatives of `inv` where it is positive, else zero.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, or an ε beside a tally.
+        ValueError: A wrong shape or dtype, K < 2, or an ε with a tally.
 
     Example:
         >>> import rrjax
@@ -76,7 +76,7 @@ def base_pos(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Flo
 def base_cut(
     counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, alpha: ArrayLike = 0.05
 ) -> Float[Array, " K"]:
-    """Inverts, and sets shares to zero that are not significantly above zero (Base-Cut).
+    """Estimates the shares by inversion, and sets those not significantly above zero to zero (Base-Cut).
 
     The threshold is F⁻¹(1 − alpha/K)·√(q(1−q)/N)/d, with F the normal distribution: a quantile times the standard error
     of an empty category. At most about `alpha` empty categories are kept on average.
@@ -84,7 +84,7 @@ def base_cut(
     Args:
         counts: `[K]`, integers or floats, the reports per category; or a `Tally`. Floats are numbers of reports: the
             noise depends on their sum.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; not with a tally.
         alpha: Scalar: the number of empty categories that may be kept on average, at most K/2. The default is that of a
             Bonferroni test. The authors' code has none; other code has 2, which keeps more.
 
@@ -92,7 +92,7 @@ def base_cut(
         `[K]`, not negative, not normalized. Derivatives of `inv` where a share is kept, else zero.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, an ε beside a tally, or an alpha outside (0, K/2].
+        ValueError: A wrong shape or dtype, K < 2, an ε with a tally, or an alpha outside (0, K/2].
 
     Example:
         >>> import rrjax
@@ -116,19 +116,20 @@ def base_cut(
 
 
 def norm(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
-    """Inverts, and adds the same amount to every share so that they sum to one (Norm).
+    """Estimates the shares by inversion, plus the same amount for every share so that they sum to one (Norm).
 
-    The inversion of k-ary randomized response sums to one: for counts this is `inv`. That of other mechanisms does not.
+    The inversion of k-ary randomized response sums to one: for counts this is `inv`. The inversion of other mechanisms
+    does not.
 
     Args:
         counts: `[K]`, integers or floats, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; not with a tally.
 
     Returns:
         `[K]`, summing to one, often negative. Derivatives: smooth in floats, in epsilon and in rates.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, or an ε beside a tally.
+        ValueError: A wrong shape or dtype, K < 2, or an ε with a tally.
 
     Example:
         >>> import rrjax
@@ -146,21 +147,21 @@ def norm(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[A
 
 
 def norm_cut(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
-    """Inverts, and keeps the largest positive shares as they are, as many as sum to at most one (Norm-Cut).
+    """Estimates the shares by inversion, and keeps the largest, as many as sum to at most one (Norm-Cut).
 
     The threshold t is the smallest with Σ_{θ_i ≥ t} θ_i ≤ 1, so equal shares are kept or dropped together. Kept shares
     are not scaled up, as they are in some published code. If a share is above one, all are dropped.
 
     Args:
         counts: `[K]`, integers or floats, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; not with a tally.
 
     Returns:
-        `[K]`, not negative, with a sum of at most one to rounding; zero everywhere where the largest share is above
-        one. Derivatives of `inv` where a share is kept, else zero.
+        `[K]`, not negative, with a sum of at most one to rounding; all zero if the largest share is above one.
+        Derivatives of `inv` where a share is kept, else zero.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, or an ε beside a tally.
+        ValueError: A wrong shape or dtype, K < 2, or an ε with a tally.
 
     Example:
         >>> import rrjax
@@ -174,7 +175,7 @@ def norm_cut(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Flo
 
 
 def power(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
-    """Inverts, and replaces each share by its posterior mean under a power law (Power).
+    """Estimates each share by its posterior mean under a power law, given the inversion (Power).
 
     θ_i = ∫ x·p(x)·f(y_i | x) dx / ∫ p(x)·f(y_i | x) dx, with y the inversion, f its normal error, whose variance
     [q(1−q) + x(p(1−p) − q(1−q))]/(N·d²) is the mechanism's at the share x, and p(x) ∝ x^−s on [a, 1].
@@ -185,14 +186,14 @@ def power(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[
     Args:
         counts: `[K]`, integers or floats, the reports per category; or a `Tally`. Floats are numbers of reports: the
             noise depends on their sum.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; not with a tally.
 
     Returns:
         `[K]`, in [a, 1], not normalized, each category by itself. An empty category gets about a, because the law has
         no zero. Derivatives hold the law fixed. Memory O(K), in reverse mode O(128·K).
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, or an ε beside a tally.
+        ValueError: A wrong shape or dtype, K < 2, or an ε with a tally.
 
     Example:
         >>> import rrjax
@@ -208,17 +209,17 @@ def power(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[
 
 
 def power_ns(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
-    """Projects `power` on the simplex, as Norm-Sub does (PowerNS).
+    """Estimates the shares by the projection of `power` on the simplex, as in Norm-Sub (PowerNS).
 
     Args:
         counts: `[K]`, integers or floats, the reports per category; or a `Tally`. Floats as in `power`.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; not with a tally.
 
     Returns:
         `[K]` on the simplex. Derivatives of `power` and of the projection, where no share is at its threshold.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, or an ε beside a tally.
+        ValueError: A wrong shape or dtype, K < 2, or an ε with a tally.
 
     Example:
         >>> import rrjax
@@ -234,24 +235,25 @@ def power_ns(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Flo
 def mixture_reduction(
     counts: ArrayLike, epsilon: ArrayLike | None = None, *, cut: ArrayLike | None = None
 ) -> Float[Array, " K"]:
-    """Maximizes the likelihood, merges small categories, and maximizes it again (mixture reduction, MR).
+    """Maximum likelihood estimate with small categories merged (mixture reduction, MR).
 
     Categories whose estimates are below `cut` standard errors, at most a quarter of K, the smallest counts first (equal
     counts together), become one category, and the likelihood is maximized again. A second round merges small ones of
     the rest. A merged category divides its share evenly among its members. So the result maximizes the likelihood among
-    the distributions that are even within each of the two groups, and `certificate` bounds the likelihood given up.
+    the distributions that are even within each of the two groups, and `certificate` bounds the loss of likelihood.
 
-    The rule is that of the code published with the method for k-ary randomized response, with two differences. That EM
-    stops where a step gains less than e^ε/1000 nats; here each maximum is exact. That code never merges the first ten
-    categories, the largest in its data; here any may be merged. Exact maxima are zero where a stopped EM is small, so
-    less is left to merge: the squared error is that of `mle_star` within some 6 %, on either side of it.
+    The rule is that of the code published with the method for k-ary randomized response, with two differences. The EM
+    of that code stops if a step gains less than e^ε/1000 nats; here each maximum is exact. That code never merges the
+    first ten categories, the largest in its data; here any may be merged. Exact maxima are zero for categories where a
+    stopped EM is small, so fewer remain to merge: the squared error is that of `mle_star` within some 6 %, on either
+    side of it.
 
     Args:
         counts: `[K]`, integers or floats, the reports per category. Floats are numbers of reports: the noise depends on
             their sum.
         epsilon: Scalar, nats.
-        cut: Scalar, standard errors of the inversion of an empty category; not negative. None is 1 where e^ε is below
-            5, and 2 elsewhere.
+        cut: Scalar, standard errors of the inversion of an empty category; not negative. None is 1 if e^ε is below 5,
+            else 2.
 
     Returns:
         `[K]` on the simplex. Derivatives with the groups held fixed.

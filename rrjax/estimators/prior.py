@@ -1,9 +1,9 @@
 """The prior of empirical Bayes: a distribution of shares on atoms, and the posterior of a share given its count.
 
-Support counts are Binomial(N, q + d·θ). On the arcsine scale x = 2·√N·arcsin √μ each has a standard deviation of about
-one. So counts are gathered in cells, and the prior has its atoms, less than one standard deviation apart where counts
-are dense: around the counts of empty categories and of equal shares. Farther out they lie farther apart. The largest
-counts have cells and atoms of their own, so that the prior does not shrink an outstanding one.
+Support counts are Binomial(N, q + d·θ). On the arcsine scale x = 2·√N·arcsin √μ each count has a standard deviation of
+about one. So counts are gathered in cells, and the prior has its atoms, less than one standard deviation apart where
+counts are dense: around the counts of empty categories and of equal shares. Farther out the atoms lie farther apart.
+The largest counts have cells and atoms of their own, so that the prior does not shrink an outstanding share.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from rrjax.numerics.sharding import aligned, looked_up
 from rrjax.numerics.special import deviance
 
 NUM_LARGEST = 64
-"""Largest counts with cells and atoms of their own."""
+"""Number of largest counts with cells and atoms of their own."""
 SORTED_IN_ROWS_FROM = 2**16
-"""Categories from which on they are not all sorted for the largest."""
+"""Number of categories from which on the largest counts are found without sorting all."""
 EVEN_WITHIN = 8.0
 """Standard deviations around a centre within which the warped scale is nearly even."""
 NARROWEST_CELL = 0.25
-"""Width of a cell, on the warped scale."""
+"""Smallest width of a cell on the warped scale."""
 MARGIN = 3.0
-"""Standard deviations beyond the counts, as far as atoms go."""
+"""Distance of the outermost atoms beyond the counts, in standard deviations."""
 
 
 class Cells(NamedTuple):
     """A histogram of the support counts, less N·q."""
 
     low: Float[Array, " B"]  # the smallest count in a cell
-    high: Float[Array, " B"]  # the largest
+    high: Float[Array, " B"]  # the largest count in a cell
     weight: Float[Array, " B"]  # the number of counts
     cell: Int[Array, " K"]  # the cell of each category
 
@@ -56,7 +56,7 @@ class Atoms(NamedTuple):
 
     share: Float[Array, " M"]  # θ
     x: Float[Array, " M"]  # on the arcsine scale
-    variance: Float[Array, " M"]  # of x around an atom for an interval wider than the noise of a count; else zero
+    variance: Float[Array, " M"]  # of x around an atom, if its interval is wider than the noise of a count; else zero
     gap_variance: Float[Array, " M"]  # the same around a single count: part of the posterior, not of the likelihood
 
 
@@ -68,7 +68,7 @@ class Largest(NamedTuple):
 
 
 def largest_of(data: Evidence) -> Largest:
-    """The 64 largest counts, or all where there are fewer."""
+    """The 64 largest counts, or all if there are fewer."""
     excess, category = _top(data.excess, min(NUM_LARGEST, data.support.shape[0]))
     # Fused with the uses of its results, XLA would sort all categories. One barrier each: a barrier over both does not
     # compile for many devices.
@@ -76,7 +76,7 @@ def largest_of(data: Evidence) -> Largest:
 
 
 def _top(values, number):
-    """As `lax.top_k`, but with other ones of equal values: it takes most of the time of an estimate of millions."""
+    """As `lax.top_k`, but may choose others among equal values. `top_k` is slow for millions of categories."""
     size = values.shape[0]
     if size < SORTED_IN_ROWS_FROM or AxisType.Explicit in jax.typeof(values).sharding.mesh.axis_types:
         return lax.top_k(values, number)
@@ -85,7 +85,7 @@ def _top(values, number):
     rows = jnp.concatenate([values, padding]).reshape(-1, width)
     # The rows with the largest maxima hold the largest values.
     _, best = lax.top_k(jnp.max(rows, axis=1), number)
-    best = jnp.sort(best)  # so that of equal values the first go first, within these rows
+    best = jnp.sort(best)  # so that equal values stay in order within these rows
     found, place = lax.top_k(rows[best].ravel(), number)
     return found, best[place // width] * width + place % width
 
@@ -107,7 +107,7 @@ def arcsine_of_share(data: Evidence, share: ArrayLike) -> Float[Array, "*s"]:
 
 def share_of_arcsine(data: Evidence, x: Float[Array, "*s"]) -> Float[Array, "*s"]:
     """The share in [0, 1] whose expected count has this x."""
-    angle = jnp.clip(x / (2 * jnp.sqrt(data.num_users)), 0, jnp.pi / 2)  # beyond, no count is
+    angle = jnp.clip(x / (2 * jnp.sqrt(data.num_users)), 0, jnp.pi / 2)  # x of counts from 0 to N
     chance = jnp.sin(angle) ** 2
     return jnp.clip((chance - data.q) / data.rates.d, 0, 1)
 
@@ -170,10 +170,10 @@ def _joined(*parts):
 def variances_of(
     grid: Float[Array, " m"], single: Float[Array, " L"], special: Float[Array, " s"]
 ) -> tuple[Float[Array, " M"], Float[Array, " M"]]:
-    """Variance and gap variance of atoms: of a rising grid, at falling single counts, and with neither.
+    """Variances and gap variances of atoms: of a rising grid, of falling single counts, and of points (both zero).
 
-    An atom of the grid stands for all within half of the way to its neighbours. The last single count has the end of
-    the grid as its neighbour.
+    An atom of the grid stands for all shares up to halfway to its neighbours. The last single count has the end of the
+    grid as its neighbour.
     """
 
     def uniform(width):
@@ -207,15 +207,15 @@ def reliability(variance: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 
 def _chances(data: Evidence, d, share):
-    """The probabilities that a report supports a category of this share, and that it does not, which is positive."""
+    """The probabilities that a report supports a category of this share, and that it does not (positive)."""
     return data.q + d * share, jnp.maximum(data.rates.not_p + d * (1 - share), jnp.finfo(d.dtype).tiny)
 
 
 def log_likelihoods(data: Evidence, excess: Float[Array, " B"], atoms: Atoms) -> Float[Array, "B M"]:
     """Log-likelihood of a count at an atom, less the largest at any share: never a difference of large numbers.
 
-    With θ̂ that likeliest share, N·q + N·d·θ̂ is the count unless θ̂ is 0 or 1. The difference is a deviance between
-    the expectations under θ̂ and under θ, and the rest of the count times a difference of logits.
+    With θ̂ the likeliest share, N·q + N·d·θ̂ is the count unless θ̂ is 0 or 1. The difference is a deviance between the
+    expectations under θ̂ and under θ, and the rest of the count times a difference of logits.
     """
     number, d = data.num_users, data.rates.d
     excess = excess[:, None]
@@ -244,10 +244,9 @@ def among(
     share: Float[Array, "*#s"],
     variance: Float[Array, "*#s"],
 ) -> tuple[Float[Array, "*s"], Float[Array, "*s"]]:
-    """Mean and variance of the estimand, from those of the share in the distribution that users were drawn from.
+    """Mean and variance of the estimand, from the mean and variance of the share in the users' distribution.
 
-    The share among these very users counts the holders among the reports that support the category, and among the
-    others.
+    The share among these users counts the holders among the reports that support the category, and among the others.
     """
     if estimand == "distribution":
         return share, variance
@@ -270,11 +269,11 @@ def posterior_of(
     joint = log_likelihoods(data, excess, atoms) + jnp.log(jnp.maximum(weights, jnp.finfo(d.dtype).tiny))
     posterior = jnp.exp(joint - lax.stop_gradient(jnp.max(joint, axis=1, keepdims=True)))
     posterior = posterior / jnp.sum(posterior, axis=1, keepdims=True)
-    # Within the interval of an atom, the count itself tells the share.
+    # Within the interval of an atom, the count itself determines the share.
     x = atoms.x + reliability(atoms.variance) * (arcsine_of_excess(data, excess)[:, None] - atoms.x)
     share = jnp.where(atoms.variance > 0, share_of_arcsine(data, x), atoms.share)
     chance, complement = _chances(data, d, share)
-    # Nothing in [0, 1] has a variance above a quarter.
+    # A variable in [0, 1] has a variance of at most a quarter.
     part = reliability(atoms.variance + atoms.gap_variance)
     variance = jnp.minimum(part * (chance / d) * (complement / d) / number, 0.25)
     share, variance = among(data, estimand, excess[:, None], share, variance)

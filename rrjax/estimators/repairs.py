@@ -26,7 +26,7 @@ LARGEST_LOWER_END = 0.1
 
 
 class _Noisy(NamedTuple):
-    """An inversion, and N (a float) and the rates, which determine its noise; harmless numbers where unusable."""
+    """An inversion, and N (a float) and the rates, which determine its noise; valid placeholders if unusable."""
 
     shares: Float[Array, " K"]
     num_users: Float[Array, ""]
@@ -42,7 +42,7 @@ def noisy(counts, epsilon):
         return _of_rates(shares, tally.num_users, tally.rates)
     weights, epsilon = as_survey(counts, epsilon)
     if jnp.issubdtype(weights.dtype, jnp.floating):
-        # As given: `as_survey` has scaled them, but the noise depends on their sum.
+        # The given counts: `as_survey` has scaled them, but the noise depends on their sum.
         weights = aligned(jnp.asarray(counts, weights.dtype), weights)
     return _of_counts(shares, weights, epsilon)
 
@@ -74,7 +74,7 @@ def largest(shares):
     shares = positive(shares)
     fixed = lax.stop_gradient(shares)
     ordered = -jnp.sort(-fixed)
-    # Of shares that sum to one exactly, rounding must not drop the smallest.
+    # If shares sum to one exactly, rounding must not drop the smallest.
     fits = jnp.cumsum(ordered) <= 1 + 64 * jnp.finfo(shares.dtype).eps
     left_out = jnp.max(jnp.where(fits, 0, ordered))
     return jnp.where((fixed > left_out) | jnp.isnan(fixed), shares, 0)
@@ -87,7 +87,7 @@ def _reported_variance(rates, share):
 
 @jax.jit
 def cut(seen, alpha):
-    """Shares, with zero in place of those below a threshold of significance."""
+    """Shares, with zero in place of shares that are not significantly above zero."""
     size, dtype = seen.shares.shape[0], seen.shares.dtype
     deviation = jnp.sqrt(_reported_variance(seen.rates, jnp.zeros((), dtype)) / seen.num_users)
     threshold = -jax.scipy.special.ndtri(alpha / size) * deviation

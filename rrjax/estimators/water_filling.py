@@ -16,11 +16,11 @@ wrap-around arithmetic is exact up to the largest integer of the dtype.
 Two solvers find the fixed point: `sort` (sort, cumulative sums, one count of true values) and `newton` (a few passes of
 compare-and-sum). They end in the same integers, hence in the same bits.
 
-The start of Newton depends on the platform, its end does not, because every start is a lower bound. On a CPU a turn of
-the loop costs little, so it starts from a bound that needs no look at the counts. Elsewhere a pass reads a whole batch
-from memory, with arithmetic to spare, and by default XLA's GPU backend asks the host after every turn whether there is
-another one. So two passes of four levels each come first, after which one or two turns remain in place of up to
-thirteen. No GPU has timed that yet.
+The start of `newton` depends on the platform. Its result does not, because every start is a lower bound. On a CPU a
+turn of the loop costs little, so it starts from a bound that does not read the counts. Elsewhere a pass reads a whole
+batch from memory, with arithmetic to spare, and by default XLA's GPU backend waits for the host after every turn. So
+two passes of four levels each come first; then one or two turns remain in place of up to thirteen. This is not yet
+measured on a GPU.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ Solver: TypeAlias = Literal["auto", "newton", "sort"]
 LOOKAHEAD = ((0.8, 1.6, 2.8), (0.2, 0.4, 0.7))
 """Levels tried above a lower bound of the fixed point, for each pass, in square roots of the bound.
 
-The counts of empty categories are spread that far around it. For K from 50 to 1,423,000, N from 10³ to 10⁸, Zipf from
-0.01 to 2 and ε from 0.1 to 12, at least 85 % of the problems then need one more pass, and nearly all others two.
+The counts of empty categories have about this spread. For K from 50 to 1,423,000, N from 10³ to 10⁸, Zipf from 0.01 to
+2 and ε from 0.1 to 12, at least 85 % of the problems then need one more pass, and nearly all others two.
 """
 
 
@@ -104,7 +104,7 @@ class Likelihood(NamedTuple):
         return Threshold(level, rise)
 
     def keeps(self, count: Int[Array, " K"], excess: Int[Array, " K"]) -> Bool[Array, " K"]:
-        """Whether a count is above τ, where the counts as large exceed it by `excess` = S − m·count in all."""
+        """Whether a count is above τ; the counts at least as large exceed it by `excess` = S − m·count in total."""
         whole, fraction, _ = split_product(count, self.e1)
         unsigned = excess.astype(whole.dtype)
         return (unsigned < whole) | ((unsigned == whole) & (fraction > 0))
@@ -164,7 +164,7 @@ Rule: TypeAlias = Likelihood | Projection
 
 
 def solve(counts: Shaped[Array, " K"], rule: Rule, start: Shaped[Array, ""], solver: Solver) -> Float[Array, " K"]:
-    """Finds the fixed point of `rule` and fills: the estimate."""
+    """The estimate F(τ) with τ the fixed point of `rule`."""
     if jnp.issubdtype(counts.dtype, jnp.integer):
         level, total, number = (_sort_integers if solver == "sort" else _newton_integers)(counts, rule, start)
         return _fill_integers(counts, level, total, number)
@@ -172,7 +172,7 @@ def solve(counts: Shaped[Array, " K"], rule: Rule, start: Shaped[Array, ""], sol
 
 
 def clip(counts: Shaped[Array, " K"], rule: Rule) -> Float[Array, " K"]:
-    """Fills from the threshold that `rule` gives when every category counts as active, without a search."""
+    """The estimate F(τ) with the τ that `rule` gives if every category counts as active, without a search."""
     number = jnp.asarray(counts.shape[0], counts.dtype)
     if jnp.issubdtype(counts.dtype, jnp.integer):
         return fill(counts, rule.exact(jnp.sum(counts), number))
@@ -201,7 +201,7 @@ def _fill_floats(counts, level):
 def _active(counts, *levels):
     """Sum and number of the counts that reach each level, all in one reduction.
 
-    XLA vectorizes it on a CPU, where two reductions side by side take four times as long; on a GPU it is one kernel
+    XLA vectorizes it on a CPU; two separate reductions would take four times as long there. On a GPU it is one kernel
     that reads the counts once.
     """
     zero = jnp.zeros((), counts.dtype)

@@ -1,12 +1,12 @@
-"""Figures. Needs matplotlib (`pip install 'rrjax[plots]'`); returns figures, shows nothing.
+"""Figures. They need matplotlib (`pip install 'rrjax[plots]'`), and are returned, not shown.
 
-Those of a study (the paper's Figs. 1–10, and others) take its `xarray.Dataset`, with the dimensions estimator,
-num_categories, num_users, epsilon and zipf (or distribution, with names), in any order and of any length, and leave it
-as it is; of several mechanisms they draw one, `result.sel(mechanism=…)`. Bands are ±2 standard errors of the mean over
-the seeds. What is NaN or infinite is left out.
+Figures of a study (the paper's Figs. 1–10, and others) take its `xarray.Dataset`, with the dimensions estimator,
+num_categories, num_users, epsilon and zipf (or distribution, with names), in any order and of any length, and do not
+change it. With several mechanisms, select one: `result.sel(mechanism=…)`. Bands are ±2 standard errors of the mean over
+the seeds. NaN and infinite values are omitted.
 
-An estimator has one colour, dash and marker in all figures, told apart in grey as well: those of `rrjax.catalogue`, or,
-where it is not there, those of its place among the others.
+An estimator has one colour, dash and marker in all figures, different in grey as well: those of `rrjax.catalogue`, or,
+for other estimators, those of its place among them.
 """
 
 from rrjax.figures.curves import against_epsilon, against_users, by_categories, decomposition

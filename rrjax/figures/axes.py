@@ -40,7 +40,7 @@ def set_grid(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:
 
 
 def set_ticks(axis: Axis, text: Callable[[float], str]) -> None:
-    """Labels the major ticks by a function of their value, and no minor ones."""
+    """Labels the major ticks by a function of their value, and no minor ticks."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
@@ -70,7 +70,7 @@ def in_words(value: float, gap: str = "\n") -> str:
 
 
 def as_power(value: float) -> str:
-    """A number as a power of ten, with a factor where it is not one itself."""
+    """A number as a power of ten, with a factor unless the factor is one."""
     if not value > 0:
         return f"{value:g}".replace("-", "−")
     power = int(np.floor(np.log10(value) + 1e-9))
@@ -85,7 +85,7 @@ def span_of(values: np.ndarray, log: bool) -> float:
 
 
 def set_limits(axes: Axes, values: np.ndarray, *, log: bool, margin: float = 0.04) -> None:
-    """Sets limits and ticks of a vertical axis that show the values, with a margin of at least so many decades."""
+    """Sets limits and ticks of a vertical axis for the values, with a margin of at least `margin` decades."""
     from matplotlib.ticker import MaxNLocator, NullLocator
 
     if not len(values):
@@ -183,8 +183,8 @@ def ranks_to_draw(size: int, number: int) -> np.ndarray:
 def set_minor_ticks(axis: Axis, places: Sequence[float]) -> None:
     """Replaces the minor ticks of an axis.
 
-    They look as matplotlib's own. matplotlib makes five artists of every tick and asks each for its extent several
-    times; a logarithmic panel has dozens. That takes 40 % more processor time for the paper's figures.
+    They look like matplotlib's own. matplotlib makes five artists for every tick and computes the extent of each
+    several times; a logarithmic panel has dozens. That takes 40 % more processor time for the paper's figures.
     """
     from matplotlib.artist import Artist
 
@@ -205,7 +205,7 @@ def set_minor_ticks(axis: Axis, places: Sequence[float]) -> None:
 def _draw_minor_ticks(axis: Axis, places: np.ndarray, renderer: Any) -> None:
     low, high = np.sort(axis.get_view_interval())
     shown = places[(places >= low) & (places <= high)]
-    tick = axis.get_minor_ticks(1)[0]  # one of matplotlib's: it has the look and the visibility
+    tick = axis.get_minor_ticks(1)[0]  # one of matplotlib's ticks, for look and visibility
     for line in (tick.tick1line, tick.tick2line):
         (line.set_xdata if is_horizontal(axis) else line.set_ydata)(shown)
         line.draw(renderer)

@@ -1,4 +1,4 @@
-"""Metrics against users and ε: Figs. 1–3 and 5–10, and bias and variance."""
+"""Figures of metrics against users and ε: Figs. 1–3 and 5–10, and bias and variance."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def against_users(
     """Draws metrics against the number of users (the paper's Fig. 1): a row each, a panel for every population.
 
     Args:
-        dataset: Of a study.
-        metrics: A name of its variables, or several. None: mse and nll, as far as the dataset has them, else all of
-            its metrics.
-        num_categories: Which K; may be left out where there is only one.
-        epsilon: Which ε, nats; may be left out where there is only one.
+        dataset: Dataset of a study.
+        metrics: A name of its variables, or several. None: mse and nll, if the dataset has them, else all of its
+            metrics.
+        num_categories: K; may be omitted if there is only one.
+        epsilon: ε, nats; may be omitted if there is only one.
 
     Returns:
         The figure.
 
     Raises:
-        ArgumentError: A metric or a value is not in the dataset; the message lists those that are.
+        ArgumentError: A metric or a value is not in the dataset; the message lists the available ones.
 
     Example:
         >>> from rrjax.figures import against_users
@@ -71,17 +71,17 @@ def against_epsilon(
     """Draws metrics against ε (the paper's Fig. 2): a row each, a panel for every population.
 
     Args:
-        dataset: Of a study.
-        metrics: A name of its variables, or several. None: mse and nll, as far as the dataset has them, else all of
-            its metrics.
-        num_categories: Which K; may be left out where there is only one.
-        num_users: Which N; may be left out where there is only one.
+        dataset: Dataset of a study.
+        metrics: A name of its variables, or several. None: mse and nll, if the dataset has them, else all of its
+            metrics.
+        num_categories: K; may be omitted if there is only one.
+        num_users: N; may be omitted if there is only one.
 
     Returns:
         The figure.
 
     Raises:
-        ArgumentError: A metric or a value is not in the dataset; the message lists those that are.
+        ArgumentError: A metric or a value is not in the dataset; the message lists the available ones.
 
     Example:
         >>> from rrjax.figures import against_epsilon
@@ -103,13 +103,13 @@ def decomposition(
 ) -> Figure:
     """Draws squared bias and variance, on one scale per population, against N (ε is given) or ε (N is given).
 
-    Squared biases that are not positive are left out: the axis is logarithmic.
+    Squared biases that are not positive are omitted: the axis is logarithmic.
 
     Args:
-        dataset: Of a study, with the variables bias2 and variance.
-        num_categories: Which K; may be left out where there is only one.
-        epsilon: Which ε, nats: draws against the number of users.
-        num_users: Which N: draws against ε.
+        dataset: Dataset of a study, with the variables bias2 and variance.
+        num_categories: K; may be omitted if there is only one.
+        epsilon: ε, nats, for a figure against the number of users.
+        num_users: N, for a figure against ε.
 
     Returns:
         The figure.
@@ -147,18 +147,18 @@ def real_data(
     """Draws a row for every data set (the paper's Fig. 3): its true histogram, and a metric against ε.
 
     Args:
-        dataset: Of a study with the dimension distribution. Where num_categories is a dimension as well, each data set
-            has as many as its histogram.
-        histograms: Name → `[K]`, shares of the categories in their order; where one is missing, so is its panel.
+        dataset: Dataset of a study with the dimension distribution. If num_categories is a dimension as well, each data
+            set has the K of its histogram.
+        histograms: Name → `[K]`, shares of the categories in their order; a missing one has no panel.
         metric: The name of a variable.
-        num_users: Which N; may be left out where a data set has only one.
+        num_users: N; may be omitted if a data set has only one.
         labels: Name → `[K]`, names of the categories; by default their numbers from 0.
 
     Returns:
         The figure.
 
     Raises:
-        ArgumentError: The dataset has no dimension distribution, or not the metric or num_users.
+        ArgumentError: The dataset does not have the dimension distribution, the metric or num_users.
 
     Example:
         >>> import numpy as np
@@ -210,18 +210,18 @@ def by_categories(
     """Draws one metric of one population (the paper's Figs. 5–10): a row for every K, a column for every ε, against N.
 
     Args:
-        dataset: Of a study.
+        dataset: Dataset of a study.
         metric: The name of a variable.
-        zipf: Which population: its exponent, or its name where the dimension is distribution; may be left out where
-            there is only one.
-        epsilons: Which ε, nats. None: the paper's 1, 2, 4 and 10 where the dataset has them, else four of its own.
-        histograms: K → `[K]`, the true shares, for the first column. None: computed where the population is Zipf.
+        zipf: The population: its exponent, or its name if the dimension is distribution; may be omitted if there is
+            only one.
+        epsilons: Values of ε, nats. None: the paper's 1, 2, 4 and 10 if the dataset has them, else four of its values.
+        histograms: K → `[K]`, the true shares, for the first column. None: computed if the population is Zipf.
 
     Returns:
         The figure.
 
     Raises:
-        ArgumentError: The metric or a value is not in the dataset; the message lists those that are.
+        ArgumentError: The metric or a value is not in the dataset; the message lists the available ones.
 
     Example:
         >>> from rrjax.figures import by_categories
@@ -278,7 +278,7 @@ def by_categories(
 def _by_population(
     dataset: xr.Dataset, metrics: str | Sequence[str] | None, x: str, *, one_scale: bool = False, **fixed: Any
 ) -> Figure:
-    """Draws a row for every metric and a panel for every population, against x; with one scale a column if asked."""
+    """Draws a row for every metric and a panel for every population, against x; on request with one scale per column."""
     if metrics is None:
         check_metrics(dataset, [])
         metrics = [name for name in ("mse", "nll") if name in dataset] or measured(dataset)

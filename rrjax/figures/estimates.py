@@ -1,4 +1,4 @@
-"""Estimates with their intervals: the shares of one distribution, and statements side by side."""
+"""Figures of estimates with their intervals: the shares of one distribution, and rows of estimates."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def estimate_figure(
 
     Args:
         labels: `[K]`, the names of the categories.
-        estimates: Name → `[K]`, shares; the first one decides the order. A name of the catalogue ("mle_star") stands
-            for its title and colour, any other for itself.
-        standard_error: Of the unbiased estimate of an empty category (`RandomizedResponse.standard_error`); drawn as a
-            band of ±2 standard errors.
-        truth: `[K]`, the true shares, where they are known.
+        estimates: Name → `[K]`, shares; the first one determines the order. A name of the catalogue ("mle_star") gets
+            its title and colour; any other is the title itself.
+        standard_error: Standard error of the unbiased estimate of an empty category
+            (`RandomizedResponse.standard_error`); drawn as a band of ±2 standard errors.
+        truth: `[K]`, the true shares, if known.
         limits: Two arrays `[K]`, such as `rrjax.inference.intervals` returns; drawn as error bars.
         limits_label: The name of the limits in the legend.
-        found: `[K]`, which categories are significantly above zero; their names are drawn bold. Take a criterion that
+        found: `[K]`, whether each category is significantly above zero; then its name is bold. Use a criterion that
             agrees with the limits, such as a lower limit above zero.
-        top: How many of the largest categories to draw.
-        title: Above the figure.
+        top: Number of the largest categories to draw.
+        title: Title above the figure.
 
     Returns:
         The figure; `rrjax.figures.save(figure, path)` writes it.
@@ -106,7 +106,7 @@ def estimate_figure(
     left.set_ylim(top - 0.4, -0.6)
     left.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     set_share_ticks(left.xaxis)
-    # `found` may come of another criterion than the limits: the words say which.
+    # `found` may come from another criterion than the limits: the words name it.
     above = found is not None and limits is not None and np.array_equal(found, np.asarray(limits[0]) > 0)
     bold = (
         "" if found is None else ";\nbold: its interval is above zero" if above else ";\nbold: significantly above zero"
@@ -143,7 +143,7 @@ def _draw_ranks(axes: Axes, estimates: Sequence[_Estimate], truth: np.ndarray | 
         axes.plot(rank, positive[rank - 1], **look, **marker)
     axes.axhline(2 * standard_error, color="0.4", linewidth=0.8, linestyle=":", label="2 standard errors")
     axes.set(xscale="log", yscale="log", xlabel="rank (every curve by its own order)", ylabel="share of users")
-    # Shares below a thousandth of the standard error are noise, and would take most of the axis.
+    # Shares below a thousandth of the standard error are noise, and would fill most of the axis.
     floor = standard_error / 1000 if truth is None else min(standard_error / 1000, truth[truth > 0].min(initial=1))
     low, high = axes.get_ylim()
     if low < floor < high:
@@ -172,10 +172,10 @@ class Statements(NamedTuple):
     """The rows of one panel of `forest_figure`.
 
     Attributes:
-        names: Of the rows.
-        values: As many numbers.
-        lower: Confidence limits.
-        upper: Confidence limits.
+        names: Names of the rows.
+        values: A number for each row.
+        lower: Lower confidence limits.
+        upper: Upper confidence limits.
         are_shares: Whether the numbers are shares, drawn in per cent.
         mark: A number to mark with a line, such as zero for no difference.
     """
@@ -194,11 +194,11 @@ def forest_figure(
     """Draws estimates with their intervals, a row each, in one panel for each kind.
 
     Args:
-        panels: Title → `(names, values, lower, upper, are_shares, mark)`, of which the last two may be left out: the
+        panels: Title → `(names, values, lower, upper, are_shares, mark)`, of which the last two may be omitted: the
             names of the rows, a number and two confidence limits for each, whether they are shares, and a number to
-            mark with a line. Rows of the same names stand at the same height.
-        level: Of the intervals.
-        title: Above the figure.
+            mark with a line. Rows with equal names are at the same height.
+        level: Level of the intervals.
+        title: Title above the figure.
 
     Returns:
         The figure; `rrjax.figures.save(figure, path)` writes it.

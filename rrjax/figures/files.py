@@ -1,4 +1,4 @@
-"""Figures into files, laid out once, with fonts for labels in any script."""
+"""Files of figures, with one layout for all formats, and fonts for labels in any script."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _PREFERRED = (
     *("Hiragino", "PingFang", "Yu Gothic", "Meiryo", "MS Gothic", "Microsoft YaHei", "SimHei", "Malgun Gothic"),
     *("Arial Unicode", "Noto Emoji", "Symbola", "Segoe UI", "FreeSans", "Unifont"),
 )
-"""Prefixes of the names of fonts that are tried first."""
+"""Prefixes of the names of preferred fonts."""
 _UNUSABLE = ("color", "lastresort", "last resort")
-"""Parts of the names of fonts whose glyphs are coloured layers, or empty boxes."""
+"""Parts of the names of unsuitable fonts: their glyphs are coloured layers, or empty boxes."""
 _ADVICE = {"CJK": "Noto Sans CJK", "emoji": "Noto Emoji, the one without colours"}
 _warned: set[str] = set()
-"""Scripts whose missing fonts were reported."""
+"""Scripts for which a warning of missing fonts was given."""
 
 
 def save(figure: Figure, path: str | os.PathLike[str], *, dpi: float = 150) -> tuple[Path, ...]:
@@ -42,7 +42,7 @@ def save(figure: Figure, path: str | os.PathLike[str], *, dpi: float = 150) -> t
         The files.
 
     Raises:
-        DataError: A file cannot be written; the message says why.
+        DataError: A file cannot be written; the message has the reason.
 
     Example:
         >>> from matplotlib.figure import Figure
@@ -87,9 +87,9 @@ def _laid_out(figure: Figure, dpi: float) -> Iterator[Callable[[Any, str], None]
     level = log.level
     choose_fonts(figure)
     settings: Any = {"pdf.fonttype": 42, "svg.hashsalt": "rrjax"}
-    settings |= {"figure.autolayout": False, "figure.constrained_layout.use": False}  # the user's may say otherwise
+    settings |= {"figure.autolayout": False, "figure.constrained_layout.use": False}  # the user's settings may differ
     with warnings.catch_warnings(), rc_context(settings):
-        # `choose_fonts` has warned. A font without a bold face is no reason to warn.
+        # `choose_fonts` has warned. A font without a bold face needs no warning.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         log.setLevel(logging.ERROR)
         try:
@@ -108,8 +108,8 @@ def _laid_out(figure: Figure, dpi: float) -> Iterator[Callable[[Any, str], None]
 def choose_fonts(figure: Figure) -> None:
     """Adds to the font of each text installed fonts for the characters that it lacks.
 
-    Characters that no installed font has are drawn as boxes. The first time that happens in a script, a warning says
-    which font to install.
+    Characters that no installed font has are drawn as boxes. The first time for each script, a warning names a font to
+    install.
     """
     from matplotlib.font_manager import findfont
     from matplotlib.text import Text

@@ -1,4 +1,4 @@
-"""Figures of `rrjax.inference`: the likelihood of one collection, and the errors to expect of the next."""
+"""Figures of `rrjax.inference`: the likelihood of one collection, and the expected errors of a planned one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rrjax.inference import ProfileLikelihood, Surface
 
 _DEPTH = 12.0
-"""Nats below the maximum that a figure shows."""
+"""Depth of a figure below the maximum, nats."""
 _HALF_QUANTILE = 1.9207
 """Half the 0.95 quantile of χ² with one degree of freedom."""
 
@@ -31,8 +31,8 @@ def likelihood_figure(
     Args:
         surface: From `rrjax.inference.log_likelihood_surface`.
         labels: The names of the categories; their numbers by default.
-        level: Confidence level of the likelihood-ratio region, for its label: the one that the surface was made with.
-        title: Above the figure.
+        level: Confidence level of the surface's likelihood-ratio region, for its label.
+        title: Title above the figure.
 
     Returns:
         The figure; `rrjax.figures.save(figure, path)` writes it.
@@ -108,14 +108,14 @@ def profile_figure(
     limits: Mapping[str, tuple[float, float]] | None = None,
     title: str = "",
 ) -> Figure:
-    """Draws profile log-likelihoods, one curve a category.
+    """Draws profile log-likelihoods, one curve for each category.
 
     Args:
         profiles: Name → result of `rrjax.inference.profile`.
         limits: Name → limits of the share, such as those of `rrjax.inference.intervals`; drawn as bars below the
             curves. Near the boundary the likelihood-ratio interval, where a curve crosses the dashed line, does not
             hold its level.
-        title: Above the figure.
+        title: Title above the figure.
 
     Returns:
         The figure; `rrjax.figures.save(figure, path)` writes it.
@@ -173,7 +173,7 @@ def plan_figure(
         epsilon: ε in nats; one of the curves on the left, and the vertical line on the right.
         num_users: N; the vertical line on the left, and the sample size on the right.
         target: An error to mark, or None.
-        title: Above the figure.
+        title: Title above the figure.
 
     Returns:
         The figure; `rrjax.figures.save(figure, path)` writes it.
@@ -215,12 +215,12 @@ def plan_figure(
 
 
 def two_category_figure(epsilons: Sequence[float] = (0.1, 0.5, 1.0, 2.0)) -> Figure:
-    """Draws the error of two categories, 1/(2·sinh(ε/2)·√N), beside its well-known form for small ε, 1/(ε√N).
+    """Draws the error of two categories, 1/(2·sinh(ε/2)·√N), with its well-known form for small ε, 1/(ε√N).
 
     Errors are from the shares of the users themselves.
 
     Args:
-        epsilons: ε in nats, a curve each.
+        epsilons: ε in nats, one curve for each.
 
     Returns:
         The figure; `rrjax.figures.save(figure, path)` writes it.

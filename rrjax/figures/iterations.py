@@ -1,4 +1,4 @@
-"""EM against its iterations: the paper's Fig. 4."""
+"""Figures of EM against its iterations: the paper's Fig. 4."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _VARIANTS = {"ibu": "IBU (plain EM)", "deflated": "deflated EM", "anderson": "An
 def convergence(dataset: xr.Dataset) -> Figure:
     """Draws how EM iterates approach the exact estimate (the paper's Fig. 4): a panel for every population and N.
 
-    A curve for every ε (shade) and variant (dash and marker); a marker ends it where the variant stopped. Distances of
-    exactly zero, and those more than 20 decades below the first, leave the panel.
+    A curve for every ε (shade) and variant (dash and marker); a marker is at its end, if the variant stopped. Distances
+    of exactly zero, and those more than 20 decades below the first, are outside the panel.
 
     Args:
         dataset: With the variable distance, `Σ(θ_t − MLE*)²`, over the dimensions variant, zipf (or distribution),

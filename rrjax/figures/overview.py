@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 def overview(dataset: xr.Dataset, metric: str | None = None, **fixed: Any) -> Figure:
-    """Draws any study: against its longest dimension, in small multiples over the next two.
+    """Draws any study in small multiples: against its longest dimension, with panels over the next two.
 
-    Where there is at most one next dimension, the rows are the metrics. At most four rows and columns are drawn,
-    evenly spread over their dimension, and of a fourth dimension (`left_over`) one value; a note says so.
+    If there is at most one next dimension, the rows are the metrics. At most four rows and columns are drawn, evenly
+    spread over their dimension, and one value of a fourth dimension (`left_over`); a note names the part.
 
     Args:
-        dataset: Of a study.
-        metric: The name of a variable. None: all, where rows are free for them, else the first.
+        dataset: Dataset of a study.
+        metric: The name of a variable. None: all, if rows are free for them, else the first.
         fixed: A value of a fourth dimension, such as `zipf=1.3`; by default its middle one.
 
     Returns:
         The figure.
 
     Raises:
-        ArgumentError: The dataset is not one of a study, or lacks the metric; the message lists those it has.
+        ArgumentError: The dataset is not one of a study, or lacks the metric; the message lists the available ones.
 
     Example:
         >>> from rrjax.figures import overview
@@ -93,7 +93,7 @@ def overview(dataset: xr.Dataset, metric: str | None = None, **fixed: Any) -> Fi
 
 
 def left_over(dataset: xr.Dataset) -> str | None:
-    """The dimension of several values that `overview` holds fixed, or None.
+    """The dimension with several values that `overview` fixes, or None.
 
     Example:
         >>> import xarray as xr
@@ -123,7 +123,7 @@ def _layout(dataset: xr.Dataset, population: str) -> tuple[Any, ...]:
 
 
 def _values_in_words(name: str, values: np.ndarray) -> str:
-    """The number of values of a dimension, and the values themselves where they are few numbers."""
+    """The number of values of a dimension, and, if they are few numbers, the values themselves."""
     if len(values) > 6 or name == "distribution":
         return f"{len(values):,}"
     texts = (f"{value:,}" if name.startswith("num") else f"{value:g}".replace("inf", "∞") for value in values)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LABEL_SIZES, _LABEL_LENGTH = (8, 6.5), 18
-"""Of a histogram's labels: points, the smaller only where all labels fit then; and characters."""
+"""Font sizes of a histogram's labels, points (the smaller only if then all labels fit); and characters."""
 
 
 class Layout(NamedTuple):
@@ -46,10 +46,10 @@ class Layout(NamedTuple):
 
 
 class Legend:
-    """One legend for all panels of a figure, of the estimators that were drawn in any."""
+    """One legend for all panels of a figure, with the estimators drawn in any panel."""
 
     def __init__(self, dataset: xr.Dataset):
-        """For the estimators of a dataset."""
+        """An empty legend for the estimators of a dataset."""
         self.styles = style.styles_of(dataset["estimator"].values)
         self.drawn: set[str] = set()
         self.has_bands = False
@@ -83,7 +83,7 @@ def legend_below(figure: Figure, handles: list[Any], title: str | None = None) -
 
 
 def finish(figure: Figure, legend: Legend, dataset: xr.Dataset, *heading: str, drawn: Sequence[str] = ()) -> None:
-    """Writes the heading and the legend; `drawn` says what part of the dataset is shown, where not all is."""
+    """Writes the heading and the legend; `drawn` describes the part of the dataset that is drawn, if not all."""
     note = f"\n(drawn: {'; '.join(drawn)}; the dataset has them all)" if drawn else ""
     set_heading(figure, "; ".join(filter(None, [*heading, style.seeds_note(dataset)])) + note)
     legend.draw(figure)
@@ -97,7 +97,7 @@ def listed(coordinates: Mapping[str, Any]) -> str:
 def draw_panels(
     panels: np.ndarray, dataset: xr.Dataset, layout: Layout, legend: Legend, *, small: bool = True
 ) -> list[list[np.ndarray]]:
-    """Draws the curves of each panel with labels and titles; returns the values that the limits of each must hold."""
+    """Draws the curves of each panel with labels and titles; returns the values that the limits of each must include."""
     rows, columns, x = layout
     values = [
         [
@@ -120,7 +120,7 @@ def draw_panels(
 
 
 def draw_panel(axes: Axes, dataset: xr.Dataset, metric: str, x: str, legend: Legend) -> np.ndarray:
-    """Draws all estimators of a dataset over estimator and x; returns the values that the limits must hold."""
+    """Draws all estimators of a dataset over estimator and x; returns the values that the limits must include."""
     if x not in dataset.dims:
         raise ArgumentError(f"nothing to draw against: {x} is no dimension of this dataset", argument="dataset")
     # A metric of the user may be negative.
@@ -151,7 +151,7 @@ def draw_panel(axes: Axes, dataset: xr.Dataset, metric: str, x: str, legend: Leg
         if band.any():
             bands.append((band, low, high, look.colour))
     values, of_inv = np.concatenate(values_of_others), np.concatenate(values_of_inv)
-    # Inv may be no distribution: limits that hold its errors could hide the differences of the others.
+    # Inv may be no distribution: with limits for its errors, the differences of the others could be invisible.
     if not len(values) or (len(of_inv) and span_of(np.concatenate([values, of_inv]), log) <= 2 * span_of(values, log)):
         values = np.concatenate([values, of_inv])
     elif len(of_inv):
@@ -173,7 +173,7 @@ def draw_panel(axes: Axes, dataset: xr.Dataset, metric: str, x: str, legend: Leg
 
 
 def magnify(axes: Axes, dataset: xr.Dataset, metric: str, x: str, legend: Legend) -> None:
-    """Adds an inset with the x at which the curves are furthest apart, where the panel cannot separate them."""
+    """Adds an inset with the x at which the curves are furthest apart, if the panel does not separate them."""
     from matplotlib.ticker import MaxNLocator
 
     names = [str(name) for name in dataset["estimator"].values if str(name) != "inv"]
@@ -258,12 +258,12 @@ def draw_histogram(axes: Axes, shares: np.ndarray, labels: np.ndarray | None = N
 
 
 def _first_of_range(labels: np.ndarray) -> int | None:
-    """The first label, where they are consecutive integers and can be places on the axis."""
+    """The first label, if they are consecutive integers and can be places on the axis; else None."""
     if labels.dtype.kind not in "iu":
         if not all(re.fullmatch(r"-?(0|[1-9]\d{0,15})", str(label)) for label in labels):
             return None
         labels = np.array([int(str(label)) for label in labels])
-    # Beyond 2⁵³ an axis could not tell them apart.
+    # Beyond 2⁵³ floats cannot distinguish them.
     consecutive = bool((np.diff(labels) == 1).all()) and abs(int(labels[0])) < 2**53
     return int(labels[0]) if consecutive else None
 
@@ -272,7 +272,7 @@ def _draw_labels(axes: Axes, labels: np.ndarray, width: float) -> tuple[int, flo
     """Labels every n-th category, as many as fit; returns n and the height of upright labels, inches."""
     sample = labels[:: max(len(labels) // 500, 1)]
     longest = max(_em(style.shortened(label, _LABEL_LENGTH)) for label in sample)
-    # (rotation, font size, ems a label). The first that fits all labels; else some of them, horizontal if short.
+    # (rotation, font size, ems per label). The first that fits all labels; else some of them, horizontal if short.
     ways = [(0, _LABEL_SIZES[0], longest + 1), *((90, size, 1.12) for size in _LABEL_SIZES)]
     fitting = [way for way in ways if len(labels) * way[2] * way[1] / 72 <= width]
     short = 5 * (longest + 1) * _LABEL_SIZES[0] / 72 <= width

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def measured(dataset: xr.Dataset) -> list[str]:
-    """The metrics of a dataset without bias2 and variance: those of the catalogue, then the user's, which have a `_se`.
+    """The metrics of a dataset except bias2 and variance: first the catalogue's, then the user's, which have a `_se`.
 
     Example:
         >>> import xarray as xr
@@ -32,7 +32,7 @@ def measured(dataset: xr.Dataset) -> list[str]:
 
 
 def population_of(dataset: xr.Dataset) -> str:
-    """The dimension that populations are along: zipf or distribution."""
+    """The dimension of the populations: zipf or distribution."""
     for name in ("zipf", "distribution"):
         if name in dataset.dims or name in dataset.coords:
             return name
@@ -82,7 +82,7 @@ def prepared(dataset: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
 
 
 def restored(data: Data, *names: str) -> Data:
-    """The data with these dimensions, where a selection dropped them."""
+    """The data with these dimensions, restored if a selection dropped them."""
     for name in names:
         if name not in data.dims and name in data.coords and data[name].ndim == 0:
             data = data.expand_dims(name)
@@ -142,10 +142,10 @@ def spread_over(values: Any, limit: int) -> list[Any]:
 
 
 def rounding(dataset: xr.Dataset, metric: str, mean: np.ndarray) -> np.ndarray:
-    """The largest difference of two means of a metric that the rounding of the study's floats can make.
+    """The largest difference of two means of a metric that the rounding of the study's floats can cause.
 
-    Eight units in the last place of each mean. Equal estimates differ by half a unit a share, which changes a squared
-    error m by up to 2·√m·‖θ‖·eps/2 ≤ eps·√m, and distances that are linear in the shares by up to eps.
+    Eight units in the last place of each mean. Equal estimates differ by half a unit in each share, which changes a
+    squared error m by up to 2·√m·‖θ‖·eps/2 ≤ eps·√m, and distances that are linear in the shares by up to eps.
     """
     eps = float(np.finfo(str(dataset.attrs.get("precision", "float64"))).eps)
     size = np.abs(mean)

@@ -21,7 +21,7 @@ SPARE_STYLES = (
     Style("#2a9aa8", (0, (6, 1, 2, 1)), "<", 5),
     Style("#9c6b3c", (0, (4, 2)), ">", 5),
 )
-"""Of estimators that are not in the catalogue, in their order."""
+"""Colours of estimators that are not in the catalogue, in their order."""
 SYMBOLS = {"num_users": "N", "epsilon": "ε", "num_categories": "K", "zipf": "s"}
 AXES = {
     "num_categories": "categories K",
@@ -52,12 +52,12 @@ def line_of(style: Style) -> dict[str, Any]:
 
 
 def line_at(place: int) -> dict[str, Any]:
-    """Colour and dash of the n-th curve; 36 different ones."""
+    """Colour and dash of the n-th curve; 36 are different."""
     return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[(place + place // len(COLOURS)) % len(DASHES)]}
 
 
 def shortened(label: object, width: int = 24) -> str:
-    """A label as a figure can show it: printable, escaped, and at most `width` characters.
+    """A label for figures: printable, escaped, and at most `width` characters.
 
     Example:
         >>> from rrjax.figures.style import shortened
@@ -71,7 +71,7 @@ def shortened(label: object, width: int = 24) -> str:
 
 
 def estimator_title(name: object) -> str:
-    """The title of an estimator in figures and tables; its name where it is not in the catalogue.
+    """The title of an estimator in figures and tables; its name if it is not in the catalogue.
 
     Example:
         >>> from rrjax.figures.style import estimator_title
@@ -98,7 +98,7 @@ def short_label(metric: str) -> str:
 
 
 def panel_title(dataset: xr.Dataset, name: str, value: Any) -> str:
-    """The title of a panel; of a data set with its K, where each has its own."""
+    """The title of a panel; for a data set with its K, if each has its own."""
     title = words_for(name, value)
     if name == "distribution" and "num_categories" in dataset.coords:
         size = dataset["num_categories"]
@@ -122,7 +122,7 @@ def seeds_note(dataset: xr.Dataset) -> str:
 
 
 def shares_drawn(*parts: tuple[int, int, str]) -> list[str]:
-    """Words such as "4 of 10 populations" for each (drawn, all, name) where not all are drawn."""
+    """Words such as "4 of 10 populations" for each (drawn, all, name), if not all are drawn."""
     return [f"{drawn} of {number} {name}" for drawn, number, name in parts if drawn < number]
 
 

@@ -1,4 +1,4 @@
-"""Maps of a grid: where an estimator wins, and which has the smallest error."""
+"""Maps of a grid: the wins of an estimator, and the estimator with the smallest error."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
-    """Draws where one estimator wins or loses against the best of the others: a map for every population and K.
+    """Draws maps of the wins and losses of one estimator against the best of the others, for every population and K.
 
-    The colour is log₂ of the ratio of its metric to the smallest of the others'. A sign survives grey printing: − where
-    its metric is lower (it wins), + where it is higher; a cell has none where the two are within 2 standard errors of
-    their paired difference, or no further apart than the study's floats round. The best of the others is chosen after
-    the fact, a disadvantage for the estimator.
+    The colour is log₂ of the ratio of its metric to the smallest of the others'. Signs are for grey printing: − if its
+    metric is lower (it wins), + if it is higher, none if the two are within 2 standard errors of their paired
+    difference, or within the rounding of the study's floats. The best of the others is chosen after the fact, a
+    disadvantage for the estimator.
 
     Args:
-        dataset: Of a study.
-        metric: The name of a variable, with its paired differences if signs are to wait for significance.
-        estimator: The name of the estimator that is compared.
+        dataset: Dataset of a study.
+        metric: The name of a variable, with its paired differences, if signs should need significance.
+        estimator: The name of the compared estimator.
 
     Returns:
         The figure.
@@ -89,14 +89,14 @@ def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
 
 
 def closest(dataset: xr.Dataset, metric: str = "mse") -> Figure:
-    """Draws which estimator has the smallest error where: a map for every population and K.
+    """Draws maps of the estimator with the smallest error, for every population and K.
 
-    A cell has the colour and the marker of the best one. It is pale where another one is within 2 standard errors of
-    their paired difference, or no further apart than the study's floats round: there the best may be another.
+    A cell has the colour and the marker of the best estimator. It is pale if another one is within 2 standard errors of
+    their paired difference, or within the rounding of the study's floats: then the best may be another.
 
     Args:
-        dataset: Of a study.
-        metric: The name of a variable, with its paired differences if cells are to wait for significance.
+        dataset: Dataset of a study.
+        metric: The name of a variable, with its paired differences, if cells should need significance.
 
     Returns:
         The figure.
@@ -172,9 +172,9 @@ class _Maps(NamedTuple):
     axes: np.ndarray
     """The panels, `[rows, columns]`."""
     kept: list[str]
-    """Those of the dimensions population, K, N and ε that the dataset has."""
+    """The dimensions among population, K, N and ε that the dataset has."""
     shape: list[int]
-    """Of an array over population, K, N and ε."""
+    """The shape of an array over population, K, N and ε."""
     places: list[tuple[int, int]]
     """Indices of the population and the K of each panel."""
     left_out: str
@@ -182,7 +182,7 @@ class _Maps(NamedTuple):
 
     @classmethod
     def of(cls, dataset: xr.Dataset) -> _Maps:
-        """Makes the figure, with all words around the panels."""
+        """The figure, with all texts around the panels."""
         population = population_of(dataset)
         layout = (population, "num_categories", "num_users", "epsilon")
         kept = [name for name in layout if name in dataset.dims]
@@ -222,7 +222,7 @@ def _number(count: int, one: str, many: str) -> str:
 def _compared(
     dataset: xr.Dataset, metric: str, estimator: str, names: list[str], kept: list[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
-    """log₂ of the ratio to the best of the others, its sign, where it is known, and whether signs were tested."""
+    """log₂ of the ratio to the best of the others, its sign if significant, and whether signs were tested."""
     mean = _values(dataset[metric], "estimator", kept)
     mine = mean[names.index(estimator)]
     others = np.where(np.isfinite(mean), mean, np.inf)
@@ -231,7 +231,7 @@ def _compared(
     known = np.isfinite(rival) & np.isfinite(mine) & (rival > 0) & (mine > 0)
     ratio = np.log2(np.where(known, mine, 1) / np.where(known, rival, 1))
     pair = [f"{metric}_difference", f"{metric}_difference_se"]
-    # Where unknown, infinity less infinity would be NaN.
+    # If unknown, infinity less infinity would be NaN.
     apart = known & (np.abs(np.where(known, mine, 0) - np.where(known, rival, 0)) > rounding(dataset, metric, rival))
     if any(name not in dataset for name in pair):
         return ratio, np.where(apart, np.sign(ratio), 0), known, False

@@ -1,6 +1,6 @@
 """Precision, intervals, discoveries, tests and plans from randomized reports.
 
-Every function solves one problem and batches through `jax.vmap`, as the estimators do. Counts must be integers here.
+Every function solves one problem; batches go through `jax.vmap`, as for the estimators. Counts must be integers here.
 """
 
 from rrjax.inference.combined import difference, stratified
@@ -65,5 +65,5 @@ __all__ = [
     "weighted_functional",
     "weighted_shares",
 ]
-# Results that several functions return; those of one function are documented with it.
+# Results of several functions; a result of one function is documented with it.
 __all__ += ["Estimate", "HypothesisTest", "Intervals", "Posterior"]

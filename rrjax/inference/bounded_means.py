@@ -1,18 +1,18 @@
-r"""Limits for means of bounded values, from randomized reports, that hold for every number of users.
+r"""Limits for means of bounded values from randomized reports, valid for every number of users.
 
 Each category has a value x from 0 to 1; the mean is m = x·θ. A report is the user's value with probability d, else any
 of K categories. So the sum T of x over the reports of N users has N independent terms. Each is the user's x with
-probability d, else one of all x. Of all laws of the user's x with mean m, the one on 0 and 1 alone is largest in the
-convex order. Mixing with the same weights, adding independent terms and adding noise keep that order. So with T* the
-sum where the users' x are 0 or 1, plus normal noise, E f(T) ≤ E f(T*) for convex f.
+probability d, else a random one of all K. Among all laws of the user's x with mean m, the law on 0 and 1 alone is
+largest in the convex order. Mixing with the same weights, adding independent terms and adding noise keep that order. So
+with T* the sum where the users' x are 0 or 1, plus normal noise, E f(T) ≤ E f(T*) for convex f.
 
 **One collection** (`conservative_limits`). By Markov's inequality for (T − h)₊,
 
     P(T ≥ t) ≤ p  wherever  t ≥ min over h of h + E(T* − h)₊/p,
 
-the superquantile of T*. It rises with m, so all m below one that is refused are refused too. For given users with mean
-m the same holds: the expectation of a convex function of a sum over the number of users with x = 1 is convex in that
-number, so it is largest where the number is binomial (Hoeffding, 1956).
+the superquantile of T*. It rises with m, so if one m is refused, all smaller m are refused too. The same holds for
+given users with mean m: the expectation of a convex function of a sum over the number of users with x = 1 is convex in
+that number, so it is largest where the number is binomial (Hoeffding, 1956).
 
 E(T* − h)₊ = 1/(2π) ∫ E e^(s·(T* − h))/s² dφ on any line s = λ + iφ, λ > 0. The trapezoidal rule adds the integrand at
 h ± multiples of its period, which is not negative; the noise, a fifth of the standard deviation of T*, cuts the
@@ -25,17 +25,17 @@ Markov's inequality bounds the probability of an estimate at least as large as D
 
     log p ≤ max over m with Σ W_s·m_s = D of Σ_s N_s·log M_s(m_s).
 
-The users' x are taken to be 0 or 1, which makes M_s largest and linear in m_s. The maximum is that of a concave
-function, so with any multiplier κ it is at most
+The users' x are set to 0 or 1, which makes M_s largest and linear in m_s. The maximum is that of a concave function, so
+with any multiplier κ it is at most
 
     Σ_s max over m of [N_s·log M_s(m) − κ·W_s·(m − m̂_s)] + κ·(D − D̂).
 
 Each maximum has a closed form, and the bound is linear in D: with F its sum, all D below D̂ − (F − log p)/κ are refused.
-Any λ and κ give a valid bound; the best are searched for. For given users log M_s is averaged over them, which is no
-more.
+Any λ and κ give a valid bound; a search finds the best. For given users log M_s is averaged over them, which is at most
+as large.
 
-The maximum is taken over the m_s inside intervals of their own, of a high level (Berger and Boos). Without them rare
-values would be taken to be as spread as frequent ones, since D does not determine the m_s.
+The maximum is taken over the m_s inside intervals of their own, of a high level (Berger and Boos). Without them the
+bound would give rare values the spread of frequent ones, since D does not determine the m_s.
 
 References:
     Bentkus, "On Hoeffding's inequalities", 2004; Pinelis, "An optimal three-way stable and monotonic spectrum of bounds
@@ -64,20 +64,20 @@ from rrjax.numerics.sums import accurate_sum
 
 GRID_POINTS = 33
 NODES, STEP, NOISE = 72, 0.3, 0.2
-"""Of the trapezoidal rule; its step and the noise in standard deviations of T*."""
+"""Nodes, step and noise of the trapezoidal rule; step and noise in standard deviations of T*."""
 PLACES_OF_H = np.arange(8) * 0.4 - 1.2
-"""About the normal quantile, in standard deviations."""
+"""Places around the normal quantile, in standard deviations."""
 ERROR_OF_EXPECTATION = 1e-3
-"""Relative error of an expectation, from rounding and from cutting the integral off, generously."""
+"""Upper bound of the relative error of an expectation, from rounding and from cutting the integral off."""
 BISECTIONS, NORMAL_BISECTIONS = 14, 31
-"""Of the exact limit, and of the normal one where it starts."""
+"""Numbers of halvings for the exact limit, and for the normal limit where it starts."""
 SEARCH_PLACES, SEARCH_PASSES = 4, 8
-"""A search for a minimum evaluates so many places at a time, so many times."""
+"""Places that a search for a minimum evaluates at a time, and number of times."""
 _product = partial(jnp.matmul, precision="highest")
 
 
 class Spread(NamedTuple):
-    """The law of x where a report is independent of its user: its points, from 0 to 1, and their mass."""
+    """The law of x for a report that is independent of its user: its points, from 0 to 1, and their mass."""
 
     points: Float[Array, " G"]
     mass: Float[Array, " G"]
@@ -85,7 +85,7 @@ class Spread(NamedTuple):
     variance: Float[Array, ""]
 
     def of_reports(self, mean: Float[Array, "*s"], kept: Float[Array, "*s"]) -> Float[Array, "*s"]:
-        """The largest variance of a report's x, given the users' mean m and kept = d: their x are 0 or 1."""
+        """The largest variance of a report's x, given the users' mean m and kept = d; it has users' x of 0 or 1."""
         lost = 1 - kept
         return lost * self.variance + kept * (mean * (1 - mean) + lost * (mean - self.mean) ** 2)
 
@@ -119,7 +119,7 @@ def conservative_limits(
     kept: Float[Array, ""],
     log_tail: Float[Array, ""],
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """The limits of m: all below the first and all above the second are refused."""
+    """The limits of m: values below the first and above the second are refused."""
     both = jax.tree.map(lambda *each: jnp.stack(each), spread, mirrored(spread))
     estimates = jnp.stack([estimate, 1 - estimate])
     # Both in one batch, because they take long to compile.
@@ -137,7 +137,7 @@ def _superquantile_limit(spread, estimate, num_users, kept, log_tail):
         return jnp.clip(estimate - distance, 0, 1)
 
     def nearest(refused, near, far, passes):
-        """The least distance that is refused, and whether there is one."""
+        """The smallest refused distance, and whether there is one."""
 
         def halve(index, state):
             near, far, some = state
@@ -170,7 +170,7 @@ def _expected_excesses(spread, num_users, kept, z, scale):
     Complex numbers are pairs of a real and an imaginary part.
     """
     dtype = scale.dtype
-    # Where the mean of the tilted law is near h: exactly so for a Poisson law, and for a normal one.
+    # The mean of the tilted law is near h: exactly so for a Poisson law and for a normal law.
     tilt = jnp.log1p(jnp.maximum(z, 1) / scale)  # λ
     angles = jnp.arange(NODES, dtype=dtype) * STEP / scale  # φ
     deviations = spread.points - spread.mean
@@ -228,7 +228,7 @@ class Collections(NamedTuple):
     upper: Float[Array, " S"]
 
     def mirrored(self) -> Collections:
-        """Those of 1 − x."""
+        """The same collections with 1 − x in place of x."""
         return self._replace(estimates=1 - self.estimates, lower=1 - self.upper, upper=1 - self.lower)
 
 
@@ -236,7 +236,7 @@ class Collections(NamedTuple):
 def combined_limits(
     spread: Spread, data: Collections, log_tail: Float[Array, ""]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """The limits of D: all below the first and all above the second are refused; not cut to the range of D."""
+    """The limits of D: values below the first and above the second are refused; not cut to the range of D."""
     sides = (spread, data), (mirrored(spread), data.mirrored())
     spreads, both = jax.tree.map(lambda *each: jnp.stack(each), *sides)
     limits = jax.vmap(_chernoff_limit, (0, 0, None))(spreads, both, log_tail)
@@ -247,7 +247,7 @@ def _chernoff_limit(spread, data, log_tail):
     estimates, number, kept, weights = data[:4]
     each = weights / (number * kept)
     variance = spread.of_reports(jnp.clip(estimates, 0, 1), kept)
-    # Where the largest weight of one user dominates, λ_s is of the order of one.
+    # If the largest weight of one user dominates, λ_s is of the order of one.
     scale = jnp.sqrt(-2 * log_tail / (jnp.sum(each**2 * number * variance) + jnp.max(jnp.abs(each)) ** 2))
 
     def at(tilt):
@@ -282,7 +282,7 @@ def _chernoff_limit(spread, data, log_tail):
 
 
 def _least(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
-    """The least value that a search finds of a function that falls and then rises."""
+    """The least value of a function that falls and then rises, by search."""
     inner = jnp.arange(1, SEARCH_PLACES + 1, dtype=low.dtype) / (SEARCH_PLACES + 1)
 
     def narrow(_, state):

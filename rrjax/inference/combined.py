@@ -1,4 +1,4 @@
-"""Linear functionals of several independent collections: their difference, and a population from its strata."""
+"""Linear functionals of several independent collections: differences, and estimates of a population from its strata."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from rrjax.numerics.sharding import aligned, together
 CombinedMethod: TypeAlias = Literal["conservative", "normal"]
 
 MISS_OF_RANGES = 1 / 20
-"""Part of 1 − level for the ranges in which the collections' own means are searched for."""
+"""Part of 1 − level for the ranges of the collections' own means."""
 ROUNDING_OF_SUM = 1e-4
-"""How far the sum of a population's shares may be from one: they are published rounded."""
+"""Allowed distance of the sum of a population's shares from one: published shares are rounded."""
 
 
 def difference(
@@ -45,20 +45,20 @@ def difference(
     method: CombinedMethod | None = None,
     estimand: Estimand = "distribution",
 ) -> Estimate:
-    """Estimates Σ_i c_i·θ_i of one collection minus that of another one, with a confidence interval.
+    """Estimates the difference of Σ_i c_i·θ_i between two collections, with a confidence interval.
 
     The collections are independent, of different users; their sizes and their ε may differ.
 
     * "conservative", the default: holds for every N, ε and θ. It inverts a Chernoff bound for both together, at the
-      worst pair of means (`rrjax.inference.bounded_means`). Where one of them is a tally, it is the difference of two
-      intervals at the square root of the level.
+        worst pair of means (`rrjax.inference.bounded_means`). If one of them is a tally, it is the difference of two
+        intervals at the square root of the level.
     * "normal": estimate ± quantile · standard error, as in `linear_functional`.
 
     Args:
         first: `[K]`, integers, the reports per category; or a `Tally`.
         second: As `first`, of the same categories.
         epsilon: Nats: one for both, or a pair; None for a tally.
-        values: `[K]`, c. For a group ones and zeros; for one category a single one.
+        values: `[K]`, c. For a group ones and zeros; for one category a one and zeros.
         level: Scalar in (0, 1), of the interval.
         method: As above.
         estimand: "distribution" or "users", as in `linear_functional`.
@@ -105,7 +105,7 @@ def stratified(
     method: CombinedMethod | None = None,
     estimand: Estimand = "distribution",
 ) -> Estimate:
-    """Estimates Σ_i c_i·θ_i of a population from collections in its strata, of known shares: Σ_s W_s·(c·θ_s).
+    """Estimates Σ_s W_s·(c·θ_s), the mean of c over a population, from collections in strata of known shares W_s.
 
     Strata may be sampled at any rates: each is weighted by its share of the population, not of the users. Their ε may
     differ.
@@ -113,8 +113,8 @@ def stratified(
     Args:
         counts: `[S, K]`, integers, the reports per category in each of two or more strata.
         epsilon: Nats: scalar, or `[S]`.
-        shares: `[S]`, W, of the population; not negative, with a sum of one.
-        values: `[K]`, c. For a group ones and zeros; for one category a single one.
+        shares: `[S]`, W, shares of the strata in the population; not negative, with a sum of one.
+        values: `[K]`, c. For a group ones and zeros; for one category a one and zeros.
         level: Scalar in (0, 1), of the interval.
         method: "conservative", the default, or "normal", as in `difference`.
         estimand: "distribution" or "users", as in `linear_functional`.
@@ -184,7 +184,7 @@ def _as_shares(shares, number):
 
 
 def _difference_of_intervals(collections, pair, values, level, method, estimand):
-    """The difference of two independent intervals, which cover together with the level."""
+    """The difference of two independent intervals that cover together with the level."""
     if method != "normal":
         level = jnp.sqrt(level) if isinstance(level, Tracer) else float(np.sqrt(np.asarray(level, np.float64)))
     first, second = (

@@ -1,8 +1,8 @@
 """Tests on contingency tables: collections against each other, and two attributes of the same users.
 
-Under these hypotheses reports are exchangeable between collections (or the reports of one attribute between users),
-whatever the distribution. So the null needs no estimate of it: the reports are shuffled, which is to draw a table of
-the given margins, and the size is exact at the boundary of the simplex too.
+Under these hypotheses reports are exchangeable between collections (or the reports of one attribute between users), for
+any distribution. So the null needs no estimate of it: the reports are shuffled, which draws a table of the given
+margins. The size is exact at the boundary of the simplex too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rrjax.simulate.sampling import Stream, table
 from rrjax.simulate.sampling.fixed_sum import multinomial
 
 MOST_ROWS = 1024
-"""Rows of a table that can be shuffled."""
+"""Largest number of rows of a table that can be shuffled."""
 
 
 def equality_test(
@@ -44,9 +44,9 @@ def equality_test(
     r"""Tests whether two or more collections come from the same distribution.
 
     The statistic is the likelihood ratio, 2·(Σ_g max log L_g − max log L), with the maxima in closed form (`mle_star`).
-    The null shuffles the reports among the collections. Where their ε differ, all reports are first randomized further,
-    down to the smallest ε, as if they had been collected with it. That keeps the test exact, and costs the precision
-    of the larger ε: collect with one ε where you can.
+    The null shuffles the reports among the collections. If their ε differ, all reports are first randomized further,
+    down to the smallest ε, as if collected with it. That keeps the test exact, but loses the precision of the larger ε:
+    collect with one ε if possible.
 
     Args:
         key: A typed key, `jax.random.key(seed)`; also for the further randomization.
@@ -56,7 +56,7 @@ def equality_test(
         level: The level that the p-value will be compared with, in (0, 1). Static.
 
     Returns:
-        `HypothesisTest`. The size is at most the level, whatever N, K, ε and θ. All NaN for unusable counts or ε, or a
+        `HypothesisTest`. The size is at most the level for all N, K, ε and θ. All NaN for unusable counts or ε, or a
         collection without reports.
 
     Raises:
@@ -94,9 +94,9 @@ def trend_test(
     With t̄ and s² the mean and variance of the times over all reports, z_i = Σ_g (t_g − t̄)·c_gi / s measures how the
     reports c_gi of a category move with time; c_i are its reports in all collections.
 
-    * For one category: the statistic is z_i/sqrt(c_i·(1 − c_i/N)), Cochran's and Armitage's, positive where the share
-      rises; the test is two-sided.
-    * For all: Σ z_i²/c_i, large where any share moves in one direction.
+    * For one category: the statistic is z_i/sqrt(c_i·(1 − c_i/N)), Cochran's and Armitage's, positive if the share
+        rises; the test is two-sided.
+    * For all categories: Σ z_i²/c_i, large if any share moves in one direction.
 
     The null shuffles the reports among the collections, and different ε are treated as by `equality_test`. That test
     detects changes of any kind, but a trend with less power.
@@ -105,14 +105,14 @@ def trend_test(
         key: A typed key, `jax.random.key(seed)`.
         counts: `[G, K]`, or a sequence of G arrays `[K]`: integers, the reports per category.
         epsilon: Scalar, or `[G]`, nats.
-        times: `[G]`, of the collections, or any scores; 0, 1, … by default.
+        times: `[G]`, times of the collections, or any scores; 0, 1, … by default.
         category: Scalar integer, 0 … K − 1, traced; or None for all.
         num_draws: Shuffles. Static.
         level: The level that the p-value will be compared with, in (0, 1). Static.
 
     Returns:
-        `HypothesisTest`. The size is at most the level, whatever N, K, ε and θ. All NaN for unusable counts or ε,
-        a collection without reports, or times that are not finite.
+        `HypothesisTest`. The size is at most the level for all N, K, ε and θ. All NaN for unusable counts or ε, a
+        collection without reports, or times that are not finite.
 
     Raises:
         ValueError: As `equality_test`; a wrong number of times, or times that are all the same; no such category.
@@ -146,22 +146,22 @@ def independence_test(
     B, which are invertible: it is a product if and only if θ is one. So independence of the values is independence of
     the reports, and a shuffle of one attribute among the users is an exact null.
 
-    Pairs that were randomized as one, by k-ary randomized response with a category for each pair, need their ε. There
-    independent values make dependent reports, so the null is simulated at the estimated margins. From Pearson's
-    statistic the part that other margins could explain is subtracted. So in large collections it does not depend on
-    the margins.
+    Pairs that were randomized as one, by k-ary randomized response with a category for each pair, need their ε. Then
+    independent values make dependent reports, so the null is simulated at the estimated margins. The part that other
+    margins could explain is subtracted from Pearson's statistic, so in large collections it does not depend on the
+    margins.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
         counts: `[K, L]`, integers: how many users reported i for the first attribute and j for the second.
-        epsilon: Scalar, nats, of pairs that were randomized as one; None for two randomizations.
+        epsilon: Scalar, nats, for pairs that were randomized as one; None for two randomizations.
         num_draws: Shuffles. Static.
         level: The level that the p-value will be compared with, in (0, 1). Static.
 
     Returns:
-        `HypothesisTest` with Pearson's statistic of the table. The size is at most the level, whatever the margins. For
-        pairs that were randomized as one it is near the level: 0.02 to 0.08 at 0.05 in sixteen settings, and up to 0.09
-        in three settings with nearly empty cells, or with ε near zero. NaN for negative counts, or no reports.
+        `HypothesisTest` with Pearson's statistic of the table. The size is at most the level for all margins. For pairs
+        that were randomized as one it is near the level: 0.02 to 0.08 at 0.05 in sixteen settings, and up to 0.09 in
+        three settings with nearly empty cells, or with ε near zero. NaN for negative counts, or no reports.
 
     Raises:
         ValueError: A wrong shape or dtype, K or L < 2, both above 1024, a level outside (0, 1), or too few draws for
@@ -227,7 +227,7 @@ def _as_times(times, groups):
             raise ArgumentError(
                 f"times must be finite numbers, not all the same, got {known.tolist()}", argument="times"
             )
-        # Dates as large numbers keep their differences.
+        # The differences of dates, as large numbers, keep their digits.
         times = (known - known.min()) / np.ptp(known)
     return jnp.asarray(times).astype(float_dtype())
 
@@ -249,7 +249,7 @@ def _leveled(key, counts, epsilons):
 
 
 def _shuffled(statistic: Callable[[Array], Array], counts: Int[Array, "G K"], num_draws: int, method: str) -> Null:
-    """The null of a statistic of a table: tables with the margins of `counts`, at random."""
+    """The null of a statistic of a table: random tables with the margins of `counts`."""
     rows, columns = (jnp.sum(counts, axis=axis).astype(jnp.int32) for axis in (1, 0))
     return Null(lambda key: statistic(table(Stream.of(key), rows, columns)), num_draws, counts.size, method)
 
@@ -320,7 +320,7 @@ def _test_pairs(key, counts, epsilon, num_draws):
     seen, e1 = survey(counts.ravel()), expm1_epsilon(epsilon)
     usable = seen.simulable & (e1 > 0)
     counts = jnp.where(usable, counts, 1)
-    # Above, an empty pair is reported less often than the smallest float: its weight would be infinite.
+    # Above this ε, the probability of an empty pair is below the smallest float: its weight would be infinite.
     e1 = jnp.where(usable, jnp.minimum(e1, jnp.finfo(e1.dtype).max ** 0.5), 1)
     number = jnp.where(usable, seen.total, counts.size).astype(jnp.int32)
     statistic, law = _pearson(counts, number, e1)
@@ -336,17 +336,17 @@ def _test_pairs(key, counts, epsilon, num_draws):
 
 
 def _pearson(table, number, e1):
-    """Pearson's statistic against independent values, and the law `[K, L]` that these follow.
+    """Pearson's statistic against independent values, and their law `[K, L]`.
 
-    From the difference to the law with unbiased margins, of any sign, the part that other margins could explain is
-    subtracted (one Gauss–Newton step towards the most likely margins). The remainder has (K − 1)(L − 1) degrees of
-    freedom whatever the margins, also at zero; so a simulation at estimated margins keeps its level.
+    The part that other margins could explain is subtracted from the difference to the law with unbiased margins, of any
+    sign (one Gauss–Newton step towards the most likely margins). The remainder has (K − 1)(L − 1) degrees of freedom
+    for all margins, also at zero; so a simulation at estimated margins keeps its level.
     """
     num_rows, num_columns = table.shape
     size = table.size
     d, noise = e1 / (e1 + size), 1 / (e1 + size)
     users = number.astype(e1.dtype)
-    # For one attribute alone, a report names the user's value with d more than the probability of L, or of K, pairs.
+    # For one attribute alone, a report names the user's value with the chance of L (or K) pairs plus d.
     of_rows = Tally(jnp.sum(table, axis=1), number, rates=Rates(num_columns, size - num_columns, e1).astype(e1.dtype))
     of_columns = Tally(jnp.sum(table, axis=0), number, rates=Rates(num_rows, size - num_rows, e1).astype(e1.dtype))
     plain = [_inverted(tally, users, d) for tally in (of_rows, of_columns)]

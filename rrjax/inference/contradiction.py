@@ -1,4 +1,4 @@
-"""Tests whether reports contradict their metadata, whatever the users hold."""
+"""Tests whether reports contradict their metadata, for any values of the users."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from rrjax.numerics.special import exp_minus, log1p_minus
 from rrjax.numerics.sums import accurate_sum
 
 MOST_COLUMNS = 1 << 18
-"""Columns up to which their law is summed; it takes a second."""
+"""Largest number of columns whose law is summed, which takes a second."""
 NUM_TILTS = 128
-"""Exponents that the bound is evaluated at. It holds at each; the best exponent would be 1 % better."""
+"""Number of exponents at which the bound is evaluated. It holds at each; the best exponent would be 1 % better."""
 
 
 def contradiction_test(tally: Tally, mechanism: Mechanism | None = None) -> HypothesisTest:
-    r"""Tests whether a tally can come from its mechanism: whether the unbiased shares sum to one, up to noise.
+    r"""Tests whether a tally can come from its mechanism: the unbiased shares must sum to one, up to noise.
 
     The sum of the unbiased shares (`inv`) is (Σc/N − K·q)/d, with Σc the number of categories that all reports support.
-    Its expectation is one, whatever the users hold. It differs for reports made at another ε, by another mechanism, or
-    with one hash function for all users; their estimates and intervals are meaningless.
+    Its expectation is one for any values of the users. It differs for reports made at another ε, by another mechanism,
+    or with one hash function for all users; their estimates and intervals are meaningless.
 
     The p-value is twice Chernoff's bound of the tail: with M(s) the largest generating function of the number of
     categories that a report supports, about its mean m, P(Σc − N·m ≥ x) ≤ exp(N·log M(s) − s·x) for every s. M is known
     exactly for unary encoding and local hashing (whose supports are independent: one of probability p, K − 1 of q), and
-    for Hadamard and projective geometry response (a category of its columns at a time). The p-value is 1 where all
-    reports support equally many categories, as for randomized response and subset selection. For other mechanisms, and
-    for None, the bound is that of supports that come all together or not at all: valid, and weak.
+    for Hadamard and projective geometry response (a category of its columns at a time). The p-value is 1 if all reports
+    support equally many categories, as for randomized response and subset selection. For other mechanisms, and for
+    None, the bound assumes that a report supports all categories or none: valid, but weak.
 
     Args:
         tally: `Tally`.
-        mechanism: The mechanism that is said to have made the reports, at the ε that is said to be theirs.
+        mechanism: The mechanism in the metadata, with the ε in the metadata.
 
     Returns:
-        `HypothesisTest`: the statistic is the sum of the unbiased shares; the p-value is an upper bound, whatever N, K,
-        ε and θ, and its standard error zero. All NaN for an unusable tally.
+        `HypothesisTest`: the statistic is the sum of the unbiased shares; the p-value is an upper bound for all N, K, ε
+            and θ, and its standard error is zero. All NaN for an unusable tally.
 
     Raises:
         ValueError: Floats in place of integers.
@@ -82,7 +82,7 @@ def _test_sum(data: Evidence, mechanism):
         log_bound, method = _law(mechanism, rates, size, jnp.where(excess < 0, -1, 1).astype(statistic.dtype))
         tilts = jnp.geomspace(1e-7, 80, NUM_TILTS, dtype=statistic.dtype)
         found = lax.map(lambda tilt: number * log_bound(tilt) - tilt * jnp.abs(excess), tilts)
-        # Where the generating function overflows, the bound is one.
+        # If the generating function overflows, the bound is one.
         p_value = jnp.minimum(2 * jnp.exp(jnp.min(jnp.where(jnp.isfinite(found), found, 0))), 1)
     found = HypothesisTest(statistic, p_value, jnp.zeros_like(statistic), method)
     return jax.tree.map(lambda leaf: jnp.where(data.usable, leaf, jnp.nan), found)
@@ -113,15 +113,15 @@ def _law(mechanism, rates, size, sign):
 def _bernoulli(chance: Float[Array, ""], tilt: Float[Array, ""]) -> Float[Array, ""]:
     """Logarithm of the generating function of a Bernoulli variable about its mean."""
     x = chance * jnp.expm1(tilt)
-    # Each form where its terms do not cancel.
+    # Each form is used where its terms do not cancel.
     return jnp.where(jnp.abs(tilt) < 1, chance * exp_minus(tilt) + log1p_minus(x), jnp.log1p(x) - chance * tilt)
 
 
 def repeated_seed_test(most: int, num_reports: int, *, seed_bits: int = 32) -> HypothesisTest:
-    """Tests whether each user drew a seed, by the number of reports that share the commonest one.
+    """Tests whether each user drew a seed, by the number of reports with the commonest seed.
 
     In local hashing every user draws a hash function. With one function for all users, categories with equal hashes
-    cannot be told apart, and neither estimates nor intervals hold. Among N independent seeds of S bits some m are equal
+    cannot be told apart, and neither estimates nor intervals hold. Among N independent seeds of S bits, m are equal
     with probability at most C(N, m)/2^(S·(m − 1)), by the union bound.
 
     Args:

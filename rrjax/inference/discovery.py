@@ -27,13 +27,13 @@ def p_values(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, log
 
     Args:
         counts: `[K]`, integers, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; not with a tally.
         log: Whether to return natural logarithms, which do not underflow.
 
     Returns:
         `[K]`, in [0, 1]. Logarithms are accurate to 2e-6 (float32; 1e-14 in float64) of the larger of one and
-        themselves, at any N and however far the tail. Each distinct count is computed once, as in `intervals`. All NaN
-        for unusable counts or ε.
+        themselves, at any N and however far the tail. Each distinct count is computed once. All NaN for unusable counts
+        or ε.
 
     Raises:
         ValueError: A wrong shape or dtype, or K < 2.
@@ -62,13 +62,13 @@ def discoveries(
 
     Args:
         counts: `[K]`, integers, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; not with a tally.
         fdr: Scalar in (0, 1): the false discovery rate, a bound on the expected share of empty categories among the
             marked ones.
-        dependence: "negative": the method as it is. Counts of one collection of randomized response are negatively
-            associated; for them the bound is proven up to a constant factor, and simulations keep it without the
-            factor. Counts of unary encoding are independent for given users, and the bound is proven. "any": the method
-            of Benjamini and Yekutieli, which divides fdr by 1 + 1/2 + … + 1/K and is proven for any dependence.
+        dependence: "negative": the method unchanged. Counts of one collection of randomized response are negatively
+            associated; for them the bound is proven up to a constant factor, and holds without it in simulations.
+            Counts of unary encoding are independent for given users, and the bound is proven. "any": the method of
+            Benjamini and Yekutieli, which divides fdr by 1 + 1/2 + … + 1/K and is proven for any dependence.
 
     Returns:
         `[K]`, booleans. All false for unusable counts or ε.

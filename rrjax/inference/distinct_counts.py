@@ -1,7 +1,7 @@
-"""Computes results of single categories once for each distinct count: a million categories have some hundreds.
+"""Results of single categories, computed once for each distinct count: a million categories have some hundreds.
 
-The result of a category depends on its count, N and the rates alone, so categories with one count share it. This needs
-known counts in the memory of the host; under a transformation of JAX every category is computed.
+The result of a category depends on its count, N and the rates alone, so categories with equal counts have equal
+results. This needs known counts in the memory of the host; under a transformation of JAX every category is computed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from jax.sharding import SingleDeviceSharding
 from jaxtyping import Array, Int
 
 FEWEST_CATEGORIES = 1024
-"""Below, every category is computed: it is as fast."""
+"""Number of categories below which every category is computed: it is as fast."""
 FEWEST_CATEGORIES_A_COUNT = 4
-"""Below, on average, every category is computed."""
+"""Mean number of categories per count below which every category is computed."""
 SMALLEST_BATCH = 256
-"""Distinct counts in a batch, at least, so that few programs are compiled."""
+"""Smallest number of distinct counts in a batch, so that few programs are compiled."""
 
 Result = TypeVar("Result")
 
@@ -30,8 +30,8 @@ class DistinctCounts(NamedTuple):
 
     Attributes:
         example: `[D]`, a category with each of them; the first one repeated until D is a power of two, so that few
-            programs are compiled whatever the data.
-        times: `[D]`, how many categories have it; zero for the repetitions.
+            programs are compiled for any data.
+        times: `[D]`, number of categories with it; zero for the repetitions.
         place: `[K]`, the place of each category's count.
     """
 
@@ -40,13 +40,13 @@ class DistinctCounts(NamedTuple):
     place: np.ndarray
 
     def pick(self, leaf: Any) -> Any:
-        """Of an array `[K]` the entries of the examples, `[D]`; anything else unchanged."""
+        """The entries `[D]` of the examples in an array `[K]`; anything else unchanged."""
         if np.shape(leaf) != self.place.shape:
             return leaf
         return jax.device_put(np.asarray(leaf)[self.example], leaf.sharding)
 
     def spread(self, leaf: Array) -> Array:
-        """Of results `[D]` those of all categories, `[K]`."""
+        """The results `[K]` of all categories, from results `[D]`."""
         return jax.device_put(np.asarray(leaf)[self.place], leaf.sharding)
 
 
@@ -55,8 +55,8 @@ def once_per_count(
 ) -> Result:
     """Calls a function of `given`, a pytree with arrays `[K]`, on one category of each distinct count.
 
-    The function's second argument is the number of categories with each count, or None where every category is
-    computed. `others` are its further inputs: where one is traced, every category is computed.
+    The function's second argument is the number of categories with each count, or None if every category is computed.
+    `others` are its further inputs: if one is traced, every category is computed.
     """
     distinct = distinct_counts(counts, given, *others)
     if distinct is None:
@@ -65,7 +65,7 @@ def once_per_count(
 
 
 def distinct_counts(counts: Int[Array, " K"], *others: object) -> DistinctCounts | None:
-    """Finds the distinct counts in time O(K); None where they are traced, not on the host, few or not repeated."""
+    """The distinct counts, in time O(K); None if they are traced, not on the host, few or not repeated."""
     size = counts.shape[0]
     if size < FEWEST_CATEGORIES or any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((counts, others))):
         return None

@@ -1,4 +1,4 @@
-"""Tests of one collection: against a given distribution, and whether any distribution explains its reports."""
+"""Tests of one collection: against a given distribution, and against all distributions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 NullLaw: TypeAlias = Literal["simulated", "chi-bar-square"]
 
 ROUNDING_OF_SUM = 1e-4
-"""How far the sum of a distribution may be from one, because of rounding."""
+"""Allowed distance of the sum of a distribution from one, for rounding."""
 
 
 def likelihood_ratio_test(
@@ -43,12 +43,12 @@ def likelihood_ratio_test(
     distribution is one of
 
     * "simulated": statistics of collections of N users drawn under θ₀: a Monte Carlo test, whose size is at most its
-      level whatever N, K, ε and θ₀. The default.
+        level for all N, K, ε and θ₀. The default.
     * "chi-bar-square": the limit for many users, the squared length of a normal vector projected on the cone of
       directions that keep the zeros of θ₀ from becoming negative. It draws no counts, which is faster. Every share of
       θ₀ must be zero or many standard errors away from zero: for small shares it rejects too rarely.
 
-    The χ² law with K − 1 degrees of freedom is refused: where θ₀ has zeros it rejects much less often than its level.
+    The χ² law with K − 1 degrees of freedom is refused: if θ₀ has zeros it rejects much less often than its level.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
@@ -95,7 +95,7 @@ def likelihood_ratio_test(
 
 
 def _as_hypothesis(theta: ArrayLike, num_categories: int) -> Float[Array, " K"]:
-    """Checks that θ₀ is a distribution, where it is known."""
+    """θ₀ as an array, checked to be a distribution unless it is traced."""
     theta = as_distribution(theta, num_categories)
     if not isinstance(theta, Tracer):
         known = np.asarray(theta, np.float64)
@@ -109,7 +109,7 @@ def _as_hypothesis(theta: ArrayLike, num_categories: int) -> Float[Array, " K"]:
 
 
 def _is_distribution(theta: Float[Array, " K"]) -> Bool[Array, ""]:
-    """Whether θ₀ is a distribution, where it was traced and could not be refused."""
+    """Whether a traced θ₀, which could not be refused, is a distribution."""
     return (jnp.min(theta) >= 0) & (jnp.abs(accurate_sum(theta) - 1) <= ROUNDING_OF_SUM)
 
 
@@ -142,7 +142,7 @@ def ratio(counts: Shaped[Array, " K"], epsilon: Float[Array, ""], theta: Float[A
     kept = jnp.sum(jnp.where(active, counts, 0)).astype(epsilon.dtype)
     threshold = kept / (e1 + jnp.sum(active, dtype=epsilon.dtype))
     change = e1 * (theta - estimate) / (1 + e1 * estimate)
-    # Where μ is far below μ̂, their quotient rounds to zero, but the logarithms keep their digits.
+    # If μ is far below μ̂, their quotient rounds to zero, but the logarithms keep their digits.
     log_far_below = jnp.log(1 + e1 * theta) - jnp.log(1 + e1 * estimate) - change
     curved = jnp.where(weights > 0, -weights * jnp.where(change < -0.5, log_far_below, log1p_minus(change)), 0)
     terms = curved + jnp.where(active, 0, (threshold - weights) * (e1 * theta))
@@ -170,7 +170,7 @@ def chi_bar_square(key: Array, epsilon: Float[Array, ""], theta: Float[Array, " 
         rise = jnp.sum(jnp.where(kept, root * standard, 0)) / jnp.sum(jnp.where(kept, law, 0))
         return rise, level, jnp.sum(kept, dtype=jnp.int32)
 
-    # With every direction kept λ is zero, a lower bound of the solution.
+    # With every direction kept, λ is zero: a lower bound of the solution.
     zero = jnp.zeros((), theta.dtype)
     start = aligned((zero, zero - 1, jnp.int32(0)), standard)
     level, *_ = lax.while_loop(lambda state: state[0] > state[1], step, start)
@@ -187,14 +187,14 @@ def goodness_of_fit_test(
     num_draws: int = 9999,
     level: float = 0.05,
 ) -> HypothesisTest:
-    r"""Tests whether reports fit a given distribution, or whether they fit any distribution.
+    r"""Tests whether reports fit a given distribution, or any distribution at all.
 
     * With θ₀: Pearson's Σ (c_i − N·μ_i)²/(N·μ_i) with μ = q + d·θ₀, against collections drawn under θ₀. It also detects
       deviations that no θ explains. `likelihood_ratio_test` detects other distributions only, with more power.
     * Without: twice the logarithm of the likelihood of the reports' own shares over the largest one that randomized
-      response allows. It is zero where the unbiased inversion has no negative share. It is large where categories are
-      named less often than by chance: at a wrong ε, by another mechanism, with reports lost. The null is drawn at a
-      point mass, where the statistic is largest for large counts, so the size is at most the level at any θ.
+      response allows. It is zero if the unbiased inversion has no negative share. It is large if categories are named
+      less often than by chance: at a wrong ε, by another mechanism, with reports lost. The null is drawn at a point
+      mass, where the statistic is largest for large counts, so the size is at most the level at any θ.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
@@ -205,7 +205,7 @@ def goodness_of_fit_test(
         level: The level that the p-value will be compared with, in (0, 1). Static.
 
     Returns:
-        `HypothesisTest`. With θ₀ its size is at most its level, whatever N, K and ε. Without θ₀ this holds for large
+        `HypothesisTest`. With θ₀ its size is at most its level for all N, K and ε. Without θ₀ this holds for large
         counts, and simulations of small ones found no exception (`validation/results/sizes-cpu.md`). All NaN for
         unusable counts or ε, 2³¹ reports or more, and (under tracing) for a θ₀ that is no distribution.
 
@@ -265,7 +265,7 @@ def _test_any(key, counts, epsilon, num_draws):
 
 
 def lack_of_fit(counts: Int[Array, " K"], epsilon: Float[Array, ""]) -> Float[Array, ""]:
-    """Twice the logarithm of the likelihood of the reports' own shares over that of MLE*; NaN where MLE* is."""
+    """Twice the logarithm of the likelihood of the reports' own shares over that of MLE*; NaN if MLE* is NaN."""
     theta = mle_star(counts, epsilon)
     expected = _expected(theta, epsilon, jnp.sum(counts))
     # Σ m·deviance(c/m) has the same total as Σ c·log(c/m), but positive terms: none cancels.
@@ -276,5 +276,5 @@ def lack_of_fit(counts: Int[Array, " K"], epsilon: Float[Array, ""]) -> Float[Ar
 def _expected(theta, epsilon, number):
     e1 = expm1_epsilon(epsilon)
     law = 1 / (e1 + theta.shape[0]) + e1 / (e1 + theta.shape[0]) * theta
-    # Not below the smallest normal number, where q underflows.
+    # At least the smallest normal number, if q underflows.
     return jnp.maximum(law, jnp.finfo(theta.dtype).tiny) * number.astype(theta.dtype)

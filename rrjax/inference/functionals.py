@@ -51,38 +51,39 @@ def linear_functional(
     method: FunctionalMethod | None = None,
     estimand: Estimand = "distribution",
 ) -> Estimate:
-    r"""Estimates Σ_i c_i·θ_i, such as the mean where categories are numbers, with a confidence interval.
+    r"""Estimates Σ_i c_i·θ_i, such as the mean of numeric categories, with a confidence interval.
 
-    The estimate is c applied to the unbiased shares (`inv`). Its interval, cut to what any distribution can have:
+    The estimate is c applied to the unbiased shares (`inv`). The methods for its interval, which is cut to the range of
+    c:
 
-    * "exact", where c takes two values: the number of reports in the group of categories with the larger value is
+    * "exact", if c takes two values: the number of reports in the group of categories with the larger value is
       binomial, and its Clopper–Pearson limits are mapped. For a `Tally` the group, or all others, must be one category.
     * "conservative": holds for every N, ε and θ, too. Of all distributions with a given mean, the one on the smallest
-      and the largest value has the largest spread; a bound of Bentkus' kind for that one is inverted. Where noise
-      dominates it is a fifth longer than "normal"; where ε is large it is longer still, the less the users' values
-      spread. A `Tally` does not say how the supports of two categories depend on each other. For it, the limits follow
-      from the exact simultaneous intervals (`intervals` with Bonferroni), and are far longer.
-    * "normal": estimate ± quantile · standard error. The shortest. It covers where counts are large; where N is small,
-      or c has a rare extreme value, less often than its level.
-    * None: "exact" where there is such an interval, else "conservative".
+        and the largest value has the largest spread; a bound of Bentkus' kind for that one is inverted. If noise
+        dominates, it is a fifth longer than "normal"; if ε is large, it is longer still, above all if the users' values
+        spread little. A `Tally` does not contain the dependence between supports of two categories. For it, the limits
+        follow from the exact simultaneous intervals (`intervals` with Bonferroni), and are far longer.
+    * "normal": estimate ± quantile · standard error. The shortest. It covers if counts are large; if N is small, or c
+        has a rare extreme value, it covers less often than its level.
+    * None: "exact" if c takes two values, else "conservative".
 
     Subgroups by a public column are `jax.vmap` over counts `[G, K]`.
 
     Args:
         counts: `[K]`, integers, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; not with a tally.
         values: `[K]`, c, in any unit, at least two different ones.
         level: Scalar in (0, 1), of the interval.
-        method: As above. Where `values` are traced, None is "conservative".
+        method: As above. If `values` are traced, None is "conservative".
         estimand: "distribution", from which the users are independent draws, or "users", their own shares. For "users"
             the intervals "exact" and "normal" are shorter; "conservative" is the same for both.
 
     Returns:
         `Estimate`, in the unit of `values`. The square of the standard error is exact in expectation, except for the
-        estimand "users" of a tally, whose estimated shares are cut to [0, 1]: there it is a seventh too small where a
-        category has at most one user. The standard error of a tally is NaN where "exact" does not apply. "exact" limits
-        are as accurate as `intervals`; "conservative" ones are a fiftieth longer than their bound, for rounding among
-        others. All NaN for unusable counts or ε, or (under tracing) unusable values or level.
+        estimand "users" of a tally, whose estimated shares are cut to [0, 1]: there it is a seventh too small if a
+        category has at most one user. The standard error of a tally is NaN if "exact" does not apply. "exact" limits
+        are as accurate as `intervals`; "conservative" limits are a fiftieth longer than their bound, partly for
+        rounding. All NaN for unusable counts or ε, or (under tracing) unusable values or level.
 
     Raises:
         ValueError: A wrong shape or dtype, values that are not numbers or all the same, a level outside (0, 1), or a
@@ -127,7 +128,7 @@ def check_options(method: str | None, methods: tuple[str, ...], estimand: Estima
 
 
 class _Given(NamedTuple):
-    """A collection, with the integers behind it; the group of an exact interval, and the limits of all shares."""
+    """A collection and its integers; the group of an exact interval, and the limits of all shares."""
 
     data: Evidence
     whole: tuple[Int[Array, " K"], Int[Array, ""]]
@@ -136,7 +137,7 @@ class _Given(NamedTuple):
 
 
 class _Options(NamedTuple):
-    """How `_estimate` computes, static."""
+    """The static options of `_estimate`."""
 
     method: FunctionalMethod
     is_tally: bool
@@ -174,12 +175,12 @@ def group_share(
 ) -> Estimate:
     """Estimates the share of users whose category is in a group, with a confidence interval.
 
-    `linear_functional` of ones and zeros. The interval of a group is shorter than the sum of those of its categories,
-    because their errors partly cancel.
+    `linear_functional` of ones and zeros. The interval of a group is shorter than the sum of the intervals of its
+    categories, because their errors partly cancel.
 
     Args:
         counts: `[K]`, integers, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; not beside a tally.
+        epsilon: Scalar, nats; not with a tally.
         members: `[K]`, booleans, true for the categories of the group; some, not all.
         level: Scalar in (0, 1), of the interval.
         method: As in `linear_functional`; None is "exact".
@@ -210,9 +211,9 @@ def group_share(
 
 
 def _exact_group(values, is_tally):
-    """The categories with the larger of two values, `[K]` booleans on the host; None where "exact" does not apply.
+    """The categories with the larger of two values, `[K]` booleans on the host; None if "exact" does not apply.
 
-    Of a tally, they or all others must be one category.
+    For a tally, they or all others must be one category.
     """
     if isinstance(values, Tracer):
         return None
@@ -250,7 +251,7 @@ def unbiased_estimate(data: Evidence, x: Float[Array, " K"], is_tally: bool, est
         variance = variance - held * (1 - held) if estimand == "users" else variance
         variance = jnp.where(lone[0] | lone[1], variance, jnp.nan)
     elif estimand == "users":
-        # The variance for a user with x, measured from the mean: (1 − d)·(d·x² + the mean of all x²)/d².
+        # The variance of the report of a user with x, measured from the mean: (1 − d)·(d·x² + the mean of all x²)/d².
         lost = 1 - data.rates.d
         squares = jnp.sum(deviations**2) / size
         held = jnp.clip(squares + jnp.sum((deviations**2 - squares) * shares), 0, jnp.max(deviations**2))
@@ -295,7 +296,7 @@ def _limits_within(box, x):
         order = jnp.argsort(x)
         lower, length = box.lower[order], (box.upper - box.lower)[order]
         before = jnp.cumsum(length) - length
-        # The share that the lower limits leave over goes to the smallest x, up to their upper limits.
+        # The share above the lower limits goes to the smallest x, up to their upper limits.
         return jnp.sum(x[order] * (lower + jnp.clip(1 - jnp.sum(lower) - before, 0, length)))
 
     return least(x), 1 - least(1 - x)
@@ -311,13 +312,13 @@ class Scale(NamedTuple):
 
     @classmethod
     def of(cls, values: Float[Array, " K"]) -> Scale:
-        """Brings values `[K]` to [0, 1]."""
+        """The mapping of values `[K]` to [0, 1]."""
         least, length = jnp.min(values), jnp.max(values) - jnp.min(values)
         usable = jnp.isfinite(length) & (length > 0)
         return cls(jnp.where(usable, (values - least) / jnp.where(usable, length, 1), 0.5), least, length, usable)
 
     def mapped(self, found: Estimate, usable: Bool[Array, ""], weight: ArrayLike) -> Estimate:
-        """An estimate for the unit values as one for the values; `weight` is the sum of the collections' weights."""
+        """An estimate for the unit values, mapped to the values; `weight` is the sum of the collections' weights."""
         value, lower, upper = (
             each * self.length + weight * self.least for each in (found.value, found.lower, found.upper)
         )
@@ -326,7 +327,7 @@ class Scale(NamedTuple):
 
 
 def as_known_numbers(values: ArrayLike, name: str, number: int, things: str) -> tuple[Any, np.ndarray | None]:
-    """Checks numbers of shape `[number]`, one for each thing; returns them, and as known float64 or None if traced."""
+    """Numbers `[number]`, checked, one for each thing; also as known float64, or None if traced."""
     values = values if isinstance(values, jax.Array) else np.asarray(values)
     if values.shape != (number,) or not (is_real(values) or values.dtype == bool):
         raise ArgumentError(
@@ -338,7 +339,7 @@ def as_known_numbers(values: ArrayLike, name: str, number: int, things: str) -> 
 
 
 def as_numbers(values: ArrayLike, num_categories: int) -> Float[Array, " K"]:
-    """Checks the values of categories: finite numbers `[K]`, at least two different ones."""
+    """The values of categories, checked: finite numbers `[K]`, at least two different ones."""
     given, known = as_known_numbers(values, "values", num_categories, "categories")
     if known is not None:
         wrong = np.flatnonzero(~np.isfinite(known))

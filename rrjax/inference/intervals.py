@@ -1,4 +1,4 @@
-"""Confidence intervals for the share of users that hold each category."""
+"""Confidence intervals for the share of each category."""
 
 from __future__ import annotations
 
@@ -60,29 +60,31 @@ def intervals(
     simultaneous: Simultaneous | None = None,
     estimand: Estimand = "distribution",
 ) -> Intervals:
-    r"""Confidence intervals for every θ_i, valid at the boundary, where intervals from asymptotic theory are not.
+    r"""Confidence intervals for every θ_i, valid at the boundary, unlike intervals from asymptotic theory.
 
-    The support count of a category is Binomial(N, q + d·θ_i) whatever the other categories do. So an interval for that
-    probability, mapped by (· − q)/d and cut to [0, 1], is one for θ_i. For a survey design q differs by category:
+    The support count of a category is Binomial(N, q + d·θ_i), whatever the other shares are. So an interval for that
+    probability, mapped by (· − q)/d and cut to [0, 1], is an interval for θ_i. For a survey design q differs by
+    category:
 
-    * "clopper-pearson": exact: it covers with at least its level, whatever N, K, ε and θ. The default.
+    * "clopper-pearson": exact: it covers with at least its level for all N, K, ε and θ. The default.
     * "wilson": from the normal approximation of the count at the limit itself. Shorter; covers with its level on
       average over θ, and less often at some θ.
-    * "profile": where the profile likelihood falls by half the χ² quantile, for randomized response. It warns, because
-      it fails at the boundary and, with many categories, far from it. For comparison.
+    * "profile": for comparison, and for randomized response only. Its limits are the points where the profile
+        likelihood has fallen by half the χ² quantile. It warns, because it fails at the boundary and, with many
+        categories, far from it.
 
-    θ_i is the share in the distribution that the users are independent draws of (the estimand "distribution"), or among
-    these very users ("users"). Of given users n_i hold the category, and its count is a sum of two binomial variables;
-    the exact test of every n_i is inverted. The interval is shorter, by the error that drawing the users adds. The
-    intervals for the distribution cover the users' own shares too, because such a sum is less spread than the binomial
-    one of the same mean.
+    θ_i is the share in the distribution from which the users are independent draws (the estimand "distribution"), or
+    among these users ("users"). If n_i of the given users hold the category, its count is a sum of two binomial
+    variables; the exact test of every n_i is inverted. The interval is shorter, by the error that drawing the users
+    adds. The intervals for the distribution cover the users' own shares too, because such a sum is less spread than the
+    binomial variable of the same mean.
 
     Bootstrap and normal intervals are refused. The estimate of `mle_star` may lie outside its own exact interval: it is
-    biased where K is large, the interval is not.
+    biased if K is large, the interval is not.
 
     Args:
         counts: `[K]`, integers, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; or a survey design such as `surveys.ForcedResponse`; not beside a tally.
+        epsilon: Scalar, nats; or a survey design such as `surveys.ForcedResponse`; not with a tally.
         level: Scalar in (0, 1): the probability that the interval of a category covers its θ_i; with `simultaneous`,
             that all intervals cover simultaneously.
         method: As above; for a survey design "clopper-pearson".
@@ -93,13 +95,11 @@ def intervals(
     Returns:
         `Intervals`, each `[K]`. Limits are accurate to 1e-5 of their distance from the estimate, or to the rounding of
         q + d·θ, whichever is more, for N up to the largest integer. For the users' own shares they are the right whole
-        numbers of users ÷ N, to the rounding of q + d·θ; where a tail is within 2e-4 (float32; 1e-8 in float64) of its
-        level, they are the wider ones.
-        Where even the upper limit lies below zero, both are zero; of a survey design whose lower limit lies above one,
-        both are one. Outside of transformations of JAX, each distinct count is computed once, however many categories
-        have it: a million categories take milliseconds, and differ from those under `jit` by at most a hundred units in
-        the last place.
-        All NaN for unusable counts, ε or design, or (under tracing) a level outside (0, 1).
+        numbers of users ÷ N, to the rounding of q + d·θ; if a tail is within 2e-4 (float32; 1e-8 in float64) of its
+        level, they are the wider limits. If even the upper limit lies below zero, both are zero; if the lower limit of
+        a survey design lies above one, both are one. Outside of transformations of JAX, each distinct count is computed
+        once: a million categories take milliseconds, and differ from those under `jit` by at most a hundred units in
+        the last place. All NaN for unusable counts, ε or design, or (under tracing) a level outside (0, 1).
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2 or other than the design's, a level outside (0, 1), a method that is
@@ -210,7 +210,7 @@ def log_tail(miss: Float[Array, ""], simultaneous: Simultaneous | None, number: 
 def exact_limits(
     data: Evidence, users: tuple[Int[Array, " K"], Int[Array, ""]] | None, log_tail: Float[Array, ""]
 ) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
-    """Exact limits of every share, not cut to [0, 1]; of the users' own shares where `users` are given."""
+    """Exact limits of every share, not cut to [0, 1]; of the users' own shares if `users` are given."""
     if users is not None:
         return _of_users(data, *users, log_tail)
     low, high = _clopper_pearson(data.support, data.others, log_tail)
@@ -225,7 +225,7 @@ def _clopper_pearson(count, other, log_tail):
 
 
 def whole_counts(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> tuple[Int[Array, " K"], Int[Array, ""]]:
-    """The integers of the evidence: support counts, and the number of users."""
+    """The integers in the evidence: support counts, and the number of users."""
     if isinstance(counts, Tally):
         tally = as_tally(counts, epsilon, whole=True)
         return tally.support, tally.num_users
@@ -241,11 +241,11 @@ def _of_users(data: Evidence, support, total, log_tail):
     support, total = jnp.where(data.usable, support, 1).astype(word), jnp.where(data.usable, total, 2).astype(word)
     (noise, noise_part, _), (signal, signal_part, _) = split_product(total, q), split_product(total, d)
     noise, signal = noise.astype(word), signal.astype(word)
-    # c − N·q; for the users who do not hold it, counted by the reports that name another category, N·p − c.
+    # c − N·q; for the users without the category, counted by the reports that name another one, N·p − c.
     held = fewest_holders(support, TwoKinds(support - noise, -noise_part, total, p, q, not_p, not_q, d), log_tail)
     turned = TwoKinds(noise - support + signal, noise_part + signal_part, total, not_q, not_p, q, p, d)
     not_held = fewest_holders(total - support, turned, log_tail)
-    # Where the count is too small or too large for every number of holders, the nearest number is both limits.
+    # If the count is too small or too large for every number of holders, both limits are the nearest number.
     size = total.astype(d.dtype)
     return held.astype(d.dtype) / size, jnp.maximum(total - not_held, held).astype(d.dtype) / size
 

@@ -18,9 +18,9 @@ from rrjax.data.errors import ArgumentError
 from rrjax.numerics.pytrees import exportable, register
 
 CELLS_AT_A_TIME = 2**18
-"""Draws × categories in one batch."""
+"""Largest number of draws × categories in one batch."""
 EPSILONS_OF_A_TIE = 64
-"""Machine epsilons by which a simulated statistic may fall short and count as equal: the two round differently."""
+"""Machine epsilons by which a simulated statistic may be smaller and count as equal: the two round differently."""
 
 
 @register(data_fields=["statistic", "p_value", "standard_error"], meta_fields=["method"])
@@ -31,7 +31,7 @@ class HypothesisTest:
     Attributes:
         statistic: Scalar.
         p_value: Scalar: the probability, under the hypothesis, of a statistic at least as extreme.
-        standard_error: Scalar: of the p-value, from the finite number of draws.
+        standard_error: Scalar: standard error of the p-value, from the finite number of draws.
         method: The statistic and the null distribution that it is compared with.
     """
 
@@ -42,7 +42,7 @@ class HypothesisTest:
 
 
 class Null(NamedTuple):
-    """The simulation of a statistic under the hypothesis: a draw, of a key, holds about `num_cells` numbers."""
+    """The simulation of a statistic under the hypothesis: a function of a key; a draw has about `num_cells` numbers."""
 
     draw: Callable[[Array], Float[Array, ""]]
     num_draws: int
@@ -53,7 +53,7 @@ class Null(NamedTuple):
 def monte_carlo_test(
     key: Array, statistic: Float[Array, ""], null: Null, *, rounding: Float[Array, ""] | float = 0.0
 ) -> HypothesisTest:
-    """A Monte Carlo test: p = (1 + #{simulated at least as large}) / (1 + num_draws).
+    """The result of a Monte Carlo test: p = (1 + #{simulated at least as large}) / (1 + num_draws).
 
     Its size is at most its level for any number of draws, because under the hypothesis all ranks are equally likely.
 
@@ -80,7 +80,7 @@ def monte_carlo_test(
 
 
 def check_draws(num_draws: int, level: float) -> None:
-    """Raises `ValueError` where no p-value of so many draws could be as small as the level, or either is invalid."""
+    """Raises `ValueError` if no p-value from `num_draws` can be as small as the level, or if either is invalid."""
     as_probability(level, "level", 0.05)
     num_draws = as_integer(num_draws, "num_draws", 1)
     if (num_draws + 1) * level < 1:
@@ -92,7 +92,7 @@ def check_draws(num_draws: int, level: float) -> None:
 
 
 def simulable(counts: Int[Array, "*s"]) -> tuple[Int[Array, ""], Bool[Array, ""]]:
-    """The number of reports, and whether collections of as many can be simulated."""
+    """The number of reports, and whether collections of this size can be simulated."""
     seen = survey(counts.ravel())
     return jnp.where(seen.simulable, seen.total, 0), seen.simulable
 
@@ -105,11 +105,11 @@ def pearson_rounding(statistic: Float[Array, ""], number: Float[Array, ""] | Int
 
 @exportable
 class Power(NamedTuple):
-    """How often a test rejects.
+    """The power of a test, estimated by simulation.
 
     Attributes:
-        power: Scalar, the share of the simulated collections in which it does.
-        standard_error: Scalar, of it.
+        power: Scalar, the share of the simulated collections in which the test rejects.
+        standard_error: Scalar, standard error of the power.
     """
 
     power: Float[Array, ""]
@@ -124,7 +124,7 @@ def power(
     level: float = 0.05,
     num_collections: int = 1000,
 ) -> Power:
-    """Estimates how often a test rejects at a level, over simulated collections, in one compiled loop.
+    """Estimates the power of a test at a level over simulated collections, in one compiled loop.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
@@ -132,10 +132,10 @@ def power(
         test: A key and those data → `HypothesisTest`. Few draws of its null make it slightly weaker, not invalid: 99
             draws cost a hundredth of the default.
         level: In (0, 1).
-        num_collections: How many to simulate. Static.
+        num_collections: Number of simulated collections. Static.
 
     Returns:
-        `Power`; NaN where a test is NaN.
+        `Power`; NaN if a test is NaN.
 
     Raises:
         ValueError: A level outside (0, 1), or fewer than one collection.

@@ -1,8 +1,8 @@
-"""Before a collection: which mechanism, how wide the exact intervals will be, and which shares will be detected.
+"""Plans of a collection: the mechanism, the width of exact intervals, and the smallest detectable share.
 
 Plans have derivatives in ε, N, shares, targets and levels, in both modes. A whole number (of users, of significant
-reports) has the derivative of the same number before rounding. A result of bisection has the derivative of the equation
-that it solves: F(x, y) = 0 gives dx = −F_y·dy/F_x.
+reports) has the derivative of the same number before rounding. The result of a bisection has the derivative of the
+solution of its equation: F(x, y) = 0 gives dx = −F_y·dy/F_x.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from rrjax.numerics.implicit import with_derivative
 from rrjax.numerics.special import log_survival, odds_of_tail
 
 FEWEST_USERS, MOST_USERS = 1.0, 2.0**50
-"""The range in which a number of users is searched for."""
+"""Range of the search for a number of users."""
 BISECTION_STEPS, COUNT_STEPS = 80, 64
-"""Of a number of users, and of a count."""
+"""Numbers of halvings for a number of users, and for a count."""
 LARGEST_COMPARED_EPSILON = 300
-"""e^ε stays within a float."""
+"""Largest ε, nats, so that e^ε stays within a float."""
 
 
 def expected_width(
@@ -44,9 +44,9 @@ def expected_width(
     simultaneous: Simultaneous | None = None,
     mechanism: MechanismFactory = RandomizedResponse,
 ) -> Float[Array, ""]:
-    """The width of the exact interval (`intervals`) of a category whose count equals its expectation.
+    """Width of the exact interval (`intervals`) of a category whose count equals its expectation.
 
-    Where the expected count is not whole, the widths at the two nearest whole counts are interpolated.
+    If the expected count is not whole, the widths at the two nearest whole counts are interpolated.
 
     Args:
         num_categories: K, at least 2. Static.
@@ -58,7 +58,7 @@ def expected_width(
         mechanism: As in `expected_rmse`.
 
     Returns:
-        Scalar, probability. NaN where N or ε is not positive, or the share is outside [0, 1]. N is rounded to a whole
+        Scalar, probability. NaN if N or ε is not positive, or the share is outside [0, 1]. N is rounded to a whole
         number, but has a derivative.
 
     Raises:
@@ -85,7 +85,7 @@ def users_for_width(
     simultaneous: Simultaneous | None = None,
     mechanism: MechanismFactory = RandomizedResponse,
 ) -> Float[Array, ""]:
-    """Number of users that brings `expected_width` down to a target.
+    """Smallest number of users at which `expected_width` is at most a target.
 
     Args:
         num_categories: K, at least 2. Static.
@@ -97,9 +97,9 @@ def users_for_width(
         mechanism: As in `expected_rmse`.
 
     Returns:
-        Scalar, a whole number to the dtype's digits; infinite where it would be above 2⁵⁰. NaN where ε is not
-        positive, the share outside [0, 1] or the width outside (0, 1). Derivatives are those of the number before it is
-        rounded up, NaN where it is infinite.
+        Scalar, a whole number to the dtype's digits; infinite if it would be above 2⁵⁰. NaN if ε is not positive, the
+        share outside [0, 1] or the width outside (0, 1). Derivatives are those of the number before it is rounded up,
+        NaN if it is infinite.
 
     Raises:
         ValueError: As `expected_width`.
@@ -142,7 +142,7 @@ def _width(number, rates, share, log_tail):
 
 @jax.jit
 def _users_of_width(rates, share, width, log_tail):
-    """The number of users at which `_width` is a target, rounded up; infinite where it would be above 2⁵⁰."""
+    """The number of users at which `_width` is a target, rounded up; infinite if it would be above 2⁵⁰."""
 
     def is_wide(number):
         return ~(_width(number, rates, share, log_tail) <= width)
@@ -173,20 +173,20 @@ def detectable_share(
     power: ArrayLike = 0.8,
     mechanism: MechanismFactory = RandomizedResponse,
 ) -> Float[Array, ""]:
-    """The smallest share of users that `p_values` detects at a level with a given power: exact, from binomial tails.
+    """Smallest share of users that `p_values` detects at a level with a given power: exact, from binomial tails.
 
     Args:
         num_categories: K, at least 2. Static.
         num_users: Scalar, N.
         epsilon: Scalar, nats.
         level: Scalar in (0, 1), of the p-value; level/K for simultaneous tests of all K categories.
-        power: Scalar in [0.5, 1), the probability to detect it.
+        power: Scalar in [0.5, 1), the probability of detection.
         mechanism: As in `expected_rmse`.
 
     Returns:
-        Scalar, probability; above one where even a share of one would be missed. NaN where N or ε is not positive. The
-        least significant count is a whole number, so the share is a sawtooth function of N and ε, with teeth of one
-        report. Derivatives are those of the trend, of a count that need not be whole.
+        Scalar, probability; above one if even a share of one would be missed. NaN if N or ε is not positive. The
+        smallest significant count is a whole number, so the share is a sawtooth function of N and ε, with teeth of one
+        report. Derivatives are those of the trend, with a count that need not be whole.
 
     Raises:
         ValueError: K < 2, a level or a power out of range.
@@ -210,7 +210,7 @@ def detectable_share(
 
 
 def _detectable_share(number, rates, log_level, log_miss):
-    """The smallest share, infinite where no count is significant."""
+    """The smallest detectable share, infinite if no count is significant."""
     critical = _critical_count(number, rates, log_level)
     share = _share_at(critical, number, rates, log_miss)
     return jnp.where(critical > number, jnp.inf, jnp.where(rates.truth > 0, share, jnp.nan))
@@ -218,8 +218,8 @@ def _detectable_share(number, rates, log_level, log_miss):
 
 @jax.jit
 def _critical_count(number, rates, log_level):
-    """The least significant count."""
-    # From a count of zero, which is never significant, to N + 1, which is more than there can be.
+    """The smallest significant count."""
+    # From a count of zero, which is never significant, to N + 1, which is impossible.
     return bisected(
         lambda count: ~(_log_p_value(count, number, rates) <= log_level),
         jnp.zeros_like(number),
@@ -235,8 +235,8 @@ def _log_p_value(critical, number, rates):
 
 
 def _share_at(critical, number, rates, log_miss):
-    """The share whose count is below the critical one with probability 1 − power."""
-    # P(X ≥ c) = power: of the reports that do not name it, N − c + 1 or more with probability 1 − power.
+    """The share whose count is below the critical count with probability 1 − power."""
+    # P(X ≥ c) = power: N − c + 1 or more reports do not name it with probability 1 − power.
     odds = odds_of_tail(number - critical + 1, critical - 1, log_miss)
     return rates.share(1 / (1 + odds))
 
@@ -264,11 +264,11 @@ class MechanismErrors(NamedTuple):
     """The expected error and the costs of one mechanism of local differential privacy.
 
     Attributes:
-        name: Of the mechanism.
+        name: Name of the mechanism.
         expected_rmse: Root mean squared error of the unbiased estimate of a share, over the categories.
-        bits: Of a report, the minimum.
-        note: The value of its parameter, where it has one.
-        operations: Of the server, to count the reports, roughly: `Mechanism.server_operations`.
+        bits: Smallest size of a report, bits.
+        note: The value of its parameter, if it has one.
+        operations: Rough number of operations of the server to count the reports: `Mechanism.server_operations`.
     """
 
     name: str
@@ -281,11 +281,12 @@ class MechanismErrors(NamedTuple):
 def compare_mechanisms(
     num_categories: int, num_users: int, epsilon: float, *, estimand: Estimand = "distribution"
 ) -> list[MechanismErrors]:
-    """Compares mechanisms for K, N and ε by the expected error of their unbiased estimates, the smallest first.
+    """Expected errors of the unbiased estimates of all mechanisms for K, N and ε, the smallest first.
 
-    A report supports the user's own value with probability p* and any other one with q*. The expected squared error,
-    summed over the categories, is (p*(1−p*) + (K−1)·q*(1−q*))/(N·(p*−q*)²). Errors from the distribution that users
-    are drawn from are larger by at most (1 − 1/K)/N (see `expected_rmse`). It computes on the host, in plain floats.
+    A report supports the user's own value with probability p* and any other category with q*. The expected squared
+    error, summed over the categories, is (p*(1−p*) + (K−1)·q*(1−q*))/(N·(p*−q*)²). Errors from the distribution that
+    users are drawn from are larger by at most (1 − 1/K)/N (see `expected_rmse`). It computes on the host, in plain
+    floats.
 
     Args:
         num_categories: K, an integer, at least 2.
@@ -326,5 +327,6 @@ def compare_mechanisms(
         error = math.sqrt(variance / num_users / num_categories)
         name, operations = kind.name.replace("-", " "), float(mechanism.server_operations(num_users))
         rows.append(MechanismErrors(name, error, mechanism.bits, mechanism.note, operations))
-    # Subsets of one are randomized response itself. Equal but for rounding, the two keep their order.
+    # Subset selection with subsets of one is randomized response. The two errors differ by rounding only; rounding them
+    # keeps the order.
     return sorted(rows, key=lambda row: float(f"{row.expected_rmse:.9e}"))

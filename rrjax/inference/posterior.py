@@ -1,8 +1,8 @@
 r"""The posterior of the distribution under a Dirichlet prior, by a Gibbs sampler, and its credible intervals.
 
-If it were known which reports are the truth (probability d, whatever the value) and which were drawn uniformly, the
-posterior would be a Dirichlet. So both are drawn in turn: of the c_i reports that name i, k_i ~ Binomial(c_i,
-e1·θ_i/(1 + e1·θ_i)) are the truth, and θ ~ Dirichlet(a + k).
+If it were known which reports are the truth (probability d, for any value) and which were drawn uniformly, the
+posterior would be a Dirichlet. So both are drawn in turn: of the c_i reports that name i, k_i ~ Binomial(c_i, e1·θ_i/(1
++ e1·θ_i)) are the truth, and θ ~ Dirichlet(a + k).
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from rrjax.numerics.sums import expm1_epsilon
 from rrjax.simulate.sampling import Stream, binomial
 
 LARGEST_R_HAT = 1.05
-"""R̂ above which chains are called not mixed. (1.01 is recommended for final results.)"""
+"""R̂ above which a warning is given. (1.01 is recommended for final results.)"""
 
 
 @exportable
 class Posterior(NamedTuple):
-    """Draws from a posterior, with diagnostics of their convergence; `Posterior.of` makes one of any draws.
+    """Draws from a posterior, with diagnostics of their convergence; `Posterior.of` accepts any draws.
 
     Attributes:
         draws: `[chains, draws, K]`, distributions.
-        mean: `[K]`.
-        standard_deviation: `[K]`.
+        mean: `[K]`, posterior means.
+        standard_deviation: `[K]`, posterior standard deviations.
         effective_sample_size: `[K]`: the number of independent draws whose mean would be as precise.
-        r_hat: `[K]`: the spread of all chains over that within halves of one; 1 where they agree.
+        r_hat: `[K]`: the spread of all chains over the spread within halves of one; 1 if they agree.
     """
 
     draws: Float[Array, "chains draws K"]
@@ -51,7 +51,7 @@ class Posterior(NamedTuple):
 
     @classmethod
     def of(cls, draws: ArrayLike) -> Posterior:
-        """Summarizes draws `[chains, draws, K]`, of any sampler, at least four of each chain."""
+        """The posterior from draws `[chains, draws, K]` of any sampler, at least four of each chain."""
         draws = jnp.asarray(draws)
         flat = draws.reshape(-1, draws.shape[-1])
         size, r_hat = jax.vmap(diagnostics, in_axes=2)(draws)
@@ -61,7 +61,7 @@ class Posterior(NamedTuple):
         """Equal-tailed credible intervals of every share.
 
         They cover with their level on average over the prior, for a population drawn from it. For a given population
-        they may cover less or more often; the intervals that cover for each are those of `intervals`.
+        they may cover less or more often; `intervals` cover for each population.
 
         Args:
             level: Scalar in (0, 1), the posterior probability of each interval.
@@ -85,17 +85,17 @@ class Posterior(NamedTuple):
         """Estimates any function of the distribution: entropy, a ratio, the largest share.
 
         The interval is equal-tailed, and covers with its level on average over the prior, for a population drawn from
-        it. For a given population it may cover less often, and at an extreme of the function never. For example, the
-        entropy is log K where all categories are equally frequent and 0 at a point mass; all draws are on one side of
-        it. Of 20 categories, half of the users in one, the entropy was covered in 89 % of collections instead of 95 %
+        it. For a given population it may cover less often, and never at an extreme of the function. For example, the
+        entropy is log K for equal shares and 0 at a point mass; all draws are on one side of it. With 20 categories and
+        half of the users in one, the entropy was covered in 89 % of collections instead of 95 %
         (`validation/functionals.py`).
 
         Args:
-            function: Of a distribution `[K]`, to a number, or an array of any shape.
+            function: A function of a distribution `[K]` to a number, or to an array of any shape.
             level: Scalar in (0, 1), the posterior probability of the interval.
 
         Returns:
-            `Estimate`, each of the shape that the function has: mean and standard deviation of the posterior, and its
+            `Estimate`, in the shape of the function's result: mean and standard deviation of the posterior, and its
             quantiles.
 
         Raises:
@@ -114,7 +114,7 @@ class Posterior(NamedTuple):
 
 
 def _equal_tailed(draws, level):
-    """The quantiles of draws along their first axis that leave out (1 − level)/2 on either side."""
+    """The quantiles at (1 − level)/2 and (1 + level)/2 of draws along their first axis."""
     as_probability(level, "level", 0.95)
     tail = complement(level).astype(draws.dtype) / 2
     inside = (tail > 0) & (tail < 0.5)
@@ -124,7 +124,7 @@ def _equal_tailed(draws, level):
 
 
 class _Chains(NamedTuple):
-    """The chains of a sampler: how many, the draws that each keeps, the steps before them and between two."""
+    """The number of chains of a sampler, of the draws kept of each, and of the steps before and between these."""
 
     num_chains: int
     num_draws: int
@@ -143,19 +143,19 @@ def posterior(
     num_warmup: int = 500,
     thin: int = 1,
 ) -> Posterior:
-    """Samples the posterior of θ under a Dirichlet prior.
+    """Draws from the posterior of θ under a Dirichlet prior.
 
-    Where ε is small the reports say little about which of them are true, and successive draws are nearly the same. The
+    If ε is small, the reports hardly determine which of them are true, and successive draws are nearly the same. The
     effective sample size shows this, and `thin` saves the memory of long chains. Chains start at draws from the prior.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
         counts: `[K]`, integers, the reports per category; below 2³¹ in all.
         epsilon: Scalar, nats.
-        prior: Scalar or `[K]`, the positive parameters a of the Dirichlet prior. 1 is uniform on the simplex; 1/K and
+        prior: Scalar or `[K]`, the positive parameters a of the Dirichlet prior. 1 is uniform on the simplex; 1/K or
             less favours few large shares, which suits large K.
         num_chains: Independent chains, at least 1. Static.
-        num_draws: Kept of each chain, at least 4. Static.
+        num_draws: Number of draws kept of each chain, at least 4. Static.
         num_warmup: Steps before the first kept draw. Static.
         thin: Steps from one kept draw to the next. Static.
 
@@ -211,7 +211,7 @@ def _sample(key, counts, epsilon, alpha, chains):
     e1, alpha = jnp.where(usable, e1, 1), jnp.where(usable, alpha, 1)
 
     def dirichlet(key, alpha):
-        # In logarithms, because a parameter near zero makes variables below the smallest float.
+        # In logarithms: with a parameter near zero, variables fall below the smallest float.
         return jax.nn.softmax(jax.random.loggamma(key, alpha))
 
     def step(theta, key):
@@ -254,7 +254,7 @@ def diagnostics(draws: Float[Array, "chains draws"]) -> tuple[Float[Array, ""], 
     centred = halves - mean
     within = jnp.sum(centred**2, axis=1) / (length - 1)
     inside = jnp.mean(within)
-    between = jnp.var(mean[:, 0], ddof=1)  # of the means, without the factor `length`
+    between = jnp.var(mean[:, 0], ddof=1)  # variance of the means, without the factor `length`
     total = (length - 1) / length * inside + between
     alive = inside > 0
     r_hat = jnp.where(alive, jnp.sqrt(total / jnp.where(alive, inside, 1)), jnp.where(between > 0, jnp.inf, 1))

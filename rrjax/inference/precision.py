@@ -1,4 +1,4 @@
-"""Standard errors: of an estimate, as expected before a collection, and the users or the ε that reach a target."""
+"""Standard errors of an estimate, expected errors before a collection, and the users or the ε that reach a target."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 ROUNDING_OF_SHARES = 1e-6
-"""How far rounding may move shares of reports out of [0, 1]."""
+"""Allowed distance of shares of reports from [0, 1], for rounding."""
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-9, 80.0
-"""The range in which ε is searched for."""
+"""Range of the search for ε, nats."""
 BISECTION_STEPS = 80
 
 
@@ -51,11 +51,11 @@ def covariance(
         theta: `[K]`, the estimand: the distribution that users are drawn from, or the shares that the users hold.
         num_users: Scalar, N.
         epsilon: Scalar, nats.
-        estimand: "distribution" or "users": the shares that errors are measured from.
+        estimand: "distribution" or "users": the true shares for the errors.
 
     Returns:
-        `[K, K]`, squared probability; rows sum to zero. Derivatives in all arguments. All NaN where ε or N is not
-        positive, or where theta implies shares of reports outside [0, 1].
+        `[K, K]`, squared probability; rows sum to zero. Derivatives in all arguments. All NaN if ε or N is not
+        positive, or if theta implies shares of reports outside [0, 1].
 
     Raises:
         ValueError: A wrong shape, or an unknown estimand.
@@ -88,14 +88,14 @@ def variances(
     """Variances of the unbiased estimate (`inv`), exactly: the diagonal of `covariance`, in O(K), of any mechanism.
 
     N times [q(1−q) + θ_i·(p(1−p) − q(1−q))]/d² for given users; for the estimand "users" it sums to
-    `RandomizedResponse.expected_squared_error`, whatever θ.
+    `RandomizedResponse.expected_squared_error` for every θ.
 
     Args:
         theta: `[K]`, as in `covariance`.
         num_users: Scalar, N.
         epsilon: Scalar, nats.
-        estimand: "distribution" or "users": the shares that errors are measured from.
-        mechanism: Its class, or a function of K and ε. Static.
+        estimand: "distribution" or "users": the true shares for the errors.
+        mechanism: Class of the mechanism, or a function of K and ε. Static.
 
     Returns:
         `[K]`, squared probability. All NaN as in `covariance`.
@@ -118,7 +118,7 @@ def _checked(theta, num_users, epsilon, estimand, mechanism):
     check_estimand(estimand)
     theta = as_distribution(theta)
     num_users = as_scalar(num_users, theta.dtype, "num_users")
-    # A traced ε, because an unusable one gives NaN here.
+    # A traced ε, because an unusable ε gives NaN here.
     rates = mechanism(theta.shape[0], as_scalar(epsilon, theta.dtype)).rates.astype(theta.dtype)
     # An unbiased estimate may be negative; shares of reports may not.
     reported = rates.q + rates.d * theta
@@ -133,8 +133,8 @@ def standard_errors(counts: ArrayLike, epsilon: ArrayLike | SurveyDesign) -> Flo
     On the m categories of the estimate's support, with f their shares of the S reports that name one of them, θ is
     affine in f. Its slope is 1 + m/e1 for randomized response, 1 + Σa/d for a survey design; the standard error is the
     slope times sqrt(f(1−f)/S). It takes the support as given. A category with an estimate of zero or near it has no
-    normal error: for those use `intervals`. Where a survey's estimate keeps all categories, its errors are those of
-    `surveys.inv`, too.
+    normal error: for those use `intervals`. If a survey's estimate keeps all categories, its errors are also those of
+    `surveys.inv`.
 
     Args:
         counts: `[K]`, integers, the reports per category.
@@ -162,7 +162,7 @@ def standard_errors(counts: ArrayLike, epsilon: ArrayLike | SurveyDesign) -> Flo
 
 
 def is_survey_design(epsilon: ArrayLike | SurveyDesign | None) -> TypeIs[SurveyDesign]:
-    """Whether a survey design stands in the place of ε."""
+    """Whether a survey design is given in place of ε."""
     return isinstance(getattr(epsilon, "affine", None), Affine)
 
 
@@ -202,21 +202,21 @@ def expected_rmse(
 ) -> Float[Array, ""]:
     """Expected root mean squared error of the unbiased estimate (`inv`) of a share, over the categories.
 
-    Of the users' own shares it is sqrt(V/(K·N)) with V = [p(1−p) + (K−1)·q(1−q)]/(p−q)², for randomized response
-    (K−1)(K−2+2e^ε)/(e^ε−1)², whatever they hold. Of the distribution θ that users are drawn from, drawing them adds
-    1 − Σθ² to V, at most 1 − 1/K. That maximum is added here, so that no distribution has a larger error. The widths of
-    `expected_width` are of that distribution, too. Estimators on the simplex do better; by how much depends on the
-    truth (`rrjax.study` simulates it).
+    For the users' own shares it is sqrt(V/(K·N)) with V = [p(1−p) + (K−1)·q(1−q)]/(p−q)², for randomized response
+    (K−1)(K−2+2e^ε)/(e^ε−1)², for any values. For the distribution θ of the users, drawing them adds 1 − Σθ² to V, at
+    most 1 − 1/K. That maximum is added here, so that no distribution has a larger error. The widths of `expected_width`
+    are for the distribution, too. Estimators on the simplex have smaller errors, which depend on the truth
+    (`rrjax.study` simulates them).
 
     Args:
         num_categories: K, at least 2. Static.
         num_users: Scalar, N.
         epsilon: Scalar, nats.
-        estimand: "distribution" or "users": the shares that errors are measured from.
-        mechanism: Its class, or a function of K and ε. Static.
+        estimand: "distribution" or "users": the true shares for the errors.
+        mechanism: Class of the mechanism, or a function of K and ε. Static.
 
     Returns:
-        Scalar, probability. NaN where N or ε is not positive.
+        Scalar, probability. NaN if N or ε is not positive.
 
     Raises:
         ValueError: K < 2, an argument that is not one number, or an unknown estimand.
@@ -241,18 +241,18 @@ def squared_error_of_one(num_categories: int, epsilon: ArrayLike, mechanism: Mec
 
 def rates_of(num_categories: int, epsilon: ArrayLike, mechanism: MechanismFactory) -> Rates:
     """The rates of a planned mechanism, NaN at an unusable ε."""
-    # As a scalar of JAX, because a mechanism refuses an unusable number.
+    # As a scalar of JAX, because a mechanism refuses an unusable number of Python.
     return mechanism(num_categories, as_scalar(epsilon, float_dtype())).rates
 
 
 def drawing_error(num_categories: int, estimand: Estimand) -> float:
-    """The largest expected squared error, times N, that drawing the users adds: 1 − Σθ² of equal shares, or nothing."""
+    """The largest expected squared error, times N, that drawing the users adds: 1 − Σθ² of equal shares, or zero."""
     check_estimand(estimand)
     return 1 - 1 / num_categories if estimand == "distribution" else 0.0
 
 
 def rounded(number: Float[Array, ""], whole: Float[Array, ""]) -> Float[Array, ""]:
-    """The whole number that stands for a number, with the derivative of the number itself."""
+    """The whole number `whole`, with the derivative of `number`."""
     return with_derivative(_unrounded_tangent, whole, number)
 
 
@@ -269,7 +269,7 @@ def users_for_error(
     estimand: Estimand = "distribution",
     mechanism: MechanismFactory = RandomizedResponse,
 ) -> Float[Array, ""]:
-    """Number of users that brings `expected_rmse` down to a target.
+    """Smallest number of users at which `expected_rmse` is at most a target.
 
     Args:
         num_categories: K, at least 2. Static.
@@ -279,8 +279,8 @@ def users_for_error(
         mechanism: As in `expected_rmse`.
 
     Returns:
-        Scalar, a whole number to the dtype's digits. NaN where ε or the target is not positive. Derivatives are those
-        of the number before it is rounded up.
+        Scalar, a whole number to the dtype's digits. NaN if ε or the target is not positive. Derivatives are those of
+        the number before it is rounded up.
 
     Raises:
         ValueError: As `expected_rmse`.
@@ -305,7 +305,7 @@ def epsilon_for_error(
     estimand: Estimand = "distribution",
     mechanism: MechanismFactory = RandomizedResponse,
 ) -> Float[Array, ""]:
-    """The smallest ε at which `expected_rmse` reaches a target with a given number of users.
+    """Smallest ε at which `expected_rmse` is at most a target with a given number of users.
 
     For randomized response, with M = K·N·rmse² less the error of drawing the users, e^ε − 1 is the positive root of
     M·x² = (K−1)·(2x + K); for other mechanisms ε is found by bisection.
@@ -318,8 +318,8 @@ def epsilon_for_error(
         mechanism: As in `expected_rmse`.
 
     Returns:
-        Scalar, nats; infinite where no ε (of other mechanisms: none up to 80) reaches it, with derivatives of NaN. NaN
-        where N or the target is not positive.
+        Scalar, nats; infinite if no ε (for other mechanisms: none up to 80) reaches it, with derivatives of NaN. NaN if
+        N or the target is not positive.
 
     Raises:
         ValueError: As `expected_rmse`.
@@ -343,7 +343,7 @@ def epsilon_for_error(
 
 
 def epsilon_of_error(target: Float[Array, ""], num_categories: int, mechanism: MechanismFactory) -> Float[Array, ""]:
-    """The ε at which `squared_error_of_one` equals a target; infinite where it would be above 80."""
+    """The ε at which `squared_error_of_one` equals a target; infinite if it would be above 80."""
 
     def tangent_of(found, target, tangent):
         del target

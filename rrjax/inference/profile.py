@@ -1,6 +1,6 @@
-r"""The likelihood itself: the profile of one category, and surfaces for two and three.
+r"""Profile log-likelihood of one category, and likelihood surfaces for two and three categories.
 
-With θ_i = t given, the others share 1 − t, and their maximum is that of K − 1 categories with e1·(1 − t) in place of
+With θ_i = t given, the others sum to 1 − t, and their maximum is that of K − 1 categories with e1·(1 − t) in place of
 e1 = e^ε − 1: the largest m of them are active, c_(k) among them if Σ_{j<k} (c_(j) − c_(k)) < e1·(1 − t)·c_(k), which is
 monotone in k. So one sort and cumulative sums serve every category and every t, by a binary search.
 
@@ -41,8 +41,8 @@ class Sorted(NamedTuple):
         sums: `[K + 1]`: of the largest 0 … K counts.
         deviances: `[K + 1]`: Σ c_(j)·log(c_(j)/τ₀) − c_(j) + τ₀ over the categories from m₀ to 0 … K, signed.
         lifts: `[K + 1]`: Σ (τ₀ − c_(j)) over the same.
-        start: Scalar, integer, m₀: how many are active at the maximum.
-        base: Scalar, τ₀: the threshold there, τ̂.
+        start: Scalar, integer, m₀: the number of active categories at the maximum.
+        base: Scalar, τ₀: the threshold at m₀, τ̂.
         threshold: Scalar, τ̂: c_i/(1 + e1·θ̂_i) of every category that is active at the maximum.
         e1: Scalar, e^ε − 1.
     """
@@ -75,13 +75,13 @@ class ProfileLikelihood(NamedTuple):
     shared: Sorted
 
     def __call__(self, share: ArrayLike) -> Float[Array, "*s"]:
-        """Evaluates the profile.
+        """The profile log-likelihood at shares.
 
         Args:
             share: `[*s]`, values for θ_i.
 
         Returns:
-            `[*s]`, nats: the largest log-likelihood with that θ_i minus the overall maximum; zero at the estimate, −∞
+            `[*s]`, nats: the largest log-likelihood with this θ_i minus the overall maximum; zero at the estimate, −∞
             outside [0, 1]. Derivatives in the share.
         """
         return _relative(self.shared, self.estimate, self.reports, self.place, jnp.asarray(share, self.estimate.dtype))
@@ -90,8 +90,8 @@ class ProfileLikelihood(NamedTuple):
 def profile(counts: ArrayLike, epsilon: ArrayLike, category: ArrayLike) -> ProfileLikelihood:
     """The profile log-likelihood of one category's share: its maximum over all other shares.
 
-    One sort, then O(log K) for each share. It is for figures and for comparing shares. Intervals from where it falls by
-    half a χ² quantile fail at the boundary (`intervals` warns), most where many categories are near it.
+    One sort, then O(log K) for each share. It is for figures and for comparing shares. Intervals bounded by a fall of
+    half a χ² quantile fail at the boundary (`intervals` warns), above all if many categories are near it.
 
     Args:
         counts: `[K]`, integers, the reports per category.
@@ -128,11 +128,11 @@ def _profile(counts, epsilon, category):
 def prepared(
     counts: Int[Array, " K"], epsilon: Float[Array, ""], category: Int[Array, ""] | None = None
 ) -> tuple[Sorted, Float[Array, " K"], Int[Array, " K"]]:
-    """Sorts and sums; also returns MLE* and the place of each category.
+    """Sorted counts and their sums, MLE*, and the place of each category.
 
-    Where one category alone is active at the maximum, its own profile starts elsewhere: with its share below one,
-    others must be active, the largest first, with thresholds that begin at their count and not at τ̂. So `category` must
-    be given for the profile of one category; without it, the result serves all others.
+    If one category alone is active at the maximum, its own profile starts elsewhere: with its share below one, others
+    must be active, the largest first, with thresholds that begin at their count and not at τ̂. So `category` must be
+    given for the profile of one category; without it, the result serves all others.
     """
     estimate = mle_star(counts, epsilon)
     order = jnp.argsort(-counts, stable=True)
@@ -141,7 +141,7 @@ def prepared(
     sums = jnp.cumsum(falling)
     number = jnp.arange(1, counts.shape[0] + 1, dtype=counts.dtype)
     active = jnp.sum(estimate > 0, dtype=jnp.int32)
-    # Exactly one where one category alone is active: the likelihood has a slope there.
+    # Exactly one if one category alone is active: the likelihood has a slope there.
     estimate = jnp.where((estimate > 0) & (active == 1), 1, estimate)
     e1 = expm1_epsilon(epsilon)
     kept = jnp.sum(jnp.where(estimate > 0, counts, 0)).astype(e1.dtype)
@@ -208,13 +208,13 @@ def _relative(shared, estimate, count, place, share):
     lift = shared.lifts[number] - moved * (shared.base - count)
     total = shared.sums[number] - inside * count
     step = shared.e1 * (share - estimate)
-    # 1 + e1·θ̂ is c/τ̂ where the category is active.
+    # 1 + e1·θ̂ is c/τ̂ if the category is active.
     positive = (estimate > 0) & (count > 0)
     change = step * jnp.where(positive, shared.threshold / jnp.where(positive, count, 1), 1)
     # τ₀/τ − 1 of the others, from τ = S/(e + m) and S = τ₀·(e + m) at the maximum.
     some = total > 0
     push = jnp.where(some, (lift - shared.base * step) / jnp.where(some, total, 1), 0)
-    # The linear parts of c·log(1 + change) + S·log(1 + push) + Σ c·log(c/τ₀) cancel where the category is active. The
+    # The linear parts of c·log(1 + change) + S·log(1 + push) + Σ c·log(c/τ₀) cancel if the category is active. The
     # remainder is small, so the logarithms are taken without their linear parts.
     linear = (jnp.where(positive, shared.threshold, count) - shared.base) * step
     alone = count * change - lift  # all others at zero
@@ -254,7 +254,7 @@ class Surface(NamedTuple):
     Attributes:
         theta: `[M, K]`, the points.
         log_likelihood: `[M]`, nats, total, minus its maximum over the simplex.
-        inside: `[M]`, whether the point is in the likelihood-ratio region of the level.
+        inside: `[M]`, whether the point is in the likelihood-ratio region at the level.
         estimate: `[K]`, the maximum likelihood estimate.
     """
 

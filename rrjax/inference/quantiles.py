@@ -20,12 +20,12 @@ from rrjax.numerics.sharding import aligned
 
 @exportable
 class Quantile(NamedTuple):
-    """A quantile of ordered categories with its confidence interval: category numbers.
+    """Category numbers: a quantile of ordered categories and its confidence interval.
 
     Attributes:
-        value: Scalar.
-        lower: Scalar.
-        upper: Scalar, not below `lower`.
+        value: Scalar, the estimate.
+        lower: Scalar, confidence limit.
+        upper: Scalar, confidence limit, not below `lower`.
     """
 
     value: Int[Array, ""]
@@ -41,12 +41,11 @@ def quantile(
     level: ArrayLike = 0.95,
     estimand: Estimand = "distribution",
 ) -> Quantile:
-    """Estimates a quantile of ordered categories: the first one up to which the share of users reaches a probability.
+    """Estimates a quantile: the first of the ordered categories at which the cumulative share reaches a probability.
 
     A quantile lies above category k if and only if the share of users up to k is less than the probability. That share
-    has exact limits (`group_share`). The interval leaves out a category where the share up to it is significantly too
-    small, or the share before it significantly large enough. So it covers with at least its level for every N, K, ε
-    and θ.
+    has exact limits (`group_share`). The interval omits a category if the share up to it is significantly too small, or
+    the share before it significantly large enough. So it covers with at least its level for every N, K, ε and θ.
 
     Args:
         counts: `[K]`, integers, the reports per category of randomized response, in the order of the categories.
@@ -56,9 +55,9 @@ def quantile(
         estimand: "distribution", from which the users are drawn, or "users", their own shares.
 
     Returns:
-        `Quantile`. Its value is the quantile of `mle_star`, moved to the nearer limit where it lies outside the
-        interval, because that estimate is biased where K is large. All −1 for unusable counts or ε, or (under tracing)
-        a probability or level outside (0, 1).
+        `Quantile`. Its value is the quantile of `mle_star`, moved to the nearer limit if it lies outside the interval,
+        because that estimate is biased if K is large. All −1 for unusable counts or ε, or (under tracing) a probability
+        or level outside (0, 1).
 
     Raises:
         ValueError: A wrong shape or dtype, or a probability or level outside (0, 1).

@@ -29,12 +29,12 @@ from rrjax.numerics.sums import split_product
 
 NUM_POINTS = {"float32": 24, "float64": 64}
 LARGEST_ANGLE = {"float32": 5.5, "float64": 8.6}
-"""In standard deviations of φ; beyond it the integrand is below the rounding."""
+"""Half-width of the contour in standard deviations of φ; beyond it the integrand is below the rounding."""
 SMALLEST_TILT = 1e-30
-"""Of λ."""
+"""Smallest λ."""
 NEWTON_STEPS = 32
 ROUNDING_OF_TAIL = {"float32": 2e-4, "float64": 1e-8}
-"""Relative: a tail that is below its level by less counts as above."""
+"""Relative tolerance: a tail that is below its level by less counts as above."""
 
 
 class TwoKinds(NamedTuple):
@@ -44,8 +44,8 @@ class TwoKinds(NamedTuple):
         whole: `[K]`, integers: `whole` + `part` is c − N·b.
         part: Scalar, from −1 to 2.
         total: Scalar, N, an integer.
-        high: Scalar, a: for a user who holds the category.
-        low: Scalar, b: for one who does not; smaller, and positive.
+        high: Scalar, a: for a user with the category.
+        low: Scalar, b: for a user without it; smaller, and positive.
         not_high: Scalar, 1 − a, positive, without cancellation.
         not_low: Scalar, 1 − b.
         step: Scalar, a − b.
@@ -61,13 +61,13 @@ class TwoKinds(NamedTuple):
     step: Float[Array, ""]
 
     def above(self, holders: Int[Array, " K"]) -> Float[Array, " K"]:
-        """Returns c − E X, to the dtype, for a number of holders."""
+        """c − E X, to the dtype, for a number of holders."""
         whole, fraction, _ = split_product(holders, self.step)
         return (self.whole - whole.astype(self.whole.dtype)).astype(fraction.dtype) + (self.part - fraction)
 
 
 def log_upper_tail(count: Int[Array, " K"], holders: Int[Array, " K"], law: TwoKinds) -> Float[Array, " K"]:
-    """Logarithm of P(X ≥ count) where `holders` of all users hold the category."""
+    """Logarithm of P(X ≥ count) if `holders` of all users hold the category."""
     dtype = law.step.dtype
     above = law.above(holders)
     count, uncounted = count.astype(dtype), (law.total - count).astype(dtype)
@@ -107,7 +107,7 @@ def log_upper_tail(count: Int[Array, " K"], holders: Int[Array, " K"], law: TwoK
         level, low, high = state
         slope, _, curvature = slopes(level)
         low, high = jnp.where(slope < 0, level, low), jnp.where(slope < 0, high, level)
-        # Newton's step in log λ, and halving where it leaves the bracket: a tilted probability is a sigmoid.
+        # Newton's step in log λ, and halving if it leaves the bracket: a tilted probability is a sigmoid.
         step = level * jnp.exp(jnp.clip(-slope / (curvature * level), -2, 2))
         return jnp.where((step > low) & (step < high), step, (low + high) / 2), low, high
 
@@ -117,7 +117,7 @@ def log_upper_tail(count: Int[Array, " K"], holders: Int[Array, " K"], law: TwoK
     peak = holders * log1p_minus(law.high * rise) + others * log1p_minus(law.low * rise)
     # K(λ) − c·λ = Σ n·(log(1 + p·x) − p·x) + (E X − c)·x + c·(x − λ), x = e^λ − 1.
     peak = peak - above * rise + count * exp_minus(level)
-    # Where e^λ is large the terms above are large and cancel; the plain ones are small.
+    # If e^λ is large, the terms above are large and cancel; the plain terms are small.
     plain = holders * jnp.log1p(law.high * rise) + others * jnp.log1p(law.low * rise) - count * level
     peak = jnp.where(level > 1, plain, peak)
     (first, second), (not_first, not_second) = tilted(level)
@@ -157,15 +157,15 @@ def fewest_holders(count: Int[Array, " K"], law: TwoKinds, log_level: Float[Arra
     excess = safe.whole.astype(dtype) + law.part
     # With a mean of c or more the median is at least c, and the tail one half or more.
     most = excess / law.step
-    # By Bernstein's inequality the tail is below the level where the mean is below c by this distance.
+    # By Bernstein's inequality the tail is below the level if the mean is below c by this distance.
     most_of_variance = size * jnp.maximum(law.low * law.not_low, law.high * law.not_high)
     bernstein = -log_level / 3 + jnp.sqrt((log_level / 3) ** 2 - 2 * log_level * most_of_variance)
-    margin = 1 + 8 * jnp.finfo(dtype).eps * (jnp.abs(most) + size)  # of the rounding of both
+    margin = 1 + 8 * jnp.finfo(dtype).eps * (jnp.abs(most) + size)  # for the rounding of both
     top = _number(most + margin, total)
     bottom = jnp.minimum(_number((excess - bernstein) / law.step - margin, total), top) - 1
 
     def middle(low, high):
-        return (low & high) + ((low ^ high) >> 1)  # of a sum that may wrap
+        return (low & high) + ((low ^ high) >> 1)  # for a sum that may wrap around
 
     def unfinished(span):
         low, high = span
@@ -181,10 +181,10 @@ def fewest_holders(count: Int[Array, " K"], law: TwoKinds, log_level: Float[Arra
         return jnp.where(inside & ~above, half, low), jnp.where(inside & above, half, high)
 
     _, found = lax.while_loop(unfinished, halve, aligned((bottom, top), law, log_level))
-    # Where all reports name it, the tail is a^n·b^(N−n).
+    # If all reports name the category, the tail is a^n·b^(N−n).
     everyone = jnp.ceil((log_level - size * jnp.log(law.low)) / (jnp.log(law.high) - jnp.log(law.low)) - 1e-3)
     found = jnp.where(count <= 0, 0, jnp.where(count >= total, _number(everyone, total), found))
-    # Where even one report that differs from its value is less likely than the level, the count is the answer.
+    # If even one report that differs from its value is less likely than the level, the count is the limit.
     slips = jnp.log(size * jnp.maximum(law.not_high, law.low))
     return jnp.where(slips <= log_level, count, found)
 

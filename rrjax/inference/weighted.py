@@ -28,7 +28,7 @@ class WeightedCounts:
 
     Attributes:
         total: `[K]`, the sum of the weights of the reports that name each category.
-        squares: `[K]`, the sum of their squares.
+        squares: `[K]`, the sum of the squared weights.
         num_reports: Scalar, the number of reports with a weight above zero.
     """
 
@@ -57,12 +57,12 @@ class WeightedCounts:
         return jax.tree.map(jnp.add, self, other)
 
     def __radd__(self, other: Any) -> WeightedCounts:
-        """So that `sum` works."""
+        """The weighted counts for `sum`, which starts at 0."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
 
 def weighted_counts(reports: ArrayLike, weights: ArrayLike, num_categories: int) -> WeightedCounts:
-    """Counts reports of randomized response, each by a weight.
+    """Sums of the weights of the reports of randomized response.
 
     Args:
         reports: `[N]`, integers in 0 … K − 1.
@@ -71,8 +71,8 @@ def weighted_counts(reports: ArrayLike, weights: ArrayLike, num_categories: int)
         num_categories: K, at least 2. Static.
 
     Returns:
-        `WeightedCounts`; summed in double precision where the values are known. Under tracing, NaN for an invalid
-        weight or a report outside the domain.
+        `WeightedCounts`; summed in double precision if the values are known. Under tracing, NaN for an invalid weight
+        or a report outside the domain.
 
     Raises:
         ValueError: K < 2, shapes that differ, or (not under tracing) an invalid report or weight, with its row, or
@@ -129,11 +129,11 @@ def weighted_functional(
 
     The interval is Clopper and Pearson's for a mean of n' reports of 0 and 1, with n' such that its variance equals the
     estimated one (Korn and Graubard). With two values n' is at most the effective sample size. With more values the
-    variance is taken as if −log((1 − level)/2) more reports had the most extreme value, because as many may be missing
-    by chance. So the interval covers where few reports have most of the weight, few name a category, or few users have
-    an extreme value: in simulations with weights that are independent of the values in 95 % or more, from an effective
-    sample size of 5 on. It does not cover where only users of unusually large weight hold a category. Strata and
-    clusters of the design are ignored; for strata of known shares see `stratified`.
+    variance assumes −log((1 − level)/2) more reports with the most extreme value, because as many may be missing by
+    chance. So the interval covers even if few reports have most of the weight, few name a category, or few users have
+    an extreme value: in 95 % or more of simulations with weights independent of the values, from an effective sample
+    size of 5 on. It does not cover if only users of unusually large weight hold a category. Strata and clusters of the
+    design are ignored; for strata of known shares see `stratified`.
 
     Args:
         counts: `WeightedCounts`.
@@ -142,8 +142,8 @@ def weighted_functional(
         level: Scalar in (0, 1), of the interval.
 
     Returns:
-        `Estimate`, its limits cut to the range of the values. The standard error is NaN where the effective sample size
-        is below two: then one report has nearly all the weight, and the limits are nearly the whole range. All NaN for
+        `Estimate`, its limits cut to the range of the values. The standard error is NaN if the effective sample size is
+        below two: then one report has nearly all the weight, and the limits are nearly the whole range. All NaN for
         unusable counts or ε.
 
     Raises:
@@ -199,7 +199,7 @@ def _check(counts, level):
 
 
 SMALLEST_EFFECTIVE_SIZE = 2.0
-"""Below, no standard error can be estimated: one report has nearly all the weight."""
+"""Smallest effective sample size for a standard error; below it one report has nearly all the weight."""
 
 
 @jax.jit
@@ -216,7 +216,7 @@ def _weighted(counts, epsilon, c, miss):
     correction = 1 / jnp.sqrt(jnp.where(effective >= SMALLEST_EFFECTIVE_SIZE, 1 - 1 / effective, jnp.nan))
 
     def estimate(mean, error, variance, centre):
-        """From the mean of the reports, its squared error times the squared total weight, and their variance."""
+        """The estimate from the mean of the reports, its squared error × (Σ w)², and the variance of the reports."""
         error = correction * jnp.sqrt(jnp.maximum(error, 0)) / total
         size = _equivalent_size(mean, jnp.where(jnp.isnan(error), 0, error), variance, effective, -jnp.log(miss / 2))
         lower, upper = (jnp.clip(centre + gain * (limit - centre), 0, 1) for limit in _limits(mean, size, miss))

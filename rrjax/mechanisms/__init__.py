@@ -1,4 +1,4 @@
-"""Mechanisms of local differential privacy: how reports are made and counted, and their likelihood.
+"""Mechanisms of local differential privacy: randomizers, counts of reports, and likelihoods.
 
 Names are loaded when they are first used, so that `rrjax.mechanisms.table` needs no JAX.
 """

@@ -24,25 +24,25 @@ from rrjax.numerics.sharding import looked_up
 from rrjax.numerics.sums import accurate_sum
 
 SUM_TOLERANCE = 1e-6
-"""How far the sum of a row may be from one: float32 rounding leaves less."""
+"""Allowed distance of the sum of a row from one; more than float32 rounding."""
 
 
 @register(data_fields=["matrix"])
 @dataclasses.dataclass(frozen=True)
 class Channel(Randomizer):
-    """A mechanism given by its probabilities: C_ij that a user who holds value i reports j. A pytree, C its leaf.
+    """A mechanism given by the probabilities C_ij that a user with value i reports j. A pytree, C its leaf.
 
-    Rows must sum to one; nothing else is required. The channel may treat values unequally, have another number of
-    reports than of values, and need not be private. `mixture` is the likelihood of its reports; `inv` is an unbiased
-    estimate if the reports tell all values apart. Reports are int32 in 0 … M − 1, by one 64-bit draw compared with
-    the cumulative row in the dtype; under tracing, −1 for a value outside the domain.
+    Rows must sum to one; nothing else is required. The channel may treat values unequally, may have more or fewer
+    reports than values, and need not be private. `mixture` is the likelihood of its reports; `inv` is an unbiased
+    estimate if the rows are linearly independent. Reports are int32 in 0 … M − 1, by one 64-bit draw compared with the
+    cumulative row in the dtype; under tracing, −1 for a value outside the domain.
 
     Args:
         matrix: `[K, M]`, row = value, column = report, probabilities; K ≥ 2.
 
     Raises:
         ValueError: Another shape, or (not under tracing) an entry that is no probability, a row that does not sum to
-            one, or a report that no value makes.
+            one, or a column of zeros.
 
     Example:
         >>> import rrjax
@@ -76,23 +76,23 @@ class Channel(Randomizer):
 
     @property
     def epsilon(self) -> Float[Array, ""]:
-        """The ε delivered: the largest log-ratio of two probabilities of one report, nats; infinite beside a zero."""
+        """The ε delivered: the largest log-ratio of two probabilities of one report, nats; infinite if one is zero."""
         matrix = jnp.asarray(self.matrix, float_dtype())
         return jnp.max(jnp.log(jnp.max(matrix, axis=0)) - jnp.log(jnp.min(matrix, axis=0)))
 
     @property
     def condition(self) -> float:
-        """The condition number, the ratio of the extreme singular values: how unevenly the channel blurs distributions.
+        """The condition number, the ratio of the extreme singular values: how much inversion amplifies relative errors.
 
-        Infinite if reports do not tell all values apart, as for M < K or two equal rows. Then different distributions
-        have the same likelihood, whatever the number of reports, and `confused` names the values.
+        Infinite if the rows are linearly dependent, as for M < K or two equal rows. Then different distributions have
+        the same likelihood for any number of reports, and `confused` names the values.
         """
         sizes = np.linalg.svd(self._known(), compute_uv=False)
         return float(sizes[0] / sizes[-1]) if self._rank(sizes) == self.num_categories else float("inf")
 
     @property
     def confused(self) -> tuple[int, ...]:
-        """The values whose shares no number of reports would settle; empty for a finite `condition`."""
+        """The values whose shares no number of reports determines; empty for a finite `condition`."""
         # All K left singular vectors are needed, but few of the M right ones.
         left, sizes, _ = np.linalg.svd(self._known(), full_matrices=self.num_reports < self.num_categories)
         lost = np.linalg.norm(left[:, self._rank(sizes) :], axis=1)
@@ -148,7 +148,7 @@ class Channel(Randomizer):
             `[K]`; linear in the counts' shares. NaN for unusable counts.
 
         Raises:
-            ValueError: Another shape, or values that reports cannot tell apart. The channel itself may not be traced.
+            ValueError: Another shape, or an infinite `condition`. The channel itself may not be traced.
         """
         counts = as_counts_of(counts, self.num_reports, "kind of report")
         return _inverted(jnp.asarray(self._inverse(), float_dtype()), counts)

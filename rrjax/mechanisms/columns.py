@@ -24,12 +24,12 @@ from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.numerics.pytrees import register
 
 USERS_A_STEP = 1 << 12
-"""Users simulated in one step."""
+"""Number of users simulated in one step."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ColumnResponse(Mechanism):
-    """A mechanism whose report is a column: with probability p one that supports the user's category, else another one.
+    """A mechanism whose report is a column, which supports the user's category with probability p.
 
     A subclass defines the columns by `drawn`, `incident` and the two sums, which a transform makes fast.
     """
@@ -52,7 +52,7 @@ class ColumnResponse(Mechanism):
 
     @abc.abstractmethod
     def drawn(self, key: Array, values: Int[Array, " N"], bound: tuple[Array, Array]) -> Int[Array, " N"]:
-        """A column for each value: uniform over those that support it where a 64-bit draw is below the bound."""
+        """A column for each value: a supporting one if a 64-bit draw is below the bound, else another one."""
 
     @abc.abstractmethod
     def sums_of_columns(self, columns: Shaped[Array, " M"]) -> Shaped[Array, " K"]:
@@ -65,9 +65,10 @@ class ColumnResponse(Mechanism):
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
         """As `Mechanism.randomize`: reports are int32 in 0 … M − 1, the shape of `values`.
 
-        The column is drawn uniformly from those that support the value if a 64-bit draw is below p·2⁶⁴ rounded down,
-        else from the other columns. Rounding weakens ε by no more than the rounding of the dtype. Under tracing, −1 for
-        a value outside the domain and for any value at an impossible ε; `tally` makes −1 of it, or refuses it.
+        The column is drawn uniformly from the columns that support the value if a 64-bit draw is below p·2⁶⁴ rounded
+        down, else from the other columns. Rounding weakens ε by no more than the rounding of the dtype. Under tracing,
+        −1 for a value outside the domain and for any value at an impossible ε; `tally` gives −1 for these, or refuses
+        them.
         """
         check_key(key)
         return _randomize(self, key, as_values(values, self.num_categories, "values"))
@@ -92,7 +93,7 @@ class ColumnResponse(Mechanism):
         return self.tally_of_counts(count(reports, self.num_columns))
 
     def tally_of_counts(self, columns: Int[Array, " M"]) -> Tally:
-        """The tally of reports, given the number of each column; unusable where a number is negative."""
+        """The tally of reports, given the number of each column; unusable if a number is negative."""
         return _tally(self, columns)
 
     def mixture(self, reports: ArrayLike) -> Mixture:
@@ -114,10 +115,10 @@ class HadamardResponse(ColumnResponse):
     """Hadamard response with p = e^ε/(e^ε+1), q = ½. A pytree; `num_categories` is static.
 
     M is the least power of two above K. Column z supports category i if z and i + 1 have an even number of bits in
-    common: half of the columns support a category, a quarter any two. A report is a column, drawn uniformly from those
-    that support the user's category with probability p, from the others with 1 − p.
+    common: half of the columns support a category, a quarter support any two. A report is a column, drawn uniformly
+        from those that support the user's category with probability p, else from the others.
 
-    At small ε the error is as small as that of any mechanism, with log₂ M bits and a fast transform. q = ½ whatever ε,
+    At small ε the error is as small as that of any mechanism, with log₂ M bits and a fast transform. q = ½ for every ε,
     so the squared error is 1.3 times that of optimized unary encoding at ε = 1, and 2.4 times at ε = 2. The supports of
     three categories may be positively associated: `inference.discoveries` is proved for such tallies with
     `dependence="any"`.
@@ -149,7 +150,7 @@ class HadamardResponse(ColumnResponse):
     name: ClassVar[str] = "hadamard-response"
 
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
-        # Half of the columns support a category, and half of these another one.
+        # Half of the columns support a category, and half of these support another given category.
         return Rates.of_design(expm1(self.epsilon), 2, 0.5)
 
     @property
@@ -169,7 +170,7 @@ class HadamardResponse(ColumnResponse):
         column = (column & jnp.uint32(self.num_columns - 1)).astype(jnp.int32)
         own = values + 1
         right = below((high, low), bound) == self.incident(column, values)
-        return jnp.where(right, column, column ^ (own & -own))  # flips the lowest bit that the category has
+        return jnp.where(right, column, column ^ (own & -own))  # flips the lowest set bit of the category
 
     def incident(self, columns: Int[Array, "*s"], values: Int[Array, "*s"]) -> Bool[Array, "*s"]:
         common = columns.astype(jnp.uint32) & (values + 1).astype(jnp.uint32)
@@ -210,7 +211,7 @@ class Columns:
 def even_sums(values: Shaped[Array, " M"]) -> Shaped[Array, " M"]:
     """For each number z, the sum of the values at the numbers that have an even number of bits in common with z.
 
-    The fast transform. It carries the sums over odd numbers in place of differences, so nothing is subtracted.
+    The fast transform. It uses sums over odd numbers in place of differences, so nothing is subtracted.
     """
     size = values.shape[0]
     even, odd = values, jnp.zeros_like(values)

@@ -18,7 +18,7 @@ Words = tuple[Array, Array]
 
 @jax.jit
 def threshold(probability: Float[Array, "*s"], margin: Float[Array, ""] | float) -> Words:
-    """`probability`·2⁶⁴·(1 + margin) as two words; 2⁶⁴ − 1 where the product is 2⁶⁴ or more."""
+    """`probability`·2⁶⁴·(1 + margin) as two words; 2⁶⁴ − 1 if the product is 2⁶⁴ or more."""
     scaled = probability * (1 + margin) * 2.0**32
     high = jnp.floor(scaled)
     low = jnp.floor((scaled - high) * 2.0**32)
@@ -28,17 +28,17 @@ def threshold(probability: Float[Array, "*s"], margin: Float[Array, ""] | float)
 
 
 def rounded_down(probability: Float[Array, "*s"]) -> Words:
-    """The threshold of a user's own category: at most `probability`, whatever the rounding."""
+    """The threshold of a user's own category: at most `probability`, for any rounding."""
     return threshold(probability, -2 * jnp.finfo(probability.dtype).eps)
 
 
 def rounded_up(probability: Float[Array, "*s"]) -> Words:
-    """The threshold of any other category: at least `probability`, whatever the rounding."""
+    """The threshold of any other category: at least `probability`, for any rounding."""
     return threshold(probability, 2 * jnp.finfo(probability.dtype).eps)
 
 
 def below(words: Words, bound: Words) -> Bool[Array, "*s"]:
-    """Whether one number is below the other."""
+    """Whether the number `words` is below `bound`."""
     return (words[0] < bound[0]) | ((words[0] == bound[0]) & (words[1] < bound[1]))
 
 
@@ -53,9 +53,9 @@ def number_below(words: Words, bound: UInt[Array, "*s"]) -> UInt[Array, "*s"]:
 def gathered(
     add: Callable[[Array, Array, Array, Array], Array], key: Array, true_counts: Array, size: int, zeros: Array
 ) -> tuple[Array, Array, Bool[Array, ""]]:
-    """Adds up the reports of users who are simulated `size` at a time, in the order of their categories.
+    """Sum of the reports of users who are simulated `size` at a time, in the order of their categories.
 
-    Returns the sum, the number of users, and whether the counts could be drawn.
+    Returns also the number of users, and whether the counts could be drawn.
     """
     seen = survey(true_counts)
     number = jnp.where(seen.drawable, seen.total, 0).astype(jnp.int32)

@@ -1,8 +1,8 @@
 """Local hashing: a user draws a hash function, and reports the randomized hash of the value.
 
 The hash is Threefry-2x32 with 20 rounds, which JAX uses for random numbers: published with test vectors, and the same
-on every platform. Its key is the seed of the report. Its counter i serves categories 2i and 2i + 1, one of the two
-output words each. A word w becomes the bucket ⌊w·g/2³²⌋.
+on every platform. Its key is the seed of the report. The two output words of counter i are for categories 2i and 2i +
+1. A word w becomes the bucket ⌊w·g/2³²⌋.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from rrjax.simulate.sampling import Stream
 
 @dataclasses.dataclass(frozen=True)
 class Hashing(Mechanism):
-    """A mechanism whose reports are a seed and a bucket; a report supports the categories hashed there."""
+    """A mechanism whose reports are a seed and a bucket; a report supports the categories hashed to its bucket."""
 
     num_buckets: int | None = None
 
@@ -46,7 +46,7 @@ class Hashing(Mechanism):
 
     @abc.abstractmethod
     def settled_number(self) -> int | None:
-        """The number of buckets, checked; None if ε chooses it and is not known."""
+        """The number of buckets, checked; None if it depends on ε, which is traced."""
 
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
         e1 = expm1(self.epsilon)
@@ -68,7 +68,7 @@ class Hashing(Mechanism):
 
         The bucket of the value is reported by randomized response over g: one 64-bit draw is compared with p·2⁶⁴
         rounded down, so rounding weakens ε by no more than the rounding of the dtype. Under tracing, the bucket of a
-        value outside the domain, and of any value at an impossible ε, is 2³² − 1, which no hash makes.
+        value outside the domain, and of any value at an impossible ε, is 2³² − 1, which is no hash.
         """
         check_key(key)
         values = as_values(values, self.num_categories, "values")
@@ -102,7 +102,7 @@ class Hashing(Mechanism):
         return independent(key, as_true_counts(true_counts, self.num_categories), self.rates)
 
     def _checked(self, reports) -> UInt[Array, "*s 2"]:
-        """The reports; under tracing, an entry that is no report gets the bucket 2³² − 1, which no hash makes."""
+        """The reports; under tracing, an entry that is no report gets the bucket 2³² − 1, which is no hash."""
         number = settled(self.num_buckets, "num_buckets")
         reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
         if reports.ndim == 0 or reports.shape[-1] != 2 or reports.dtype.kind not in "iu":
@@ -113,7 +113,7 @@ class Hashing(Mechanism):
             )
         limits = (("seeds", 1 << 32), ("buckets", number))
         if isinstance(reports, Tracer):
-            # A limit beyond the dtype holds for every entry, and cannot be compared with.
+            # A limit beyond the dtype holds for every entry; the comparison would overflow.
             ends = [min(end - 1, jnp.iinfo(reports.dtype).max) for _, end in limits]
             inside = jnp.all((reports >= 0) & (reports <= jnp.asarray(ends, reports.dtype)), axis=-1)
             bucket = jnp.where(inside, reports[..., 1].astype(jnp.uint32), jnp.uint32(2**32 - 1))
@@ -131,7 +131,7 @@ class Hashing(Mechanism):
 class LocalHashing(Hashing):
     """Optimized local hashing (OLH): p = e^ε/(e^ε+g−1), q = 1/g, with g = round(e^ε) + 1 buckets. A pytree, ε its leaf.
 
-    The error of optimized unary encoding, with reports of some 40 bits whatever K. Counting takes O(N·K) hashes.
+    The error is that of optimized unary encoding; reports take some 40 bits for any K. Counting takes O(N·K) hashes.
 
     Args:
         num_categories: K, an integer, at least 2.
@@ -168,8 +168,8 @@ class LocalHashing(Hashing):
 class BinaryLocalHashing(Hashing):
     """Binary local hashing (BLH): p = e^ε/(e^ε+1), q = ½, of two buckets. A pytree, ε its leaf.
 
-    A report is a seed and a bit. At small ε the error is as small as that of any mechanism; from ε = 1 optimized local
-    hashing has a smaller one.
+    A report is a seed and a bit. At small ε the error is as small as that of any mechanism; from ε = 1 the error of
+    optimized local hashing is smaller.
 
     Args:
         num_categories: K, an integer, at least 2.
@@ -214,7 +214,7 @@ def _randomize(mechanism, key, values, number):
 
 
 def _supported_pairs(reports, number, size):
-    """Which even and which odd categories each report supports; the two words of a hash serve one each."""
+    """The even and the odd categories that each report supports; they use the first and the second word of a hash."""
     seeds, bucket = reports[..., 0, None], reports[..., 1, None]
     pairs = jnp.arange((size + 1) // 2, dtype=jnp.uint32)
     words = Stream(seeds, jnp.zeros_like(seeds)).pair(pairs, jnp.uint32(0))
@@ -235,14 +235,14 @@ def _supports(reports, number, size):
 def _counted(reports, number, size):
     users = reports.shape[0]
     part = max(1, min(users, 1 << 6)) if isinstance(users, int) else 1 << 6  # a symbol of `jax.export` has no size yet
-    # Padding is in a bucket that does not exist. Each part takes users from all devices, because a loop cannot visit
-    # the devices of a mesh with explicit axes in turn.
+    # Padding has a bucket that does not exist. Each part has users from all devices, because a loop cannot go through
+    # the devices of a mesh with explicit axes.
     turns = (users + part - 1) // part
     filled = jnp.pad(reports, ((0, turns * part - users), (0, 0)), constant_values=np.uint32(2**32 - 1))
     padded = filled.reshape(part, turns, 2)
 
     def add(turn, counts):
-        # Sums come before the interleaving, so that the hashes are never written to memory.
+        # The sum before the interleaving keeps the hashes out of memory.
         even, odd = _supported_pairs(padded[:, turn], number, size)
         return counts[0] + jnp.sum(even, axis=0, dtype=int_dtype()), counts[1] + jnp.sum(odd, axis=0, dtype=int_dtype())
 

@@ -1,8 +1,8 @@
-"""What every mechanism offers: a way to make reports, and the categories that each report supports.
+"""Base classes of mechanisms: randomizers, and pure mechanisms, whose reports support sets of categories.
 
 A pure mechanism has two probabilities. A report supports the user's own category with probability p, and any other
-category with probability q. The closed forms and all statements on single categories need no more. The likelihood of a
-report is e^ε times as large for a category that it supports as for another one.
+category with probability q. The closed forms, intervals and tests of single categories need only these. The likelihood
+of a report is e^ε times as large for a category that it supports as for another category.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from rrjax.numerics.sums import expm1_epsilon
 Dependence: TypeAlias = Literal["negative", "any"]
 
 CELLS = 1 << 24
-"""Cells, one a user and category, that one step of a loop may hold."""
+"""Largest number of cells (users × categories) in one step of a loop."""
 
 
 class Randomizer(abc.ABC):
-    """Anything that makes a report of each value at random, and knows the likelihood of its reports."""
+    """The base class of all mechanisms: randomized reports and their likelihood."""
 
     @abc.abstractmethod
     def randomize(self, key: Array, values: ArrayLike) -> Array:
-        """Randomizes values for a simulation.
+        """Randomized reports of values, for simulations.
 
         Args:
             key: A typed key, `jax.random.key(seed)`.
             values: Integers in 0 … K − 1, any shape.
 
         Returns:
-            A report for each value. Under tracing, an entry that is no report for a value outside the domain and for an
-            impossible ε, if there are such entries.
+            A report for each value. Under tracing, an invalid entry, if the format has one, for a value outside the
+            domain and for an impossible ε.
 
         Raises:
-            ValueError: Values that are not integers, or (not under tracing) outside the domain; a parameter missing
-                that a traced ε cannot choose.
+            ValueError: Values that are not integers, or (not under tracing) outside the domain; a missing parameter
+                that depends on a traced ε.
         """
 
     @abc.abstractmethod
@@ -60,11 +60,11 @@ class Randomizer(abc.ABC):
         """The likelihood of reports; of a pure mechanism a = 1, and B = e^ε − 1 for each supported category.
 
         Args:
-            reports: As `randomize` makes them.
+            reports: Reports as from `randomize`.
 
         Returns:
-            `Mixture`, one row for every different kind of report, up to a factor that θ does not change. Under tracing,
-            one row for every report, and unusable if one of them is no report.
+            `Mixture`, one row for every different kind of report, up to a factor independent of θ. Under tracing, one
+            row for every report, and unusable if one of them is no report.
 
         Raises:
             ValueError: A wrong shape or dtype, no reports, or (not under tracing) an entry that is no report.
@@ -77,17 +77,17 @@ class Mechanism(Randomizer):
 
     A new mechanism is a subclass with `weights`, `bits`, `randomize`, `supports`, `is_report` and `log_probability`,
     registered with JAX, and an entry in `rrjax/mechanisms/table.py`. The methods here take O(N·K). A mechanism with a
-    faster count, or a known law of its collections, overrides them.
+    faster count, or with a known law of its collections, overrides them.
     """
 
     name: ClassVar[str]
-    """Its name in files and on the command line, such as "randomized-response"."""
+    """Name in files and on the command line, such as "randomized-response"."""
 
     num_categories: int
     epsilon: ArrayLike
 
     dependence: ClassVar[Dependence] = "negative"
-    """How support counts depend on each other, for `inference.discoveries`; "negative" includes independence."""
+    """Dependence between support counts, for `inference.discoveries`; "negative" includes independence."""
 
     def __post_init__(self) -> None:
         check_num_categories(self.num_categories)
@@ -101,17 +101,17 @@ class Mechanism(Randomizer):
     @property
     @abc.abstractmethod
     def bits(self) -> float:
-        """The smallest number of bits that a report takes."""
+        """The smallest number of bits of a report."""
 
     @abc.abstractmethod
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
-        """Which categories each report supports.
+        """The categories that each report supports, as booleans.
 
         Args:
-            reports: Of this mechanism, as `randomize` makes them.
+            reports: Reports of this mechanism, as from `randomize`.
 
         Returns:
-            Booleans, the shape of the reports and a last axis of K; arbitrary under tracing where `is_report` is false.
+            Booleans, the shape of the reports and a last axis of K; arbitrary under tracing if `is_report` is false.
 
         Raises:
             ValueError: A wrong shape or dtype, or (not under tracing) an entry that is no report.
@@ -119,15 +119,15 @@ class Mechanism(Randomizer):
 
     @abc.abstractmethod
     def is_report(self, reports: Array) -> Bool[Array, "*s"]:
-        """Which entries, of a shape and dtype that `supports` takes, are reports of this mechanism."""
+        """Whether each entry, of a shape and dtype that `supports` takes, is a report of this mechanism."""
 
     def _sound(self, reports: ArrayLike) -> Any:
-        """`is_report` under tracing; true elsewhere, because `supports` has refused the others."""
+        """`is_report` under tracing; else true, because `supports` has refused other entries."""
         return self.is_report(reports) if isinstance(reports, Tracer) else np.True_
 
     @property
     def rates(self) -> Rates:
-        """How often a report supports a category, as JAX scalars; NaN for a traced ε that is not positive."""
+        """The rates p and q of support, as JAX scalars; NaN for a traced ε that is not positive."""
         dtype = float_dtype()
         return self.weights(lambda x: expm1_epsilon(as_scalar(x, dtype))).astype(dtype)
 
@@ -138,13 +138,14 @@ class Mechanism(Randomizer):
 
     @property
     def note(self) -> str:
-        """The parameter beside K and ε, in words; empty for a mechanism without one."""
+        """The parameter besides K and ε, in words; empty for a mechanism without one."""
         return ""
 
     def server_operations(self, num_users: float) -> float:
-        """Roughly how many elementary operations it takes to count N reports: additions, look-ups, hashes.
+        """Rough number of elementary operations to count N reports: additions, look-ups, hashes.
 
-        A count, not a time: a hash takes longer than an addition. N·K here, a look at every report for every category.
+        A count, not a time: a hash takes longer than an addition. By default N·K: one operation for every report and
+        category.
 
         Args:
             num_users: N.
@@ -183,7 +184,7 @@ class Mechanism(Randomizer):
     def expected_squared_error(self, num_users: ArrayLike) -> Float[Array, ""]:
         """Expected squared error of the unbiased estimate (`inv`), summed over the categories.
 
-        [p(1−p) + (K−1)·q(1−q)]/(N·d²), measured against the distribution of these very users, whatever it is.
+        [p(1−p) + (K−1)·q(1−q)]/(N·d²), measured against the shares among these users, for any shares.
 
         Args:
             num_users: Scalar, N.
@@ -206,17 +207,17 @@ class Mechanism(Randomizer):
         Finite at every ε. Public randomness, such as the seed of a hash, is taken as given.
 
         Args:
-            reports: Of this mechanism, as `supports` takes them.
+            reports: Reports of this mechanism, as for `supports`.
 
         Returns:
-            The shape of the reports, or a scalar where all are alike; nats.
+            The shape of the reports, or a scalar if all are equal; nats.
         """
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
         """The likelihood of each report on its own, in logarithms, with all factors; `mixture` merges them.
 
         Args:
-            reports: Of this mechanism.
+            reports: Reports of this mechanism.
 
         Returns:
             `LogRows`. Under tracing, NaN for an entry that is no report.
@@ -237,13 +238,13 @@ class Mechanism(Randomizer):
         return self.supports(self.randomize(key, values))
 
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
-        """Turns single reports into unbiased vectors: (1 − q)/d for a supported category, −q/d for any other.
+        """Unbiased vectors from single reports: (1 − q)/d for a supported category, −q/d for any other.
 
-        Their mean over a collection is `inv` of its tally. Each has the expectation of its user's indicator vector, so
+        Their mean over a collection is `inv` of its tally. The expectation of each is its user's indicator vector, so
         it can replace that vector in any linear expression.
 
         Args:
-            reports: Of this mechanism.
+            reports: Reports of this mechanism.
 
         Returns:
             A vector for each report. Its entries may be negative or above one. Under tracing, NaN for an entry that is
@@ -258,14 +259,14 @@ class Mechanism(Randomizer):
         return jnp.where(jnp.asarray(self._sound(reports))[..., None], vectors, jnp.nan)
 
     def tally(self, reports: ArrayLike) -> Tally:
-        """Counts reports.
+        """The tally of reports: support counts, number of users, and rates.
 
         Args:
-            reports: Of this mechanism.
+            reports: Reports of this mechanism.
 
         Returns:
             `Tally`. Tallies of parts add up. Under tracing, an entry that is no report cannot be refused: it makes all
-            counts −1, and every estimator turns these into NaN.
+            counts −1, so that every estimate is NaN.
 
         Raises:
             ValueError: A wrong shape or dtype, or (not under tracing) an entry that is no report.
@@ -284,7 +285,7 @@ class Mechanism(Randomizer):
 
         Args:
             key: A typed key, `jax.random.key(seed)`.
-            true_counts: `[K]`, integers, how many users hold each category; below 2³¹ in all.
+            true_counts: `[K]`, integers, the number of users with each category; below 2³¹ in all.
 
         Returns:
             `Tally`; estimates of it are NaN for unusable counts or an impossible ε.
@@ -316,7 +317,7 @@ def numbers_if(sound: Bool[ArrayLike, "*s"], numbers: Shaped[Array, " U"]) -> Sh
 def mixture_of_supports(
     supported: Bool[ArrayLike, "N K"], expm1_epsilon: Float[Array, ""], sound: Bool[ArrayLike, "*s"] = np.True_
 ) -> Mixture:
-    """The likelihood of reports by their supports: a = 1, B = e^ε − 1; one row for each different set."""
+    """The likelihood of reports by their supports: a = 1, B = e^ε − 1; one row for each different support."""
     if isinstance(supported, Tracer):
         return Mixture(
             numbers_if(sound, jnp.ones(supported.shape[0], int_dtype())), 1.0, Dense(supported, expm1_epsilon)
@@ -328,7 +329,7 @@ def mixture_of_supports(
 
 
 def known_epsilon(epsilon: Any) -> float | None:
-    """ε as a number from which parameters are chosen; None for a traced, batched or non-positive ε."""
+    """ε as a number, for the choice of parameters; None for a traced, batched or non-positive ε."""
     if isinstance(epsilon, int | float | np.number | np.ndarray | jax.Array) and not isinstance(epsilon, Tracer):
         value = float(np.asarray(epsilon)) if np.ndim(epsilon) == 0 else 0.0
         return min(value, 300.0) if value > 0 else None
@@ -336,7 +337,7 @@ def known_epsilon(epsilon: Any) -> float | None:
 
 
 def settled(parameter: int | None, name: str) -> int:
-    """A parameter that ε may choose, at a place that needs its value.
+    """The value of a parameter that may depend on ε.
 
     Raises:
         ValueError: The parameter is not given, and ε is not known as a positive scalar.
@@ -351,7 +352,7 @@ def settled(parameter: int | None, name: str) -> int:
 def as_counts_of(
     counts: ArrayLike, size: int, unit: str, name: str = "counts", *, whole: bool = False
 ) -> Shaped[Array, " M"]:
-    """Checks counts `[size]`, one a `unit`.
+    """Counts `[size]`, one for each `unit`, checked.
 
     Raises:
         ValueError: A wrong shape or dtype, or, if `whole`, counts that are not integers.
@@ -363,7 +364,7 @@ def as_counts_of(
 
 
 def as_true_counts(true_counts: ArrayLike, num_categories: int) -> Int[Array, " K"]:
-    """Checks how many users hold each category, as `as_counts_of`."""
+    """The numbers of users with each category, checked as by `as_counts_of`."""
     return as_counts_of(true_counts, num_categories, "category", "true_counts", whole=True)
 
 

@@ -26,7 +26,7 @@ from rrjax.numerics.special import exp_minus
 from rrjax.simulate.sampling.streams import unit
 
 LARGEST_EPSILON = 1e4
-"""Nats; a larger ε changes no result in float32."""
+"""Largest ε, nats; a larger ε changes no result in float32."""
 
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories"])
@@ -36,8 +36,8 @@ class Geometric(Randomizer):
 
     Discrete Laplace noise, P(z) = (1 − r)/(1 + r)·r^|z|, is added to the value; a sum beyond an end is reported as that
     end. ε protects the whole range: any two values are ε-indistinguishable, r = e^(−ε/(K−1)), and the two ends reach ε
-    exactly. Neighbours differ by ε/(K − 1) only. For metric privacy (geo-indistinguishability), ε₁ for each step of
-    distance, give ε = ε₁·(K − 1).
+    exactly. The loss between neighbours is ε/(K − 1). For metric privacy (geo-indistinguishability), ε₁ for each step
+    of distance, give ε = ε₁·(K − 1).
 
     Reports are int32 in 0 … K − 1, drawn at the precision of the dtype; under tracing, −1 for a value outside the
     domain and for an impossible ε. `mixture` has a = 0 and B = r^|u − i|, with products in O(K·log K).
@@ -71,12 +71,12 @@ class Geometric(Randomizer):
 
     @property
     def rate(self) -> Float[Array, ""]:
-        """−log r, nats for each step of distance: ε/(K − 1). Scalar; NaN where ε is not positive."""
+        """−log r, nats for each step of distance: ε/(K − 1). Scalar; NaN if ε is not positive."""
         epsilon = as_scalar(self.epsilon, float_dtype())
         return jnp.where(epsilon > 0, epsilon / (self.num_categories - 1), jnp.nan)
 
     def channel(self) -> Channel:
-        """The probabilities of all reports, K × K numbers, for checks and small K."""
+        """The K × K probabilities of all reports, for checks and small K."""
         if known_epsilon(self.epsilon) is None:
             return Channel(_geometric_matrix(jnp, self.rate, self.num_categories))
         # In double precision, because neighbouring rows differ little.
@@ -98,7 +98,7 @@ class Geometric(Randomizer):
 def _geometric_matrix(xp: Any, rate, size):
     places = xp.arange(size, dtype=float)
     ends = (places == 0) | (places == size - 1)
-    # (1 − r)/(1 + r), and 1/(1 + r) at the ends, which take all sums beyond them.
+    # (1 − r)/(1 + r), and 1/(1 + r) at the ends, which include all sums beyond them.
     level = xp.where(ends, 1, -xp.expm1(-rate)) / (1 + xp.exp(-rate))
     return level * xp.exp(-rate * xp.abs(places[:, None] - places))
 
@@ -127,8 +127,8 @@ class SquareWave(Randomizer):
     of [0, 1], from the counts of reports in M bins of [−b, 1 + b], with their exact probabilities for values that are
     uniform within their bin.
 
-    The maximum of the likelihood (`rrjax.ibu` of the `mixture`) has few bins, isolated spikes. The published estimator,
-    EM smoothed after every step, is `rrjax.estimators.em.ems` and converges elsewhere.
+    The maximum of the likelihood (`rrjax.ibu` of the `mixture`) consists of few isolated spikes. The published
+    estimator, EM smoothed after every step, is `rrjax.estimators.em.ems`; its limit is another one.
 
     Args:
         num_categories: K, an integer, at least 2.
@@ -163,7 +163,7 @@ class SquareWave(Randomizer):
 
     @property
     def reach(self) -> Float[Array, ""]:
-        """The window b: a report within b of the value has the high density. Scalar; from ½ to 0 as ε grows."""
+        """The half-width b of the window around the value with the high density. Scalar; from ½ to 0 as ε grows."""
         return self._near() * jnp.exp(-self._capped()) / 2
 
     @property
@@ -186,7 +186,7 @@ class SquareWave(Randomizer):
         return Channel(_square_wave_matrix(np, reach, truth, self.num_categories, self._number()))
 
     def randomize(self, key: Array, values: ArrayLike) -> Float[Array, "*s"]:
-        """Randomizes values for a simulation: within b of the value if a 64-bit draw is below 2bp, else elsewhere.
+        """Randomized reports for simulations: within b of the value if a 64-bit draw is below 2bp, else elsewhere.
 
         Args:
             key: A typed key, `jax.random.key(seed)`.
@@ -243,7 +243,7 @@ def _as_numbers(values, name, least, most):
         inside = ((known >= least - slack) & (known <= most + slack)).ravel()
         if not inside.all():
             first = int(np.argmin(inside))
-            # Logs keep messages, so a true value is not printed; a randomized report is.
+            # Logs keep messages, so they contain no true values, only randomized reports.
             shown = f"{known.ravel()[first]:.6g}" if name == "reports" else "another number"
             raise ArgumentError(
                 f"{name} must be from {least:.6g} to {most:.6g}, got {shown} at position {first}",
@@ -267,10 +267,10 @@ def _square_wave_matrix(xp: Any, reach, truth, size, number):
         wholly = xp.maximum(high, width) - xp.maximum(low, width)
         return ((partly[1] - partly[0]) * (partly[1] + partly[0]) / 2 + width * wholly) * size
 
-    # The difference has no digits left for a window far smaller than any bin, so the window has a lower bound.
+    # The difference cancels for a window far smaller than any bin, so the window has a lower bound.
     window = xp.maximum(reach, np.sqrt(np.finfo(starts.dtype).eps) / max(size, number))
     common = xp.clip(mean_overlap(window) - mean_overlap(-window), 0, width)
-    # q = 1 − 2bp, because the places outside the window have length one in all; p = 2bp/2b.
+    # q = 1 − 2bp, because the range outside the window has length one; p = 2bp/2b.
     matrix = (1 - truth) * (width - common) + truth * common / (2 * window)
     return matrix / matrix.sum(axis=1, keepdims=True)
 
@@ -284,7 +284,7 @@ def _randomize_square_wave(mechanism, key, values):
     high, low, place = jax.random.bits(key, (3, flat.shape[0]), jnp.uint32)
     uniform = (place.astype(value.dtype) + 0.5) * 2.0**-32
     near = below((high, low), rounded_down(truth))
-    # The places outside the window are as long as [0, 1], in two parts.
+    # The range outside the window has length one, in two parts.
     outside = jnp.where(uniform < value, uniform - reach, uniform + reach)
     report = jnp.where(near, value + reach * (2 * uniform - 1), outside)
     usable = (flat >= -slack) & (flat <= 1 + slack) & (truth > 0)

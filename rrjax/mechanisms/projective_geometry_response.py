@@ -30,15 +30,16 @@ from rrjax.numerics.pytrees import register
 class ProjectiveGeometry(ColumnResponse):
     """Projective geometry response (PGR): p = re^ε/(re^ε+M−r), q = (λe^ε+r−λ)/(re^ε+M−r). A pytree, ε its leaf.
 
-    There are M planes, r through a point and λ through any two points. For e^ε well below K, the error is about that of
-    subset selection, with log₂ M bits, M from K to about s·K. For larger e^ε no field fits well. Reports are decoded by
-    dynamic programming over the coordinates, in time O(N + M·s·log M) with a table of M·s numbers.
+    There are M planes, of which r contain a given point and λ contain two given points. For e^ε well below K, the error
+    is about that of subset selection, with log₂ M bits, M from K to about s·K. For larger e^ε no field order gives a
+    small error. Reports are counted by dynamic programming over the coordinates, in time O(N + M·s·log M) with a table
+    of M·s numbers.
 
     Args:
         num_categories: K, an integer, at least 2.
         epsilon: Scalar, nats; a float or a traced array.
-        field_order: s, a prime below 1000. None chooses the one of least error, near e^ε + 1, among those whose
-            table fits in memory. For a traced ε that is enough for the rates, but reports need s.
+        field_order: s, a prime below 1000. None chooses the prime of least error, near e^ε + 1, among those whose table
+            fits in memory. For a traced ε, rates work with None, but reports need s.
 
     Raises:
         ValueError: K < 2, ε a number that is not positive, or s not such a prime.
@@ -124,9 +125,9 @@ class ProjectiveGeometry(ColumnResponse):
 
 @functools.cache
 def _scalings(order: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each vector of some length, numbered in base s: its canonical number, and one over its first coordinate.
+    """For each vector of a length, numbered in base s: its canonical number, and one over its first coordinate.
 
-    The zero vector has 0 and 1.
+    For the zero vector: 0 and 1.
     """
     canonical, inverse = np.zeros(1, np.int32), np.ones(1, np.int32)
     inverses = np.asarray([1, *(pow(value, -1, order) for value in range(1, order))], np.int32)
@@ -143,7 +144,7 @@ def _scalings(order: int, length: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _added(total, term):
-    """A compensated sum: the sum and its rounding errors, so that hundreds of terms round like two."""
+    """A compensated sum: the sum and its rounding errors, so that rounding does not grow with the terms."""
     sums, lost = total
     result = sums + term
     if jnp.issubdtype(term.dtype, jnp.integer):
@@ -156,8 +157,8 @@ def _added(total, term):
 def incident_sums(values: Shaped[Array, " M"], order: int, dimension: int) -> Shaped[Array, " M"]:
     """For each point of a projective space, the sum of the values at the planes through it; or with the two exchanged.
 
-    Goes coordinate by coordinate, from the last. The table holds a sum over the ends of planes, for each beginning of a
-    plane, each part z of the product that the end contributes, and each end of a point up to a factor. Nothing is
+    The recursion goes from the last coordinate to the first. The table has a sum over the ends of planes for each
+    beginning of a plane, each part z of the product from the ends, and each end of a point up to a factor. Nothing is
     subtracted.
     """
     # Axes: beginnings (the zero vector first), z, ends (the zero vector first). At first a beginning is a whole plane.

@@ -31,7 +31,7 @@ from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.numerics.pytrees import register
 
 EXACT_CATEGORIES = 2**24
-"""Categories up to which two billion reports cannot show the difference between ε and what 64 bits deliver."""
+"""Largest K at which two billion reports cannot show the difference between ε and the ε of 64 bits."""
 
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories"])
@@ -40,13 +40,13 @@ class RandomizedResponse(Mechanism):
     """K-ary randomized response: p = e^ε/(e^ε+K−1), q = 1/(e^ε+K−1). A pytree; `num_categories` is static.
 
     Reports are int32 in 0 … K − 1. Under tracing, −1 marks a value outside the domain, and any value at an ε that is
-    impossible or too small for 64 bits; `count` and the estimators turn −1 into NaN. `mixture` has a = 1 and
-    B = (e^ε − 1)·I, one row a category; `mle_star` is its maximum.
+    impossible or too small for 64 bits; −1 leads to NaN in `count` and the estimators. `mixture` has a = 1 and B = (e^ε
+    − 1)·I, one row a category; `mle_star` is its maximum.
 
-    `randomize` takes one 64-bit draw u a value, as `rrjax.secure` does with more bits: the value is kept if u < T, else
-    the report is (u − T) mod K, which is exactly uniform because T leaves a multiple of K. T is d·2⁶⁴ rounded down, so
-    rounding never weakens ε. (A comparison of float32 uniforms would deliver 1.05 at K = 1,423,000 and ε = 1.) Above
-    2²⁴ categories it refuses an ε of which 64 bits would deliver less than 99 % (`ValueError`).
+    `randomize` takes one 64-bit draw u for each value, as `rrjax.secure` with more bits: the value is kept if u < T,
+    else the report is (u − T) mod K, which is exactly uniform because T leaves a multiple of K. T is d·2⁶⁴ rounded
+    down, so rounding never weakens ε. (A comparison of float32 uniforms would deliver 1.05 at K = 1,423,000 and ε = 1.)
+    Above 2²⁴ categories it refuses an ε if 64 bits would deliver less than 99 % of it (`ValueError`).
 
     Args:
         num_categories: K, an integer, at least 2.
@@ -87,7 +87,7 @@ class RandomizedResponse(Mechanism):
 
     @property
     def q(self) -> Float[Array, ""]:
-        """Probability that a report equals any one other category, 1/(e^ε+K−1). Scalar."""
+        """Probability that a report equals a given other category, 1/(e^ε+K−1). Scalar."""
         return self.rates.q
 
     @property
@@ -97,11 +97,11 @@ class RandomizedResponse(Mechanism):
 
     @property
     def effective_epsilon(self) -> Float[Array, ""]:
-        """The ε that the integer threshold of `randomize` delivers, nats: at most `epsilon`, up to rounding.
+        """The ε delivered by the integer threshold of `randomize`, nats: at most `epsilon`, up to rounding.
 
-        Less by a few machine epsilons, because the probability of keeping a value is rounded down. Less by more for ε
-        below some 100·K²·2⁻⁶⁴: up to 2²⁴ categories two billion reports cannot show the difference; above, `randomize`
-        refuses such an ε. `rrjax.secure` states the exact ε of a real collection.
+        It is less by a few machine epsilons, because the probability of keeping a value is rounded down. For ε below
+        some 100·K²·2⁻⁶⁴ it is less by more: up to 2²⁴ categories two billion reports cannot show the difference; above,
+        `randomize` refuses such an ε. `rrjax.secure` states the exact ε of a real collection.
         """
         high, low = self._keep()
         noise_high, noise_low = _negate(high, low)
@@ -116,7 +116,7 @@ class RandomizedResponse(Mechanism):
         return jnp.where(self.expm1_epsilon > 0, delivered, jnp.nan)
 
     def channel(self) -> Float[Array, "K K"]:
-        """The matrix of report probabilities, for small K and for checks; nothing in rrjax needs it.
+        """The matrix of report probabilities, for checks and small K; rrjax does not use it.
 
         Returns:
             `[K, K]`, row = true category, column = report: p on the diagonal, q elsewhere. Rows sum to one.
@@ -135,7 +135,7 @@ class RandomizedResponse(Mechanism):
         return jnp.where(self._delivers(), reports, -1)
 
     def _delivers(self) -> Bool[Array, ""]:
-        """Whether 64 random bits deliver `epsilon` well enough for estimates; refuses where they do not."""
+        """Whether 64 random bits deliver `epsilon` accurately enough for estimates; raises `ValueError` if not."""
         if self.num_categories <= EXACT_CATEGORIES:
             return self.expm1_epsilon > 0
         # 64 bits deliver at most 44 nats.
@@ -179,9 +179,9 @@ class RandomizedResponse(Mechanism):
 @register(data_fields=["truth_probability"])
 @dataclasses.dataclass(frozen=True, init=False)
 class Warner(Mechanism):
-    """Warner's spinner: a report names the own one of two categories with the given probability. A pytree.
+    """Warner's spinner: a report names the user's own of two categories with the given probability. A pytree.
 
-    Randomized response with ε = |log(p/(1 − p))|, exchanged for p below ½: a report then supports the category that it
+    Randomized response with ε = |log(p/(1 − p))|, exchanged for p below ½: then a report supports the category that it
     does not name. `rrjax.surveys.MirroredQuestion` is the same law as a survey design, with estimates from the counts
     of its answers.
 
@@ -189,7 +189,7 @@ class Warner(Mechanism):
         truth_probability: p, scalar in (0, 1) and not ½; a float or a traced array.
 
     Raises:
-        ValueError: (Not under tracing) a probability outside (0, 1), or ½, at which reports say nothing.
+        ValueError: (Not under tracing) a probability outside (0, 1), or ½, at which reports have no information.
 
     Example:
         >>> import jax, rrjax

@@ -1,4 +1,4 @@
-"""The likelihood of single reports in logarithms, for losses: all factors, and no overflow at any ε."""
+"""The log-likelihood of single reports, for losses: with all factors, without overflow at any ε."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rrjax.numerics.sums import log_sum
 class LogRows(NamedTuple):
     """The likelihood of each report: P(report | θ) = exp(scale)·(exp(base) + Σ_i exp(lift_i)·θ_i).
 
-    `base` is the part that every value has, as in `Mixture`. The scale is apart because it may be a sum of 10⁵ terms,
-    next to which the other parts would be rounded away.
+    `base` is the part common to all values, as in `Mixture`. The scale is separate because it may be a sum of 10⁵
+    terms, and its rounding would exceed the other parts.
 
     Attributes:
         scale: `[*s]`, nats.
         base: `[*s]`, nats, at most about zero.
-        lift: `[*s, K]`, nats, −∞ for values that add nothing to the base.
+        lift: `[*s, K]`, nats, −∞ for values whose likelihood is the base.
     """
 
     scale: Float[Array, "*s"]
@@ -36,7 +36,7 @@ class LogRows(NamedTuple):
         return self.scale.astype(dtype) + jnp.logaddexp(self.base.astype(dtype), lifted)
 
     def where(self, kept: Bool[ArrayLike, "*s"], otherwise: float) -> LogRows:
-        """Keeps some rows and fills the others with one number; NaN makes their derivatives NaN too."""
+        """The rows, with the others than `kept` filled with one number; NaN makes their derivatives NaN too."""
         kept = jnp.asarray(kept)
         scale, base = (jnp.where(kept, part, otherwise) for part in (self.scale, self.base))
         return LogRows(scale, base, jnp.where(kept[..., None], self.lift, otherwise))
@@ -48,6 +48,6 @@ def log_gain(epsilon: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 
 def log_probability_of_block(epsilon: ArrayLike, ratio: float, log_holding: float) -> Float[Array, ""]:
-    """Log-probability of a report, a block of a block design, for a user whose category it holds."""
+    """Log-probability of a report, a block of a block design, for a user whose category is in the block."""
     epsilon = jnp.asarray(epsilon).astype(float_dtype())
     return -log_holding - jnp.log1p((ratio - 1) * jnp.exp(-epsilon))

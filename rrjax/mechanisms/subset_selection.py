@@ -1,4 +1,4 @@
-"""Subset selection: a report names ω categories, and the user's own one is among them with probability p."""
+"""Subset selection: a report names ω categories, and the user's own category is among them with probability p."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from rrjax.simulate.sampling import Stream
 class SubsetSelection(Mechanism):
     """Subset selection: ω of the K categories, the own one among them with p = ωe^ε/(ωe^ε+K−ω). A pytree, ε its leaf.
 
-    The other members are drawn uniformly, so q = (ω − p)/(K − 1). No mechanism that treats all categories alike has a
-    smaller squared error. A report takes log₂ C(K, ω) bits. ω = 1 is randomized response.
+    The other members are drawn uniformly, so q = (ω − p)/(K − 1). No mechanism that is symmetric in the categories has
+    a smaller squared error. A report takes log₂ C(K, ω) bits. ω = 1 is randomized response.
 
     Reports are int32, the shape of the values and a last axis of ω categories, increasing. Under tracing, all are −1
-    for a value outside the domain and for an impossible ε. `randomize` takes O(K) a value: a 64-bit draw, compared with
-    p·2⁶⁴ rounded down, decides on the own category; then each other category is a member with probability (members
-    still missing)/(categories still left).
+    for a value outside the domain and for an impossible ε. `randomize` takes O(K) for each value: a 64-bit draw,
+    compared with p·2⁶⁴ rounded down, decides on the own category; then each other category is a member with probability
+    (members still missing)/(categories still left).
 
     Args:
         num_categories: K, an integer, at least 2.
         epsilon: Scalar, nats; a float or a traced array.
-        subset_size: ω, from 1 to K − 1. None chooses the one of least error, near K/(e^ε+1). For a traced ε that
-            is enough for the rates and `collect`, but reports need ω.
+        subset_size: ω, from 1 to K − 1. None chooses the size of least error, near K/(e^ε+1). For a traced ε, rates and
+            `collect` work with None, but reports need ω.
 
     Raises:
         ValueError: K < 2, ε a number that is not positive, or ω out of range.
@@ -136,7 +136,7 @@ class SubsetSelection(Mechanism):
         return there.T
 
     def _size(self, e1):
-        """ω: the static one, or the best for e^ε − 1, a plain number or a traced one."""
+        """ω: the given one, or the best for e^ε − 1, which may be traced."""
         if self.subset_size is not None:
             return self.subset_size
         return best_subset_size(self.num_categories, e1, jnp if isinstance(e1, jax.Array) else np)

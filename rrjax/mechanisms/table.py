@@ -1,21 +1,21 @@
-"""The mechanisms that have a name. One entry is all that files, studies and the command line read; without JAX."""
+"""The mechanisms by name, for files, studies and the command line; without JAX."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
 Coding: TypeAlias = Literal["labels", "numbers", "bits", "hashes"]
-"""How a report stands in a file: a label of the domain, the number of a column, K bits, or a seed and a bucket."""
+"""Form of a report in a file: a label of the domain, the number of a column, K bits, or a seed and a bucket."""
 
 
 class Entry(NamedTuple):
-    """A mechanism by its name.
+    """The entry of a mechanism.
 
     Attributes:
-        file: Its file in `rrjax/mechanisms`.
-        kind: Its class there.
-        coding: How its reports stand in files; None for a mechanism without a file format.
-        abbreviations: Its names in papers, understood wherever a mechanism is named.
+        file: The name of its file in `rrjax/mechanisms`.
+        kind: The name of its class there.
+        coding: The form of its reports in files; None for a mechanism without a file format.
+        abbreviations: Its names in papers, accepted in place of its name.
     """
 
     file: str
@@ -34,12 +34,12 @@ TABLE: dict[str, Entry] = {
     "hadamard-response": Entry("columns", "HadamardResponse", "numbers", ("hr",)),
     "projective-geometry-response": Entry("projective_geometry_response", "ProjectiveGeometry", "numbers", ("pgr",)),
 }
-"""By the names that files and the command line use."""
+"""All mechanisms, by their names in files and on the command line."""
 
 ABBREVIATIONS = {short: name for name, entry in TABLE.items() for short in entry.abbreviations}
 
 
 def full_name(text: str) -> str:
-    """The name of a mechanism as files have it; `text` may have capitals, underscores, or be an abbreviation."""
+    """The name of a mechanism in files; `text` may have capitals, underscores, or be an abbreviation."""
     name = text.lower().replace("_", "-")
     return ABBREVIATIONS.get(name, name)

@@ -1,4 +1,4 @@
-"""Unary encodings: a report is K bits, one a category, and supports the categories whose bits are set.
+"""Unary encodings: a report is K bits, one for each category, and supports the categories whose bits are set.
 
 The bit of a user's own category is set with probability p, any other bit with q, independently. Let S be the set bits
 of a report. The likelihood of the report is proportional to 1 + (e^ε − 1)·θ(S), with ε = log[p(1−q)/(q(1−p))].
@@ -29,7 +29,7 @@ from rrjax.simulate.sampling import Stream, binomial
 
 @dataclasses.dataclass(frozen=True)
 class UnaryEncoding(Mechanism):
-    """A mechanism whose reports are K independent bits; its `weights` say how often they are set."""
+    """A mechanism whose reports are K independent bits, set with the probabilities of its `weights`."""
 
     @property
     def bits(self) -> float:
@@ -38,9 +38,9 @@ class UnaryEncoding(Mechanism):
     def randomize(self, key: Array, values: ArrayLike) -> Bool[Array, "*s K"]:
         """As `Mechanism.randomize`: reports are booleans, the shape of `values` and a last axis of K.
 
-        One 64-bit draw a bit is compared with p·2⁶⁴ rounded down or q·2⁶⁴ rounded up. Rounding weakens ε by no more
-        than the rounding of the dtype. Every row of bits is a report, so no row can mark an error under tracing: a
-        value outside the domain gets all bits, an impossible ε none. Check values before they are traced.
+        One 64-bit draw for each bit is compared with p·2⁶⁴ rounded down or q·2⁶⁴ rounded up. Rounding weakens ε by no
+        more than the rounding of the dtype. Every row of bits is a report, so no row can mark an error under tracing:
+        all bits are set for a value outside the domain, none at an impossible ε. Check values before they are traced.
         """
         check_key(key)
         values = as_values(values, self.num_categories, "values")
@@ -59,14 +59,14 @@ class UnaryEncoding(Mechanism):
 
     def log_probability(self, reports: Array) -> Float[Array, "*s"]:
         log_p, _, log_q, log_not_q = self.log_rates
-        # A report without a bit supports nothing, and its value does not matter.
+        # A report without set bits supports no category: its value is arbitrary.
         others = jnp.maximum(jnp.sum(reports, axis=-1, dtype=jnp.int32) - 1, 0).astype(log_p.dtype)
         return log_p + jnp.where(others > 0, others * log_q, 0) + (self.num_categories - 1 - others) * log_not_q
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
         rows = super().log_rows(reports)
         _, log_not_p, _, log_not_q = self.log_rates
-        # A report without a bit is equally likely for every value.
+        # A report without set bits is equally likely for every value.
         none = ~jnp.any(self.supports(reports), axis=-1)
         unset = log_not_p + (self.num_categories - 1) * log_not_q
         return LogRows(jnp.where(none, unset, rows.scale), jnp.where(none, 0, rows.base), rows.lift)
@@ -159,7 +159,7 @@ class OptimizedUnaryEncoding(UnaryEncoding):
 
 
 def as_bits(bits: ArrayLike, num_bits: int, name: str = "reports") -> Bool[Array, "*s K"]:
-    """Checks an array of bits.
+    """An array of bits, checked.
 
     Raises:
         ValueError: Another shape or dtype, or (not under tracing) numbers other than 0 and 1.
@@ -179,13 +179,13 @@ def as_bits(bits: ArrayLike, num_bits: int, name: str = "reports") -> Bool[Array
 
 
 def are_bits(bits: Shaped[Array, "*s"]) -> Bool[Array, "*s"]:
-    """Which entries are zero or one, or booleans."""
+    """Whether each entry is zero or one, or a boolean."""
     return bits == bits.astype(bool).astype(bits.dtype)
 
 
 @jax.jit
 def independent(key: Array, true_counts: Array, rates: Rates) -> Tally:
-    """Draws a collection whose support counts are independent: Binomial(n_i, p) + Binomial(N − n_i, q) each."""
+    """The tally of a collection with independent support counts: Binomial(n_i, p) + Binomial(N − n_i, q) each."""
     seen = survey(true_counts)
     usable = seen.drawable & (rates.truth > 0)
     held = jnp.where(usable, true_counts, 0).astype(jnp.int32)

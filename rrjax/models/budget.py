@@ -28,13 +28,13 @@ class BudgetSplit(NamedTuple):
     """A split of a budget, with its errors and a certificate.
 
     Attributes:
-        epsilons: `[J]`, nats, of each question. Their exact sum is at most the budget, and less by rounding alone.
+        epsilons: `[J]`, nats, the ε of each question. Their exact sum is at most the budget, less only by rounding.
         errors: `[J]`, the expected squared error of each question's unbiased estimate, summed over its categories.
         objective: Scalar, the minimized weighted sum of the errors, or the given function.
         gain: Scalar, the objective of equal ε over this one.
         marginals: `[J]`, the decrease of the objective for one more nat of a question: equal at the minimum.
-        gap: Scalar: where the objective is convex, it is at most so much above its minimum.
-        num_iters: Scalar.
+        gap: Scalar: an upper bound of the distance from the minimum, if the objective is convex.
+        num_iters: Scalar, the number of steps.
         converged: Scalar: whether Newton's method ended.
     """
 
@@ -58,40 +58,40 @@ def split_budget(
     objective: Callable[[Float[Array, " J"]], ArrayLike] | None = None,
     max_iters: int = 100,
 ) -> BudgetSplit:
-    r"""Splits ε between J questions that every user answers, for the least error.
+    r"""The split of ε between J questions that every user answers with the least error.
 
     By sequential composition the reports of one user spend Σ ε_j at most. The minimum of
 
         Σ_j w_j·E_j(ε_j),    Σ_j ε_j = ε,
 
-    with E_j the expected squared error of `inv` (`mechanism.expected_squared_error`), is where all w_j·E_j'(ε_j) are
-    equal. It is found by damped Newton steps in the logarithms of the ratios ε_j/ε_1, from ε_j ∝ (w_j·E_j)^⅓, the limit
-    for small ε. E_j is convex for randomized response, and for every mechanism without a parameter chosen by ε. Then
-    the objective is at most
+    with E_j the expected squared error of `inv` (`mechanism.expected_squared_error`), has equal w_j·E_j'(ε_j). It is
+    found by damped Newton steps in the logarithms of the ratios ε_j/ε_1, from ε_j ∝ (w_j·E_j)^⅓, the limit for small ε.
+    E_j is convex for randomized response, and for every mechanism without a parameter chosen by ε. Then the objective
+    is at most
 
         gap = ε·max_j m_j − Σ_j ε_j·m_j,    m_j = −w_j·E_j'(ε_j),
 
-    above the minimum: a certificate. A mechanism that chooses a parameter by ε (subsets, fields) is convex only between
-    its switches, and the result is a local minimum.
+    above the minimum: a certificate. The error of a mechanism that chooses a parameter by ε (subset size, field order)
+    is convex only between changes of the parameter; then the result is a local minimum.
 
-    Another design asks every user only one of the questions, with all of ε. If question j has the share π_j of the
-    users, the least Σ w_j·E_j(ε)/π_j is (Σ sqrt(w_j·E_j(ε)))²: for J equal questions and small ε a J-th of the error of
-    splitting. (The error of sampling is added, at most w_j/(N·π_j).) Split where the answers of one user are needed
-    together.
+    In another design every user answers only one of the questions, with all of ε. If question j has the share π_j of
+    the users, the least Σ w_j·E_j(ε)/π_j is (Σ sqrt(w_j·E_j(ε)))²: for J equal questions and small ε a J-th of the
+    error of splitting. (The error of sampling is added, at most w_j/(N·π_j).) Split if the answers of one user are
+    needed together.
 
     Args:
         total_epsilon: Scalar, ε, nats.
         num_categories: J numbers, each at least 2. Static.
         num_users: Scalar, N.
         weights: `[J]`, positive. None is one for each.
-        mechanism: Its class, or a function of K and ε, for all questions or one for each. Static.
+        mechanism: Class of the mechanism, or a function of K and ε, for all questions or one for each. Static.
         objective: A function in place of the weighted sum, from ε_j `[J]` to a positive scalar, in JAX, such as the
             largest error or the sum of `jnp.log` of the errors. It should decrease in each ε_j. Static.
         max_iters: Largest number of steps. Static.
 
     Returns:
-        `BudgetSplit`. ε_j have first derivatives in the budget and the weights. NaN where the budget, a weight or N is
-        not positive.
+        `BudgetSplit`. ε_j have first derivatives in the budget and the weights. NaN if the budget, a weight or N is not
+        positive.
 
     Raises:
         ValueError: No questions, K < 2, shapes that do not fit, weights beside an objective, or (not under tracing) a

@@ -1,9 +1,10 @@
 """Randomized response among public candidates: the labels that a prior finds likely.
 
 A user whose label is one of k candidates reports it with p = e^ε/(e^ε+k−1), and each other candidate with
-q = 1/(e^ε+k−1). A user whose label is no candidate reports each candidate with 1/k. As k·q ≤ 1 ≤ k·p, no two labels
-give a report probabilities further apart than p/q = e^ε. With few candidates, a label among them is reported far more
-often than by randomized response among all K. A model trained on private or public labels can choose the candidates.
+q = 1/(e^ε+k−1). A user whose label is no candidate reports each candidate with 1/k. As k·q ≤ 1 ≤ k·p, the probabilities
+of a report under two labels differ at most by the factor p/q = e^ε. With few candidates, a label among them is reported
+far more often than by randomized response over all K. A model trained on private or public labels can choose the
+candidates.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from rrjax.numerics.sharding import gathered
 from rrjax.numerics.sums import expm1_epsilon
 
 _SUM_TOLERANCE = 1e-2
-"""Largest difference of a prior's sum from one, such as rounding of a softmax in bfloat16 causes. It is harmless."""
+"""Allowed difference of a prior's sum from one, such as the rounding of a softmax in bfloat16."""
 
 
 @register(data_fields=["candidates", "epsilon"])
 @dataclasses.dataclass(frozen=True)
 class CandidateResponse:
-    """Randomized response of each user among own candidates (RRTopK). A pytree of arrays.
+    """Randomized response among candidates, different for each user (RRTopK). A pytree of arrays.
 
     `rr_loss` and `fit` take it as a mechanism. Its reports have no tally, because each has its own law.
 
@@ -65,7 +66,7 @@ class CandidateResponse:
     epsilon: Float[Array, "*s"]
 
     def __post_init__(self) -> None:
-        """Checks the arguments, and gives each user an ε."""
+        """Checks the arguments, and broadcasts ε to the users."""
         given = as_array(self.candidates, "candidates")
         is_batch = given.ndim >= 1 and given.shape[-1] >= 2
         require(given.dtype == bool and is_batch, "candidates", "booleans of shape [..., K] with K >= 2", given)
@@ -95,7 +96,7 @@ class CandidateResponse:
         return jnp.sum(self.candidates, axis=-1, dtype=jnp.int32)
 
     def randomize(self, key: Array, labels: ArrayLike) -> Int[Array, "*s"]:
-        """Randomizes labels for a simulation.
+        """Randomized reports of labels, for simulations.
 
         A 64-bit draw decides whether a label among the candidates is kept, with p·2⁶⁴ rounded down, so that rounding
         never weakens ε. Another draw chooses among the other candidates.
@@ -124,7 +125,7 @@ class CandidateResponse:
             `LogRows`; NaN under tracing for a report that is no candidate.
 
         Raises:
-            ValueError: Another shape, or (not under tracing) a report that is none of its user's candidates.
+            ValueError: Another shape, or (not under tracing) a report that is not among its user's candidates.
         """
         reports = self._of_users(reports, "reports")
         named = _named(reports, self.candidates)
@@ -148,7 +149,7 @@ class CandidateResponse:
         return LogRows(-jnp.log1p((number - 1) * jnp.exp(-self.epsilon)), -self.epsilon, lift)
 
     def unmasked(self, possible: Bool[Array, "*s"]) -> CandidateResponse:
-        """The mechanism with all labels as candidates of the users who are not possible: `rr_loss` leaves these out."""
+        """The mechanism with all labels as candidates of the masked users, which `rr_loss` omits."""
         masked = ~jnp.asarray(possible)
         return CandidateResponse(self.candidates | masked[..., None], jnp.where(masked, 1, self.epsilon))
 
@@ -165,7 +166,7 @@ def rr_with_prior(
     """Randomized response among the k labels that a prior finds likeliest (RRWithPrior).
 
     By default k is chosen for each user to maximize the probability that the report is the label, under the prior:
-    p_k·Σ_{top k} prior, with p_k = e^ε/(e^ε+k−1). No mechanism of that ε has a larger one.
+    p_k·Σ_{top k} prior, with p_k = e^ε/(e^ε+k−1). It is the largest for any mechanism with this ε.
 
     Args:
         prior: `[*s, K]`, probabilities of the labels of each user, such as a model's softmax. They must not depend on
@@ -252,7 +253,7 @@ def _named(labels, candidates):
 
 
 def _kept(number, epsilon):
-    """The threshold of a label among so many candidates: p·2⁶⁴, less the largest rounding error.
+    """The threshold of a label among `number` candidates: p·2⁶⁴, less the largest rounding error.
 
     The choice among the other candidates, which is uniform to k/2⁶⁴, also counts as an error.
     """

@@ -25,16 +25,16 @@ from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, refuse_spread
 
 _NUM_DRAWS = 8
-"""Reports that are drawn for each user, of mechanisms with too many possible reports to sum over."""
+"""Number of reports drawn for each user, for mechanisms with too many possible reports to sum over."""
 
 
 @exportable
 class CoefficientTest(NamedTuple):
-    """A test that some coefficients of a regression are zero; by χ², or with clusters by F.
+    """The result of a test that some coefficients of a regression are zero; by χ², or with clusters by F.
 
     Attributes:
-        statistic: Scalar; for F, Wald's statistic over its degrees of freedom.
-        degrees: Of freedom, for F of the numerator; a static integer.
+        statistic: Scalar; for F, Wald's statistic divided by its degrees of freedom.
+        degrees: Degrees of freedom, for F those of the numerator; a static integer.
         denominator: Degrees of freedom of the denominator of F, the number of clusters less one, a static integer; None
             for χ².
         p_value: Scalar, valid in large samples.
@@ -50,7 +50,7 @@ def wald_test(result: Regression, covariates: int | Sequence[int]) -> Coefficien
     """Tests that the values do not depend on some covariates: all of their coefficients are zero.
 
     Args:
-        result: Of `fit`, with any covariance.
+        result: Result of `fit`, with any covariance.
         covariates: Columns of `covariates`, from 0; the intercept does not count.
 
     Returns:
@@ -88,7 +88,7 @@ def wald_test(result: Regression, covariates: int | Sequence[int]) -> Coefficien
 
 
 def _check_full(covariance: np.ndarray, number: int) -> None:
-    """Refuses a singular covariance, as the scores of few users make."""
+    """Refuses a singular covariance, as from the scores of few users."""
     scale = np.sqrt(np.diagonal(covariance).astype(float))
     least = np.linalg.eigvalsh(covariance / scale / scale[:, None])[0]
     if not least > 20 * number * np.finfo(covariance.dtype).eps:
@@ -99,14 +99,14 @@ def _check_full(covariance: np.ndarray, number: int) -> None:
 
 
 def likelihood_ratio_test(result: Regression, within: Regression) -> CoefficientTest:
-    """Tests a regression against a smaller one within it: the same reports, on some of the covariates.
+    """Tests a regression against a smaller one, on the same reports and some of the covariates.
 
     Args:
-        result: Of `fit`.
-        within: Of `fit`, of the same reports on fewer covariates.
+        result: Result of `fit`.
+        within: Result of `fit`, for the same reports on fewer covariates.
 
     Returns:
-        `CoefficientTest`, with a degree of freedom for each coefficient that `within` lacks.
+        `CoefficientTest`, with a degree of freedom for each coefficient missing in `within`.
 
     Raises:
         ValueError: Regressions of different numbers of users or categories, or the second one not smaller.
@@ -132,7 +132,7 @@ def likelihood_ratio_test(result: Regression, within: Regression) -> Coefficient
     for name, each in (("result", result), ("within", within)):
         _check_not_robust(each, "a likelihood ratio", name)
     one, other = result.num_users, within.num_users
-    # The gains are sums of differences, user by user: the difference of the two log-likelihoods would be rounded.
+    # The gains are sums of differences, user by user: the difference of the two log-likelihoods would lose digits.
     statistic = 2 * (result.gain - within.gain)
     if not isinstance(statistic, Tracer):
         if not np.allclose(one, other):
@@ -177,23 +177,23 @@ def score_test(
 
     The statistic is the squared slope of the likelihood where the further coefficients are zero, over the expected
     information. The expectation is over all reports of randomized response and channels, and over a few drawn reports
-    of each user of other mechanisms. The observed information would not do: it need not be positive there.
+    of each user of other mechanisms. The observed information is not used: it need not be positive there.
 
     Args:
-        result: Of `fit`, without the added covariates.
-        covariates: `[N, D]`, those of the fit.
-        added: `[N, A]`, or `[N]` of one: the covariates to try.
-        reports: Those of the fit.
+        result: Result of `fit`, without the added covariates.
+        covariates: `[N, D]`, the covariates of the fit.
+        added: `[N, A]`, or `[N]` for one: the covariates to test.
+        reports: The reports of the fit.
         mechanism_or_epsilon: As for the fit.
         weights: Numbers of users, as for the fit. With survey weights or clusters use `wald_test` of a larger fit.
-        key: A typed key for reports that are drawn; None is `jax.random.key(0)`.
+        key: A typed key for drawn reports; None is `jax.random.key(0)`.
 
     Returns:
         `CoefficientTest`, with A·(K − 1) degrees of freedom.
 
     Raises:
-        ValueError: Other covariates than were fitted, (not under tracing) added ones that these determine, or a fit
-            with clusters or a sandwich.
+        ValueError: Other covariates than in the fit, (not under tracing) added covariates that these determine, or a
+            fit with clusters or a sandwich.
 
     Example:
         >>> import jax, numpy as np, rrjax
@@ -299,13 +299,13 @@ def goodness_of_fit_test(
     uses, it accounts for the mechanism, and its law is χ² for every mechanism.
 
     Args:
-        result: Of `fit`.
+        result: Result of `fit`.
         covariates: As for the fit.
         reports: As for the fit.
         mechanism_or_epsilon: As for the fit.
         num_groups: Number of groups of about equal weight, ordered by the predicted share of all categories but the
             first; users of equal predictions are in one group.
-        groups: `[N]`, other groups in their place, such as regions, or waves of a survey.
+        groups: `[N]`, groups in place of these, such as regions, or waves of a survey.
         weights: Numbers of users, as for the fit; not survey weights.
         key: As in `score_test`.
 

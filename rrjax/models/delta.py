@@ -50,39 +50,38 @@ def delta_method(
     level: ArrayLike = 0.95,
     second_order: bool = True,
 ) -> DeltaEstimate:
-    r"""Computes standard error and interval of a statistic of an estimate, through the estimator itself.
+    r"""Standard error, bias and interval of a statistic of an estimate, by the delta method.
 
     With f the statistic as a function of the counts, g its gradient and H its Hessian, and counts that are multinomial,
 
         Var f ≈ Σ c_j·g_j² − (Σ c_j·g_j)²/N,    bias ≈ ½·(Σ c_j·H_jj − cᵀHc/N),
 
-    of the error about the distribution that users are drawn from. No formula of the statistic is needed: derivatives go
-    through the estimator.
+    for the error from the distribution of the users. No formula of the statistic is needed: derivatives go through the
+    estimator.
 
-    It holds where the estimate is a smooth function of the counts over their likely range. At the boundary of the
-    simplex it is not smooth. Where a count is within two or three of its standard deviations, sqrt(c_j), of the
-    threshold at which water filling drops the category, the estimate has a kink, and a dropped category counts as known
-    to be zero. Then the standard error is too small, the bias is wrong, and intervals cover too rarely: for e to the
-    entropy of 20,000 users' distribution over 60 categories (Zipf 1.1, ε = 2.3) 68 % in place of 95 %. Use
-    `estimator=rrjax.inv`, which is linear, for a linear statistic there; `inference.intervals` for single shares;
-    `inference.posterior` for any statistic.
+    It holds if the estimate is a smooth function of the counts over their likely range. At the boundary of the simplex
+    it is not smooth. If a count is within two or three of its standard deviations, sqrt(c_j), of the threshold of water
+    filling, the estimate has a kink, and a dropped category counts as known to be zero. Then the standard error is too
+    small, the bias is wrong, and intervals cover too rarely: for e to the entropy of 20,000 users' distribution over 60
+    categories (Zipf 1.1, ε = 2.3) 68 % in place of 95 %. Use `estimator=rrjax.inv`, which is linear, for a linear
+    statistic there; `inference.intervals` for single shares; `inference.posterior` for any statistic.
 
     Args:
         statistic: θ `[K]` → a scalar or an array, differentiable by JAX. Compiled once for each function object.
         counts: `[K]`, integers or floats, the reports per category of k-ary randomized response; or a `Mixture`, whose
             rows are the kinds of reports.
-        epsilon: Scalar, nats; not beside a mixture.
-        estimator: (counts, epsilon) → θ, or of a mixture: mixture → θ, differentiable by JAX; `cv_threshold` is not.
-            None is `mle_star`; of a mixture `ibu(…, accelerate="newton")`. Compiled once for each function object.
+        epsilon: Scalar, nats; not with a mixture.
+        estimator: (counts, epsilon) → θ, or for a mixture: mixture → θ, differentiable by JAX; `cv_threshold` is not.
+            None is `mle_star`; for a mixture `ibu(…, accelerate="newton")`. Compiled once for each function object.
         level: Scalar in (0, 1), of the interval.
         second_order: Whether to compute the bias, which takes a second derivative for each category; else it is NaN.
             Static.
 
     Returns:
-        `DeltaEstimate`. NaN where the estimate is.
+        `DeltaEstimate`. NaN if the estimate is NaN.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, a level outside (0, 1), or an ε beside a mixture.
+        ValueError: A wrong shape or dtype, K < 2, a level outside (0, 1), or an ε with a mixture.
 
     Example:
         >>> import jax.numpy as jnp, rrjax
@@ -141,7 +140,7 @@ def _delta(statistic, estimator, second_order, weights, given, level):
     if second_order:
         terms = lax.map(diagonal_term, jnp.arange(weights.shape[0]), batch_size=16)
         bias = (jnp.sum(terms, axis=0) - second_derivative(weights) / total) / 2
-    # An estimate that is NaN has no active category, so all slopes would be zero.
+    # A NaN estimate has no active category, so all slopes would be zero.
     error, bias = (jnp.where(jnp.isnan(value), jnp.nan, found) for found in (error, bias))
     width = ndtri((1 + level) / 2) * error
     return DeltaEstimate(value, error, bias, value - width, value + width)

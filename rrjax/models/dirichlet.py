@@ -1,10 +1,10 @@
-r"""Fits the Dirichlet law of the distributions of several collections, by the marginal likelihood of their reports.
+r"""The Dirichlet law of the distributions of several collections, by the marginal likelihood of their reports.
 
-The likelihood of the reports of one collection, ∫ Π_j μ_j(θ)^c_j Dir(θ | a) dθ, has no closed form. Draws of Dir(a)
-would not do: of thousands hardly one is near the posterior. The draws are therefore made at the posterior, in the
-logarithms y_i = log(θ_i/θ_0): by Student's law about its mode, with its curvature, and weighted (importance sampling).
-They are the same for every a, so that the average is a smooth function of a, maximized by Newton's method. Then draws
-are made again about the new posterior.
+The likelihood of the reports of one collection, ∫ Π_j μ_j(θ)^c_j Dir(θ | a) dθ, has no closed form. Of thousands of
+draws of Dir(a) hardly one is near the posterior. So the draws are made at the posterior, in the logarithms y_i =
+log(θ_i/θ_0): by Student's law about its mode, with its curvature, and weighted (importance sampling). They are the same
+for every a, so that the average is a smooth function of a, maximized by Newton's method. Then draws are made again
+about the new posterior.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rrjax.numerics.sums import expm1_epsilon
 _DEGREES = 5
 """Degrees of freedom of Student's law: its tails are wider than those of the posteriors, which fall exponentially."""
 _WIDTH = 1.7
-"""Width of Student's law, in that of the normal law with the same curvature."""
+"""Width of Student's law, in widths of the normal law with the same curvature."""
 
 
 @register(
@@ -47,11 +47,11 @@ class DirichletFit:
     """A fit by `fit_dirichlet`. A pytree.
 
     Attributes:
-        alpha: `[K]`.
+        alpha: `[K]`, the parameters a.
         log_covariance: `[K, K]`, of log a: the inverse of the observed information.
         log_likelihood: Scalar, nats, of all reports, without the term −N·log(e^ε − 1 + K), which does not depend on a.
-        standard_error: Scalar, of the log-likelihood, from the finite number of draws.
-        effective_draws: `[G]`, for each collection the number of draws from the posterior itself that are as good.
+        standard_error: Scalar, standard error of the log-likelihood, from the finite number of draws.
+        effective_draws: `[G]`, for each collection the equivalent number of draws from the posterior itself.
         change: Scalar: the largest change of log a in the last round of draws, in standard errors.
         converged: Scalar: whether Newton's method converged in the last round.
     """
@@ -66,17 +66,17 @@ class DirichletFit:
 
     @property
     def concentration(self) -> Float[Array, ""]:
-        """Σ a: the larger, the less the collections differ."""
+        """Σ a; the larger it is, the less the collections differ."""
         return jnp.sum(self.alpha, axis=-1)
 
     @property
     def mean(self) -> Float[Array, " K"]:
-        """`[K]`, a over its sum: the mean of the distributions."""
+        """`[K]`, a divided by its sum: the mean of the distributions."""
         return self.alpha / self.concentration[..., None]
 
     @property
     def standard_errors(self) -> Float[Array, " K"]:
-        """`[K]`, of a."""
+        """`[K]`, standard errors of a."""
         return self.alpha * jnp.sqrt(jnp.diagonal(self.log_covariance, axis1=-2, axis2=-1))
 
 
@@ -88,26 +88,26 @@ def fit_dirichlet(
     num_draws: int = 1024,
     num_rounds: int = 6,
 ) -> DirichletFit:
-    """Fits a Dirichlet law to several collections, whose distributions are draws of it.
+    """Fits a Dirichlet law to several collections, whose distributions are draws from it.
 
     Args:
-        key: A typed key, `jax.random.key(seed)`: of the draws that approximate the integral.
+        key: A typed key, `jax.random.key(seed)`, for the draws that approximate the integral.
         counts: `[G, K]`, integers or floats, the reports per category of each collection, by k-ary randomized response.
         epsilon: Scalar, nats.
-        num_draws: For each collection. Static.
-        num_rounds: Number of rounds of draws, each about the posterior that the round before has found. Static.
+        num_draws: Number of draws for each collection. Static.
+        num_rounds: Number of rounds of draws, each about the posterior from the round before. Static.
 
     Returns:
-        `DirichletFit`. `effective_draws` says whether the draws were enough. They are for K = 3: over 40 laws (4, 2, 1)
-        of 60 collections of 2,000 users at ε = 2, log a has no significant bias with 512 draws. For K = 5 and
-        a = (2, 1, 0.5, 0.5, 0.3) it is 4 to 9 % too large with 1,024 draws, half a standard error, and more with fewer:
+        `DirichletFit`. `effective_draws` shows whether the draws were enough. They are for K = 3: over 40 laws (4, 2,
+        1) with 60 collections of 2,000 users at ε = 2, log a has no significant bias with 512 draws. For K = 5 and a =
+        (2, 1, 0.5, 0.5, 0.3) it is 4 to 9 % too large with 1,024 draws, half a standard error, and more with fewer:
         small entries of a have posteriors with long tails. For K = 20 and entries of 0.2 and 0.5 the draws of a
-        collection are as good as seven, and a is a third too large, which its standard error does not show.
+        collection are equivalent to seven, and a is a third too large, which its standard error does not include.
 
     Raises:
         ValueError: A shape other than `[G, K]` with G and K at least 2, or (not under tracing) counts that are
-            negative, a collection without reports, or no maximum: the concentration diverges where the collections
-            differ by no more than the noise.
+            negative, a collection without reports, or no maximum: the concentration diverges if the collections differ
+            by no more than the noise.
         NotImplementedError: `jax.vmap` spreads it over a mesh with explicit axes; `jax.shard_map` can.
 
     Example:
@@ -190,7 +190,7 @@ def _log_shares(y):
 
 
 def _draws(alpha, counts, e1, normal, stretch, start):
-    """Draws about the posterior of one collection, as `_log_weights` takes them; its mode, and a constant."""
+    """Draws about the posterior of one collection, for `_log_weights`; its mode, and a constant."""
     state = ascend(_Posterior(), start, (counts, e1, alpha), jnp.asarray(1e-3, e1.dtype), 100)
     size = start.shape[0]
     factor = factored(state.curvature)
@@ -218,7 +218,7 @@ def _fitted(key, counts, epsilon, num_draws, num_rounds):
     e1 = expm1_epsilon(epsilon)
     for_normal, for_stretch = jax.random.split(key)
     normal = jax.random.normal(for_normal, (number, num_draws, size - 1), e1.dtype)
-    # Half have their signs turned: parts that are odd about the mode average out.
+    # Half have the opposite sign, so that odd parts about the mode average out.
     normal = normal.at[:, num_draws // 2 * 2 - 1 :: -2].set(-normal[:, num_draws // 2 * 2 - 2 :: -2])
     chi = 2 * jax.random.gamma(for_stretch, _DEGREES / 2, (number, num_draws), e1.dtype)
     chi = chi.at[:, num_draws // 2 * 2 - 1 :: -2].set(chi[:, num_draws // 2 * 2 - 2 :: -2])

@@ -39,8 +39,8 @@ from rrjax.numerics.pytrees import register
 from rrjax.numerics.sums import accurate_sum, log_sum
 
 _TEST_TOLERANCE = 1e-3
-"""Largest gap of a fit of a test, nats of all reports: statistics of collections differ by tenths. With 10⁵ users
-float32 cannot always show a smaller gap, and would not recognize a maximum."""
+"""Largest gap of a fit in a test, nats of all reports: statistics of collections differ by tenths. With 10⁵ users
+float32 cannot always resolve a smaller gap, and no fit would converge."""
 
 
 @register(
@@ -51,11 +51,11 @@ class FamilyFit:
     """A fit by `fit_family`. A pytree; under `vmap` every leaf has the batch in front.
 
     Attributes:
-        parameters: As `start`.
+        parameters: The parameters, in the structure of `start`.
         covariance: `[P, P]`, of the parameters in one vector: the inverse of the observed information.
-        log_likelihood: Scalar, nats of all reports; of a mixture without the terms that do not depend on θ.
+        log_likelihood: Scalar, nats of all reports; for a mixture without the terms that do not depend on θ.
         shares: `[K]`, the distribution.
-        gap: Scalar, nats of all reports by which the maximum is higher: half of Newton's decrement.
+        gap: Scalar, the distance from the maximum, nats of all reports: half of Newton's decrement.
         num_iters: Scalar.
         converged: Scalar: whether the gap is below the tolerance, and the information positive.
         num_users: Scalar, N.
@@ -72,7 +72,7 @@ class FamilyFit:
 
     @property
     def standard_errors(self) -> Any:
-        """Of each parameter, as `start`."""
+        """Standard errors of the parameters, in the structure of `start`."""
 
         def one(parameters, covariance):
             _, back = ravel_pytree(parameters)
@@ -84,7 +84,7 @@ class FamilyFit:
 
     @property
     def aic(self) -> Float[Array, ""]:
-        """Akaike's criterion: −2 times the log-likelihood, and two for each parameter."""
+        """Akaike's criterion: −2 times the log-likelihood, plus two for each parameter."""
         return 2 * self.covariance.shape[-1] - 2 * self.log_likelihood
 
 
@@ -97,23 +97,23 @@ def fit_family(
     tol: float | None = None,
     max_iters: int = 100,
 ) -> FamilyFit:
-    """Fits a family of distributions to randomized reports: the parameters of the largest likelihood.
+    """Fits a family of distributions to randomized reports by maximum likelihood.
 
     The distribution is θ = softmax(log_shares(parameters)), with P parameters in place of K − 1 shares. If the family
     is right, its shares are closer to the truth than estimates without it. `family_test` tests whether it is right.
 
     Args:
         log_shares: Parameters → `[K]`, logarithms of shares up to a constant; a function of JAX, differentiable. It is
-            compiled once for each function object, so make it once.
+            compiled once for each function object, so define it once.
         start: Parameters to start from: a number, or a pytree of floating arrays.
         counts: `[K]`, integers or floats, the reports per category; or a `Mixture`.
-        epsilon: Scalar, nats; not beside a mixture.
+        epsilon: Scalar, nats; not with a mixture.
         tol: Largest gap to the maximum, nats of all reports. None is 1e-10 in float64, and 1e-6 in float32.
         max_iters: Largest number of Newton steps. Static.
 
     Returns:
         `FamilyFit`. Its parameters have first derivatives in float counts, ε and the numbers of a mixture. Under
-        tracing `converged` says whether there is a maximum, and unusable counts or ε give NaN.
+        tracing `converged` is whether there is a maximum, and unusable counts or ε give NaN.
 
     Raises:
         ValueError: Shapes or dtypes that do not fit, or (not under tracing) a likelihood without a maximum near the
@@ -180,9 +180,9 @@ def family_test(
 ) -> HypothesisTest:
     """Tests whether the users are drawn from a distribution of a family: a parametric bootstrap.
 
-    The statistic is twice the log-likelihood of MLE* less that of the family's best fit. It is compared with those of
-    simulated collections of as many users, drawn from the best fit and fitted again. The χ² law does not hold, because
-    MLE* lies at the boundary.
+    The statistic is twice the log-likelihood of MLE* less that of the family's best fit. It is compared with the
+    statistics of simulated collections of as many users, drawn from the best fit and fitted again. The χ² law does not
+    hold, because MLE* lies at the boundary.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
@@ -190,12 +190,12 @@ def family_test(
         start: As in `fit_family`.
         counts: `[K]`, integers, the reports per category.
         epsilon: Scalar, nats.
-        num_draws: Simulated collections, each fitted. Static.
+        num_draws: Number of simulated collections, each fitted. Static.
         level: The level of the test, to check that the draws are enough for it. Static.
 
     Returns:
-        `HypothesisTest`. All NaN for unusable counts or ε, and where there is no fit. A simulated collection without a
-        fit counts as at least as extreme.
+        `HypothesisTest`. All NaN for unusable counts or ε, and if there is no fit. A simulated collection without a fit
+        counts as at least as extreme.
 
     Raises:
         ValueError: As `fit_family`, or too few draws for the level.
@@ -241,7 +241,7 @@ def _bootstrapped(key, family, observed, counts, epsilon, num_draws):
 
 
 def zipf_logits(exponent: ArrayLike, num_categories: int) -> Float[Array, " K"]:
-    """Zipf's law: shares proportional to rank^−s, of categories ordered from the most frequent.
+    """Log shares of Zipf's law: shares proportional to rank^−s, for categories ordered from the most frequent.
 
     Args:
         exponent: Scalar, s.
@@ -261,7 +261,7 @@ def zipf_logits(exponent: ArrayLike, num_categories: int) -> Float[Array, " K"]:
 
 
 def geometric_logits(rate: ArrayLike, num_categories: int) -> Float[Array, " K"]:
-    """A geometric law, truncated to K categories: each has e^−rate times the share of the one before.
+    """Log shares of a geometric law, truncated to K categories: each has e^−rate times the share of the one before.
 
     Args:
         rate: Scalar.
@@ -281,7 +281,7 @@ def geometric_logits(rate: ArrayLike, num_categories: int) -> Float[Array, " K"]
 
 
 def poisson_logits(log_mean: ArrayLike, num_categories: int) -> Float[Array, " K"]:
-    """Poisson's law, truncated to the numbers 0 … K − 1.
+    """Log shares of Poisson's law, truncated to the numbers 0 … K − 1.
 
     Args:
         log_mean: Scalar, the logarithm of the mean before truncation.
@@ -308,7 +308,7 @@ def _parameter(value, num_categories, name):
 
 @dataclasses.dataclass(frozen=True)
 class _Family:
-    """The log-likelihood of a family as a function of a vector; equal for the same function, to be compiled once."""
+    """The log-likelihood of a family as a function of a vector; equal for equal functions, to compile once."""
 
     log_shares: Callable[[Any], Array]
     structure: Any
@@ -325,7 +325,7 @@ class _Family:
         return number * reports.log_likelihood(self.shares(point))
 
     def gain(self, new, old, given):
-        """By differences of the terms, which keep digits that the difference of two sums loses."""
+        """The gain as a sum of differences of terms: the difference of two sums loses digits."""
         reports, number = given
         new, old = self.shares(new), self.shares(old)
         return number * accurate_sum(reports.shares * jnp.log1p(reports.lift(new - old) / reports.probabilities(old)))

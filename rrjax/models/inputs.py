@@ -1,4 +1,4 @@
-"""Arguments of models: covariates, which are standardized, weights and clusters, and the error of regressions."""
+"""Arguments of models: standardized covariates, weights and clusters; and the error of regressions."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ INTERCEPT = -1
 
 
 class FitError(ArgumentError):
-    """A regression that cannot be fitted. Programs read the attributes, people the message.
+    """The error of a regression that cannot be fitted. The attributes are for programs, the message for people.
 
     Attributes:
         reason: "missing": a covariate is not a finite number (`row`, `columns`). "constant": a covariate is the same
             for all users. "scale": its unit is at the limits of floats. "dependent": covariates depend on each other
             linearly (`columns`). "users": there are fewer users than coefficients. "weights": a weight is negative or
             not finite (`row`), or too few users carry the weight. "clusters": there are no more clusters than
-            coefficients. "unbounded": a coefficient diverges or is hardly determined (`columns` and `category`, where
+            coefficients. "unbounded": a coefficient diverges or is hardly determined (`columns` and `category`, if
             known). "steps": no maximum was found in `max_iters` steps. "groups": the covariates determine the groups.
         row: Row of the array, from 0.
         columns: Columns of the covariates, from 0; −1 is the intercept.
-        category: Category whose coefficient it is, or None.
+        category: Category of the coefficient, or None.
         number: The number that is too small or too large, or the number of such rows; or None.
-        needed: The smallest number that would do, or None.
+        needed: The smallest sufficient number, or None.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class FitError(ArgumentError):
 
 
 def require(condition: bool, name: str, expected: str, array: Any) -> None:
-    """Refuses an array of a wrong dtype or shape, and says both.
+    """Refuses an array of a wrong dtype or shape; the message has both.
 
     Raises:
         ArgumentError: The condition is false.
@@ -93,12 +93,12 @@ class Units(NamedTuple):
     def back_transform(self, intercept: bool) -> Float[Array, "D D"]:
         """The matrix that turns standardized coefficients into those on the covariates as given."""
         matrix = jnp.eye(self.scales.shape[-1], dtype=self.scales.dtype) / self.scales[..., None, :]
-        # Slopes are divided by their scale, and the intercept loses what the means contributed.
+        # Slopes are divided by their scale; the contribution of the means is subtracted from the intercept.
         return matrix.at[..., 0, 1:].set(-(self.shift / self.scales)[..., 1:]) if intercept else matrix
 
 
 def standardized(covariates: Any, intercept: bool) -> tuple[Float[Array, "N D"], Units]:
-    """Standardizes checked covariates, in double precision where they are known; refuses constant and dependent ones.
+    """Standardized covariates, in double precision if they are known; refuses constant and dependent ones.
 
     The first column is one for all users if there is an intercept.
     """
@@ -109,7 +109,7 @@ def standardized(covariates: Any, intercept: bool) -> tuple[Float[Array, "N D"],
         _check_scale(np.asarray(given), dtype)
     library: Any = np if known else jnp
     shift = library.mean(given, axis=0) if intercept else library.zeros_like(given[0])
-    shift = shift.astype(dtype).astype(given.dtype)  # as they are kept, so that predictions are made in the same units
+    shift = shift.astype(dtype).astype(given.dtype)  # rounded as stored, so that predictions use the same units
     centred = given - shift
     largest = library.max(library.abs(centred), axis=0)  # divided out first, because its square may overflow
     if known and intercept:  # rounding leaves a remainder of a constant column
@@ -162,7 +162,7 @@ def _check_rank(standard, intercept):
             number=number,
             needed=size,
         )
-    # Of the moments, which are small whatever the number of users: eigenvalues are squares of singular values.
+    # From the moments, a small matrix for any number of users: eigenvalues are squares of singular values.
     sizes, right = np.linalg.eigh(standard.T @ standard)
     if sizes[0] <= 1e-12 * sizes[-1]:
         columns = tuple(int(place) - intercept for place in np.flatnonzero(np.abs(right[:, 0]) > 1e-3))
@@ -183,7 +183,7 @@ def covariates_dtype(covariates: Any) -> np.dtype:
 
 
 def as_covariates(covariates: ArrayLike) -> Any:
-    """Checks covariates `[N, D]`, or `[N]` of one, of NumPy or JAX, and returns them `[N, D]`."""
+    """Covariates `[N, D]`, checked, from `[N, D]` or `[N]` of NumPy or JAX."""
     covariates = as_array(covariates, "covariates")
     if covariates.ndim == 1:
         covariates = covariates[:, None]
@@ -211,14 +211,14 @@ def _is_numeric(array):
 
 
 def as_column(given: ArrayLike, number: int, name: str) -> Any:
-    """Checks that there is one number, or truth value, for each of so many rows."""
+    """A column `[number]` of numbers or booleans, checked."""
     array = as_array(given, name)
     require(array.shape == (number,) and _is_numeric(array), name, f"numbers of shape [{number}]", array)
     return array
 
 
 def as_weights(weights: ArrayLike | None, number: int, dtype: np.dtype) -> Float[Array, " N"]:
-    """Checks weights `[N]`; None is one for each."""
+    """Weights `[N]`, checked; None is one for each."""
     if weights is None:
         return jnp.ones(number, dtype)
     weights = as_column(weights, number, "weights")
@@ -241,7 +241,7 @@ def as_weights(weights: ArrayLike | None, number: int, dtype: np.dtype) -> Float
 
 
 def as_clusters(clusters: ArrayLike, number: int, weights: np.ndarray | None = None) -> tuple[Int[Array, " N"], int]:
-    """Numbers the clusters `[N]` from 0, and counts them; with known weights only those that have a positive one."""
+    """Clusters `[N]`, numbered from 0, and their number; with known weights only clusters with a positive weight."""
     if isinstance(clusters, Tracer):
         raise ArgumentError(
             "clusters are traced here, and must be known: their number decides shapes", argument="clusters"
@@ -257,6 +257,6 @@ def as_clusters(clusters: ArrayLike, number: int, weights: np.ndarray | None = N
         )
     names = clusters.astype(str) if clusters.dtype == object else clusters
     used = np.unique(names if weights is None else names[weights > 0])
-    # A user without weight adds nothing, whatever the cluster.
+    # A user without weight adds nothing, in any cluster.
     numbers = np.minimum(np.searchsorted(used, names), len(used) - 1)
     return jnp.asarray(numbers, jnp.int32), len(used)

@@ -1,10 +1,11 @@
-"""The likelihood of a multinomial logistic regression whose outcome is seen through a mechanism, and its maximum.
+"""The likelihood of a multinomial logistic regression with a randomized outcome, and its maximum.
 
-log(π_k/π_0) = Σ_j x_j·β_jk for the categories k = 1 … K − 1, and a report of a user with such a π has the likelihood of
+log(π_k/π_0) = Σ_j x_j·β_jk for the categories k = 1 … K − 1, and a report of a user with shares π has the likelihood of
 the mechanism. With w the posterior of the value given report and covariates, a report's slope in the logits is w − π,
-and its information is (diag π − ππᵀ) − (diag w − wwᵀ): that of the value, less what the report does not reveal.
+and its information is (diag π − ππᵀ) − (diag w − wwᵀ): the information of the value, less the part that the report does
+not reveal.
 
-The maximum is found by Newton's method, or by L-BFGS or Adam of optax, which make no matrix of all coefficients.
+The maximum is found by Newton's method, or by L-BFGS or Adam of optax, which need no matrix of all coefficients.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Posteriors(NamedTuple):
     Attributes:
         log_shares: `[N, K]`, log π.
         moved: `[N, K]`, w − π, accurate relative to itself.
-        log_probabilities: `[N]`, of the report.
+        log_probabilities: `[N]`, log-probabilities of the reports.
     """
 
     log_shares: Float[Array, "N K"]
@@ -53,7 +54,7 @@ class Posteriors(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """The point where a solver stopped: coefficients `[D, k]`, and its own estimate of the nats that are missing."""
+    """The result of a solver: coefficients `[D, k]`, and its own estimate of the distance from the maximum, nats."""
 
     coefficients: Float[Array, "D k"]
     gap: Float[Array, ""]
@@ -68,7 +69,7 @@ def as_data(
     weights: ArrayLike | None,
     intercept: bool,
 ) -> tuple[Data, Units]:
-    """Checks the arguments of `fit`, and standardizes the covariates."""
+    """The arguments of `fit`, checked, with standardized covariates."""
     given = together(as_covariates(covariates))
     dtype, number = covariates_dtype(given), given.shape[0]
     rows = rows_of(reports, mechanism_or_epsilon, num_categories, number, dtype)
@@ -79,7 +80,7 @@ def as_data(
 
 @jax.custom_jvp
 def _without_derivative(data):
-    """The same data. The loops of the solvers have no derivative, and JAX's own error would not say so."""
+    """The same data, with a clear error for derivatives, which the loops of the solvers do not have."""
     return data
 
 
@@ -92,14 +93,14 @@ def _refuse_derivative(primals, tangents):
 
 
 def posteriors(coefficients: Float[Array, "D k"], covariates: Float[Array, "N D"], rows: LogRows) -> Posteriors:
-    """Computes the distribution of each user's value, before and after the report was seen."""
+    """The distribution of each user's value, before and after the report."""
     logits = covariates @ coefficients
     logits = jnp.concatenate([jnp.zeros_like(logits[:, :1]), logits], axis=1)
     log_shares = logits - log_sum(logits)[:, None]
     terms = rows.lift + log_shares
     total = jnp.logaddexp(rows.base, log_sum(terms))
     lifted = jnp.exp(terms - total[:, None])
-    # Not by w itself: the difference of w and π loses its digits where ε is small.
+    # Not by w itself: the difference of w and π loses its digits if ε is small.
     moved = lifted - jnp.sum(lifted, axis=1, keepdims=True) * jnp.exp(log_shares)
     return Posteriors(log_shares, moved, rows.scale + total)
 
@@ -151,7 +152,7 @@ def bias(coefficients: Float[Array, "D k"], data: Data, inverse: Float[Array, "P
 
     With V the inverse information and l a user's log-likelihood, the bias of coefficient r is
     Σ_s V_rs·Σ_jk V_jk·(½·E[l_sjk] + E[l_sj·l_k]), expectations being taken over the users of the data. Coefficients act
-    through the logits η = Bᵀx alone. With C = (x ⊗ 1)ᵀ V (x ⊗ 1) of each user, k × k, J(η) the user's observed
+    only through the logits η = Bᵀx. With C = (x ⊗ 1)ᵀ V (x ⊗ 1) of each user, k × k, J(η) the user's observed
     information on the logits and g the score, the sums need only the slope of ⟨J(η), C⟩ and J·C·g: no array has three
     indices of coefficients.
 
@@ -163,7 +164,7 @@ def bias(coefficients: Float[Array, "D k"], data: Data, inverse: Float[Array, "P
     split = inverse.reshape(size, width, size, width)
 
     def of_user(logits, rows, spread):
-        # A batch of one, whose logits are the coefficients of a single covariate.
+        # A batch of one, with the logits as the coefficients of a single covariate.
         one = jnp.ones((1, 1), logits.dtype)
         observed, _ = curvatures(posteriors(logits[None], one, LogRows(*(leaf[None] for leaf in rows))))
         return jnp.sum(observed[0] * spread)
@@ -206,7 +207,7 @@ def _log_likelihood(coefficients, data):
 def lbfgs(data: Data, ridge: Float[Array, ""], tol: Float[Array, ""], max_iters: int) -> Solution:
     """L-BFGS with a line search, on all data: memory for N·K numbers and a few times D·K."""
     optax = _optax()
-    if on_many_devices(data):  # optax's line search cannot be spread
+    if on_many_devices(data):  # optax's line search does not work on several devices
         raise NotImplementedError(
             "fit with solver 'l-bfgs' runs on one device: use solver 'newton' in shard_map and on meshes"
         )
@@ -231,7 +232,7 @@ def lbfgs(data: Data, ridge: Float[Array, ""], tol: Float[Array, ""], max_iters:
 
     def is_unfinished(carry):
         *_, gap, num_iters = carry
-        # At its first step L-BFGS knows no curvature, so that its gap says nothing.
+        # At its first step L-BFGS has no estimate of curvature, so that its gap is meaningless.
         return ((gap > tol) | (num_iters < 3)) & (num_iters < max_iters)
 
     first = start, direction.init(start), search.init(start), jnp.full((), jnp.inf, start.dtype), jnp.int32(0)
@@ -252,7 +253,7 @@ def adam(
     adam = optax.scale_by_adam()
 
     def loss(coefficients, batch):
-        # An estimate of the loss of all users.
+        # An unbiased estimate of the loss of all users.
         part = _log_likelihood(coefficients, batch) * (users / batch_size)
         return (ridge / 2 * jnp.sum(coefficients**2) - part) / total
 

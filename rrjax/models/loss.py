@@ -1,8 +1,8 @@
-"""Losses of randomized reports under predicted distributions, to train models of the true values.
+"""Losses of randomized reports under predicted distributions, for training models of the true values.
 
-A model predicts softmax(logits) for the value that a user holds; the user's report went through a mechanism. `rr_loss`
-is the negative log-likelihood of the report under both, in log space throughout. No K×K matrix is made and no nearly
-equal numbers are subtracted, so that it is accurate to the dtype for every ε.
+A model predicts softmax(logits) for the value of a user; a mechanism makes the user's report. `rr_loss` is the negative
+log-likelihood of the report under both, in log space throughout. It needs no K×K matrix and subtracts no nearly equal
+numbers, so that it is accurate to the dtype for every ε.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rrjax.numerics.sharding import gathered
 from rrjax.numerics.sums import log_sum, short_sum
 
 Law: TypeAlias = Mechanism | Channel | CandidateResponse
-"""A mechanism whose reports have a likelihood each, and which has its own K."""
+"""A mechanism with its own K, and a likelihood for each report."""
 MechanismOrEpsilon: TypeAlias = Law | ArrayLike
 
 
@@ -45,18 +45,18 @@ def rr_loss(
 
     Args:
         logits: `[*s, K]`, floats.
-        reports: Of the mechanism. For k-ary randomized response integers in 0 … K − 1 `[*s]`, or floats `[*s, K]`: the
-            weight of each category in each example, such as a number of reports.
+        reports: Reports of the mechanism. For k-ary randomized response integers in 0 … K − 1 `[*s]`, or floats `[*s,
+            K]`: the weight of each category in each example, such as a number of reports.
         mechanism_or_epsilon: A mechanism of `rrjax.mechanisms`, or ε of k-ary randomized response, nats: a scalar, or
-            one for each example, `[*s]` or what broadcasts to it. A `CandidateResponse` has candidates for each.
-        where: Booleans `[*s, K]` or what broadcasts to it: the categories that are possible. An example without any has
-            loss and derivative zero, and its report is not used: `[*s, 1]` masks examples.
+            one for each example, `[*s]` or what broadcasts to it. A `CandidateResponse` has candidates for each
+            example.
+        where: Booleans `[*s, K]` or what broadcasts to it: the possible categories. An example without any has loss and
+            derivative zero, and its report is not used: `[*s, 1]` masks examples.
 
     Returns:
         `[*s]`, in the dtype of the logits, at least float32. For float32 and k-ary randomized response within 1e-6 of
-        float64, relative to the loss where that is above one, for ε from 1e-3 to 100 and K up to 100,000. Under
-        tracing, NaN for an invalid report, or an ε that is not positive. Differentiable in logits, ε and reports that
-        are floats.
+        float64, relative to the loss if that is above one, for ε from 1e-3 to 100 and K up to 100,000. Under tracing,
+        NaN for an invalid report, or an ε that is not positive. Differentiable in logits, ε and float reports.
 
     Raises:
         ValueError: Shapes that do not fit, or (not under tracing) an invalid report or an ε that is not positive, with
@@ -133,7 +133,7 @@ def backward_loss(
         epsilon = _as_epsilon(mechanism_or_epsilon, logits, possible)
         reports, soft = _as_categories(reports, logits, possible)
         named = short_sum(_as_weights(reports) * log_theta) if soft else _entries(log_theta, reports)
-        # A factor that is NaN for an invalid report: a constant NaN would leave the derivatives finite.
+        # A NaN factor for an invalid report: with a constant NaN the derivatives would be finite.
         inside = (reports >= 0) & (reports < logits.shape[-1])
         total = jnp.sum(_as_weights(reports), axis=-1) if soft else jnp.where(inside, 1, jnp.nan).astype(logits.dtype)
         loss = (total * short_sum(log_theta) - logits.shape[-1] * named) / jnp.expm1(epsilon) - named
@@ -150,7 +150,7 @@ def rows_of(
     number: int,
     dtype: jax.typing.DTypeLike,
 ) -> LogRows:
-    """Checks N reports and K, and returns the likelihood of each report for each category: `[N, K]` numbers."""
+    """The likelihood of each report for each category, `[N, K]`; N reports and K are checked."""
     reports = as_array(reports, "reports")
     is_per_row = reports.ndim >= 1 and reports.shape[0] == number
     require(is_per_row, "reports", f"{number}, one for each row of covariates", reports)
@@ -232,19 +232,19 @@ def _loss_of_categories(logits, reports, epsilon, possible):
 
 
 def _as_weights(reports):
-    """Reports that are weights of categories; NaN where one is negative."""
+    """Reports that are weights of categories; NaN if one is negative."""
     return jnp.where(reports < 0, jnp.nan, reports)
 
 
 def _entries(values, places):
-    """The entry of each row at its place; NaN where that is outside."""
+    """The entry of each row at its place; NaN for a place outside."""
     inside = (places >= 0) & (places < values.shape[-1])
     found = jnp.take_along_axis(values, jnp.where(inside, places, 0)[..., None], axis=-1)[..., 0]
     return jnp.where(inside, found, jnp.nan)
 
 
 def _as_logits(logits, where):
-    """The logits, −∞ for impossible categories; and which examples have a possible one."""
+    """The logits, −∞ for impossible categories; and whether each example has a possible one."""
     logits = as_array(logits, "logits")
     is_floating = jnp.issubdtype(logits.dtype, jnp.floating)
     is_batch = logits.ndim >= 1 and logits.shape[-1] >= 2
@@ -266,12 +266,12 @@ def _as_logits(logits, where):
 
 
 def _none_masked(shape):
-    """True for each example; on the host, for checks, unless `jax.export` makes sizes symbolic."""
+    """True for each example; on the host, for checks, unless sizes are symbolic by `jax.export`."""
     return (np if all(isinstance(size, int) for size in shape) else jnp).ones(shape, bool)
 
 
 def _without_masked(reports, possible):
-    """The reports, those of masked examples replaced by another report, which passes the mechanism's checks."""
+    """The reports, with a valid report in place of each masked one."""
     reports = as_array(reports, "reports")
     is_per_example = reports.shape[: possible.ndim] == possible.shape
     require(is_per_example, "reports", f"one for each of the examples {tuple(possible.shape)}", reports)
@@ -304,6 +304,6 @@ def _as_categories(reports, logits, possible):
 
 
 def _as_epsilon(given, logits, possible):
-    """ε of each example `[*s]`; NaN where it is not positive."""
+    """ε of each example `[*s]`; NaN if it is not positive."""
     epsilon = given.epsilon if isinstance(given, RandomizedResponse) else given
     return as_epsilons(epsilon, logits.shape[:-1], logits.dtype, possible)

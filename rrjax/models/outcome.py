@@ -1,4 +1,4 @@
-"""Regression of an outcome, which is not randomized, on covariates and on an answer that is."""
+"""Regression of an outcome that is not randomized on covariates and a randomized answer."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def fit_outcome(
     tol: float | None = None,
     max_iters: int = 500,
 ) -> OutcomeRegression:
-    """Fits a regression of an outcome on covariates and on an answer of which only the randomized report is known.
+    """Fits a regression of an outcome on covariates and on an answer that is known only by its randomized report.
 
-    Plain regression on the reports would find too small effects, because a report is often not the answer. Here the
-    answer is a hidden variable. Its model is the multinomial regression of `fit` on the same covariates; the outcome's
-    is linear in covariates and answer. The likelihood of reports and outcomes together is maximized over both, by steps
-    of EM and, near the maximum, of Newton's method. The outcome is informative of the answer, too.
+    Plain regression on the reports would give too small effects, because a report is often not the answer. Here the
+    answer is a hidden variable. Its model is the multinomial regression of `fit` on the same covariates; the model of
+    the outcome is linear in covariates and answer. The likelihood of reports and outcomes together is maximized over
+    both, by steps of EM and, near the maximum, of Newton's method. The outcome also gives information on the answer.
 
     Args:
         outcome: `[N]`, numbers; zero or one for "binary", whole and not negative for "counts".
@@ -55,14 +55,14 @@ def fit_outcome(
         family: "normal", with the identity link and a common standard deviation; "binary", with the logistic link; or
             "counts", Poisson with the logarithmic link.
         num_categories: As in `fit`.
-        weights: `[N]`, how many users each row stands for.
-        intercept: Whether there is one, in both models.
+        weights: `[N]`, the number of users of each row.
+        intercept: Whether both models have an intercept.
         tol: As in `fit`.
-        max_iters: Most steps.
+        max_iters: Largest number of steps.
 
     Returns:
-        `OutcomeRegression`. The likelihood of a hidden variable may have several maxima. This one is found from the
-        point at which the outcome does not depend on the answer.
+        `OutcomeRegression`. The likelihood of a hidden variable may have several maxima. The search starts at the point
+        where the outcome does not depend on the answer.
 
     Raises:
         ValueError: As `fit`; outcomes outside the family's domain, with the row.
@@ -103,7 +103,7 @@ def fit_outcome(
 
 
 class _Problem(NamedTuple):
-    """A normal outcome `[N]` is given less a centre and over a scale, of which the other families have 0 and 1."""
+    """A problem to be fitted; a normal outcome `[N]` is standardized by centre and scale (else 0 and 1)."""
 
     outcome: Float[Array, " N"]
     centre: Float[Array, ""]
@@ -140,7 +140,7 @@ def _as_outcome(outcome, number, family) -> Any:
 
 
 def _standardized(outcome, weights, scaled, intercept):
-    """The outcome, standardized if `scaled` (in double precision where it is known); its centre and scale."""
+    """The outcome, standardized if `scaled` (in double precision if it is known); its centre and scale."""
     dtype = weights.dtype
     known = not isinstance(outcome, Tracer) and not isinstance(weights, Tracer)
     library = np if known else jnp
@@ -180,7 +180,7 @@ _FAMILIES: dict[str, _Family] = {
 
 
 class _Parameters(NamedTuple):
-    """Parameters of both models: `[D]` and `[k]` of the outcome, scalar, and `[D, k]` of the answer."""
+    """Parameters of both models: `[D]` and `[k]` of the outcome, its scale, and `[D, k]` of the answer."""
 
     linear: Array
     answers: Array
@@ -196,7 +196,7 @@ def _predictors(parameters: _Parameters, data: Data) -> Array:
 
 
 def _log_terms(parameters: _Parameters, outcome, data: Data, family: _Family):
-    """Log-probability of outcome, report and each answer, `[N, K]`, but for the report's scale."""
+    """Log-probability of outcome, report and each answer, `[N, K]`, without the report's scale."""
     log_shares = posteriors(parameters.coefficients, data.covariates, data.rows).log_shares
     densities = family.log_density(outcome[:, None], _predictors(parameters, data), parameters.log_scale)
     return log_shares + densities + jnp.logaddexp(data.rows.base[:, None], data.rows.lift)
@@ -220,7 +220,7 @@ def _evaluated(flat: Array, unravel: Callable[[Array], _Parameters], blocks, fam
 
     (slope, observed, complete), each = added_up(part, blocks, flat)
     zeros = jax.tree.map(jnp.zeros_like, parameters)
-    # A family without a scale gets one unit of information on it, so that the matrix is regular and it does not move.
+    # A family without a scale gets one unit of information on it, so that the matrix is regular and the scale constant.
     unit = zeros if scaled else zeros._replace(log_scale=jnp.ones_like(parameters.log_scale))
     fixed = jnp.diag(ravel_pytree(unit)[0])
     return View(each, zeros.log_scale, slope, observed + fixed, complete + fixed)
@@ -250,7 +250,7 @@ def _fitted(problem: _Problem, tol, max_iters: int, name: Family, intercept: boo
     linear = jnp.zeros(size, dtype)
     if intercept and not scaled:
         linear = linear.at[0].set(family.link(jnp.sum(data.weights * outcome) / number))
-    answers = newton(data, jnp.asarray(1e-3, dtype), tol, 50).coefficients  # with a prior, so that none diverges
+    answers = newton(data, jnp.asarray(1e-3, dtype), tol, 50).coefficients  # the prior prevents divergence
     start = _Parameters(linear, jnp.zeros(width, dtype), jnp.zeros((), dtype), answers)
     flat, unravel = ravel_pytree(start)
     state = ascended(lambda flat: _evaluated(flat, unravel, blocks, family, scaled), flat, tol, max_iters)
@@ -262,7 +262,7 @@ def _fitted(problem: _Problem, tol, max_iters: int, name: Family, intercept: boo
     coefficients = whole @ jnp.concatenate([parameters.linear, parameters.answers])
     log_likelihood = accurate_sum(state.view.log_probabilities) - number * jnp.log(spread)
     errors = jnp.sqrt(jnp.diagonal(inverse))
-    # An impossible report or an unusable ε makes only the sum NaN: the iteration never moved.
+    # An impossible report or an unusable ε makes only the sum NaN: the iteration made no step.
     usable = jnp.isfinite(log_likelihood) & (jnp.min(data.weights) >= 0)
     zero = jnp.where(usable, jnp.zeros((), dtype), jnp.nan)
     result = OutcomeRegression(

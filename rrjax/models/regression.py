@@ -1,4 +1,4 @@
-"""Multinomial logistic regression of the values that users hold on covariates, from their randomized reports."""
+"""Multinomial logistic regression of the users' values on covariates, from their randomized reports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_RIDGE = 1e12
 LARGEST_STANDARD_ERROR = 20.0
 """Standard error, on standardized covariates, beyond which a coefficient counts as diverging."""
 _LARGEST_COEFFICIENT = 30.0
-"""Standardized coefficient beyond which it counts as diverging, where there is no standard error."""
+"""Standardized coefficient beyond which it counts as diverging, if there is no standard error."""
 
 
 @register(
@@ -40,7 +40,7 @@ _LARGEST_COEFFICIENT = 30.0
 )
 @dataclasses.dataclass(frozen=True)
 class _Problem:
-    """A regression to be fitted: checked data, and the results to compute beside the coefficients."""
+    """A regression to be fitted: checked data, and the results to compute besides the coefficients."""
 
     data: Data
     units: Units
@@ -72,41 +72,41 @@ def fit(
 
     Args:
         covariates: `[N, D]`, floats or integers, in any units; a vector `[N]` is one covariate.
-        reports: Of the mechanism, N of them.
+        reports: N reports of the mechanism.
         mechanism_or_epsilon: As in `rr_loss`: a mechanism, or ε of k-ary randomized response, for all or `[N]`.
-        num_categories: K, where ε is given; a mechanism has its own.
+        num_categories: K, if ε is given; a mechanism has its own.
         weights: `[N]`, not negative: the number of users of each row, or survey weights (then with
             `covariance="sandwich"`). None is one for each.
         intercept: Whether to add a column of ones in front.
         clusters: `[N]`, numbers or texts, not traced. Users of one cluster may depend on each other. The covariance is
-            that of Liang and Zeger, times c/(c − 1)·(N − 1)/(N − P) for c clusters and P = D·(K − 1) coefficients. Its
-            rank is at most c − 1, so there must be more clusters than coefficients. p-values and intervals are by
-            Student's t, Wald's tests by F, with c − 1 degrees of freedom. For a covariate that is the same within each
-            cluster, standard errors are too small where few clusters have one of its values: a test at 5 % rejects
-            12 % of the time if the covariate splits ten clusters in halves, 7 % with thirty, and 15 % if 4 of 100
-            clusters have the rarer value.
+            Liang and Zeger's, times c/(c − 1)·(N − 1)/(N − P) for c clusters and P = D·(K − 1) coefficients. Its rank
+            is at most c − 1, so there must be more clusters than coefficients. p-values and intervals are by Student's
+            t, Wald's tests by F, with c − 1 degrees of freedom. For a covariate that is the same within each cluster,
+            standard errors are too small if few clusters have one of its values: a test at 5 % rejects 12 % of the time
+            if the covariate splits ten clusters in halves, 7 % with thirty, and 15 % if 4 of 100 clusters have the
+            rarer value.
         covariance: "observed", the inverse of the observed information, for weights that are numbers of users;
-            "sandwich", for survey weights, and where the model may be wrong; or "none", which with "l-bfgs" avoids
-            every matrix of (D·(K − 1))² numbers. None is "observed".
+            "sandwich", for survey weights, and if the model may be wrong; or "none", which with "l-bfgs" avoids every
+            matrix of (D·(K − 1))² numbers. None is "observed".
         ridge: Scalar, precision of a normal prior with mean zero on the intercept and the standardized coefficients,
             for data whose likelihood has no maximum.
         reduce_bias: Whether to subtract the expected error of the maximum-likelihood coefficients, to the order of 1/N.
-            They are too far from zero, by some per cent of their standard errors where reports are few or noisy. The
-            log-likelihood stays that of the maximum. It needs a covariance and no prior, and weights count users.
+            They are too far from zero, by some per cent of their standard errors if reports are few or noisy. The
+            log-likelihood remains that of the maximum. It needs a covariance and no prior, and weights count users.
         solver: "newton", or "l-bfgs" (by optax), which makes no such matrix: for thousands of coefficients.
         tol: Largest gap to the maximum, nats of all reports. None is 1e-10 with x64, and in float32 1e-6, or 1e-12 for
             each user.
         max_iters: Largest number of steps of the solver.
 
     Returns:
-        `Regression`. Under tracing, `converged` says whether there is a maximum; without a covariance it may miss a
+        `Regression`. Under tracing, `converged` is whether there is a maximum; without a covariance it may miss a
         diverging coefficient. An invalid report, ε, weight or ridge makes all NaN there.
 
     Raises:
         ValueError: Shapes that do not fit, or (not under tracing) invalid covariates, weights or reports, with the row.
         FitError: A `ValueError` with the columns and the category: covariates that depend on each other linearly; a
-            likelihood without maximum, as where a covariate separates the data or no report names a category; no more
-            clusters, or users with a considerable weight, than coefficients.
+            likelihood without maximum, for example if a covariate separates the data or no report names a category; no
+            more clusters, or users with a considerable weight, than coefficients.
         NotImplementedError: A derivative is taken: use differences of two fits.
 
     Example:
@@ -155,13 +155,13 @@ def fit_in_batches(
     learning_rate: ArrayLike = 0.02,
     tol: float = 0.01,
 ) -> Regression:
-    """Fits the regression of `fit` by Adam, on one batch of users after another, for large data.
+    """Fits the regression of `fit` by Adam, on batches of users, for large data.
 
-    The learning rate falls to zero. The log-likelihood ends some hundredths of a nat below the maximum; `gap` says how
-    many, if there is a covariance.
+    The learning rate falls to zero. The log-likelihood ends some hundredths of a nat below the maximum, by `gap` if
+    there is a covariance.
 
     Args:
-        key: A typed key, for the order in which users are seen.
+        key: A typed key, for the order of the users.
         covariates: As in `fit`.
         reports: As in `fit`.
         mechanism_or_epsilon: As in `fit`.
@@ -171,9 +171,9 @@ def fit_in_batches(
         clusters: As in `fit`.
         covariance: As in `fit`.
         ridge: As in `fit`.
-        batch_size: Users in a batch, at most N.
-        num_epochs: Number of passes through the users; a pass leaves out users who do not fill a last batch.
-        learning_rate: Scalar, of the first steps, on standardized covariates.
+        batch_size: Number of users in a batch, at most N.
+        num_epochs: Number of passes through the users; a pass omits users who do not fill a last batch.
+        learning_rate: Scalar, learning rate of the first steps, on standardized covariates.
         tol: Nats of all reports below which the gap counts as converged: 0.01 is a seventh of a standard error.
 
     Returns:
@@ -209,7 +209,7 @@ def fit_in_batches(
 
 
 def _checked(observed: tuple[Any, ...], clusters, covariance, ridge, reduce_bias=False) -> _Problem:
-    """Checks arguments of `fit`; the observed ones are those of `as_data`, in its order."""
+    """The arguments of `fit`, checked; `observed` are those of `as_data`, in its order."""
     if covariance not in (None, *get_args(Covariance)):
         raise ArgumentError(
             f'covariance must be "observed", "sandwich" or "none", got {covariance!r}',
@@ -247,7 +247,7 @@ def _checked(observed: tuple[Any, ...], clusters, covariance, ridge, reduce_bias
 
 
 def _check_enough(data: Data, num_clusters: int | None, weights: np.ndarray | None) -> None:
-    """Refuses fewer clusters, or users with a considerable weight, than a covariance of all coefficients takes."""
+    """Refuses fewer clusters, or users with a considerable weight, than a covariance of all coefficients needs."""
     size = data.shape[0] * data.shape[1]
     if num_clusters is not None and num_clusters <= size:
         raise FitError(
@@ -260,7 +260,7 @@ def _check_enough(data: Data, num_clusters: int | None, weights: np.ndarray | No
             needed=size + 1,
         )
     if num_clusters is None and weights is not None:
-        relative = weights / np.max(weights)  # squares of small weights are zero
+        relative = weights / np.max(weights)  # squares of small weights underflow to zero
         effective = np.sum(relative) ** 2 / np.sum(relative**2)
         if not effective > size:
             raise FitError(
@@ -301,10 +301,10 @@ def _evaluated(problem: _Problem, solution: Solution, tol):
         if problem.covariance == "sandwich":
             covariance = _sandwich(covariance, solution.coefficients, problem)
         errors = jnp.sqrt(jnp.diagonal(covariance)).reshape(coefficients.shape)
-        # False for NaN, where the information is not positive.
+        # False for NaN, if the information is not positive.
         converged = (gap <= tol) & jnp.all(errors < LARGEST_STANDARD_ERROR)
     log_likelihood = accurate_sum(data.weights * found)
-    # An impossible report or an unusable ε makes only the sum NaN: the iteration never moved.
+    # An impossible report or an unusable ε makes only the sum NaN: the iteration made no step.
     usable = jnp.isfinite(log_likelihood) & (jnp.min(data.weights) >= 0) & (ridge >= 0)
     coefficients, covariance = jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), (coefficients, covariance))
     result = Regression(
@@ -325,7 +325,7 @@ def _evaluated(problem: _Problem, solution: Solution, tol):
 
 
 def _sandwich(inverse, coefficients, problem: _Problem):
-    """The sandwich covariance, of users or of clusters of them."""
+    """The sandwich covariance, by users or by clusters."""
     data, clusters, count = problem.data, problem.clusters, problem.num_clusters
     moved = posteriors(coefficients, data.covariates, data.rows).moved
     scores = data.weights[:, None, None] * data.covariates[:, :, None] * moved[:, None, 1:]

@@ -23,7 +23,7 @@ from rrjax.numerics.sums import log_sum
 Family: TypeAlias = Literal["normal", "binary", "counts"]
 
 _MOST_CLUSTERS = 10_000
-"""Degrees of freedom beyond which the law of F counts as χ²: p-values of 1e-6 and more differ by less than 2 %."""
+"""Degrees of freedom beyond which χ² replaces F: p-values of 1e-6 and more differ by less than 2 %."""
 
 
 @register(
@@ -38,19 +38,19 @@ class Regression:
     """A regression by `fit` or `fit_in_batches`. A pytree; under `vmap` leaves and properties have the batch in front.
 
     Attributes:
-        standard_coefficients: `[D, K − 1]`, of the standardized covariates.
-        standard_covariance: `[D·(K − 1), D·(K − 1)]`, of these; None where it was not asked for.
+        standard_coefficients: `[D, K − 1]`, coefficients of the standardized covariates.
+        standard_covariance: `[D·(K − 1), D·(K − 1)]`, their covariance; None if not computed.
         units: Means and standard deviations of the covariates, `[D]` each.
         log_likelihood: Scalar, nats, of all reports, each by its weight.
-        gain: Scalar, nats, the log-likelihood less that of coefficients that are all zero.
-        gap: Scalar, nats of all reports by which the maximum is higher: half of Newton's decrement. Without covariance
-            the solver's own estimate; NaN where it has none.
+        gain: Scalar, nats, the log-likelihood less that with all coefficients zero.
+        gap: Scalar, the distance from the maximum, nats of all reports: half of Newton's decrement. Without covariance
+            the solver's own estimate; NaN if it has none.
         num_iters: Scalar.
         converged: Scalar: whether the gap is below the tolerance and no coefficient diverges.
         num_users: Scalar, the sum of the weights.
-        intercept: Whether there is one. Static.
+        intercept: Whether there is an intercept. Static.
         robust: Whether the covariance is a sandwich. Static.
-        num_clusters: The number of clusters of the covariance, or None. With c clusters, tests and intervals of
+        num_clusters: Number of clusters of the covariance, or None. With c clusters, tests and intervals of
             coefficients are by Student's t and F with c − 1 degrees of freedom, not by the normal law and χ². Static.
     """
 
@@ -74,24 +74,24 @@ class Regression:
 
     @property
     def covariance(self) -> Float[Array, "P P"]:
-        """`[D·(K − 1), D·(K − 1)]`, of `coefficients.ravel()`; `ValueError` if the regression was fitted without."""
+        """`[D·(K − 1), D·(K − 1)]`, covariance of `coefficients.ravel()`; `ValueError` if it was not computed."""
         back, blocks = self.units.back_transform(self.intercept), self._covariance_blocks()
         covariance = jnp.einsum("...ab,...bicj,...dc->...aidj", back, blocks, back)
         return covariance.reshape(self.known_covariance.shape)
 
     @property
     def known_covariance(self) -> Float[Array, "P P"]:
-        """The covariance of the standardized coefficients; `ValueError` if the regression was fitted without."""
+        """The covariance of the standardized coefficients; `ValueError` if it was not computed."""
         if self.standard_covariance is None:
             raise ValueError('the regression was fitted with covariance="none": fit it with another one')
         return self.standard_covariance
 
     @property
     def standard_errors(self) -> Float[Array, "D k"]:
-        """`[D, K − 1]`, of each coefficient; `ValueError` if the regression was fitted without covariance."""
+        """`[D, K − 1]`, standard errors of the coefficients; `ValueError` without covariance."""
         own = jnp.einsum("...bkck->...kbc", self._covariance_blocks())
         back = self.units.back_transform(self.intercept)
-        # The largest factor is taken out: in units whose standard errors are floats, variances may overflow.
+        # The largest factor is taken out: variances may overflow even if standard errors do not.
         largest = jnp.max(jnp.abs(back), axis=-1, keepdims=True)
         rows = back / largest
         return largest * jnp.sqrt(jnp.einsum("...ab,...kbc,...ac->...ak", rows, own, rows))
@@ -102,7 +102,7 @@ class Regression:
 
     @property
     def num_parameters(self) -> int:
-        """D·(K − 1)."""
+        """The number of coefficients, D·(K − 1)."""
         return self.standard_coefficients.shape[-2] * self.standard_coefficients.shape[-1]
 
     @property
@@ -112,7 +112,7 @@ class Regression:
 
     @property
     def aic(self) -> Float[Array, ""]:
-        """Akaike's criterion: the deviance, and two for each coefficient."""
+        """Akaike's criterion: the deviance plus two for each coefficient."""
         return self.deviance + 2 * self.num_parameters
 
 
@@ -128,18 +128,18 @@ class OutcomeRegression:
     """A regression by `fit_outcome`. A pytree; under `vmap` every leaf has the batch in front.
 
     Attributes:
-        coefficients: `[D + K − 1]`, of the outcome's linear predictor: the intercept, if there is one, the covariates,
-            and last the effects of categories 1 … K − 1 of the answer, compared with category 0.
-        answer_coefficients: `[D, K − 1]`, of the answer on the covariates, as in `Regression`.
+        coefficients: `[D + K − 1]`, coefficients of the outcome's linear predictor: the intercept, if there is one, the
+            covariates, and last the effects of categories 1 … K − 1 of the answer, compared with category 0.
+        answer_coefficients: `[D, K − 1]`, coefficients of the answer on the covariates, as in `Regression`.
         scale: Scalar, standard deviation of a normal outcome about its mean; one for other families.
-        covariance: `[D + K − 1, D + K − 1]`, of `coefficients`, the other parameters being estimated too.
+        covariance: `[D + K − 1, D + K − 1]`, covariance of `coefficients`, with the other parameters estimated too.
         log_likelihood: Scalar, nats, of outcomes and reports together.
-        gap: Scalar, nats of all users by which a maximum near it is higher.
+        gap: Scalar, the distance from the nearby maximum, nats of all users.
         num_iters: Scalar.
         converged: Scalar.
         num_users: Scalar, the sum of the weights.
-        family: Of the outcome. Static.
-        intercept: Whether there is one. Static.
+        family: Family of the outcome. Static.
+        intercept: Whether there is an intercept. Static.
     """
 
     coefficients: Float[Array, " C"]
@@ -156,7 +156,7 @@ class OutcomeRegression:
 
     @property
     def standard_errors(self) -> Float[Array, " C"]:
-        """Of each coefficient, `[D + K − 1]`."""
+        """Standard errors of the coefficients, `[D + K − 1]`."""
         return jnp.sqrt(jnp.diagonal(self.covariance, axis1=-2, axis2=-1))
 
 
@@ -180,7 +180,7 @@ def critical_value(level: float, clusters: int | None = None) -> float:
     if clusters is None:
         return NormalDist().inv_cdf((1 + level) / 2)
     low, high = 0.0, 40.0
-    with jax.ensure_compile_time_eval():  # where a prediction is traced, too
+    with jax.ensure_compile_time_eval():  # also if a prediction is traced
         while high < 1e12 and float(p_value(high * high, 1, clusters)) > 1 - level:
             low, high = high, high**2
         for _ in range(64):
@@ -197,8 +197,8 @@ class Prediction(NamedTuple):
     Attributes:
         shares: `[N, K]`.
         standard_errors: `[N, K]`, of the shares.
-        lower: `[N, K]`, of an interval for each share, symmetric in its log-odds.
-        upper: `[N, K]`.
+        lower: `[N, K]`, lower limit of an interval for each share, symmetric in its log-odds.
+        upper: `[N, K]`, upper limit.
     """
 
     shares: Float[Array, "N K"]
@@ -211,9 +211,9 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
     """Predicts the shares of the categories among users with given covariates.
 
     Args:
-        result: Of `fit`.
-        covariates: `[N, D]`, or `[N]` where there is one.
-        confidence: Of each interval, between 0 and 1.
+        result: Result of `fit`.
+        covariates: `[N, D]`, or `[N]` if there is one.
+        confidence: Confidence level of each interval, between 0 and 1.
 
     Returns:
         `Prediction`. Intervals are by the delta method in the log-odds of each share, with clusters by Student's t.
@@ -273,14 +273,14 @@ def summary(
     names: Sequence[str] | None = None,
     categories: Sequence[str] | None = None,
 ) -> str:
-    """Formats the table of a regression, as R does: estimate, standard error, z, and the p-value of zero.
+    """The table of a regression as text, as in R: estimate, standard error, z, and the p-value of zero.
 
     With clusters, t replaces z.
 
     Args:
-        result: Of `fit` or `fit_outcome`, of one regression.
+        result: Result of `fit` or `fit_outcome`, for one regression.
         names: Names of the D covariates; None is x0, x1, …
-        categories: Names of the K categories; None is their numbers. The others are compared with the first.
+        categories: Names of the K categories; None is their numbers. Each is compared with the first.
 
     Returns:
         Lines of text.

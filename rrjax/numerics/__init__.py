@@ -1,1 +1,1 @@
-"""Mathematics that knows nothing of reports: accurate sums, special functions, solvers, random words, sharding."""
+"""Mathematics independent of reports: accurate sums, special functions, solvers, random words, sharding."""

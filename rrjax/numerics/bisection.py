@@ -1,4 +1,4 @@
-"""Bisection of real intervals and of sorted places, in a fixed number of steps, so that `jit` and `vmap` take it."""
+"""Bisection of real intervals and of sorted places, in a fixed number of steps, for `jit` and `vmap`."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ def bisected(
     num_steps: int,
     middle: Callable[[Array, Array], Array] = arithmetic_mean,
 ) -> tuple[Array, Array]:
-    """Halves intervals `[low, high]` so often around the point where `is_too_low` becomes false; returns both ends."""
+    """Both ends of intervals `[low, high]`, halved repeatedly around the point where `is_too_low` becomes false."""
 
     def halve(_, interval):
         low, high = interval
@@ -36,9 +36,9 @@ def bisected(
 
 
 def first_place(is_before: Callable[[Array], Bool[Array, "*s"]], start: Int[Array, "*s"], size: int) -> Array:
-    """The first of the places `start, …, size` for which `is_before` is false; it must be true up to there only.
+    """The first of the places `start, …, size` for which `is_before` is false; it must be true before and false after.
 
-    `is_before` is also called with `size` itself where the search is over, and its answer is not used.
+    After the end of the search `is_before` is also called with `size`, and its result is not used.
     """
 
     def halve(_, span):

@@ -10,7 +10,7 @@ from jax import Array
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def with_derivative(rule: Callable[[Array, Any, Any], Array], solution: Array, given: Any) -> Array:
-    """The solution itself, with the derivative in `given` that a rule states.
+    """The solution itself, with the derivative in `given` by a rule.
 
     `rule(solution, given, given_tangent)` returns the tangent of the solution. It solves the linear system of the
     implicit function theorem and is itself differentiable, so derivatives of every order exist, forward and reverse.

@@ -17,8 +17,8 @@ class Regression(NamedTuple):
     """Shares of candidates by least squares.
 
     Attributes:
-        theta: `[K]`, not negative. Their sum is below one where users hold values that are no candidates.
-        violation: Scalar: how far the conditions of the minimum are missed, in shares of users.
+        theta: `[K]`, not negative. Their sum is below one if some users' values are no candidates.
+        violation: Scalar: largest violation of the conditions of the minimum, in shares of users.
     """
 
     theta: Float[Array, " K"]

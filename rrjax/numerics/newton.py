@@ -1,11 +1,12 @@
 """Newton's method: damped, for a function of a few numbers or a likelihood with hidden values; and the interior point.
 
-**Damped ascent** (`ascend`). Where the gradient in the point stays zero, the point moves by H⁻¹·(∂gradient/∂given),
-with H the negative Hessian. That is the derivative of the maximum, in both modes; no step is differentiated.
+**Damped ascent** (`ascend`). The gradient stays zero at the maximum, so the maximum moves by H⁻¹·(∂gradient/∂given),
+    with H the negative Hessian. This is its derivative, in both modes; no step is differentiated.
 
 **Hidden values** (`ascended`). The complete information, which the hidden values would give, is always positive, and a
-step by it is a step of EM, which never loses. The observed information is less, by the missing one. A step by it is
-Newton's: quick near the maximum, and without guarantee far from it. The damping goes from one to the other.
+    step by it is a step of EM, which never lowers the likelihood. The observed information is less, by the missing
+    information. A step by it is Newton's: fast near the maximum, and without guarantee far from it. The damping
+    interpolates between the two.
 
 **Interior point** (`interior_step`). Maximizes a concave f over θ ≥ 0 with Σ θ = 1 and perhaps other equations. At the
 maximum a multiplier λ leaves slacks s = λ − ∇f ≥ 0 with θ∘s = 0. Newton's method solves θ∘s = β in the relative change
@@ -13,8 +14,8 @@ y = Δθ/θ:
 
     (Θ H Θ + diag(θ∘s))·y = β + θ∘∇f − λ·θ,    H = −∇²f,    Θ = diag(θ),
 
-and Mehrotra's predictor and corrector choose β, which goes to zero. The system keeps its scale where θ does not, and a
-Cholesky factorization is equally accurate whatever the scale of its rows.
+and Mehrotra's predictor and corrector choose β, which goes to zero. The system keeps its scale even if θ does not, and
+a Cholesky factorization is equally accurate for any scale of its rows.
 
 References:
     Mehrotra, "On the Implementation of a Primal–Dual Interior Point Method", SIAM J. Optimization 2, 1992.
@@ -36,9 +37,9 @@ from rrjax.numerics.sharding import aligned, one_by_one
 from rrjax.numerics.sums import accurate_sum
 
 LARGEST_STEP = 0.99
-"""Part of the way to the boundary, where a weight would be zero, that an interior step goes at most."""
+"""Largest length of an interior step, as a part of the way to the boundary, where a weight would be zero."""
 USERS_IN_BLOCK = 4096
-"""Users whose information is summed at a time."""
+"""Number of users whose information is summed at a time."""
 
 
 @one_by_one
@@ -62,7 +63,7 @@ class Problem(Protocol):
         ...
 
     def gain(self, new: Float[Array, " P"], old: Float[Array, " P"], given: Any) -> Float[Array, ""]:
-        """The value at `new` less that at `old`, as accurately as it can be had."""
+        """The value at `new` less that at `old`, as accurately as possible."""
         ...
 
 
@@ -71,8 +72,8 @@ class Ascent(NamedTuple):
 
     point: Float[Array, " P"]
     curvature: Float[Array, "P P"]  # the negative Hessian where the last step began
-    damping: Float[Array, ""]  # the part of its own size that the diagonal is raised by; zero is Newton's step
-    gap: Float[Array, ""]  # half of Newton's decrement: to second order, what the value misses of the maximum
+    damping: Float[Array, ""]  # the relative increase of the diagonal; zero is Newton's step
+    gap: Float[Array, ""]  # half of Newton's decrement: to second order, the distance of the value from the maximum
     num_iters: Int[Array, ""]
     converged: Bool[Array, ""]
 
@@ -84,7 +85,7 @@ def _step(system, gradient, point):
 
 
 def _judged(change, gap, gain, damping, tol):
-    """Accepts a step that gains, or is so near the maximum that rounding hides whether it does.
+    """Accepts a step that gains, or that is so near the maximum that its gain is below rounding.
 
     Returns whether it is accepted, the next damping, the gap, and whether the iteration has converged.
     """
@@ -114,11 +115,11 @@ def _ascended(problem, start, given, tol, max_iters):
         return gradient, gradient
 
     def step(state):
-        # Second derivatives take long to compile, so they stand here only.
+        # Second derivatives take long to compile, so they occur only here.
         hessian, gradient = jax.jacfwd(gradient_twice, has_aux=True)(state.point)
         curvature = -hessian
         size = jnp.abs(jnp.diagonal(curvature))
-        # A plateau has no curvature; there the damping needs a scale, that of steps no longer than a thousand.
+        # A plateau has no curvature; there the damping gets a scale that limits steps to a thousand.
         size = jnp.maximum(size, 1e-3 * jnp.abs(gradient))
         change, gap, new = _step(curvature + jnp.diag(state.damping * size), gradient, state.point)
         gain = problem.gain(new, state.point, given)
@@ -145,7 +146,7 @@ def _motion(problem, point, inputs, tangents):
 class View(NamedTuple):
     """The log-likelihood and its derivatives at some parameters `[P]`."""
 
-    log_probabilities: Float[Array, " N"]  # of each user's reports, each times the weight
+    log_probabilities: Float[Array, " N"]  # log-likelihood of each user's reports, times the weight
     log_prior: Float[Array, ""]
     slope: Float[Array, " P"]  # the gradient of the sum of all these
     observed: Float[Array, "P P"]  # the observed information
@@ -157,7 +158,7 @@ class State(NamedTuple):
 
     parameters: Float[Array, " P"]
     view: View
-    damping: Float[Array, ""]  # 0 is Newton's step, 1 is that of EM, and above 1 it is shorter
+    damping: Float[Array, ""]  # 0 is Newton's step, 1 is the step of EM, and above 1 the step is shorter
     gap: Float[Array, ""]  # half of Newton's decrement, nats of all reports
     num_iters: Int[Array, ""]
     converged: Bool[Array, ""]
@@ -174,7 +175,7 @@ def ascended(
         system = jnp.where(damping < 1, mixed, damping * view.complete)
         change, gap, new = _step(system, view.slope, state.parameters)
         new_view = look(new)
-        # User by user: near the maximum the difference of two sums loses the digits that count.
+        # User by user: near the maximum the difference of two sums loses its digits.
         gain = accurate_sum(new_view.log_probabilities - view.log_probabilities) + (new_view.log_prior - view.log_prior)
         accepted, damping, gap, converged = _judged(change, gap, gain, damping, tol)
         new, view = jax.tree.map(
@@ -200,7 +201,7 @@ def blocks_of(data: Any) -> Any:
 
 
 def added_up(function: Callable[[Any], tuple[Any, Any]], blocks: Any, *others: Any) -> tuple[Any, Any]:
-    """The sums over all blocks, and the rows of all, of a function of a block that returns sums and rows."""
+    """The sums over all blocks, and all rows, of a function of a block that returns sums and rows."""
     first = jax.tree.map(lambda leaf: leaf[0], blocks)
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, first)[0])
 
@@ -235,5 +236,5 @@ def interior_step(
 
 
 def _length(change):
-    """How far a relative change can go before anything is zero; at most all the way."""
+    """The largest part of a relative change, at most one, before any weight is zero."""
     return jnp.minimum(1, 1 / jnp.maximum(jnp.max(-change), 1))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 PRIMES = [number for number in range(2, 1000) if all(number % small for small in range(2, math.isqrt(number) + 1))]
-"""Orders of fields."""
+"""Orders of fields: the primes below 1000."""
 
 
 def num_points(order: int, number: int) -> int:
@@ -34,7 +34,7 @@ def dimension_of(num_categories: int, order: int) -> int:
 
 
 def design_of(num_categories: int, order: int) -> tuple[float, float]:
-    """The planes per plane through a given point, and the share of the latter that pass through another given point."""
+    """All planes over planes through a given point; and the share of the latter that contain another given point."""
     number = dimension_of(num_categories, order)
     through_one, through_two = num_points(order, number - 1), num_points(order, number - 2)
     return num_points(order, number) / through_one, through_two / through_one
@@ -83,7 +83,7 @@ def numbers_of(vectors: Any, order: int, xp: ModuleType) -> Any:
 
 
 def plane_of(points: Any, through: Any, free: Any, order: int, number: int, xp: ModuleType) -> Any:
-    """A plane for each point, through it or not: coordinates from `free`, but for one that makes the product 0 or 1."""
+    """A plane for each point, through it or not: coordinates from `free`, except one for a product of 0 or 1."""
     point = vectors_of(points, order, number, xp)
     lead = xp.argmax(point != 0, axis=-1).astype(xp.int32)
     digits = digits_of(free, order, number - 1, xp)

@@ -17,22 +17,22 @@ from jax.core import Tracer
 _Class = TypeVar("_Class", bound=type)
 
 SHOWN_NUMBERS = 6
-"""Size up to which `repr` prints the numbers of an array."""
+"""Largest size of an array whose numbers `repr` prints."""
 
 
 def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> Callable[[_Class], _Class]:
     """A decorator that makes a dataclass a pytree.
 
     Two classes that `jax.tree_util.register_dataclass` has registered, with equal meta fields, have *equal* tree
-    structures (jaxlib up to 0.10 at least; only their hashes differ). Once in some hundred cases the hashes collide,
-    and `jax.jit` runs for one class the program that it has compiled for the other.
+    structures (jaxlib up to 0.10 at least; only their hashes differ). If the hashes collide, which happens once in some
+    hundred cases, `jax.jit` runs for one class the program compiled for the other.
 
-    JAX puts anything in the place of a leaf: a tracer, a batch, a zero without a dtype, a place of an axis. So an
+    JAX may put other objects in place of a leaf: a tracer, a batch, a zero without a dtype, a number of an axis. So an
     instance is made of leaves without `__init__` and `__post_init__`, which check the arguments of users.
 
-    Functions that take or return an instance can be exported: `jax.export` knows the class by its full name, and its
+    Functions that take or return an instance can be exported: `jax.export` stores the full name of the class, and its
     meta fields as JSON. `==` is one bool, see `equal`; `repr` is short. An instance has a hash if all its fields have
-    one: numbers and texts have, arrays have not (`TypeError`).
+    one: numbers and texts do, arrays do not (`TypeError`).
 
     Example:
         >>> import dataclasses, jax
@@ -104,7 +104,7 @@ def equal(tree: Any, other: Any) -> Any:
     if type(tree) is not type(other):
         return NotImplemented
     (ours, structure), (theirs, another) = tree_util.tree_flatten(tree), tree_util.tree_flatten(other)
-    # As arrays first: array_equal says false of values that cannot become arrays, in place of an error.
+    # As arrays first: array_equal returns false, not an error, for values that cannot become arrays.
     return structure == another and all(map(np.array_equal, map(np.asarray, ours), map(np.asarray, theirs)))
 
 

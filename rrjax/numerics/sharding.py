@@ -1,9 +1,9 @@
-"""Gives the values of one computation the sharding that it needs, where devices are many.
+"""Sharding of the values of one computation, for several devices.
 
 Inside `shard_map` every value has a type that names the mesh axes along which it differs, and the state of a loop must
 keep that type from turn to turn: a zero to which data are added must differ along their axes from the start. On a mesh
-with explicit axes a value also has its mesh, and one without (a constant, an ε from outside) must be put on it before
-`vmap` can spread it. Without such a mesh these functions change nothing.
+with explicit axes a value also has its mesh, and a value without a mesh (a constant, an ε from outside) must be put on
+it before `vmap` can spread it. Without such a mesh these functions change nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def is_explicit(value: Array) -> bool:
 
 
 def aligned(values: T, *others: object) -> T:
-    """The values, made to differ along the mesh axes of all arguments, and put on their mesh."""
+    """The values with the sharding of the arguments: varying along their mesh axes, and on their mesh."""
     leaves = jax.tree.leaves((values, others))
     axes = frozenset().union(*map(_varying, leaves))
     explicit = [leaf for leaf in leaves if is_explicit(leaf)]
@@ -39,7 +39,7 @@ def aligned(values: T, *others: object) -> T:
 
     def place(leaf):
         if not isinstance(leaf, jax.Array):
-            return leaf  # a literal has no place
+            return leaf  # a literal has no device
         missing = tuple(sorted(axes - _varying(leaf)))
         if meshes and jax.typeof(leaf).sharding.mesh.empty:
             everywhere = NamedSharding(meshes[0], PartitionSpec(*[None] * leaf.ndim))
@@ -66,7 +66,7 @@ def on_many_devices(*values: object) -> bool:
 
 def _varying(value):
     kind = jax.typeof(value)
-    # The first name is that until jax 0.10.1.
+    # The first name is in use until jax 0.10.1.
     return kind.vma if hasattr(kind, "vma") else kind.manual_axis_type.varying
 
 
@@ -77,19 +77,19 @@ def repeat(number: Int[Array, ""], body: Callable[[Int[Array, ""], T], T], state
 
 
 def looked_up(table: Shaped[Array, " n"], places: Int[Array, "*s"]) -> Shaped[Array, "*s"]:
-    """table[places], for places within it, whatever their sharding."""
+    """table[places], for places within it, with any sharding."""
     if not is_explicit(places):
         return table.at[places].get(mode="promise_in_bounds")
-    if places.ndim == 0:  # JAX reads a scalar place in another way, which takes no sharding
+    if places.ndim == 0:  # JAX handles a scalar place differently, without sharding
         return looked_up(table, places[None])[0]
     return aligned(table, places).at[places].get(mode="promise_in_bounds", out_sharding=jax.typeof(places).sharding)
 
 
 def gathered(array: Array, axis: int = -1) -> Array:
-    """The array with one axis whole on every device, where a mesh with explicit axes spreads it.
+    """The array with one axis whole on every device, if a mesh with explicit axes spreads it.
 
-    There a sum over a spread axis, a slice of it and a product with it would need the sharding of their result. One
-    problem is small, so every device solves it. On other meshes XLA decides, and the array stays as it is.
+    On such a mesh a sum, slice or product along a spread axis would need the sharding of its result. One problem is
+    small, so every device solves it. On other meshes XLA decides, and the array stays as it is.
     """
     if not spread_over_devices(array, axis):
         return array
@@ -108,7 +108,7 @@ def together(array: T) -> T:
 
 
 def stacked(*scalars: Shaped[Array, ""]) -> Shaped[Array, " n"]:
-    """`jnp.stack` of scalars, also where `vmap` spreads only some of them over a mesh with explicit axes."""
+    """`jnp.stack` of scalars, even if `vmap` spreads only some of them over a mesh with explicit axes."""
     if not any(map(is_explicit, scalars)):
         return jnp.stack(scalars)
     numbers = jnp.arange(len(scalars))
@@ -150,11 +150,11 @@ def refuse_spread(value: T, name: str) -> T:
 
 
 def by_platform(*arguments: Any, cpu: Callable[..., T], elsewhere: Callable[..., T]) -> T:
-    """Computes in one way on CPUs and in another on GPUs and TPUs: of two programs for the same values the faster one.
+    """The result of the faster of two programs for the same values: one for CPUs, another for GPUs and TPUs.
 
-    Where JAX finds an accelerator, the platform that a program is compiled for decides, not the default device.
+    If JAX finds an accelerator, the platform of the compiled program decides, not the default device.
     """
-    if jax.default_backend() == "cpu":  # tracing a way that is never taken takes tens of milliseconds of a first call
+    if jax.default_backend() == "cpu":  # tracing an unused branch takes tens of milliseconds of a first call
         return cpu(*arguments)
     return lax.platform_dependent(*arguments, cpu=cpu, default=elsewhere)
 
@@ -162,8 +162,8 @@ def by_platform(*arguments: Any, cpu: Callable[..., T], elsewhere: Callable[...,
 def one_by_one(function: Callable[..., Array]) -> Callable[..., Array]:
     """The function of arrays, which under `vmap` on CPUs takes one example after the other.
 
-    For calls into LAPACK: jaxlib spreads a batch of them over the threads that run programs, and waits. Where several
-    devices compute at once, each thread waits for another, without end.
+    For calls into LAPACK: jaxlib spreads a batch of them over the threads that run programs, and waits. If several
+    devices compute at once, the threads wait for each other without end.
     """
     alone = jax.custom_batching.custom_vmap(function)
 
@@ -172,7 +172,7 @@ def one_by_one(function: Callable[..., Array]) -> Callable[..., Array]:
         spread = next((jax.typeof(example).sharding for example in examples if is_explicit(example)), None)
 
         def in_all(*arguments):
-            """The arguments, those without a batch repeated."""
+            """The arguments; those without a batch are repeated."""
             for argument, each in zip(arguments, given, strict=True):
                 place = spread and NamedSharding(spread.mesh, PartitionSpec(spread.spec[0], *[None] * argument.ndim))
                 yield argument if each else lax.broadcast(argument, (size,), out_sharding=place)

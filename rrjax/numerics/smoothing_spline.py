@@ -23,15 +23,15 @@ from jaxtyping import Array, Float
 from rrjax.numerics.sharding import aligned
 
 DECAY = 4
-"""Power of the frequency by which the variance of a cosine falls."""
+"""Power of the frequency in the fall of a cosine's variance."""
 NUM_CUTOFFS = 12
 AMPLITUDES = np.geomspace(0.1, 1e8, 28)
 """Variances of the slowest cosine, a, in noise variances of one value."""
 OUTLIER_SCORE = 4.0
-"""Standard deviations from the prediction by its neighbours beyond which a value is left out of the curve."""
+"""Standard deviations from the prediction by its neighbours beyond which a value is not used for the curve."""
 NUM_OUTLIER_PASSES = 3
 LARGEST_LEVERAGE = 0.99
-"""With more, the other values would say nothing about a value."""
+"""Largest weight of a value in its own prediction; beyond it the other values hardly matter."""
 
 
 class Curve(NamedTuple):
@@ -40,11 +40,11 @@ class Curve(NamedTuple):
     level: Float[Array, " K"]
     leverage: Float[Array, " K"]  # the weight of each value in the curve at its own place, and the variance there
     left_out: Float[Array, " K"]  # the prediction of each value by the others alone
-    log_likelihood: Float[Array, ""]  # of each value, given all others
+    log_likelihood: Float[Array, ""]  # variance of each value, given all others
 
 
 def smoothed(values: Float[Array, " K"]) -> Curve:
-    """The smooth curve through values. Outliers, such as a spike at a round number, do not bend it."""
+    """The smooth curve through values. Outliers, such as a spike at a round number, do not affect it."""
     cutoffs = jnp.asarray(_cutoffs(values.shape[0]), values.dtype)
     before = jnp.append(values[1], values[:-1])
     after = jnp.append(values[1:], values[-2])

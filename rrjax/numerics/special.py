@@ -30,9 +30,9 @@ from jaxtyping import Array, Float
 from rrjax.numerics.sharding import looked_up
 
 SERIES_BELOW = 0.4
-"""|x| up to which a series is used. Beyond, the plain difference loses a digit at most."""
+"""Largest |x| for the series. Beyond it, the plain difference loses at most one digit."""
 HALLEY_STEPS = 4
-"""Steps to an inverse tail. Each triples the digits of the start, which are few in float32 at 10⁹ trials."""
+"""Number of steps to an inverse tail. Each triples the digits of the start, which are few in float32 at 10⁹ trials."""
 
 
 def log1p_minus(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
@@ -118,7 +118,7 @@ def upper_tail(count: Float[Array, "*s"], other: Float[Array, "*s"], distance: F
     failure = other / (trials - count * fall)
     odds = count / other * jnp.exp(-distance)
     integral = _integral(count, other, odds, count * fall)
-    # The deviance by the rarer one of success and failure, so that nothing cancels.
+    # The deviance by the rarer of success and failure, so that no terms cancel.
     rare = share < 0.5
     rarer, log_odds = jnp.where(rare, share, other / trials), jnp.where(rare, -distance, distance)
     shift = rarer * jnp.expm1(jnp.clip(log_odds, -1, 1))
@@ -146,7 +146,7 @@ def log_survival(
     inner = (high > 0) & (low > 0)
     safe_low = jnp.where(inner, low, 1)
     ratio = jnp.where(inner, above, 1) / safe_low
-    # log(1 + ratio/chance), where the quotient may be beyond the dtype.
+    # log(1 + ratio/chance), because the quotient may be beyond the dtype.
     distance = jnp.where(ratio < chance, jnp.log1p(ratio / chance), jnp.log(ratio + chance) - jnp.log(chance))
     tail = upper_tail(jnp.where(inner, high, 1), safe_low, distance)
     without_failures = high * jnp.where(up, jnp.log(probability), jnp.log1p(-probability))
@@ -164,7 +164,7 @@ def log_complement(log_probability: Float[Array, "*s"]) -> Float[Array, "*s"]:
 def odds_of_tail(
     count: Float[Array, "*s"], other: Float[Array, "*s"], log_level: Float[Array, ""]
 ) -> Float[Array, "*s"]:
-    """The lower Clopper–Pearson limit as odds p/(1 − p): P(X ≥ count) is the small level there.
+    """The lower Clopper–Pearson limit as odds p/(1 − p), at which P(X ≥ count) is the small level.
 
     References:
         Clopper and Pearson, "The use of confidence or fiducial limits", 1934.

@@ -25,7 +25,7 @@ def expm1_epsilon(epsilon: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     The argument is reduced by a multiple of log 2 held in two parts, and the rest is a Taylor series.
     """
     # The smaller of this and that of 2ε: XLA would otherwise compute and compile the scalar anew in every loop that
-    # uses it. It does not do so with a reduction.
+    # uses it. A reduction prevents this.
     return jnp.min(_expm1(epsilon[..., None] * jnp.array([1, 2], epsilon.dtype)), axis=-1)
 
 
@@ -54,18 +54,18 @@ def _expm1_epsilon_jvp(primals, tangents):
 def reciprocal(x: Float[Array, ""]) -> Float[Array, ""]:
     """1/x of a positive scalar, the same bits in every program.
 
-    XLA divides by a scalar in some programs and multiplies by its reciprocal in others, whichever is written. It does
-    not look through a reduction.
+    XLA divides by a scalar in some programs and multiplies by its reciprocal in others, whichever is written. A
+    reduction prevents this.
     """
     return jnp.max(1 / (x * jnp.array([1, 2], x.dtype)))
 
 
 ROW = 1024
-"""Terms whose compensated sum is taken at a time."""
+"""Number of terms in one compensated sum."""
 FEW = 64
-"""Terms below which they are not first summed by fours."""
+"""Number of terms below which they are not first summed by fours."""
 RUNS = range(512, 31, -1)
-"""Lengths of plain sums in `short_sum`, the best first."""
+"""Lengths of plain sums in `short_sum`, the preferred first."""
 
 
 def two_sum(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -84,7 +84,7 @@ def _compensated(terms, errors):
 
 
 def _quarters(x):
-    """The sums of four terms each, so that fewer scalar TwoSums are left, most of the cost on a CPU."""
+    """The sums of four terms each, so that fewer scalar TwoSums remain, which are most of the cost on a CPU."""
     size = -(-x.shape[0] // 4)
     first, second, third, last = (x[start : start + size] for start in range(0, 4 * size, size))
     if len(last) < size:
@@ -100,11 +100,11 @@ def filled_up(x: Shaped[Array, "n ..."], run: int) -> Shaped[Array, "m ..."]:
 
 @jax.custom_jvp
 def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
-    """Sums a vector to about one unit in the last place of the sum of magnitudes, whatever its length.
+    """The sum of a vector, to about one unit in the last place of the sum of magnitudes, at any length.
 
-    Four terms at a time are added plainly, which costs a unit at most. The reduction of these sums carries the rounding
-    error of every addition along and adds it in the end, in whatever order the backend reduces. Plain `jnp.sum` of
-    10,000 float32 on a CPU can lose four digits.
+    Four terms at a time are added plainly, which costs a unit at most. The reduction of these sums also sums the
+    rounding errors of the additions, in any order of the backend, and adds them in the end. Plain `jnp.sum` of 10,000
+    float32 on a CPU can lose four digits.
     """
     if not isinstance(x.shape[0], int):  # a symbol of `jax.export`
         rows = filled_up(x, ROW)
@@ -115,8 +115,8 @@ def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
     if x.shape[0] <= 16 * ROW:
         total, error = _compensated(x, jnp.zeros_like(x))
     else:
-        # The errors are added plainly, so their runs must be short: many small terms beside a large one leave errors
-        # of one sign. Rows and remainder are slices, because a padded copy is slow on a CPU.
+        # The errors are added plainly, so their runs must be short: many small terms and a large one give errors of one
+        # sign. Rows and remainder are slices, because a padded copy is slow on a CPU.
         rows = x.shape[0] // ROW
         whole, remainder = x[: rows * ROW].reshape(rows, ROW), x[rows * ROW :]
         total, error = _compensated(*_compensated(whole, jnp.zeros_like(whole)))
@@ -128,13 +128,13 @@ def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
 @accurate_sum.defjvp
 def _accurate_sum_jvp(primals, tangents):
     (x,), (tangent,) = primals, tangents
-    # A plain sum, because reverse mode must transpose it, and a derivative can spare the last digits. In `shard_map` a
-    # tangent of zeros does not differ along the axes of its value.
+    # A plain sum, because reverse mode must transpose it, and a derivative does not need the last digits. In
+    # `shard_map` a tangent of zeros does not differ along the axes of its value.
     return accurate_sum(x), jnp.sum(aligned(tangent, x))
 
 
 def short_sum(x: Float[Array, "*s n"]) -> Float[Array, "*s"]:
-    """Sums along the last axis in short runs: some digits better than `jnp.sum` on a CPU, and as fast.
+    """The sums along the last axis, in short runs: some digits better than `jnp.sum` on a CPU, and as fast.
 
     For batches of rows, where `accurate_sum` costs too much. float32 keeps six digits of 10⁵ terms.
     """
@@ -143,18 +143,18 @@ def short_sum(x: Float[Array, "*s n"]) -> Float[Array, "*s"]:
 
 @jax.custom_jvp
 def log_sum(x: Float[Array, "*s n"]) -> Float[Array, "*s"]:
-    """The log of Σ exp(x) along the last axis, summed as in `short_sum`; −∞, with zero derivatives, where all x are."""
+    """The log of Σ exp(x) along the last axis, summed as in `short_sum`; −∞, with zero derivatives, if all x are −∞."""
     peak = jnp.max(x, axis=-1)
     peak = jnp.where(peak > -jnp.inf, peak, 0)
     return jnp.log(_added_up(x, lambda part: jnp.exp(part - jnp.expand_dims(peak, range(peak.ndim, part.ndim))))) + peak
 
 
 def _added_up(x, function):
-    """The sum of a function of x, applied within each part's sum, so that its values are never written to memory."""
+    """The sum of a function of x, applied within each part's sum, which keeps its values out of memory."""
     # Blocks of a length that divides the size are not copied.
     run = next((run for run in RUNS if x.shape[-1] % run == 0), 256)
     whole = x.shape[-1] // run * run
-    if whole == 0 or spread_over_devices(x, -1):  # an axis that devices share is not cut into others
+    if whole == 0 or spread_over_devices(x, -1):  # a sharded axis is not split
         return jnp.sum(function(x), axis=-1)
     blocks = jnp.sum(function(x[..., :whole].reshape(*x.shape[:-1], whole // run, run)), axis=-1)
     total = jnp.sum(blocks, axis=-1)
@@ -172,7 +172,7 @@ def _log_sum_jvp(primals, tangents):
 def split_product(
     integer: Int[Array, "*s"], factor: Float[Array, ""]
 ) -> tuple[UInt[Array, "*s"], Float[Array, "*s"], Bool[Array, "*s"]]:
-    """Splits `integer * factor` exactly into a whole and a fraction; the third array says where the whole is too large.
+    """The whole and the fraction of `integer * factor`, exactly; the third array marks wholes that are too large.
 
     The mantissa of `factor` times the integer is formed in two machine words and shifted. Nothing is rounded before the
     fraction becomes a float.
@@ -209,7 +209,7 @@ def split_product(
     )
     low_left = jnp.where(down < bits, low & ~left(word.type(ones), down), low)
     high_left = jnp.where(down < bits, word.type(0), high & ~left(word.type(ones), over))
-    # The bits shifted out, as a float. Where the whole is zero they are the rounded product itself, which also serves
+    # The bits shifted out, as a float. If the whole is zero they are the rounded product itself, which also serves
     # factors too small for this power of two.
     power = lax.bitcast_convert_type(
         left(jnp.maximum(bias - jnp.minimum(down, 2 * bits), 1).astype(word), jnp.int32(info.nmant)),

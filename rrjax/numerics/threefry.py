@@ -1,6 +1,6 @@
-"""Random words of 32 bits, and products and hashes of words: for JAX's simulations and for the clients of collections.
+"""Random words of 32 bits, products and hashes of words, for JAX's simulations and for the clients of collections.
 
-Written with operators alone, so that the same lines serve NumPy and JAX. JAX is not imported.
+It uses operators only, so that the same code works for NumPy and JAX. JAX is not imported.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Privacy: clients for real collection, what an audit proves of them, what shuffling adds."""
+"""Privacy: clients for real collection, audits of clients, and amplification by shuffling."""

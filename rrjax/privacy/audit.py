@@ -2,8 +2,8 @@
 
 For any event E of reports and any two values a and b, ε is at least log P(E | a)/P(E | b). Half of the reports choose
 the values and the event. The other half bounds the two probabilities by Clopper–Pearson, so the bound holds at its
-level however the event was chosen. A bound above the claimed ε proves the client wrong. A bound below it proves
-nothing: other values, other events and more reports may show more.
+level for any choice of the event. A bound above the claimed ε proves the client wrong. A bound below it proves nothing:
+other values, other events or more reports may give a larger bound.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from rrjax.privacy.clients import Client
 __all__ = ["Audit", "audit", "audit_mechanism", "draws_needed", "lower_bound"]
 
 BATCH_SIZE = 1 << 16
-"""Reports drawn at a time."""
+"""Number of reports drawn at a time."""
 
 MAX_DRAWS = 2**53
 """More draws than this are not whole numbers in float64."""
 
 MIN_SCREENING_REPORTS = 16
-"""Reports of each value in the search for two values. With fewer reports, fewer values are tried."""
+"""Number of reports of each value in the search for two values. With fewer reports, fewer values are tried."""
 
 
 class Audit(NamedTuple):
@@ -45,17 +45,17 @@ class Audit(NamedTuple):
 
     Attributes:
         lower: Lower bound of ε, nats.
-        claimed: The ε that the client claims, nats; None where it is not known.
+        claimed: The ε that the client claims, nats; None if it is unknown.
         likelier: The value that makes the event likelier.
         other: The other value.
-        event: The reports in the event, or the results of the given `event`. Where reports have several forms (dtypes,
-            shapes, lengths), pairs of form and report; where there are also too many different reports, forms.
+        event: The reports in the event, or the results of the given `event`. If reports have several forms (dtypes,
+            shapes, lengths), pairs of form and report; if there are also too many different reports, forms.
         counts: Numbers of reports in the event, of `likelier` and of `other`, among the reports that bound ε.
         num_draws: Number of reports of each of the two values that bound ε.
         level: Confidence level of the bound.
         num_values: Number of values among which the two were chosen.
-        draws_needed: The smallest `num_draws` that can disprove the claim, of a client that reports the value itself;
-            without a claim, the smallest that can prove anything.
+        draws_needed: The smallest `num_draws` that can disprove the claim of a client that reports the value itself;
+            without a claim, the smallest with a positive bound.
     """
 
     lower: float
@@ -76,7 +76,7 @@ class Audit(NamedTuple):
 
     @property
     def powerless(self) -> bool:
-        """Whether there were too few reports to disprove the claim, whatever the client does."""
+        """Whether there were too few reports to disprove the claim for any client."""
         return 2 * self.num_draws < self.draws_needed
 
 
@@ -93,30 +93,31 @@ def audit(
     level: float = 0.999,
     batch_size: int = BATCH_SIZE,
 ) -> Audit:
-    """Bounds the ε of any client from below, by its reports of two values that are chosen among many.
+    """A lower bound of the ε of any client, from its reports of two values chosen among many.
 
-    Half of the reports choose first two of the tried values, then an event. The events are the unions of reports by
-    which a likelihood ratio test would reject, in both directions: some of these reports rank the different reports by
-    their ratio, others choose the number of ranks with the largest bound. The other half of the reports bounds ε, so
-    the level holds whatever was chosen. Reports that differ in dtype, shape or length are different reports.
+    Half of the reports choose first two of the tried values, then an event. The events are the rejection regions of
+    likelihood ratio tests in both directions: some of these reports rank the different reports by their ratio, others
+    choose the number of ranks with the largest bound. The other half of the reports bounds ε, so the level holds for
+    any choice. Reports that differ in dtype, shape or length are different reports.
 
     Args:
         draw: The client: takes `[n]` values and returns n reports, as an array of any shape and dtype or as a list of
-            any objects. Also a mechanism or a client of `rrjax.secure`, as `audit_mechanism`.
+            any objects. Or a mechanism or a client of `rrjax.secure`, as in `audit_mechanism`.
         value_a: A value; None chooses the two values whose reports differ most.
         value_b: Another value.
         values: The values to choose from. None takes all of 0 … K − 1, or 128 of them: both ends, powers of two and
-            their neighbours, and evenly spaced ones. A client that leaks only a value outside these is not found.
-        num_categories: K, where no values are given.
-        num_draws: Number of reports that choose, and of those that bound ε: twice as many are drawn in all.
-        event: Takes n reports and returns an integer or a boolean of each, or several. None takes the reports
-            themselves; where there are more than 65,536 different ones, their dtypes, shapes and lengths.
+            their neighbours, and evenly spaced ones. A leak of a value outside these is not found.
+        num_categories: K, if no values are given.
+        num_draws: Number of reports of each half: twice as many are drawn in all.
+        event: A function of n reports that returns one or more integers or booleans for each. None takes the reports
+            themselves; if more than 65,536 are different, their dtypes, shapes and lengths.
         claimed: The ε that the client claims, nats.
         level: Confidence level of the bound.
-        batch_size: Reports drawn at a time, which bounds the memory.
+        batch_size: Number of reports drawn at a time, which bounds the memory.
 
     Returns:
-        `Audit`; `powerless` says that there were too few reports to find any client, `draws_needed` how many it takes.
+        `Audit`; `powerless` is whether there were too few reports to disprove any claim, `draws_needed` the number that
+        suffices.
 
     Raises:
         ArgumentError: Equal values, one value alone, neither values nor K, fewer than four draws, a level outside
@@ -176,12 +177,12 @@ def audit_mechanism(
     level: float = 0.999,
     key: Array | None = None,
 ) -> Audit:
-    """Bounds the ε of a mechanism, or of its client for real collection, from below, by which values reports support.
+    """A lower bound of the ε of a mechanism or of its client for real collection, from the values that reports support.
 
     Args:
         mechanism: A `Mechanism`, whose `randomize` is audited, or a client of `rrjax.secure`.
-        num_draws: As `audit`.
-        values: Two values, or more to choose from; None chooses from all or from 128 of them, as `audit`.
+        num_draws: As in `audit`.
+        values: Two values, or more to choose from; None chooses from all or from 128 of them, as in `audit`.
         level: Confidence level of the bound.
         key: A typed key for a mechanism; None takes `jax.random.key(0)`. Clients cannot be seeded.
 
@@ -269,12 +270,12 @@ def _values_to_try(num_categories, num_draws):
 
 
 def _part(num_draws, values):
-    """Number of reports of each of two values that rank the labels, and of as many that choose the event."""
+    """Number of reports of each of two values that rank the labels; as many choose the event."""
     return max(1, num_draws // (4 if len(values) == 2 else 8))
 
 
 def _batches(draw, batch_size, value, number):
-    """Batches of reports of one value, the size of each, and how many of its reports are used."""
+    """Batches of reports of one value, the size of each, and its number of used reports."""
     size = min(batch_size, number)
     for begin in range(0, number, size):
         yield draw(np.full(size, value)), size, min(size, number - begin)
@@ -315,7 +316,7 @@ def _audit(values, count, screen, num_draws, claimed, level):
 
 
 def draws_needed(claimed: float, level: float) -> int:
-    """The smallest `num_draws` with which an audit can disprove a claim, of a client that reports the value itself.
+    """The smallest `num_draws` with which an audit can disprove the claim of a client that reports the value itself.
 
     With n reports of each value, all of one and none of the other in the event, the bound is the logarithm of the odds
     of ((1 − level)/2)^{1/n}.
@@ -355,7 +356,7 @@ def lower_bound(counts: tuple[int, int], num_draws: int, level: float) -> float:
         level: Confidence level of the bound.
 
     Returns:
-        Nats; zero where nothing is proved.
+        Nats; zero if nothing is proved.
 
     Raises:
         ArgumentError: Counts that are not two numbers, fewer than one report, or a level outside (0, 1).
@@ -373,7 +374,7 @@ def lower_bound(counts: tuple[int, int], num_draws: int, level: float) -> float:
     successes = np.asarray([counts[0], num_draws - counts[1]], dtype)  # E of a, and not E of b
     failures = np.asarray([num_draws - counts[0], counts[1]], dtype)
     limits = _odds_of_tail(successes, failures, jnp.asarray(math.log((1 - level) / 2), dtype))
-    error = 2e-5 if dtype == np.float32 else 1e-9  # of a limit, relative
+    error = 2e-5 if dtype == np.float32 else 1e-9  # relative rounding of a limit
     odds_of_a, odds_not_of_b = (float(limit) * (1 - error) for limit in limits)
     if odds_of_a == 0:
         return 0.0

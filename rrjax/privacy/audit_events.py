@@ -13,24 +13,24 @@ import numpy as np
 from rrjax.data.errors import ArgumentError
 
 MAX_CONTENTS = 1 << 16
-"""Different reports that an event is chosen among."""
+"""Largest number of different reports among which an event is chosen."""
 
 MAX_VALUES = 128
-"""Values that are tried where none are given."""
+"""Number of values that are tried if none are given."""
 
 MAX_ENTRIES, MAX_ENTRY_VALUES = 64, 16
-"""Entries of a report that is a row, each of so many different values at most, that are features of their own."""
+"""Largest number of entries of a row, and of different values of an entry, that are separate features."""
 
 
 ALL_CONTENTS = object()
-"""The content in a label that stands for all contents of a form, where there are too many."""
+"""The content in a label that stands for all contents of a form, if there are too many."""
 
 Label: TypeAlias = tuple[str, Any]
 """The form of a report (dtype and shape, or type and length), and its content."""
 
 
 def merged(parts: Iterable[Counter[Label]]) -> Counter[Label]:
-    """The sum of counts of reports; by form alone where there are too many contents."""
+    """The sum of counts of reports; by form alone if there are too many contents."""
     total = Counter()
     for part in parts:
         total.update(part)
@@ -49,7 +49,7 @@ def _forms(counts):
 def count_batch(
     reports: Any, size: int, used: int, *, event: Callable[[Any], Any] | None, only: Collection[Any] | None = None
 ) -> Counter[Label]:
-    """Counts the first `used` reports of a batch; where `only` is given, those whose label or form is in it.
+    """Counts of the first `used` reports of a batch; if `only` is given, of those whose label or form is in it.
 
     Raises:
         ArgumentError: The number of reports is not the size of the batch.
@@ -126,7 +126,7 @@ def table(counts: Sequence[Counter[Label]], labels: Sequence[Any], only_forms: b
 
 
 def screening_features(seen: Sequence[Counter[Label]]) -> np.ndarray:
-    """Numbers of reports `[V, F]` of each label, of each form, and of each value of an entry where reports are rows."""
+    """Numbers of reports `[V, F]` of each label, of each form, and, if reports are rows, of each value of an entry."""
     labels, only_forms = labels_of(merged(seen))
     counts = table(seen, labels, only_forms)
     if only_forms:
@@ -146,7 +146,7 @@ def screening_features(seen: Sequence[Counter[Label]]) -> np.ndarray:
 
 
 def most_different_rows(counts: np.ndarray, number: int) -> tuple[int, int]:
-    """The two rows with the largest log ratio of some feature, or of its absence, less three standard errors."""
+    """The two rows with the largest log ratio of a feature, or of its absence, less three standard errors."""
     best, pair = -math.inf, (0, len(counts) - 1)
     for times in (counts, number - counts):
         logs = np.log((times + 0.5) / (number + 1))
@@ -165,8 +165,8 @@ def best_event(
 ) -> tuple[list[Any], int]:
     """The union of labels with about the largest bound, and the row that makes it likelier.
 
-    Some reports rank the labels, others choose how many ranks to take. By the same reports, labels would win whose
-    ratio is large by chance.
+    Some reports rank the labels, others choose the number of ranks. If the same reports did both, labels whose ratio is
+    large by chance would be chosen.
     """
     ranking, counts = ranking + 0.5, counts + 0.5
     z = NormalDist().inv_cdf((1 + level) / 2)
@@ -176,7 +176,7 @@ def best_event(
         one, other = np.cumsum(counts[likelier][order]), np.cumsum(counts[1 - likelier][order])
         scores = np.log(one / other) - z * np.sqrt(np.maximum(1 / one + 1 / other - 2 / number, 0))
         if len(labels) > 1:
-            scores[-1] = -math.inf  # all labels prove nothing
+            scores[-1] = -math.inf  # all labels together prove nothing
         last = int(np.argmax(scores))
         if scores[last] > best:
             best, members, row = float(scores[last]), [labels[place] for place in order[: last + 1]], likelier

@@ -22,7 +22,7 @@ __all__ = ["central_delta", "central_epsilon", "leaked_epsilon", "local_epsilon"
 
 MAX_EPSILON, MAX_USERS = 100.0, 10**12
 TOLERANCE = 1e-6
-"""Relative width of the interval in which an ε is found."""
+"""Relative width of the interval of an ε."""
 
 
 def central_epsilon(
@@ -33,26 +33,25 @@ def central_epsilon(
     num_categories: int | None = None,
     mechanism: MechanismFactory | None = None,
 ) -> float:
-    """An upper bound of the central ε of shuffled reports, which may be promised to users.
+    """An upper bound of the central ε of shuffled reports, for promises to users.
 
-    Every user randomizes a value with the local ε, and a shuffler passes on the reports without their senders and in
-    random order. Then every result that anyone computes from them is (ε_c, δ) differentially private for the
-    replacement of one user's value. The bound is that of the privacy blanket: of the given mechanism, or of the worst
-    randomizer with this ε.
+    Every user randomizes a value with the local ε, and a shuffler forwards the reports without their senders in random
+    order. Then every result computed from them is (ε_c, δ) differentially private for the replacement of one user's
+    value. The bound is that of the privacy blanket: of the given mechanism, or of the worst randomizer with this ε.
 
     Args:
         num_users: N, from 1 to 10¹².
         epsilon: The local ε, nats, above 0 and at most 100.
         delta: δ in (0, 1).
         num_categories: K, needed with a mechanism.
-        mechanism: A class, or a function of K and ε, such as `rrjax.RandomizedResponse`. An unknown one is bounded as
-            the worst randomizer.
+        mechanism: A class, or a function of K and ε, such as `rrjax.RandomizedResponse`. None, or an unknown one, is
+            bounded as the worst randomizer.
 
     Returns:
-        ε_c, nats, a plain float: at most the local ε, and 0 where δ alone covers the loss. An upper bound, rounding
+        ε_c, nats, a plain float: at most the local ε, and 0 if δ alone covers the loss. An upper bound, rounding
         included. From 1,000 users on and for ε_c below one it is within 0.3 % of the method's exact value, without a
-        mechanism and for randomized response, and within 3 % for other mechanisms; where there is little amplification
-        it can be a multiple.
+        mechanism and for randomized response, and within 3 % for other mechanisms; with little amplification it can be
+        a multiple.
 
     Raises:
         ValueError: An argument of another type or out of its range.
@@ -94,7 +93,7 @@ def central_delta(
         mechanism: As in `central_epsilon`.
 
     Returns:
-        δ, a plain float: an upper bound, 0 where ε_c is at least the local ε.
+        δ, a plain float: an upper bound, 0 if ε_c is at least the local ε.
 
     Raises:
         ValueError: An argument of another type or out of its range.
@@ -124,11 +123,11 @@ def leaked_epsilon(
     num_categories: int | None = None,
     mechanism: MechanismFactory | None = None,
 ) -> float:
-    """A lower bound of the central ε of shuffled reports: no proof can give a smaller one.
+    """A lower bound of the central ε of shuffled reports: no proof can give a smaller ε.
 
-    Some two collections that differ in one user can be told apart better than a smaller ε_c allows at this δ: one user
-    has either of two values, all others have one and the same value, a third or the second, and the reports that
-    support each of the two values are counted. Compare `central_epsilon` to see how much a better proof could gain.
+    There are two collections, different in one user, that can be distinguished better than a smaller ε_c allows at this
+    δ: one user has either of two values, all others have one value, a third or the second, and the reports that support
+    each of the two values are counted. The difference to `central_epsilon` is the most that a better proof could gain.
 
     Args:
         num_users: N, from 1 to 10¹².
@@ -176,8 +175,8 @@ def local_epsilon(
 
     Returns:
         The local ε, nats, a plain float: at least ε_c, at most 100. The bound of `central_delta` is at most δ here, and
-        above δ at an ε larger by a millionth. (Where there is little amplification the bounds of encodings and of
-        Hadamard response do not always grow with ε; then this is one such ε of several.)
+        above δ at an ε larger by a millionth. (With little amplification the bounds of encodings and of Hadamard
+        response do not always grow with ε; then this is one such ε of several.)
 
     Raises:
         ValueError: An argument of another type or out of its range.
@@ -225,13 +224,13 @@ def _central_epsilons(num_users: int, epsilon: float, delta: float, pair: Pair, 
 
 
 def _normal_approximation(num_users: int, delta: float, pair: Pair) -> float:
-    """About the central ε, by the normal law of the sum."""
+    """The approximate central ε, by the normal law of the sum."""
     deviation = pair.gain * math.sqrt((1 / pair.common[0] + 1 / pair.common[1]) / num_users)
     return deviation * math.sqrt(2 * max(math.log(deviation / delta), 1))
 
 
 def _crossing(delta_at, delta, point, keeps, breaks):
-    """Narrows the interval from a point where δ is kept to one where it is not, both given with their divergences.
+    """The interval from a point that keeps δ to one that does not, narrowed; both are given with their divergences.
 
     Regula falsi (Illinois) in √(−log δ), which is almost linear; bisection while the divergence at an end is zero.
     """
@@ -253,7 +252,7 @@ def _crossing(delta_at, delta, point, keeps, breaks):
         else:
             bad, below, above = point, height(found), above / 2
         if math.isfinite(above):
-            # A part of the tolerance away from both ends, or the other end would stay where it is.
+            # A part of the tolerance away from both ends, or the other end would not move.
             part = min(max(above / (above - below), TOLERANCE / 4), 1 - TOLERANCE / 4)
             point = good + (bad - good) * part
         else:

@@ -6,17 +6,17 @@ revealed. With ω that law times that probability, the divergence is (Balle et a
 
     δ(ε_c) = E(Z_1 + … + Z_N)₊ / N,    Z = (P − e^ε_c·Q)(y)/ω(y) at a report y drawn from ω, else 0.
 
-A report is of one of two telling kinds, which differ between P and Q, or of a silent kind. So S = Σ Z is linear in the
-counts, A and B of the telling kinds and C of each silent one. Given T = A + B and C, A is binomial, and S is a number
-times A less a threshold. T and C are divided into cells, tails included, in which S is made larger (or, for the bound
-from below, smaller):
+A report is of one of two kinds that differ between P and Q ("telling"), or of a kind that does not ("silent"). So S = Σ
+Z is linear in the counts, A and B of the telling kinds and C of each silent one. Given T = A + B and C, A is binomial,
+and S is a number times A less a threshold. T and C are divided into cells, tails included, in which S is made larger
+(or, for the bound from below, smaller):
 
 * A binomial count less its mean is the smaller in the convex order, the fewer the trials: A has the cell's most.
 * C is stochastically the smaller, the larger T is, and S falls in it: in a cell it has the law of the cell's most T.
 * S is then linear in T and in C, so its positive part is convex: the cell's mass is moved to its two ends, its mean
   kept. For the bound from below, the fewest trials instead of the most, and the mass is moved to the mean.
 
-So nothing is cut off, and no tail has to be added.
+So no mass is cut off, and no tail bound is needed.
 
 Binomial tails above the mean are as in `rrjax.numerics.special`, with k successes of n trials of chance θ:
 
@@ -40,10 +40,10 @@ from rrjax.numerics.special import quadrature_rule, stirling_series
 Numbers = NDArray[np.float64]
 
 NUM_CELLS = {0: (512,), 1: (96, 24), 2: (40, 12, 6)}
-"""Cells of T and of each C, by the number of silent kinds. With fewer users than cells nothing is rounded."""
+"""Numbers of cells of T and of each C, by the number of silent kinds. With fewer users nothing is rounded."""
 
 LOG_CUT = 40.0
-"""The integrand is followed until it has fallen to e^−40."""
+"""The integral ends where the integrand has fallen to e^−40."""
 
 _NODES, _WEIGHTS = quadrature_rule(32)
 _STIRLING_ERRORS = np.array([0.0] + [math.lgamma(n + 1) - (n + 0.5) * math.log(n) + n for n in range(1, 32)])
@@ -62,7 +62,7 @@ class Pair(NamedTuple):
     silent: tuple[tuple[float, float], ...]
     """P = Q and ω of every silent kind with P > 0 and ω > 0."""
     remainder: float
-    """1 − ω of the telling kinds, given because the difference loses digits where it is small."""
+    """1 − ω of the telling kinds, given because the difference loses digits if it is small."""
 
 
 def divergence(num_users: int, pair: Pair, central_epsilon: float, *, upper: bool) -> float:
@@ -78,8 +78,8 @@ def divergence(num_users: int, pair: Pair, central_epsilon: float, *, upper: boo
     num_cells = NUM_CELLS[len(pair.silent)]
 
     value, bound, mass = _count_nodes(np.array(float(num_users)), telling, pair.remainder, num_cells[0], upper)
-    # S = slope·(A − trials) + slack. Where e^ε_c is large, one report of the second kind outweighs all of the first
-    # kind, and slack/slope is less than a rounding of the trials.
+    # S = slope·(A − trials) + slack. If e^ε_c is large, one report of the second kind outweighs all of the first kind,
+    # and slack/slope is less than a rounding of the trials.
     trials, slack = bound, bound * first_z + (bound - value) * (sum(pair.q) * e1 / telling)
     left, remainder = np.maximum(num_users - bound, 0), pair.remainder
     for (probability, common), number in zip(pair.silent, num_cells[1:], strict=True):
@@ -99,11 +99,11 @@ def divergence(num_users: int, pair: Pair, central_epsilon: float, *, upper: boo
 
 
 def _count_nodes(trials, weight, other, number, upper):
-    """Few values that replace those of a binomial count: values, the counts of their cells, and masses."""
+    """A few values in place of all of a binomial count: values, the counts of their cells, and masses."""
     whole = weight + max(other, 0.0)
     if weight <= other:
         low, high, mass, mean = cells(trials, weight / whole, number)
-    else:  # by the complement, whose digits are not lost where it is rare
+    else:  # by the complement, which keeps its digits if it is rare
         fewest, most, mass, mean_other = cells(trials, max(other, 0.0) / whole, number)
         low, high, mean = (trials[..., None] - each for each in (most, fewest, mean_other))
     if not upper:
@@ -114,9 +114,9 @@ def _count_nodes(trials, weight, other, number, upper):
 
 
 def cells(trials: Numbers, chance: float, number: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Cuts 0 … n into cells, narrow where the mass is: their smallest and largest values, masses, and mean values.
+    """Cells of 0 … n, narrow around the mass: their smallest and largest values, masses, and mean values.
 
-    They are `[*s, number]`. A mass is from the nearer tail. The ends of an empty cell have no meaning.
+    Shapes are `[*s, number]`. A mass is from the nearer tail. The ends of an empty cell have no meaning.
     """
     trials = trials[..., None]
     if chance in (0, 1):
@@ -162,7 +162,7 @@ def upper_tail(k: Numbers, trials: Numbers, chance: Numbers | float) -> Numbers:
 
 
 def _pmf(k: Numbers, trials: Numbers, chance: Numbers | float) -> Numbers:
-    """P(X = k) for k ≥ 1, by the saddle point: no term of the exponent is larger than it must be."""
+    """P(X = k) for k ≥ 1, by the saddle point: the terms of the exponent do not cancel."""
     failures = trials - k
     distance = k - trials * chance
     some = np.where(failures > 0, failures, 1.0)

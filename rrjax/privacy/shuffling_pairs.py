@@ -1,4 +1,4 @@
-"""The pairs of laws that stand for a mechanism: the worst possible one, and pairs of real neighbours."""
+"""Pairs of laws for a mechanism: the worst possible pair, and pairs of real neighbours."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from rrjax.privacy.shuffling_divergence import Pair
 
 
 class Overlap(NamedTuple):
-    """How the reports of users with different values overlap, for a mechanism whose reports support values.
+    """The overlap of the reports of users with different values, for a mechanism whose reports support values.
 
     Any report has one of two probabilities, whose ratio is e^ε: the larger one for users whose value it supports.
     """
 
     one: float
-    """Probability of a report that supports a value a and not b, of a user with b."""
+    """Probability that a report of a user with value b supports a and not b."""
     both: float
-    """Probability of a report that supports a and b, of a user with either."""
+    """Probability that a report of a user with a or b supports both."""
     neither: float
-    """Probability of a report that supports neither, of a user with either; 1 less the others would cancel."""
+    """Probability that a report of a user with a or b supports neither; 1 less the others would cancel."""
     bystander: float
-    """As `one`, of a user with a third value, at least with the least informative one."""
+    """As `one`, for a user with a third value, the least informative one."""
 
 
 def _randomized_response(mechanism: Mechanism) -> Overlap:
@@ -46,7 +46,7 @@ def _hadamard_response(mechanism: Mechanism) -> Overlap:
 def _subset_selection(mechanism: Mechanism) -> Overlap:
     rates, others = mechanism.weights(math.expm1), mechanism.num_categories - 1
     size = round(rates.p + others * rates.q)  # members of any report
-    # Of a user with a third value: reports that support it, and reports that do not.
+    # For a user with a third value: reports that support it, and reports that do not.
     with_it, without_it = rates.p * (size - 1) * (others + 1 - size), rates.not_p * size * (others - size)
     both, neither = rates.p * (size - 1) / others, rates.not_p * (others - size) / others
     bystander = (with_it + without_it) / (others * max(others - 1, 1))
@@ -54,13 +54,13 @@ def _subset_selection(mechanism: Mechanism) -> Overlap:
 
 
 def _projective_geometry(mechanism: Mechanism) -> Overlap:
-    # Points 0, 1 and 2 are on one line: a plane that holds one of them holds no other, or all three.
+    # Points 0, 1 and 2 are on one line: a plane contains at most one of them, or all three.
     rates, one = mechanism.weights(math.expm1), _one_of_design(mechanism)
     return Overlap(one, max(rates.q - one, 0.0), max(rates.not_p - one, 0.0), one)
 
 
 def _one_of_design(mechanism: Mechanism) -> float:
-    """`one` of any block design, where p − q = (e^ε − 1)·one and q = one + both."""
+    """`one` of any block design, with p − q = (e^ε − 1)·one and q = one + both."""
     return mechanism.weights(math.expm1).d / math.expm1(mechanism.epsilon)  # pyright: ignore[reportArgumentType]
 
 
@@ -72,20 +72,20 @@ OVERLAPS: dict[str, Callable[[Mechanism], Overlap]] = {
     "subset-selection": _subset_selection,
     "projective-geometry-response": _projective_geometry,
 }
-"""By the name of the mechanism. Of any other mechanism only ε is known.
+"""The overlaps by mechanism name. For other mechanisms only ε is known.
 
-Local hashing is not here: how many of its 2³² seeds hash two categories into one bucket is not known exactly.
+Local hashing is missing: the number of its 2³² seeds that hash two categories to one bucket is not known exactly.
 """
 
 
 def upper_pair(epsilon: float, mechanism: Mechanism | None) -> Pair:
-    """The pair whose divergence bounds that of any two neighbouring collections from above.
+    """The pair whose divergence is an upper bound for any two neighbouring collections.
 
-    Every report of any user has at least its probability for either of the pair, over e^ε. Of an unknown mechanism the
-    worst pair is always told apart, as by randomized response with two values: a silent report with P = Q = τ has
-    ω ≥ τ/e^ε, so Z is (1 − e^ε_c)·e^ε with probability τ/e^ε, and 0 with the rest of τ. Given that, Z is smaller in the
-    convex order than the Z of randomized response, which has the same mean and varies in both directions; and the order
-    carries over to mixtures of kinds and to the sum of N.
+    The probability of a report of any user is at least its probability under either law of the pair, over e^ε. For an
+    unknown mechanism the worst pair has only telling reports, as in randomized response with two values: a silent
+    report with P = Q = τ has ω ≥ τ/e^ε, so Z is (1 − e^ε_c)·e^ε with probability τ/e^ε, and 0 with the rest of τ. Given
+    that, Z is smaller in the convex order than the Z of randomized response, which has the same mean and varies in both
+    directions; and the order carries over to mixtures of kinds and to the sum of N.
     """
     e1 = math.expm1(epsilon)
     overlap = _overlap(mechanism)
@@ -96,7 +96,7 @@ def upper_pair(epsilon: float, mechanism: Mechanism | None) -> Pair:
 
 
 def lower_pairs(epsilon: float, mechanism: Mechanism | None) -> list[Pair]:
-    """Pairs whose divergence bounds that of some two neighbouring collections from below.
+    """Pairs whose divergence is a lower bound for some two neighbouring collections.
 
     One user has either of two values, and all others one and the same value, so ω is the law of their reports.
     """
@@ -104,7 +104,7 @@ def lower_pairs(epsilon: float, mechanism: Mechanism | None) -> list[Pair]:
     if mechanism is None:  # randomized response with three categories, all others have the third
         return [_bystanders(e1, 1 / (e1 + 3), 1 / (e1 + 3), 1 / (e1 + 3))]
     overlap = _overlap(mechanism)
-    if overlap is None:  # whether the one value is supported, where all others have the other one
+    if overlap is None:  # whether a report supports the first value; all others have the second
         if not callable(getattr(mechanism, "weights", None)):
             raise ArgumentError(
                 f"mechanism must be one whose reports support values, with p and q, such as RandomizedResponse; of "

@@ -1,7 +1,7 @@
 """Populations, and exact draws of the counts of collections from them, without simulating single users.
 
 `true_counts`, `counts`, `collect` and `randomized` take O(K) time and memory, for any N below 2³¹ (the first three to
-2⁵³ with x64), and batch through `jax.vmap` over keys. Their laws are those of N users who each draw a value and
+2⁵³ with x64), and batch through `jax.vmap` over keys. Their laws are the laws for N users who each draw a value and
 randomize it, up to the rounding of probabilities to the dtype and of random words to 2⁻³². The same key gives different
 draws in float64 and in float32.
 """
@@ -49,7 +49,7 @@ def zipf(num_categories: int, exponent: ArrayLike) -> Float[Array, " K"]:
 @partial(jax.jit, static_argnums=0)
 def _zipf(num_categories, exponent):
     rank = jnp.arange(1, num_categories + 1, dtype=exponent.dtype)
-    # The first rank is exactly one whatever the exponent, also where the product would be 0 · ∞.
+    # The first rank is exactly one for every exponent, even if the product would be 0 · ∞.
     log_rank = jnp.where(rank == 1, 0, jnp.log(rank))
     weights = jnp.where(rank == 1, 1, jnp.exp(-exponent * log_rank))
     return jnp.where(exponent >= 0, weights / accurate_sum(weights), jnp.nan)
@@ -64,8 +64,8 @@ def values(key: Array, theta: ArrayLike, num_users: int) -> Int[Array, " N"]:
         num_users: N. Static.
 
     Returns:
-        `[N]`, int32, category numbers. By inversion of the cumulative sums: probabilities are exact to the dtype's
-        rounding of those. All −1 where theta has a negative entry, NaN, or no mass: estimates from them are NaN.
+        `[N]`, int32, category numbers. By inversion of the cumulative sums: probabilities are exact to the rounding of
+        these. All −1 if theta has a negative entry, NaN, or no mass: estimates from them are NaN.
 
     Raises:
         ValueError: A wrong shape, K < 2, or a number of users that is not in range.
@@ -86,7 +86,7 @@ def values(key: Array, theta: ArrayLike, num_users: int) -> Int[Array, " N"]:
 
 
 def true_counts(key: Array, theta: ArrayLike, num_users: ArrayLike) -> Int[Array, " K"]:
-    """Draws the numbers of users in each category, whose values are independent draws from θ.
+    """Draws the numbers of users in each category; their values are independent draws from θ.
 
     n ~ Multinomial(N, θ), for the `collect` of a mechanism.
 
@@ -96,7 +96,7 @@ def true_counts(key: Array, theta: ArrayLike, num_users: ArrayLike) -> Int[Array
         num_users: Scalar N, an integer from 0 to 2³¹ − 1, with x64 and not traced to 2⁵³.
 
     Returns:
-        `[K]`, int32 (int64 where N is 2³¹ or more), with the sum N exactly. All −1 where those of `counts` are.
+        `[K]`, int32 (int64 if N is 2³¹ or more), with the sum N exactly. All −1 if those of `counts` are.
 
     Raises:
         ValueError: As `counts`.
@@ -114,21 +114,21 @@ def true_counts(key: Array, theta: ArrayLike, num_users: ArrayLike) -> Int[Array
 
 
 def counts(key: Array, theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLike) -> Int[Array, " K"]:
-    """Draws the histogram of the reports of N users whose values are independent draws from θ.
+    """Draws the counts of the reports of N users whose values are independent draws from θ.
 
     c ~ Multinomial(N, q + d·θ).
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
         theta: `[K]`, the distribution of the true values; scaled to sum to one.
-        num_users: Scalar N, an integer from 0 to 2³¹ − 1, so that a sweep compiles once where it is traced; with x64,
-            and not traced, to 2⁵³.
+        num_users: Scalar N, an integer from 0 to 2³¹ − 1, with x64 and not traced to 2⁵³. A traced N compiles once for
+            a sweep.
         epsilon: Scalar, nats.
 
     Returns:
-        `[K]`, int32 (int64 where N is 2³¹ or more), with the sum N exactly. All −1 where theta has a negative entry,
-        NaN, no mass, or a mass beyond the dtype, where ε is not positive, or N is out of range under tracing:
-        estimates from them are NaN.
+        `[K]`, int32 (int64 if N is 2³¹ or more), with the sum N exactly. All −1 if theta has a negative entry, NaN, no
+        mass, or a mass beyond the dtype, if ε is not positive, or if N is out of range under tracing: estimates from
+        them are NaN.
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, or a number of users that is not in range (not under tracing).
@@ -146,10 +146,10 @@ def counts(key: Array, theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLik
 def collect(
     key: Array, theta: ArrayLike, num_users: ArrayLike, epsilon: ArrayLike
 ) -> tuple[Int[Array, " K"], Int[Array, " K"]]:
-    """Draws the true counts of N users from θ, and the histogram of their reports.
+    """Draws the true counts of N users from θ, and the counts of their reports.
 
-    A user keeps the value with probability d and else reports any category, 1/K each. So users fall into 2K cells,
-    value by kept or not, and users who did not keep their value add a uniform multinomial to the reports.
+    A user keeps the value with probability d and else reports any category, 1/K each. So users fall into 2K cells
+    (values × kept or not), and users who did not keep their value add a uniform multinomial to the reports.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
@@ -158,8 +158,8 @@ def collect(
         epsilon: Scalar, nats.
 
     Returns:
-        `(true_counts, counts)`, `[K]` each, int32 (int64 where N is 2³¹ or more), both with the sum N exactly; all −1
-        where those of `counts` are.
+        `(true_counts, counts)`, `[K]` each, int32 (int64 if N is 2³¹ or more), both with the sum N exactly; all −1 if
+        those of `counts` are.
 
     Raises:
         ValueError: As `counts`.
@@ -175,7 +175,7 @@ def collect(
 
 
 def randomized(key: Array, true_counts: ArrayLike, epsilon: ArrayLike) -> Int[Array, " K"]:
-    """Draws the histogram of the reports of a given population: the randomization alone is random.
+    """Draws the counts of the reports of a given population: only the randomization is random.
 
     k_i ~ Binomial(n_i, d) users keep their value; the others are spread over all K categories.
 
@@ -185,8 +185,8 @@ def randomized(key: Array, true_counts: ArrayLike, epsilon: ArrayLike) -> Int[Ar
         epsilon: Scalar, nats.
 
     Returns:
-        `[K]`, int32, with the sum of `true_counts` exactly. All −1 where a count is negative, ε is not positive, or
-        the total is beyond 2³¹ − 1 under tracing: estimates from them are NaN.
+        `[K]`, int32, with the sum of `true_counts` exactly. All −1 if a count is negative, ε is not positive, or the
+        total is beyond 2³¹ − 1 under tracing: estimates from them are NaN.
 
     Raises:
         ValueError: A wrong shape, K < 2, counts that are not integers, or a total beyond 2³¹ − 1 (not under tracing).
@@ -236,7 +236,7 @@ def _check_users(number):
 
 
 def _usable(theta, num_users, epsilon):
-    """Returns θ scaled to sum to one, N, e^ε − 1, and whether they are valid; harmless values where they are not."""
+    """θ scaled to sum to one, N, e^ε − 1, and whether they are valid; valid placeholders if not."""
     e1 = expm1_epsilon(epsilon)
     mass = accurate_sum(theta)
     # The reciprocal of a larger mass would be flushed to zero.
@@ -247,7 +247,7 @@ def _usable(theta, num_users, epsilon):
 
 
 def _kept_share(e1, num_categories):
-    """d, the probability to keep the value, and 1 − d."""
+    """d, the probability of keeping the value, and 1 − d."""
     return e1 / (e1 + num_categories), num_categories / (e1 + num_categories)
 
 
@@ -284,7 +284,7 @@ def _randomized(key, true_counts, epsilon):
     num_categories = true_counts.shape[0]
     keep, drop = _kept_share(jnp.where(usable, e1, 1), num_categories)
     keep_key, report_key = jax.random.split(key)
-    # The smaller of the two has all its digits, the larger may be one minus less than a rounding.
+    # The smaller of d and 1 − d has all its digits, the larger may round to one.
     drawn = binomial(Stream.of(keep_key), 0, true_counts, jnp.minimum(keep, drop))
     kept = jnp.where(keep < drop, drawn, true_counts - drawn)
     uniform = jnp.full((1, num_categories), 1 / num_categories, drop.dtype)

@@ -1,4 +1,4 @@
-"""Finished work on disk: one file a batch, written aside and renamed."""
+"""Finished work on disk: one file for each batch, written under another name and renamed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import numpy as np
 from rrjax.data.errors import StudyError
 
 _ABANDONED_AFTER_SECONDS = 600.0
-"""The age at which an unfinished file counts as left by a process that was killed."""
+"""Age from which on an unfinished file counts as left by a killed process."""
 _RUNS = "runs.json"
 _NAME = re.compile(r"(k\d+(?:-m[0-9a-f]{16})?)-(\d+)-(\d+)\.npz")
 _ADVICE = "choose another folder, or delete this one"
@@ -33,9 +33,9 @@ class Part(NamedTuple):
     measures: np.ndarray
     """`[tiles, configurations, seeds, estimators, metrics]`"""
     squares: np.ndarray
-    """Squared sums of the errors of the configurations that it completed, `[_, configurations, estimators]`."""
+    """Squared sums of the errors of the configurations that the batch completed, `[_, configurations, estimators]`."""
     pending: np.ndarray
-    """Sums of the errors of those that it did not complete, `[configurations, estimators, K]`."""
+    """Sums of the errors of the configurations that it did not complete, `[configurations, estimators, K]`."""
 
 
 class Timing(NamedTuple):
@@ -46,7 +46,7 @@ class Timing(NamedTuple):
 
 
 def name_of_group(num_categories: int, mechanism: str | None) -> str:
-    """The prefix of the files of one K and one mechanism; a label may hold any character, so it is hashed."""
+    """The prefix of the files of one K and one mechanism; labels are hashed, because they may have any character."""
     if mechanism is None:
         return f"k{num_categories}"
     return f"k{num_categories}-m{hashlib.sha256(mechanism.encode()).hexdigest()[:16]}"
@@ -63,7 +63,7 @@ def computing_time(attributes: Iterable[Mapping[str, Any]], more: float = 0.0) -
     attributes = list(attributes)
     seconds = sum(float(one.get("seconds", 0)) for one in attributes) + more
     runs = [int(one.get("runs", 1)) for one in attributes]
-    if 0 in runs:  # the file of times is gone
+    if 0 in runs:  # the file of times is missing
         return "not known"
     return f"{seconds:,.1f} s" + (f", in {max(runs):,} runs" if max(runs, default=1) > 1 else "")
 
@@ -72,18 +72,18 @@ class Checkpoint:
     """The folder of one study."""
 
     def __init__(self, folder: Path, description: dict[str, Any], begin: float | None = None) -> None:
-        """Opens the folder, or makes it; the run began at `begin` of `time.perf_counter`, or now.
+        """Opens or creates the folder; the run began at `begin` of `time.perf_counter`, or now.
 
         Raises:
-            StudyError: It holds another study.
-            DataError: It cannot be made or written.
+            StudyError: It contains another study.
+            DataError: It cannot be created or written.
         """
         from rrjax.io.write import make_folder
 
         self.begin = time.perf_counter() if begin is None else begin
         self.computed = False
         self.folder = folder / "checkpoint"
-        # Arrays of parts are in this order, which the sorted keys of JSON lose.
+        # Arrays of parts are in this order, which JSON with sorted keys does not keep.
         order = [list(description.get(name) or ()) for name in ("estimators", "metrics")]
         description = description | {"order": order}
         self.study = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
@@ -104,7 +104,7 @@ class Checkpoint:
         _write(file, lambda path: path.write_text(json.dumps(description, indent=1, sort_keys=True)))
 
     def _sweep(self) -> None:
-        """Deletes unfinished files that killed processes left, but none that another process may be writing."""
+        """Deletes unfinished files of killed processes, but no file that another process may be writing."""
         for stray in self.folder.glob(".rrjax-*"):
             try:
                 if time.time() - stray.stat().st_mtime > _ABANDONED_AFTER_SECONDS:
@@ -117,7 +117,7 @@ class Checkpoint:
 
         def write(path: Path) -> None:
             measures, squares, pending = part[2:]
-            with path.open("wb") as stream:  # NumPy would add a suffix to a name
+            with path.open("wb") as stream:  # given a name, NumPy would add a suffix
                 np.savez(stream, measures=measures, squares=squares, pending=pending, study=self.study)
 
         _write(self.folder / f"{group}-{part.start}-{part.stop}.npz", write)
@@ -125,7 +125,7 @@ class Checkpoint:
         self.timing()
 
     def timing(self) -> Timing:
-        """The time of this run so far and of those before it; a run that computes nothing does not count."""
+        """The time of this run so far and of earlier runs; a run without computation does not count."""
         seconds = [*self.seconds_before]
         if self.computed:
             seconds.append(round(time.perf_counter() - self.begin, 3))
@@ -187,7 +187,7 @@ def _write(file: Path, write: Callable[[Path], object]) -> None:
 
 
 def _seconds_of_runs(file: Path) -> list[float]:
-    """The times of the runs before; none if the file is missing or damaged."""
+    """The times of earlier runs; none if the file is missing or damaged."""
     try:
         return [float(one) for one in json.loads(file.read_text())["seconds"]]
     except (OSError, ValueError, KeyError, TypeError):
@@ -195,7 +195,7 @@ def _seconds_of_runs(file: Path) -> list[float]:
 
 
 def _compare(folder: Path, file: Path, description: dict[str, Any]) -> None:
-    """Refuses a folder whose description differs, by the names that differ."""
+    """Refuses a folder with another description, with the names of the differences."""
     try:
         saved = json.loads(file.read_text())
         differences = {

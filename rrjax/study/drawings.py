@@ -1,4 +1,4 @@
-"""The figures of a study's dataset with their captions, and their drawing in several processes."""
+"""Figures of a study's dataset with their captions, drawn in several processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _FIGURES_PER_METRIC = 6
 _DPI = 130
 _DRAWINGS_PER_PROCESS = 3
-"""With fewer, this process has drawn them before another has imported what it needs."""
+"""Smallest number of figures for several processes: fewer are drawn before another process has its imports."""
 _PLURALS = {
     "num_categories": "numbers of categories",
     "num_users": "numbers of users",
@@ -46,20 +46,20 @@ _BANDS = "Means over the seeds; bands are two standard errors."
 
 
 class Drawing(NamedTuple):
-    """A figure of a report, not drawn yet."""
+    """A figure of a report, not yet drawn."""
 
     name: str
-    """Of its file, without suffix."""
+    """Name of its file, without suffix."""
     title: str
     caption: str
     draw: Callable[[], Figure]
-    """Picklable, for other processes."""
+    """Function that draws it; picklable, for other processes."""
     number: float = float("inf")
-    """Of the paper's figure; infinite for others."""
+    """Number of the paper's figure; infinite for others."""
 
 
 def of_paper(dataset: xr.Dataset, wanted: Iterable[int] = FIGURES) -> list[Drawing]:
-    """The paper's figures of the grid, and bias and variance, as far as the dataset goes.
+    """The paper's figures of the grid, and bias and variance, as far as the dataset has the values.
 
     Example:
         >>> import xarray as xr
@@ -115,7 +115,7 @@ def of_paper(dataset: xr.Dataset, wanted: Iterable[int] = FIGURES) -> list[Drawi
 
 
 def of_study(dataset: xr.Dataset) -> list[Drawing]:
-    """An overview for every metric, which estimator is closest where, and where the adapting ones win.
+    """Overviews of every metric, and maps of the closest estimator and of the wins of the adaptive estimators.
 
     There is an overview for each value of a fourth dimension (at most six), and all figures for each mechanism.
 
@@ -142,7 +142,7 @@ def of_study(dataset: xr.Dataset) -> list[Drawing]:
 
 
 def _maps(dataset: xr.Dataset) -> list[Drawing]:
-    """Which estimator is closest where, and where the adapting ones win."""
+    """Maps of the closest estimator and of the wins of the adaptive estimators."""
     if dataset.sizes["estimator"] < 2 or "mse" not in dataset:
         return []
     found = [
@@ -188,7 +188,7 @@ def _overviews(dataset: xr.Dataset, metric: str, short: str) -> list[Drawing]:
 
 
 def _slugs(dimension: str, values: Iterable[Any]) -> list[str]:
-    """Parts of file names for values; a label may hold any character, and a dot would begin a suffix."""
+    """Parts of file names for values; labels may have any character, and a dot would begin a suffix."""
     if dimension != "distribution":
         symbol = "epsilon" if dimension == "epsilon" else SYMBOLS[dimension]
         return [f"{symbol}-{value:.15g}" for value in values]
@@ -236,7 +236,7 @@ def _draw_users(dataset: xr.Dataset, label: str, counts: np.ndarray, labels: np.
 
 
 def of_em(dataset: xr.Dataset) -> list[Drawing]:
-    """The figure of EM on its way to the exact maximum (Figure 4).
+    """The figure of EM's convergence to the exact maximum (Figure 4).
 
     Example:
         >>> import xarray as xr
@@ -274,15 +274,15 @@ class Picture(NamedTuple):
     """A figure as bytes of files."""
 
     files: dict[str, bytes]
-    """Suffix → contents; "png" is always there."""
+    """Suffix → contents; always with "png"."""
     words: list[str]
-    """The texts of the figure, for readers who do not see it."""
+    """The texts of the figure, for readers who cannot see it."""
     warnings: list[tuple[str, type[Warning]]]
-    """Of its drawing."""
+    """Warnings of its drawing."""
 
 
 def picture_of(draw: Callable[[], Figure], *suffixes: str, dpi: float = 150) -> Picture:
-    """Draws a figure as PNG, and in other formats of the same layout."""
+    """A drawn figure as PNG, and in other formats of the same layout."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         figure = draw()
@@ -293,9 +293,9 @@ def picture_of(draw: Callable[[], Figure], *suffixes: str, dpi: float = 150) -> 
 def pictures(
     drawings: Sequence[Drawing], begun: Callable[[int, Drawing], None] | None = None, processes: int | None = None
 ) -> Generator[Picture]:
-    """Draws each as PNG and PDF, in this process and others; the bytes do not depend on the process.
+    """The figures as PNG and PDF, drawn in this process and others; the bytes do not depend on the process.
 
-    The other processes draw from the first on, this one from the last, and also what they do not bring. `begun` is
+    The other processes draw from the first on, this one from the last, and also all that they fail to draw. `begun` is
     called with a number, from one on, and the drawing.
     """
     if processes is None:
@@ -326,7 +326,7 @@ def pictures(
             if place not in own:
                 try:
                     own[place] = futures[place].result()
-                except Exception:  # if the drawing itself is wrong, it fails here too
+                except Exception:  # an error of the drawing itself occurs here too
                     own[place] = _draw(drawing)
             for message, category in own[place].warnings:
                 warnings.warn(message, category, stacklevel=2)
@@ -337,7 +337,7 @@ def pictures(
 
 
 def _submit(pool: ProcessPoolExecutor, drawing: Drawing) -> Future[Picture]:
-    """Lets another process draw; one that starts for it does not get Ctrl-C."""
+    """Submits a drawing to another process; a process started for it ignores Ctrl-C."""
     if not hasattr(signal, "pthread_sigmask"):
         return pool.submit(_draw, drawing)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -348,7 +348,7 @@ def _submit(pool: ProcessPoolExecutor, drawing: Drawing) -> Future[Picture]:
 
 
 def _end_with_parent() -> None:
-    """Lets this process end when its parent is killed."""
+    """Ends this process when its parent is killed."""
 
     def wait() -> None:
         parent = parent_process()
@@ -360,7 +360,7 @@ def _end_with_parent() -> None:
 
 
 def _draw(drawing: Drawing) -> Picture:
-    # Garbage collection takes a sixth of the time: a figure's many artists live until it is drawn.
+    # Without garbage collection, which takes a sixth of the time: a figure's many artists are in use until the end.
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -376,7 +376,7 @@ def _cores() -> int:
 
 def _texts(figure: Figure) -> list[str]:
     def listed(texts: Iterable[str]) -> str:
-        # Formulas are left out; an escaped dollar stays.
+        # Formulas are removed; an escaped dollar is kept.
         plain = (re.sub(r"(?<!\\)\$[^$]*\\[^$]*\$", "", str(text or "")) for text in texts)
         cleaned = (" ".join(text.replace("\\$", "\0").replace("$", "").replace("\0", "$").split()) for text in plain)
         return "; ".join(dict.fromkeys(text for text in cleaned if text))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rrjax.study.grid import Grid
 
 
+<<<<<<< HEAD
 def decomposes(study: Grid) -> bool:
     """Whether the study needs the errors category by category."""
     return not {"bias2", "variance"}.isdisjoint(study.metrics)
@@ -28,12 +29,26 @@ def decomposes(study: Grid) -> bool:
 
 def metrics_of_seeds(study: Grid) -> list[str]:
     """The metrics of single seeds; the squared error is one of them where the decomposition needs it."""
+=======
+def decomposes(study: Study) -> bool:
+    """Whether the study needs the errors of single categories."""
+    return not {"bias2", "variance"}.isdisjoint(study.metrics)
+
+
+def metrics_of_seeds(study: Study) -> list[str]:
+    """The metrics of single seeds; including the squared error if the decomposition needs it."""
+>>>>>>> words25
     names = [name for name in study.metrics if name not in ("bias2", "variance")]
     return names if not decomposes(study) or "mse" in names else [*names, "mse"]
 
 
+<<<<<<< HEAD
 def measures_of(study: Grid) -> list[Callable[..., Any]]:
     """The functions `f(estimate, truth, counts, epsilon)` of those metrics."""
+=======
+def measures_of(study: Study) -> list[Callable[..., Any]]:
+    """The functions `f(estimate, truth, counts, epsilon)` of the metrics of single seeds."""
+>>>>>>> words25
 
     def own(function):
         return lambda estimate, truth, counts, epsilon: function(estimate, truth)
@@ -45,11 +60,10 @@ def measures_of(study: Grid) -> list[Callable[..., Any]]:
 def known_epsilon(
     label: str, factory: MechanismFactory, num_categories: int, epsilons: tuple[float, ...]
 ) -> float | None:
-    """The ε that chooses a mechanism's parameters, where a traced one cannot; else None.
+    """The ε that determines a mechanism's parameters, if a traced one cannot; else None.
 
     Raises:
-        StudyError: The mechanism cannot be made or collects no tallies, or there are several ε where it needs a known
-            one.
+        StudyError: The mechanism cannot be made or collects no tallies, or it needs a known ε and there are several.
     """
     try:
         abstract_tally(factory, num_categories, None)
@@ -91,10 +105,10 @@ def build_mechanism(
 
 
 def abstract_tally(factory: MechanismFactory, num_categories: int, known: float | None) -> Tally:
-    """The tally of a mechanism's collections, of abstract arrays.
+    """The tally of a mechanism's collections, with abstract arrays.
 
     Raises:
-        ValueError: A traced ε cannot choose its parameters, or the tally has not K categories.
+        ValueError: A traced ε cannot determine its parameters, or the tally does not have K categories.
     """
 
     def collect(key, true_counts, epsilon):
@@ -109,8 +123,13 @@ def abstract_tally(factory: MechanismFactory, num_categories: int, known: float 
     return tally
 
 
+<<<<<<< HEAD
 def check_functions(study: Grid, num_categories: int) -> None:
     """Traces the mechanisms, estimators and metrics of a study.
+=======
+def check_functions(study: Study, num_categories: int) -> None:
+    """Checks the mechanisms, estimators and metrics of a study by tracing them.
+>>>>>>> words25
 
     Raises:
         StudyError: One of them fails, or returns arrays of a wrong shape.
@@ -123,7 +142,7 @@ def check_functions(study: Grid, num_categories: int) -> None:
             label: abstract_tally(factory, num_categories, known_epsilon(label, factory, num_categories, study.epsilon))
             for label, factory in study.mechanism.items()
         }
-        # Most mechanisms have tallies of the same abstract arrays, which are traced once.
+        # Most mechanisms have tallies with the same abstract arrays, which are traced once.
         distinct = {str(jax.tree.flatten(tally)): (label, tally) for label, tally in reversed(tallies.items())}
         collections = {f"a tally of {label}, without epsilon,": (tally, None) for label, tally in distinct.values()}
     for words, given in collections.items():

@@ -1,4 +1,4 @@
-"""Identities: of a configuration, for its random numbers; of a function, so that its finished work is not another's."""
+"""Identities of configurations, for random numbers, and of functions, to recognize their finished work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Configuration:
     population: float | str
     """The Zipf exponent, or the label of the distribution or of the users."""
     mechanism: str | None = None
-    """Its label, where the study has mechanisms."""
+    """Label of the mechanism, if the study has mechanisms."""
 
     def describe(self) -> str:
         """The configuration in words, for a message."""
@@ -37,11 +37,12 @@ class Configuration:
         return words if self.mechanism is None else f"{self.mechanism}, {words}"
 
     def words(self, seed: int) -> tuple[int, ...]:
-        """Two 32-bit words that seed this configuration's random numbers, whatever else is in the grid.
+        """Two 32-bit words that seed this configuration's random numbers, independent of the rest of the grid.
 
         With a mechanism they seed its users, the same for all mechanisms; two more words seed their randomization.
         """
-        # These values must never change. A new field of a configuration may enter only where it is not its default.
+        # These values must never change. A new field of a configuration may enter only with values other than its
+        # default.
         key = seed, self.num_categories, self.num_users, self.epsilon, self.population
         return _words(key) if self.mechanism is None else _words(key) + _words((*key, self.mechanism))
 
@@ -52,21 +53,21 @@ def _words(key: tuple[Any, ...]) -> tuple[int, int]:
 
 
 def identity_of(function: Any, *, classes: bool = False) -> str:
-    """The name of a function, with a hash of its code and of all that it holds or uses of its module.
+    """The name of a function, with a hash of its code and of all objects that it contains or uses from its module.
 
-    Functions of libraries have their names alone. With `classes`, the methods of a class count too.
+    For functions of libraries it is the name alone. With `classes`, the methods of a class count too.
     """
     return _Reader(classes).function(function)
 
 
 class _Reader:
-    """Reads a function and all that it refers to, each object once."""
+    """Reads a function and all objects that it refers to, each once."""
 
     def __init__(self, classes: bool) -> None:
         self.classes = classes
         self.known: dict[int, str] = {}
         self.alive: list[Any] = []
-        """Keeps the objects of `known`, whose ids could be given again."""
+        """Keeps the objects of `known`, whose ids could otherwise be reused."""
 
     def function(self, function: Any) -> str:
         if function is None:
@@ -101,7 +102,7 @@ class _Reader:
         return name
 
     def content(self, value: Any) -> Any:
-        """A representation of a value, the same in every process."""
+        """A representation of a value that is the same in every process."""
         if isinstance(value, list | tuple):
             return [self.content(one) for one in value]
         if isinstance(value, dict):

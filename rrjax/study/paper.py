@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ESTIMATORS = ("mle_star", "inv_p", "inv_n", "inv")
 ADAPTING = ("cv_threshold", "empirical_bayes")
-"""Of rrjax, not of the paper: the reports decide how much they shrink."""
+"""Adaptive estimators of rrjax, not of the paper: the reports determine their shrinkage."""
 CATEGORIES = (50, 100, 1000, 5000, 10_000)
 USERS = (100, 1000, 10_000, 100_000, 1_000_000)
 EPSILONS = tuple(float(epsilon) for epsilon in range(1, 11))
@@ -44,7 +44,7 @@ K, N, EPSILON = 10_000, 1_000_000, 4.0
 """The values of Figs. 1 and 2."""
 
 REAL_DATA, CONVERGENCE = 3, 4
-"""The figures that are not drawn from the grid."""
+"""The figures that do not use the grid."""
 FIGURES = tuple(range(1, 11))
 BY_CATEGORIES = {
     5: (0.01, "mse"),
@@ -58,7 +58,7 @@ BY_CATEGORIES = {
 
 
 def study(num_seeds: int = 100, figures: Iterable[int] = FIGURES, estimators: Any = ESTIMATORS) -> Study | None:
-    """The paper's study, or the part of its grid that some figures show; None for Figs. 3 and 4 alone."""
+    """The paper's study, or the part of its grid for some figures; None for Figs. 3 and 4 alone."""
     wanted = set(figures) - {REAL_DATA, CONVERGENCE}
     if not wanted:
         return None
@@ -96,7 +96,7 @@ def quick(num_seeds: int = 20) -> Study:
 
 
 EM_STEPS: Mapping[Acceleration, int] = {"none": 40_000, "deflated": 4_000, "anderson": 400}
-"""Acceleration of `ibu` → number of steps. The paper follows 40,000 steps of plain EM."""
+"""Acceleration of `ibu` → number of steps. The paper has 40,000 steps of plain EM."""
 
 
 def convergence(
@@ -108,7 +108,7 @@ def convergence(
     steps: Mapping[Acceleration, int] = EM_STEPS,
     seed: int = 0,
 ) -> xr.Dataset:
-    """Follows IBU and its accelerated variants towards MLE*, on one simulated collection a setting.
+    """Distances of IBU and its accelerated variants from MLE*, on one simulated collection for each setting.
 
     Args:
         num_categories: K.
@@ -194,32 +194,32 @@ SIGMAS = 3.0
 
 
 class Claim(NamedTuple):
-    """A claim, and in how many configurations it is violated."""
+    """A claim, and the number of configurations that violate it."""
 
     claim: str
     source: str
     configurations: int
     """Number of configurations."""
     violated: int
-    """Number of those that violate it by more than `SIGMAS` standard errors."""
+    """Number of configurations that violate it by more than `SIGMAS` standard errors."""
     worst: str
     """The largest violation, in words."""
 
     @property
     def holds(self) -> bool:
-        """Whether it is violated nowhere."""
+        """Whether no configuration violates it."""
         return self.violated == 0
 
 
 def check_claims(dataset: xr.Dataset) -> list[Claim]:
-    """Tests the claims of the paper and its repository on MLE*, InvP and InvN, and ours on empirical Bayes.
+    """Tests of the claims of the paper and its repository on MLE*, InvP and InvN, and of ours on empirical Bayes.
 
     A claim is violated in a configuration where the paired difference of two means is beyond three of its standard
-    errors (and beyond what float32 rounds). The squared bias has no standard error of its own; a bound takes its place.
+    errors (and beyond what float32 rounds). The squared bias has no standard error; a bound takes its place.
 
     Args:
-        dataset: Of a study of (at least) "mle_star", "inv_p" and "inv_n" with the metrics "mse" and "nll"; "bias2" and
-            "variance" add the claim on the bias, "empirical_bayes" the claim that it is the closest.
+        dataset: Dataset of a study of (at least) "mle_star", "inv_p" and "inv_n" with the metrics "mse" and "nll";
+            "bias2" and "variance" add the claim on the bias, "empirical_bayes" the claim that it is the closest.
 
     Returns:
         The claims that can be tested.

@@ -1,4 +1,4 @@
-"""The processes of one study: they check that they run the same, and process 0 reads and writes the folder."""
+"""The processes of one study: checks that they run the same study; process 0 reads and writes the folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 def check_agreement(description: dict[str, Any]) -> None:
-    """Refuses processes that were started with different studies, seeds or batch sizes."""
+    """Refuses processes with different studies, seeds or batch sizes."""
     if jax.process_count() == 1:
         return
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).digest()
@@ -33,7 +33,7 @@ def check_agreement(description: dict[str, Any]) -> None:
 
 
 def on_first(make: Callable[[], _T]) -> _T | None:
-    """Calls a function on process 0 alone and returns its result there; if it fails, all processes stop."""
+    """The result of a function that only process 0 calls, on process 0; if it fails, all processes stop."""
     made, failure = None, None
     if jax.process_index() == 0:
         try:
@@ -64,7 +64,7 @@ def shared(value: _T) -> _T:
 
 
 def gathered(arrays: _T) -> _T:
-    """Arrays that are spread over the devices of all processes, whole on every process."""
+    """Arrays spread over the devices of all processes, gathered on every process."""
     if jax.process_count() == 1:
         return arrays
     with _answering():
@@ -73,7 +73,7 @@ def gathered(arrays: _T) -> _T:
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    """Raises a `PeerError` where an exchange fails. JAX raises either error, by the transport."""
+    """Raises a `PeerError` if an exchange fails. The error of JAX depends on the transport."""
     try:
         yield
     except (jax.errors.JaxRuntimeError, ValueError) as error:

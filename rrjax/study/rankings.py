@@ -1,4 +1,4 @@
-"""Rankings: which estimator is the best, how often, and by how much."""
+"""Rankings of estimators: numbers of wins, and mean ratios to the best."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ COLUMNS = {
 
 
 def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
-    r"""Ranks estimators over all configurations of a study.
+    r"""A ranking of the estimators over all configurations of a study.
 
-    In every configuration the best is the estimator with the smallest mean; ratios are to it. Means whose difference
-    the rounding of the study's floats (`precision`) can make are ties, and share the win: eight units in the last place
-    of the mean, and because the shares themselves are rounded, eps·√m more for squared errors m, eps for distances of
-    shares. NaN is missing, infinity is a value. Left out are configurations where fewer than two of several estimators
-    have a value, or none a finite one.
+    In every configuration the best is the estimator with the smallest mean; ratios are to this mean. Means whose
+    difference is within the rounding of the study's floats (`precision`) are ties, and share the win: eight units in
+    the last place of the mean, and because the shares themselves are rounded, eps·√m more for squared errors m, eps for
+    distances of shares. NaN is missing, infinity is a value. Configurations are omitted if fewer than two of several
+    estimators have a value, or none has a finite value.
 
     Args:
-        dataset: Of a study: the metric over (estimator, …), and, if any, `<metric>_se` over the same,
-            `<metric>_difference` and `<metric>_difference_se` over (estimator, versus, …).
+        dataset: Dataset of a study: the metric over (estimator, …), and, if any, `<metric>_se` over the same
+            dimensions, `<metric>_difference` and `<metric>_difference_se` over (estimator, versus, …).
         metric: The name of a variable; smaller is better.
 
     Returns:
@@ -44,21 +44,21 @@ def ranking(dataset: xr.Dataset, metric: str = "mse") -> xr.Dataset:
 
         * `configurations`: number of configurations in which it has a value;
         * `best`, `worst`: number in which it has the smallest, the largest mean (ties count for each, so wins may sum
-          to more than the configurations; where all are equal, none is worst);
+          to more than the configurations; if all are equal, none is worst);
         * `shared`: number of its wins that are ties;
         * `near`: number in which it is within 10 % of the best, the best included;
         * `ratio`: geometric mean of its ratio to the best;
         * `ratio_se`: its standard error by the delta method, ratio·√(Σ_c Var log r_c)/C, with
           Var log r = (s_e/m_e)² + (s_b/m_b)² − 2 cov/(m_e m_b) and cov = (s_e² + s_b² − s_d²)/2 from the paired
-          differences (0 without them). Takes the configurations as independent and the best as given: where several
-          are about equal, the smallest is so by chance, and ratios are a little too large;
-        * `compared`, `beyond`: number of paired differences to the best, where it does not win, that have a standard
-          error, and of those beyond three standard errors.
+          differences (0 without them). It assumes independent configurations and a given best: if several are about
+          equal, the smallest is smallest by chance, and ratios are a little too large;
+        * `compared`, `beyond`: number of paired differences to the best (in configurations without its win) that have a
+            standard error, and of those beyond three standard errors.
 
         Attributes: `metric`, `precision`, `num_configurations`, and `num_shared`, the number of those with a tie.
 
     Raises:
-        ArgumentError: The metric is not in the dataset; the message lists those that are.
+        ArgumentError: The metric is not in the dataset; the message lists the available ones.
 
     Example:
         >>> import xarray as xr
@@ -153,7 +153,7 @@ def ranking_rows(ranked: xr.Dataset) -> list[dict[str, str]]:
         ranked: From `ranking`.
 
     Returns:
-        A row for every estimator, column title → text. The column "shared" is there if any win is shared.
+        A row for every estimator, column title → text. There is a column "shared" if any win is shared.
 
     Raises:
         ArgumentError: The argument is not from `ranking`, but for example the dataset of a study.
@@ -194,7 +194,7 @@ def ranking_rows(ranked: xr.Dataset) -> list[dict[str, str]]:
 
 
 def ranking_note(ranked: xr.Dataset) -> str:
-    """A sentence on the ties of a ranking; empty where there are none.
+    """A sentence on the ties of a ranking; empty if there are none.
 
     Example:
         >>> import xarray as xr

@@ -1,4 +1,4 @@
-"""The folder that a study leaves: dataset, tidy tables, figures, and one HTML report."""
+"""The output folder of a study: dataset, tidy tables, figures, and one HTML report."""
 
 from __future__ import annotations
 
@@ -75,21 +75,22 @@ def write_report(
     """Writes a study as one HTML file, with its figures inside: nothing is loaded from elsewhere.
 
     Args:
-        path: The file; whole at the end, or untouched.
+        path: The file; if writing fails, it is unchanged.
         title: Heading.
         summary: Name → text, such as command, versions, seed, hardware and times.
-        datasets: One of a study, or name → dataset. Each is described, and ranked by those metrics that it has.
-        figures: `(title, caption, figure)`, numbered only if the titles are; of a `Picture` the PNG is taken as it is.
-            Drawn one after the other: a generator keeps one in memory at a time.
+        datasets: The dataset of a study, or name → dataset. Each is described, and ranked by its metrics.
+        figures: `(title, caption, figure)`, numbered only if the titles are; a `Picture` is used without another
+            drawing. Figures are drawn one after the other: a generator keeps one in memory at a time.
         extra_tables: `(title, caption, {column: values})`.
-        metrics: Metrics to rank by. None: all but nll, whose ratios are near one and whose best is MLE* by definition.
+        metrics: Metrics to rank by. None: all except nll, whose ratios are near one and whose best is MLE* by
+            definition.
 
     Returns:
         The path.
 
     Raises:
         ArgumentError: The columns of an extra table are not of one length.
-        DataError: The file cannot be written; the message says why.
+        DataError: The file cannot be written; the message has the reason.
 
     Example:
         >>> import tempfile, xarray as xr
@@ -210,7 +211,7 @@ def _described(dataset: xr.Dataset) -> dict[str, str]:
             values = np.atleast_1d(dataset[name].values)
             texts = [estimator_title(value) if name == "estimator" else _cell(value) for value in values]
             more = f" … ({len(texts)} in all)" if len(texts) > 30 else ""
-            # Numbers hold commas, so semicolons separate them.
+            # Numbers have commas, so semicolons separate them.
             described[title] = ("; " if name != "estimator" else ", ").join(texts[:30]) + more
             if name != "mechanism":
                 attributes.pop(name, None)
@@ -255,7 +256,7 @@ def _metric(name: str) -> str:
 
 
 def _unpacked(value: Any) -> dict[str, Any]:
-    """The dictionary that an attribute holds as JSON, or an empty one."""
+    """The dictionary in an attribute with JSON, or an empty one."""
     try:
         found = json.loads(value) if isinstance(value, str) else value
     except ValueError:

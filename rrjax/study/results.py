@@ -1,4 +1,4 @@
-"""From the metrics of single seeds to a labelled dataset."""
+"""The labelled dataset of a study, from the metrics of single seeds."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def dataset(study: Grid, results: Sequence[Result], options: RunOptions, attribu
         labels["quantile"] = list(quantiles)
     if options.keep_seeds:
         labels["seed"] = np.arange(number)
-    # NetCDF holds no nested attributes.
+    # NetCDF has no nested attributes.
     flat = {
         name: value if isinstance(value, str | int | float) else json.dumps(value)
         for name, value in attributes.items()

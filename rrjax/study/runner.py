@@ -1,4 +1,4 @@
-"""Runs a study: batches of tiles on all devices, kept on disk as they finish."""
+"""The run of a study: batches of tiles on all devices, saved on disk as they finish."""
 
 from __future__ import annotations
 
@@ -29,17 +29,31 @@ if TYPE_CHECKING:
     from rrjax.study.grid import Grid
 
 _BATCH = 2**24
-"""Collections × categories that a device computes in a batch: about a second on a CPU."""
+"""Collections × categories of a device in a batch: about a second on a CPU."""
 
 _LITTLE_WORK, _MUCH_WORK = 2**19, 2**23
-"""Collections × categories below, and from, which a program is compiled in less, and more, time."""
+"""Collections × categories: limits below which, and from which on, a program is compiled in less, and more, time."""
 _MAX_PROGRAMS = 32
 _programs: dict[Any, Any] = {}
-"""Compiled programs, so that the same study with other seeds or users starts at once."""
+"""Compiled programs, so that the same study with other seeds or users starts immediately."""
 
 
+<<<<<<< HEAD
+=======
+class Progress(NamedTuple):
+    """The progress of a run, in collections × categories."""
+
+    done: int
+    total: int
+    resumed: int
+    """The part of `done` that was found in the folder."""
+    seconds: float
+    """Time since the run began, seconds."""
+
+
+>>>>>>> words25
 class _Run(NamedTuple):
-    """What all groups of a run share."""
+    """Data that all groups of a run share."""
 
     study: Grid
     seed: int
@@ -48,7 +62,7 @@ class _Run(NamedTuple):
     memory: int
     checkpoint: Checkpoint | None
     pool: ThreadPoolExecutor
-    """Compiles."""
+    """The pool of threads that compile."""
 
 
 def run(study: Grid, options: RunOptions) -> xr.Dataset:
@@ -61,7 +75,7 @@ def run(study: Grid, options: RunOptions) -> xr.Dataset:
     _check_results(study, memory)
     description = _description(study, options.seed, mesh.devices.flat[0].platform)
     check_agreement(description | {"batch_size": options.batch_size})
-    # Only process 0 needs the folder: no disk has to be shared.
+    # Only process 0 needs the folder, so no shared disk is necessary.
     folder = options.folder
     checkpoint = on_first(lambda: None if folder is None else Checkpoint(folder, description, begin))
 
@@ -82,7 +96,7 @@ def run(study: Grid, options: RunOptions) -> xr.Dataset:
 
         report()
         try:
-            # The first batch of every group before the second of any: an estimator that fails does so early.
+            # The first batch of every group comes before the second of any, so that failures of estimators come early.
             for group in groups:
                 advance(group)
             for group in groups:
@@ -97,8 +111,13 @@ def run(study: Grid, options: RunOptions) -> xr.Dataset:
     return dataset(study, [group.result() for group in groups], options, attributes)
 
 
+<<<<<<< HEAD
 def _description(study: Grid, seed: int, platform: str) -> dict[str, Any]:
     """All that the results depend on."""
+=======
+def _description(study: Study, seed: int, platform: str) -> dict[str, Any]:
+    """All settings that determine the results."""
+>>>>>>> words25
     return study.describe() | {
         "seed": seed,
         "precision": tile.float_dtype().name,
@@ -116,8 +135,13 @@ def _memory(mesh: Mesh) -> int:
     return sum(limits) // 2
 
 
+<<<<<<< HEAD
 def _size_of_results(study: Grid) -> int:
     """In bytes."""
+=======
+def _size_of_results(study: Study) -> int:
+    """The size of the results, bytes."""
+>>>>>>> words25
     return 8 * len(study.configurations()) * study.num_seeds * len(study.estimators) * len(metrics_of_seeds(study))
 
 
@@ -141,7 +165,7 @@ def _bytes(number: int) -> str:
 
 
 class _Group:
-    """The finished and the coming batches of one K and one mechanism."""
+    """The finished and the remaining batches of one K and one mechanism."""
 
     def __init__(self, run: _Run, mechanism: str | None, num_categories: int) -> None:
         self.study, self.seed, mesh, batch_size, self.memory, checkpoint, pool = run
@@ -209,7 +233,7 @@ class _Group:
             compiled = compile_(tile.program(study, shape, self.mesh).lower(*arguments), self.platform, self.total)
             if len(_programs) >= _MAX_PROGRAMS:
                 _programs.pop(next(iter(_programs)), None)
-            _programs[known] = compiled, study  # keeps the functions, whose ids are part of the key
+            _programs[known] = compiled, study  # keeps the functions alive, whose ids are part of the key
         analysis = compiled.memory_analysis()  # None on some platforms
         on_each = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(compiled.out_info)) // self.mesh.size
         on_each += analysis.temp_size_in_bytes if analysis is not None else 0
@@ -231,7 +255,7 @@ class _Group:
         return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
     def _shares(self, number: int) -> np.ndarray:
-        """The tiles of each device: consecutive ones, on the last devices fewer or none."""
+        """The numbers of tiles of the devices, in order; fewer or none on the last devices."""
         return np.clip(number - self.batch * np.arange(self.mesh.size), 0, self.batch).astype(np.int32)
 
     def _arguments(self, start, stop):
@@ -308,7 +332,7 @@ class _Group:
 
 
 def _at_least_two(length: int) -> int:
-    """XLA drops an axis of length one, and such a program may round differently."""
+    """A length of at least two: without an axis of length one XLA may round differently."""
     return max(2, length)
 
 

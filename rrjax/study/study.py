@@ -43,23 +43,22 @@ class Study(Grid):
             of the papers, such as "oue"), functions of K and ε that return a `Mechanism`, such as
             `functools.partial(SubsetSelection, subset_size=5)`, or a mapping of labels to either. Each collects tallies
             from the same users, and is a value of the dimension `mechanism` of the result. ε is traced: a parameter
-            that needs a known ε (`field_order`) is chosen by it where the study has one ε, and must be given where it
-            has several.
-        num_categories: K, one or several. May be left out where `distributions` or `users` hold arrays.
-        num_users: N, one or several; left out where `users` are given.
+            that needs a known ε (`field_order`) must be given if the study has several ε.
+        num_categories: K, one or several. May be omitted if `distributions` or `users` are arrays.
+        num_users: N, one or several; omitted if `users` are given.
         epsilon: ε in nats, one or several.
         zipf: Exponents of Zipf populations, one or several; infinity is the point mass.
         distributions: In place of `zipf`, label → `[K]` (or a function of K that returns it).
-        users: In place of either, label → `[K]`, integers: the number of users in each category. Then only their
+        users: In place of either, label → `[K]`, integers: the number of users in each category. Then only the
             randomization is random.
-        num_seeds: Simulated collections of every configuration, at least 2.
+        num_seeds: Number of simulated collections of every configuration, at least 2.
         estimand: The truth that estimates are compared with: "users", the histogram of the N users drawn (or given), as
-            in the paper; or "distribution", the one that they are drawn from.
+            in the paper; or "distribution", the one from which they are drawn.
         metrics: Names of `rrjax.catalogue.METRICS`, or functions `f(estimate, truth) -> scalar`. By default mse, and
             without mechanisms nll, which needs whole reports.
 
     Raises:
-        StudyError: An argument that makes no sense; `argument` and `value` of the error say which.
+        StudyError: An invalid argument; the error has `argument` and `value`.
 
     Example:
         >>> from rrjax.study import Study
@@ -95,6 +94,102 @@ class Study(Grid):
         'optimized-unary-encoding'
     """
 
+<<<<<<< HEAD
+=======
+    estimators: Mapping[str, Estimator]
+    mechanism: Mapping[str, MechanismFactory] | None
+    num_categories: tuple[int, ...]
+    num_users: tuple[int, ...]
+    epsilon: tuple[float, ...]
+    zipf: tuple[float, ...] | None
+    distributions: Mapping[str, Distribution] | None
+    users: Mapping[str, Distribution] | None
+    num_seeds: int
+    estimand: Estimand
+    metrics: Mapping[str, Metric | None]
+
+    def __init__(
+        self,
+        *,
+        estimators: str | Estimator | Sequence[str | Estimator] | Mapping[str, str | Estimator],
+        epsilon: float | Sequence[float],
+        mechanism: str
+        | MechanismFactory
+        | Sequence[str | MechanismFactory]
+        | Mapping[str, str | MechanismFactory]
+        | None = None,
+        num_categories: int | Sequence[int] | None = None,
+        num_users: int | Sequence[int] | None = None,
+        zipf: float | Sequence[float] | None = None,
+        distributions: Mapping[str, Distribution] | None = None,
+        users: Mapping[str, Distribution] | None = None,
+        num_seeds: int = 100,
+        estimand: Estimand = "users",
+        metrics: str | Metric | Sequence[str | Metric] | Mapping[str, str | Metric | None] | None = None,
+    ) -> None:
+        """Checks the arguments and converts their types."""
+        if estimand not in get_args(Estimand):
+            raise StudyError(
+                f"estimand must be 'users' or 'distribution', got {as_toml(estimand)}",
+                argument="estimand",
+                value=estimand,
+            )
+        if sum(given is not None for given in (zipf, distributions, users)) != 1:
+            raise StudyError("give zipf, distributions or users, one of them", argument="zipf", value=zipf)
+        if users is not None and estimand != "users":
+            raise StudyError(
+                "with users there is no distribution that they are drawn from: leave estimand out",
+                argument="estimand",
+                value=estimand,
+            )
+        labelled = distributions if users is None else users
+        if labelled is not None:
+            num_categories = categories_of(labelled, num_categories, "distributions" if users is None else "users")
+        if num_categories is None:
+            raise StudyError("num_categories is missing", argument="num_categories")
+
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        known = {name: entry.function for name, entry in ESTIMATORS.items()}
+        put("estimators", named(estimators, known, "estimators"))
+        put("mechanism", None if mechanism is None else named(mechanism, MECHANISMS, "mechanism", full_name))
+        if metrics is None:
+            metrics = ("mse", "nll") if mechanism is None else "mse"
+        put("metrics", named(metrics, dict.fromkeys(METRICS), "metrics"))
+        check_labels(self.metrics)
+        if self.mechanism is not None:
+            check_tallies_suffice(self.estimators, self.metrics)
+        put("estimand", estimand)
+        put("num_seeds", integer("num_seeds", num_seeds, 2, 2**31 - 1))
+        put("epsilon", several("epsilon", epsilon, positive))
+        for value in self.epsilon:
+            if not np.asarray(value, float_dtype()) > 0:
+                raise StudyError(
+                    f"epsilon {value:g} is zero in {float_dtype().name}; the smallest is about 1e-38",
+                    argument="epsilon",
+                    value=value,
+                )
+        put("zipf", None if zipf is None else several("zipf", zipf, exponent))
+        put("distributions", None if distributions is None else as_texts(distributions, "distributions"))
+        put("users", None if users is None else as_texts(users, "users"))
+        put("num_categories", several("num_categories", num_categories, partial(integer, low=2, high=2**24 - 1)))
+        for name, value in (self.distributions or {}).items():
+            if not callable(value):
+                self.shares(name, self.num_categories[0])
+        if self.users is not None:
+            given, num_users = num_users, self._total_users(self.users)
+            if given is not None and several("num_users", given, integer) != (num_users,):
+                raise StudyError(
+                    f"num_users is {as_toml(given)}, the users given are {num_users:,}; leave num_users out",
+                    argument="num_users",
+                    value=given,
+                )
+        if num_users is None:
+            raise StudyError("num_users is missing", argument="num_users")
+        put("num_users", several("num_users", num_users, integer))
+
+>>>>>>> words25
     def run(
         self,
         seed: int = 0,
@@ -109,36 +204,35 @@ class Study(Grid):
     ) -> xr.Dataset:
         """Runs the study.
 
-        Every simulated collection has a key of its own, made of `seed`, its configuration and its number, and all
-        computation runs in tiles of one shape. So the result is the same to the last bit whatever the batches,
-        devices, processes and interruptions. The random numbers of a configuration do not depend on the rest of the
-        grid.
+        Every simulated collection has its own key, made from `seed`, its configuration and its number, and all
+        computation runs in tiles of one shape. So the result is the same to the last bit for any batches, devices,
+        processes and interruptions. The random numbers of a configuration do not depend on the rest of the grid.
 
         Args:
             seed: The study's random seed, an integer from 0.
-            folder: Where to keep finished batches (made if missing). A run that was killed continues from there.
-            batch_size: Tiles that a device computes before their results are saved; by default about a second of work.
-            memory: Bytes that the results and the arrays of a batch may take on all devices together; by default 4 GiB
-                on a CPU, half of the memory of a GPU.
-            devices: By default all of `jax.devices()`, of every process that `jax.distributed` joined (then all
-                processes call this function, and all get the result).
-            quantiles: Quantiles over the seeds to report with every metric, in [0, 1].
-            keep_seeds: Whether to return the metrics of every single seed too.
-            progress: Called after every batch.
+            folder: Folder for finished batches (created if missing). After an interruption, a run continues from there.
+            batch_size: Number of tiles of a device between two saves; by default about a second of work.
+            memory: Limit for the results and the arrays of a batch on all devices together, bytes; by default 4 GiB on
+                a CPU, half of the memory of a GPU.
+            devices: Devices; by default all of `jax.devices()`, of every process that `jax.distributed` joined (then
+                all processes call this function, and all get the result).
+            quantiles: Quantiles over the seeds for every metric, in [0, 1].
+            keep_seeds: Whether to return also the metrics of every single seed.
+            progress: A function that is called after every batch.
 
         Returns:
             A dataset with the dimensions `(estimator, num_categories, num_users, epsilon, zipf)` (`distribution` in
-            place of `zipf`; `mechanism` after `estimator` where the study has mechanisms), labelled by the values
-            given. For every metric: its mean over the seeds (`mse`), the standard error of the mean (`mse_se`), and the
-            mean of the paired differences between estimators with its standard error (`mse_difference`,
-            `mse_difference_se`, with a dimension `versus`). Where asked, `mse_quantile` and `mse_seeds`. `bias2` and
-            `variance` sum over the categories to the mean squared error: Σ (mean error)², and Σ of the variances over
-            the seeds; both divide by num_seeds, so that an unbiased estimator shows a `bias2` of about `variance` /
-            num_seeds. The attribute `seconds` is the computing time of all `runs` in the folder together.
+            place of `zipf`; `mechanism` after `estimator` if the study has mechanisms), labelled by the given values.
+            For every metric: its mean over the seeds (`mse`), the standard error of the mean (`mse_se`), and the mean
+            of the paired differences between estimators with its standard error (`mse_difference`, `mse_difference_se`,
+            with a dimension `versus`). On request, `mse_quantile` and `mse_seeds`. `bias2` and `variance` sum over the
+            categories to the mean squared error: Σ (mean error)², and Σ of the variances over the seeds; both divide by
+            num_seeds, so that an unbiased estimator has a `bias2` of about `variance` / num_seeds. The attribute
+            `seconds` is the computing time of all `runs` in the folder together.
 
         Raises:
-            StudyError: An estimator returns a wrong shape or NaN, or fails; a batch exceeds the memory; the folder is
-                of another study. Finished batches stay in the folder.
+            StudyError: An estimator returns a wrong shape or NaN, or fails; a batch exceeds the memory; the folder
+                contains another study. Finished batches remain in the folder.
         """
         folder = None if folder is None else Path(folder)
         return run(self, RunOptions(seed, folder, batch_size, memory, devices, quantiles, keep_seeds, progress))
@@ -146,15 +240,15 @@ class Study(Grid):
     def collection(
         self, configuration: Configuration, number: int, *, seed: int = 0
     ) -> tuple[jax.Array, jax.Array | Tally]:
-        """Draws one collection of the study again.
+        """One collection of the study, drawn again.
 
         Args:
             configuration: One of `configurations()`.
             number: The number of the collection, from 0.
-            seed: As given to `run`.
+            seed: The seed of the run.
 
         Returns:
-            The truth that estimates are compared with, `[K]`, and the counts of the reports, `[K]`, or of a mechanism
+            The truth that estimates are compared with, `[K]`, and the counts of the reports, `[K]`, or for a mechanism
             their tally.
         """
         number = integer("number", number, 0, 2**32 - 1)
@@ -167,9 +261,64 @@ class Study(Grid):
         )
         return draw_again(self, configuration, point, jax.numpy.uint32(number))
 
+<<<<<<< HEAD
 
 def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
     """Reads a study from a TOML file.
+=======
+    def _total_users(self, users: Mapping[str, Distribution]) -> int:
+        """The number of users, if they are given."""
+        totals = {}
+        for name in users:
+            held = self.shares(name, self.num_categories[0])
+            if held.dtype.kind not in "iu":
+                raise StudyError(
+                    f"users {name!r} must be integers, the number of users in each category",
+                    argument="users",
+                    value=name,
+                )
+            totals[name] = int(held.sum())
+        if len(set(totals.values())) > 1:
+            found = ", ".join(f"{name}: {total:,}" for name, total in totals.items())
+            raise StudyError(
+                f"populations with different numbers of users ({found}): study each alone", argument="users"
+            )
+        return next(iter(totals.values()))
+
+    def shares(self, population: float | str, num_categories: int) -> np.ndarray:
+        """The distribution of a population, `[K]`, normalized; if users are given, their number in each category."""
+        labelled = self.distributions if self.users is None else self.users
+        argument = "distributions" if self.users is None else "users"
+        if labelled is None:
+            return np.asarray(simulate.zipf(num_categories, float(population)))
+        value = labelled[str(population)]
+        try:
+            array = np.asarray(value(num_categories) if callable(value) else value)
+        except Exception as error:
+            raise StudyError(
+                f"distribution {population!r} failed for K = {num_categories}: {type(error).__name__}: {error}",
+                argument=argument,
+                value=population,
+            ) from error
+        if array.shape != (num_categories,):
+            raise StudyError(
+                f"distribution {population!r} has {shape_in_words(array.shape)} for K = {num_categories}",
+                argument=argument,
+                value=population,
+            )
+        if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or (array < 0).any() or not array.any():
+            raise StudyError(
+                f"distribution {population!r} must hold finite numbers, none negative and not all zero "
+                f"(K = {num_categories})",
+                argument=argument,
+                value=population,
+            )
+        if self.users is not None:
+            return array
+        array = array.astype(np.float64)
+        array /= array.max()  # so that no sum overflows
+        return (array / array.sum()).astype(float_dtype())
+>>>>>>> words25
 
     Its keys are the arguments of `Study`, and `seed`, `quantiles`, `keep_seeds` and `batch_size` of `Study.run`.
     Estimators, mechanisms, metrics and distributions of your own are written "module:function"; modules in the folder
@@ -178,6 +327,7 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
     Args:
         path: The file.
 
+<<<<<<< HEAD
     Returns:
         The study, and the arguments for `Study.run`.
 
@@ -187,6 +337,22 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
 
     Example:
         A function of your own would be `mine = "my_module:my_estimator"` among the estimators.
+=======
+    def configurations(self, num_categories: int | None = None, mechanism: str | None = None) -> list[Configuration]:
+        """All points of the grid, or only of one K and mechanism, in the order of the result's dimensions."""
+        sizes = self.num_categories if num_categories is None else (num_categories,)
+        labels = self.labels if mechanism is None else (mechanism,)
+        points = list(itertools.product(sizes, self.num_users, self.epsilon, self.populations))
+        return [Configuration(*point, mechanism=label) for label in labels for point in points]
+
+    @property
+    def labels(self) -> tuple[str | None, ...]:
+        """The labels of the mechanisms; `(None,)` if there are none."""
+        return (None,) if self.mechanism is None else tuple(self.mechanism)
+
+    def describe(self) -> dict[str, Any]:
+        """The study in JSON's types, different for different studies."""
+>>>>>>> words25
 
         >>> import pathlib, tempfile
         >>> from rrjax.study import read_study

@@ -1,8 +1,8 @@
 """The unit of work: a tile of collections, simulated, estimated and measured in one compiled program.
 
 Every tile of one K (of one mechanism) has the same shape, the last one padded, and is computed by the same loop body
-whatever the number of tiles, batches or devices around it. XLA's results depend on shapes in their last bits; so the
-tile's must not vary.
+for any number of tiles, batches or devices. XLA's results depend on shapes in their last bits; so the shape of tiles
+must not vary.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rrjax.study.identity import Configuration, identity_of
 if TYPE_CHECKING:
     from rrjax.study.grid import Grid
 
-# Collections × categories that a tile holds: enough to fill vector units and caches, or a GPU.
+# Collections × categories of a tile: enough to fill vector units and caches, or a GPU.
 _CELLS = {"cpu": 2**18}
 _CELLS_ELSEWHERE = 2**23
 # Mechanisms that simulate single users: users at a time, and (user, category) pairs of a tile for each of its cells.
@@ -47,17 +47,17 @@ class Shape:
     num_categories: int
     num_configurations: int
     configurations: int
-    """Per tile."""
+    """Number of configurations per tile."""
     seeds: int
-    """Per configuration of a tile."""
+    """Number of seeds per configuration of a tile."""
     parts: int
     """Tiles per configuration, over which its seeds are spread."""
     mechanism: str | None = None
-    """Its label, where the study has mechanisms."""
+    """Label of the mechanism, if the study has mechanisms."""
     known_epsilon: float | None = None
-    """Chooses the mechanism's parameters, where a traced ε cannot."""
+    """Known ε for the mechanism's parameters, if a traced ε cannot determine them."""
     drawn: int = 0
-    """Seeds drawn at a time, where the study has mechanisms."""
+    """Number of seeds drawn at a time, if the study has mechanisms."""
 
     @classmethod
     def of(cls, study: Grid, num_categories: int, platform: str, mechanism: str | None = None) -> Shape:
@@ -66,11 +66,11 @@ class Shape:
         number = len(study.configurations(num_categories, mechanism))
         parts = -(-study.num_seeds // max(1, min(cells // num_categories, study.num_seeds)))
         seeds = -(-study.num_seeds // parts)
-        # On a CPU, one configuration a tile: shared rates and real branches save more than wide tiles.
+        # On a CPU, one configuration per tile: shared rates and real branches save more than wide tiles.
         configurations = 1 if platform == "cpu" else max(1, min(cells // (num_categories * seeds), number))
         if mechanism is None:
             return cls(num_categories, number, configurations, seeds, parts)
-        # A mechanism may look at all categories of each of its users.
+        # A mechanism may compute all categories of each of its users.
         limit = max(1, cells * _PAIRS_PER_CELL // (min(_USERS * num_categories, CELLS) * configurations))
         drawn = -(-seeds // -(-seeds // limit))
         known = known_epsilon(mechanism, _mechanisms(study)[mechanism], num_categories, study.epsilon)
@@ -78,7 +78,7 @@ class Shape:
 
     @property
     def num_tiles(self) -> int:
-        """All tiles of this K: the parts of its first configurations, then those of the next."""
+        """Number of tiles of this K: the parts of its first configurations, then those of the next."""
         return -(-self.num_configurations // self.configurations) * self.parts
 
 
@@ -93,7 +93,7 @@ class Inputs(NamedTuple):
 
     @classmethod
     def of(cls, study: Grid, shape: Shape, seed: int, tiles: np.ndarray) -> Inputs:
-        """The tiles of these numbers."""
+        """The inputs of the tiles with these numbers."""
         configurations = study.configurations(shape.num_categories, shape.mechanism)
         populations = list(study.populations)
         block, part = np.divmod(tiles, shape.parts)
@@ -124,7 +124,7 @@ class Outputs(NamedTuple):
 
 
 def identity(study: Grid, shape: Shape) -> tuple[Any, ...]:
-    """All that a compiled program depends on, except its devices and the sizes of its arguments."""
+    """All settings that determine a compiled program, except its devices and the sizes of its arguments."""
     # Functions by id, because not all can be hashed, and by their contents, which may change.
     functions = [(label, id(f), identity_of(f)) for label, f in (*study.estimators.items(), *study.metrics.items())]
     sizes = study.num_seeds, shape.num_categories, shape.configurations, shape.seeds
@@ -176,7 +176,7 @@ class Point(NamedTuple):
     """The arrays of one configuration."""
 
     words: Any
-    """That seed its random numbers, `[2]` or `[4]`."""
+    """Words that seed its random numbers, `[2]` or `[4]`."""
     population: Any
     """`[K]`"""
     num_users: Any
@@ -186,7 +186,7 @@ class Point(NamedTuple):
 def draw(
     study: Grid, point: Point, seed: Array, mechanism: Mechanism | None = None
 ) -> tuple[Array, Array | Tally, Array]:
-    """Draws collection number `seed` of a configuration: truth, counts (of a mechanism a tally), and a spare key."""
+    """Collection number `seed` of a configuration: truth, counts (for a mechanism a tally), and a spare key."""
     words, population, num_users, epsilon = point
     stream = Stream(words[0], words[1])
     key, spare = (_key(stream, seed, site) for site in (0, 1))
@@ -204,7 +204,7 @@ def draw(
 
 
 def draw_again(study: Grid, configuration: Configuration, point: Point, seed: Array) -> tuple[Array, Array | Tally]:
-    """Draws one collection outside of a run: see `Study.collection`."""
+    """One collection, drawn outside of a run: see `Study.collection`."""
     if configuration.mechanism is None:
         return draw(study, point, seed)[:2]
     shape = Shape.of(study, configuration.num_categories, jax.default_backend(), configuration.mechanism)
@@ -213,14 +213,14 @@ def draw_again(study: Grid, configuration: Configuration, point: Point, seed: Ar
 
 @dataclasses.dataclass(frozen=True)
 class _Program:
-    """A static argument of `jax.jit`: equal for studies that compute the same."""
+    """A static argument of `jax.jit`: equal for studies with the same computation."""
 
     identity: tuple[Any, ...]
     study: Grid = dataclasses.field(compare=False)
     shape: Shape = dataclasses.field(compare=False)
 
 
-@partial(jax.jit, static_argnums=0)  # ε is traced as in a run: a known one might choose other parameters
+@partial(jax.jit, static_argnums=0)  # ε is traced as in a run: a known ε might determine other parameters
 def _draw_traced(program, point, seed):
     return draw(program.study, point, seed, mechanism_at(program.study, program.shape, point.epsilon))[:2]
 
@@ -235,7 +235,7 @@ def _shares(true_counts, num_users):
 
 
 def _in_turns(function: Callable[[Array], Any], size: int, seeds: Array) -> Any:
-    """Applies a function to all seeds, `size` at a time."""
+    """The results of a function for all seeds, `size` at a time."""
     number = seeds.shape[0]
     if size >= number:
         return jax.vmap(function)(seeds)
@@ -281,7 +281,7 @@ def _tile(study: Grid, shape: Shape):
             truth, counts, estimates = jax.vmap(collected, (None, 0), (each, 0, 0))(point, seeds)
         else:
             truth, counts, estimates = tallied(point, seeds)
-            epsilon = None  # a tally holds its rates
+            epsilon = None  # a tally has its rates
         real = seeds < study.num_seeds
 
         def of_estimator(theta):

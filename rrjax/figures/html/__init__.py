@@ -1,8 +1,8 @@
 """HTML pages that need no other file: for light and dark screens, wide and narrow, and for paper; without a script.
 
-A page's drawings are SVG in the page's own colours, beside words: they follow the reader's scheme, their labels keep
-their size where room is short, and a million categories cost them no more than fifty. What matplotlib draws is a PNG,
-which stays on white paper.
+A page's drawings are SVG in the page's own colours, with text next to them: they follow the reader's colour scheme,
+their labels keep their size on narrow screens, and a million categories take no more space than fifty. Figures of
+matplotlib are PNG on white.
 """
 
 from rrjax.figures.html.drawings import Tick, profile, round_step, strip, ticks

@@ -1,4 +1,4 @@
-"""SVG drawings that stretch with the page, with labels of a fixed size beside them.
+"""SVG drawings that stretch with the page, with labels of a fixed size next to them.
 
 Coordinates are thousandths of the width and of the height; strokes keep their width.
 """
@@ -21,7 +21,7 @@ class Tick(NamedTuple):
     """A label of an axis."""
 
     place: float
-    """From 0 to 1."""
+    """Place on the axis, from 0 to 1."""
     text: str
 
 
@@ -40,7 +40,7 @@ def ticks(end: float, most: int = 5) -> list[float]:
 
 
 def round_step(span: float, most: int) -> float:
-    """The smallest step, 1, 2 or 5 times a power of ten, of which a span holds at most `most`.
+    """The smallest step, 1, 2 or 5 times a power of ten, with at most `most` steps in a span.
 
     Example:
         >>> from rrjax.figures.html import round_step
@@ -65,7 +65,7 @@ def strip(value: float, lower: float, upper: float, end: float) -> Markup:
 def profile(
     values: np.ndarray, limits: tuple[np.ndarray, np.ndarray] | None, across: Iterable[Tick], words: str
 ) -> Markup:
-    """Shares side by side, in order: strokes on their intervals, which are bars."""
+    """Shares in order, side by side: strokes on their intervals, which are bars."""
     from rrjax.figures.axes import per_cent
 
     number = len(values)

@@ -13,17 +13,17 @@ from pathlib import Path
 from rrjax.figures.html.style import STYLE
 
 _GENERATOR = '<meta name="generator" content="rrjax">'
-"""Marks a page as written by rrjax."""
+"""Mark of a page that rrjax wrote."""
 
 
 class Markup(str):
-    """HTML, inserted as it is; every other text is escaped."""
+    """HTML, inserted unchanged; every other text is escaped."""
 
     __slots__ = ()
 
 
 def markup(value: object) -> Markup:
-    """A text, escaped unless it is HTML already."""
+    """A text, escaped unless it is `Markup`."""
     return value if isinstance(value, Markup) else Markup(escape(str(value), quote=True))
 
 
@@ -33,7 +33,7 @@ def joined(*parts: object) -> Markup:
 
 
 def prose(text: object) -> Markup:
-    """A sentence, with code between backticks; HTML as it is."""
+    """A sentence, with code between backticks; HTML is unchanged."""
     if isinstance(text, Markup):
         return text
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", markup(text)))
@@ -51,7 +51,7 @@ def paragraph(*parts: object, kind: str = "") -> Markup:
 
 
 def listing(items: Iterable[object]) -> Markup:
-    """Sentences, a point each."""
+    """A list of sentences, one point each."""
     return Markup("<ul>\n" + "\n".join(f"<li>{prose(item)}</li>" for item in items) + "\n</ul>")
 
 
@@ -61,7 +61,7 @@ def details(summary: str, *parts: Markup) -> Markup:
 
 
 def contents(name: str, links: Iterable[tuple[str, str]]) -> Markup:
-    """Links into the page, `(id, text)`; the name tells this list from others."""
+    """Links into the page, `(id, text)`; the name distinguishes this list from others."""
     items = "".join(f'<li><a href="#{markup(place)}">{markup(text)}</a></li>' for place, text in links)
     return Markup(f'<nav aria-label="{markup(name)}"><ul>{items}</ul></nav>')
 
@@ -77,7 +77,7 @@ def pairs(rows: Mapping[str, object], caption: str = "") -> Markup:
 def table(
     columns: Sequence[object], rows: Iterable[Sequence[object]], caption: str, *, foot: Sequence[object] | None = None
 ) -> Markup:
-    """A table, which scrolls by itself where it is wider than the page."""
+    """A table, which scrolls if it is wider than the page."""
     texts = [[markup(cell) for cell in row] for row in rows]
     numeric = [index > 0 and all(_looks_numeric(row[index]) for row in texts) for index in range(len(columns))]
     kinds = [_class("number") if number else "" for number in numeric]
@@ -122,7 +122,7 @@ def write_page(
     """Writes a page, whole or not at all: title, `head` below it, the parts, and a footer.
 
     Raises:
-        DataError: The file cannot be written; the message says why.
+        DataError: The file cannot be written; the message has the reason.
     """
     from rrjax.io.write import replacing
 
@@ -137,7 +137,7 @@ def write_page(
         "</body>\n</html>\n",
     ]
     with replacing(path) as aside:
-        # File names may hold bytes that are no text.
+        # File names may have bytes that are no text.
         aside.write_bytes("\n".join(page).encode("utf-8", errors="backslashreplace"))
     return Path(path)
 

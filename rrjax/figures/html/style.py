@@ -22,7 +22,7 @@ DARK = {
     "mark": "#d5e7ff",
     "span": "#4d7fb5",
 }
-"""Colours by what they are for: text stands in ink, soft or link, on paper or card; drawings are of mark and span."""
+"""Colours by use: ink, soft and link for text, paper and card for backgrounds, mark and span for drawings."""
 
 
 def _variables(colours: dict[str, str]) -> str:

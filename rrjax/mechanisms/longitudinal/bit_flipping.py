@@ -1,4 +1,4 @@
-"""d-bit flipping with permanent memoization (dBitFlipPM): a user always answers about the same d categories."""
+"""d-bit flipping with permanent memoization (dBitFlipPM): each user reports on the same d categories in all rounds."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from rrjax.numerics.sums import expm1_epsilon
 @register(data_fields=["epsilon"], meta_fields=["num_categories", "num_bits"])
 @dataclasses.dataclass(frozen=True)
 class BitFlipping(Mechanism):
-    """One round of d-bit flipping: for d categories drawn at random, a bit each, by symmetric unary encoding.
+    """One round of d-bit flipping: one bit for each of d random categories, by symmetric unary encoding.
 
     A report supports the categories whose bits are set. Reports are int8, a last axis of K: 0 or 1, and −1 for
-    categories not asked about; all 2, which is no report, for a value outside the domain under tracing. `debias` is the
+    categories outside the d; all 2, which is no report, for a value outside the domain under tracing. `debias` is the
     published estimator, K/d times the vectors of the d bits and zero elsewhere. Its error is down to half that of `inv`
-    of the tally, which does not know the number of users asked about a category.
+    of the tally, which does not use the number of users with a bit for a category.
     """
 
     name: ClassVar[str] = "bit-flipping"
@@ -78,7 +78,7 @@ class BitFlipping(Mechanism):
     def log_rows(self, reports: ArrayLike) -> LogRows:
         sound, reports = self._sound(reports), self.checked(reports)
         epsilon = as_scalar(self.epsilon, float_dtype())
-        # Relative to a bit that is set; without one, to a category not asked about, e^{ε/2} less.
+        # Relative to a set bit; if there is none, to a category without a bit, e^{ε/2} less.
         above = jnp.where(jnp.any(reports == 1, axis=-1), 0, epsilon / 2)
         not_asked = jnp.where(reports < 0, log_gain(epsilon / 2) - epsilon / 2, -jnp.inf)
         lift = jnp.where(reports == 1, log_gain(epsilon), not_asked)
@@ -131,16 +131,16 @@ class BitFlipping(Mechanism):
 class LongitudinalBitFlipping(Protocol):
     """d-bit flipping with permanent memoization (dBitFlipPM). A pytree, ε∞ its leaf.
 
-    A user draws d of the K categories, once for ever. The memo is a bit for each of them by symmetric unary encoding at
-    ε∞, and every report is the memo: ε₁ = ε∞. Reports are int8 with a last axis of K, −1 for categories not asked
-    about. All values outside the d share one memo. Two histories differ by at most min(d + 1, K)·ε∞ if their memos have
-    the same pattern (`Protocol`). Histories with different patterns have no bound: reports show a change to another
-    memo at once, and the return of an old one. Values can have the same pattern while their memos do not, as (0, 1) and
-    (0, 2) of a user who is asked about 2 alone. `history_loss` is the exact loss of any two histories.
+    A user draws d of the K categories once. The memo is a bit for each of them by symmetric unary encoding at ε∞, and
+    every report is the memo: ε₁ = ε∞. Reports are int8 with a last axis of K, −1 for categories outside the d. All
+    values outside the d share one memo. Two histories differ by at most min(d + 1, K)·ε∞ if their memos have the same
+    pattern (`Protocol`). Histories with different patterns have no bound: reports show at once a change to another memo
+    and a return to an old one. Values can have the same pattern while their memos do not: for example (0, 1) and (0,
+    2), for a user whose only bit is for category 2. `history_loss` is the exact loss of any two histories.
 
     Args:
         num_categories: K, an integer, at least 2; bucket numeric values first.
-        epsilon: ε∞, scalar, nats, of any number of reports of one value.
+        epsilon: ε∞, scalar, nats, for any number of reports of one value.
         num_bits: d, from 1 to K. Static.
 
     Raises:
@@ -184,7 +184,7 @@ class LongitudinalBitFlipping(Protocol):
     def _loss(self, history, other):
         values, places = np.unique(np.concatenate([history, other]), return_inverse=True)
         one, two = np.split(places, 2)
-        # Every choice of values that are asked about; the other ones of the d are other categories.
+        # Every choice of values with a bit; the rest of the d are other categories.
         fewest = max(0, self.num_bits - (self.num_categories - values.size))
         chosen = (
             np.isin(np.arange(values.size), asked)
@@ -219,7 +219,7 @@ class LongitudinalBitFlipping(Protocol):
 
 
 def _units_apart(asked, history, other):
-    """The loss of two histories in units of ε/2, for a user who is asked about these values."""
+    """The loss of two histories in units of ε/2, for a user with bits for the values `asked`."""
     one, two = (np.where(asked[each], each, -1) for each in (history, other))  # the memos
     pairs = set(zip(one.tolist(), two.tolist(), strict=True))
     if len(pairs) > min(np.unique(one).size, np.unique(two).size):

@@ -36,7 +36,7 @@ from rrjax.numerics.threefry import buckets_of
 
 @dataclasses.dataclass(frozen=True)
 class Chain(TwoStages):
-    """A protocol whose memo is one of g answers, and so is a report; both by randomized response."""
+    """A protocol whose memo and report are each one of g answers, both by randomized response."""
 
     @property
     @abc.abstractmethod
@@ -57,7 +57,7 @@ class Chain(TwoStages):
         return weights.astype(float_dtype())
 
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
-        # log(1 + (e^ε∞ − 1)(R − 1)/(R + g − 2 + e^ε∞)) with R = e^{T·ε₂}, for T reports that all name one answer.
+        # log(1 + (e^ε∞ − 1)(R − 1)/(R + g − 2 + e^ε∞)) with R = e^{T·ε₂}, for T reports of one answer.
         number = as_integer(num_reports, "num_reports", 1)
         e_last = expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
         repeated = number * jnp.log1p(self._second_odds)  # log R
@@ -68,7 +68,7 @@ class Chain(TwoStages):
         return second_odds(self.num_answers, self.epsilon, self.first_epsilon)
 
     def _permanent_answer(self, key: Array, answer: Int[Array, ""]) -> Int[Array, ""]:
-        """The memo for one answer, of a user with this secret: always the same."""
+        """The memo of a user with this secret for one answer; always the same."""
         own = jax.random.fold_in(key, answer.astype(jnp.uint32))
         return RandomizedResponse(self.num_answers, self.epsilon).randomize(own, answer)
 
@@ -97,15 +97,15 @@ class Chain(TwoStages):
 class LongitudinalRandomizedResponse(Chain):
     """Longitudinal randomized response (L-GRR, L-RR). A pytree; `num_categories` is static.
 
-    The memo is a category, drawn by randomized response at ε∞; a report is one too, drawn from the memo by another
+    The memo is a category, drawn by randomized response at ε∞; a report is a category, drawn from the memo by another
     randomized response. Both are int32, with −1 under tracing for a value outside the domain. Both in a row are
-    randomized response at ε₁ for any K, with q = p1·q2 + q1·p2 + (K − 2)·q1·q2. Publications that omit the last term
-    deliver another ε than stated, and their estimates are biased for K > 2.
+    randomized response at ε₁ for any K, with q = p1·q2 + q1·p2 + (K − 2)·q1·q2. Protocols published without the last
+    term deliver another ε than stated, with biased estimates for K > 2.
 
     Args:
         num_categories: K, an integer, at least 2.
-        epsilon: ε∞, scalar, nats, of any number of reports of one value.
-        first_epsilon: ε₁, scalar, nats, of a single report; less than ε∞.
+        epsilon: ε∞, scalar, nats, for any number of reports of one value.
+        first_epsilon: ε₁, scalar, nats, for a single report; less than ε∞.
 
     Raises:
         ValueError: K < 2, an ε that is a number and not positive, or ε₁ not below ε∞.
@@ -149,7 +149,7 @@ class LongitudinalRandomizedResponse(Chain):
     def mixture(self, reports: ArrayLike) -> Mixture:
         reports = as_values(reports, self.num_categories, "reports")
         check_rounds(reports, "[N, T]", 2)
-        # Sorted, so that K numbers are needed for each kind of user and not for each user.
+        # Sorted, so that each kind of user, not each user, needs K numbers.
         rows, numbers = kinds(jnp.sort(reports.astype(jnp.int32), axis=1))
         return self._mixture(rows, times_supported(self, rows), times_named(rows), numbers)
 
@@ -160,25 +160,25 @@ class LongitudinalLocalHashing(Chain):
     """Longitudinal local hashing: LOLOHA; BiLOLOHA with two buckets. A pytree, ε∞ and ε₁ its leaves.
 
     A user draws a hash function once, and keeps a memo for each of its g buckets, made by randomized response at ε∞. A
-    report is the memo of the bucket of the value, randomized again; one round is local hashing at ε₁. However often the
-    value changes, all reports are made of g memos, and a change within one bucket is invisible. Two histories differ by
-    at most g·ε∞ if their buckets have the same pattern (`Protocol`). Values can have the same pattern while their
-    buckets do not, because a hash function may map two values of one history to one bucket. Then many reports can show
-    more than g·ε∞, as with any memo; `history_loss` is the exact loss over all hash functions.
+    report is the memo of the bucket of the value, randomized again; one round is local hashing at ε₁. For any number of
+    changes of the value, all reports come from g memos, and a change within one bucket is invisible. Two histories
+    differ by at most g·ε∞ if their buckets have the same pattern (`Protocol`). Values can have the same pattern while
+    their buckets do not, because a hash function may map two values of one history to one bucket. Then many reports can
+    lose more than g·ε∞, as with any memo; `history_loss` is the exact loss over all hash functions.
 
     Memo and reports are uint32, a last axis of two: the user's seed and a bucket. Under tracing, the bucket of a value
     outside the domain is 2³² − 1. `mixture` is that of `LongitudinalRandomizedResponse` over the g buckets, and refuses
     a user with two seeds.
 
-    A single round has its smallest error at g = round(e^ε₁) + 1, whatever ε∞: the chain over g answers is exact, so a
-    round does not depend on ε∞. (The published optimum differs, because its chain is that of g = 2.) For many reports
+    A single round has its smallest error at g = round(e^ε₁) + 1 for every ε∞: the chain over g answers is exact, so a
+    round does not depend on ε∞. (The published optimum differs, because it uses the chain of g = 2.) For many reports
     of one value, g = round(e^ε∞) + 1 is best, the number of the memos; fewer buckets spend less.
 
     Args:
         num_categories: K, an integer, at least 2.
-        epsilon: ε∞, scalar, nats, of any number of reports of one value.
-        first_epsilon: ε₁, scalar, nats, of a single report; less than ε∞.
-        num_buckets: g, from 2 to 2³⁰. None is the best of a single round; required for a traced ε₁.
+        epsilon: ε∞, scalar, nats, for any number of reports of one value.
+        first_epsilon: ε₁, scalar, nats, for a single report; less than ε∞.
+        num_buckets: g, from 2 to 2³⁰. None is the best g for a single round; required for a traced ε₁.
 
     Raises:
         ValueError: K < 2, an ε that is a number and not positive, ε₁ not below ε∞, or g out of range.
@@ -263,7 +263,7 @@ def times_supported(protocol: Chain, reports: Shaped[Array, "N T *s"]) -> Int[Ar
 
 @jax.jit
 def times_named(answers: Int[Array, "N T"]) -> Int[Array, "N T"]:
-    """For each report, how many of the user's reports give the same answer; in ascending order."""
+    """For each report, the number of the user's reports with the same answer; in ascending order."""
     return jnp.sort(jnp.sum(answers[:, :, None] == answers[:, None, :], axis=2, dtype=jnp.int32), axis=1)
 
 

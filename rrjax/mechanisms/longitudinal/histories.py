@@ -1,6 +1,6 @@
 """The exact privacy loss between the reports of two histories, by enumeration in NumPy's float64.
 
-A history is the value of one user in each round. Every round is reported from a memo, and rounds with the same memo are
+A history is the value of one user in each round. Every report is made from a memo, and rounds with the same memo are
 dependent. Rounds that share a memo in one of the two histories form a group. Groups are independent, so their losses
 add up. Within a group only the counts of the answers matter, for each set of rounds whose two memos are the same (a
 cell). The outputs enumerated are these counts.
@@ -20,7 +20,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import Rates
 
 MOST_OUTPUTS = 1 << 20
-"""Outputs of one group of rounds that are enumerated: some seconds, and some hundred MiB."""
+"""Largest number of enumerated outputs of one group of rounds: some seconds, and some hundred MiB."""
 
 
 class Loss(NamedTuple):
@@ -31,7 +31,7 @@ class Loss(NamedTuple):
 
     @property
     def either(self) -> float:
-        """The larger of both."""
+        """The larger of the two directions."""
         return max(self)
 
 
@@ -89,7 +89,7 @@ def checked(history: ArrayLike, other: ArrayLike, num_categories: int) -> tuple[
 def loss_of_bits(
     history: NDArray[Any], other: NDArray[Any], permanent: Rates, instantaneous: Rates, held: NDArray[np.bool_]
 ) -> Loss:
-    """The loss for a memo and reports of independent bits; `held` says which bits each value sets."""
+    """The loss for a memo and reports of independent bits; `held` has the bits that each value sets."""
     first, second = Logs.of(permanent), Logs.of(instantaneous)
     again = np.array([[second.not_q, second.q], [second.not_p, second.p]])
     used = np.unique(np.concatenate([history, other]))
@@ -111,7 +111,7 @@ def loss_of_answers(
 ) -> Loss:
     """The loss for a memo and reports that are one of g answers, both by randomized response."""
     first, second = Logs.of(permanent), Logs.of(instantaneous)
-    # Answers that are in no history are alike. T rounds can report T of them; the others stay unreported.
+    # Answers that are in no history are interchangeable. T rounds can report T of them; the others stay unreported.
     used = np.unique(np.concatenate([history, other]))
     size = min(num_answers, used.size + history.size)
     again = np.where(np.eye(size, dtype=bool), second.p, second.q)
@@ -166,7 +166,7 @@ def _of_group(cells, memos, again, places):
         return Loss(0.0, 0.0)
     num_reports = again.shape[1]
     if len(cells) == 1 and places is not None:
-        # The extreme ratios belong to reports that all name one memo, or all the other one.
+        # The ratio is extreme if all reports name one memo, or all name the other.
         one, two, number = cells[0]
         given = [number * np.eye(num_reports)[[places[one], places[two]]]]
     else:
@@ -180,7 +180,7 @@ def _of_group(cells, memos, again, places):
 def _outputs(numbers: Sequence[int], num_reports: int, known: int) -> list[NDArray[np.int64]]:
     """The counts of each report in each cell, `[U, Y]` a cell, for all outputs that differ in their probability.
 
-    Reports from number `known` on are interchangeable, so one of all outputs that differ in their names stands for all.
+    Reports from number `known` on are interchangeable, so one output represents all that differ by an exchange of them.
     """
     codes, unit, units = np.zeros((1, num_reports), np.int64), 1, []
     for number in numbers:

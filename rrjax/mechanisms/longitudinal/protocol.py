@@ -1,12 +1,12 @@
-"""Longitudinal protocols: a permanent randomized answer, the memo, and reports that each randomize the memo.
+"""Longitudinal protocols: a permanent randomized answer (the memo), which each report randomizes again.
 
-A user who is asked T times and randomizes afresh each time spends T·ε: the reports average out to the value. So the
-value is randomized once, at ε∞, and the result is kept; each report is the memo, randomized again. A single report
-delivers ε₁ < ε∞, and any number of reports of one value at most ε∞, because all are made of the memo. A new value gets
-a memo of its own, which spends ε∞ again.
+A user who reports T times and randomizes anew each time spends T·ε: the average of the reports reveals the value. So
+the value is randomized once, at ε∞, and the result is kept; each report is the memo, randomized again. A single report
+delivers ε₁ < ε∞, and any number of reports of one value at most ε∞, because all are made from the memo. A new value
+gets a new memo, which spends ε∞ again.
 
-Two histories have the same pattern if any two rounds share a memo in one history exactly if they do in the other: the
-memo changes at the same times, to a new one or back to the same old one. Histories with the same pattern differ by at
+Two histories have the same pattern if the memo changes at the same times, to a new memo or back to the same old one:
+two rounds share a memo in one history if and only if they do in the other. Histories with the same pattern differ by at
 most ε∞ for each memo. The pattern itself is not protected, and no number of memos bounds it: histories that differ in n
 rounds differ by at most n·ε₂, the ε of the second randomization between two memos. Many reports show that a memo has
 changed, when, and whether it has changed back. `Protocol.history_loss` is the exact loss of any two histories.
@@ -45,7 +45,7 @@ from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import expm1_epsilon
 
 _NUMBERS = (int, float, np.number)
-"""Types of a parameter that is certainly not traced."""
+"""Types of parameters that are certainly not traced."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Protocol(abc.ABC):
     @property
     @abc.abstractmethod
     def single_round(self) -> Mechanism:
-        """The mechanism of ε₁ that one round is, with all methods of mechanisms."""
+        """One round as a mechanism at ε₁, with all methods of mechanisms."""
 
     @property
     def num_memos(self) -> int:
@@ -71,7 +71,7 @@ class Protocol(abc.ABC):
 
     @abc.abstractmethod
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
-        """The ε of T reports of one value: ε₁ for one report, and towards ε∞.
+        """The ε of T reports of one value: ε₁ for one report, ε∞ in the limit.
 
         Args:
             num_reports: T, at least 1.
@@ -87,13 +87,13 @@ class Protocol(abc.ABC):
     def memoize(self, key: Array, values: ArrayLike) -> Shaped[Array, "*s"]:
         """The memo of each user for the current value.
 
-        User number u has the secret `fold_in(key, u)`. The same key and value give the same memo, also after the user
-        has had other values in between; so call it in every round with one key and the values of that round.
+        User number u has the secret `fold_in(key, u)`. The same key and value give the same memo, even after other
+        values in between; so call it in every round with one key and the values of that round.
 
         Args:
-            key: A typed key, `jax.random.key(seed)`; the same in all rounds. For simulation: whoever knows it can undo
-                the randomization.
-            values: Integers in 0 … K − 1, any shape: one a user, in the same order in all rounds.
+            key: A typed key, `jax.random.key(seed)`; the same in all rounds. For simulation: anyone with the key can
+                undo the randomization.
+            values: Integers in 0 … K − 1, any shape: one for each user, in the same order in all rounds.
 
         Returns:
             The memo, which never leaves the user.
@@ -104,10 +104,10 @@ class Protocol(abc.ABC):
 
     @abc.abstractmethod
     def report(self, key: Array, memo: ArrayLike) -> Shaped[Array, "*s"]:
-        """Makes the reports of one round.
+        """The reports of one round.
 
         Args:
-            key: A typed key, another one in every round.
+            key: A typed key, a new one for every round.
             memo: From `memoize`.
 
         Returns:
@@ -135,9 +135,9 @@ class Protocol(abc.ABC):
     def history_loss(self, history: ArrayLike, other: ArrayLike) -> float:
         """The privacy loss of two histories: the largest |log P(reports | history) − log P(reports | other)|.
 
-        Over all outputs of all rounds, and over the permanent draws of the user (the hash function, the categories that
-        are asked). Found by enumeration in float64, from the `permanent` and `instantaneous` rates in their dtype. Not
-        for a traced ε.
+        The maximum is over all outputs of all rounds, and over the permanent draws of the user (the hash function, the
+        categories with a bit). It is found by enumeration in float64, from the `permanent` and `instantaneous` rates in
+        their dtype. Not for a traced ε.
 
         Args:
             history: `[T]`, integers in 0 … K − 1, the value of the user in each round.
@@ -174,13 +174,13 @@ class Protocol(abc.ABC):
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
         """As `Mechanism.debias` of `single_round`: unbiased vectors whose mean is `inv` of the tally of a round.
 
-        For `LongitudinalBitFlipping` the vector is zero for each category that the user is not asked about, and K/d
-        times as large for the others; its mean is another unbiased estimate than `inv`.
+        For `LongitudinalBitFlipping` the vector is zero for categories without a bit, and K/d times as large for the
+        others; its mean is unbiased, but not `inv`.
         """
         return self.single_round.debias(reports)
 
     def tally(self, reports: ArrayLike) -> Tally:
-        """Counts the reports of one round, one a user, as `Mechanism.tally` of `single_round`.
+        """The tally of the reports of one round, one for each user, as `Mechanism.tally` of `single_round`.
 
         Tallies of different users add up. Rounds of the same users share their memos, so their tallies are not
         independent, and their sum overstates the information; for several rounds of one value use `mixture`.
@@ -190,7 +190,7 @@ class Protocol(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class TwoStages(Protocol):
-    """A protocol with two randomizations, ε₁ of one report below ε∞ of all reports."""
+    """A protocol with two randomizations: ε₁ for one report is below ε∞ for all reports."""
 
     first_epsilon: ArrayLike
 
@@ -231,8 +231,8 @@ class TwoStages(Protocol):
 def second_odds(size: ArrayLike, epsilon: ArrayLike, first_epsilon: ArrayLike) -> Float[Array, ""]:
     """e^ε₂ − 1 of the second randomized response over `size` answers, so that both in a row deliver ε₁.
 
-    Two randomized responses over g answers in a row are one, whose d is the product of theirs. With E = e^ε − 1 and
-    d = E/(E + g), the second has E₂ = E₁(E∞ + g)/(E∞ − E₁).
+    Two randomized responses over g answers in a row are one randomized response, whose d is the product of their d.
+    With E = e^ε − 1 and d = E/(E + g), the second has E₂ = E₁(E∞ + g)/(E∞ − E₁).
     """
     dtype = float_dtype()
     last, first = as_scalar(epsilon, dtype), as_scalar(first_epsilon, dtype)
@@ -279,12 +279,12 @@ def mixture_of_rows(numbers: Shaped[Array, " U"], noise: Float[Array, "*U"], row
 
 @exportable
 class Attack(NamedTuple):
-    """How often the attack guesses the value of a user.
+    """Success rates of the attack on the values of users.
 
     Attributes:
-        with_memo: `[T]`, from the first t reports, all made of one memo: at most `bound` on average.
-        without_memo: `[T]`, if every report randomizes the value anew: towards one.
-        bound: Scalar, e^ε∞/(e^ε∞ + K − 1): no guess from reports that spend ε∞ is better, at uniform values.
+        with_memo: `[T]`, from the first t reports, all made from one memo: at most `bound` on average.
+        without_memo: `[T]`, if every report randomizes the value anew: tends to one.
+        bound: Scalar, e^ε∞/(e^ε∞ + K − 1): for uniform values, no guess from reports that spend ε∞ is better.
     """
 
     with_memo: Float[Array, " T"]
@@ -293,18 +293,18 @@ class Attack(NamedTuple):
 
 
 def averaging_attack(key: Array, protocol: Protocol, num_reports: int, num_users: int = 1000) -> Attack:
-    """Guesses the values of simulated users from their reports, with and without the memo.
+    """Success rates of guesses of simulated users' values from their reports, with and without the memo.
 
-    Values are uniform. The guess is the category with the largest sum of unbiased vectors (`debias`), the one that most
-    reports support. It is the likeliest value, so no attack does better. For `LongitudinalBitFlipping` this holds with
-    the memo only: without it every report asks about other categories, and the likeliest value, which also counts unset
-    bits, is right a little more often than stated here.
+    Values are uniform. The guess is the category with the largest sum of unbiased vectors (`debias`), which is
+    supported by most reports. It is the likeliest value, so no attack does better. For `LongitudinalBitFlipping` this
+    holds with the memo only: without it every report has bits for other categories, and the likeliest value, which also
+    uses unset bits, is right a little more often than stated here.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
-        protocol: Any one of K categories.
+        protocol: Any protocol.
         num_reports: T, the reports collected from each user. Static.
-        num_users: The number of simulated users: a share s has the standard error sqrt(s(1−s)/num_users). Static.
+        num_users: Number of simulated users: a share s has the standard error sqrt(s(1−s)/num_users). Static.
 
     Returns:
         An `Attack`, shares of right guesses; NaN for an impossible traced ε.

@@ -1,9 +1,9 @@
 """RAPPOR as published: words in a Bloom filter, cohorts with different hash functions, and lists of candidates.
 
-A user sends a cohort and k bits. Each bit of the Bloom filter of the user's word is randomized once for ever: kept with
-probability 1 − f, else drawn with even odds. Each bit of a report is set with probability q if the bit of this memo is
-set, and p if it is not. The reports contain no words: the collector brings a list of candidates, and estimates the
-share of users who hold each of them.
+A user sends a cohort and k bits. Each bit of the Bloom filter of the user's word is randomized once: kept with
+probability 1 − f, else drawn with even odds. The result is the memo. Each bit of a report is set with probability q if
+the bit of the memo is set, else with p. The reports contain no words: the collector has a list of candidates, and
+estimates the share of each.
 """
 
 from __future__ import annotations
@@ -56,11 +56,12 @@ class Rappor:
     """RAPPOR: the client for simulations, and two decoders. A pytree; `num_hashes` is static.
 
     Args:
-        filters: `[m, K, k]`, booleans, of the candidates: `bloom_filters`. Category i is word number i.
-        num_hashes: h, at least the bits that a word sets.
+        filters: `[m, K, k]`, booleans, Bloom filters of the candidates, from `bloom_filters`. Category i is word number
+            i.
+        num_hashes: h, at least the number of bits that a word sets.
         f: Scalar in (0, 1), the share of bits of the memo that are drawn with even odds.
-        p: Scalar in (0, 1), how often a bit is reported set that is not set in the memo.
-        q: Scalar in (0, 1), how often one that is; more than p.
+        p: Scalar in (0, 1), the probability that a bit not set in the memo is reported set.
+        q: Scalar in (0, 1), the probability that a bit set in the memo is reported set; more than p.
 
     Raises:
         ValueError: Shapes or dtypes that do not fit, or (not under tracing) probabilities out of range.
@@ -163,8 +164,8 @@ class Rappor:
     def memoize(self, key: Array, values: ArrayLike) -> CohortBits:
         """The memo of each user for the current word: `Protocol.memoize`, with `values` of shape `[N]`.
 
-        User u has `fold_in(key, u)`, which draws the cohort, once for ever, and a memo for each word. Under tracing,
-        the cohort of a value outside the domain is −1.
+        The key of user u is `fold_in(key, u)`; it determines the cohort and a memo for each word. Under tracing, the
+        cohort of a value outside the domain is −1.
         """
         check_key(key)
         values = as_values(values, self.num_categories, "values")
@@ -173,20 +174,20 @@ class Rappor:
         return _memoize(self, key, values)
 
     def report(self, key: Array, memo: CohortBits) -> CohortBits:
-        """The reports of one round, of the memo from `memoize`: `Protocol.report`."""
+        """The reports of one round, from the memo of `memoize`: `Protocol.report`."""
         check_key(key)
         cohorts, bits = self._checked(memo, "[N, k]", 2)
         return CohortBits(cohorts, again(key, bits, self.instantaneous))
 
     def bit_counts(self, reports: CohortBits) -> tuple[Int[Array, " m"], Int[Array, "m k"]]:
-        """Counts the reports of one round: all that `regression` needs; counts of parts add up.
+        """The counts of the reports of one round, as `regression` needs them; counts of parts add up.
 
         Args:
-            reports: Of one round.
+            reports: Reports of one round.
 
         Returns:
-            The number of users of each cohort, and how many of them set each bit. Under tracing, −1 users if a report
-            has no cohort, or an entry that is no bit.
+            The number of users of each cohort, and of those among them whose reports set each bit. Under tracing, −1
+            users if a report has no cohort, or an entry that is no bit.
 
         Raises:
             ValueError: As `report`.
@@ -198,17 +199,17 @@ class Rappor:
         return users, jnp.zeros((number, bits.shape[1]), jnp.int32).at[cohorts].add(bits.astype(jnp.int32))
 
     def regression(self, reports: CohortBits, *, num_steps: int = 2000) -> Regression:
-        """Shares of the candidates by least squares, from how often each bit is set in each cohort.
+        """Shares of the candidates by least squares, from the frequency of each bit in each cohort.
 
         The counts, corrected for the noise, are explained by the Bloom filters of the candidates: minimizes
         Σ N_i·(y_ij − Σ_c X_ijc·θ_c)² over cohorts i and bits j, for θ not negative, by accelerated projected gradients.
         The published decoder selects candidates by the lasso, then applies least squares to those. Here the sign
-        constraint alone leaves candidates out, so there is no penalty to choose. Users whose words are no candidates
-        leave a sum below one.
+        constraint alone removes candidates, so there is no penalty to choose. If some users' words are no candidates,
+        the sum is below one.
 
         Args:
-            reports: Of one round.
-            num_steps: Gradient steps. Static.
+            reports: Reports of one round.
+            num_steps: Number of gradient steps. Static.
 
         Returns:
             A `Regression`; NaN for impossible traced probabilities.
@@ -222,11 +223,11 @@ class Rappor:
     def mixture(self, reports: CohortBits) -> Mixture:
         """The likelihood of whole reports: for each candidate, the product over the bits of its Bloom filter.
 
-        Each user holds one candidate, the same in all rounds. It uses which bits of a report are set together, which
-        `regression` does not.
+        Each user holds one candidate, the same in all rounds. Unlike `regression`, it uses which bits of a report are
+        set together.
 
         Args:
-            reports: Of T rounds, `[N, T, k]`, or of one, `[N, k]`.
+            reports: Reports of T rounds, `[N, T, k]`, or of one round, `[N, k]`.
 
         Returns:
             `Mixture`, one row for every different kind of user (under tracing, for every user, and unusable if one has
@@ -267,13 +268,13 @@ def bloom_filters(words: Sequence[str], num_bits: int, num_hashes: int, num_coho
     with the highest first, followed by the word in UTF-8.
 
     Args:
-        words: Candidates, different ones.
+        words: Candidates, all different.
         num_bits: k, from 2 to 256.
         num_hashes: h, from 1 to 16.
         num_cohorts: m.
 
     Returns:
-        `[m, K, k]`, which bits each word sets in each cohort: h of them, or fewer where hashes are equal.
+        `[m, K, k]`, the bits that each word sets in each cohort: h of them, or fewer if hashes are equal.
 
     Raises:
         ValueError: Fewer than two words, a word twice, or a number out of range.

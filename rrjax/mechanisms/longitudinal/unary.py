@@ -1,9 +1,9 @@
-"""Longitudinal unary encodings: the memo is K bits, and so is a report; each bit is made of its bit of the memo.
+"""Longitudinal unary encodings: memo and report are K bits each; a bit of the report randomizes its bit of the memo.
 
 A bit of the memo is set with probability p1 for the user's own category and q1 for others. A bit of a report is set
-with probability p2 if the memo has it set, and q2 if not. Given T reports, let w_i be the probability that bit i of the
-memo is set, for a category that the user does not hold. The likelihood of the user is 1 + (e^ε∞ − 1)·Σ_i w_i·θ_i, up
-to a factor.
+with probability p2 if it is set in the memo, else with q2. Given T reports, let w_i be the probability that bit i of
+the memo is set, for a category that the user does not hold. The likelihood of the user is 1 + (e^ε∞ − 1)·Σ_i w_i·θ_i,
+up to a factor.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class LongitudinalUnaryEncoding(TwoStages):
 
     Args:
         num_categories: K, an integer, at least 2.
-        epsilon: ε∞, scalar, nats, of any number of reports of one value.
-        first_epsilon: ε₁, scalar, nats, of a single report; below the limit above.
+        epsilon: ε∞, scalar, nats, for any number of reports of one value.
+        first_epsilon: ε₁, scalar, nats, for a single report; below the limit above.
         permanent_encoding: "symmetric" or "optimized", the unary encoding of the memo. Static.
         instantaneous_encoding: "symmetric" or "optimized", the randomization of the memo in each report. Static.
 
@@ -177,7 +177,7 @@ def posteriors(permanent: Rates, instantaneous: Rates, ones: Any, zeros: Any) ->
 
 
 def _evidence(instantaneous):
-    """The log-likelihood ratio of one reported one for a set bit, log p2/q2, and of a zero against it."""
+    """Log-likelihood ratios: for a set bit by a reported one, log p2/q2, and against it by a reported zero."""
     return jnp.log1p(instantaneous.truth / instantaneous.always), jnp.log1p(instantaneous.truth / instantaneous.never)
 
 
@@ -192,18 +192,18 @@ def odds_ratio(rates: Rates) -> Float[Array, ""]:
 
 
 def log_ratios(permanent: Rates, instantaneous: Rates, ones: Any, zeros: Any) -> Float[Array, "*s"]:
-    """The log-ratio of the probabilities of these ones and zeros, for a user's own bit over another one."""
+    """The log-ratio of the probabilities of these ones and zeros, for a user's own bit over another bit."""
     shown = jnp.log1p(odds_ratio(permanent) * posteriors(permanent, instantaneous, ones, zeros))
-    return shown - jnp.log1p(permanent.truth / permanent.never)  # log (1 − p1)/(1 − q1), of a bit certainly not set
+    return shown - jnp.log1p(permanent.truth / permanent.never)  # log (1 − p1)/(1 − q1), for a bit certainly not set
 
 
 def epsilon_of_bits(
     permanent: Rates, instantaneous: Rates, ratio: Float[Array, ""], num_reports: int
 ) -> Float[Array, ""]:
-    """The ε of T reports of two bits, one set for one value and the other one for another.
+    """The ε of T reports of two bits, the first set for one value and the second for another.
 
-    The largest ratio has ones alone in the first bit and zeros alone in the second: the difference of their
-    `log_ratios`, without cancellation.
+    The largest ratio has only ones in the first bit and only zeros in the second: the difference of their `log_ratios`,
+    without cancellation.
     """
     for_one, for_zero = (num_reports * each for each in _evidence(instantaneous))
     prior = _prior(permanent)
@@ -213,14 +213,14 @@ def epsilon_of_bits(
 
 @jax.jit
 def again(key: Array, memo: Bool[Array, "*s M"], rates: Rates) -> Bool[Array, "*s M"]:
-    """Draws bits anew: set with p where the memo has them set, with q elsewhere; none at impossible rates."""
+    """The bits of reports: set with p if set in the memo, else with q; none at impossible rates."""
     size = memo.shape[-1]
     drawn = for_each_user(lambda key, bits: drawn_bits(key, bits, rates), key, (memo.reshape(-1, size),), size)
     return drawn.reshape(memo.shape)
 
 
 def drawn_bits(key: Array, holds: Bool[Array, " M"], rates: Rates) -> Bool[Array, " M"]:
-    """The bits of one user: set with p where the user holds them, with q elsewhere, by one 64-bit draw each."""
+    """The bits of one user: set with p if the user holds them, else with q, by one 64-bit draw each."""
     own, other = rounded_down(rates.p), rounded_up(rates.q)
     high, low = jax.random.bits(key, (2, holds.shape[0]), jnp.uint32)
     set_ = below((high, low), (jnp.where(holds, own[0], other[0]), jnp.where(holds, own[1], other[1])))

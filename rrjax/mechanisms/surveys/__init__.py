@@ -1,7 +1,7 @@
 """Survey designs, and other randomizations whose likelihood has its maximum in closed form or nearly.
 
-A design says how answers are randomized. `mle` and `inv` estimate the true distribution from the counts of its answers.
-`groups` has the same functions for users who randomized with different ε.
+A design is the law by which answers are randomized. `mle` and `inv` estimate the true distribution from the counts of
+its answers. `groups` has the same functions for users who randomized with different ε.
 """
 
 from rrjax.mechanisms.surveys import groups

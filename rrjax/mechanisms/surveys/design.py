@@ -17,7 +17,7 @@ from rrjax.mechanisms.draws import below, threshold
 from rrjax.numerics.pytrees import exportable
 
 SUM_TOLERANCE = 1e-6
-"""How far the sum of known probabilities may be from one."""
+"""Allowed distance of the sum of known probabilities from one."""
 
 
 @exportable
@@ -26,7 +26,7 @@ class Affine(NamedTuple):
 
     Attributes:
         always: `[K]`, the part that does not depend on the user.
-        truth: Scalar, d; negative if reports tend to name categories that the user does not hold. NaN for an impossible
+        truth: Scalar, d; negative if reports name other categories than the user's more often. NaN for an impossible
             traced design.
     """
 
@@ -47,7 +47,7 @@ class Design(abc.ABC):
     """A survey design: a frozen dataclass of probabilities that is a pytree. A subclass defines K and `affine`."""
 
     denies: ClassVar[bool] = False
-    """Whether a report may be less likely from a user who holds the category that it names."""
+    """Whether a report may be less likely from a user with the category that it names."""
 
     num_categories: int
 
@@ -85,7 +85,7 @@ class Design(abc.ABC):
         return always + truth * theta
 
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
-        """Simulates the answers of respondents.
+        """Randomized answers of respondents, for simulations.
 
         Args:
             key: A typed key, `jax.random.key(seed)`.
@@ -115,7 +115,7 @@ def together(*values: Any) -> tuple[Any, ...]:
 
 
 def is_known(value: Any) -> bool:
-    """Whether a value is on the host. A JAX array may be traced; impossible values in it make NaN."""
+    """Whether a value is on the host. A JAX array may be traced; impossible values in it give NaN."""
     return isinstance(value, int | float | np.number | np.ndarray)
 
 
@@ -145,7 +145,7 @@ def check_scalar(value: Any, name: str) -> None:
 
 
 def as_known_distribution(value: Any, name: str) -> Any:
-    """Checks a known distribution over the categories, as far as its values are known.
+    """A distribution over the categories, checked as far as its values are known.
 
     Raises:
         ValueError: A wrong shape, or no distribution.
@@ -176,7 +176,7 @@ def as_known_distribution(value: Any, name: str) -> Any:
 
 
 def mixed(truth: Any, otherwise: Any, names: tuple[str, str]) -> Affine:
-    """The law of a report that is the value with probability `truth`, else a draw from a known distribution.
+    """The law of a report: the value with probability `truth`, else a draw from a known distribution.
 
     Raises:
         ValueError: The probability is not a scalar, or the distribution has another shape than `[K]`.

@@ -1,4 +1,4 @@
-"""Survey designs: how the answers of respondents are randomized."""
+"""Survey designs: laws by which the answers of respondents are randomized."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from rrjax.numerics.pytrees import register
 @register(data_fields=["truth"])
 @dataclasses.dataclass(frozen=True)
 class MirroredQuestion(Design):
-    """Warner's design: a device picks a statement with probability `truth`, else its denial. A pytree.
+    """Warner's design: the respondent answers a statement with probability `truth`, else its denial. A pytree.
 
-    The respondent says if it is true. Of two categories, the answer names one's own with probability `truth`:
-    μ_j = (1 − truth) + (2·truth − 1)·θ_j, and ε = |log(truth/(1 − truth))|. Below ½ most answers name the other
-    category, which is as informative.
-    `rrjax.mechanisms.Warner` is the same law as a mechanism, with tallies and studies.
+    A device picks one of the two; the respondent answers whether it is true. The answer names the own one of two
+    categories with probability `truth`: μ_j = (1 − truth) + (2·truth − 1)·θ_j, and ε = |log(truth/(1 − truth))|. Below
+    ½ most answers name the other category, which is as informative. `rrjax.mechanisms.Warner` is the same law as a
+    mechanism, with tallies and studies.
 
     Args:
-        truth: Scalar in (0, 1) and not ½, how often the device picks the statement "I belong to category 0" and not its
-            denial. "Yes" to the statement and "no" to the denial count as reports of category 0.
+        truth: Scalar in (0, 1) and not ½, the probability that the device picks the statement "I belong to category 0"
+            and not its denial. "Yes" to the statement and "no" to the denial count as reports of category 0.
 
     Raises:
-        ValueError: (Not in JAX's arrays) a `truth` outside (0, 1), or ½, at which answers say nothing.
+        ValueError: (Not in JAX's arrays) a `truth` outside (0, 1), or ½, at which answers have no information.
 
     Example:
         >>> import rrjax
@@ -57,7 +57,8 @@ class MirroredQuestion(Design):
 
     References:
         Warner, "Randomized response: a survey technique for eliminating evasive answer bias", 1965;
-        Blair, Imai and Zhou, "Design and analysis of the randomized response technique", 2015, who call it mirrored.
+        Blair, Imai and Zhou, "Design and analysis of the randomized response technique", 2015, under the name "mirrored
+        question".
     """
 
     denies: ClassVar[bool] = True
@@ -120,18 +121,18 @@ class _Replacing(Design):
 @register(data_fields=["truth", "unrelated"])
 @dataclasses.dataclass(frozen=True)
 class UnrelatedQuestion(_Replacing):
-    """The unrelated question: asked with probability 1 − `truth` in place of the sensitive one. A pytree.
+    """The unrelated question: the sensitive question with probability `truth`, else an unrelated one. A pytree.
 
-    A device picks the question, and nobody but the respondent knows which. μ_j = (1 − truth)·unrelated_j + truth·θ_j,
-    if the answers to both questions are independent. The distribution of the unrelated answers is known, such as that
-    of the months of birth.
+    A device picks the question, and only the respondent sees it. μ_j = (1 − truth)·unrelated_j + truth·θ_j, if the
+    answers to both questions are independent. The distribution of the unrelated answers must be known, such as that of
+    months of birth.
 
     Args:
         truth: Scalar in (0, 1), the probability of the sensitive question.
         unrelated: `[K]`, the distribution of the answers to the unrelated question.
 
     Raises:
-        ValueError: No numbers, or (not in JAX's arrays) a `truth` outside (0, 1), or probabilities that are none.
+        ValueError: No numbers, or (not in JAX's arrays) a `truth` outside (0, 1), or invalid probabilities.
 
     Example:
         Of ten cards seven ask "did you?", three "were you born in the first quarter of the year?".
@@ -155,16 +156,16 @@ class UnrelatedQuestion(_Replacing):
 @register(data_fields=["truth", "forced"])
 @dataclasses.dataclass(frozen=True)
 class ForcedResponse(_Replacing):
-    """Forced response: with probability `truth` the answer is truthful, otherwise a die says what to answer. A pytree.
+    """Forced response: a truthful answer with probability `truth`, else an answer drawn by a die. A pytree.
 
     μ_j = (1 − truth)·forced_j + truth·θ_j. An answer that is never forced reveals the respondent: ε is infinite.
 
     Args:
         truth: Scalar in (0, 1).
-        forced: `[K]`, how often each answer is the forced one, given that one is forced; it sums to one.
+        forced: `[K]`, the probabilities of the answers, given that the answer is forced; they sum to one.
 
     Raises:
-        ValueError: No numbers, or (not in JAX's arrays) a `truth` outside (0, 1), or probabilities that are none.
+        ValueError: No numbers, or (not in JAX's arrays) a `truth` outside (0, 1), or invalid probabilities.
 
     Example:
         One die: 1 forces "yes", 6 forces "no", anything else asks for the truth.
@@ -188,10 +189,10 @@ class ForcedResponse(_Replacing):
 @register(data_fields=["own"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
 class NegativeQuestion(Design):
-    """The negative question: one's own category is named with probability `own`, less often than any other. A pytree.
+    """The negative question: the answer names the own category with probability `own`, the smallest. A pytree.
 
     K-ary randomized response with p = own below q = (1 − own)/(K − 1): μ_j = q − (q − p)·θ_j, ε = log(q/p). At own = 0,
-    "name any category but yours", ε is infinite: an answer proves that the respondent does not hold that category.
+    "name any category but yours", ε is infinite: an answer proves that the respondent is not in that category.
 
     Args:
         num_categories: K, an integer, at least 2.
@@ -254,19 +255,19 @@ class NegativeQuestion(Design):
 @register(data_fields=["mechanism", "ignoring", "answers"])
 @dataclasses.dataclass(frozen=True)
 class NonCompliance(Design):
-    """Randomized response that a known share of the respondents ignores, whatever they hold. A pytree.
+    """Randomized response that a known share of the respondents, independent of their values, ignores. A pytree.
 
     Their answers have a known distribution: the "no" of self-protection, or any answer at random. With q and d of the
     mechanism, μ_j = (1 − ignoring)·q + ignoring·answers_j + (1 − ignoring)·d·θ_j. ε is at most the mechanism's.
 
     Args:
         mechanism: `RandomizedResponse`, K ≥ 2.
-        ignoring: Scalar in (0, 1), the share of those who ignore it.
+        ignoring: Scalar in (0, 1), the share of respondents who ignore the mechanism.
         answers: `[K]`, the distribution of their answers.
 
     Raises:
         ValueError: Another mechanism, no numbers, or (not in JAX's arrays) an `ignoring` outside (0, 1), or
-            probabilities that are none or not K.
+            probabilities that are invalid or not K.
 
     Example:
         >>> import rrjax

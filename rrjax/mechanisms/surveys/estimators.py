@@ -18,10 +18,10 @@ from rrjax.numerics.sums import accurate_sum
 
 
 def mle(counts: ArrayLike, design: Design) -> Float[Array, " K"]:
-    """Maximizes the likelihood of the answers to a survey design exactly, in closed form.
+    """Maximum likelihood estimate from the answers to a survey design, exact and in closed form.
 
     A report names category j with probability μ_j = a_j + d·θ_j. For d > 0 the maximum keeps the categories with the
-    largest c_j/a_j, for d < 0 those with the smallest; on them, S and A the sums of counts and of a,
+    largest c_j/a_j, for d < 0 the smallest; with S and A the sums of counts and of a on these,
 
         θ_j = (c_j/τ − a_j)/d,    τ = S/(d + A).
 
@@ -33,12 +33,11 @@ def mle(counts: ArrayLike, design: Design) -> Float[Array, " K"]:
 
     Returns:
         `[K]` on the simplex. Within 1e-7 (float32) or 1e-14 (float64) of exact arithmetic in total variation, given the
-        a_j/|d| in the dtype; the rounding of these moves it by 1/d times as much. If reports deny and no report names
-        one category, that category has everything; if no report names several, the maximum is not unique, and they
-        have equal shares. All NaN for unusable counts, for an impossible traced design, and for a d so small that the
-        dtype has no digits left.
-        Derivatives in floats and in the design's probabilities, of every order wherever no c_j/a_j equals τ; there,
-        those of the side on which the category is absent.
+        a_j/|d| in the dtype; the rounding of a_j/|d| moves it by 1/d times as much. If d < 0 and exactly one category
+        has no reports, its share is one; if several have none, the maximum is not unique, and they get equal shares.
+        All NaN for unusable counts, for an impossible traced design, and for a d so small that the dtype has no digits
+        left. Derivatives in floats and in the design's probabilities, of every order; if some c_j/a_j equals τ, the
+        one-sided ones with that category absent.
 
     Raises:
         ValueError: A wrong shape or dtype, or other than the design's K categories.
@@ -50,7 +49,7 @@ def mle(counts: ArrayLike, design: Design) -> Float[Array, " K"]:
         [0.49, 0.51, 0.0]
 
     References:
-        Warner, 1965; Chaudhuri and Mukerjee, "Randomized Response", 1988, where the maximum is inside the simplex.
+        Warner, 1965; Chaudhuri and Mukerjee, "Randomized Response", 1988, for a maximum inside the simplex.
     """
     counts, dtype = checked(counts, design)
     weights, sign = design.affine.noise(dtype)
@@ -58,7 +57,7 @@ def mle(counts: ArrayLike, design: Design) -> Float[Array, " K"]:
 
 
 def inv(counts: ArrayLike, design: Design) -> Float[Array, " K"]:
-    """Inverts the randomization: unbiased, often negative.
+    """Estimates the shares by inverting the randomization: unbiased, often negative.
 
     θ_j = (c_j/N − a_j)/d, which sums to one.
 
@@ -94,8 +93,8 @@ def mixture(counts: ArrayLike, design: Design) -> Mixture:
         design: Such as `ForcedResponse`.
 
     Returns:
-        `Mixture`, one row a category: a and d·I; where reports deny, a − |d| and |d| for every other category, a matrix
-        of K×K.
+        `Mixture`, one row for each category: a and d·I; for d < 0, a − |d| and |d| for every other category, a K×K
+        matrix.
 
     Raises:
         ValueError: A wrong shape or dtype, other than the design's K categories, or (not under tracing) unusable
@@ -117,12 +116,12 @@ def mixture(counts: ArrayLike, design: Design) -> Mixture:
     if not design.denies:
         return Mixture(counts, always, Scaling(truth, number))
     own = aligned(jnp.eye(number, dtype=dtype), counts)
-    positive = truth > 0  # a design that may deny, with parameters for which it does not
+    positive = truth > 0  # a design that may have d < 0, with parameters for d > 0
     return Mixture(counts, jnp.where(positive, always, least), Dense(jnp.where(positive, own, 1 - own), jnp.abs(truth)))
 
 
 def checked(counts: ArrayLike, design: Design, *, whole: bool = False) -> tuple[Shaped[Array, " K"], np.dtype]:
-    """Checks the counts of a design, and returns them with the dtype of results.
+    """The counts of a design, checked, and the dtype of results.
 
     Raises:
         ValueError: A wrong shape or dtype, or other than the design's K categories.

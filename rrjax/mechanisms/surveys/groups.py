@@ -5,11 +5,11 @@ a likelihood proportional to 1 + e_g·θ_i. The slope of the log-likelihood in �
 
     h_i(θ_i) = Σ_g e_g·c_gi/(1 + e_g·θ_i),
 
-depends on no other category. At the maximum it equals one λ wherever θ_i > 0, and is at most λ elsewhere. So the
-maximum is one equation for s = 1/λ, Σ_i θ_i(s) = 1, where θ_i(s) solves 1/h_i = s, or is zero if 1/h_i(0) is above s.
-Both Newton iterations converge monotonically: 1/h_i is concave and increasing (h_i is a Stieltjes function), so steps
-towards s from below never pass it, and Σ θ_i(s) is convex, so steps from above never pass the root. For one group 1/h_i
-is linear, and the steps are those of `mle_star`'s passes.
+depends on no other category. At the maximum it equals one number λ for all θ_i > 0, and is at most λ for the others. So
+the maximum is one equation for s = 1/λ, Σ_i θ_i(s) = 1, where θ_i(s) solves 1/h_i = s, or is zero if 1/h_i(0) is above
+s. Both Newton iterations converge monotonically: 1/h_i is concave and increasing (h_i is a Stieltjes function), so
+steps towards s from below never pass it, and Σ θ_i(s) is convex, so steps from above never pass the root. For one group
+1/h_i is linear, and the steps are those of `mle_star`'s passes.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from rrjax.numerics.sharding import aligned, together
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 MAX_OUTER_STEPS = 100
-"""Newton steps on s; about ten are needed."""
+"""Largest number of Newton steps on s; about ten are needed."""
 
 INNER_STEPS = 6
-"""Newton steps to θ_i(s), from θ_i at the last s; two gave the same certificates."""
+"""Number of Newton steps to θ_i(s), from θ_i at the last s; with two the certificates are the same."""
 
 
 __all__ = ["inv", "mixture", "mle"]
@@ -71,23 +71,23 @@ class Stacked:
 
 
 def mle(counts: ArrayLike, epsilons: ArrayLike, *, tol: float | None = None) -> EMResult:
-    """Maximizes the likelihood of groups of users who randomized with different ε.
+    """Maximum likelihood estimate from groups of users who randomized with different ε.
 
     All users are draws from one distribution; group g reported by k-ary randomized response at ε_g. Newton steps on one
-    number, the common slope of the likelihood, until it stops moving; the result is certified.
+    number, the common slope of the likelihood, until it stops changing; the result is certified.
 
     Args:
         counts: `[G, K]`, integers or floats: the reports of each group per category. A group may be empty.
         epsilons: `[G]`, nats.
-        tol: `converged` says whether the certified gap is at most this, nats per report. As in `rrjax.ibu`, None is
-            1e-10, or what rounding lets the dtype certify if that is more.
+        tol: `converged` is whether the certified gap is at most this, nats per report. As in `rrjax.ibu`, None is
+            1e-10, or the smallest gap that the dtype can certify, if that is more.
 
     Returns:
         An `EMResult`; its `num_iters` are steps on that number. For one group theta is that of `mle_star` up to the
         rounding of q + d·θ. All-NaN theta and gap, not converged, for unusable counts or an ε that is not positive.
         Derivatives of theta in float counts and in the epsilons by the implicit function on the support, of
-        every order and in both modes, wherever no category is just about to enter; there, those of the side on
-        which it is absent. The other fields have none.
+        every order and in both modes, at a category about to enter, the one-sided derivatives with it absent. The other
+        fields have none.
 
     Raises:
         ValueError: Shapes that do not fit, K < 2, a wrong dtype, or a `tol` that is not positive.
@@ -107,11 +107,11 @@ def mle(counts: ArrayLike, epsilons: ArrayLike, *, tol: float | None = None) -> 
 
 
 def inv(counts: ArrayLike, epsilons: ArrayLike) -> Float[Array, " K"]:
-    """Inverts the randomization of groups of users with different ε, and weighs them: unbiased, often negative.
+    """Estimates shares from groups with different ε by the weighted mean of their inversions: unbiased, often negative.
 
     θ_i = Σ_g d_g·(c_gi − N_g·q_g) / Σ_g N_g·d_g². Each group's own inversion has the total variance
-    (1 − Σ_i μ_gi²)/(N_g·d_g²), which is largest for the uniform distribution, in all groups at once; the weights
-    N_g·d_g² make that worst case least, and do not depend on the answers.
+    (1 − Σ_i μ_gi²)/(N_g·d_g²), which is largest for the uniform distribution, in all groups; the weights N_g·d_g²
+    minimize this largest variance, and do not depend on the answers.
 
     Args:
         counts: `[G, K]`, integers or floats: the reports of each group per category. A group may be empty.
@@ -144,7 +144,7 @@ def mixture(counts: ArrayLike, epsilons: ArrayLike) -> Mixture:
         `Mixture`, a row for each category of each group: a = q_g and B = (p_g − q_g)·I.
 
     Raises:
-        ValueError: Shapes that do not fit, K < 2, a wrong dtype, or (not under tracing) counts that are none.
+        ValueError: Shapes that do not fit, K < 2, a wrong dtype, or (not under tracing) invalid counts.
 
     Example:
         >>> import rrjax
@@ -191,7 +191,7 @@ def _rates(epsilons, num_categories):
 @jax.jit
 def _slopes(theta, counts, epsilons):
     """h_i/E and −h_i'/E², and E: one, or the largest e_g if that is less, so that both stay within the dtype."""
-    # A probability below the square of the machine epsilon is negligible beside the share of one user.
+    # A probability below the square of the machine epsilon is negligible compared with the share of one user.
     e1 = jnp.minimum(jax.vmap(expm1_epsilon)(epsilons), jnp.finfo(epsilons.dtype).eps ** -2.0)
     unit = lax.stop_gradient(jnp.minimum(jnp.max(e1), 1))
     over = (e1 / unit)[:, None] / (1 + e1[:, None] * theta)
@@ -232,7 +232,7 @@ def _solve(counts, epsilons, tol):
     first = 1 / jnp.max(_slopes(jnp.ones_like(uniform), counts, epsilons)[0])
     start = aligned((first, jnp.full_like(first, jnp.inf), jnp.zeros_like(uniform), jnp.int32(0)), counts, epsilons)
     _, _, theta, num_iters = lax.while_loop(falls, advance, start)
-    # For ε so small that no share differs from zero in the dtype, the leading category has everything.
+    # For ε so small that no share differs from zero in the dtype, the leading category gets the share one.
     slope = _slopes(jnp.zeros_like(theta), counts, epsilons)[0]
     theta = jnp.where(jnp.any(theta > 0), theta, (slope == jnp.max(slope)).astype(theta.dtype))
     theta = theta / accurate_sum(theta)
@@ -250,7 +250,7 @@ def _inverted(counts, epsilons):
     kept, noise = _rates(epsilons, counts.shape[1])
     weights = counts.astype(epsilons.dtype)
     numbers = jax.vmap(accurate_sum)(weights)
-    scale = jnp.max(kept)  # no square of kept/scale underflows where it matters
+    scale = jnp.max(kept)  # a square of kept/scale underflows only if it is negligible
     part = kept / scale
     above = part[:, None] * (weights - (numbers * noise)[:, None])
     return jnp.where(usable, jnp.sum(above, axis=0) / jnp.sum(numbers * part**2) / scale, jnp.nan)
@@ -264,7 +264,7 @@ def _tangent(theta, given, given_tangent):
 
 @jax.jit
 def _shifted(theta, counts, epsilons, moved):
-    """The tangent of θ: keeps all h_i/E equal on the support and the sum of θ, when h_i/E moves by `moved`."""
+    """The tangent of θ: it keeps all h_i/E equal on the support and the sum of θ, if h_i/E moves by `moved`."""
     active = lax.stop_gradient(theta) > 0
     _, fall, unit = _slopes(theta, counts, epsilons)
     response = jnp.where(active, 1 / jnp.where(active, fall, 1), 0)

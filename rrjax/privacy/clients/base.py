@@ -1,4 +1,4 @@
-"""The base of all clients, and the operating system's random words that reports are made of."""
+"""The base of all clients, and random words from the operating system."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rrjax.data.categories import check_in_domain, check_integers, check_num_cat
 from rrjax.privacy.clients.thresholds import as_epsilon, log_down
 
 CHUNK = 1 << 20
-"""Words drawn at a time: 8 MiB of random bits."""
+"""Number of words drawn at a time: 8 MiB of random bits."""
 
 LARGEST_WORD = np.uint64(2**64 - 1)
 
@@ -23,18 +23,19 @@ class Client(abc.ABC):
 
     Attributes:
         num_categories: K.
-        epsilon: The ε asked for, nats. The ε delivered is less by at most 2⁻³⁰ of it, so estimates may use this one.
+        epsilon: The requested ε, nats. The ε delivered is less by at most 2⁻³⁰ of it, so estimates may use the
+            requested one.
         likelihood_ratio: The largest ratio of a report's probabilities under two values, e^ε delivered, as an exact
             fraction.
         shape: The shape of a report.
-        num_words: Number of random words that a report takes.
+        num_words: Number of random words for a report.
     """
 
     name: ClassVar[str]
     """The name of the mechanism."""
 
     parameter: ClassVar[str | None] = None
-    """The mechanism's parameter beside K and ε."""
+    """The mechanism's parameter besides K and ε."""
 
     dtype: ClassVar[type] = np.int32
     """The dtype of reports."""
@@ -50,7 +51,7 @@ class Client(abc.ABC):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The arguments that make the mechanism again."""
+        """The arguments that recreate the mechanism."""
         chosen = {} if self.parameter is None else {self.parameter: getattr(self, self.parameter)}
         return {"num_categories": self.num_categories, "epsilon": self.epsilon, **chosen}
 
@@ -60,15 +61,15 @@ class Client(abc.ABC):
         return log_down(self.likelihood_ratio)
 
     def randomize(self, values: np.typing.ArrayLike) -> np.ndarray:
-        """Randomizes true values with the operating system's cryptographic random numbers.
+        """Randomized reports of true values, by the operating system's cryptographic random numbers.
 
-        Cannot be seeded, on purpose; for simulations the mechanisms of `rrjax.mechanisms` have their own.
+        They cannot be seeded, on purpose; for simulations use `randomize` of `rrjax.mechanisms`.
 
         Args:
             values: Integers in 0 … K − 1, any shape.
 
         Returns:
-            Reports, coded as those of the mechanism's `randomize`: the shape of `values` and of a report.
+            Reports, coded as by the mechanism's `randomize`: the shape of `values`, then of a report.
 
         Raises:
             ArgumentError: Values that are not integers or lie outside the domain. The message shows none of them.
@@ -105,13 +106,13 @@ def below(draws: np.ndarray, threshold: int) -> np.ndarray:
     high, low = (np.uint64(word) for word in divmod(threshold, 2**64))
     found = draws < high
     tied = draws == high
-    if tied.any():  # only then the low word is drawn
+    if tied.any():  # only for ties is the low word drawn
         found[tied] = random_words(int(tied.sum()), 1)[:, 0] < low
     return found
 
 
 def numbers_below(draws: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Numbers from 0 to bound − 1, exactly uniform: words beyond the last whole multiple are drawn again."""
+    """Numbers from 0 to bound − 1, exactly uniform: words beyond the last whole multiple are redrawn."""
     draws = draws.copy()
     last = LARGEST_WORD - (LARGEST_WORD % bounds + np.uint64(1)) % bounds  # 2⁶⁴ modulo the bound, without 2⁶⁴
     while (again := draws > last).any():

@@ -1,7 +1,7 @@
-"""The memo of one user in a file, for a real collection by longitudinal randomized response.
+"""The memo of one user in a file, for real collection by longitudinal randomized response.
 
 A device that reports many times for its user needs NumPy and the operating system's random numbers, not JAX. The
-permanent answers are drawn once and kept. A user whose file is lost, and whose answers are drawn anew, spends ε∞ again.
+permanent answers are drawn once and kept. If the file is lost, new answers are drawn, which spends ε∞ again.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ except ImportError:  # not on Windows
     fcntl = None
 
 VERSION = 1
-"""The version of the file's format."""
+"""Version of the file format."""
 
 LOCK_TIMEOUT_SECONDS = 10.0
-"""Time to wait for another process, where the operating system has no locks that end with their process."""
+"""Time to wait for another process, if the operating system has no locks that end with their process."""
 
 
 def second_epsilon(num_categories: int, epsilon: float, first_epsilon: float) -> float:
-    """The ε₂ at which permanent answers are randomized again, so that one report delivers ε₁ at most.
+    """The ε₂ of the second randomization, so that one report delivers at most ε₁.
 
     With E = e^ε − 1, E₂ = E₁(E∞ + K)/(E∞ − E₁), exactly and for any K. It is computed to 120 digits and rounded down
     to a float.
@@ -59,7 +59,7 @@ def second_epsilon(num_categories: int, epsilon: float, first_epsilon: float) ->
             value=first_epsilon,
         )
     # ε₂ − ε₁ = log R, R = 1 + (1 − e^−ε₁)((K − 1)·e^−ε∞ + e^(ε₁ − ε∞))/(1 − e^(ε₁ − ε∞)): nothing overflows or cancels.
-    # Every step is rounded towards a smaller ε₂: exponentials and logarithms, rounded to the nearest, by a step more.
+    # Every step is rounded towards a smaller ε₂; exponentials and logarithms, rounded to nearest, by one step more.
     one, permanent, zero = Decimal(first), Decimal(last), Decimal(0)
     between = max(DOWN.next_minus(DOWN.exp(DOWN.subtract(one, permanent))), zero)  # e^(ε₁ − ε∞)
     smallest = max(DOWN.next_minus(DOWN.exp(permanent.copy_negate())), zero)
@@ -70,27 +70,27 @@ def second_epsilon(num_categories: int, epsilon: float, first_epsilon: float) ->
 
 
 class Memo:
-    """The permanent answers of one user, in a file, and the reports that are made of them.
+    """The permanent answers of one user, in a file, and the reports made from them.
 
-    The answer of a value is drawn with its first report, by `rrjax.secure` at ε∞. It is on disk before the report is
-    made: written to another file that is then renamed, so that no interruption leaves half a file. The file is the
-    user's secret, readable by its owner alone. Any number of memos and processes may share it: a value has one answer,
-    which is drawn under a lock (a file `.lock` beside it).
+    The answer for a value is drawn with its first report, by `rrjax.secure` at ε∞. It is on disk before the report is
+    made: it is written to another file, which is then renamed, so that no interruption leaves half a file. The file is
+    the user's secret, readable by its owner alone. Any number of memos and processes may share it: a value has one
+    answer, which is drawn under a lock (a file `.lock` next to it).
 
     Each value that the user had is protected by ε∞. Many reports may show that a value changed, when, and whether it
-    came back (`rrjax.longitudinal.Protocol`).
+    changed back (`rrjax.longitudinal.Protocol`).
 
     Args:
-        path: Path of the file; it is made with the first report.
+        path: Path of the file; it is created with the first report.
         user: A name of the collection and the user.
         num_categories: K, at least 2.
-        epsilon: ε∞, nats, of any number of reports of one value.
-        first_epsilon: ε₁, nats, of a single report; less than ε∞. The ε delivered is this or a little less.
+        epsilon: ε∞, nats, for any number of reports of one value.
+        first_epsilon: ε₁, nats, for a single report; less than ε∞. The ε delivered is this or a little less.
 
     Raises:
         ArgumentError: As `second_epsilon`, or an ε∞ or ε₂ that random bits cannot deliver.
-        DataError: A file that cannot be read, that is no memo or is damaged, or one of another version, user or
-            parameters. `file` is its path. Nothing is changed.
+        DataError: A file that cannot be read, is no memo or is damaged, or has another version, user or parameters.
+            `file` is its path. Nothing is changed.
 
     Warns:
         UserWarning: A file that other users of the machine may read.
@@ -115,7 +115,7 @@ class Memo:
         if not isinstance(user, str):
             raise ArgumentError(f"user must be a name, got a {type(user).__name__}", argument="user")
         self._given = path
-        # Where the path is a link, its target is locked and replaced, not the link.
+        # If the path is a link, its target is locked and replaced, not the link.
         self._path = pathlib.Path(os.path.realpath(path))
         self._head = {
             "format": "rrjax memo of longitudinal randomized response",
@@ -131,17 +131,17 @@ class Memo:
     def spent(self) -> float:
         """ε∞ for each value that the user had, nats: an upper bound of the loss between histories with one pattern.
 
-        It covers histories in which two reports are of the same value exactly where they are here: values change at the
-        same times, to a new value or back to an old one alike. It does not cover histories that change at other times,
-        or that come back to a value where this one does not: with n reports of different values, the loss is at most
-        n·ε₂, which can be far more (`LongitudinalRandomizedResponse.history_loss`).
+        It covers histories with the same pattern: values change at the same times, to a new value or back to the same
+        old one. It does not cover histories that change at other times, or that change back when this one does not:
+        with n reports of different values, the loss is at most n·ε₂, which can be far more
+        (`LongitudinalRandomizedResponse.history_loss`).
         """
         spent = len(self._answers) * self._head["epsilon"]
         exact = len(self._answers) * Fraction(self._head["epsilon"])
         return spent if spent >= exact else math.nextafter(spent, math.inf)
 
     def report(self, value: int) -> int:
-        """Reports a value.
+        """The report of a value.
 
         Args:
             value: The user's present value, in 0 … K − 1.
@@ -151,8 +151,8 @@ class Memo:
 
         Raises:
             ArgumentError: A value outside the domain.
-            DataError: A file that cannot be written, is no longer this memo, holds another answer than before, or
-                stays locked. Nothing was reported.
+            DataError: A file that cannot be written, is no longer this memo, holds another answer than before, or stays
+                locked. Then nothing was reported.
         """
         size = self._head["num_categories"]
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < size:
@@ -189,7 +189,7 @@ class Memo:
         except OSError as error:
             raise self._refused(f"cannot be read ({error.strerror}); nothing was changed") from error
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            # Without the other error's message, which might show an answer.
+            # Without the message of the original error, which might show an answer.
             raise self._refused("is no memo, or a damaged one; nothing was changed") from None
         for name, wanted in self._head.items():
             if content.get(name) != wanted:
@@ -220,7 +220,7 @@ class Memo:
             file.flush()
             os.fsync(file.fileno())
         aside.replace(self._path)
-        if hasattr(os, "O_DIRECTORY"):  # elsewhere no directory can be opened
+        if hasattr(os, "O_DIRECTORY"):  # elsewhere a directory cannot be opened
             folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(folder)  # so that the new name outlasts a power cut
@@ -229,10 +229,10 @@ class Memo:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keeps other memos and processes from reading and writing the file."""
+        """Locks the file against other memos and processes."""
         lock = self._path.with_name(self._path.name + ".lock")
         if fcntl is not None:
-            # The file stays: were it removed, a third process could lock another one of the same name.
+            # The file is kept: after a removal, a third process could lock a new file of the same name.
             held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(held, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Clients for real collection, one for each mechanism: reports as those of `rrjax.mechanisms`, made of integers."""
+"""Clients for real collection, one for each mechanism: reports as by `rrjax.mechanisms`, in integer arithmetic."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _RandomizedResponse(Client):
 
 
 class _UnaryEncoding(Client):
-    """Bits that are set below one threshold in the user's category and below another one in the other categories."""
+    """Bits set by draws below a threshold, one for the user's category and another for the other categories."""
 
     dtype = np.bool_
     _own: int
@@ -50,7 +50,7 @@ class _UnaryEncoding(Client):
         self.shape, self.num_words = (self.num_categories,), self.num_categories
 
     def _fill(self, values, reports):
-        # Bit by bit, because one user may have more bits than are drawn at a time.
+        # Bit by bit, because one user may have more bits than the words drawn at a time.
         cells = reports.reshape(-1)
         for begin in range(0, cells.size, base.CHUNK):
             place = np.arange(begin, min(begin + base.CHUNK, cells.size))
@@ -123,10 +123,10 @@ class _BinaryLocalHashing(_LocalHashing):
 
 
 class _Blocks(Client):
-    """One draw decides whether the report supports the value; the report is uniform among those that do, or do not."""
+    """One draw decides whether the report supports the value; then the report is uniform among such reports."""
 
     def _settle(self, own, others):
-        """Sets the threshold, by the numbers of reports that support a value and that do not, or by their ratio."""
+        """Sets the threshold from the numbers of reports that support a value and that do not, or their ratio."""
         if own + others >= 2**31:
             raise ArgumentError(
                 f"num_categories = {self.num_categories} makes {own + others} columns, more than int32 can number",
@@ -155,7 +155,7 @@ class _SubsetSelection(_Blocks):
         rows, size = np.arange(values.size), self.subset_size
         while True:
             # The members have the ω smallest keys, of which the user's category has the smallest or the largest of all.
-            # Where the last member ties with the next category, all keys are drawn again, which favours no set.
+            # If the last member ties with the next category, all keys are redrawn, which favours no set.
             keys[rows, values] = np.where(own, np.uint64(0), LARGEST_WORD)
             edge = np.partition(keys, (size - 1, size), axis=1)[:, size - 1 : size + 1]
             tied = edge[:, 0] == edge[:, 1]
@@ -240,22 +240,22 @@ def client(
     num_buckets: int | None = None,
     field_order: int | None = None,
 ) -> Client:
-    """Makes the client of a mechanism, with probabilities that are integers out of 2¹²⁸.
+    """The client of a mechanism, with probabilities that are integers out of 2¹²⁸.
 
     Args:
         name: The name of the mechanism, such as "subset-selection", or its abbreviation, "ss".
         num_categories: K, at least 2.
         epsilon: Nats. The ε delivered is this or less, by at most 2⁻³⁰ of it.
-        subset_size: ω of subset selection. None chooses a parameter by K and ε, as the mechanism does.
+        subset_size: ω of subset selection. None chooses by K and ε, as in the mechanism.
         num_buckets: g of local hashing.
         field_order: s of projective geometry response.
 
     Returns:
-        `Client`: `randomize(values)` makes reports, `effective_epsilon` is the ε that they deliver, and
-        `MECHANISMS[client.name](**client.parameters)` counts them.
+        `Client`: `randomize(values)` makes reports, `effective_epsilon` is their ε, and
+            `MECHANISMS[client.name](**client.parameters)` counts them.
 
     Raises:
-        ArgumentError: No such mechanism, a parameter that it does not have, or an ε that is not a positive number or
+        ArgumentError: An unknown mechanism, a parameter of another mechanism, or an ε that is not a positive number or
             that 128 random bits cannot deliver.
         ValueError: K or a parameter out of range.
 
@@ -287,9 +287,9 @@ def client(
 
 
 def randomize(values: np.typing.ArrayLike, num_categories: int, epsilon: float) -> np.ndarray:
-    """Randomizes true values by k-ary randomized response, with the operating system's cryptographic random numbers.
+    """Reports by k-ary randomized response, from the operating system's cryptographic random numbers.
 
-    Cannot be seeded, on purpose; for simulations use `RandomizedResponse.randomize`.
+    They cannot be seeded, on purpose; for simulations use `RandomizedResponse.randomize`.
 
     Args:
         values: Integers in 0 … K − 1, any shape.
@@ -298,7 +298,7 @@ def randomize(values: np.typing.ArrayLike, num_categories: int, epsilon: float) 
 
     Returns:
         Reports, int32, the shape of `values`. Each satisfies ε-local differential privacy, with the ε of
-        `effective_epsilon(num_categories, keep_threshold(num_categories, epsilon))`, never more than asked.
+        `effective_epsilon(num_categories, keep_threshold(num_categories, epsilon))`, never more than requested.
 
     Raises:
         ValueError: As `keep_threshold`; values that are not integers or lie outside the domain, which are not shown.

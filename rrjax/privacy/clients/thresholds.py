@@ -1,7 +1,7 @@
 """Probabilities as integers out of 2¹²⁸, and the ε that these integers deliver.
 
-e^ε is computed to 120 digits, and every rounding goes towards less ε. The ε delivered is never more than the one asked
-for, and less by at most 2⁻³⁰ of it: an ε of which these bits would deliver less is refused.
+e^ε is computed to 120 digits, and every rounding goes towards less ε. The ε delivered is never more than the requested
+one, and less by at most 2⁻³⁰ of it; other ε are refused.
 
 Randomized response compares one 128-bit integer u with the threshold `keep`:
 
@@ -25,19 +25,19 @@ from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 
 BITS = 128
-"""Bits of the uniform numbers that thresholds are compared with: two words."""
+"""Number of bits of the uniform numbers that are compared with thresholds: two words."""
 
 DENOMINATOR = 2**BITS
-"""A threshold is a probability times this."""
+"""Scale of thresholds: a threshold is a probability times this."""
 
 SMALLEST_THRESHOLD = 2**76
-"""A report that differs from its value less often than once in 2⁵² protects nobody."""
+"""Smallest probability that a report differs from its value: below once in 2⁵² there is no protection."""
 
 LARGEST_LOSS = Fraction(1, 2**30)
-"""The largest part of ε that rounding may take."""
+"""Largest relative loss of ε by rounding."""
 
 DOWN, UP = (Context(prec=120, rounding=rounding) for rounding in (ROUND_FLOOR, ROUND_CEILING))
-"""Arithmetic of intermediate results."""
+"""Decimal arithmetic of intermediate results."""
 
 
 def as_epsilon(epsilon: Any, name: str = "epsilon") -> float:
@@ -67,16 +67,17 @@ def float_down(number: Decimal) -> float:
 
 
 def log_down(ratio: Fraction) -> float:
-    """The logarithm of a ratio above one, rounded down: the ε delivered, of a ratio of likelihoods."""
+    """The logarithm of a ratio above one, rounded down: the ε delivered by a ratio of likelihoods."""
     quotient = DOWN.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
-    # Decimals round a logarithm and an exponential to the nearest whatever the context says: one step is taken down.
+    # Decimals round logarithms and exponentials to nearest in every context: one step is taken down.
     return max(0.0, float_down(DOWN.next_minus(DOWN.ln(quotient))))
 
 
 def threshold(own: int, others: int, epsilon: float, num_categories: int, draws: int = 1) -> int:
     """The threshold of reports that support the user's value: 2¹²⁸·own·e^ε/(own·e^ε + others), rounded down.
 
-    `own` reports support the value and `others` do not, and each is uniform among its own kind. ε is shared by `draws`.
+    `own` reports support the value and `others` do not; within each of the two kinds reports are uniform. ε is split
+    over `draws`.
 
     Raises:
         ArgumentError: An ε that 128 random bits cannot deliver, too large or too small.
@@ -94,7 +95,7 @@ def threshold(own: int, others: int, epsilon: float, num_categories: int, draws:
 
 
 def keep_threshold(num_categories: int, epsilon: float) -> int:
-    """Returns the threshold `keep`, which delivers ε or a little less and leaves a multiple of K.
+    """The threshold `keep`, which delivers ε or a little less and leaves a multiple of K.
 
     Args:
         num_categories: K, at least 2.
@@ -106,7 +107,7 @@ def keep_threshold(num_categories: int, epsilon: float) -> int:
     Raises:
         ValueError: K < 2.
         ArgumentError: ε not a positive number, or one that 128 random bits cannot deliver, too large (no randomness
-            would be left) or too small (they would deliver less than (1 − 2⁻³⁰)·ε).
+            would remain) or too small (they would deliver less than (1 − 2⁻³⁰)·ε).
 
     Example:
         >>> import math
@@ -126,7 +127,7 @@ def keep_threshold(num_categories: int, epsilon: float) -> int:
 
 
 def effective_epsilon(num_categories: int, keep: int) -> float:
-    """Returns the ε that a threshold delivers, log(p/q) = log(1 + K·keep/(2¹²⁸ − keep)).
+    """The ε that a threshold delivers, log(p/q) = log(1 + K·keep/(2¹²⁸ − keep)).
 
     Args:
         num_categories: K, at least 2.
@@ -154,11 +155,11 @@ def likelihood_ratio(num_categories: int, keep: int) -> Fraction:
 
 
 def kept(draws: np.ndarray, own: np.ndarray, keep: int, number: int) -> np.ndarray:
-    """The own number where the draw, two words, is below the threshold, else a uniform one of 0 … number − 1."""
+    """The own number if the draw, two words, is below the threshold, else a uniform one of 0 … number − 1."""
     high, low = draws[:, 0], draws[:, 1]
     first, second = (np.uint64(word) for word in divmod(keep, 2**64))
     below = (high < first) | ((high == first) & (low < second))
-    # (u − keep) modulo the number, by words; nothing reaches 2⁶⁴.
+    # (u − keep) modulo the number, by words; no term reaches 2⁶⁴.
     modulus = np.uint64(number)
     whole = high % modulus * np.uint64(2**64 % number) + low % modulus + np.uint64(-keep % number)
     return np.where(below, own, (whole % modulus).astype(own.dtype))
@@ -172,7 +173,7 @@ def _rounded_up(part, own, others, epsilon):
 
 
 def _check_delivered(epsilon, num_categories, *, ratio, draws, largest):
-    """Refuses an ε above the largest one that random bits deliver, where it is given, and a ratio too near to one."""
+    """Refuses an ε above the largest one that random bits deliver, if given, and a ratio too near to one."""
     if largest is not None:
         raise ArgumentError(
             f"epsilon = {epsilon:g} is too large: no report would differ from its value, and nothing would be "

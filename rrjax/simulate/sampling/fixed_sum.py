@@ -13,15 +13,15 @@ from rrjax.simulate.sampling.independent import MAX_RATE_RATIO, binomial, poisso
 from rrjax.simulate.sampling.streams import Stream
 
 DEVIATIONS = 4.0
-"""Standard deviations between the mean total of a round and its limit, which it exceeds with a chance of 3e-5."""
+"""Standard deviations from the mean total of a round to its limit, which is exceeded with probability 3e-5."""
 MIN_TRIALS_OF_ROUND = 64
-"""Fewer trials are drawn one by one, however few the cells."""
+"""Number of trials below which trials are drawn one by one, for any number of cells."""
 MAX_ROUNDS = 6
-"""Each round leaves 4√n of n trials: six leave fewer than 64 of 2⁶³."""
+"""Number of rounds. Each leaves 4√n of n trials: six leave fewer than 64 of 2⁶³."""
 SITE_BITS = 12
-"""A round has 2¹² sites: far more than rejection has turns."""
+"""A round has 2¹² sites: far more than the turns of rejection."""
 ROUND_BITS = 10
-"""A hypergeometric vector has 2¹⁰ rounds: each leaves the square root, and a single item with a chance of about 1/2."""
+"""A hypergeometric vector has 2¹⁰ rounds: each leaves the square root, and a single item with probability ½."""
 
 
 def multinomial(
@@ -36,13 +36,13 @@ def multinomial(
 
     Independent Poisson cells, given their total, are multinomial. So cells with a total just below `trials` are drawn,
     then again with a total just below the number of trials left, while these are many, and the last ones one by one.
-    Totals alone decide whether a round is kept and whether rounds are repeated, which keeps the law exact.
+    Only totals decide whether a round is kept or rounds are repeated, which keeps the law exact.
 
-    The r rows sum to `trials` exactly, a further row to the sum of the row before: a user who does not keep the value
-    reports any. `stream` is used for nothing else. Where `trials` is itself binomial, `expected` is its expectation: it
-    decides the number of rounds and the code they run, so that these are common to a batch in which `trials` differs.
-    Trials drawn one by one (all, where they are fewer than an eighth of the cells) have probabilities rounded to
-    multiples of 2⁻³².
+    The r rows sum to `trials` exactly, a further row to the sum of the row before: for users who do not keep their
+    value and report any. `stream` is used for nothing else. If `trials` is itself binomial, `expected` is its
+    expectation: it decides the number of rounds and the code they run, so that these are common to a batch with
+    different `trials`. Trials drawn one by one (all, if they are fewer than an eighth of the cells) have probabilities
+    rounded to multiples of 2⁻³².
     """
     num_rows, width = probabilities.shape
     dtype, whole = probabilities.dtype, trials.dtype
@@ -63,7 +63,7 @@ def multinomial(
         largest_following = jnp.where(index == 0, first_following, 2 * waiting_following[index])
         mean = _within(_mean_below(left.astype(dtype)), largest)
         following = _within(_mean_below(behind.astype(dtype)), largest_following)
-        # In the first round nobody waits yet to follow.
+        # In the first round no trials wait to follow.
         following = jnp.where(turn == 0, first_following, following)
         rates = over_law(mean, following), over_law(largest, largest_following)
         drawn = poisson(stream, turn << SITE_BITS, *rates, dtype=whole).reshape(law.shape)
@@ -82,14 +82,15 @@ def multinomial(
 
     def unfinished(state):
         turn, left, behind, _ = state
-        # Where a round did not fit, all rounds are repeated: one by one, millions of trials take seconds.
+        # If a round did not fit, all rounds are repeated: one by one, millions of trials take seconds.
         many = 4 * law.size + 1024
         return (rounds > 0) & ((turn == 0) | (left > many) | (behind > many))
 
     zero = stream.zero.astype(whole)
     state = aligned((stream.zero, zero + trials, zero, zero + jnp.zeros(law.shape, whole)), probabilities)
     state = lax.while_loop(unfinished, lambda state: repeat(rounds, draw_round, state), state)
-    # Upper estimates of the trials and followers that rounds leave: they only decide how often the inner loops draw.
+    # Upper estimates of the trials and followers that rounds leave: they only determine the number of draws of the
+    # inner loops.
     num_left, num_following = (jnp.minimum(1.5 * each[rounds], base) for each in (waiting, waiting_following))
     num_following = jnp.where(rounds > 0, num_following, share * base)
     return _one_by_one(stream, state[1:], edges(probabilities.ravel()), num_left, num_following)
@@ -104,13 +105,13 @@ def _plan(base, share):
     for _ in range(MAX_ROUNDS):
         trials.append(DEVIATIONS * jnp.sqrt(trials[-1]))
         following.append(DEVIATIONS * jnp.sqrt(following[-1]) + share * trials[-1])
-    # Added to each, so that all are a batch where one is: arrays must have one sharding to be stacked.
+    # Added to each, so that all are a batch if one is: arrays must have one sharding to be stacked.
     zero = 0 * base + 0 * share
     return first_following, *(jnp.stack([each + zero for each in kind]) for kind in (trials, following[:-1]))
 
 
 def _mean_below(number):
-    """A mean total of Poisson cells that is hardly ever exceeded to above a number."""
+    """The mean of Poisson cells whose total almost never exceeds a number."""
     return jnp.maximum(number - DEVIATIONS * jnp.sqrt(number), 0)
 
 
@@ -125,13 +126,13 @@ def edges(probabilities: Float[Array, " n"]) -> UInt[Array, " n"]:
     size = probabilities.shape[0]
     # A sum of integers, exact but for the rounding of its terms: the edges must not wrap.
     halves = jnp.sum(jnp.round(probabilities * 2.0**31).astype(jnp.uint32), dtype=jnp.uint32)
-    # Their sum is so much less than 2³² that rounding cannot exceed it; words beyond the last edge find no cell.
+    # Their sum is less than 2³² by more than rounding; words beyond the last edge have no cell.
     scale = (2.0**32 - (2 * size + 2.0**14)) / (halves.astype(probabilities.dtype) * 2.0**-31)
     shares = jnp.round(probabilities * scale).astype(jnp.uint32)
     zeros = aligned(jnp.zeros_like(shares), shares)
 
     def add(turn, sums):
-        # Not `jnp.cumsum`: of a vector alone this is as quick, and a tenth of the program.
+        # Not `jnp.cumsum`: for one vector this is as fast, and a tenth of the program.
         return sums + lax.dynamic_slice(jnp.concatenate([zeros, sums]), (size - (1 << turn),), (size,))
 
     return lax.fori_loop(0, (size - 1).bit_length(), add, shares)
@@ -148,7 +149,7 @@ def find_cells(edges: UInt[Array, " n"], words: UInt[Array, " m"]) -> Int[Array,
 
 
 def _one_by_one(stream, state, edges, num_left, num_following):
-    """Draws all trials that are left. The inner loops are common to a batch, the outer one is repeated if need be."""
+    """Draws all trials that are left. The inner loops are common to a batch, the outer one is repeated if necessary."""
     left, behind, cells = state
     width, size = cells.shape[1], edges.shape[0]
     followed = cells.size > size
@@ -156,7 +157,7 @@ def _one_by_one(stream, state, edges, num_left, num_following):
     position = jnp.arange(block, dtype=left.dtype)
 
     def words(turn):
-        return stream.pair(position, (1 << 30) + turn)[0]  # sites that no round reaches
+        return stream.pair(position, (1 << 30) + turn)[0]  # sites beyond those of the rounds
 
     def put(flat, cell, wanted):
         return flat.at[jnp.where(wanted, cell, flat.shape[0])].add(1, mode="drop")
@@ -189,12 +190,12 @@ def _one_by_one(stream, state, edges, num_left, num_following):
 def hypergeometric(
     stream: Stream, site: int | Int[Array, ""], items: Int[Array, " n"], number: Int[Array, ""]
 ) -> Int[Array, " n"]:
-    """Draws a number of items of a multiset without replacement: how many of each kind, `[n]`, int32.
+    """Draws items of a multiset without replacement: the number of each kind, `[n]`, int32.
 
-    Every item is taken with the same chance, independently. Given how many were taken, they are a uniformly random
-    subset of that size. Where they are too few, the rest is drawn in the same way from the items not taken; where they
-    are too many, the surplus is drawn from those taken. Every round leaves about the square root of the error. There
-    are less than 2³¹ items in all; 2²² sites follow the first one.
+    Every item is taken with the same chance, independently. Given their number, they are a uniformly random subset of
+    that size. If they are too few, the rest is drawn in the same way from the items not taken; if they are too many,
+    the surplus is drawn from those taken. Every round leaves about the square root of the error. There are less than
+    2³¹ items in all; 2²² sites follow the first one.
     """
     return _without_replacement(stream, site, items, number)
 
@@ -202,7 +203,7 @@ def hypergeometric(
 def marked(
     stream: Stream, site: int | Int[Array, ""], marks: Int[Array, " n"], size: Int[Array, ""], number: Int[Array, ""]
 ) -> Int[Array, " n"]:
-    """Draws a number of `size` items n times independently, as `hypergeometric`: how many of the marked ones, `[n]`."""
+    """Draws `size` items n times independently, as `hypergeometric`: the numbers of marked ones, `[n]`."""
     return _without_replacement(stream, site, jnp.stack([marks, size - marks]), jnp.full_like(marks, number))[0]
 
 
@@ -212,7 +213,7 @@ def _without_replacement(stream, site, items, number):
     def draw_round(state):
         turn, drawn, pool, sign, left = state
         size = jnp.sum(pool, axis=0, dtype=jnp.int32).astype(jnp.result_type(float))
-        # Any chance is right; this one needs the fewest rounds.
+        # Any probability gives the right law; this one needs the fewest rounds.
         chance = jnp.minimum(left.astype(size.dtype) / jnp.maximum(size, 1), 1)
         chances = chance if pool.ndim == 1 else jnp.tile(chance, pool.shape[0])
         taken = binomial(stream, site + (turn << SITE_BITS), pool.ravel(), chances).reshape(pool.shape)

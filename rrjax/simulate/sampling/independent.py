@@ -18,7 +18,7 @@ from rrjax.simulate.sampling.rejection import MIN_EXPECTATION, Law, in_blocks, r
 from rrjax.simulate.sampling.streams import TERMS, Stream, count_tails
 
 LARGE_RATE = 1024
-"""Poisson rates from here on are drawn by rejection."""
+"""Smallest Poisson rate that is drawn by rejection."""
 MAX_RATE_RATIO = LARGE_RATE // MIN_EXPECTATION
 """Largest ratio of the rates of a batch."""
 
@@ -74,7 +74,7 @@ def _binomial_by_rejection(stream, site, trials, probability):
             - size * complement * deviance((part - offset) / (size * complement))
         )
         at_zero = size * jnp.log1p(-probability) + 0.5 * jnp.log(2 * math.pi * variance)
-        # A value of all trials is rarer than a word can tell.
+        # A value of all trials has a probability below the resolution of a word.
         log_mass = jnp.where((value > 0) & (failures > 0), saddle, jnp.where(value == 0, at_zero, -jnp.inf))
         return log_mass, value.astype(dtype) / (failures + 1).astype(dtype) * (complement / probability)
 
@@ -94,7 +94,7 @@ def poisson(
 
     Poisson variables add: whole multiples of sixteen and of one come from alias tables, the rest of the rate by
     inversion. Rates of `LARGE_RATE` and more are drawn by rejection. `largest`, by default the rates themselves, is
-    common to a batch and chooses the code that runs: each rate is zero or from 1/`MAX_RATE_RATIO` of it to all of it.
+    common to a batch and determines the code: each rate is zero or from 1/`MAX_RATE_RATIO` of it to all of it.
     """
     largest = rate if largest is None else largest
     stream, site, rate, largest = aligned((stream, site, rate, largest))
@@ -124,9 +124,9 @@ class Tables(NamedTuple):
     shift: int
     """The step is 2^shift."""
     number: int
-    """A power of two."""
+    """Number of tables, a power of two."""
     bits: int
-    """Each table has 2^bits cells: so many bits of one word choose a cell, its other bits a value in it."""
+    """Each table has 2^bits cells: `bits` bits of a word choose a cell, the other bits a value in it."""
 
     def draw_if(
         self, condition: Bool[Array, ""], words: UInt[Array, " n"], multiples: Int[Array, " n"]
@@ -160,7 +160,7 @@ def alias_tables(tables: Tables) -> tuple[np.ndarray, np.ndarray]:
         values = first[j] + np.arange(cells)
         mass = np.array([math.exp(k * math.log(rate) - rate - math.lgamma(k + 1)) for k in values.tolist()])
         height, other = _alias(mass / mass.sum() * cells)
-        # A full cell has itself as the other one, so that nothing is lost where its threshold would overflow.
+        # A full cell is its own other cell, so that an overflow of its threshold changes nothing.
         threshold = np.minimum(np.round(height * scale), scale - 1).astype(np.uint32)
         entries[j] = (threshold << tables.bits) | other.astype(np.uint32)
     return entries.ravel(), first

@@ -7,8 +7,8 @@ probabilities: a point at the share t of the way from one integer to the next is
 than 0.72 over the variance, relatively; so at a variance of 16 four proposals of a hundred are rejected, at 1000 one of
 two thousand.
 
-Values are relative to a whole centre near the mean, so that the arithmetic stays exact where a float holds no integers
-of that size. The logarithm of a probability is in its saddle-point form, without cancellation.
+Values are relative to a whole centre near the mean, so that the arithmetic stays exact even if integers of that size
+exceed a float. The logarithm of a probability is in its saddle-point form, without cancellation.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rrjax.numerics.sharding import aligned, repeat
 from rrjax.simulate.sampling.streams import Stream, normal, unit
 
 MIN_EXPECTATION = 16
-"""The bounds here were checked from this expectation on, of binomials with a chance of one half at most."""
+"""Smallest expectation for which the bounds were checked, with binomial probabilities of at most one half."""
 POLYGON_EXCESS = 0.72
 """No polygon is above (1 + POLYGON_EXCESS/variance) times the density of its proposals."""
 BLOCK = 256
-"""Cells that are drawn by rejection together."""
+"""Number of cells that are drawn by rejection together."""
 _REJECTED = jnp.iinfo(jnp.int32).min
 
 
@@ -73,9 +73,9 @@ def reject(
     law: Law,
     masses: Masses,
 ) -> Int[Array, " n"]:
-    """Draws one integer from each of n laws, an offset `[n]`, int32, from its centre.
+    """Draws one integer from each of n laws, as an offset `[n]`, int32, from its centre.
 
-    Laws and draws that are not wanted are arbitrary, and no turn waits for them. Each turn takes the next site.
+    Laws and draws that are not wanted are arbitrary, and cause no further turns. Each turn takes the next site.
     """
 
     def body(state):

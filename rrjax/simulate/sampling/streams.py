@@ -1,4 +1,4 @@
-"""Random words by counter, and the uniform, normal and integer variables that inversion makes of single words.
+"""Random words by counter, and uniform, normal and integer variables by inversion of single words.
 
 Any word of a stream is available at any time, without splitting keys. Threefry-2x32 with 20 rounds is the function
 behind JAX's own keys, written out so that it fuses with the use of the words; `jax.random.bits` keeps a rolled loop on
@@ -21,7 +21,7 @@ from rrjax.numerics.threefry import threefry
 _threefry = jax.jit(threefry)  # traced once for all arrays of a shape
 
 TERMS = ((1.0, 13), (16.0, 48))
-"""Largest expectation, and the number of terms beyond which a Poisson or binomial law has less than 2⁻³³."""
+"""Largest expectation, and number of terms beyond which a Poisson or binomial law has less than 2⁻³³."""
 
 
 class Stream(NamedTuple):
@@ -40,7 +40,7 @@ class Stream(NamedTuple):
 
     @property
     def zero(self) -> Int[Array, ""]:
-        """A zero, int32, that is a batch where the stream is one, for the first state of a loop.
+        """A zero, int32, that is a batch if the stream is one, for the first state of a loop.
 
         Under `vmap` JAX traces the body of a loop anew for every part of the state that turns out to be a batch, and
         the bodies of loops within as often again.
@@ -76,7 +76,7 @@ def normal(words: UInt[Array, "*s"], dtype) -> Array:
     """
     both_tails = unit(words & ~jnp.uint32(1), dtype)
     if dtype == jnp.float32:
-        w = -jnp.log(both_tails * (2 - both_tails))  # of 1 − x² nothing is lost
+        w = -jnp.log(both_tails * (2 - both_tails))  # 1 − x² keeps its digits
         is_central = w < 5
         u = jnp.where(is_central, w - 2.5, jnp.sqrt(w) - 3)
         series = jnp.zeros_like(u)
@@ -91,7 +91,7 @@ def normal(words: UInt[Array, "*s"], dtype) -> Array:
 def count_tails(
     words: UInt[Array, " n"], terms: int, at_zero: Float[Array, " n"], ratio: Callable[[int], Float[Array, " n"]]
 ) -> Int[Array, " n"]:
-    """Integers `[n]`, int32, of laws with small expectations: how many upper tails exceed the uniform variable.
+    """Integers `[n]`, int32, of laws with small expectations: the number of upper tails above the uniform variable.
 
     Tails P(X ≥ k) are summed from their small ends, so that rare values keep their relative precision. `terms` is the
     largest value (see `TERMS`), `at_zero` is P(X = 0), `ratio(k)` is P(X = k)/P(X = k − 1).
