@@ -56,7 +56,7 @@ def coded(coding: Coding, reports: Any, num_categories: int) -> np.ndarray:
 
 
 def check_coded(coding: Coding, reports: np.ndarray, num_categories: int) -> None:
-    """Raises `DataError` for reports that `coded` cannot make: nobody could read the file."""
+    """Raises `DataError` for reports that `coded` cannot make: such a file would be unreadable."""
     if coding == "labels":
         if reports.ndim != 1 or reports.dtype.kind not in "iu":
             message = f"Reports must be a row of integers, not {reports.dtype} of shape {reports.shape}."
