@@ -132,26 +132,26 @@ def subset_rates(num_categories: int, size: Any, e1: Any) -> Rates:
 
 
 def subset_size_of(given: int | None, num_categories: int, epsilon: float | None) -> Any:
-    """ω of subset selection: the given one (`ValueError` if out of range), the best for a known ε, or None."""
+    """The ω of subset selection: the given one (`ValueError` if out of range), the best for a known ε, or None."""
     if given is None:
         return None if epsilon is None else int(best_subset_size(num_categories, _expm1(epsilon)))
     return as_integer(given, "subset_size", 1, num_categories - 1, "K - 1 = ")
 
 
 def best_num_buckets(e1: Any, smallest: Callable[[Any, int], Any] = min) -> Any:
-    """g of optimized local hashing, round(e^ε) + 1."""
+    """The g of optimized local hashing, round(e^ε) + 1."""
     return smallest((e1 + 1.5) // 1 + 1, MOST_BUCKETS)
 
 
 def num_buckets_of(given: int | None, epsilon: float | None) -> Any:
-    """g of local hashing: the given one (`ValueError` if out of range), the best for a known ε, or None."""
+    """The g of local hashing: the given one (`ValueError` if out of range), the best for a known ε, or None."""
     if given is None:
         return None if epsilon is None else int(best_num_buckets(_expm1(epsilon)))
     return as_integer(given, "num_buckets", 2, MOST_BUCKETS)
 
 
 def two_buckets(given: int | None) -> int:
-    """g of binary local hashing; `ValueError` if another one is given."""
+    """The g of binary local hashing; `ValueError` if another one is given."""
     if given not in (None, 2):
         raise ArgumentError(f"binary local hashing has num_buckets = 2, got {given!r}", argument="num_buckets")
     return 2
@@ -166,7 +166,7 @@ def field_designs(num_categories: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def field_order_of(given: int | None, num_categories: int, epsilon: float | None) -> Any:
-    """s of projective geometry response: the given one, the prime of least error for a known ε, or None.
+    """The s of projective geometry response: the given one, the prime of least error for a known ε, or None.
 
     Raises:
         ValueError: s is not a prime below 1000, or its table takes too much memory.

@@ -175,7 +175,7 @@ def _solver(curvature, slack):
 def motion_of_maximum(theta: Float[Array, " K"], reports: Reports, tangent: Any) -> Float[Array, " K"]:
     """The tangent of the maximum of a likelihood, given that of the reports."""
     slope, change = jax.jvp(lambda reports: reports.slopes(theta), (reports,), (tangent,))
-    # Outside the support θ stays zero, whatever the slack.
+    # Outside the support θ stays zero, for any slack.
     slack = jnp.where(theta > 0, theta * (jnp.max(slope) - slope), 1)
     slack = lax.stop_gradient(jnp.maximum(slack, jnp.finfo(theta.dtype).tiny))
     solve = _solver(_curvature(theta, reports, _numbers_of(reports.lift, theta.dtype)), slack)

@@ -3,9 +3,8 @@
 All have the signature `f(counts, epsilon, **options) -> theta` and solve one problem; a batch is `jax.vmap`, a gradient
 `jax.grad`. They share a contract:
 
-* **counts** `[K]`: how many reports named each category. Integers are treated exactly, whatever their size
-  (totals up to 2³¹ − 1 over fewer than 2²⁴ categories; with x64, up to 2⁶³ − 1). Floats are weights, with
-  derivatives.
+* **counts** `[K]`: how many reports named each category. Integers are treated exactly, at any size (totals up to 2³¹ −
+  1 over fewer than 2²⁴ categories; with x64, up to 2⁶³ − 1). Floats are weights, with derivatives.
 * **epsilon**: the privacy parameter in nats, a scalar, traced, so that a sweep compiles once.
 * In place of both, some functions take a `Tally` of any pure mechanism: `inv(tally)`. Counts and ε stand for the tally
     of k-ary randomized response.

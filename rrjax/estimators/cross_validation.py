@@ -64,7 +64,7 @@ def cv_threshold(key: Array, counts: ArrayLike | Tally, epsilon: ArrayLike | Non
         fold. Derivatives in epsilon are those at the chosen z (or of MLE*, InvP); the choice has none.
 
     Raises:
-        ValueError: A wrong shape, K < 2, counts that are not integers (thinning needs whole reports), or an ε beside a
+        ValueError: A wrong shape, K < 2, counts that are not integers (thinning needs whole reports), or an ε with a
             tally.
 
     Example:

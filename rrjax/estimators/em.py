@@ -277,7 +277,7 @@ def _of_counts(counts, epsilon):
     uniform = jnp.where(reports.usable, jnp.full_like(phi, 1 / counts.shape[0]), jnp.nan)
 
     def ratios(theta):
-        """φ/μ, zero where there are no reports."""
+        """φ/μ, zero for categories without reports."""
         return jnp.where(phi > 0, phi / jnp.where(phi > 0, noise + kept * theta, 1), 0)
 
     def plain(theta):

@@ -101,7 +101,7 @@ def empirical_bayes(
         rounding, which matters in float32 from some thousand categories on.
 
     Raises:
-        ValueError: A wrong shape, K < 2, counts that are not integers (a posterior needs whole reports), an ε beside a
+        ValueError: A wrong shape, K < 2, counts that are not integers (a posterior needs whole reports), an ε with a
             tally, an unknown estimand, too few cells or atoms.
 
     Example:
@@ -111,7 +111,7 @@ def empirical_bayes(
         [1.0, 0.0, 0.0, 0.0, 0.0]
 
     Note:
-        `validation/results/accuracy-cpu.md` has its squared errors beside those of all other estimators, and of an
+        `validation/results/accuracy-cpu.md` has its squared errors, with those of all other estimators, and of an
         oracle whose prior is the true shares. `mle_star` maximizes the likelihood; `rrjax.inference.intervals` has
         confidence intervals.
 

@@ -185,7 +185,7 @@ def slopes(theta: Float[Array, " K"], counts: Shaped[Array, " K"], epsilon: Floa
     """The slopes d·φ_i/μ_i, or all NaN for unusable counts or epsilon."""
     phi, usable = shares(counts, epsilon)
     e1 = expm1_epsilon(epsilon)
-    # A category without reports has no slope, whatever its probability.
+    # A category without reports has no slope, for any probability.
     reported = phi > 0
     ratio = jnp.where(reported, 1 + e1 * theta, 1)  # μ/q; NaN for a report of negative probability
     slope = jnp.where(reported, phi * e1 / ratio, 0)
@@ -250,7 +250,7 @@ def _judged(theta, direction, rounding):
     return Certificate(
         gap=gap,
         l1_bound=jnp.where(jnp.isnan(gap), gap, jnp.inf),
-        stationarity=jnp.max(jnp.where(theta <= 0, 0, jnp.abs(direction))),  # NaN where theta is
+        stationarity=jnp.max(jnp.where(theta <= 0, 0, jnp.abs(direction))),  # NaN if theta is NaN
         dual_infeasibility=steepest,
         simplex_violation=violation,
     )

@@ -177,7 +177,7 @@ def variances_of(
     """
 
     def uniform(width):
-        return jnp.where(width > 1, width**2 / 12, 0)  # zero where atoms are closer than counts scatter
+        return jnp.where(width > 1, width**2 / 12, 0)  # zero if atoms are closer than the noise of counts
 
     step = jnp.diff(grid)
     within = uniform((jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2)
@@ -202,7 +202,7 @@ def widened(negative_square: Float[Array, "*s"], variance: Float[Array, "*s"]) -
 
 
 def reliability(variance: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """The part of a deviation that is signal, with this variance beside noise of variance one."""
+    """The part of a deviation that is signal, with this variance and noise of variance one."""
     return variance / (1 + variance)
 
 

@@ -278,7 +278,7 @@ def by_categories(
 def _by_population(
     dataset: xr.Dataset, metrics: str | Sequence[str] | None, x: str, *, one_scale: bool = False, **fixed: Any
 ) -> Figure:
-    """Draws a row for every metric and a panel for every population, against x; on request with one scale per column."""
+    """Draws a row for every metric and a panel for every population, against x; if asked, one scale per column."""
     if metrics is None:
         check_metrics(dataset, [])
         metrics = [name for name in ("mse", "nll") if name in dataset] or measured(dataset)

@@ -97,7 +97,7 @@ def listed(coordinates: Mapping[str, Any]) -> str:
 def draw_panels(
     panels: np.ndarray, dataset: xr.Dataset, layout: Layout, legend: Legend, *, small: bool = True
 ) -> list[list[np.ndarray]]:
-    """Draws the curves of each panel with labels and titles; returns the values that the limits of each must include."""
+    """Draws the curves of each panel with labels and titles; returns the values that each must include."""
     rows, columns, x = layout
     values = [
         [

@@ -21,7 +21,7 @@ SPARE_STYLES = (
     Style("#2a9aa8", (0, (6, 1, 2, 1)), "<", 5),
     Style("#9c6b3c", (0, (4, 2)), ">", 5),
 )
-"""Colours of estimators that are not in the catalogue, in their order."""
+"""Styles of estimators that are not in the catalogue, in their order."""
 SYMBOLS = {"num_users": "N", "epsilon": "ε", "num_categories": "K", "zipf": "s"}
 AXES = {
     "num_categories": "categories K",

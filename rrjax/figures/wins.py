@@ -222,7 +222,7 @@ def _number(count: int, one: str, many: str) -> str:
 def _compared(
     dataset: xr.Dataset, metric: str, estimator: str, names: list[str], kept: list[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
-    """log₂ of the ratio to the best of the others, its sign if significant, and whether signs were tested."""
+    """log₂ of the ratio to the best of the others, its sign (or 0), a mask of known ones, whether signs were tested."""
     mean = _values(dataset[metric], "estimator", kept)
     mine = mean[names.index(estimator)]
     others = np.where(np.isfinite(mean), mean, np.inf)

@@ -121,7 +121,7 @@ def repeated_seed_test(most: int, num_reports: int, *, seed_bits: int = 32) -> H
     """Tests whether each user drew a seed, by the number of reports with the commonest seed.
 
     In local hashing every user draws a hash function. With one function for all users, categories with equal hashes
-    cannot be told apart, and neither estimates nor intervals hold. Among N independent seeds of S bits, m are equal
+    cannot be distinguished, and neither estimates nor intervals hold. Among N independent seeds of S bits, m are equal
     with probability at most C(N, m)/2^(S·(m − 1)), by the union bound.
 
     Args:

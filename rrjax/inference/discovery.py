@@ -56,9 +56,9 @@ def discoveries(
 ) -> Bool[Array, " K"]:
     """Marks categories that are significantly above zero, at a false discovery rate.
 
-    Of the exact `p_values`, sorted, the largest p_(k) ≤ k·fdr/K and all below are taken (Benjamini and Hochberg). The
-    support of `mle_star` does not bound the false discovery rate: most of it may be empty categories, because about
-    half of the empty categories whose counts are above their expectation have a positive estimate.
+    Among the sorted exact `p_values`, the largest p_(k) ≤ k·fdr/K and all below are significant (Benjamini and
+    Hochberg). The support of `mle_star` does not bound the false discovery rate: most of it may be empty categories,
+    because about half of the empty categories whose counts are above their expectation have a positive estimate.
 
     Args:
         counts: `[K]`, integers, the reports per category; or a `Tally`.

@@ -5,7 +5,7 @@ e1 = e^ε − 1: the largest m of them are active, c_(k) among them if Σ_{j<k} 
 monotone in k. So one sort and cumulative sums serve every category and every t, by a binary search.
 
 Log-likelihoods are relative to the maximum, and every sum starts there: from m̂ to m active categories the terms are
-small near m̂, so that float32 keeps its digits whatever N.
+small near m̂, so that float32 keeps its digits at any N.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class TwoKinds(NamedTuple):
     step: Float[Array, ""]
 
     def above(self, holders: Int[Array, " K"]) -> Float[Array, " K"]:
-        """c − E X, to the dtype, for a number of holders."""
+        """The distance c − E X, to the dtype, for a number of holders."""
         whole, fraction, _ = split_product(holders, self.step)
         return (self.whole - whole.astype(self.whole.dtype)).astype(fraction.dtype) + (self.part - fraction)
 

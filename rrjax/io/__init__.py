@@ -1,6 +1,6 @@
-"""Files in and out, through DuckDB; and data frames, counted by their engines.
+"""Reading and writing of files through DuckDB, and counts of data frames by their engines.
 
-Labels are used here only. The rest of the library knows categories by their 0-based number.
+Only this package uses labels. The rest of the library uses the 0-based numbers of categories.
 """
 
 from rrjax.data.errors import DataError

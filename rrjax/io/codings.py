@@ -1,7 +1,7 @@
 """Codings: the form of the reports of each mechanism in a file: labels, numbers, bits, or hashes.
 
-A report of randomized response is a label of the domain. Reports of other mechanisms need metadata to be read: a report
-is the number of a column, a string of K bits of the supported categories, or a seed with a bucket.
+A report of randomized response is a label of the domain. Reading reports of other mechanisms requires metadata: a
+report is the number of a column, a string of K bits of the supported categories, or a seed with a bucket.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rrjax.io.source import Source
 from rrjax.mechanisms.table import TABLE, Coding
 
 CODINGS: dict[str, Coding] = {name: entry.coding for name, entry in TABLE.items() if entry.coding is not None}
-"""Coding by the name of the mechanism."""
+"""Mechanism name → coding."""
 
 _TYPES: dict[Coding, str] = {
     "numbers": "INTEGER",
@@ -31,11 +31,11 @@ _TYPES: dict[Coding, str] = {
 _DTYPES: dict[Coding, type] = {"labels": np.int32, "numbers": np.int32, "bits": np.uint8, "hashes": np.uint32}
 """Type of the array that `coded` returns."""
 _REPORTS_PER_CHUNK = 1 << 16
-"""Reports that are read at a time."""
+"""Number of reports that are read at a time."""
 
 
 def coded(coding: Coding, reports: Any, num_categories: int) -> np.ndarray:
-    """Packs reports into the arrays that `write_reports` takes.
+    """Reports, packed into arrays for `write_reports`.
 
     Args:
         coding: Coding of their mechanism: "labels", "numbers", "bits" or "hashes".
@@ -43,7 +43,7 @@ def coded(coding: Coding, reports: Any, num_categories: int) -> np.ndarray:
         num_categories: K.
 
     Returns:
-        `[N]` integers; `[N, ⌈K/8⌉]` bytes, whose first bit is that of category 0; or `[N, 2]` words.
+        `[N]` integers; `[N, ⌈K/8⌉]` bytes, with category 0 in the first bit; or `[N, 2]` words.
     """
     reports = np.asarray(reports)
     if coding == "bits":
@@ -56,7 +56,7 @@ def coded(coding: Coding, reports: Any, num_categories: int) -> np.ndarray:
 
 
 def check_coded(coding: Coding, reports: np.ndarray, num_categories: int) -> None:
-    """Raises `DataError` for reports that `coded` does not make: the file could not be read."""
+    """Raises `DataError` for reports that `coded` cannot make: such a file would be unreadable."""
     if coding == "labels":
         if reports.ndim != 1 or reports.dtype.kind not in "iu":
             message = f"Reports must be a row of integers, not {reports.dtype} of shape {reports.shape}."
@@ -77,7 +77,7 @@ def check_coded(coding: Coding, reports: np.ndarray, num_categories: int) -> Non
 
 
 def query_of(connection: Connection, coding: Coding, reports: np.ndarray, domain: Domain, column: str) -> str:
-    """Registers coded reports in DuckDB, and returns the query that selects them."""
+    """The query for coded reports, which are registered in DuckDB."""
     if coding == "bits":
         width = reports.shape[1]
         whole = np.ascontiguousarray(reports).tobytes()
@@ -102,7 +102,7 @@ def query_of(connection: Connection, coding: Coding, reports: np.ndarray, domain
 
 
 def count_numbers(source: Source, metadata: Metadata, end: int) -> np.ndarray:
-    """Counts reports that are numbers below `end`, out of core; raises `DataError` for others."""
+    """Counts of reports that are numbers below `end`, out of core; `DataError` for others."""
     with _reading(source, metadata, "numbers") as (connection, column, table):
         found = connection.execute(f"SELECT {column} AS number, count(*) AS times FROM {table} GROUP BY 1").fetchnumpy()
     numbers, times = np.ma.filled(found["number"], -1), np.asarray(found["times"])
@@ -123,7 +123,7 @@ def count_numbers(source: Source, metadata: Metadata, end: int) -> np.ndarray:
 
 
 def read_bits(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
-    """Reads reports that are K bits, in chunks; raises `DataError` for others."""
+    """Chunks of reports that are K bits; `DataError` for others."""
     size = metadata.num_categories
     width = -(-size // 8)
     before = 0
@@ -156,7 +156,7 @@ def read_bits(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
 
 
 def read_hashes(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
-    """Reads reports that are a seed and a bucket, in chunks; raises `DataError` for missing ones."""
+    """Chunks of reports that are a seed and a bucket; `DataError` for missing ones."""
     with _reading(source, metadata, "hashes") as (connection, column, table):
         query = f"SELECT {column}.seed AS seed, {column}.bucket AS bucket FROM {table}"
         found = connection.execute(query).fetchnumpy()
@@ -170,7 +170,7 @@ def read_hashes(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
 
 @contextmanager
 def _reading(source: Source, metadata: Metadata, coding: Coding) -> Iterator[tuple[Connection, str, str]]:
-    """Opens a connection; yields it with the column of coded reports and its table, in SQL."""
+    """An open connection, with the column of coded reports and its table, in SQL."""
     files = source.files()
     table = f"read_parquet({file_list(files)})"
     with connect() as connection, explaining(files):
@@ -188,7 +188,7 @@ def _reading(source: Source, metadata: Metadata, coding: Coding) -> Iterator[tup
 
 
 def no_report(source: Source) -> DataError:
-    """Makes the error for files without a report."""
+    """The error for files without a report."""
     return _error(source, "there is no report in it.")
 
 

@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
     from rrjax.io.domain import Domain
 else:
-    Connection = Any  # naming the type must not load DuckDB
+    Connection = Any  # the type's name must not load DuckDB
 
 Kind = Literal["integer", "number", "text", "nested"]
-"""Kind of a column; nested ones hold lists, structs or maps, which are not labels."""
+"""Kind of a column; nested columns have lists, structs or maps, which are not labels."""
 
 # DuckDB casts 12.5 to 13 and takes '1e3', '0x10' and '1_000' for integers, so integers have a pattern here. A BIGINT
 # holds every number of 18 digits.
 INTEGER_TEXT = r"[+-]?[0-9]{1,18}(\.0*)?"
 LARGEST_EXACT_FLOAT = 2**53
-# A text that has an apostrophe already gets another one, so that taking one away gives every text back.
+# A text with an apostrophe gets another one, so that removing one restores every text.
 _FORMULA = r"'*[=+\-@\t\r]"
 _NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _LARGEST_JSON = 2**26
-"""Characters of a JSON text of several lines that are searched for an error."""
+"""Largest number of characters of a JSON text of several lines that are searched for an error."""
 _BAD_GZIP = "the gzip data are damaged or cut short. Download or copy the file again."
 _NOT_UTF8 = "the text is not UTF-8. Convert it first, for example with: iconv -f latin1 -t utf-8"
 _NO_OBJECT = "not valid JSON. Every line must be one JSON object."
@@ -62,12 +62,12 @@ _EXPLANATIONS = {
         "not enough memory or temporary disk space. Free some, or point TMPDIR to a larger disk."
     ),
 }
-"""Pattern of an error of DuckDB, and the message in its place."""
+"""Patterns of DuckDB's errors, and the messages in their place."""
 
 
 @contextmanager
 def connect() -> Iterator[Connection]:
-    """Connects to an in-memory database that spills to a temporary folder."""
+    """A connection to an in-memory database that spills to a temporary folder."""
     try:
         import duckdb
     except ImportError as error:
@@ -80,7 +80,7 @@ def connect() -> Iterator[Connection]:
             config={
                 "temp_directory": folder,
                 "autoinstall_known_extensions": False,
-                # In DuckDB 2.0.0 a write that is interrupted, or finds no room on the disk, holds a lock that the
+                # In DuckDB 2.0.0 a write that is interrupted, or finds the disk full, keeps a lock that the
                 # asynchronous writer waits for: often a deadlock. Without that writer no write is slower.
                 "async_threads": 0,
             }
@@ -123,7 +123,7 @@ def _explained(text: str, files: Sequence[str]) -> DataError:
     else:
         message = _EXPLANATIONS[pattern]
         if message is _NO_OBJECT:
-            # DuckDB names the line where it noticed the error, and does not count blank ones.
+            # DuckDB's line number is where it noticed the error, without blank lines.
             row = _broken_json_line(file) if file else None
         elif message is _CHANGING and file and (ends := _odd_line_end(file)):
             row, found, usual = ends
@@ -137,25 +137,25 @@ def _explained(text: str, files: Sequence[str]) -> DataError:
 
 
 def parquet_record(connection: Connection, file: str, key: str) -> str | None:
-    """Returns the text under a key in the metadata of a Parquet file, or None."""
+    """The text of a key in the metadata of a Parquet file, or None."""
     query = f"SELECT value FROM parquet_kv_metadata({file_list([file])}) WHERE key = ?"
     found = connection.execute(query, [key.encode()]).fetchall()
     return found[0][0].decode("utf-8", "replace") if found else None
 
 
 def some(files: Sequence[str]) -> str:
-    """Names the first files of several, for a message."""
+    """The names of the first of several files, for a message."""
     more = f" and {len(files) - 3} more" if len(files) > 3 else ""
     return ", ".join(files[:3]) + more
 
 
 def literal(text: str) -> str:
-    """Returns a text as an SQL literal."""
+    """A text as an SQL literal."""
     return _quoted(text, "'")
 
 
 def identifier(name: str) -> str:
-    """Returns a column name as an SQL identifier."""
+    """A column name as an SQL identifier."""
     return _quoted(name, '"')
 
 
@@ -166,14 +166,14 @@ def _quoted(text: str, quote: str) -> str:
 
 
 def file_list(files: Sequence[str]) -> str:
-    """Returns file names as an SQL list of literals without patterns."""
+    """File names as an SQL list of literals without patterns."""
     escaped = (re.sub(r"([\[*?])", r"[\1]", file) for file in files)
     return "[" + ", ".join(literal(file) for file in escaped) + "]"
 
 
 @contextmanager
 def opened(file: str) -> Iterator[IO[str]]:
-    """Opens a text file, compressed or not; errors become a `DataError`."""
+    """An open text file, compressed or not; errors become a `DataError`."""
     opener = gzip.open if file.lower().endswith(".gz") else open
     try:
         with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
@@ -187,7 +187,7 @@ def opened(file: str) -> Iterator[IO[str]]:
 
 
 def _broken_json_line(file: str) -> int | None:
-    """Returns the number, from 1, of the first line that is not a JSON object; None where it is unknown."""
+    """The number, from 1, of the first line that is not a JSON object; None if unknown."""
     try:
         with opened(file) as stream:
             for number, line in enumerate(stream, start=1):
@@ -205,7 +205,7 @@ def _broken_json_line(file: str) -> int | None:
 
 
 def _odd_line_end(file: str) -> tuple[int, str, str] | None:
-    """Returns the number, from 1, of the first line whose end differs from that of line 1, and both ends; or None."""
+    """The number, from 1, of the first line whose end differs from that of line 1, and both ends; or None."""
     first = None
     try:
         with opened(file) as stream:
@@ -227,7 +227,7 @@ def _is_object(line: str) -> bool:
 
 
 def _broken_record(text: str) -> int | None:
-    """Returns the line of the first JSON error in a text of objects or of one array of them."""
+    """The line of the first JSON error in a text of objects or of one array of them."""
     decoder, blanks, place = json.JSONDecoder(), re.compile(r"\s*"), 0
     while (place := cast(re.Match, blanks.match(text, place)).end()) < len(text):
         try:
@@ -238,7 +238,7 @@ def _broken_record(text: str) -> int | None:
 
 
 def integer_of(label: str | int) -> int | None:
-    """Returns the integer that a label writes, as `integer` does in SQL, or None."""
+    """The integer of a label, as `integer` in SQL, or None."""
     if isinstance(label, int):
         return label
     return int(label.partition(".")[0]) if re.fullmatch(INTEGER_TEXT, label) else None
@@ -253,12 +253,12 @@ def text(kind: Kind, value: str = "value") -> str:
 
 
 def integer(kind: Kind, value: str = "value") -> str:
-    """The value as a BIGINT, NULL where it is not an integer."""
+    """The value as a BIGINT, NULL if it is not an integer."""
     if kind == "integer":
         return f"TRY_CAST({value} AS BIGINT)"
     if kind == "number":
         return _whole(value)
-    # Most text is a plain integer, which the first branch finds four times faster.
+    # Most texts are plain integers, for which the first branch is four times faster.
     return (
         f"CASE WHEN CAST(TRY_CAST({value} AS BIGINT) AS VARCHAR) = {value} "
         f"THEN TRY_CAST({value} AS BIGINT) "
@@ -279,7 +279,7 @@ def is_padded(label: str) -> str:
 
 
 def safe_cell(text: str) -> str:
-    """Returns a text as a cell that no spreadsheet runs as a formula: with an apostrophe in front."""
+    """A text as a cell that no spreadsheet runs as a formula: with an apostrophe in front."""
     formula = len(text) > 1 and re.match(_FORMULA, text) and not re.fullmatch(_NUMBER, text)
     return f"'{text}" if formula else text
 
@@ -295,7 +295,7 @@ def is_integer_label(label: str) -> str:
 
 
 def is_missing(kind: Kind, tokens: Sequence[str], value: str = "value") -> str:
-    """Whether the value stands for a missing answer; never NULL."""
+    """Whether the value means a missing answer; never NULL."""
     listed = ", ".join(literal(token) for token in ("", *tokens))
     # Data frames write a missing number as NaN.
     nan = f"isnan(CAST({value} AS DOUBLE)) OR " if kind == "number" else ""
@@ -303,7 +303,7 @@ def is_missing(kind: Kind, tokens: Sequence[str], value: str = "value") -> str:
 
 
 def position(kind: Kind, domain: Domain, value: str = "value") -> str:
-    """The value's 0-based category number, NULL where it is not in the domain.
+    """The value's 0-based category number, NULL if it is not in the domain.
 
     For listed labels the connection must have the type `category` (`read.declare_category`).
     """

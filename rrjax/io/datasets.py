@@ -1,4 +1,4 @@
-"""The two published data sets of the paper, from files that the user has downloaded."""
+"""The two published data sets of the paper, from downloaded files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DERIVED = {
 }
 """Size in bytes and SHA-256 of the columns in the repository of the paper."""
 _ACS_DOMAINS = {"PUMA": Domain.range(100, 70_301), "PINCP": Domain.range(1, 1_423_000)}
-"""All codes that the census publishes for PUMA, and the incomes that the filter and the paper's K = 1,423,000 leave."""
+"""Domains: all PUMA codes of the census, and the incomes within the filter and the paper's K = 1,423,000."""
 _UNVERIFIED = ", or accept the file as it is (verify=False)"
 _ADULTS: tuple[Filter, ...] = (("AGEP", ">", 16), ("PINCP", ">", 100), ("WKHP", ">", 0), ("PWGTP", ">=", 1))
 
@@ -36,17 +36,17 @@ def load_kosarak(
     """Loads Kosarak: clicks on the pages of a Hungarian news portal.
 
     Args:
-        path: FIMI's `kosarak.dat` or `kosarak.dat.gz`, a session a line; or the paper's derived `kosarak.csv`, which
-            keeps the first page of each session.
-        items: The "first" page of each session, as the paper does, or "all" pages.
-        verify: Whether to check that this is the published file: sessions and pages of the original, size and SHA-256
-            of the derived one. False accepts other files of the same layout.
+        path: FIMI's `kosarak.dat` or `kosarak.dat.gz`, one session per line; or the paper's derived `kosarak.csv`, with
+            the first page of each session.
+        items: The "first" page of each session, as in the paper, or "all" pages.
+        verify: Whether to check that this is the published file: by sessions and pages of the original, or size and
+            SHA-256 of the derived file. False accepts other files of the same layout.
 
     Returns:
         `CountedReports` with the true counts over the pages 1 to 41270, so K = 41,270.
 
     Raises:
-        DataError: A file that cannot be read, is not the published one, or holds other pages.
+        DataError: A file that cannot be read, is not the published one, or has other pages.
 
     References:
         F. Bodon, Frequent Itemset Mining Dataset Repository (FIMI), Kosarak.
@@ -82,19 +82,19 @@ def load_acs_income(
     Rico, without the District of Columbia.
 
     Args:
-        path: The folder that Folktables downloads to (or its `2018/1-Year`), which holds `psam_p01.csv` to
-            `psam_p72.csv`; or the paper's derived `ACSIncome.csv`.
-        column: "PUMA", the code of the area someone lives in, or "PINCP", the yearly income in dollars.
+        path: The folder of Folktables' downloads (or its `2018/1-Year`), with `psam_p01.csv` to `psam_p72.csv`; or the
+            paper's derived `ACSIncome.csv`.
+        column: "PUMA", the code of the area of residence, or "PINCP", the yearly income in dollars.
         verify: Whether to check for all 1,664,500 rows, or for size and SHA-256 of the derived file. False accepts a
             part of the states, or other files of the same layout.
 
     Returns:
         `CountedReports` with the true counts, one category for each code. The codes of PUMA are 100 to 70301, so
-        K = 70,202; the paper cuts this range into K = 70,201 equal bins, the first of which holds the codes 100 and
-        101. The incomes are 1 to 1423000, so K = 1,423,000 as in the paper.
+        K = 70,202; the paper cuts this range into K = 70,201 equal bins, the first with the codes 100 and 101. The
+        incomes are 1 to 1423000, so K = 1,423,000 as in the paper.
 
     Raises:
-        DataError: Files that cannot be read, are not all there, or hold values outside.
+        DataError: Files that cannot be read, missing files, or values outside the domain.
 
     References:
         F. Ding, M. Hardt, J. Miller, L. Schmidt, Retiring Adult: New Datasets for Fair Machine Learning, NeurIPS 2021.
@@ -122,7 +122,7 @@ def load_acs_income(
 def _state_files(folder: str) -> list[str]:
     for place in (folder, os.path.join(folder, "2018", "1-Year")):
         found = sorted(glob(os.path.join(escape(place), "psam_p[0-9][0-9].csv*")))
-        # Folktables leaves out the District of Columbia.
+        # Folktables omits the District of Columbia.
         found = [file for file in found if not os.path.basename(file).startswith("psam_p11")]
         if found:
             return found

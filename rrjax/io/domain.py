@@ -14,7 +14,7 @@ from rrjax.data.categories import Fingerprint, difference
 from rrjax.data.errors import DataError, number
 
 BLANKS = " \t\r\n"
-"""Removed around every value and label, in every format."""
+"""Characters that are removed around every value and label, in every format."""
 PAIR = " × "
 """Separator of the two labels, or the two names of columns, of a pair."""
 _MAX_PAIRS = 2**22
@@ -27,8 +27,8 @@ _INT64 = 2**63
 class Domain:
     """The K categories in order, with a label for each.
 
-    A domain is a range of integers, stored as its two ends, or a list of labels. `Domain.range`, `Domain.of`,
-    `Domain.product` and `read_domain` make one.
+    A domain is a range of integers, stored as its two ends, or a list of labels. Use `Domain.range`, `Domain.of`,
+    `Domain.product` or `read_domain`.
 
     Attributes:
         first: First integer of a range, None for listed labels.
@@ -59,7 +59,7 @@ class Domain:
 
     @classmethod
     def range(cls, first: int, last: int) -> Self:
-        """Makes the domain of the integers from `first` to `last`, both included.
+        """The domain of the integers from `first` to `last`, both included.
 
         Raises:
             DataError: Fewer than 2 categories, or more than 2**31 - 1.
@@ -68,7 +68,7 @@ class Domain:
 
     @classmethod
     def of(cls, labels: Iterable[str]) -> Self:
-        """Makes the domain of labels in their order; blanks around a label are removed.
+        """The domain of labels in their order; blanks around a label are removed.
 
         Raises:
             DataError: Fewer than 2 labels, an empty one, a duplicate, or one that is no text.
@@ -77,10 +77,10 @@ class Domain:
 
     @classmethod
     def product(cls, first: Domain, second: Domain) -> Self:
-        """Makes the domain of all pairs of a category of each domain, the second changing fastest.
+        """The domain of all pairs of a category of each domain; the second changes fastest.
 
         Raises:
-            DataError: More than 2**22 pairs, or a label that holds the separator of pairs.
+            DataError: More than 2**22 pairs, or a label with the separator of pairs.
 
         Example:
             >>> Domain.product(Domain.of(["no", "yes"]), Domain.range(1, 2)).listed
@@ -93,7 +93,7 @@ class Domain:
             raise DataError(message, argument="domain")
         labels = [[str(label) for label in domain.labels()] for domain in (first, second)]
         for which, side in zip(("first", "second"), labels, strict=True):
-            # At an end too: a pair that is cut at its first PAIR must give the two labels again.
+            # Also at an end: a pair that is split at its first PAIR must give the two labels.
             odd = next((place for place, label in enumerate(side, start=1) if PAIR in f" {label} "), None)
             if odd is not None:
                 problem = f"holds {PAIR!r}, or an end of it, which separates the labels of a pair: rename it."
@@ -127,18 +127,18 @@ class Domain:
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        """Digest of the labels in their order, by which tallies are compared."""
+        """A digest of the labels in their order, for comparisons of tallies."""
         return Fingerprint.of(self.listed if self.listed is not None else range(self.ends[0], self.ends[1] + 1))
 
     def labels(self) -> np.ndarray:
-        """Returns the labels, `[K]`: int64 of a range, variable-length strings of NumPy of a list."""
+        """The labels, `[K]`: int64 for a range, variable-length strings of NumPy for a list."""
         if self.listed is not None:
             return np.array(self.listed, dtype=np.dtypes.StringDType())
         first, last = self.ends
         return np.arange(first, last + 1, dtype=np.int64)
 
     def describe(self) -> str:
-        """Returns the domain in a few words, for messages and headings.
+        """A short text on the domain, for messages and headings.
 
         Example:
             >>> Domain.range(0, 1484705).describe()
@@ -151,7 +151,7 @@ class Domain:
         return f"{len(self.listed):,} {'labels' if self.factors is None else 'pairs'} ({shown}{more})"
 
     def difference(self, other: Domain, name: str, other_name: str) -> str:
-        """Says where two domains that are not equal differ, given the names of their owners.
+        """A text on the first difference between two domains, with the names of their owners.
 
         Example:
             >>> Domain.of(["no", "yes"]).difference(Domain.of(["no", "oui"]), "a.csv", "b.csv")
@@ -162,7 +162,7 @@ class Domain:
         return difference(self.fingerprint, other.fingerprint, name, other_name)
 
     def to_metadata(self) -> dict[str, Any]:
-        """Returns a dictionary for JSON: the two ends of a range, the labels of a list, or the two domains of pairs."""
+        """A dictionary for JSON: the two ends of a range, the labels of a list, or the two domains of pairs."""
         if self.factors is not None:
             return {"factors": [factor.to_metadata() for factor in self.factors]}
         if self.listed is None:
@@ -171,7 +171,7 @@ class Domain:
 
     @classmethod
     def from_metadata(cls, metadata: dict[str, Any]) -> Self:
-        """Makes the domain of a dictionary of `to_metadata`.
+        """The domain from a dictionary of `to_metadata`.
 
         Raises:
             DataError: The dictionary is not one of a domain.
@@ -210,7 +210,7 @@ def _check_labels(labels: tuple[str, ...]) -> None:
         if not label:
             raise _invalid(f"Label {place} of the domain is empty; remove it.", place)
         if label in seen:
-            # By number, not by name: the file may hold confidential values instead of labels.
+            # By number, not by name: the file may have confidential values instead of labels.
             raise _invalid(f"Label {place} of the domain is the same as label {seen[label]}; remove one.", place)
         seen[label] = place
     if len(labels) < 2:

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     import narwhals.stable.v2 as nw
 
 IN_MEMORY = ("PANDAS", "MODIN", "PYARROW")
-"""Engines without expressions for lists, whose values are in memory."""
+"""Engines with values in memory, without expressions for lists."""
 
 
 def column_error(column: str, problem: str, **attributes: Any) -> DataError:
-    """Makes the error whose message is the column and the problem."""
+    """The error whose message is the column and the problem."""
     return DataError(f"Column {column!r}{problem}", column=column, **attributes)
 
 
 def lazy(frame: Any) -> nw.LazyFrame:
-    """Returns a frame of any engine as a lazy one of narwhals, which must be installed."""
+    """A frame of any engine as a lazy frame of narwhals, which must be installed."""
     try:
         import narwhals.stable.v2 as nw
         from narwhals.exceptions import DuplicateError
@@ -49,7 +49,7 @@ def lazy(frame: Any) -> nw.LazyFrame:
 
 
 def type_of(frame, column):
-    """Returns the type of a column of the frame."""
+    """The type of a column of the frame."""
     schema = frame.collect_schema()
     if column in schema:
         return schema[column]
@@ -62,7 +62,7 @@ def type_of(frame, column):
 
 @contextmanager
 def on_engine(frame, operation: str) -> Iterator[None]:
-    """Turns an operation that the engine does not have into a `DataError` with advice."""
+    """Raises a `DataError` with advice for an operation that the engine does not have."""
     try:
         yield
     except NotImplementedError as error:
@@ -74,25 +74,25 @@ def on_engine(frame, operation: str) -> Iterator[None]:
 
 
 def rows_of(frame, column: str) -> list[Any]:
-    """Returns all values of a column of an engine in memory; None for nulls."""
+    """All values of a column of an engine in memory; None for nulls."""
     import narwhals.stable.v2 as nw
 
     return _without_nulls(frame.select(report=nw.col(column)).collect()["report"])
 
 
 def row_of(frame, **expressions) -> dict[str, int]:
-    """Returns aggregates of all rows."""
+    """Aggregates of all rows."""
     found = frame.select(**expressions).collect()
     return {name: int(found[name].to_list()[0] or 0) for name in expressions}
 
 
 def groups_of(frame, most: int, column: str) -> tuple[list[Any], dict[str, list[int]]]:
-    """Returns the different values of `report` (None for nulls), with sums of the other columns or numbers of rows."""
+    """The different values of `report` (None for nulls), with sums of the other columns or numbers of rows."""
     import narwhals.stable.v2 as nw
 
     sums = [name for name in frame.collect_schema().names() if name != "report"]
     amounts = [nw.col(name).sum() for name in sums] or [nw.len().alias("amount")]
-    # Without an order the engine may stop early: of a wrong column with N values only a few are fetched.
+    # Without an order the engine may stop early: only a few of the N values of a wrong column are fetched.
     found = frame.group_by("report").agg(*amounts).head(most + 1).collect()
     if len(found) > most:
         example = found["report"].to_list()[0]
@@ -106,12 +106,12 @@ def groups_of(frame, most: int, column: str) -> tuple[list[Any], dict[str, list[
 
 
 def _without_nulls(series) -> list[Any]:
-    """Returns the values, with None for the nulls of the engine."""
+    """The values, with None for the nulls of the engine."""
     return [None if null else value for value, null in zip(series.to_list(), series.is_null().to_list(), strict=True)]
 
 
 def amounts_of(frame, column: str, counts: str | None, most: int) -> tuple[list[Any], list[int]]:
-    """Returns the different values of a column, and the number of reports of each."""
+    """The different values of a column, and the number of reports of each."""
     import narwhals.stable.v2 as nw
 
     if frame.implementation.is_pyarrow() and type_of(frame, column) == nw.Categorical:
@@ -165,7 +165,7 @@ def is_text(kind: Any) -> bool:
 
 
 def placed(labels: Counter[str | int], domain: Domain, column: str) -> np.ndarray:
-    """Returns counts over a domain, which must hold all labels; different spellings of a label are added up."""
+    """Counts over a domain, which must have all labels; different spellings of a label are added up."""
     if domain.is_range:
         first, last = domain.ends
         numbers = ((label, integer_of(label)) for label in labels)
@@ -195,7 +195,7 @@ def _refuse_outside(outside: dict[str | int, int], domain: Domain, column: str) 
 
 
 def domain_of(labels: Counter[str | int], column: str) -> Domain:
-    """Returns the different labels as a domain, in numeric order if all are integers."""
+    """The different labels as a domain, in numeric order if all are integers."""
     numeric = all(isinstance(label, int) or re.fullmatch("-?[0-9]{1,18}", label) for label in labels)
     found = {str(label): None for label in labels}
     if len(found) < 2:

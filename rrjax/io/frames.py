@@ -1,7 +1,7 @@
 """Counts of reports in a data frame, made by its engine: DuckDB, Polars, pandas, Arrow, or Spark on a cluster.
 
-The engine returns one row for each different report, and never more rows than the mechanism has reports. So ten billion
-rows on a cluster become a vector here.
+The engine returns one row for each different report, and never more rows than the mechanism has different reports. So
+ten billion rows on a cluster become one vector.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from rrjax.mechanisms import Mechanism
 
 _MAX_EXTRA_VALUES = 10_000
-"""Largest number of different values beyond twice the categories: other spellings, and values outside the domain."""
+"""Largest number of different values beyond 2·K: other spellings, and values outside the domain."""
 _MAX_LABELS = 1 << 22
-"""Largest number of different values that a domain is made of."""
+"""Largest number of different values for a domain from data."""
 
 
 def tally_frame(
@@ -54,16 +54,16 @@ def tally_frame(
     domain: Labels | None = None,
     counts: str | None = None,
 ) -> Tally:
-    """Counts the reports in a data frame, by its engine.
+    """The tally of the reports in a data frame, counted by its engine.
 
     The form of reports in the frame depends on the mechanism:
 
-    * Randomized response: a column of labels, as `count_frame` takes them.
-    * Hadamard and projective geometry response: a column of numbers from 0 to M − 1, as `randomize` makes them.
-    * Unary encodings and subset selection: a column of lists of the categories that are supported, or K columns, in the
-      order of the categories, of booleans or of 0 and 1. Polars, DuckDB and Spark count lists themselves, and Spark
-      several times faster than columns. Lists of pandas and PyArrow are counted one by one in Python, and Dask has no
-      lists. `read_tally` counts packed bits, as `rrjax randomize` writes them, from the files.
+    * Randomized response: a column of labels, as for `count_frame`.
+    * Hadamard and projective geometry response: a column of numbers from 0 to M − 1, as from `randomize`.
+    * Unary encodings and subset selection: a column of lists of the supported categories, or K columns, in the order of
+      the categories, of booleans or of 0 and 1. Polars, DuckDB and Spark count lists themselves, and Spark several
+      times faster than columns. Lists of pandas and PyArrow are counted one by one in Python, and Dask has no lists.
+      For files of packed bits, as from `rrjax randomize`, use `read_tally`.
     * Local hashing: refused. Each report must be hashed with all categories: by `read_tally`, or by `mechanism.tally`
       on each part of the data; tallies of parts add up.
 
@@ -72,9 +72,8 @@ def tally_frame(
             that narwhals supports.
         mechanism: Mechanism of the reports.
         column: Name of the column of reports; or the K names of columns of bits.
-        domain: The labels of the K categories, where reports name categories: a `Domain`, a list of labels, or a text
-            that `read_domain` reads. The tally keeps their fingerprint. None is the numbers 0 … K − 1, and no
-            fingerprint.
+        domain: The labels of the K categories, if reports name categories: a `Domain`, a list of labels, or a text that
+            `read_domain` reads. The tally has their fingerprint. None is the numbers 0 … K − 1, without a fingerprint.
         counts: Name of a column of integers: the number of reports of each row, for labels and numbers.
 
     Returns:
@@ -82,8 +81,8 @@ def tally_frame(
 
     Raises:
         DataError: A frame that narwhals does not support, a column that is missing or of another type, missing reports,
-            reports that the mechanism does not make, no report at all, a mechanism that is refused, or more reports
-            than the default integers of JAX can count (2³¹ − 1, without `JAX_ENABLE_X64=1`).
+            reports of another mechanism, no report at all, a mechanism that is refused, or more reports than the
+            default integers of JAX can count (2³¹ − 1, without `JAX_ENABLE_X64=1`).
 
     Example:
         >>> import polars, rrjax
@@ -147,7 +146,7 @@ def count_frame(
     counts: str | None = None,
     missing: Sequence[str] = (),
 ) -> CountedReports:
-    """Counts a column of reports, or of true values, in a data frame, by its engine.
+    """The counts of a column of reports, or of true values, in a data frame, by its engine.
 
     The rules are those of `count_reports` for files: a range takes whole numbers in any notation without exponent
     ("12", "12.0", 12.0), listed labels are compared as text, and blanks around a value are removed.
@@ -199,7 +198,7 @@ def _uncountable(mechanism, coding) -> DataError:
 
 
 def _counted(frame, column: str, domain: Domain | None, counts: str | None, missing: Sequence[str]) -> CountedReports:
-    """Counts a column over a domain, or over its own values."""
+    """The counts of a column over a domain, or over its own values."""
     kind = type_of(frame, column)
     check_labels(kind, column)
     most = _MAX_LABELS if domain is None else 2 * domain.num_categories + _MAX_EXTRA_VALUES
@@ -224,7 +223,7 @@ def _counted(frame, column: str, domain: Domain | None, counts: str | None, miss
 
 
 def _support_of_lists(frame, column: str, domain: Domain, set_size: int | None) -> tuple[np.ndarray, int]:
-    """Returns the support counts and the number of reports that are lists of categories."""
+    """The support counts and the number of reports, from lists of categories."""
     import narwhals.stable.v2 as nw
 
     kind = type_of(frame, column)
@@ -266,7 +265,7 @@ def _support_of_lists(frame, column: str, domain: Domain, set_size: int | None) 
 
 
 def _support_of_rows(rows: list[Any], column: str, domain: Domain, set_size: int | None) -> tuple[np.ndarray, int]:
-    """Counts lists in memory one by one: pandas and PyArrow have no expressions for the elements of a list."""
+    """The same, by lists in memory one by one: pandas and PyArrow have no expressions for elements of a list."""
     labels: Counter[str | int] = Counter()
     totals = {"rows": len(rows), "missing": 0, "twice": 0, "odd": 0}
     for place, row in enumerate(rows):
@@ -289,7 +288,7 @@ def _support_of_rows(rows: list[Any], column: str, domain: Domain, set_size: int
 
 
 def _support_of_members(labels: Counter[str | int], rows: int, column: str, domain: Domain) -> tuple[np.ndarray, int]:
-    """Returns the number of lists with each category, and of all lists."""
+    """The number of lists with each category, and of all lists."""
     if "" in labels:
         raise column_error(column, f": in lists {number(labels[''], 'category is', 'categories are')} missing.")
     support = placed(labels, domain, column)
@@ -299,7 +298,7 @@ def _support_of_members(labels: Counter[str | int], rows: int, column: str, doma
 
 
 def _support_of_columns(frame, columns: Sequence[str], domain: Domain, set_size: int | None) -> tuple[np.ndarray, int]:
-    """Returns the support counts and the number of reports that are K columns of bits."""
+    """The support counts and the number of reports, from K columns of bits."""
     import narwhals.stable.v2 as nw
 
     size = domain.num_categories

@@ -25,10 +25,10 @@ _TABLES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".json")
 
 
 def read_domain(text: str | PathLike[str]) -> Domain:
-    """Reads a domain: a range, or a file of labels.
+    """The domain of a text: a range, or a file of labels.
 
     Args:
-        text: `"0:1484705"` (both ends included), or the path of a file: text with one label a line, or a table (.csv,
+        text: `"0:1484705"` (both ends included), or the path of a file: text with one label per line, or a table (.csv,
             .tsv, .parquet, .jsonl, also .gz) with one column, or one called "label".
 
     Returns:
@@ -65,7 +65,7 @@ def read_domain(text: str | PathLike[str]) -> Domain:
 
 
 def as_domain(domain: Labels | None) -> Domain | None:
-    """Returns the domain of a `Domain`, of a text that `read_domain` reads, or of labels in order; None for None."""
+    """The domain of a `Domain`, of a text for `read_domain`, or of labels in order; None for None."""
     if domain is None or isinstance(domain, Domain):
         return domain
     if isinstance(domain, str | PathLike):
@@ -85,9 +85,9 @@ def as_domain(domain: Labels | None) -> Domain | None:
 
 
 def label_of(value: Any) -> str | int:
-    """Returns a value as an integer or the text of a label; whole numbers lose `.0`, missing values become ''."""
+    """A value as an integer or the text of a label; whole numbers lose `.0`, missing values become ''."""
     if hasattr(value, "as_py"):
-        value = value.as_py()  # of PyArrow
+        value = value.as_py()  # a scalar of PyArrow
     elif isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):

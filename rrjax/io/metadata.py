@@ -27,18 +27,18 @@ _TYPES = {
 }
 """Types of the fields; a float is a positive, finite number."""
 _MIN_DELIVERED, _MAX_DELIVERED = 0.99, 1 + 1e-6
-"""Limits of the ε delivered over the ε asked for. Integer thresholds round down by at most 1e-4; float32 may round up
-by 1e-7."""
+"""Limits of the ε delivered over the requested ε. Integer thresholds round down by at most 1e-4; float32 may
+round up by 1e-7."""
 
 
 @dataclass(frozen=True)
 class MechanismRecord:
-    """Name and parameters of a mechanism in a file; this version of rrjax may not know the mechanism.
+    """Name and parameters of a mechanism in a file; this version of rrjax may not have the mechanism.
 
     Attributes:
-        name: Such as "randomized-response".
-        parameters: Parameters of the mechanism. `num_categories`, K, and `epsilon`, the privacy parameter asked for in
-            nats, are always among them.
+        name: Name such as "randomized-response".
+        parameters: Parameters of the mechanism. `num_categories`, K, and `epsilon`, the requested ε in nats, are always
+            among them.
     """
 
     name: str
@@ -47,22 +47,22 @@ class MechanismRecord:
 
 @dataclass(frozen=True)
 class Metadata:
-    """Metadata of a file of reports: how they were made.
+    """The metadata of a file of reports: mechanism, ε, domain and columns.
 
     Attributes:
         mechanism: Name and parameters of the mechanism, a `MechanismRecord`.
-        effective_epsilon: Privacy parameter delivered by the integer arithmetic, in nats.
+        effective_epsilon: ε delivered by the integer arithmetic, nats.
         domain: The K categories, an `rrjax.io.domain.Domain`.
         column: Name of the column of reports.
-        simulated: Whether the randomness came from a seed, which protects nobody.
+        simulated: Whether the randomness came from a seed, which gives no protection.
         version: Version of rrjax that wrote the file.
         domain_from_data: Whether the domain is only the different true values.
         columns: Names of the two columns of true values, for pairs that were randomized as one; None otherwise.
 
     Raises:
         DataError: A field or parameter is missing or has the wrong type, ε is not positive and finite, the ε delivered
-            is not the one asked for (rounding apart), K does not fit the domain, or only one of columns and domain is
-            of pairs.
+            is not the requested one (rounding apart), K does not fit the domain, or only one of columns and domain is
+            for pairs.
     """
 
     mechanism: MechanismRecord
@@ -75,7 +75,7 @@ class Metadata:
     columns: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
-        """Checks all fields, so that every file that is written can be read."""
+        """Checks all fields, so that every written file can be read."""
         found = {**self.mechanism.parameters, **vars(self), "mechanism": self.mechanism.name}
         size = found.get("num_categories")
         if isinstance(size, int) and size != self.num_categories:
@@ -110,13 +110,13 @@ class Metadata:
 
     @property
     def epsilon(self) -> float:
-        """Privacy parameter asked for, in nats."""
+        """The requested ε, nats."""
         return float(self.mechanism.parameters["epsilon"])
 
     def check(
         self, file: str, *, column: str | None = None, epsilon: float | None = None, domain: Domain | None = None
     ) -> None:
-        """Compares what a caller gives for a file with its metadata, and raises `Contradiction` if they differ."""
+        """Compares a caller's arguments for a file with its metadata, and raises `Contradiction` if they differ."""
         if column is not None and column != self.column:
             fact = f"whose reports are in {self.column!r}"
             raise _contradiction("column", column, file, fact, column=self.column, value=column)
@@ -128,7 +128,7 @@ class Metadata:
             raise _contradiction("domain", "", file, fact)
 
     def to_json(self) -> str:
-        """Returns the metadata as JSON text."""
+        """The metadata as JSON text."""
         mechanism = {"name": self.mechanism.name, **self.mechanism.parameters}
         record = {**vars(self), "mechanism": mechanism, "domain": self.domain.to_metadata()}
         if self.columns is None:
@@ -137,7 +137,7 @@ class Metadata:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Reads the metadata that `to_json` wrote.
+        """The metadata from a text of `to_json`.
 
         Raises:
             DataError: The text is not JSON, or not such metadata.
@@ -152,7 +152,7 @@ class Metadata:
             raise _lacking("domain")
         parameters = record.get("mechanism")
         if not isinstance(parameters, dict):
-            # The oldest files have the name alone, with two parameters beside it.
+            # The oldest files have only the name, and separately two parameters.
             parameters = {"name": parameters, **{name: record.get(name) for name in ("num_categories", "epsilon")}}
         known: dict[str, Any] = {item.name: record.get(item.name) for item in fields(cls)}
         known["mechanism"] = MechanismRecord(cast(str, parameters.pop("name", None)), cast(dict, parameters))
@@ -167,7 +167,7 @@ def _lacking(name: str) -> DataError:
 
 
 def _is_positive(value: Any) -> bool:
-    """Whether a value is a positive number that a float holds."""
+    """Whether a value is a positive number within the range of floats."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
 
 
@@ -180,7 +180,7 @@ def _is_text(text: str) -> bool:
 
 
 def _contradiction(argument: str, shown: str, file: str, fact: str, **attributes: Any) -> Contradiction:
-    """Makes the error for a request that contradicts a file, in the terms of the caller: "--epsilon 2", "epsilon=2"."""
+    """The error for a request that contradicts a file, in the terms of the caller: "--epsilon 2", "epsilon=2"."""
     name = option(argument)
     given = f"{name} {shown}" if shown and name.startswith("--") else name + shown
     message = f"{given} contradicts {file}, {fact}; leave it out"
@@ -188,7 +188,7 @@ def _contradiction(argument: str, shown: str, file: str, fact: str, **attributes
 
 
 def metadata_of(connection: Connection, files: Sequence[str]) -> Metadata | None:
-    """Returns the metadata that Parquet files agree on, None if rrjax wrote none of them."""
+    """The metadata common to Parquet files; None if rrjax wrote none of them."""
     records = {file: parquet_record(connection, file, KEY) for file in files}
     texts = {file: text for file, text in records.items() if text is not None}
     if not texts:
@@ -227,6 +227,6 @@ def _agree(first: str, expected: Metadata, file: str, found: Metadata) -> None:
 
 
 def _meaning(metadata: Metadata) -> dict[str, Any]:
-    """Returns all that the meaning of the reports depends on: everything but the version of rrjax."""
+    """All metadata that determine the meaning of the reports: everything except the version of rrjax."""
     others = {name: value for name, value in vars(metadata).items() if name not in ("mechanism", "version")}
     return {"mechanism": metadata.mechanism.name, **metadata.mechanism.parameters, **others}

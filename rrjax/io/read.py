@@ -26,24 +26,24 @@ from rrjax.io.scan import Filter, Scan, scan, scanning
 from rrjax.io.source import Source
 
 MAX_TOTAL = 2**53
-"""Every total up to here is exact in float64 as well."""
+"""Largest total; up to it totals are exact in float64 as well."""
 
 
 @dataclass(frozen=True)
 class CountedReports:
-    """Numbers of reports of each category of a domain.
+    """The number of reports of each category of a domain.
 
     Attributes:
         counts: int64 `[K]`, reports per category.
         domain: The K categories.
         column: Name of the column.
-        num_rows: All reports, `counts.sum() + num_missing`.
-        num_missing: Reports without an answer, left out of the counts.
+        num_rows: Number of all reports, `counts.sum() + num_missing`.
+        num_missing: Number of reports without an answer, which are not in the counts.
         domain_from_data: Whether the domain is only the different values in the data. Categories without a report are
             then unknown, which biases every estimate: K is too small.
         metadata: Metadata of Parquet files that rrjax wrote; None otherwise.
-        missing: How many of the missing reports came as which value; "" is an empty cell or null.
-        num_padded: Reports of a range that are written with leading zeros, such as 007, which counts as 7.
+        missing: Value that means a missing answer → number of such reports; "" is an empty cell or null.
+        num_padded: Number of reports of a range with leading zeros, such as 007, which counts as 7.
     """
 
     counts: np.ndarray
@@ -58,12 +58,12 @@ class CountedReports:
 
 
 def count_reports(source: Source | str, domain: Labels | None = None) -> CountedReports:
-    """Counts a column of reports, or of true values.
+    """The counts of a column of reports, or of true values.
 
     DuckDB counts the rows. Memory grows with the number of different values, not with the number of rows.
 
     Args:
-        source: The files and how to read them; a plain path is `Source(path)`.
+        source: The files with their format; a plain path is `Source(path)`.
         domain: The K categories: a `Domain`, a list of labels, or a text that `read_domain` reads. None takes the
             domain from the metadata of Parquet files that rrjax wrote, else from the values in the data (see
             `domain_from_data`).
@@ -85,28 +85,28 @@ def count_reports(source: Source | str, domain: Labels | None = None) -> Counted
 
 
 def count_filtered(source: Source, domain: Domain | None, filters: Sequence[Filter] = ()) -> CountedReports:
-    """Counts the rows that pass all filters, as `count_reports` does."""
+    """The counts of the rows that pass all filters, as by `count_reports`."""
     with scanning(source, filters=filters) as chosen:
         return count_scan(chosen, domain)
 
 
 def count_scan(chosen: Scan, domain: Domain | None) -> CountedReports:
-    """Counts the rows of a scan over the domain."""
+    """The counts of the rows of a scan over the domain."""
     _group(chosen, "count(*) AS amount", chosen.sql)
     return _counted(chosen, domain)
 
 
 def read_counts(source: Source | str, counts_column: str, domain: Labels | None = None) -> CountedReports:
-    """Reads ready counts: a column of labels and a column of counts.
+    """The counts in files with a column of labels and a column of counts.
 
     Args:
-        source: The files and how to read them; its column is that of the labels.
+        source: The files with their format; its column is the column of labels.
         counts_column: Name of the column of counts (its number in a file without header).
         domain: The K categories; None as in `count_reports`.
 
     Returns:
         The counts, a `CountedReports`. Counts of a label in several rows are added up; a label of the domain without a
-        row has none.
+        row has the count zero.
 
     Raises:
         DataError: As `count_reports`, and for counts that are negative, fractional, missing or no numbers, or add up to
@@ -131,12 +131,12 @@ def read_counts(source: Source | str, counts_column: str, domain: Labels | None 
 
 
 def as_source(source: Source | str) -> Source:
-    """Returns a source as it is, and makes one of a path."""
+    """A source unchanged, or the source of a path."""
     return source if isinstance(source, Source) else Source(source)
 
 
 def settled_domain(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, bool]:
-    """Returns the domain to count over, None for that of the data, and whether it was made from data."""
+    """The domain for the counts, None for that of the data, and whether it was made from data."""
     metadata = chosen.source.metadata()
     if metadata is None or metadata.column != chosen.column:
         return domain, domain is None
@@ -145,13 +145,13 @@ def settled_domain(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, 
 
 
 def _group(chosen: Scan, amounts: str, rows: str) -> None:
-    """Makes the table `tally`: the different values, and the amount of each."""
+    """Creates the table `tally`: the different values, and the amount of each."""
     chosen.query("SET preserve_insertion_order = false")
     chosen.query(f"CREATE OR REPLACE TEMP TABLE tally AS SELECT value, {amounts} FROM ({rows}) GROUP BY value")
 
 
 def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
-    """Turns the table `tally` into counts over the domain."""
+    """The counts over the domain, from the table `tally`."""
     is_none = is_missing(chosen.kind, chosen.source.missing)
     tokens = chosen.query(
         f"SELECT coalesce({text(chosen.kind)}, '') AS token, sum(amount) FROM tally "
@@ -178,7 +178,7 @@ def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
 
 
 def _check_missing(chosen: Scan, domain: Domain, missing: Mapping[str, int]) -> None:
-    """Refuses a category of the domain as a value that means no answer."""
+    """Refuses a category of the domain as a value for missing answers."""
 
     def is_category(token: str) -> bool:
         if not domain.is_range:
@@ -196,7 +196,7 @@ def _check_missing(chosen: Scan, domain: Domain, missing: Mapping[str, int]) -> 
 
 
 def _placed(chosen: Scan, domain: Domain, is_none: str) -> np.ndarray:
-    """Returns the counts of the table `tally` over a domain, which must hold all its values."""
+    """The counts of the table `tally` over a domain, which must have all its values."""
     place = position(chosen.kind, domain)
     rows = f"(SELECT value, {text(chosen.kind)} AS label, amount FROM tally WHERE NOT {is_none})"
     if not domain.is_range:  # a join is many times faster than a type with a million labels; it keeps no order
@@ -216,7 +216,7 @@ def _placed(chosen: Scan, domain: Domain, is_none: str) -> np.ndarray:
 
 
 def _domain_of_data(chosen: Scan, is_none: str) -> tuple[Domain, np.ndarray]:
-    """Returns the different values as a domain, in numeric order if all are integers, and their counts."""
+    """The different values as a domain, in numeric order if all are integers, and their counts."""
     groups = (
         f"SELECT {text(chosen.kind)} AS label, CAST(sum(amount) AS BIGINT) AS amount "
         f"FROM tally WHERE NOT {is_none} GROUP BY label"
@@ -236,7 +236,7 @@ def _domain_of_data(chosen: Scan, is_none: str) -> tuple[Domain, np.ndarray]:
 
 
 def declare_category(chosen: Scan, domain: Domain) -> None:
-    """Makes the SQL type `category` of a listed domain; a range needs none."""
+    """Creates the SQL type `category` of a listed domain; a range needs none."""
     if domain.is_range:
         return
     chosen.connection.register("labels", {"label": domain.labels().astype(object)})
@@ -246,13 +246,13 @@ def declare_category(chosen: Scan, domain: Domain) -> None:
 
 
 def no_values(chosen: Scan, num_missing: int) -> DataError:
-    """Makes the error for a column without a value."""
+    """The error for a column without a value."""
     missing = f"all {num_missing:,} values are missing" if num_missing > 1 else "the one value is missing"
     return chosen.error(f"{missing if num_missing else 'there are no rows'}.")
 
 
 def _outside(chosen: Scan, domain: Domain) -> DataError:
-    """Makes the error for values outside the domain, of the table `placed` (position, label, amount)."""
+    """The error for values outside the domain, of the table `placed` (position, label, amount)."""
     outside = "FROM placed WHERE position IS NULL"
     total, different = chosen.query(f"SELECT CAST(sum(amount) AS BIGINT), count(*) {outside}")[0]
     examples = chosen.query(f"SELECT label {outside} ORDER BY amount DESC, label LIMIT 4")
@@ -276,7 +276,7 @@ def _outside(chosen: Scan, domain: Domain) -> DataError:
 
 
 def _refused_counts(chosen: Scan, counts_column: str, refused: int) -> DataError:
-    """Makes the error for counts that are negative, fractional, missing or no numbers."""
+    """The error for counts that are negative, fractional, missing or no numbers."""
 
     def is_refused(one: Scan) -> str:
         amount = integer(one.amount_kind, "amount")
@@ -299,7 +299,7 @@ def _first_error(
     problem: Callable[[str | None], str],
     counts_column: str | None = None,
 ) -> DataError:
-    """Makes the error about the value, or the count, of the first row that fulfils a condition."""
+    """The error about the value, or the count, of the first row that fulfils a condition."""
     chosen.query("SET preserve_insertion_order = true")
     column = None if chosen.transactions else chosen.column
     # Row numbers count within a file, so the files are read again, one by one.

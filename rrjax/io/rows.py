@@ -1,4 +1,4 @@
-"""Columns of files row by row: category numbers, pairs of them, and covariates of a regression."""
+"""Columns of files row by row: category numbers, pairs of category numbers, and covariates of a regression."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rrjax.io.scan import Scan, scan, scanning
 from rrjax.io.source import Source
 
 MAX_LEVELS = 100
-"""Largest number of levels of a factor; a column of more is probably no factor."""
+"""Largest number of levels of a factor; a column with more is probably no factor."""
 _MAX_PAIRS = 2**26
 
 
@@ -26,13 +26,13 @@ class Values:
     """The category number of every row, in the order of the files.
 
     Attributes:
-        indices: int32 `[N]`, 0-based category numbers; rows without an answer are left out.
+        indices: int32 `[N]`, 0-based category numbers; rows without an answer are omitted.
         domain: The K categories.
         column: Name of the column.
-        num_missing: Rows without an answer.
+        num_missing: Number of rows without an answer.
         domain_from_data: Whether the domain is only the different values in the data.
-        num_padded: Values of a range that are written with leading zeros, such as 007, which is taken for 7.
-        present: Which rows of the files have an answer, booleans `[num_missing + N]`; None where all do.
+        num_padded: Number of values of a range with leading zeros, such as 007, which counts as 7.
+        present: Whether each row of the files has an answer, booleans `[num_missing + N]`; None if all do.
     """
 
     indices: np.ndarray
@@ -46,15 +46,15 @@ class Values:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Numbers of rows with each pair of reports.
+    """The number of rows with each pair of reports.
 
     Attributes:
         counts: int64 `[K, L]`.
-        domains: The K categories of the first column and the L of the second.
-        columns: Their names.
-        num_rows: Rows read.
-        num_missing: Rows without an answer in one of the columns, or both; they are left out.
-        from_data: Which of the domains are only the different values in the data.
+        domains: The K categories of the first column and the L categories of the second.
+        columns: Names of the columns.
+        num_rows: Number of rows.
+        num_missing: Number of rows without an answer in one of the columns, or both; they are omitted.
+        from_data: Whether each of the domains is only the different values in the data.
     """
 
     counts: np.ndarray
@@ -66,14 +66,14 @@ class Pairs:
 
 
 def read_values(source: Source | str, domain: Labels | None = None) -> Values:
-    """Reads the category number of every row.
+    """The category number of every row.
 
     Args:
-        source: The files and how to read them.
+        source: The files with their format.
         domain: The K categories; None as in `count_reports`.
 
     Returns:
-        The values, a `Values` of 4 bytes a row.
+        The values, a `Values` of 4 bytes per row.
 
     Raises:
         DataError: As `count_reports`.
@@ -86,7 +86,7 @@ def read_values(source: Source | str, domain: Labels | None = None) -> Values:
 
 
 def count_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[Labels | None, Labels | None]) -> Pairs:
-    """Counts the pairs of two columns of reports; `DataError` also for no row with both answers."""
+    """The counts of the pairs of two columns of reports; `DataError` also without a row with both answers."""
     first, second, both = _read_both(as_source(source), columns, domains)
     shape = first.domain.num_categories, second.domain.num_categories
     if shape[0] * shape[1] > _MAX_PAIRS:
@@ -100,7 +100,7 @@ def count_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[L
 
 
 def read_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[Labels | None, Labels | None]) -> Values:
-    """Reads two columns as one, whose categories are their pairs (`Domain.product`); rows need both answers."""
+    """Two columns as one column of pairs (`Domain.product`); rows need both answers."""
     first, second, both = _read_both(as_source(source).confidential(), columns, domains)
     domain = Domain.product(first.domain, second.domain)
     indices = first.indices[both] * np.int32(second.domain.num_categories) + second.indices[both]
@@ -113,7 +113,7 @@ def read_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[La
 def _read_both(
     source: Source, columns: tuple[str, str], domains: tuple[Labels | None, Labels | None]
 ) -> tuple[Values, Values, np.ndarray]:
-    """Reads two columns row by row, and tells which rows have both answers."""
+    """Two columns row by row, and whether each row has both answers."""
     if columns[0] == columns[1]:
         message = f"two columns are wanted, and {columns[0]!r} was named twice."
         raise DataError(message, column=columns[0], argument="columns")
@@ -130,7 +130,7 @@ def _read_both(
 
 
 def read_rows(source: Source, domain: Domain | None) -> Values:
-    """Reads values as `read_values` does, with −1 for rows without an answer."""
+    """The values as by `read_values`, with −1 for rows without an answer."""
     with scanning(source) as chosen:
         known, from_data = settled_domain(chosen, domain)
         if known is None:
@@ -159,7 +159,7 @@ class Covariate:
 
     Attributes:
         name: Name of the column.
-        values: `[N]`, float64: numbers, or the number of the level; NaN where the value is missing.
+        values: `[N]`, float64: numbers, or the number of the level; NaN if the value is missing.
         levels: Levels of a factor, in order; None for numbers.
     """
 
@@ -169,11 +169,11 @@ class Covariate:
 
     @property
     def missing(self) -> np.ndarray:
-        """Which rows have no value, `[N]`."""
+        """Whether each row has no value, `[N]`."""
         return np.isnan(self.values)
 
     def of_rows(self, kept: np.ndarray) -> Covariate:
-        """Returns the covariate of some rows, booleans `[N]`, with their levels; `DataError` for a single level."""
+        """The covariate of some rows, booleans `[N]`, with their levels; `DataError` for a single level."""
         values = self.values[kept]
         if self.levels is None:
             return replace(self, values=values)
@@ -183,7 +183,7 @@ class Covariate:
         return replace(self, values=codes.astype(float), levels=tuple(self.levels[int(code)] for code in present))
 
     def columns(self) -> tuple[np.ndarray, list[str]]:
-        """Returns `[N, D]` and D names: the numbers, or an indicator of each level but the first."""
+        """Numbers `[N, D]` and D names: the numbers, or an indicator of each level except the first."""
         if self.levels is None:
             return self.values[:, None], [self.name]
         codes = np.arange(1, len(self.levels))
@@ -192,10 +192,10 @@ class Covariate:
 
 
 def read_covariate(source: Source, *, factor: bool = False, most_levels: int | None = MAX_LEVELS) -> Covariate:
-    """Reads a column as a covariate.
+    """A column as a covariate.
 
     Raises:
-        DataError: Files that cannot be read, a column that is not there, holds no value or the same text for everybody,
+        DataError: Files that cannot be read, a column that is missing, has no value or the same text in all rows,
             numbers mixed with texts, infinities or "nan", or texts of too many levels.
     """
     with scanning(source) as chosen:
@@ -232,7 +232,7 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
 
 
 def _no_number(chosen: Scan, refused: np.ndarray) -> DataError:
-    """Makes the error for a column of numbers that holds something else in some rows."""
+    """The error for a column of numbers with other values in some rows."""
     first = int(np.argmax(refused))
     shown, value, (file, row) = "the value", None, _place_of(chosen, first)
     if chosen.source.show_values:
@@ -250,7 +250,7 @@ def _no_number(chosen: Scan, refused: np.ndarray) -> DataError:
 
 
 def _place_of(chosen: Scan, place: int) -> tuple[str, int]:
-    """Returns the file, and the row in it from 1, of a place among the rows of all files."""
+    """The file, and the row in it from 1, of a place among the rows of all files."""
     for file in chosen.files[:-1]:
         part = replace(chosen.source, paths=file, column=chosen.column)
         rows = chosen.scalar(f"SELECT count(*) FROM ({scan(chosen.connection, part).sql})")
@@ -261,7 +261,7 @@ def _place_of(chosen: Scan, place: int) -> tuple[str, int]:
 
 
 def read_covariates(source: Source, names: Sequence[str], factors: Sequence[str] = ()) -> list[Covariate]:
-    """Reads several columns by `read_covariate`; `DataError` also for a repeated column, or an unknown factor."""
+    """Several columns by `read_covariate`; `DataError` also for a repeated column, or an unknown factor."""
     twice = next((name for name in names if list(names).count(name) > 1), None)
     if twice is not None:
         raise DataError(f"column {twice!r} was named twice among the covariates.", column=twice, argument="names")

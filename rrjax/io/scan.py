@@ -1,4 +1,4 @@
-"""Scans: the SQL that reads a column of a source."""
+"""Scans: SQL queries of a column of a source."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Scan:
 
     Attributes:
         connection: Connection that runs it.
-        source: The files and how to read them.
+        source: The files with their format.
         column: Name of the column.
         kind: The kind of its values.
-        sql: A query with the columns `row` (from 1 within its file, where a single file is read), `value` and, with a
-            column of counts, `amount`.
+        sql: A query with the columns `row` (from 1 within its file, for a single file), `value` and, with a column of
+            counts, `amount`.
         amount_kind: The kind of the counts.
         filters: Conditions on the rows.
     """
@@ -61,23 +61,23 @@ class Scan:
         return self.source.show_values is False
 
     def error(self, problem: str, **attributes: Any) -> DataError:
-        """Makes the error whose message is the files, the column and the problem."""
+        """The error whose message is the files, the column and the problem."""
         where = some(self.files) + ("" if self.transactions else f", column {self.column!r}")
         place = {"file": self.files[0], "column": None if self.transactions else self.column}
         return DataError(f"{where}: {problem}", **{**place, **attributes})
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """Returns the rows of a query."""
+        """The rows of a query."""
         return self.connection.execute(sql).fetchall()
 
     def scalar(self, sql: str) -> Any:
-        """Returns the single value of a query."""
+        """The single value of a query."""
         return self.query(sql)[0][0]
 
 
 @contextmanager
 def scanning(source: Source, counts_column: str | None = None, filters: Sequence[Filter] = ()) -> Iterator[Scan]:
-    """Opens a connection and scans as `scan` does; errors of DuckDB become a `DataError`."""
+    """A scan as by `scan`, with its own connection; errors of DuckDB become a `DataError`."""
     with connect() as connection, explaining(source.files()):
         yield scan(connection, source, counts_column, filters)
 
@@ -85,9 +85,9 @@ def scanning(source: Source, counts_column: str | None = None, filters: Sequence
 def scan(
     connection: Connection, source: Source, counts_column: str | None = None, filters: Sequence[Filter] = ()
 ) -> Scan:
-    """Makes the query of the column of a source, and of its column of counts where one is named.
+    """The query of the column of a source, and of its column of counts if one is named.
 
-    Only the beginning of each file is read. `DataError` for files that cannot be read, or a missing column.
+    Only the start of each file is read. `DataError` for files that cannot be read, or a missing column.
     """
     relations = list(_relations(connection, source))
     if counts_column:
@@ -117,7 +117,7 @@ def scan(
 
 
 def selected(connection: Connection, source: Source, columns: Sequence[str]) -> str:
-    """Makes the query of some columns, unchanged and row by row, under the names k0, k1 and so on."""
+    """The query of some columns, unchanged and row by row, under the names k0, k1 and so on."""
     relations = list(_relations(connection, source))
     kept = [_alike([relation.column(name) for relation in relations])[1] for name in columns]
     if len(relations) == 1:  # columns of one type keep it, and their blanks
@@ -132,13 +132,13 @@ def selected(connection: Connection, source: Source, columns: Sequence[str]) -> 
 
 
 def column_names(source: Source) -> list[str]:
-    """Returns the column names of the first file of a source."""
+    """The column names of the first file of a source."""
     with connect() as connection, explaining(source.files()):
         return [name for name, _, _ in next(_relations(connection, source)).columns]
 
 
 def _alike(columns: list[tuple[str, Kind]]) -> tuple[Kind, list[str]]:
-    """Returns the kind of a column in all relations (text where they differ) and its expressions of that kind."""
+    """The kind of a column in all relations (text if they differ) and its expressions of that kind."""
     kinds: set[Kind] = {kind for _, kind in columns}
     if len(kinds) == 1:
         return kinds.pop(), [own for own, _ in columns]
@@ -168,7 +168,7 @@ class _Relation:
             raise self.equal_names(name)
         similar = [] if self.unsure else get_close_matches(name, names, n=1)
         message = f"there is no column {name!r}" + (f"; did you mean {similar[0]!r}?" if similar else ".")
-        # A number as a name means a file without header, whose first line is confidential.
+        # A number as a name means a file without header: its first line is confidential.
         if self.unsure:
             message += (
                 f" Its first line was taken for the names of {len(names)} columns. If it is, see them with "
@@ -190,7 +190,7 @@ class _Relation:
 
 
 def _reported(source: Source, relation: _Relation) -> str | None:
-    """Returns the column of reports that the metadata name, if there are several columns."""
+    """The column of reports in the metadata, if there are several columns."""
     if len(relation.columns) < 2:
         return None
     metadata = source.metadata()
@@ -223,7 +223,7 @@ def _listing(names: Sequence[str]) -> str:
 def _relations(connection: Connection, source: Source) -> Iterator[_Relation]:
     files = source.files()
     form: Format = source.file_format()
-    # Only neighbours are read together, so that rows keep the order of the files.
+    # Only neighbouring files are read together, so that rows keep the order of the files.
     if form in ("csv", "tsv"):
         delimiter = source.delimiter or ("," if form == "csv" else "\t")
         for names, group in groupby(files, lambda file: _column_names(file, delimiter, source)):
@@ -253,7 +253,7 @@ def _delimited(files: tuple[str, ...], names: tuple[str, ...], delimiter: str, h
 
 
 def _trimmed(value: str) -> str:
-    """The value without blanks around it: a CSV has them after commas, and DuckDB does not tell quoted ones apart."""
+    """The value without blanks around it: a CSV has them after commas, and DuckDB does not distinguish quoted ones."""
     return f"trim({value}, {_BLANKS})"
 
 
@@ -332,7 +332,7 @@ def _is_nested(type_name: str) -> bool:
 
 
 def _renamed(names: Iterable[str], read: str) -> str:
-    """Makes the query of all columns as c0, c1 …, names that cannot clash with the number of the row."""
+    """The query of all columns as c0, c1 …, names that cannot clash with the number of the row."""
     columns = ", ".join(f"{identifier(name)} AS c{index}" for index, name in enumerate(names))
     return f"SELECT row_number() OVER () AS row, {columns} FROM {read}"
 
@@ -357,9 +357,9 @@ def _json_lines(connection: Connection, files: tuple[str, ...], column: str | No
 
 def _transactions(files: tuple[str, ...], source: Source) -> _Relation:
     delimiter = literal(source.delimiter or " ")
-    # Where spaces separate, tabs do as well.
+    # If spaces separate items, tabs do as well.
     line = "line" if source.delimiter else r"translate(line, E'\t', ' ')"
-    # A line is one value: no delimiter that text holds, and no quotes.
+    # A line is one value: a delimiter that no text has, and no quotes.
     lines = (
         f"SELECT row_number() OVER () AS row, trim({line}, {_BLANKS}) AS line "
         f"FROM read_csv({file_list(files)}, columns={{'line': 'VARCHAR'}}, "

@@ -1,4 +1,4 @@
-"""Sources: files and how to read them; files that cannot be read are refused by name and first bytes."""
+"""Sources: files with their format; unreadable files are refused by name and first bytes."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _FOREIGN_FORMATS = {
     rb"\x89HDF|CDF[\x01\x02\x05]": f"an HDF5 or NetCDF file, {_SAVE}",
     rb"%PDF-": "a PDF: give the table that it was made from",
 }
-"""Pattern of the first bytes of a file, what it is, and what to do."""
+"""Patterns of the first bytes of a file, the kind of the file, and advice."""
 _START_BYTES = 256
-"""Bytes of a file that show its format and encoding."""
+"""Number of bytes of a file that are read for its format and encoding."""
 _ENCODING_OF_MARK = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
@@ -89,27 +89,27 @@ class _Listing:
 
 @dataclass(frozen=True)
 class Source:
-    """Files of reports, values or counts, and how to read them.
+    """Files of reports, values or counts, with their format.
 
-    A source looks at the disk once, and `dataclasses.replace` hands on what was found. Make a new source for files that
-    were added or changed later.
+    A source looks up its files once, and `dataclasses.replace` keeps the result. For files added or changed later, make
+    a new source.
 
     Blanks around a value (spaces, tabs, line ends) are removed in every format, quoted or not: " yes" in a Parquet
     file, in quotes in a CSV, and after a comma and a space all become "yes".
 
     Attributes:
         paths: One file name or several; each may be a glob such as `"reports/*.parquet"`.
-        format: "csv", "tsv", "parquet", "jsonl" or "transactions" (a session a line, its items separated by spaces, as
-            in Kosarak's .dat); None takes it from the file names, which may end in .gz as well (all but Parquet).
+        format: "csv", "tsv", "parquet", "jsonl" or "transactions" (one session per line, items separated by spaces, as
+            in Kosarak's .dat); None takes it from the file names, which may end in .gz as well (all except Parquet).
         column: Name of the column; in a file without header its number, from "1". None takes the only column.
         header: Whether the first line of CSV and TSV names the columns. None expects a header and refuses a first line
             that looks like data.
         delimiter: Separator of CSV, TSV and transaction files, one character; None is that of the format.
         items: The "first" item of a transaction, or "all" of them.
-        missing: Values that stand for a missing answer, such as `("?",)`; empty cells and nulls always do.
-        show_values: Whether errors repeat values of the column. Logs keep messages. By default errors therefore repeat
-            randomized reports (`count_reports`, `read_counts`), but name only row and column of true values
-            (`read_values`) and covariates.
+        missing: Values that mean a missing answer, such as `("?",)`; empty cells and nulls always do.
+        show_values: Whether errors repeat values of the column. Logs keep messages. So by default errors repeat
+            randomized reports (`count_reports`, `read_counts`), but only row and column of true values (`read_values`)
+            and covariates.
 
     Example:
         >>> Source("survey.csv", column="age", missing=("?",)).column
@@ -128,7 +128,7 @@ class Source:
     _listing: _Listing = field(default=_Listing(()), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Brings the paths into one shape and checks the options."""
+        """Converts the paths to one form and checks the options."""
         paths = (self.paths,) if isinstance(self.paths, str | os.PathLike) else self.paths
         listing = _Listing(tuple(os.fspath(path) for path in paths))
         object.__setattr__(self, "paths", listing.paths)
@@ -154,11 +154,11 @@ class Source:
             )
 
     def confidential(self) -> Source:
-        """Returns the source with `show_values=False`, unless `show_values` was given."""
+        """The source with `show_values=False`, unless `show_values` was given."""
         return replace(self, show_values=False) if self.show_values is None else self
 
     def files(self) -> tuple[str, ...]:
-        """Returns the files, globs expanded and sorted.
+        """The files, with globs expanded and sorted.
 
         Raises:
             DataError: A file is missing, empty or a folder, or a glob matches nothing.
@@ -166,7 +166,7 @@ class Source:
         return self._listing.files
 
     def metadata(self) -> Metadata | None:
-        """Returns the metadata that all files agree on; None if rrjax wrote none of them or they are not Parquet.
+        """The metadata common to all files; None if rrjax wrote none of them or they are not Parquet.
 
         Raises:
             DataError: Files that cannot be read, damaged metadata, or files that disagree.
@@ -174,10 +174,10 @@ class Source:
         return self._listing.metadata if self.file_format() == "parquet" else None
 
     def file_format(self) -> Format:
-        """Returns the format given, or the one that all file names agree on.
+        """The given format, or the one common to all file names.
 
         Raises:
-            DataError: A name tells no format, or two names disagree.
+            DataError: A name without a known format, or names with different formats.
         """
         if self.format is not None:
             return self.format
@@ -191,13 +191,13 @@ class Source:
 
 
 def read_metadata(path: Paths) -> Metadata | None:
-    """Reads the metadata of Parquet files: how their reports were made.
+    """The metadata of Parquet files: mechanism, ε, domain and columns.
 
     Args:
         path: One file or several, or globs.
 
     Returns:
-        The metadata that all files agree on; None if rrjax wrote none of them.
+        The metadata common to all files; None if rrjax wrote none of them.
 
     Raises:
         DataError: Files that cannot be read, damaged metadata, or files that disagree.
@@ -206,7 +206,7 @@ def read_metadata(path: Paths) -> Metadata | None:
 
 
 def only_file(source: Source) -> str:
-    """Returns the file of a source that must be one file."""
+    """The file of a source that must be one file."""
     first, *others = source.files()
     if others:
         raise DataError(f"{first} is one of {len(others) + 1} files, and a single one is wanted.", file=first)
@@ -228,8 +228,8 @@ def _format_of_name(file: str) -> Format:
 
 
 def _matching(path: str) -> list[str]:
-    """Returns the file of a path, or the files of a pattern."""
-    # A plain file whose name holds [ or * is that file, not a pattern.
+    """The file of a path, or the files of a pattern."""
+    # The name of an existing file with [ or * is that file, not a pattern.
     if not has_magic(path) or os.path.lexists(path):
         return [path]
     found = sorted(file for file in glob(path, recursive=True) if os.path.isfile(file))
@@ -239,7 +239,7 @@ def _matching(path: str) -> list[str]:
 
 
 def _identity(file: str) -> tuple[int, int]:
-    """Checks that a file can be read, and returns its device and number, which all its names and links share."""
+    """Device and number of a readable file, which are common to all its names and links."""
     _check_file(file)
     status = os.stat(file)
     return status.st_dev, status.st_ino
@@ -278,7 +278,7 @@ def _check_format(file: str, start: bytes) -> None:
         raise DataError(f"{file} is {kind}.", file=file)
     encoding = next((name for mark, name in _ENCODING_OF_MARK.items() if start.startswith(mark)), None)
     if encoding is None:
-        # Without a mark, the zero bytes among Latin letters show the encoding.
+        # Without a byte-order mark, the zero bytes among Latin letters show the encoding.
         encoding = _ENCODING_OF_ZEROS.get("".join("0" if byte == 0 else "x" for byte in start[:4]))
     if encoding is not None:
         raise DataError.at(

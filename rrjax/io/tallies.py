@@ -1,4 +1,4 @@
-"""Tallies and mixtures of the reports in files, and tallies on disk, which can be added to later ones."""
+"""Tallies and mixtures of the reports in files; and tallies on disk, for later sums."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _KEY = "rrjax_tally"
 
 @dataclass(frozen=True)
 class Tallied:
-    """Tally and likelihood of the reports of any mechanism.
+    """The tally and the likelihood of the reports of any mechanism.
 
     Attributes:
         counted: Support counts, domain and metadata.
-        mechanism: Mechanism of the reports, at the ε that was delivered.
+        mechanism: Mechanism of the reports, at the ε delivered.
         tally: The support counts with the rates of the mechanism.
-        mixture: The likelihood of whole reports; None where it would take more than `MAX_CELLS` cells.
-        seeds: For local hashing, the number of the first reports that have their most frequent seed, and the number of
-            these first reports; else None.
+        mixture: The likelihood of whole reports; None if it would need more than `MAX_CELLS` cells.
+        seeds: For local hashing, among the first reports, the number with their most frequent seed, and the number of
+            these reports; else None.
     """
 
     counted: CountedReports
@@ -55,16 +55,16 @@ class Tallied:
 
 
 def read_tally(source: Source | str) -> Tallied:
-    """Counts reports of any mechanism, from Parquet files with metadata.
+    """The tally of reports of any mechanism, from Parquet files with metadata.
 
     Args:
         source: Files that `rrjax randomize` or `write_reports` wrote; a plain path is `Source(path)`.
 
     Returns:
-        A `Tallied` with the tally, and the likelihood of whole reports where it is small enough.
+        A `Tallied` with the tally, and the likelihood of whole reports if it is small enough.
 
     Raises:
-        DataError: Files that cannot be read, that have no metadata, or whose reports contradict their metadata.
+        DataError: Files that cannot be read, have no metadata, or have reports that contradict it.
 
     Example:
         >>> tallied = read_tally("reports.parquet")  # doctest: +SKIP
@@ -87,7 +87,7 @@ def read_tally(source: Source | str) -> Tallied:
 
 
 def mechanism_of(metadata: Metadata, file: str) -> Mechanism:
-    """Makes the mechanism that a file names, at the ε that was delivered; `DataError` for an unknown one."""
+    """The mechanism in the metadata of a file, at the ε delivered; `DataError` for an unknown one."""
     parameters: dict[str, Any] = {**metadata.mechanism.parameters, "epsilon": metadata.effective_epsilon}
     wrote = f" (the file was written by {metadata.version})"
     return _make_mechanism(metadata.mechanism.name, parameters, file, wrote)
@@ -161,7 +161,7 @@ _READERS = {"labels": _of_labels, "numbers": _of_numbers, "bits": _of_bits, "has
 
 
 def _summed(source, support, number, kept, metadata, mechanism):
-    """Makes the tally of support counts, and the mixture of reports if all were kept."""
+    """The tally of support counts, and the mixture of reports if all were kept."""
     from rrjax.mechanisms.mechanism import mixture_of_supports
 
     if number == 0:
@@ -173,21 +173,21 @@ def _summed(source, support, number, kept, metadata, mechanism):
 
 
 def tally_of_support(support: np.ndarray, number: int, mechanism: Mechanism, domain: Domain | None = None) -> Tally:
-    """Makes the tally of support counts and a number of reports; `DataError` beyond the integers of JAX."""
+    """The tally of support counts and a number of reports; `DataError` beyond the integers of JAX."""
     from rrjax.data.tally import Tally
 
     return Tally(as_jax_integers(support), as_jax_integers(np.int64(number)), rates=mechanism.rates, domain=domain)
 
 
 def tally_of_columns(columns: np.ndarray, mechanism: Mechanism, domain: Domain | None = None) -> Tally:
-    """Makes the tally of the numbers of reports that name each column; `DataError` beyond the integers of JAX."""
+    """The tally from the number of reports of each column; `DataError` beyond the integers of JAX."""
     as_jax_integers(columns.sum())
     tally = mechanism.tally_of_counts(as_jax_integers(columns))  # pyright: ignore[reportAttributeAccessIssue]
     return replace(tally, domain=domain)
 
 
 def as_jax_integers(counts: np.ndarray | np.integer) -> Array:
-    """Casts counts to the default integers of JAX; `DataError` for counts that these cannot hold."""
+    """Counts in the default integers of JAX; `DataError` for counts beyond these."""
     import jax.numpy as jnp
 
     from rrjax.data.arguments import int_dtype
@@ -208,8 +208,8 @@ class StoredTally:
 
     Attributes:
         tally: The tally, equal to the stored one.
-        mechanism: Mechanism of the reports, at the ε that was delivered; None where it was not stored.
-        domain: The labels of the categories; None where the tally had none.
+        mechanism: Mechanism of the reports, at the ε delivered; None if it was not stored.
+        domain: The labels of the categories; None if the tally had none.
     """
 
     tally: Tally
@@ -218,15 +218,15 @@ class StoredTally:
 
 
 def save_tally(path: str | PathLike[str], tally: Tally, mechanism: Mechanism | None = None) -> None:
-    """Writes a tally to a Parquet file, which `load_tally` reads.
+    """Writes a tally to a Parquet file for `load_tally`.
 
-    The file has a row for each category: its label or its number, and its support. Its metadata hold the number of
+    The file has a row for each category: its label or its number, and its support. Its metadata are the number of
     users, the rates, the fingerprint of the domain and the mechanism.
 
     Args:
         path: A .parquet file.
         tally: The tally.
-        mechanism: Mechanism of the reports, of `rrjax.mechanisms.MECHANISMS`. None stores the rates alone.
+        mechanism: Mechanism of the reports, of `rrjax.mechanisms.MECHANISMS`. None stores only the rates.
 
     Raises:
         DataError: Another format, a mechanism without a name in files, with other rates or another K than the tally, or
@@ -268,17 +268,17 @@ def save_tally(path: str | PathLike[str], tally: Tally, mechanism: Mechanism | N
 
 
 def load_tally(path: str | PathLike[str]) -> StoredTally:
-    """Reads a tally that `save_tally` wrote.
+    """A tally from a file of `save_tally`.
 
     Args:
         path: The file.
 
     Returns:
-        A `StoredTally` with the tally, equal to the one that was written, with the mechanism and the domain.
+        A `StoredTally` with the tally, equal to the written one, the mechanism and the domain.
 
     Raises:
-        DataError: A file that cannot be read or that holds no tally, a mechanism that this version of rrjax does not
-            know, or more reports than the default integers of JAX can count.
+        DataError: A file that cannot be read or is no tally, a mechanism that this version of rrjax does not have, or
+            more reports than the default integers of JAX can count.
     """
     import jax
     import jax.numpy as jnp
@@ -326,7 +326,7 @@ def _domain_of_labels(labels):
 
 
 def _dtype_of(weight) -> str | None:
-    """Returns the dtype of an array, or None for a number of the host, which stays one."""
+    """The dtype of an array, or None for a number on the host, which is stored as one."""
     return None if isinstance(weight, int | float) else np.asarray(weight).dtype.name
 
 

@@ -1,4 +1,4 @@
-"""Reports and tables are written as whole files, or not at all."""
+"""Writing of reports and tables, as whole files or not at all."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _FORMATS = {
     ".ndjson": "FORMAT json",
     ".parquet": "FORMAT parquet, COMPRESSION zstd",
 }
-# `replacing` makes a temporary file already; one of DuckDB would be left behind on failure.
+# `replacing` already makes a temporary file; one of DuckDB would remain after a failure.
 _IN_PLACE = "USE_TMP_FILE false"
 
 
 @contextmanager
 def replacing(path: str | PathLike[str]) -> Iterator[Path]:
-    """Writes a temporary file beside the path, and moves it to the path when it is complete.
+    """A temporary file next to the path, which is moved to the path when it is complete.
 
     Raises:
-        DataError: The file cannot be written; says why and what to do. Other errors of the body pass through,
-            KeyboardInterrupt included. The temporary file is removed in any case.
+        DataError: The file cannot be written; the message has the reason and advice. Other errors of the body are
+            raised unchanged, including KeyboardInterrupt. The temporary file is removed in any case.
     """
     place = check_writable(path)
-    # Named before it is made, so that an interrupt at any time leaves no file behind.
+    # Named before it is created, so that no file remains after an interrupt at any time.
     aside = place.parent / f".rrjax-{secrets.token_hex(8)}{''.join(place.suffixes[-2:])}"
     try:
         replaces = place.exists()
@@ -64,12 +64,12 @@ def replacing(path: str | PathLike[str]) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Kept:
-    """Columns that are written beside reports, unchanged and unprotected.
+    """Columns that are written with reports, unchanged and unprotected.
 
     Attributes:
-        source: The files of the columns; the reports are of the same rows.
+        source: The files of the columns; the reports have the same rows.
         columns: Names of the columns.
-        present: Which rows have a report, booleans; None where all do.
+        present: Whether each row has a report, booleans; None if all do.
 
     Example:
         >>> values = read_values("people.parquet")  # doctest: +SKIP
@@ -106,9 +106,8 @@ def write_reports(
         path: A .parquet file; other formats have no place for ε.
         reports: For randomized response integers `[N]`, 0-based category numbers, which are written as labels; for
             another mechanism the arrays of `coded`.
-        metadata: How the reports were made, an `rrjax.io.metadata.Metadata`; its domain has the labels that are
-            written.
-        kept: Columns to write beside them, unchanged and unprotected, an `rrjax.io.write.Kept`.
+        metadata: The metadata, an `rrjax.io.metadata.Metadata`; its domain has the written labels.
+        kept: Columns to write with them, unchanged and unprotected, an `rrjax.io.write.Kept`.
 
     Raises:
         DataError: Another format, other reports, columns that cannot be kept, or a file that cannot be written.
@@ -129,7 +128,7 @@ def write_reports(
 
 
 def _beside(connection: Connection, query: str, column: str, number: int, kept: Kept) -> str:
-    """Makes the query of reports with the kept columns beside them, row by row."""
+    """The query of reports with the kept columns, row by row."""
     with explaining(kept.source.files()):
         connection.execute("SET preserve_insertion_order = true")
         rows = selected(connection, kept.source, kept.columns)
@@ -149,9 +148,9 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
 
     Args:
         path: .csv, .tsv, .jsonl, .ndjson (each also .gz) or .parquet. In JSON an infinite or undefined number is null.
-        columns: Name to array `[N]` of numbers or text. In CSV and TSV a text that a spreadsheet would run as a
-            formula, because it begins with =, +, -, @, a tab or a carriage return and is no number, gets an apostrophe
-            in front; `read_counts` and `read_domain` remove it.
+        columns: Name → array `[N]` of numbers or text. In CSV and TSV a text that a spreadsheet would run as a formula,
+            because it begins with =, +, -, @, a tab or a carriage return and is no number, gets an apostrophe in front;
+            `read_counts` and `read_domain` remove it.
 
     Raises:
         DataError: Another format, columns of different lengths, or a file that cannot be written.
@@ -203,7 +202,7 @@ def check_reports_name(path: str | PathLike[str]) -> None:
 
 
 def table_suffix(path: str | PathLike[str]) -> str:
-    """Returns the suffix of a table, such as ".csv"; raises `DataError` for a format that cannot be written."""
+    """The suffix of a table, such as ".csv"; `DataError` for a format that cannot be written."""
     name = os.fspath(path).lower()
     suffix = os.path.splitext(name.removesuffix(".gz"))[1]
     if suffix not in _FORMATS or (suffix == ".parquet" and name.endswith(".gz")):
@@ -213,7 +212,7 @@ def table_suffix(path: str | PathLike[str]) -> str:
 
 
 def check_writable(path: str | PathLike[str]) -> Path:
-    """Returns the path of a file to write, links resolved; raises `DataError` if no file can be there."""
+    """The path of a file to write, with links resolved; `DataError` if no file can be there."""
     place = Path(os.path.realpath(path))
     if place.is_dir():
         raise DataError(f"{path} is a folder: name a file in it.", file=os.fspath(path))
@@ -225,7 +224,7 @@ def check_writable(path: str | PathLike[str]) -> Path:
 
 
 def check_reports(path: str | PathLike[str]) -> None:
-    """Raises `DataError` for a file of reports, other than simulated ones: to make them again would spend ε again."""
+    """Raises `DataError` for an existing file of real reports: making them again would spend ε again."""
     place = Path(os.path.realpath(path))
     try:
         with open(place, "rb") as stream:
@@ -242,7 +241,7 @@ def check_reports(path: str | PathLike[str]) -> None:
 
 
 def make_folder(path: str | PathLike[str]) -> None:
-    """Makes a folder for results, with its parents; raises `DataError` if it cannot be made."""
+    """Creates a folder for results, with its parents; `DataError` if it cannot be created."""
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:

@@ -94,7 +94,7 @@ def split_budget(
         positive.
 
     Raises:
-        ValueError: No questions, K < 2, shapes that do not fit, weights beside an objective, or (not under tracing) a
+        ValueError: No questions, K < 2, shapes that do not fit, weights with an objective, or (not under tracing) a
             weight or a budget that is not positive.
 
     Example:

@@ -66,7 +66,7 @@ def vectors_of(numbers: Any, order: int, number: int, xp: ModuleType) -> Any:
 
 
 def product_of(one: Any, other: Any, order: int, xp: ModuleType) -> Any:
-    """The product of vectors on a last axis: zero where a point lies on a plane."""
+    """The product of vectors on a last axis: zero if the point lies on the plane."""
     return xp.sum(one * other % order, axis=-1, dtype=xp.int32) % order
 
 

@@ -34,7 +34,7 @@ BATCH_SIZE = 1 << 16
 """Number of reports drawn at a time."""
 
 MAX_DRAWS = 2**53
-"""More draws than this are not whole numbers in float64."""
+"""Largest number of draws: more are not whole numbers in float64."""
 
 MIN_SCREENING_REPORTS = 16
 """Number of reports of each value in the search for two values. With fewer reports, fewer values are tried."""

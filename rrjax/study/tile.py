@@ -162,7 +162,7 @@ def program(study: Grid, shape: Shape, mesh: Mesh) -> Any:
             result = compute(populations, jax.tree.map(lambda x: x[index], inputs))
             return jax.tree.map(lambda all_, one: lax.dynamic_update_index_in_dim(all_, one, index, 0), results, result)
 
-        # The compiler does not know the number of iterations, so it cannot unroll the loop into another program.
+        # The number of iterations is unknown to the compiler, so it cannot unroll the loop into another program.
         return lax.fori_loop(0, number[0], body, empty)
 
     split = PartitionSpec("devices")

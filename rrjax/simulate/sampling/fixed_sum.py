@@ -116,7 +116,7 @@ def _mean_below(number):
 
 
 def _within(mean, largest):
-    """A mean that is at most the largest of a batch, and zero where it is much less."""
+    """A mean that is at most the largest of a batch, and zero if it is much less."""
     mean = jnp.minimum(mean, largest)
     return jnp.where(mean * MAX_RATE_RATIO >= largest, mean, 0)
 

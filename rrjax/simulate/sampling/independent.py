@@ -131,7 +131,7 @@ class Tables(NamedTuple):
     def draw_if(
         self, condition: Bool[Array, ""], words: UInt[Array, " n"], multiples: Int[Array, " n"]
     ) -> Int[Array, " n"]:
-        """Draws from the laws of these multiples of the step, less than `number`; zero where they are zero."""
+        """Draws from the laws of these multiples of the step, less than `number`; zero if they are zero."""
         entries, first = aligned(tuple(map(jnp.asarray, alias_tables(self))), multiples)
 
         def draw():
