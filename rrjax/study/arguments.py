@@ -20,10 +20,9 @@ _DIMENSIONS = (
 )
 _SUFFIXES = ("_se", "_difference", "_difference_se", "_quantile", "_seeds")
 _SHOWN_LENGTH = 100
-"""Largest number of characters of a wrong value in a message."""
+"""Characters of a wrong value that a message shows."""
 
 
-<<<<<<< HEAD
 class Progress(NamedTuple):
     """The progress of a run, in collections × categories."""
 
@@ -33,103 +32,6 @@ class Progress(NamedTuple):
     """The part of `done` that was found in the folder."""
     seconds: float
     """Since the run began."""
-=======
-def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
-    """A study from a TOML file, with the arguments of its run.
-
-    Its keys are the arguments of `Study`, and `seed`, `quantiles`, `keep_seeds` and `batch_size` of `Study.run`.
-    Your own estimators, mechanisms, metrics and distributions are given as "module:function"; modules may be in the
-    folder of the file.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The study, and the arguments for `Study.run`.
-
-    Raises:
-        StudyError: The file cannot be read, is not TOML, or has an invalid key or value; the error has `file`,
-            `argument` and `value`.
-
-    Example:
-        A function of your own would be `mine = "my_module:my_estimator"` among the estimators.
-
-        >>> import pathlib, tempfile
-        >>> from rrjax.study import read_study
-        >>> file = pathlib.Path(tempfile.mkdtemp()) / "study.toml"
-        >>> _ = file.write_text('''
-        ... num_categories = [100, 1000]
-        ... num_users = [10_000, 1_000_000]
-        ... epsilon = [1, 2, 4]
-        ... zipf = [0.01, 1.3]
-        ... num_seeds = 50
-        ... [estimators]
-        ... mle_star = "mle_star"
-        ... ''')
-        >>> study, arguments = read_study(file)
-        >>> len(study.configurations()), arguments
-        (24, {})
-    """
-    from rrjax.study.study import Study
-
-    path = Path(path)
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise StudyError(f"{path}: cannot be read: {error.strerror}", file=path) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise StudyError(f"{path} is not TOML: {error}", file=path) from error
-    unknown = sorted(set(table) - {*_STUDY_KEYS, *_RUN_KEYS})
-    if unknown:
-        raise StudyError(
-            f"{path}: unknown {', '.join(unknown)}; known are {', '.join((*_STUDY_KEYS, *_RUN_KEYS))}",
-            argument=unknown[0],
-            file=path,
-        )
-    try:
-        given = {name: _with_functions(value, name, path) for name, value in table.items()}
-        arguments = {name: given.pop(name) for name in _RUN_KEYS if name in given}
-        for required in ("estimators", "epsilon"):
-            if required not in given:
-                raise StudyError(f"{required} is missing", argument=required)
-        RunOptions(**arguments)
-        return Study(**given), arguments
-    except StudyError as error:
-        name = error.argument or ""
-        place = f"[{name}] " if isinstance(table.get(name), dict) else "" if name in str(error) else f"{name}: "
-        raise StudyError(f"{path}: {place}{error}", argument=error.argument, file=path, value=error.value) from error
-
-
-def _with_functions(value: Any, argument: str, path: Path) -> Any:
-    """The value with the function in place of each "module:function", where functions are allowed."""
-    if argument not in ("estimators", "mechanism", "metrics", "distributions", "users"):
-        return value
-    if isinstance(value, dict):
-        return {label: _function(one, argument, path) for label, one in value.items()}
-    return (
-        [_function(one, argument, path) for one in value]
-        if isinstance(value, list)
-        else (_function(value, argument, path))
-    )
-
-
-def _function(value: Any, argument: str, path: Path) -> Any:
-    if not isinstance(value, str) or ":" not in value:
-        return value
-    module, _, name = value.partition(":")
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        function = getattr(importlib.import_module(module), name)
-    except Exception as error:
-        raise StudyError(
-            f"{value!r} cannot be imported: {type(error).__name__}: {error}", argument=argument, value=value
-        ) from error
-    if not callable(function):
-        raise StudyError(f"{value!r} is not a function", argument=argument, value=value)
-    return function
->>>>>>> words25
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +49,7 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         """Refuses invalid options, with their names."""
-        object.__setattr__(self, "seed", integer("seed", self.seed, 0, 2**63 - 1))  # the range of NetCDF
+        object.__setattr__(self, "seed", integer("seed", self.seed, 0, 2**63 - 1))  # what NetCDF holds
         if self.batch_size is not None:
             integer("batch_size", self.batch_size)
         if not isinstance(self.keep_seeds, bool):

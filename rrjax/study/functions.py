@@ -21,34 +21,19 @@ if TYPE_CHECKING:
     from rrjax.study.grid import Grid
 
 
-<<<<<<< HEAD
 def decomposes(study: Grid) -> bool:
-    """Whether the study needs the errors category by category."""
-    return not {"bias2", "variance"}.isdisjoint(study.metrics)
-
-
-def metrics_of_seeds(study: Grid) -> list[str]:
-    """The metrics of single seeds; the squared error is one of them where the decomposition needs it."""
-=======
-def decomposes(study: Study) -> bool:
     """Whether the study needs the errors of single categories."""
     return not {"bias2", "variance"}.isdisjoint(study.metrics)
 
 
-def metrics_of_seeds(study: Study) -> list[str]:
+def metrics_of_seeds(study: Grid) -> list[str]:
     """The metrics of single seeds; including the squared error if the decomposition needs it."""
->>>>>>> words25
     names = [name for name in study.metrics if name not in ("bias2", "variance")]
     return names if not decomposes(study) or "mse" in names else [*names, "mse"]
 
 
-<<<<<<< HEAD
 def measures_of(study: Grid) -> list[Callable[..., Any]]:
-    """The functions `f(estimate, truth, counts, epsilon)` of those metrics."""
-=======
-def measures_of(study: Study) -> list[Callable[..., Any]]:
     """The functions `f(estimate, truth, counts, epsilon)` of the metrics of single seeds."""
->>>>>>> words25
 
     def own(function):
         return lambda estimate, truth, counts, epsilon: function(estimate, truth)
@@ -123,13 +108,8 @@ def abstract_tally(factory: MechanismFactory, num_categories: int, known: float 
     return tally
 
 
-<<<<<<< HEAD
 def check_functions(study: Grid, num_categories: int) -> None:
-    """Traces the mechanisms, estimators and metrics of a study.
-=======
-def check_functions(study: Study, num_categories: int) -> None:
     """Checks the mechanisms, estimators and metrics of a study by tracing them.
->>>>>>> words25
 
     Raises:
         StudyError: One of them fails, or returns arrays of a wrong shape.
@@ -142,7 +122,7 @@ def check_functions(study: Study, num_categories: int) -> None:
             label: abstract_tally(factory, num_categories, known_epsilon(label, factory, num_categories, study.epsilon))
             for label, factory in study.mechanism.items()
         }
-        # Most mechanisms have tallies with the same abstract arrays, which are traced once.
+        # Most mechanisms have tallies of the same abstract arrays, which are traced once.
         distinct = {str(jax.tree.flatten(tally)): (label, tally) for label, tally in reversed(tallies.items())}
         collections = {f"a tally of {label}, without epsilon,": (tally, None) for label, tally in distinct.values()}
     for words, given in collections.items():

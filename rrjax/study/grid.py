@@ -74,7 +74,7 @@ class Grid:
         estimand: Estimand = "users",
         metrics: str | Metric | Sequence[str | Metric] | Mapping[str, str | Metric | None] | None = None,
     ) -> None:
-        """Checks everything and settles the types."""
+        """Checks the arguments and converts their types."""
         if estimand not in get_args(Estimand):
             raise StudyError(
                 f"estimand must be 'users' or 'distribution', got {as_toml(estimand)}",
@@ -137,7 +137,7 @@ class Grid:
         put("num_users", several("num_users", num_users, integer))
 
     def _total_users(self, users: Mapping[str, Distribution]) -> int:
-        """The number of users, where they are given."""
+        """The number of users, if they are given."""
         totals = {}
         for name in users:
             held = self.shares(name, self.num_categories[0])
@@ -156,7 +156,7 @@ class Grid:
         return next(iter(totals.values()))
 
     def shares(self, population: float | str, num_categories: int) -> np.ndarray:
-        """The distribution of a population, `[K]`, normalized; where users are given, their number in each category."""
+        """The distribution of a population, `[K]`, normalized; if users are given, their number in each category."""
         labelled = self.distributions if self.users is None else self.users
         argument = "distributions" if self.users is None else "users"
         if labelled is None:
@@ -200,7 +200,7 @@ class Grid:
         return "distribution" if self.zipf is None else "zipf"
 
     def configurations(self, num_categories: int | None = None, mechanism: str | None = None) -> list[Configuration]:
-        """All points of the grid, or those of one K and mechanism, in the order of the result's dimensions."""
+        """All points of the grid, or only of one K and mechanism, in the order of the result's dimensions."""
         sizes = self.num_categories if num_categories is None else (num_categories,)
         labels = self.labels if mechanism is None else (mechanism,)
         points = list(itertools.product(sizes, self.num_users, self.epsilon, self.populations))
@@ -208,11 +208,11 @@ class Grid:
 
     @property
     def labels(self) -> tuple[str | None, ...]:
-        """The labels of the mechanisms; `(None,)` where there are none."""
+        """The labels of the mechanisms; `(None,)` if there are none."""
         return (None,) if self.mechanism is None else tuple(self.mechanism)
 
     def describe(self) -> dict[str, Any]:
-        """The study as JSON holds it, different for different studies."""
+        """The study in JSON's types, different for different studies."""
 
         def digests(labelled: Mapping[str, Any] | None) -> dict[str, list[str]] | None:
             if labelled is None:

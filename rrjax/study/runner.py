@@ -1,4 +1,4 @@
-"""The run of a study: batches of tiles on all devices, saved on disk as they finish."""
+"""Runs a study: batches of tiles on all devices, kept on disk as they finish."""
 
 from __future__ import annotations
 
@@ -29,29 +29,15 @@ if TYPE_CHECKING:
     from rrjax.study.grid import Grid
 
 _BATCH = 2**24
-"""Collections × categories of a device in a batch: about a second on a CPU."""
+"""Collections × categories that a device computes in a batch: about a second on a CPU."""
 
 _LITTLE_WORK, _MUCH_WORK = 2**19, 2**23
-"""Collections × categories: limits below which, and from which on, a program is compiled in less, and more, time."""
+"""Collections × categories below, and from, which a program is compiled in less, and more, time."""
 _MAX_PROGRAMS = 32
 _programs: dict[Any, Any] = {}
-"""Compiled programs, so that the same study with other seeds or users starts immediately."""
+"""Compiled programs, so that the same study with other seeds or users starts at once."""
 
 
-<<<<<<< HEAD
-=======
-class Progress(NamedTuple):
-    """The progress of a run, in collections × categories."""
-
-    done: int
-    total: int
-    resumed: int
-    """The part of `done` that was found in the folder."""
-    seconds: float
-    """Time since the run began, seconds."""
-
-
->>>>>>> words25
 class _Run(NamedTuple):
     """Data that all groups of a run share."""
 
@@ -62,7 +48,7 @@ class _Run(NamedTuple):
     memory: int
     checkpoint: Checkpoint | None
     pool: ThreadPoolExecutor
-    """The pool of threads that compile."""
+    """Compiles."""
 
 
 def run(study: Grid, options: RunOptions) -> xr.Dataset:
@@ -75,7 +61,7 @@ def run(study: Grid, options: RunOptions) -> xr.Dataset:
     _check_results(study, memory)
     description = _description(study, options.seed, mesh.devices.flat[0].platform)
     check_agreement(description | {"batch_size": options.batch_size})
-    # Only process 0 needs the folder, so no shared disk is necessary.
+    # Only process 0 needs the folder: no disk has to be shared.
     folder = options.folder
     checkpoint = on_first(lambda: None if folder is None else Checkpoint(folder, description, begin))
 
@@ -96,7 +82,7 @@ def run(study: Grid, options: RunOptions) -> xr.Dataset:
 
         report()
         try:
-            # The first batch of every group comes before the second of any, so that failures of estimators come early.
+            # The first batch of every group before the second of any: an estimator that fails does so early.
             for group in groups:
                 advance(group)
             for group in groups:
@@ -111,13 +97,8 @@ def run(study: Grid, options: RunOptions) -> xr.Dataset:
     return dataset(study, [group.result() for group in groups], options, attributes)
 
 
-<<<<<<< HEAD
 def _description(study: Grid, seed: int, platform: str) -> dict[str, Any]:
-    """All that the results depend on."""
-=======
-def _description(study: Study, seed: int, platform: str) -> dict[str, Any]:
     """All settings that determine the results."""
->>>>>>> words25
     return study.describe() | {
         "seed": seed,
         "precision": tile.float_dtype().name,
@@ -135,13 +116,8 @@ def _memory(mesh: Mesh) -> int:
     return sum(limits) // 2
 
 
-<<<<<<< HEAD
 def _size_of_results(study: Grid) -> int:
-    """In bytes."""
-=======
-def _size_of_results(study: Study) -> int:
     """The size of the results, bytes."""
->>>>>>> words25
     return 8 * len(study.configurations()) * study.num_seeds * len(study.estimators) * len(metrics_of_seeds(study))
 
 
@@ -233,7 +209,7 @@ class _Group:
             compiled = compile_(tile.program(study, shape, self.mesh).lower(*arguments), self.platform, self.total)
             if len(_programs) >= _MAX_PROGRAMS:
                 _programs.pop(next(iter(_programs)), None)
-            _programs[known] = compiled, study  # keeps the functions alive, whose ids are part of the key
+            _programs[known] = compiled, study  # keeps the functions, whose ids are part of the key
         analysis = compiled.memory_analysis()  # None on some platforms
         on_each = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(compiled.out_info)) // self.mesh.size
         on_each += analysis.temp_size_in_bytes if analysis is not None else 0

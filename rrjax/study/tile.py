@@ -1,8 +1,8 @@
 """The unit of work: a tile of collections, simulated, estimated and measured in one compiled program.
 
 Every tile of one K (of one mechanism) has the same shape, the last one padded, and is computed by the same loop body
-for any number of tiles, batches or devices. XLA's results depend on shapes in their last bits; so the shape of tiles
-must not vary.
+whatever the number of tiles, batches or devices around it. XLA's results depend on shapes in their last bits; so the
+tile's must not vary.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rrjax.study.identity import Configuration, identity_of
 if TYPE_CHECKING:
     from rrjax.study.grid import Grid
 
-# Collections × categories of a tile: enough to fill vector units and caches, or a GPU.
+# Collections × categories that a tile holds: enough to fill vector units and caches, or a GPU.
 _CELLS = {"cpu": 2**18}
 _CELLS_ELSEWHERE = 2**23
 # Mechanisms that simulate single users: users at a time, and (user, category) pairs of a tile for each of its cells.
@@ -47,17 +47,17 @@ class Shape:
     num_categories: int
     num_configurations: int
     configurations: int
-    """Number of configurations per tile."""
+    """Per tile."""
     seeds: int
-    """Number of seeds per configuration of a tile."""
+    """Per configuration of a tile."""
     parts: int
     """Tiles per configuration, over which its seeds are spread."""
     mechanism: str | None = None
-    """Label of the mechanism, if the study has mechanisms."""
+    """Its label, where the study has mechanisms."""
     known_epsilon: float | None = None
-    """Known ε for the mechanism's parameters, if a traced ε cannot determine them."""
+    """Chooses the mechanism's parameters, where a traced ε cannot."""
     drawn: int = 0
-    """Number of seeds drawn at a time, if the study has mechanisms."""
+    """Seeds drawn at a time, where the study has mechanisms."""
 
     @classmethod
     def of(cls, study: Grid, num_categories: int, platform: str, mechanism: str | None = None) -> Shape:
@@ -66,11 +66,11 @@ class Shape:
         number = len(study.configurations(num_categories, mechanism))
         parts = -(-study.num_seeds // max(1, min(cells // num_categories, study.num_seeds)))
         seeds = -(-study.num_seeds // parts)
-        # On a CPU, one configuration per tile: shared rates and real branches save more than wide tiles.
+        # On a CPU, one configuration a tile: shared rates and real branches save more than wide tiles.
         configurations = 1 if platform == "cpu" else max(1, min(cells // (num_categories * seeds), number))
         if mechanism is None:
             return cls(num_categories, number, configurations, seeds, parts)
-        # A mechanism may compute all categories of each of its users.
+        # A mechanism may look at all categories of each of its users.
         limit = max(1, cells * _PAIRS_PER_CELL // (min(_USERS * num_categories, CELLS) * configurations))
         drawn = -(-seeds // -(-seeds // limit))
         known = known_epsilon(mechanism, _mechanisms(study)[mechanism], num_categories, study.epsilon)
@@ -162,7 +162,7 @@ def program(study: Grid, shape: Shape, mesh: Mesh) -> Any:
             result = compute(populations, jax.tree.map(lambda x: x[index], inputs))
             return jax.tree.map(lambda all_, one: lax.dynamic_update_index_in_dim(all_, one, index, 0), results, result)
 
-        # The number of iterations is unknown to the compiler, so it cannot unroll the loop into another program.
+        # The compiler does not know the number of iterations, so it cannot unroll the loop into another program.
         return lax.fori_loop(0, number[0], body, empty)
 
     split = PartitionSpec("devices")
@@ -176,7 +176,7 @@ class Point(NamedTuple):
     """The arrays of one configuration."""
 
     words: Any
-    """Words that seed its random numbers, `[2]` or `[4]`."""
+    """That seed its random numbers, `[2]` or `[4]`."""
     population: Any
     """`[K]`"""
     num_users: Any
@@ -220,7 +220,7 @@ class _Program:
     shape: Shape = dataclasses.field(compare=False)
 
 
-@partial(jax.jit, static_argnums=0)  # ε is traced as in a run: a known ε might determine other parameters
+@partial(jax.jit, static_argnums=0)  # ε is traced as in a run: a known one might choose other parameters
 def _draw_traced(program, point, seed):
     return draw(program.study, point, seed, mechanism_at(program.study, program.shape, point.epsilon))[:2]
 
@@ -281,7 +281,7 @@ def _tile(study: Grid, shape: Shape):
             truth, counts, estimates = jax.vmap(collected, (None, 0), (each, 0, 0))(point, seeds)
         else:
             truth, counts, estimates = tallied(point, seeds)
-            epsilon = None  # a tally has its rates
+            epsilon = None  # a tally holds its rates
         real = seeds < study.num_seeds
 
         def of_estimator(theta):
