@@ -30,8 +30,8 @@ Every report *supports* some categories: its user's own category with probabilit
 The support counts of a collection form a tally, `mechanism.tally(reports)`. `inv`, `inv_n`, `inv_p`, `cv_threshold`,
 `empirical_bayes`, `rrjax.postprocessing`, intervals, p-values, discoveries and plans need nothing else. The likelihood
 of whole reports is a mixture, `mechanism.mixture(reports)`; `ibu` maximizes it with a certificate. For randomized
-response `mle_star` is the maximum in closed form. `rrjax randomize --mechanism NAME` and `rrjax estimate` take every
-mechanism of the first table, by its name or its abbreviation.
+response `mle_star` is the maximum in closed form. `rrjax randomize --mechanism NAME` takes every
+mechanism of the first table, by its name or its abbreviation; `rrjax estimate` reads the mechanism from its files.
 
 Each report of a user costs ε again: a user who reports the same value m times is protected by m·ε only, unless a
 protocol of `rrjax.longitudinal` keeps the first answer ([below](#users-who-report-again)). `python docs/mechanisms.py`

@@ -21,6 +21,7 @@ from rrjax.data.mechanism_parameters import Rates
 from rrjax.estimators.catalogue import Estimator
 from rrjax.io.read import CountedReports
 from rrjax.io.rows import count_pairs
+from rrjax.io.scan import column_names
 from rrjax.io.tallies import Tallied, mechanism_of
 from rrjax.mechanisms import Mechanism
 
@@ -80,7 +81,8 @@ class Collection:
         if self.tallied is not None:
             raise UsageError(
                 f"{self.files.name} was made by {self.mechanism.name}, and only reports of "
-                f"{rrjax.RandomizedResponse.name} can be used for {what}"
+                f"{rrjax.RandomizedResponse.name} can be used for {what}. `rrjax estimate` takes both; collect with "
+                f"{rrjax.RandomizedResponse.name} if you need this"
             )
 
     @property
@@ -226,6 +228,11 @@ def _warnings(collection: Collection) -> list[str]:
             f"{counted.num_missing:,} of {counted.num_rows:,} rows hold{'s' * (counted.num_missing == 1)} no report "
             f"({kinds}), and {'is' if counted.num_missing == 1 else 'are'} left out."
         )
+    if may_be_counts(collection.files, counted):
+        warnings.append(
+            "The reports name each of their categories once, and the file has more columns. If one of them holds counts, "
+            "name it with --counts."
+        )
     warnings += padded(counted.num_padded, "report")
     squared_error = collection.rates.total_variance(collection.num_categories) / num_reports
     if squared_error > 1:
@@ -280,6 +287,12 @@ def _facts(test):
     return {"statistic": float(test.statistic), "p_value": float(test.p_value)}
 
 
+def may_be_counts(files: Files, counted: CountedReports) -> bool:
+    """Whether a table that was read row by row may hold counts in another column: it names each category once."""
+    named = counted.counts[counted.counts > 0]
+    return files.reading.counts is None and len(named) > 1 and named.max() == 1 and len(column_names(files.source)) > 1
+
+
 def read_truth(files: Files, collection: Collection, flag: str) -> np.ndarray:
     """Reads the shares of true values over the domain of the reports, `[K]`, float64."""
     if files.source.metadata() is not None:
@@ -303,6 +316,13 @@ def read_truth(files: Files, collection: Collection, flag: str) -> np.ndarray:
             if files.reading.column is not None:
                 raise
             counted = files.count(domain, collection.counted.column)
+        if may_be_counts(files, counted):
+            raise UsageError(
+                f"{flag} {files.paths[0]} names each of its categories once, and has more columns. If one of them holds "
+                f"counts, name it with {flag}-counts",
+                flag=f"{flag}-counts",
+                value=files.paths[0],
+            )
     except io.DataError as error:
         hint = f"Its own flags are {flag}-column, {flag}-format and {flag}-counts"
         if collection.counted.domain_from_data:

@@ -142,7 +142,7 @@ def run(
     show.out.print()
     for sentence in confidence_sentences(collection, intervals):
         show.say(sentence)
-    for sentence in cautions(collection, estimates, intervals):
+    for sentence in cautions(collection, estimates, intervals, headings[0]):
         show.beware(sentence)
     show.explain(explanations(collection, estimates, headings, intervals), output.explain, "inference")
     show.show_files({"All categories": output.out, "Figure": output.plot})
@@ -168,7 +168,7 @@ def confidence_sentences(collection: Collection, intervals: ShareIntervals) -> l
     ]
 
 
-def cautions(collection: Collection, estimates: list[Estimate], intervals: ShareIntervals) -> list[str]:
+def cautions(collection: Collection, estimates: list[Estimate], intervals: ShareIntervals, heading: str) -> list[str]:
     """Warnings that prevent a wrong reading of the table."""
     found, size = estimates[0], collection.num_categories
     said = [each.caution for each in estimates if each.caution]
@@ -181,11 +181,11 @@ def cautions(collection: Collection, estimates: list[Estimate], intervals: Share
             f"at most {show.percent(alone)} of the categories. If it happens to more: {collection.doubt}"
         )
     marked = intervals.found & ~intervals.contradicted  # an interval that is a single point contradicts the model
-    number, outside = int(marked.sum()), int((intervals.misses(found.theta) & marked).sum())
+    number, outside = int(intervals.found.sum()), int((intervals.misses(found.theta) & marked).sum())
     if outside:
         of = "the category" if number == 1 else f"{outside:,} of the {number:,} categories"
         said.append(
-            f"{found.title} lies outside the interval of {of} marked ●. An estimate makes all shares fit together; an "
+            f"{_named(heading, found)} lies outside the interval of {of} marked ●. An estimate makes all shares fit together; an "
             "interval is about one share. For a category that you chose before looking, believe the interval."
         )
     return said

@@ -8,7 +8,8 @@ import dataclasses
 import inspect
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args, get_type_hints
@@ -183,6 +184,12 @@ def mechanism_names() -> list[str]:
     return list(MECHANISMS)
 
 
+def did_you_mean(text: str, known: Iterable[str]) -> str:
+    """A hint to the known name that is most similar to a text, if any is."""
+    near = get_close_matches(text, known, n=1, cutoff=0.4)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
 def estimator_name(text: str) -> str:
     """The name of an estimator; hyphens are as good as underscores.
 
@@ -191,7 +198,7 @@ def estimator_name(text: str) -> str:
     """
     name = text.replace("-", "_")
     if name not in ESTIMATORS:
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(ESTIMATORS)}")
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(ESTIMATORS)}{did_you_mean(name, ESTIMATORS)}")
     return name
 
 
@@ -203,7 +210,7 @@ def mechanism_name(text: str) -> str:
     """
     name = full_name(text)
     if name not in MECHANISMS:
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(MECHANISMS)}")
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(MECHANISMS)}{did_you_mean(name, MECHANISMS)}")
     return name
 
 

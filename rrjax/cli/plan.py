@@ -271,7 +271,7 @@ def _show(found: Plan) -> None:
     for text, value in (
         ("Typical error of a share of the population (root mean squared)", found.rmse),
         ("Typical error of a share of these very users", found.rmse_of_users),
-        (f"Width of the {level} interval of a empty category", found.width),
+        (f"Width of the {level} interval of an empty category", found.width),
         (f"Width of the {level} interval of a share of {show.percent(target.share)}", found.share_width),
         ("Smallest share that would be noticed, of one category", found.detectable),
         ("Smallest share that would be noticed, among all categories", found.detectable_among_all),

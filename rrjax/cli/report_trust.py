@@ -45,10 +45,10 @@ def believed(findings: Findings) -> list[Markup]:
             f"explains it: the interval is a single point, 0 or 100\N{NO-BREAK SPACE}%. {collection.doubt}"
         )
     by_chance = collection.num_reports * collection.rates.q
-    kind = "name" if collection.tallied is None else "support"
+    kind = "named" if collection.tallied is None else "supported"
     points.append(
-        f"Chance: about {_count(by_chance)} of the {collection.num_reports:,} reports {kind} a category that nobody "
-        f"holds. The standard error of its estimated share is {show.percent(collection.standard_error)}; with four "
+        f"Chance: an empty category would be {kind} by about {_count(by_chance)} of the {collection.num_reports:,} "
+        f"reports. The standard error of its estimated share is {show.percent(collection.standard_error)}; with four "
         "times as many people it would be half of that."
     )
     points.append(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Annotated, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from rrjax.cli import show
 from rrjax.cli.collection import Collection, read_collection, read_truth
 from rrjax.cli.independent import independent
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Command, flags
+from rrjax.cli.options import Command, did_you_mean, flags
 from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, Reports, other_files
 from rrjax.cli.testing import SimulatedTest, check_size, least_of_any, least_of_one, least_of_shuffles, show_outcomes
 from rrjax.data.errors import UsageError
@@ -144,7 +143,7 @@ def fits_any(collection: Collection, options: SimulatedTest) -> list[dict[str, A
         result,
         "No: some categories are named less often than chance alone would name them. Is ε right, are reports missing, "
         "was another mechanism used?",
-        "Nothing speaks against it.",
+        "Nothing speaks against it. (An ε that is too large makes no category too rare, and is not noticed.)",
         least_of_any(collection),
     )
     return [outcome]
@@ -199,8 +198,7 @@ def _trend(
     if category is not None:
         labels = [str(label) for label in collections[0].labels]
         if category not in labels:
-            near = get_close_matches(category, labels, n=1, cutoff=0.4)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(category, labels)
             raise UsageError(
                 f"--category {category} is none of {collections[0].counted.domain.describe()}{hint}",
                 flag="--category",
