@@ -35,11 +35,11 @@ def _loading() -> Iterator[None]:
     """Surrounds the import of a command."""
     # Imported modules stay to the end: searching them for garbage takes a tenth of the start.
     gc.disable()
-    import jax
-
-    # Certificates of 1e-10 and totals above 2³¹ need 64 bits; an application may set them, a library may not.
-    jax.config.update("jax_enable_x64", True)
     try:
+        import jax
+
+        # Certificates of 1e-10 and totals above 2³¹ need 64 bits; an application may set them, a library may not.
+        jax.config.update("jax_enable_x64", True)
         yield
     finally:
         gc.freeze()

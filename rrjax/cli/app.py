@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from contextlib import nullcontext
 from importlib import import_module
-from pathlib import Path
+from importlib.resources import files
 from typing import Annotated, Any
 
 import typer
@@ -29,7 +29,8 @@ app = typer.Typer(
     help="The true distribution behind randomized reports: estimates with exact intervals, tests, regression, plans."
     "\n\nStart with `rrjax demo`, which shows it all on made-up data; each command has examples in its --help.",
     epilog="Exit codes: 0 done; 2 a flag is wrong or contradicts the file; 3 a file cannot be read, holds something "
-    "wrong, or cannot be written; 4 another process of the same study was lost; 130 interrupted.",
+    "wrong, or cannot be written; 4 another process of the same study was lost (or 134, if JAX noticed it); 130 "
+    "interrupted.",
 )
 
 
@@ -57,7 +58,7 @@ class LazyCommand(TyperCommand):
 
 def _help_of(name: str) -> str:
     """The docstring of a command, without importing its module."""
-    tree = ast.parse(Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8"))
+    tree = ast.parse(files("rrjax.cli").joinpath(f"{name}.py").read_text(encoding="utf-8"))
     (function,) = (each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == name)
     return ast.get_docstring(function) or ""
 

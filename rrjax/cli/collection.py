@@ -230,8 +230,8 @@ def _warnings(collection: Collection) -> list[str]:
         )
     if may_be_counts(collection.files, counted):
         warnings.append(
-            "The reports name each of their categories once, and the file has more columns. If one of them holds counts, "
-            "name it with --counts."
+            "The reports name each of their categories once, and the file has more columns. If one of them holds "
+            "counts, name it with --counts."
         )
     warnings += padded(counted.num_padded, "report")
     squared_error = collection.rates.total_variance(collection.num_categories) / num_reports
@@ -318,8 +318,8 @@ def read_truth(files: Files, collection: Collection, flag: str) -> np.ndarray:
             counted = files.count(domain, collection.counted.column)
         if may_be_counts(files, counted):
             raise UsageError(
-                f"{flag} {files.paths[0]} names each of its categories once, and has more columns. If one of them holds "
-                f"counts, name it with {flag}-counts",
+                f"{flag} {files.paths[0]} names each of its categories once, and has more columns. If one of them "
+                f"holds counts, name it with {flag}-counts",
                 flag=f"{flag}-counts",
                 value=files.paths[0],
             )

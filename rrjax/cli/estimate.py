@@ -185,8 +185,9 @@ def cautions(collection: Collection, estimates: list[Estimate], intervals: Share
     if outside:
         of = "the category" if number == 1 else f"{outside:,} of the {number:,} categories"
         said.append(
-            f"{_named(heading, found)} lies outside the interval of {of} marked ●. An estimate makes all shares fit together; an "
-            "interval is about one share. For a category that you chose before looking, believe the interval."
+            f"{_named(heading, found)} lies outside the interval of {of} marked ●. An estimate makes all shares "
+            "fit together; an interval is about one share. For a category that you chose before looking, believe the "
+            "interval."
         )
     return said
 

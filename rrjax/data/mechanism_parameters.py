@@ -76,7 +76,7 @@ class Rates(NamedTuple):
 
     @property
     def d(self) -> Any:
-        """P − q, without cancellation."""
+        """The difference p − q, without cancellation."""
         return self.truth / self.total
 
     @property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rrjax.data.errors import ArgumentError
+from rrjax.data.errors import ArgumentError, number
 from rrjax.figures import style
 from rrjax.figures.axes import in_words, new_figure, set_heading
 from rrjax.figures.selection import population_of, prepared, rounding, spread_over
@@ -82,8 +82,8 @@ def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
     signs = f"−: lower than the best other one, {title} wins; +: higher, loses"
     signs += "; none: within 2 standard errors, or equal up to rounding" if tested else "; none: equal up to rounding"
     won, lost = int((known & (sign < 0)).sum()), int((known & (sign > 0)).sum())
-    signs += f"\n{_number(won, 'win', 'wins')} and {_number(lost, 'loss', 'losses')} in "
-    signs += _number(int(known.sum()), "configuration", "configurations")
+    signs += f"\n{number(won, 'win', 'wins')} and {number(lost, 'loss', 'losses')} in "
+    signs += number(int(known.sum()), "configuration", "configurations")
     set_heading(maps.figure, signs + maps.left_out)
     return maps.figure
 
@@ -129,15 +129,15 @@ def closest(dataset: xr.Dataset, metric: str = "mse") -> Figure:
     signs = {tuple(pair): _compared(dataset.sel(estimator=pair), metric, pair[0], pair, maps.kept) for pair in pairs}
     tested = all(compared[3] for compared in signs.values())
     clear = np.zeros(maps.shape, bool)
-    for number, name in enumerate(names):
+    for index, name in enumerate(names):
         beaten = [(compared[1] < 0) | ~compared[2] for (one, _), compared in signs.items() if one == name]
-        clear |= (best == number) & np.all(beaten, axis=0).reshape(maps.shape)
+        clear |= (best == index) & np.all(beaten, axis=0).reshape(maps.shape)
     styles = style.styles_of(names)
     for axes, place in maps.panels():
         cells = np.full((*known[place].shape, 3), 0.85)
-        for number, name in enumerate(names):
+        for index, name in enumerate(names):
             colour = np.array(to_rgb(styles[name].colour))
-            here = known[place] & (best[place] == number)
+            here = known[place] & (best[place] == index)
             cells[here & clear[place]] = colour
             cells[here & ~clear[place]] = 0.35 * colour + 0.65
             down, across = np.nonzero(here)
@@ -150,7 +150,7 @@ def closest(dataset: xr.Dataset, metric: str = "mse") -> Figure:
     columns = min(len(handles), 4)
     maps.figure.legend(handles, titles, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
     heading = f"smallest {style.short_label(metric)}, and how often of "
-    heading += _number(int(known.sum()), "configuration", "configurations")
+    heading += number(int(known.sum()), "configuration", "configurations")
     heading += "\npale: another one is "
     heading += "within 2 standard errors, or equal up to rounding" if tested else "equal up to rounding"
     set_heading(maps.figure, heading + maps.left_out)
@@ -213,10 +213,6 @@ class _Maps(NamedTuple):
     def panels(self) -> Iterator[tuple[Axes, tuple[int, int]]]:
         """Each panel, and the index of its map in an array."""
         return zip(self.axes.flat, self.places, strict=True)
-
-
-def _number(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
 
 
 def _compared(

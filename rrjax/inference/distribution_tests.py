@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
+from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 
 from rrjax import simulate
-from rrjax.data.arguments import as_distribution, as_survey, check_key, float_dtype
+from rrjax.data.arguments import as_distribution, as_survey, check_key, float_dtype, is_distribution
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.closed_form import mle_star
 from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, pearson_rounding, simulable
@@ -108,15 +108,10 @@ def _as_hypothesis(theta: ArrayLike, num_categories: int) -> Float[Array, " K"]:
     return theta.astype(float_dtype())
 
 
-def _is_distribution(theta: Float[Array, " K"]) -> Bool[Array, ""]:
-    """Whether a traced θ₀, which could not be refused, is a distribution."""
-    return (jnp.min(theta) >= 0) & (jnp.abs(accurate_sum(theta) - 1) <= ROUNDING_OF_SUM)
-
-
 @partial(jax.jit, static_argnums=(4, 5))
 def _test_ratio(key, counts, epsilon, theta, null, num_draws):
     number, usable = simulable(counts)
-    usable = usable & _is_distribution(theta)
+    usable = usable & is_distribution(theta, ROUNDING_OF_SUM)  # a traced one was not refused
     theta = theta / accurate_sum(theta)
 
     def draw(key):
@@ -235,7 +230,7 @@ def goodness_of_fit_test(
 @partial(jax.jit, static_argnums=4)
 def _test_pearson(key, counts, epsilon, theta, num_draws):
     number, usable = simulable(counts)
-    usable = usable & _is_distribution(theta)
+    usable = usable & is_distribution(theta, ROUNDING_OF_SUM)  # a traced one was not refused
     theta = theta / accurate_sum(theta)
     expected = _expected(theta, epsilon, number)
 

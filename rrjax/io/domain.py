@@ -17,7 +17,8 @@ BLANKS = " \t\r\n"
 """Characters that are removed around every value and label, in every format."""
 PAIR = " × "
 """Separator of the two labels, or the two names of columns, of a pair."""
-_MAX_PAIRS = 2**22
+MAX_PAIR_LABELS = 2**22
+"""Largest number of pairs of two domains, whose labels are listed."""
 _MAX_CATEGORIES = 2**31 - 1
 """Largest K: category numbers are int32 throughout the library."""
 _INT64 = 2**63
@@ -87,9 +88,9 @@ class Domain:
             ('no × 1', 'no × 2', 'yes × 1', 'yes × 2')
         """
         sizes = first.num_categories, second.num_categories
-        if sizes[0] * sizes[1] > _MAX_PAIRS:
+        if sizes[0] * sizes[1] > MAX_PAIR_LABELS:
             pairs = f"{sizes[0]:,} × {sizes[1]:,} pairs of categories"
-            message = f"{pairs} are more than {_MAX_PAIRS:,}: coarser categories are needed."
+            message = f"{pairs} are more than {MAX_PAIR_LABELS:,}: coarser categories are needed."
             raise DataError(message, argument="domain")
         labels = [[str(label) for label in domain.labels()] for domain in (first, second)]
         for which, side in zip(("first", "second"), labels, strict=True):

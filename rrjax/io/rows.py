@@ -18,7 +18,8 @@ from rrjax.io.source import Source
 
 MAX_LEVELS = 100
 """Largest number of levels of a factor; a column with more is probably no factor."""
-_MAX_PAIRS = 2**26
+MAX_PAIR_COUNTS = 2**26
+"""Largest number of cells of a table of counts of pairs."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,9 @@ def count_pairs(source: Source | str, columns: tuple[str, str], domains: tuple[L
     """The counts of the pairs of two columns of reports; `DataError` also without a row with both answers."""
     first, second, both = _read_both(as_source(source), columns, domains)
     shape = first.domain.num_categories, second.domain.num_categories
-    if shape[0] * shape[1] > _MAX_PAIRS:
+    if shape[0] * shape[1] > MAX_PAIR_COUNTS:
         pairs = f"{columns[0]!r} and {columns[1]!r} have {shape[0]:,} × {shape[1]:,} pairs of categories"
-        message = f"{pairs}, more than {_MAX_PAIRS:,}; coarser categories are needed."
+        message = f"{pairs}, more than {MAX_PAIR_COUNTS:,}; coarser categories are needed."
         raise DataError(message, column=columns[0])
     cells = first.indices[both].astype(np.int64) * shape[1] + second.indices[both]
     counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)

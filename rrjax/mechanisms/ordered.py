@@ -67,6 +67,7 @@ class Geometric(Randomizer):
 
     def __post_init__(self) -> None:
         check_num_categories(self.num_categories)
+        object.__setattr__(self, "num_categories", int(self.num_categories))
         check_epsilon(self.epsilon)
 
     @property
@@ -157,6 +158,7 @@ class SquareWave(Randomizer):
 
     def __post_init__(self) -> None:
         check_num_categories(self.num_categories)
+        object.__setattr__(self, "num_categories", int(self.num_categories))
         check_epsilon(self.epsilon)
         chosen = self.num_categories if self.num_reports is None else as_integer(self.num_reports, "num_reports", 2)
         object.__setattr__(self, "num_reports", chosen)

@@ -83,10 +83,10 @@ class Checkpoint:
         self.begin = time.perf_counter() if begin is None else begin
         self.computed = False
         self.folder = folder / "checkpoint"
+        self.study = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
         # Arrays of parts are in this order, which JSON with sorted keys does not keep.
         order = [list(description.get(name) or ()) for name in ("estimators", "metrics")]
         description = description | {"order": order}
-        self.study = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
         make_folder(self.folder)
         self._sweep()
         file = self.folder / "study.json"
@@ -126,6 +126,8 @@ class Checkpoint:
 
     def timing(self) -> Timing:
         """The time of this run so far and of earlier runs; a run without computation does not count."""
+        if self.seconds_before is None:
+            return Timing(0.0, 0)
         seconds = [*self.seconds_before]
         if self.computed:
             seconds.append(round(time.perf_counter() - self.begin, 3))
@@ -186,12 +188,12 @@ def _write(file: Path, write: Callable[[Path], object]) -> None:
         write(path)
 
 
-def _seconds_of_runs(file: Path) -> list[float]:
-    """The times of earlier runs; none if the file is missing or damaged."""
+def _seconds_of_runs(file: Path) -> list[float] | None:
+    """The times of earlier runs; None if the file is missing or damaged."""
     try:
         return [float(one) for one in json.loads(file.read_text())["seconds"]]
     except (OSError, ValueError, KeyError, TypeError):
-        return []
+        return None
 
 
 def _compare(folder: Path, file: Path, description: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import signal
+import sys
 import threading
 import warnings
 from collections import deque
@@ -337,14 +338,19 @@ def pictures(
 
 
 def _submit(pool: ProcessPoolExecutor, drawing: Drawing) -> Future[Picture]:
-    """Submits a drawing to another process; a process started for it ignores Ctrl-C."""
-    if not hasattr(signal, "pthread_sigmask"):
-        return pool.submit(_draw, drawing)
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Submits a drawing to another process; a process started for it ignores Ctrl-C and the main script."""
+    main = vars(sys.modules["__main__"])
+    found = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
     try:
+        # By these two names a spawned process would import the user's script, which may run the study again.
+        main.pop("__file__", None)
+        main["__spec__"] = None
         return pool.submit(_draw, drawing)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        main.update(found)
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _end_with_parent() -> None:

@@ -57,6 +57,7 @@ class Protocol(abc.ABC):
 
     def __post_init__(self) -> None:
         check_num_categories(self.num_categories)
+        object.__setattr__(self, "num_categories", int(self.num_categories))
         check_epsilon(self.epsilon)
 
     @property
