@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Self
 
-__all__ = ["ArgumentError", "Contradiction", "DataError", "Located", "PeerError", "StudyError", "UsageError"]
+
+# `DataError` is a name of `rrjax.io`, `StudyError` of `rrjax.study`.
+__all__ = ["ArgumentError", "Contradiction", "Located", "PeerError", "UsageError"]
 
 _NAMES_FLAGS = ContextVar("names_flags", default=False)
 

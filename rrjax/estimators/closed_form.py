@@ -7,10 +7,10 @@ All have the signature `f(counts, epsilon, **options) -> theta` and solve one pr
   1 over fewer than 2²⁴ categories; with x64, up to 2⁶³ − 1). Floats are weights, with derivatives.
 * **epsilon**: the privacy parameter in nats, a scalar, traced, so that a sweep compiles once.
 * In place of both, some functions take a `Tally` of any pure mechanism: `inv(tally)`. Counts and ε stand for the tally
-    of k-ary randomized response.
+  of k-ary randomized response.
 * **Result** `[K]`, in the dtype of float counts, else in the default float dtype.
 * Errors that tracing cannot check (a negative count, no reports at all, a total beyond the integer dtype, ε ≤ 0, NaN)
-    give all NaN, never a plausible number. Shapes and K ≥ 2 are checked at trace time (`ValueError`).
+  give all NaN, never a plausible number. Shapes and K ≥ 2 are checked at trace time (`ValueError`).
 * Results are finite for ε from 1e-30 to infinity: e^ε − 1 is never computed as a difference.
 """
 

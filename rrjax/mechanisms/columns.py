@@ -116,7 +116,7 @@ class HadamardResponse(ColumnResponse):
 
     M is the least power of two above K. Column z supports category i if z and i + 1 have an even number of bits in
     common: half of the columns support a category, a quarter support any two. A report is a column, drawn uniformly
-        from those that support the user's category with probability p, else from the others.
+    from those that support the user's category with probability p, else from the others.
 
     At small ε the error is as small as that of any mechanism, with log₂ M bits and a fast transform. q = ½ for every ε,
     so the squared error is 1.3 times that of optimized unary encoding at ε = 1, and 2.4 times at ε = 2. The supports of

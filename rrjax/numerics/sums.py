@@ -14,7 +14,6 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Shaped, UInt
 
 from rrjax.numerics.sharding import aligned, spread_over_devices
-from rrjax.numerics.threefry import product
 
 
 @jax.custom_jvp
@@ -194,7 +193,15 @@ def split_product(
     # integer * factor = integer * mantissa / 2**shift
     shift = bias + info.nmant - (pattern >> word.type(info.nmant)).astype(jnp.int32)
 
-    high, low = product(integer.astype(word), mantissa)
+    # Not `threefry.product`: with that, XLA fused `inv` of a study differently on one and on two devices.
+    half = word.type(bits // 2)
+    low_half = word.type((1 << (bits // 2)) - 1)
+    a = integer.astype(word)
+    a_low, a_high, b_low, b_high = a & low_half, a >> half, mantissa & low_half, mantissa >> half
+    low_low, low_high, high_low = a_low * b_low, a_low * b_high, a_high * b_low
+    middle = (low_low >> half) + (low_high & low_half) + (high_low & low_half)
+    low = (low_low & low_half) | (middle << half)
+    high = a_high * b_high + (low_high >> half) + (high_low >> half) + (middle >> half)
     up, down = jnp.maximum(-shift, 0), jnp.maximum(shift, 0)
     over = jnp.maximum(down - bits, 0)  # how far the shift reaches into the high word
     whole = jnp.where(

@@ -31,13 +31,12 @@ def threefry(first: Any, second: Any, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def product(one: Any, other: Any) -> tuple[Any, Any]:
-    """The high and the low word of the product of two unsigned words of 32 or 64 bits."""
-    half = one.dtype.type(4 * one.dtype.itemsize)
-    mask = one.dtype.type((1 << int(half)) - 1)
-    low, first, second, high = (a * b for a in (one & mask, one >> half) for b in (other & mask, other >> half))
-    first = first + (low >> half)  # no carry: (2¹⁶ − 1)² + 2¹⁶ − 1 < 2³²
+    """The high and the low word of the product of two words of 32 bits."""
+    mask = np.uint32(0xFFFF)
+    low, first, second, high = (a * b for a in (one & mask, one >> 16) for b in (other & mask, other >> 16))
+    first = first + (low >> 16)  # no carry: (2¹⁶ − 1)² + 2¹⁶ − 1 < 2³²
     second = second + (first & mask)
-    return high + (first >> half) + (second >> half), one * other
+    return high + (first >> 16) + (second >> 16), one * other
 
 
 def scaled_word(word: Any, bound: Any) -> Any:

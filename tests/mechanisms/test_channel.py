@@ -87,7 +87,7 @@ def test_the_inverse_is_unbiased_and_sums_to_one():
         (
             [[0.6, 0.2, 0.2, 0], [0.2, 0.2, 0.6, 0], [0.4, 0.2, 0.4, 0], [0.1, 0, 0, 0.9]],
             (0, 1, 2),
-            "(a mixture of some of their rows is also one of the others)",
+            "(a mixture of some of their rows equals one of the others)",
         ),
     ],
 )
