@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Self
 
-
 # `DataError` is a name of `rrjax.io`, `StudyError` of `rrjax.study`.
 __all__ = ["ArgumentError", "Contradiction", "Located", "PeerError", "UsageError"]
 
