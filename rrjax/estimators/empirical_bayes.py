@@ -106,9 +106,9 @@ def empirical_bayes(
 
     Example:
         >>> import rrjax
-        >>> found = rrjax.empirical_bayes([620, 130, 120, 125, 128], epsilon=1.0)
+        >>> found = rrjax.empirical_bayes([5540, 4510, 3490, 3480, 2980], epsilon=1.0)
         >>> [round(share, 2) for share in found.theta.tolist()]
-        [1.0, 0.0, 0.0, 0.0, 0.0]
+        [0.5, 0.3, 0.1, 0.1, 0.0]
 
     Note:
         `validation/results/accuracy-cpu.md` has its squared errors, with those of all other estimators, and of an
