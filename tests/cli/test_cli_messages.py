@@ -287,3 +287,20 @@ def test_standard_input_is_refused_with_what_to_do(invoke):
     assert code == 3
     assert isinstance(invoke.error, io.DataError)
     assert "file" in error  # the advice: save it to one
+
+
+def test_a_table_of_counts_that_is_read_row_by_row_is_noticed(invoke):
+    write_counts("census.csv", [500, 300, 200])
+    write_counts("r.csv", [1, 1, 1])
+    io.write_table("reports.csv", {"label": np.array(list("aaabbc"))})
+    reading = ("--column", "label", "--epsilon", "1")
+    code, out, _ = invoke("estimate", "census.csv", *reading, "--json")
+    assert code == 0
+    assert sum("--counts" in warning for warning in json.loads(out)["warnings"]) == 1
+    for command in (("compare", "reports.csv", "--truth"), ("test", "fit", "reports.csv", "--against")):
+        flag = command[-1]
+        code, _, _ = invoke(*command, "census.csv", *reading, f"{flag}-column", "label")
+        assert code == 2
+        assert blames(invoke.error, f"{flag}-counts")
+        code, _, error = invoke(*command, "census.csv", *reading, f"{flag}-column", "label", f"{flag}-counts", "n")
+        assert code == 0, error

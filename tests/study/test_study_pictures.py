@@ -4,6 +4,8 @@ import base64
 import multiprocessing
 import os
 import re
+import subprocess
+import sys
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -164,3 +166,25 @@ def test_an_interrupt_leaves_whole_files_and_no_process(tmp_path, started, monke
     assert started == [1]
     assert sorted(file.name for file in (tmp_path / "figures").iterdir()) == ["f0.pdf", "f0.png"]
     assert (tmp_path / "figures" / "f0.png").read_bytes() == first.files["png"]
+
+
+UNGUARDED = """
+from functools import partial
+from rrjax.figures import plan_figure
+from rrjax.study.drawings import Drawing, pictures
+
+print("begun")
+given = [Drawing(f"f{place}", f"F{place}", "", partial(plan_figure, 4 + place, 1.0, 1000)) for place in range(4)]
+print(len(list(pictures(given, processes=1))))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("quick_processes")
+def test_the_script_of_the_user_is_not_run_again(tmp_path):
+    script = tmp_path / "mine.py"
+    script.write_text(UNGUARDED)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["begun", "4"]
+    assert "Traceback" not in done.stderr
