@@ -83,10 +83,10 @@ class Checkpoint:
         self.begin = time.perf_counter() if begin is None else begin
         self.computed = False
         self.folder = folder / "checkpoint"
-        self.study = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
         # Arrays of parts are in this order, which JSON with sorted keys does not keep.
         order = [list(description.get(name) or ()) for name in ("estimators", "metrics")]
         description = description | {"order": order}
+        self.study = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
         make_folder(self.folder)
         self._sweep()
         file = self.folder / "study.json"
