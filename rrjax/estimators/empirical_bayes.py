@@ -1,11 +1,12 @@
 """Empirical Bayes: posterior means of the shares under a prior that is estimated from the same counts.
 
-counts → cells and atoms (`rrjax.estimators.prior`) → weights of the atoms by maximum likelihood, or equal shares
-       → posterior mean and variance at both ends of each cell, interpolated within it → shares that sum to one
+counts → cells and a grid of shares (`prior`) → a base prior, averaged over parametric families (`base_prior`)
+       → the maximum likelihood prior, smoothed towards the base prior (`npmle`), with about the right sum of shares
+       → posterior means and variances of the cells, in the order of the counts, interpolated between them
 
-The weights (`npmle`) maximize Σ_b w_b·log (L·g)_b over g ≥ 0 with Σ g = 1 and Σ g·t = 0, by an interior point: some ten
-solves of an M × M system. EM, with the step n = g∘Lᵀ(w/Lg), needs thousands of passes. The barrier ends above zero,
-half a nat of the whole sample below the maximum: there the weights are unique, and rounding hardly moves them.
+**The sum of the shares.** Under a prior of mean 1/K the posterior means sum to 1 + E. The error of the prior has a part
+in E (the sum has a variance H from it), and so have the errors of the shares (variance V). The prior is moved, as far
+as the counts allow it, until the excess is E·V/(V + H). The shares take the rest, each in proportion to its variance.
 """
 
 from __future__ import annotations
@@ -17,23 +18,36 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, ArrayLike, Bool, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.data.arguments import Estimand, check_estimand
 from rrjax.data.categories import as_integer
 from rrjax.data.tally import Evidence, Tally, evidence
-from rrjax.estimators.prior import atoms_of, cells_of, largest_of, log_likelihoods, posterior_of, read_cells
-from rrjax.numerics.newton import factored, interior_step, solved
+from rrjax.estimators.base_prior import base_prior
+from rrjax.estimators.npmle import DIAGONAL_EPSILONS, Mixing, gap_of, information, npmle, posteriors, start_of
+from rrjax.estimators.prior import Noise, atoms_of, cells_of, largest_of, log_likelihoods, read_cells, within_atoms
+from rrjax.numerics.implicit import without_derivative
+from rrjax.numerics.newton import factored, solved
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum
 
-NUM_CELLS = 256
-NUM_ATOMS = 160
+NUM_CELLS = 192
+NUM_ATOMS = 128
 MAX_ITERS = 40
 """Largest number of steps of the interior point; it needs some ten."""
-MISSING_NATS = 0.5
-"""Largest distance of the interior point from the largest log-likelihood of the whole sample, nats."""
+BASE_COUNTS = 20.0
+"""The weight of the base prior beside the counts of all categories."""
+LARGEST_FALL = 0.6
+"""Largest part of the mass at no share that one step takes from the sum of the shares."""
+LARGEST_RISE = 0.3
+"""Largest change of the sum of the shares by a step upwards, or by twice that mass."""
+MIXING_COUNTS = 0.5
+"""Added to the base prior's counts for the uncertainty of the prior, evenly over the atoms."""
+NUM_TURNS = 2
+"""Number of priors: the first with mean 1/K, the others with posterior means that sum to the aim of the one before."""
+LEAST_VARIANCE = 0.05
+"""Smallest variance of a share under all conditions, as a part of its variance under the prior alone."""
 MAX_SIMPLEX_STEPS = 50
 """Largest number of steps to shares that sum to one."""
 SMALLEST_SHARE = 1e-6
@@ -46,15 +60,14 @@ class EmpiricalBayes(NamedTuple):
 
     Attributes:
         theta: `[K]`, the estimate, on the simplex.
-        variances: `[K]`, posterior variances of the shares, with the prior taken as known and without the condition
-            that the shares sum to one.
-        atoms: `[M]`, shares. The last is the equal share, 1/K.
-        weights: `[M]`, the prior: the part of the categories with about such a share. The maximum likelihood weights,
-            or, if `uniform`, all weight on the last.
-        gap: Scalar, nats, to rounding: an upper bound of the distance of the maximum likelihood weights, used or not,
-            from the largest log-likelihood of all counts.
-        gain: Scalar, nats: the log-likelihood of these weights less that of equal shares.
-        uniform: Scalar boolean: whether the gain was too small, so that the prior is equal shares.
+        variances: `[K]`, posterior variances of the shares. They include the error of the prior, and the condition that
+            the shares sum to one. If `undetermined`, those under the base prior without its part of equal shares.
+        atoms: `[M]`, shares in rising order, from zero; one is the equal share, 1/K.
+        weights: `[M]`, the prior: the part of the categories with about such a share.
+        gap: Scalar, nats, to rounding: an upper bound of the distance of the smoothed maximum likelihood prior of mean
+            1/K, used or not, from the largest smoothed log-likelihood of all counts.
+        gain: Scalar, nats: the log-likelihood of that prior less that of equal shares.
+        undetermined: Scalar boolean: whether the gain was too small, so that the prior is the base prior.
     """
 
     theta: Float[Array, " K"]
@@ -63,7 +76,7 @@ class EmpiricalBayes(NamedTuple):
     weights: Float[Array, " M"]
     gap: Float[Array, ""]
     gain: Float[Array, ""]
-    uniform: Bool[Array, ""]
+    undetermined: Bool[Array, ""]
 
 
 def empirical_bayes(
@@ -77,32 +90,36 @@ def empirical_bayes(
 ) -> EmpiricalBayes:
     """Estimates each share by its posterior mean; the prior is estimated from the same counts.
 
-    The prior is a distribution of shares with mean 1/K: how many categories are empty, how many have a large share. It
-    is estimated by maximum likelihood from the histogram of all counts, without an assumption on its form. Posterior
-    means have a small expected squared error. They are moved in proportion to their variances until they sum to one.
+    The prior is a distribution of shares with mean 1/K: how many categories are empty, how many have a large share. The
+    average of several parametric families, weighted by how well they predict the counts, is the base prior. The prior
+    maximizes the likelihood of all counts, smoothed by the base prior, which counts as much as 20 categories. Posterior
+    means have a small expected squared error. They sum to one: their prior is moved so far towards that as its own
+    uncertainty suggests, and they take the rest. A category with a larger count never has a smaller share.
 
     If the counts hardly determine the prior (its log-likelihood is less than ¾·log(K/8) nats above that of equal
-    shares), the prior is equal shares, and `.uniform` is true.
+    shares), the prior is the base prior, and `.undetermined` is true.
 
     Args:
         counts: `[K]`, integers, the reports per category. Or a `Tally`.
         epsilon: Scalar, nats; not with a tally.
         estimand: `"users"` for the shares among these users, or `"distribution"` for the shares in the distribution
             that the users were drawn from. They differ if the noise of the mechanism is small.
-        num_cells: Cells of the histogram, if there are more categories; the 64 largest counts have cells of their own.
-            A cell has one count for the prior.
+        num_cells: Cells of the histogram, if there are more categories, at least 128; the 64 largest counts have cells
+            of their own. The prior sees only the mean of the counts of a cell.
         num_atoms: Number of shares in the prior, M, at least 128.
-        max_iters: Largest number of solver steps; some ten are needed.
+        max_iters: Largest number of solver steps for a prior; some ten are needed.
 
     Returns:
         An `EmpiricalBayes`. Its `theta` is on the simplex, for any usable counts; all NaN if `mle_star` is. Memory O(K
-        + B·M), time O(K + B·M²) with B = min(K, num_cells). `jit`, `vmap`; derivatives hold the prior fixed. The
-        squared errors of float32 and float64 differ by less than a hundredth: the barrier of the solver ends at the
-        rounding, which matters in float32 from some thousand categories on.
+        + B·M + M·R), time O(K + B·M² + M·B·R) with B = min(K, num_cells) and R = O(log K), some hundred to thousand
+        parametric priors. `jit`, `vmap`; no derivatives. The squared errors of float32 and float64 differ by less than
+        a hundredth.
 
     Raises:
         ValueError: A wrong shape, K < 2, counts that are not integers (a posterior needs whole reports), an ε with a
             tally, an unknown estimand, too few cells or atoms.
+        NotImplementedError: A derivative is taken: that of `mle_star` or `inv_p` exists, and differences of two
+            estimates do.
 
     Example:
         >>> import rrjax
@@ -139,25 +156,51 @@ def of_evidence(
 ) -> EmpiricalBayes:
     """`empirical_bayes`, of checked arguments."""
     size = data.support.shape[0]
-    fixed = lax.stop_gradient(data)  # a `while_loop` has no derivative in reverse mode
-    largest = largest_of(fixed)
-    cells = cells_of(fixed, largest, num_cells)
-    atoms = atoms_of(fixed, largest, num_atoms)
-    likelihoods = log_likelihoods(fixed, cells.middle, atoms)
-    fit = npmle(likelihoods, cells.weight, atoms.share * size - 1, max_iters)
-    gain = fit.log_likelihood - cells.weight @ likelihoods[:, -1]
-    uniform = gain < least_gain(size)
-    equal = (jnp.arange(num_atoms) == num_atoms - 1).astype(gain.dtype)
-    weights = jnp.where(uniform, equal, fit.weights)
+    data = without_derivative(data, "empirical_bayes and ordered_bayes", "of mle_star or inv_p")
+    noise, largest = Noise.of(data), largest_of(data)
+    cells = cells_of(noise, largest, num_cells)
+    atoms = atoms_of(noise, largest.excess[0], num_atoms)
+    likelihoods = log_likelihoods(noise, cells.mean, atoms)
+    top = jnp.max(likelihoods, axis=1, keepdims=True)
+    table = jnp.exp(likelihoods - top)
+    base = base_prior(table, cells.weight, jnp.log(noise.share_of_x((atoms.x[1:] + atoms.x[:-1]) / 2)), size)
+    histogram = Histogram(table, cells.weight, *within_atoms(noise, estimand, cells.mean, atoms))
+    departure = atoms.share * size - 1
+    first, fit = fitted(histogram, base.weights, departure, max_iters)
 
-    theta, variances = read_cells(data, cells, lambda excess: posterior_of(data, excess, atoms, weights, estimand))
-    theta = moved_to_simplex(theta, variances)
-    found = EmpiricalBayes(theta, variances, atoms.share, weights, fit.gap, gain, uniform & data.usable)
+    gap = jnp.maximum(size * gap_of(table, cells.weight / size, BASE_COUNTS / size * base.weights, departure, first), 0)
+    log_of_equal = (likelihoods - top)[:, jnp.argmin(jnp.abs(departure))]
+    gain = cells.weight @ (jnp.log(table @ first.weights) - log_of_equal)
+    undetermined = gain < least_gain(size)
+    weights = jnp.where(undetermined, base.weights, fit.prior.weights)
+    mean, variance = histogram.moments(posteriors(table, weights))
+    _, wide = histogram.moments(posteriors(table, base.unequal))
+    wide = given_sum(wide, cells.weight)
+    theta = moved_to_simplex(mean, variance, cells.weight)
+    variance = jnp.where(undetermined, wide, fit.variances)
+    part = part_without_prior(size)
+    if part > 0:
+        plain = jnp.clip(cells.mean / (noise.number * noise.d), 0, 1)
+        noisy = noise.variance(plain) if estimand == "distribution" else data.rates.variance(plain) / noise.number
+        nearest = moved_to_simplex(cells.mean / (noise.number * noise.d), noisy, cells.weight)
+        theta = part * nearest + (1 - part) * theta
+        variance = part * given_sum(noisy, cells.weight) + (1 - part) * variance
+    theta = isotonic(cells.mean, theta, cells.weight)
+    theta, variances = read_cells(data, cells, theta, variance)
+    theta = jnp.maximum(theta, SMALLEST_SHARE / size)
+    theta = theta / accurate_sum(theta)
+    found = EmpiricalBayes(theta, variances, atoms.share, weights, gap, gain, undetermined & data.usable)
     return jax.tree.map(lambda leaf: leaf if leaf.dtype == bool else jnp.where(data.usable, leaf, jnp.nan), found)
 
 
+def given_sum(variances: Float[Array, " B"], weight: Float[Array, " B"]) -> Float[Array, " B"]:
+    """The variances of independent shares, given their sum; `weight` is the number of categories with each."""
+    total = weight @ variances
+    return jnp.maximum(variances - variances * (variances / jnp.where(total > 0, total, 1)), LEAST_VARIANCE * variances)
+
+
 def least_gain(num_categories: int) -> float:
-    """The gain over equal shares, nats, below which the prior is equal shares.
+    """The gain over equal shares, nats, below which the prior is the base prior.
 
     By chance the largest of K counts stands out, which raises the likelihood by an amount that grows like log K. The
     error of an estimate that takes this for a share grows with K. The factors are measured: with few categories this
@@ -166,120 +209,140 @@ def least_gain(num_categories: int) -> float:
     return 0.75 * math.log(num_categories / 8)
 
 
-def moved_to_simplex(theta: Float[Array, " K"], variances: Float[Array, " K"]) -> Float[Array, " K"]:
+def part_without_prior(num_categories: int) -> float:
+    """The part of an estimate by each count alone in that for few categories, from which no prior can be estimated.
+
+    One for two categories, zero from eight on. It is measured: more loses where shares are equal or zero, less where a
+    share is at the limit of what the counts show.
+    """
+    return max(0.0, (8 - num_categories) / 6)
+
+
+class Histogram(NamedTuple):
+    """The counts in cells, and what they say of shares on atoms."""
+
+    table: Float[Array, "B M"]  # the likelihood of a count at an atom
+    weight: Float[Array, " B"]  # the number of categories in a cell
+    value: Float[Array, "B M"]  # the mean of a share, given its count and atom
+    variance: Float[Array, "B M"]  # its variance
+
+    def means(self, known: Float[Array, "B M"]) -> Float[Array, " B"]:
+        """Posterior means of the shares, from the probability of each atom."""
+        return jnp.sum(known * self.value, axis=1)
+
+    def moments(self, known: Float[Array, "B M"]) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+        """Posterior means and variances of the shares."""
+        mean = self.means(known)
+        return mean, jnp.sum(known * (self.variance + (self.value - mean[:, None]) ** 2), axis=1)
+
+
+class Fit(NamedTuple):
+    """A prior, and what follows from it."""
+
+    prior: Mixing
+    excess: Float[Array, ""]  # the sum of the posterior means, less one
+    aim: Float[Array, ""]  # the part of the excess that is due to the errors of the shares
+    variances: Float[Array, " B"]  # of the shares
+
+
+def fitted(
+    histogram: Histogram, base: Float[Array, " M"], departure: Float[Array, " M"], max_iters: int
+) -> tuple[Mixing, Fit]:
+    """The smoothed maximum likelihood prior of mean 1/K, and that moved towards the sum of the shares.
+
+    `departure` is K·θ − 1 for each atom.
+    """
+    table, weight = histogram.table, histogram.weight
+    smoothing = BASE_COUNTS / jnp.sum(weight) * base
+
+    def turn(last, first):
+        def constraint(g, known):
+            """As `departure`, but the excess is to reach the aim, to first order in the weights."""
+            mean = histogram.means(known)
+            slope = (weight @ (known * (histogram.value - mean[:, None]))) / g
+            lack, most = weight @ mean - 1 - last.aim, -slope[0]
+            fall, rise = LARGEST_FALL * jnp.maximum(most, 0), jnp.maximum(LARGEST_RISE, 2 * most)
+            return jnp.where(first, departure, slope + jnp.clip(lack, -rise, fall))
+
+        prior = npmle(table, weight, smoothing, constraint, last.prior._replace(num_iters=jnp.int32(0)), max_iters)
+        new = _consequences(histogram, smoothing, prior)
+        better = first | (jnp.abs(new.excess - last.aim) < jnp.abs(last.excess - last.aim))
+        return jax.tree.map(lambda new, old: jnp.where(better, new, old), new, last), prior
+
+    zero = jnp.zeros_like(weight[0])
+    begin = aligned(Fit(start_of(departure), zero, zero, jnp.zeros_like(weight)), (table, weight, smoothing))
+    fit, priors = lax.scan(turn, begin, aligned(jnp.arange(NUM_TURNS) == 0, table))
+    return jax.tree.map(lambda leaf: leaf[0], priors), fit
+
+
+def _consequences(histogram, smoothing, prior):
+    """What follows from a prior: its weights have the covariance of their posterior, by their information.
+
+    The variances are those of the shares, given the prior, and of their means by the prior, given the sum of all.
+    """
+    weight, g = histogram.weight, prior.weights
+    known = posteriors(histogram.table, g)
+    mean, variance = histogram.moments(known)
+    away = known * (histogram.value - mean[:, None])  # the derivative of the means in the logarithms of the weights
+    curvature = information(known, weight)
+    diagonal = jnp.sum(weight) * smoothing + MIXING_COUNTS / g.shape[0]
+    factor = factored(curvature + jnp.diag(diagonal + DIAGONAL_EPSILONS * jnp.finfo(g.dtype).eps * jnp.diagonal(curvature)))
+    pull = weight @ away
+    solution = solved(factor, jnp.concatenate([pull[:, None], g[:, None], away.T], axis=1))
+    solution = solution - solution[:, 1:2] * ((g @ solution) / (g @ solution[:, 1]))  # the weights sum to one
+    move, moves = solution[:, 0], solution[:, 2:]
+    of_shares, of_prior = weight @ variance, jnp.maximum(pull @ move, 0)
+    with_sum = variance + away @ move
+    total = of_shares + of_prior
+    total = jnp.where(total > 0, total, 1)
+    everything = variance + jnp.sum(away.T * moves, axis=0) - with_sum * (with_sum / total)
+    excess = weight @ mean - 1
+    aim = excess * (of_shares / total)
+    return Fit(prior, excess, aim, jnp.maximum(everything, LEAST_VARIANCE * variance))
+
+
+def moved_to_simplex(
+    theta: Float[Array, " B"], variances: Float[Array, " B"], weight: Float[Array, " B"]
+) -> Float[Array, " B"]:
     """Moves shares, each in proportion to its variance, until they sum to one and none is below the smallest share.
 
-    A posterior mean is never zero, so no divergence of the truth from the estimate is infinite.
+    `weight` is the number of categories with each. A posterior mean is never zero, so no divergence of the truth from
+    the estimate is infinite.
     """
-    smallest = SMALLEST_SHARE / theta.shape[0]
+    size = jnp.sum(weight)
+    smallest = SMALLEST_SHARE / size
     # A small positive scale for each, so that the sum can change even if all variances are zero.
-    scale = variances + jnp.mean(variances) / 100 + jnp.finfo(theta.dtype).eps / theta.shape[0]
-    fixed, scale = lax.stop_gradient((theta, scale))
-    scale = scale / jnp.sum(scale)
+    scale = variances + (weight @ variances) / size / 100 + jnp.finfo(theta.dtype).eps / size
+    scale = scale / (weight @ scale)
 
     # Σ max(θ + level·scale, smallest) − 1 is convex and grows with the level: from above, Newton never overshoots.
     def improve(state):
         level, _, number = state
-        moved = fixed + level * scale
-        excess = accurate_sum(jnp.maximum(moved, smallest)) - 1
+        moved = theta + level * scale
+        excess = accurate_sum(weight * jnp.maximum(moved, smallest)) - 1
         # A share at the bound can move upwards; if all are below it, the largest moves.
         free = moved >= jnp.minimum(smallest, jnp.max(moved))
-        step = excess / jnp.sum(jnp.where(free, scale, 0))
-        return level - step, jnp.abs(excess) > 8 * jnp.finfo(fixed.dtype).eps, number + 1
+        step = excess / jnp.sum(jnp.where(free, weight * scale, 0))
+        return level - step, jnp.abs(excess) > 8 * jnp.finfo(theta.dtype).eps, number + 1
 
-    state = aligned((jnp.zeros((), fixed.dtype), jnp.asarray(True), jnp.int32(0)), fixed)
+    state = aligned((jnp.zeros((), theta.dtype), jnp.asarray(True), jnp.int32(0)), theta)
     level, _, _ = lax.while_loop(lambda state: state[1] & (state[2] < MAX_SIMPLEX_STEPS), improve, state)
-    theta = jnp.maximum(theta + level * scale, smallest)
-    return theta / accurate_sum(theta)
+    return jnp.maximum(theta + level * scale, smallest)
 
 
-class Mixing(NamedTuple):
-    """Weights `[M]` of a mixing distribution, their log-likelihood, and a bound of its gap, nats."""
-
-    weights: Float[Array, " M"]
-    log_likelihood: Float[Array, ""]
-    gap: Float[Array, ""]
-
-
-class _State(NamedTuple):
-    """Weights g `[M]`, g·s with the slack s, the multiplier of the mean, a bound of the gap, nats per report."""
-
-    weights: Float[Array, " M"]
-    slack: Float[Array, " M"]
-    tilt: Float[Array, ""]
-    gap: Float[Array, ""]
-    done: Bool[Array, ""]
-    num_iters: Int[Array, ""]
-
-
-def npmle(
-    log_likelihoods: Float[Array, "B M"], weight: Float[Array, " B"], t: Float[Array, " M"], max_iters: int
-) -> Mixing:
-    """The nonparametric maximum likelihood estimate of a mixing distribution on atoms, with Σ weights·t = 0.
-
-    References:
-        Koenker and Mizera, "Convex Optimization, Shape Constraints, Compound Decisions, and Empirical Bayes Rules",
-        JASA 109, 2014: the mixture as a program for interior points.
-    """
-    dtype = t.dtype
-    total = jnp.sum(weight)
-    w = weight / total
-    top = jnp.max(log_likelihoods, axis=1)
-    table = jnp.exp(log_likelihoods - top[:, None])
-    rounding = jnp.finfo(dtype).eps
-    goal = jnp.maximum(MISSING_NATS / (total * t.shape[0]), 4 * rounding)
-    gap_goal = 1.1 * t.shape[0] * goal
-
-    def missing(g, tilt):
-        return jnp.log(jnp.max((w / (table @ g)) @ table - tilt * t))
-
-    def body(state):
-        g, slack = state.weights, state.slack
-        posterior = table * g
-        posterior = posterior / jnp.sum(posterior, axis=1, keepdims=True)
-        matrix = posterior.T @ (posterior * w[:, None]) + jnp.diag(slack + 8 * rounding)
-        g, slack, tilt, length = interior_step(g, slack, _newton(w @ posterior, matrix, g, t), goal)
-        tilt = state.tilt + length * (tilt - state.tilt)
-        gap = missing(g, tilt)
-        done = (gap < gap_goal) & (jnp.mean(slack) < 1.1 * goal)
-        new = _State(g, slack, tilt, gap, done, state.num_iters + 1)
-        usable = jnp.isfinite(gap) & jnp.all(g > 0) & jnp.all(slack > 0)
-        last = state._replace(done=jnp.ones_like(done), num_iters=new.num_iters)  # rounding allows no more
-        return jax.tree.map(lambda one, other: jnp.where(usable, one, other), new, last)
-
-    start = _weights_with_mean_zero(t)
-    zero = jnp.zeros((), dtype)
-    state = _State(start, start, zero, zero + jnp.inf, jnp.asarray(False), jnp.int32(0))
-    state = lax.while_loop(lambda state: ~state.done & (state.num_iters < max_iters), body, aligned(state, (table, w)))
-    g = state.weights / jnp.sum(state.weights)
-    likelihood = total * (w @ (jnp.log(table @ g) + top))
-    return Mixing(g, likelihood, jnp.maximum(total * missing(g, state.tilt), 0))
-
-
-def _weights_with_mean_zero(t):
-    """Weights with Σ weights·t = 0, most of them where t is near zero."""
-    weights = 1 / (jnp.abs(t) + 1)
-    below = jnp.where(t < 0, weights, 0)
-    above = weights - below
-    below, above = below / jnp.sum(below), above / jnp.sum(above)
-    low, high = below @ t, above @ t
-    return (high * below - low * above) / (high - low)
-
-
-def _newton(n, matrix, g, t):
-    """Solves Newton's system by its Cholesky factor, with the two constraints eliminated."""
-    factor = factored(matrix)
-    sides = jnp.stack([g, g * t], axis=1)
-    found = solved(factor, jnp.concatenate([n[:, None], sides], axis=1))
-    plain, answers = found[:, 0], found[:, 1:]
-    missing = jnp.stack([1 - jnp.sum(g), -(g @ t)])
-
-    def towards(barrier):
-        """The relative change of the weights, and the multiplier of the mean."""
-        change = plain + solved(factor, barrier[:, None])[:, 0]
-        (a, b), (_, c) = sides.T @ answers
-        r, s = sides.T @ change - missing
-        level, tilt = jnp.stack([c * r - b * s, a * s - b * r]) / (a * c - b * b)
-        return change - answers @ jnp.stack([level, tilt]), tilt
-
-    return towards
+def isotonic(
+    places: Float[Array, " B"], values: Float[Array, " B"], weight: Float[Array, " B"]
+) -> Float[Array, " B"]:
+    """The values nearest in weighted squares that do not fall where places rise: max over i of min over j of means i…j."""
+    order = jnp.argsort(places)
+    values, weight = values[order], weight[order]
+    later = jnp.arange(values.shape[0]) >= jnp.arange(values.shape[0])[:, None]
+    mass = jnp.cumsum(jnp.where(later, weight, 0), axis=1)
+    mean = jnp.cumsum(jnp.where(later, weight * values, 0), axis=1) / jnp.where(mass > 0, mass, 1)
+    least = lax.cummin(jnp.where(later & (mass > 0), mean, jnp.inf), axis=1, reverse=True)
+    found = jnp.where(weight > 0, jnp.max(jnp.where(later, least, -jnp.inf), axis=0), 0)
+    # Equal places have the value of the first, whatever rounding made of them.
+    places = places[order]
+    new = jnp.append(jnp.asarray([True]), places[1:] > places[:-1])
+    first = lax.cummax(jnp.where(new, jnp.arange(places.shape[0]), 0))
+    return jnp.zeros_like(values).at[order].set(found[first])

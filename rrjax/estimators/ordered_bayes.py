@@ -1,7 +1,7 @@
 """Empirical Bayes for categories in order whose neighbours have similar shares: ages, incomes, hours.
 
 counts → x = 2·√N·arcsin √(count/N), with noise of about one → a smooth curve (`rrjax.numerics.smoothing_spline`)
-       → departures of each x from the prediction by its neighbours, and their prior (`empirical_bayes.npmle`)
+       → departures of each x from the prediction by its neighbours, and their prior (`rrjax.estimators.npmle`)
        → three posterior means: by the prior of `empirical_bayes`, by the curve, by the curve and the departures
        → their average, weighted by how well each predicts the counts
 """
@@ -19,37 +19,31 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import Estimand, check_estimand
 from rrjax.data.tally import Evidence, Tally, evidence
-from rrjax.estimators.empirical_bayes import (
-    MAX_ITERS,
-    NUM_ATOMS,
-    NUM_CELLS,
-    least_gain,
-    moved_to_simplex,
-    npmle,
-    of_evidence,
-)
+from rrjax.estimators.empirical_bayes import MAX_ITERS, NUM_ATOMS, NUM_CELLS, least_gain, moved_to_simplex, of_evidence
+from rrjax.estimators.npmle import npmle, start_of
 from rrjax.estimators.prior import (
     EVEN_WITHIN,
     MARGIN,
-    NUM_LARGEST,
+    Noise,
     among,
-    arcsine_of_excess,
-    arcsine_of_share,
     cell_of,
     reliability,
-    share_of_arcsine,
     variances_of,
     warped,
     widened,
 )
+from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import looked_up
 from rrjax.numerics.smoothing_spline import smoothed
+from rrjax.numerics.sums import accurate_sum
 
 MEAN_ROOT_SHIFT = 0.25
 """Offset of a count before its root: it removes most of the bias of the root, which a curve would keep."""
 CATEGORIES_IN_BLOCK = 4096
 """Number of categories whose posteriors are computed at once."""
+MISSING_NATS = 0.5
+"""Smoothing of the prior of departures, evenly over its atoms, in nats of the whole sample."""
 PRIOR_LOG_ODDS = (0.0, 0.0, -2.5)
 """Logarithms of the prior weights of the three models: the prior of all shares, the curve, curve and departures."""
 
@@ -91,12 +85,14 @@ def ordered_bayes(
 
     Returns:
         An `OrderedBayes`. Its `theta` is on the simplex, for any usable counts; all NaN if `mle_star` is. Time O(K·log
-        K + K·M + B·M²) with M = 160 and B = min(K, 256), memory O(K + 4096·M). `jit`, `vmap`; derivatives hold the
-        curve's smoothness, the priors and the beliefs fixed. The estimates of float32 and float64 differ by a few
-        hundredths of the largest posterior standard deviation, by where the solver ends.
+        K + K·M + B·M²) with M = 128 and B = min(K, 192), memory O(K + 4096·M). `jit`, `vmap`; no derivatives. The
+        estimates of float32 and float64 differ by a few hundredths of the largest posterior standard deviation, by
+        where the solver ends.
 
     Raises:
         ValueError: A wrong shape, K < 2, counts that are not integers, an ε with a tally, an unknown estimand.
+        NotImplementedError: A derivative is taken: that of `mle_star` or `inv_p` exists, and differences of two
+            estimates do.
 
     Example:
         >>> import rrjax
@@ -119,25 +115,27 @@ def ordered_bayes(
 @partial(jax.jit, static_argnums=1)
 def _estimated(data: Evidence, estimand: Estimand) -> OrderedBayes:
     size = data.excess.shape[0]
+    data = without_derivative(data, "empirical_bayes and ordered_bayes", "of mle_star or inv_p")
     unordered = of_evidence(data, estimand)
-    x = arcsine_of_excess(data, data.excess + MEAN_ROOT_SHIFT)
-    least, most, middle = (arcsine_of_share(data, share) for share in (0.0, 1.0, 1 / size))
+    noise = Noise.of(data)
+    x = noise.x_of_excess(data.excess + MEAN_ROOT_SHIFT)
+    most, middle = noise.x_of_share(1.0), noise.x_of_share(1 / size)
 
-    from_middle = _departures(data, x, jnp.full_like(x, middle))
+    from_middle = _departures(noise, x, jnp.full_like(x, middle))
     curve = smoothed(x)
-    share = share_of_arcsine(data, curve.level)
-    by_curve = among(data, estimand, data.excess, share, _share_variance(data, share, curve.leverage))
-    predicted = jnp.clip(curve.left_out, least, most)
-    departures = _departures(data, x, predicted)
-    by_both = _by_departures(data, x, predicted, departures, estimand)
+    share = noise.share_of_x(curve.level)
+    by_curve = among(noise, estimand, data.excess, share, curve.leverage * noise.variance(share))
+    predicted = jnp.clip(curve.left_out, 0, most)
+    departures = _departures(noise, x, predicted)
+    by_both = _by_departures(noise, x, predicted, departures, estimand)
 
     # A fitted prior predicts the counts too well, by the gain that chance alone gives.
     chance_gain = max(least_gain(size), 0.0)
-    fitted = jnp.where(unordered.uniform, from_middle.none, from_middle.log_likelihood - chance_gain)
+    fitted = jnp.where(unordered.undetermined, from_middle.none, from_middle.log_likelihood - chance_gain)
     evidences = jnp.stack([fitted, curve.log_likelihood, departures.log_likelihood - chance_gain])
-    beliefs = lax.stop_gradient(jax.nn.softmax(evidences + jnp.asarray(PRIOR_LOG_ODDS, x.dtype)))
+    beliefs = jax.nn.softmax(evidences + jnp.asarray(PRIOR_LOG_ODDS, x.dtype))
     each = [(unordered.theta, unordered.variances)]
-    each += [(moved_to_simplex(*found), found[1]) for found in (by_curve, by_both)]
+    each += [(_on_simplex(*found), found[1]) for found in (by_curve, by_both)]
     thetas, variances = (jnp.stack(parts) for parts in zip(*each, strict=True))
     theta = beliefs @ thetas
     theta = theta / jnp.sum(theta)
@@ -145,46 +143,43 @@ def _estimated(data: Evidence, estimand: Estimand) -> OrderedBayes:
     return jax.tree.map(lambda leaf: jnp.where(data.usable, leaf, jnp.nan), found)
 
 
-def _share_variance(data: Evidence, share, part):
-    """`part` times the variance of a share that is estimated from its count alone."""
-    chance = data.q + data.rates.d * share
-    return part * chance * (1 - chance) / data.num_users / data.rates.d**2
+def _on_simplex(theta, variances):
+    theta = moved_to_simplex(theta, variances, jnp.ones_like(theta))
+    return theta / accurate_sum(theta)
 
 
 class _Departures(NamedTuple):
     """The prior of the departures of x from its prediction, with variances as in `Atoms`."""
 
-    atoms: Float[Array, " M"]  # the last one is zero
+    atoms: Float[Array, " M"]
     variance: Float[Array, " M"]
-    gap_variance: Float[Array, " M"]
     weights: Float[Array, " M"]
     log_likelihood: Float[Array, ""]
     none: Float[Array, ""]  # the log-likelihood without departures
 
 
-def _departures(data: Evidence, x, predicted) -> _Departures:
+def _departures(noise: Noise, x, predicted) -> _Departures:
     """The maximum likelihood prior of departures with which the shares are expected to sum to one."""
-    data, x, predicted = lax.stop_gradient((data, x, predicted))
     departure = x - predicted
-    largest = lax.top_k(departure, min(NUM_LARGEST, x.shape[0]))[0]
-    num_largest = largest.shape[0]
-    low = jnp.minimum(jnp.min(departure), -1) - MARGIN
-    high = jnp.maximum(largest[min(num_largest, x.shape[0] // 2) - 1], 1) + MARGIN
+    low, high = jnp.minimum(jnp.min(departure), -1) - MARGIN, jnp.maximum(jnp.max(departure), 1) + MARGIN
     ends = warped(low), warped(high)
-    grid = ends[0] + (ends[1] - ends[0]) * jnp.asarray(np.linspace(0, 1, NUM_ATOMS - num_largest - 1), x.dtype)
-    grid = EVEN_WITHIN * jnp.sinh(grid / EVEN_WITHIN)
-    zero = jnp.zeros_like(grid[:1])
-    atoms = jnp.concatenate([grid, largest, zero])
-    variance, gap_variance = variances_of(grid, largest, zero)
+    grid = ends[0] + (ends[1] - ends[0]) * jnp.asarray(np.linspace(0, 1, NUM_ATOMS - 1), x.dtype)
+    atoms = jnp.sort(jnp.append(EVEN_WITHIN * jnp.sinh(grid / EVEN_WITHIN), 0))
+    variance = variances_of(atoms)
 
     cells, weight, lost = _cells(departure)
     likelihoods = widened(-((cells[:, None] - atoms) ** 2), variance)
-    excess = _total(lambda predicted: share_of_arcsine(data, predicted + atoms), predicted) - 1
+    top = jnp.max(likelihoods, axis=1)
+    table = jnp.exp(likelihoods - top[:, None])
+    excess = _total(lambda predicted: noise.share_of_x(predicted + atoms), predicted) - 1
     # If no departures make the shares of a curve sum to one, the curve is too far off to be used.
     possible = (jnp.min(excess) < 0) & (jnp.max(excess) > 0)
-    fit = npmle(likelihoods, weight, jnp.where(possible, excess, atoms), MAX_ITERS)
-    likelihood = jnp.where(possible, fit.log_likelihood - lost, -jnp.inf)
-    return _Departures(atoms, variance, gap_variance, fit.weights, likelihood, -jnp.sum(departure**2) / 2)
+    t = jnp.where(possible, excess, atoms)
+    smoothing = jnp.full_like(atoms, MISSING_NATS / (x.shape[0] * NUM_ATOMS))
+    fit = npmle(table, weight, smoothing, lambda *_: t, start_of(t), MAX_ITERS)
+    likelihood = weight @ (jnp.log(table @ fit.weights) + top) - lost
+    likelihood = jnp.where(possible, likelihood, -jnp.inf)
+    return _Departures(atoms, variance, fit.weights, likelihood, -jnp.sum(departure**2) / 2)
 
 
 def _cells(departure):
@@ -199,22 +194,21 @@ def _cells(departure):
     return mean, weight, jnp.sum((departure - looked_up(mean, index)) ** 2) / 2
 
 
-def _by_departures(data: Evidence, x, predicted, prior: _Departures, estimand):
+def _by_departures(noise: Noise, x, predicted, prior: _Departures, estimand):
     """Posterior means and variances of shares that depart from their predictions."""
     within = reliability(prior.variance)
-    part = reliability(prior.variance + prior.gap_variance)
     log_weights = jnp.log(jnp.maximum(prior.weights, jnp.finfo(x.dtype).tiny))
 
     def moments(category):
         excess, x, predicted = category
         departure = x - predicted
         posterior = jax.nn.softmax(widened(-((departure - prior.atoms) ** 2), prior.variance) + log_weights)
-        share = share_of_arcsine(data, predicted + prior.atoms + within * (departure - prior.atoms))
-        share, variance = among(data, estimand, excess, share, _share_variance(data, share, part))
+        share = noise.share_of_x(predicted + prior.atoms + within * (departure - prior.atoms))
+        share, variance = among(noise, estimand, excess, share, within * noise.variance(share))
         mean = posterior @ share
         return mean, posterior @ (variance + (share - mean) ** 2)
 
-    return _mapped(moments, (data.excess, x, predicted))
+    return _mapped(moments, (noise.data.excess, x, predicted))
 
 
 def _mapped(function, categories):

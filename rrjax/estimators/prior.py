@@ -1,14 +1,16 @@
-"""The prior of empirical Bayes: a distribution of shares on atoms, and the posterior of a share given its count.
+"""What empirical Bayes needs of a collection: the counts in cells, a grid of shares, likelihoods and posteriors.
 
-Support counts are Binomial(N, q + d·θ). On the arcsine scale x = 2·√N·arcsin √μ each count has a standard deviation of
-about one. So counts are gathered in cells, and the prior has its atoms, less than one standard deviation apart where
-counts are dense: around the counts of empty categories and of equal shares. Farther out the atoms lie farther apart.
-The largest counts have cells and atoms of their own, so that the prior does not shrink an outstanding share.
+Each count is taken as Binomial(N, q + d·θ) on its own. If every report supports the same number of categories, the sum
+of the counts is known, and the counts are taken as independent given that sum: of k-ary randomized response they are
+then Poisson, which is exact; of others the log-likelihood is (K−1)/K of the binomial one, which has their variance.
+
+On the scale x (2·√N·arcsin √μ, or 2·√(N·μ) for Poisson counts) a count has a standard deviation of about one. The grid
+has atoms less than one standard deviation apart where counts are dense: around the counts of empty categories and of
+equal shares. Farther out they lie farther apart, and each stands for the interval around it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce
 from typing import NamedTuple
 
@@ -17,16 +19,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import AxisType
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.data.arguments import Estimand
 from rrjax.data.tally import Evidence
 from rrjax.numerics.bisection import bisected
 from rrjax.numerics.sharding import aligned, looked_up
 from rrjax.numerics.special import deviance
+from rrjax.numerics.sums import accurate_sum
 
 NUM_LARGEST = 64
-"""Number of largest counts with cells and atoms of their own."""
+"""Number of largest counts with cells of their own."""
 SORTED_IN_ROWS_FROM = 2**16
 """Number of categories from which on the largest counts are found without sorting all."""
 EVEN_WITHIN = 8.0
@@ -34,30 +37,97 @@ EVEN_WITHIN = 8.0
 NARROWEST_CELL = 0.25
 """Smallest width of a cell on the warped scale."""
 MARGIN = 3.0
-"""Distance of the outermost atoms beyond the counts, in standard deviations."""
+"""Distance of the outermost atom beyond the counts, in standard deviations."""
+NO_NOISE = 1e-18
+"""Smallest expected number of reports; less noise than that makes no difference, and would overflow."""
+
+
+class Noise(NamedTuple):
+    """The noise of the counts of a collection."""
+
+    data: Evidence
+    poisson: Bool[Array, ""]
+    power: Float[Array, ""]  # the factor of log-likelihoods
+    q: Float[Array, ""]
+    never: Float[Array, ""]  # 1 − p
+
+    @classmethod
+    def of(cls, data: Evidence) -> Noise:
+        """The noise by the rates; whether the sum of the counts is known is seen from the rates and the sum itself."""
+        size, number, rates = data.support.shape[0], data.num_users, data.rates
+        # In units of q: of k-ary randomized response, p + (K−1)·q = 1.
+        per_report = size * data.q + rates.d
+        whole = jnp.round(per_report)
+        known = jnp.abs(per_report - whole) < 1e-4 * whole
+        known = known & (jnp.abs(accurate_sum(data.excess) / (number * rates.d) - 1) < 1e-3)
+        poisson = known & (whole == 1)
+        power = jnp.where(known & ~poisson, 1 - 1 / size, 1).astype(rates.d.dtype)
+        least = NO_NOISE / number
+        return cls(data, poisson, power, jnp.maximum(data.q, least), jnp.maximum(rates.not_p, least))
+
+    @property
+    def number(self) -> Float[Array, ""]:
+        """N."""
+        return self.data.num_users
+
+    @property
+    def d(self) -> Float[Array, ""]:
+        """The difference p − q."""
+        return self.data.rates.d
+
+    def x_of_share(self, share: ArrayLike) -> Float[Array, "*s"]:
+        """The x of the expected count of a share, less that of an empty category."""
+        return self._x(self.d * share, self.never + self.d * (1 - share))
+
+    def x_of_excess(self, excess: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        """The x of a count, from count − N·q, less that of the expected count of an empty category."""
+        part = excess / self.number
+        return self._x(part, self.data.rates.not_q - part)
+
+    def _x(self, change, complement):
+        tiny = jnp.finfo(change.dtype).tiny  # a root has no slope at zero
+        root, start = jnp.sqrt(jnp.maximum(self.q + change, tiny)), jnp.sqrt(self.q)
+        other, beside = jnp.sqrt(jnp.maximum(complement, tiny)), jnp.sqrt(self.data.rates.not_q)
+        change = jnp.maximum(change, -self.q)
+        sine = change / (root * beside + other * start)
+        angle = jnp.arctan2(sine, other * beside + root * start)
+        return 2 * jnp.sqrt(self.number) * jnp.where(self.poisson, change / (root + start), angle)
+
+    def share_of_x(self, x: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        """The share in [0, 1] whose expected count has this x."""
+        half = x / (2 * jnp.sqrt(self.number))
+        start = jnp.sqrt(self.q)
+        least = jnp.arctan2(start, jnp.sqrt(self.data.rates.not_q))
+        angle = jnp.clip(half, -least, jnp.pi / 2 - least)
+        half = jnp.maximum(half, -start)
+        change = jnp.where(self.poisson, half * (half + 2 * start), jnp.sin(angle + 2 * least) * jnp.sin(angle))
+        return jnp.clip(change / self.d, 0, 1)
+
+    def chances(self, share: Float[Array, "*s"]) -> tuple[Float[Array, "*s"], Float[Array, "*s"]]:
+        """The probabilities that a report supports a category of this share, and that it does not."""
+        return self.q + self.d * share, self.never + self.d * (1 - share)
+
+    def variance(self, share: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        """The variance of a share that is estimated from its count alone; at most ¼, that of anything in [0, 1]."""
+        chance, complement = self.chances(share)
+        part = jnp.where(self.poisson, 1, complement) / self.power
+        return jnp.minimum((chance / self.d) * (part / self.d) / self.number, 0.25)
 
 
 class Cells(NamedTuple):
     """A histogram of the support counts, less N·q."""
 
-    low: Float[Array, " B"]  # the smallest count in a cell
-    high: Float[Array, " B"]  # the largest count in a cell
+    mean: Float[Array, " B"]  # the mean of the counts in a cell
     weight: Float[Array, " B"]  # the number of counts
     cell: Int[Array, " K"]  # the cell of each category
 
-    @property
-    def middle(self) -> Float[Array, " B"]:
-        """The count that stands for a cell."""
-        return self.low + (self.high - self.low) / 2
-
 
 class Atoms(NamedTuple):
-    """The support of the prior. Its last two atoms are an empty category and equal shares."""
+    """The grid of shares."""
 
-    share: Float[Array, " M"]  # θ
-    x: Float[Array, " M"]  # on the arcsine scale
+    share: Float[Array, " M"]  # θ, rising from zero; one of them is 1/K
+    x: Float[Array, " M"]
     variance: Float[Array, " M"]  # of x around an atom, if its interval is wider than the noise of a count; else zero
-    gap_variance: Float[Array, " M"]  # the same around a single count: part of the posterior, not of the likelihood
 
 
 class Largest(NamedTuple):
@@ -90,28 +160,6 @@ def _top(values, number):
     return found, best[place // width] * width + place % width
 
 
-def arcsine_of_excess(data: Evidence, excess: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """The x of a count, from count − N·q."""
-    number = data.num_users
-    share = (excess + number * data.q) / number
-    tiny = jnp.finfo(share.dtype).tiny  # a root has no slope at zero
-    roots = jnp.sqrt(jnp.clip(share, tiny, 1)), jnp.sqrt(jnp.clip(1 - share, tiny, 1))
-    return 2 * jnp.sqrt(number) * jnp.arctan2(*roots)
-
-
-def arcsine_of_share(data: Evidence, share: ArrayLike) -> Float[Array, "*s"]:
-    """The x of the expected count of a share."""
-    chance, complement = data.q + data.rates.d * share, data.rates.not_p + data.rates.d * (1 - share)
-    return 2 * jnp.sqrt(data.num_users) * jnp.arctan2(jnp.sqrt(chance), jnp.sqrt(complement))
-
-
-def share_of_arcsine(data: Evidence, x: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """The share in [0, 1] whose expected count has this x."""
-    angle = jnp.clip(x / (2 * jnp.sqrt(data.num_users)), 0, jnp.pi / 2)  # x of counts from 0 to N
-    chance = jnp.sin(angle) ** 2
-    return jnp.clip((chance - data.q) / data.rates.d, 0, 1)
-
-
 def warped(*distances: Float[Array, "*s"]) -> Float[Array, "*s"]:
     """The scale on which cells and atoms are even, from the distances to its centres; logarithmic far from them."""
     return EVEN_WITHIN * reduce(jnp.add, [jnp.arcsinh(distance / EVEN_WITHIN) for distance in distances])
@@ -123,77 +171,77 @@ def cell_of(scale: Float[Array, " K"], start: Array, end: Array, number: int) ->
     return jnp.clip(((scale - start) / width).astype(jnp.int32), 0, number - 1)
 
 
-def _warped(data: Evidence, x):
+def _warped(noise: Noise, x):
     """The scale around the x of an empty category and of equal shares."""
-    return warped(*(x - arcsine_of_share(data, share) for share in (0.0, 1 / data.support.shape[0])))
+    return warped(x, x - noise.x_of_share(1 / noise.data.support.shape[0]))
 
 
-def cells_of(data: Evidence, largest: Largest, number: int) -> Cells:
+def cells_of(noise: Noise, largest: Largest, number: int) -> Cells:
     """Gathers the counts in cells: one for each count if there are enough cells, else for each of the largest."""
-    size = data.support.shape[0]
-    dtype = data.excess.dtype
+    excess = noise.data.excess
+    size, dtype = excess.shape[0], excess.dtype
     if size <= number:
-        return Cells(data.excess, data.excess, jnp.ones_like(data.excess), jnp.arange(size, dtype=jnp.int32))
+        return Cells(excess, jnp.ones_like(excess), jnp.arange(size, dtype=jnp.int32))
     shared = number - largest.category.shape[0]
-    scale = _warped(data, arcsine_of_excess(data, data.excess))
-    end = _warped(data, arcsine_of_excess(data, largest.excess[-1]))
+    scale = _warped(noise, noise.x_of_excess(excess))
+    end = _warped(noise, noise.x_of_excess(largest.excess[-1]))
     index = cell_of(scale, jnp.min(scale), end, shared)
     index = index.at[largest.category].set(jnp.arange(shared, number, dtype=jnp.int32))
-    empty = jnp.full(number, jnp.inf, dtype)
-    low = empty.at[index].min(data.excess)
-    high = (-empty).at[index].max(data.excess)
     weight = jnp.zeros(number, dtype).at[index].add(1)
-    return Cells(jnp.where(weight > 0, low, 0), jnp.where(weight > 0, high, 0), weight, index)
+    low = jnp.full(number, jnp.inf, dtype).at[index].min(excess)
+    low = jnp.where(weight > 0, low, 0)
+    beyond = jnp.zeros(number, dtype).at[index].add(excess - looked_up(low, index))  # sums of small numbers
+    return Cells(low + beyond / jnp.maximum(weight, 1), weight, index)
 
 
-def atoms_of(data: Evidence, largest: Largest, number: int) -> Atoms:
-    """The atoms: an even grid on the warped scale, the largest counts themselves, no share, and equal shares."""
-    size, num_largest = data.support.shape[0], largest.category.shape[0]
-    least, most, middle = (arcsine_of_share(data, share) for share in (0.0, 1.0, 1 / size))
-    # The grid ends where counts have atoms of their own.
-    low = jnp.clip(arcsine_of_excess(data, jnp.min(data.excess)) - MARGIN, least, middle)
-    high = arcsine_of_excess(data, largest.excess[min(num_largest, size // 2) - 1]) + MARGIN
-    high = jnp.clip(high, jnp.minimum(middle + MARGIN, most), most)
-    grid = _grid(data, low, high, number - num_largest - 2)
-    single = arcsine_of_excess(data, largest.excess)
-    special = jnp.stack([least, middle])
-    single_share = jnp.clip(largest.excess / (data.num_users * data.rates.d), 0, 1)
-    share = _joined(share_of_arcsine(data, grid), single_share, jnp.asarray([0, 1 / size], special.dtype))
-    x = _joined(grid, jnp.clip(single, least, most), special)
-    return Atoms(share, x, *variances_of(grid, single, special))
+def read_cells(data: Evidence, cells: Cells, *values: Float[Array, " B"]) -> tuple[Float[Array, " K"], ...]:
+    """Values of all categories, interpolated between the means of their cells and of the neighbouring ones."""
+    if cells.mean.shape == data.excess.shape:  # each has its own
+        return values
+    order = jnp.argsort(jnp.where(cells.weight > 0, cells.mean, jnp.inf))
+    rank = jnp.zeros_like(order).at[order].set(jnp.arange(order.shape[0]))
+    mean = cells.mean[order]
+    above = jnp.minimum(jnp.arange(order.shape[0]) + 1, jnp.sum(cells.weight > 0) - 1)
+    step = mean[above] - mean
+    # The segment from one mean to the next: one formula for all its counts, so that rounding does not break the order.
+    below = data.excess < looked_up(cells.mean, cells.cell)
+    segment = jnp.maximum(looked_up(rank, cells.cell) - below, 0)
+    beyond = data.excess - looked_up(mean, segment)
+
+    def between(value):
+        value = value[order]
+        end = value[above]
+        slope = jnp.where(step > 0, (end - value) / jnp.where(step > 0, step, 1), 0)
+        start, end, slope = (looked_up(each, segment) for each in (value, end, slope))
+        inside = jnp.clip(start + beyond * slope, jnp.minimum(start, end), jnp.maximum(start, end))
+        return jnp.where(beyond < looked_up(step, segment), inside, end)
+
+    return tuple(between(value) for value in values)
 
 
-def _joined(*parts):
-    return jnp.concatenate(aligned(parts))
+def atoms_of(noise: Noise, largest: Float[Array, ""], number: int) -> Atoms:
+    """An even grid on the warped scale, from no share to beyond the largest count, with equal shares among them."""
+    size = noise.data.support.shape[0]
+    most, middle = noise.x_of_share(1.0), noise.x_of_share(1 / size)
+    high = jnp.minimum(jnp.maximum(noise.x_of_excess(largest), middle) + MARGIN, most)
+    end = _warped(noise, jnp.zeros_like(high)), _warped(noise, high)
+    wanted = end[0] + (end[1] - end[0]) * jnp.asarray(np.linspace(0, 1, number - 1)[1:], high.dtype)
+    span = aligned((jnp.zeros_like(wanted), jnp.full_like(wanted, high)), wanted)
+    below, above = bisected(lambda x: _warped(noise, x) < wanted, *span, jnp.finfo(high.dtype).nmant + 1)
+    grid = below + (above - below) / 2
+    x = jnp.concatenate(aligned((jnp.zeros_like(grid[:1]), jnp.sort(jnp.append(grid, middle)))))
+    share = jnp.where(x == middle, 1 / size, noise.share_of_x(x)).at[0].set(0)
+    return Atoms(share, x, variances_of(x))
 
 
-def variances_of(
-    grid: Float[Array, " m"], single: Float[Array, " L"], special: Float[Array, " s"]
-) -> tuple[Float[Array, " M"], Float[Array, " M"]]:
-    """Variances and gap variances of atoms: of a rising grid, of falling single counts, and of points (both zero).
+def variances_of(x: Float[Array, " M"]) -> Float[Array, " M"]:
+    """The variance within the interval of each atom of a rising grid: up to halfway to its neighbours.
 
-    An atom of the grid stands for all shares up to halfway to its neighbours. The last single count has the end of the
-    grid as its neighbour.
+    Zero if the interval is narrower than the noise of a count.
     """
-
-    def uniform(width):
-        return jnp.where(width > 1, width**2 / 12, 0)  # zero if atoms are closer than the noise of counts
-
-    step = jnp.diff(grid)
-    within = uniform((jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2)
-    beside = jnp.concatenate([single[:1] + 2 * MARGIN, single, grid[-1:]])
-    gap = uniform(jnp.abs(beside[:-2] - beside[2:]) / 2)
-    none = jnp.zeros_like(special)
-    return _joined(within, jnp.zeros_like(single), none), _joined(jnp.zeros_like(grid), gap, none)
-
-
-def _grid(data: Evidence, low, high, number: int):
-    """The x of a grid that is even on the warped scale, by bisection."""
-    ends = _warped(data, low), _warped(data, high)
-    wanted = ends[0] + (ends[1] - ends[0]) * jnp.asarray(np.linspace(0, 1, number), low.dtype)
-    span = aligned((jnp.full_like(wanted, low), jnp.full_like(wanted, high)), wanted)
-    below, above = bisected(lambda x: _warped(data, x) < wanted, *span, jnp.finfo(low.dtype).nmant + 1)
-    return below + (above - below) / 2
+    step = jnp.diff(x)
+    width = (jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2
+    return jnp.where(width > 1, width**2 / 12, 0)
 
 
 def widened(negative_square: Float[Array, "*s"], variance: Float[Array, "*s"]) -> Float[Array, "*s"]:
@@ -206,22 +254,17 @@ def reliability(variance: Float[Array, "*s"]) -> Float[Array, "*s"]:
     return variance / (1 + variance)
 
 
-def _chances(data: Evidence, d, share):
-    """The probabilities that a report supports a category of this share, and that it does not (positive)."""
-    return data.q + d * share, jnp.maximum(data.rates.not_p + d * (1 - share), jnp.finfo(d.dtype).tiny)
-
-
-def log_likelihoods(data: Evidence, excess: Float[Array, " B"], atoms: Atoms) -> Float[Array, "B M"]:
+def log_likelihoods(noise: Noise, excess: Float[Array, " B"], atoms: Atoms) -> Float[Array, "B M"]:
     """Log-likelihood of a count at an atom, less the largest at any share: never a difference of large numbers.
 
     With θ̂ the likeliest share, N·q + N·d·θ̂ is the count unless θ̂ is 0 or 1. The difference is a deviance between the
     expectations under θ̂ and under θ, and the rest of the count times a difference of logits.
     """
-    number, d = data.num_users, data.rates.d
+    number, d = noise.number, noise.d
     excess = excess[:, None]
     likeliest = jnp.clip(excess / (number * d), 0, 1)
-    remainder = excess - number * d * likeliest
-    (named, other), (named_best, other_best) = _chances(data, d, atoms.share), _chances(data, d, likeliest)
+    remainder = jnp.minimum(excess, 0) + jnp.maximum(excess - number * d, 0)
+    (named, other), (named_best, other_best) = noise.chances(atoms.share), noise.chances(likeliest)
     difference = d * (likeliest - atoms.share)
     least = -1 + jnp.finfo(d.dtype).eps  # not −1, which rounding may miss on either side
 
@@ -229,16 +272,17 @@ def log_likelihoods(data: Evidence, excess: Float[Array, " B"], atoms: Atoms) ->
         return mean * deviance(jnp.maximum(difference / mean, least))
 
     named_logit = jnp.log1p(jnp.maximum(-difference / named_best, least))
-    logits = named_logit - jnp.log1p(jnp.maximum(difference / other_best, least))
-    exact = remainder * logits - number * (lost(named, difference) + lost(other, -difference))
-    x = arcsine_of_excess(data, excess)
-    nearest = jnp.clip(x, *(arcsine_of_share(data, share) for share in (0.0, 1.0)))
+    other_logit = jnp.log1p(jnp.maximum(difference / other_best, least))
+    exact = remainder * named_logit - number * lost(named, difference)
+    exact = exact - jnp.where(noise.poisson, 0, remainder * other_logit + number * lost(other, -difference))
+    x = noise.x_of_excess(excess)
+    nearest = jnp.clip(x, 0, noise.x_of_share(1.0))
     wide = widened((x - nearest) ** 2 - (x - atoms.x) ** 2, atoms.variance)
-    return jnp.where(atoms.variance > 0, wide, exact)
+    return noise.power * jnp.where(atoms.variance > 0, wide, exact)
 
 
 def among(
-    data: Evidence,
+    noise: Noise,
     estimand: Estimand,
     excess: Float[Array, "*#s"],
     share: Float[Array, "*#s"],
@@ -250,51 +294,23 @@ def among(
     """
     if estimand == "distribution":
         return share, variance
-    number = data.num_users
-    chance, complement = _chances(data, data.rates.d, share)
-    supporting = (excess + number * data.q) / number
-    of_these = jnp.minimum(share * (data.rates.p / chance), 1)
-    of_others = jnp.minimum(share * (data.rates.not_p / complement), 1)
-    slope = supporting * (data.q / chance) * (data.rates.p / chance)
-    slope = slope + (1 - supporting) * (data.rates.not_p / complement) * (data.rates.not_q / complement)
+    rates, number = noise.data.rates, noise.number
+    chance, complement = noise.chances(share)
+    supporting = excess / number + noise.data.q
+    of_these = jnp.minimum(share * (rates.p / chance), 1)
+    of_others = jnp.minimum(share * (noise.never / complement), 1)
+    slope = supporting * (noise.q / chance) * (rates.p / chance)
+    slope = slope + (1 - supporting) * (noise.never / complement) * (rates.not_q / complement)
     drawn = supporting * of_these * (1 - of_these) + (1 - supporting) * of_others * (1 - of_others)
-    return supporting * of_these + (1 - supporting) * of_others, slope**2 * variance + drawn / number
+    return supporting * of_these + (1 - supporting) * of_others, (slope * jnp.sqrt(variance)) ** 2 + drawn / number
 
 
-def posterior_of(
-    data: Evidence, excess: Float[Array, " B"], atoms: Atoms, weights: Float[Array, " M"], estimand: Estimand
-) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """Posterior mean `[B]` and variance `[B]` of the share of a category, given its count."""
-    number, d = data.num_users, data.rates.d
-    joint = log_likelihoods(data, excess, atoms) + jnp.log(jnp.maximum(weights, jnp.finfo(d.dtype).tiny))
-    posterior = jnp.exp(joint - lax.stop_gradient(jnp.max(joint, axis=1, keepdims=True)))
-    posterior = posterior / jnp.sum(posterior, axis=1, keepdims=True)
+def within_atoms(
+    noise: Noise, estimand: Estimand, excess: Float[Array, " B"], atoms: Atoms
+) -> tuple[Float[Array, "B M"], Float[Array, "B M"]]:
+    """Mean and variance of a category's share, given its count and that its share is in the interval of an atom."""
     # Within the interval of an atom, the count itself determines the share.
-    x = atoms.x + reliability(atoms.variance) * (arcsine_of_excess(data, excess)[:, None] - atoms.x)
-    share = jnp.where(atoms.variance > 0, share_of_arcsine(data, x), atoms.share)
-    chance, complement = _chances(data, d, share)
-    # A variable in [0, 1] has a variance of at most a quarter.
-    part = reliability(atoms.variance + atoms.gap_variance)
-    variance = jnp.minimum(part * (chance / d) * (complement / d) / number, 0.25)
-    share, variance = among(data, estimand, excess[:, None], share, variance)
-    mean = jnp.sum(posterior * share, axis=1)
-    return mean, jnp.sum(posterior * (variance + (share - mean[:, None]) ** 2), axis=1)
-
-
-def read_cells(
-    data: Evidence,
-    cells: Cells,
-    posterior: Callable[[Float[Array, " n"]], tuple[Float[Array, " n"], Float[Array, " n"]]],
-) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
-    """Posterior means and variances of all categories, interpolated between the ends of their cells."""
-    if cells.low.shape == data.excess.shape:  # each has its own
-        return posterior(data.excess)
-    number = cells.low.shape[0]
-    mean, variance = posterior(jnp.concatenate([cells.low, cells.high]))
-    low, high = looked_up(cells.low, cells.cell), looked_up(cells.high, cells.cell)
-    part = jnp.where(high > low, (data.excess - low) / jnp.where(high > low, high - low, 1), 0)
-
-    def between(values):
-        return looked_up(values[:number], cells.cell) * (1 - part) + looked_up(values[number:], cells.cell) * part
-
-    return between(mean), between(variance)
+    part = reliability(atoms.variance)
+    x = atoms.x + part * (noise.x_of_excess(excess)[:, None] - atoms.x)
+    share = jnp.where(atoms.variance > 0, noise.share_of_x(x), atoms.share)
+    return among(noise, estimand, excess[:, None], share, part * noise.variance(share))

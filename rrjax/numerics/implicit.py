@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from jax import Array
+
+T = TypeVar("T")
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -23,3 +25,20 @@ def with_derivative(rule: Callable[[Array, Any, Any], Array], solution: Array, g
 def _jvp(rule, primals, tangents):
     solution, given = with_derivative(rule, *primals), primals[1]
     return solution, rule(solution, given, tangents[1])
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1, 2))
+def without_derivative(values: T, names: str, instead: str) -> T:
+    """The values themselves; a derivative is refused, with the names of the functions and what has one instead.
+
+    Raises:
+        NotImplementedError: A derivative is taken.
+    """
+    del names, instead
+    return values
+
+
+@without_derivative.defjvp
+def _refuse(names, instead, primals, tangents):
+    del primals, tangents
+    raise NotImplementedError(f"{names} have no derivatives: take differences of two estimates, or the derivative {instead}")
