@@ -7,7 +7,7 @@ multiplier), the same with Anderson acceleration (`rrjax.estimators.acceleration
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,10 @@ from timing import pretty, spread
 import rrjax
 from rrjax.data.tally import evidence
 from rrjax.estimators.accelerations import anderson, no_history
-from rrjax.estimators.empirical_bayes import NUM_ATOMS, NUM_CELLS, npmle
-from rrjax.estimators.prior import atoms_of, cells_of, largest_of, log_likelihoods
+from rrjax.estimators.base_prior import base_prior
+from rrjax.estimators.empirical_bayes import BASE_COUNTS, NUM_ATOMS, NUM_CELLS
+from rrjax.estimators.npmle import gap_of, npmle, start_of
+from rrjax.estimators.prior import Noise, atoms_of, cells_of, largest_of, log_likelihoods
 
 SIZES = [(50, 10_000, 1.0), (10_000, 1_000_000, 2.0), (1_423_000, 10_000_000, 4.0)]
 BATCH = 100
@@ -53,22 +55,45 @@ def kept(n: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
     return g / jnp.sum(g), level
 
 
-@partial(jax.jit, static_argnums=(3, 4))
-def climbed(likelihoods: jax.Array, weight: jax.Array, t: jax.Array, passes: int, fast: bool) -> Any:
-    """Log-likelihood and certified gap after so many passes."""
-    total = jnp.sum(weight)
-    w, top = weight / total, jnp.max(likelihoods, axis=1)
-    table = jnp.exp(likelihoods - top[:, None])
+class Problem(NamedTuple):
+    table: jax.Array
+    weight: jax.Array
+    smoothing: jax.Array
+    t: jax.Array
 
-    def slopes(g: jax.Array) -> jax.Array:
-        return (w / (table @ g)) @ table
+    def value(self, g: jax.Array) -> jax.Array:
+        """The smoothed log-likelihood of all counts, less a constant."""
+        return self.weight @ jnp.log(self.table @ g) + jnp.sum(self.weight) * (self.smoothing @ jnp.log(g))
+
+
+def problem_of(counts: jax.Array, epsilon: float) -> Problem:
+    """The prior of mean 1/K, as `empirical_bayes` solves for it."""
+    data = evidence(counts, epsilon)
+    noise, largest, size = Noise.of(data), largest_of(data), counts.shape[0]
+    cells, atoms = cells_of(noise, largest, NUM_CELLS), atoms_of(noise, largest.excess[0], NUM_ATOMS)
+    likelihoods = log_likelihoods(noise, cells.mean, atoms)
+    table = jnp.exp(likelihoods - jnp.max(likelihoods, axis=1, keepdims=True))
+    edges = jnp.log(noise.share_of_x((atoms.x[1:] + atoms.x[:-1]) / 2))
+    base = base_prior(table, cells.weight, edges, size).weights
+    return Problem(table, cells.weight, BASE_COUNTS / size * base, atoms.share * size - 1)
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def climbed(problem: Problem, passes: int, fast: bool) -> Any:
+    """Log-likelihood and certified gap after so many passes."""
+    table, weight, smoothing, t = problem
+    total = jnp.sum(weight)
+    w = weight / total
+
+    def posterior(g: jax.Array) -> jax.Array:
+        return g * ((w / (table @ g)) @ table) + smoothing
 
     def step(y: jax.Array) -> jax.Array:
-        g, _ = kept(y, t)
-        return kept(g * slopes(g), t)[0]
+        return kept(posterior(kept(y, t)[0]), t)[0]
 
     def gain(new: jax.Array, old: jax.Array) -> jax.Array:
-        return w @ jnp.log((table @ kept(new, t)[0]) / (table @ kept(old, t)[0]))
+        new, old = kept(new, t)[0], kept(old, t)[0]
+        return w @ jnp.log((table @ new) / (table @ old)) + smoothing @ jnp.log(new / old)
 
     start = kept(jnp.full_like(t, 1 / t.shape[0]), t)[0]
     if fast:
@@ -77,26 +102,28 @@ def climbed(likelihoods: jax.Array, weight: jax.Array, t: jax.Array, passes: int
     else:
         y = lax.fori_loop(0, passes, lambda _, y: step(y), start)
     g, _ = kept(y, t)
-    _, level = kept(g * slopes(g), t)
-    return total * (w @ (jnp.log(table @ g) + top)), total * jnp.log(jnp.max(slopes(g) - level * t))
+    mass = 1 + jnp.sum(smoothing)
+    _, level = kept(posterior(g) / mass, t)
+    slopes = posterior(g) / g - mass * level * t
+    return problem.value(g), total * mass * jnp.log(jnp.max(slopes) / mass)
 
 
 @jax.jit
-def inside(likelihoods: jax.Array, weight: jax.Array, t: jax.Array) -> Any:
-    return npmle(likelihoods, weight, t, 40)[1:]
+def inside(problem: Problem) -> Any:
+    table, weight, smoothing, t = problem
+    found = npmle(table, weight, smoothing, lambda *_: t, start_of(t), 40)
+    total = jnp.sum(weight)
+    return problem.value(found.weights), total * gap_of(table, weight / total, smoothing, t, found)
 
 
 def solvers(quick: bool) -> tuple[Table, list[dict[str, Any]]]:
     rows, record = [], []
     for size, users, epsilon, exponent in SETTINGS[: 1 if quick else None]:
-        data = evidence(collected(size, users, epsilon, exponent), epsilon)
-        largest = largest_of(data)
-        cells, atoms = cells_of(data, largest, NUM_CELLS), atoms_of(data, largest, NUM_ATOMS)
-        problem = log_likelihoods(data, cells.middle, atoms), cells.weight, atoms.share * size - 1
-        found = {"interior point": partial(inside, *problem)}
+        problem = problem_of(collected(size, users, epsilon, exponent), epsilon)
+        found = {"interior point": partial(inside, problem)}
         for name, numbers in PASSES.items():
             for passes in numbers[: 1 if quick else None]:
-                found[f"{name}, {passes:,} passes"] = partial(climbed, *problem, passes, name != "EM")
+                found[f"{name}, {passes:,} passes"] = partial(climbed, problem, passes, name != "EM")
         calls = {name: partial(_done, call) for name, call in found.items()}
         times = timing.interleaved(calls, 3 if quick else 7)
         for name, call in calls.items():

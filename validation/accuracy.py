@@ -2,11 +2,11 @@
 
 The first grid is the paper's (Zipf with three exponents); the second has populations of other kinds, with two real ones
 where the data are there; the third has few categories, some of them real; in the fourth one or a few of very many
-categories hold all or half of the users. The last is of other mechanisms. Every seed draws the users and their reports exactly. An error is that of the mean over the
-seeds, against the shares of the users who reported or the population they were drawn from, and is related to the best
-of InvN, MLE* and InvP in the setting, which nobody knows who holds one collection; a best below 2 % of the error of the
-inversion counts as that. The oracle is told the shares, but
-not who holds which: no estimate of one category from its own count alone does better.
+categories hold all or half of the users. Every seed draws the users and their reports exactly. An error is that of the
+mean over the seeds, against the shares of the users who reported or the population they were drawn from, and is related
+to the best of InvN, MLE* and InvP in the setting, which nobody knows who holds one collection; a best below 2 % of the
+error of the inversion counts as that. The oracle is told the shares, but not who holds which: no estimate of one
+category from its own count alone does better.
 """
 
 from __future__ import annotations
@@ -148,14 +148,15 @@ def grids(folder: Path, quick: bool) -> dict[str, list[tuple[str, np.ndarray, li
     settings = list(itertools.product((1000,) if quick else (1000, 100_000), epsilons))
     makers = {f"{number} hold all": holders(number) for number in (1, 3, 10, 40)} | {"one holds half": half}
     fourth = [(name, make(size), settings) for size in sizes for name, make in makers.items()]
-    return {"the paper's grid": first, "other populations": second, "few categories": third, "few holders": fourth}
+    found: Any = {"the paper's grid": first, "other populations": second}
+    return found | {"few categories": third, "few holders": fourth}
 
 
 @jax.jit
 def errors(keys: jax.Array, shares: jax.Array, num_users: jax.Array, epsilon: jax.Array) -> tuple[jax.Array, jax.Array]:
     """`[seeds, targets, metrics, estimators and the inversion]`, and `[seeds, targets, claims]` of empirical Bayes.
 
-    Claims are the sum of the variances, whether the prior was undetermined, and whether the order of the counts is kept.
+    Claims are the sum of the variances, whether the prior was undetermined, and whether the counts' order is kept.
     """
 
     def one(key: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -177,7 +178,8 @@ def errors(keys: jax.Array, shares: jax.Array, num_users: jax.Array, epsilon: ja
 
 def claims_of(found: rrjax.EmpiricalBayes, counts: jax.Array) -> jax.Array:
     kept = jnp.all(jnp.diff(found.theta[jnp.argsort(counts)]) >= 0)
-    return jnp.stack([jnp.sum(found.variances), found.undetermined.astype(found.theta.dtype), kept.astype(found.theta.dtype)])
+    dtype = found.theta.dtype
+    return jnp.stack([jnp.sum(found.variances), found.undetermined.astype(dtype), kept.astype(dtype)])
 
 
 def oracle(counts: jax.Array, epsilon: jax.Array, shares: jax.Array, target: Any) -> jax.Array:
@@ -212,7 +214,8 @@ def measure(grid: list[tuple[str, np.ndarray, list[tuple[int, float]]]], num_see
         for num_users, epsilon in settings:
             found = errors(keys, jnp.asarray(shares, jnp.float32), jnp.int32(num_users), jnp.float32(epsilon))
             setting = {"K": len(shares), "N": num_users, "epsilon": epsilon, "population": name}
-            rows.append(setting | dict(zip(("errors", "claims"), (np.asarray(each, float) for each in found), strict=True)))
+            measured, claimed = (np.asarray(each, float) for each in found)
+            rows.append(setting | {"errors": measured, "claims": claimed})
     return rows
 
 

@@ -1,4 +1,4 @@
-"""The prior that empirical Bayes starts from: Gamma distributions of shares, averaged by how well they predict the counts.
+"""The prior that empirical Bayes starts from: an average of Gamma distributions of shares, by their likelihoods.
 
 Three groups of equal weight: one Gamma; empty categories and one Gamma; two Gammas of different means. All have the
 mean 1/K. The members and their weights were chosen by simulation (`validation/accuracy.py`).
@@ -19,7 +19,7 @@ NUM_KNOTS = 512
 """Number of knots of the table of each Gamma distribution."""
 LARGEST_LOGIT = 80.0
 SHAPES = tuple(2.0**power for power in (*range(-6, 9), 10, 12, 16, 20))
-"""Shapes α of the Gamma distributions; their coefficient of variation is 1/√α."""
+"""Shapes of the Gamma distributions. The coefficient of variation is the inverse root of the shape."""
 SHAPES_BESIDE_EMPTY = (0.5, 2.0, 8.0, 32.0, 256.0, 2.0**20)
 LEVELS = (0.1, 0.25, 0.5)
 """Parts of all users in the lower of two groups of categories."""
@@ -76,7 +76,10 @@ def members_of(num_categories: int) -> Members:
 
 @cache
 def _tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Logits of the distribution function of each Gamma of mean one, at even places of log x; first place and step."""
+    """Logits of the distribution function of each Gamma of mean one, at even places of log x; first place and step.
+
+    Before the first place, e⁻¹² or less, they are extrapolated linearly, which is rough for the smallest shapes.
+    """
     logits, starts, steps = [], [], []
     for shape in SHAPES:
         low, high = max(-12.0, -13 / math.sqrt(shape)), math.log1p(13 / math.sqrt(shape) + 85 / shape)
@@ -103,7 +106,7 @@ def masses(log_edges: Float[Array, " n"], shape: np.ndarray, log_mean: np.ndarra
     table = jnp.asarray(tables, dtype).ravel()
     index = knot + (NUM_KNOTS * shape)[:, None].astype(np.int32)
     left, right = table[index], table[index + 1]
-    logit = jnp.clip(left + (right - left) * (place - knot), -LARGEST_LOGIT, LARGEST_LOGIT)
+    logit = jnp.clip(left + (right - left) * (place - knot.astype(dtype)), -LARGEST_LOGIT, LARGEST_LOGIT)
     # The difference of two numbers below one half keeps the digits of both tails.
     down, up = jax.nn.sigmoid(logit), jax.nn.sigmoid(-logit)
     upper = logit[:, :-1] > 0
@@ -123,12 +126,13 @@ def base_prior(
 ) -> BasePrior:
     """The average of all members, by their likelihoods; `table` has the likelihood of a count at an atom."""
     members = members_of(num_categories)
-    mass = members.upper[:, None].astype(table.dtype) * masses(log_edges, members.shape, members.log_mean)
+    upper = jnp.asarray(members.upper, table.dtype)
+    mass = upper[:, None] * masses(log_edges, members.shape, members.log_mean)
     spiked = np.isneginf(members.log_mean_below)
     two = np.flatnonzero(~spiked)
     below = masses(log_edges, members.shape[two], members.log_mean_below[two])
-    rest = (1 - members.upper).astype(table.dtype)
-    mass = mass.at[:, 0].add(np.where(spiked, rest, 0))
+    rest = jnp.asarray(1 - members.upper, table.dtype)
+    mass = mass.at[:, 0].add(jnp.where(spiked, rest, 0))
     mass = mass.at[two].add(rest[two][:, None] * below)
     tiny = jnp.finfo(table.dtype).tiny
     likelihood = weight @ jnp.log(jnp.maximum(table @ mass.T, tiny))

@@ -142,11 +142,11 @@ def _ibu_caution(counts, found, gap):
 
 
 def _empirical_bayes_caution(counts, found, gap):
-    if not found.uniform:
+    if not found.undetermined:
         return ""
     return (
-        "The reports hardly distinguish the categories: empirical Bayes estimates all shares as about equal. Either "
-        "they are about equal, or more reports or a larger ε are needed to see how they differ."
+        "The reports hardly distinguish the categories: empirical Bayes has no prior from them, and estimates shares "
+        "that are nearly equal. Either they are, or more reports or a larger ε are needed to see how they differ."
     )
 
 

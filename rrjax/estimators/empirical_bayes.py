@@ -285,8 +285,9 @@ def _consequences(histogram, smoothing, prior):
     mean, variance = histogram.moments(known)
     away = known * (histogram.value - mean[:, None])  # the derivative of the means in the logarithms of the weights
     curvature = information(known, weight)
-    diagonal = jnp.sum(weight) * smoothing + MIXING_COUNTS / g.shape[0]
-    factor = factored(curvature + jnp.diag(diagonal + DIAGONAL_EPSILONS * jnp.finfo(g.dtype).eps * jnp.diagonal(curvature)))
+    regular = DIAGONAL_EPSILONS * jnp.finfo(g.dtype).eps * jnp.diagonal(curvature)
+    diagonal = jnp.sum(weight) * smoothing + MIXING_COUNTS / g.shape[0] + regular
+    factor = factored(curvature + jnp.diag(diagonal))
     pull = weight @ away
     solution = solved(factor, jnp.concatenate([pull[:, None], g[:, None], away.T], axis=1))
     solution = solution - solution[:, 1:2] * ((g @ solution) / (g @ solution[:, 1]))  # the weights sum to one
@@ -330,19 +331,20 @@ def moved_to_simplex(
     return jnp.maximum(theta + level * scale, smallest)
 
 
-def isotonic(
-    places: Float[Array, " B"], values: Float[Array, " B"], weight: Float[Array, " B"]
-) -> Float[Array, " B"]:
-    """The values nearest in weighted squares that do not fall where places rise: max over i of min over j of means i…j."""
+def isotonic(places: Float[Array, " B"], values: Float[Array, " B"], weight: Float[Array, " B"]) -> Float[Array, " B"]:
+    """The values nearest in weighted squares that do not fall where places rise.
+
+    At each place the largest, over starts before it, of the smallest mean from there to an end after it.
+    """
+    places = jnp.where(weight > 0, places, jnp.inf)
     order = jnp.argsort(places)
-    values, weight = values[order], weight[order]
+    places, values, weight = places[order], values[order], weight[order]
     later = jnp.arange(values.shape[0]) >= jnp.arange(values.shape[0])[:, None]
     mass = jnp.cumsum(jnp.where(later, weight, 0), axis=1)
     mean = jnp.cumsum(jnp.where(later, weight * values, 0), axis=1) / jnp.where(mass > 0, mass, 1)
     least = lax.cummin(jnp.where(later & (mass > 0), mean, jnp.inf), axis=1, reverse=True)
     found = jnp.where(weight > 0, jnp.max(jnp.where(later, least, -jnp.inf), axis=0), 0)
     # Equal places have the value of the first, whatever rounding made of them.
-    places = places[order]
     new = jnp.append(jnp.asarray([True]), places[1:] > places[:-1])
     first = lax.cummax(jnp.where(new, jnp.arange(places.shape[0]), 0))
     return jnp.zeros_like(values).at[order].set(found[first])

@@ -117,8 +117,8 @@ def npmle(
 def gap_of(table, w, smoothing, t, found: Mixing) -> Float[Array, ""]:
     """An upper bound of the distance of the smoothed log-likelihood from its maximum with this t, per count.
 
-    By Jensen's inequality, for weights h with Σ h·t = 0, Σ w·log (Lh/Lg) + Σ b·log (h/g) ≤ S·log (Σ h·D/S), with S = 1 +
-    Σ b and D = Lᵀ(w/Lg) + b/g − tilt·t.
+    By Jensen's inequality, for weights h with Σ h·t = 0, Σ w·log (Lh/Lg) + Σ b·log (h/g) ≤ S·log (Σ h·D/S), with
+    S = 1 + Σ b and D = Lᵀ(w/Lg) + b/g − tilt·t.
     """
     g = found.weights
     total = 1 + jnp.sum(smoothing)

@@ -197,6 +197,8 @@ def _cells(departure):
 def _by_departures(noise: Noise, x, predicted, prior: _Departures, estimand):
     """Posterior means and variances of shares that depart from their predictions."""
     within = reliability(prior.variance)
+    # Of an atom that stands for few categories, these alone determine the place.
+    part = within + (1 - within) / jnp.maximum(prior.weights * x.shape[0], 1)
     log_weights = jnp.log(jnp.maximum(prior.weights, jnp.finfo(x.dtype).tiny))
 
     def moments(category):
@@ -204,7 +206,7 @@ def _by_departures(noise: Noise, x, predicted, prior: _Departures, estimand):
         departure = x - predicted
         posterior = jax.nn.softmax(widened(-((departure - prior.atoms) ** 2), prior.variance) + log_weights)
         share = noise.share_of_x(predicted + prior.atoms + within * (departure - prior.atoms))
-        share, variance = among(noise, estimand, excess, share, within * noise.variance(share))
+        share, variance = among(noise, estimand, excess, share, part * noise.variance(share))
         mean = posterior @ share
         return mean, posterior @ (variance + (share - mean) ** 2)
 

@@ -205,7 +205,7 @@ def read_cells(data: Evidence, cells: Cells, *values: Float[Array, " B"]) -> tup
     step = mean[above] - mean
     # The segment from one mean to the next: one formula for all its counts, so that rounding does not break the order.
     below = data.excess < looked_up(cells.mean, cells.cell)
-    segment = jnp.maximum(looked_up(rank, cells.cell) - below, 0)
+    segment = jnp.maximum(looked_up(rank, cells.cell) - below.astype(rank.dtype), 0)
     beyond = data.excess - looked_up(mean, segment)
 
     def between(value):

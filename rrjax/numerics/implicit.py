@@ -41,4 +41,5 @@ def without_derivative(values: T, names: str, instead: str) -> T:
 @without_derivative.defjvp
 def _refuse(names, instead, primals, tangents):
     del primals, tangents
-    raise NotImplementedError(f"{names} have no derivatives: take differences of two estimates, or the derivative {instead}")
+    message = f"{names} have no derivatives: take differences of two estimates, or the derivative {instead}"
+    raise NotImplementedError(message)
