@@ -74,7 +74,7 @@ def problem_of(counts: jax.Array, epsilon: float) -> Problem:
     likelihoods = log_likelihoods(noise, cells.mean, atoms)
     table = jnp.exp(likelihoods - jnp.max(likelihoods, axis=1, keepdims=True))
     edges = jnp.log(noise.share_of_x((atoms.x[1:] + atoms.x[:-1]) / 2))
-    base = base_prior(table, cells.weight, edges, size).weights
+    base = base_prior(table, cells.weight, edges, size)
     return Problem(table, cells.weight, BASE_COUNTS / size * base, atoms.share * size - 1)
 
 

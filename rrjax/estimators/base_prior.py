@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from rrjax.numerics.sharding import looked_up
+
 NUM_KNOTS = 512
 """Number of knots of the table of each Gamma distribution."""
 LARGEST_LOGIT = 80.0
@@ -105,7 +107,7 @@ def masses(log_edges: Float[Array, " n"], shape: np.ndarray, log_mean: np.ndarra
     knot = jnp.clip(place.astype(jnp.int32), 0, NUM_KNOTS - 2)
     table = jnp.asarray(tables, dtype).ravel()
     index = knot + (NUM_KNOTS * shape)[:, None].astype(np.int32)
-    left, right = table[index], table[index + 1]
+    left, right = looked_up(table, index), looked_up(table, index + 1)
     logit = jnp.clip(left + (right - left) * (place - knot.astype(dtype)), -LARGEST_LOGIT, LARGEST_LOGIT)
     # The difference of two numbers below one half keeps the digits of both tails.
     down, up = jax.nn.sigmoid(logit), jax.nn.sigmoid(-logit)
@@ -114,17 +116,10 @@ def masses(log_edges: Float[Array, " n"], shape: np.ndarray, log_mean: np.ndarra
     return jnp.concatenate([down[:, :1], inner, up[:, -1:]], axis=1)
 
 
-class BasePrior(NamedTuple):
-    """Masses `[M]` of the atoms: the average over all members, and over all but that of equal shares."""
-
-    weights: Float[Array, " M"]
-    unequal: Float[Array, " M"]
-
-
 def base_prior(
     table: Float[Array, "B M"], weight: Float[Array, " B"], log_edges: Float[Array, " M-1"], num_categories: int
-) -> BasePrior:
-    """The average of all members, by their likelihoods; `table` has the likelihood of a count at an atom."""
+) -> Float[Array, " M"]:
+    """The masses of the atoms, averaged over all members; `table` has the likelihood of a count at an atom."""
     members = members_of(num_categories)
     upper = jnp.asarray(members.upper, table.dtype)
     mass = upper[:, None] * masses(log_edges, members.shape, members.log_mean)
@@ -136,11 +131,5 @@ def base_prior(
     mass = mass.at[two].add(rest[two][:, None] * below)
     tiny = jnp.finfo(table.dtype).tiny
     likelihood = weight @ jnp.log(jnp.maximum(table @ mass.T, tiny))
-    posterior = likelihood + members.log_prior.astype(table.dtype)
-    equal = len(SHAPES) - 1
-    floor = LEAST_MASS / table.shape[1]
-
-    def average(posterior):
-        return (1 - LEAST_MASS) * (jax.nn.softmax(posterior) @ mass) + floor
-
-    return BasePrior(average(posterior), average(posterior.at[equal].add(-50)))
+    posterior = jax.nn.softmax(likelihood + members.log_prior.astype(table.dtype))
+    return (1 - LEAST_MASS) * (posterior @ mass) + LEAST_MASS / table.shape[1]

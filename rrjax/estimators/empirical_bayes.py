@@ -29,7 +29,7 @@ from rrjax.estimators.prior import Noise, atoms_of, cells_of, largest_of, log_li
 from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.newton import factored, solved
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import aligned, looked_up
 from rrjax.numerics.sums import accurate_sum
 
 NUM_CELLS = 192
@@ -46,6 +46,8 @@ MIXING_COUNTS = 0.5
 """Added to the base prior's counts for the uncertainty of the prior, evenly over the atoms."""
 NUM_TURNS = 2
 """Number of priors: the first with mean 1/K, the others with posterior means that sum to the aim of the one before."""
+LARGEST_VARIANCE = 0.25
+"""The largest variance of anything in [0, 1]."""
 LEAST_VARIANCE = 0.05
 """Smallest variance of a share under all conditions, as a part of its variance under the prior alone."""
 MAX_SIMPLEX_STEPS = 50
@@ -61,7 +63,7 @@ class EmpiricalBayes(NamedTuple):
     Attributes:
         theta: `[K]`, the estimate, on the simplex.
         variances: `[K]`, posterior variances of the shares. They include the error of the prior, and the condition that
-            the shares sum to one. If `undetermined`, those under the base prior without its part of equal shares.
+            the shares sum to one. If `undetermined`, they are wide: what each count alone says of its share.
         atoms: `[M]`, shares in rising order, from zero; one is the equal share, 1/K.
         weights: `[M]`, the prior: the part of the categories with about such a share.
         gap: Scalar, nats, to rounding: an upper bound of the distance of the smoothed maximum likelihood prior of mean
@@ -166,25 +168,25 @@ def of_evidence(
     base = base_prior(table, cells.weight, jnp.log(noise.share_of_x((atoms.x[1:] + atoms.x[:-1]) / 2)), size)
     histogram = Histogram(table, cells.weight, *within_atoms(noise, estimand, cells.mean, atoms))
     departure = atoms.share * size - 1
-    first, fit = fitted(histogram, base.weights, departure, max_iters)
+    first, fit = fitted(histogram, base, departure, max_iters)
 
-    gap = jnp.maximum(size * gap_of(table, cells.weight / size, BASE_COUNTS / size * base.weights, departure, first), 0)
-    log_of_equal = (likelihoods - top)[:, jnp.argmin(jnp.abs(departure))]
+    gap = jnp.maximum(size * gap_of(table, cells.weight / size, BASE_COUNTS / size * base, departure, first), 0)
+    at_equal = jnp.arange(num_atoms) == jnp.argmin(jnp.abs(departure))
+    log_of_equal = jnp.sum(jnp.where(at_equal, likelihoods - top, 0), axis=1)
     gain = cells.weight @ (jnp.log(table @ first.weights) - log_of_equal)
     undetermined = gain < least_gain(size)
-    weights = jnp.where(undetermined, base.weights, fit.prior.weights)
-    mean, variance = histogram.moments(posteriors(table, weights))
-    _, wide = histogram.moments(posteriors(table, base.unequal))
-    wide = given_sum(wide, cells.weight)
-    theta = moved_to_simplex(mean, variance, cells.weight)
-    variance = jnp.where(undetermined, wide, fit.variances)
+    weights = jnp.where(undetermined, base, fit.prior.weights)
+    theta = moved_to_simplex(*histogram.moments(posteriors(table, weights)), cells.weight)
+
+    # What each count says alone.
+    plain = cells.mean / (noise.number * noise.d)
+    inside = jnp.clip(plain, 0, 1)
+    noisy = noise.variance(inside) if estimand == "distribution" else data.rates.variance(inside) / noise.number
+    wide = given_sum(jnp.minimum(noisy, LARGEST_VARIANCE), cells.weight)
     part = part_without_prior(size)
     if part > 0:
-        plain = jnp.clip(cells.mean / (noise.number * noise.d), 0, 1)
-        noisy = noise.variance(plain) if estimand == "distribution" else data.rates.variance(plain) / noise.number
-        nearest = moved_to_simplex(cells.mean / (noise.number * noise.d), noisy, cells.weight)
-        theta = part * nearest + (1 - part) * theta
-        variance = part * given_sum(noisy, cells.weight) + (1 - part) * variance
+        theta = part * moved_to_simplex(plain, noisy, cells.weight) + (1 - part) * theta
+    variance = jnp.where(undetermined, wide, part * wide + (1 - part) * fit.variances)
     theta = isotonic(cells.mean, theta, cells.weight)
     theta, variances = read_cells(data, cells, theta, variance)
     theta = jnp.maximum(theta, SMALLEST_SHARE / size)
@@ -338,13 +340,13 @@ def isotonic(places: Float[Array, " B"], values: Float[Array, " B"], weight: Flo
     """
     places = jnp.where(weight > 0, places, jnp.inf)
     order = jnp.argsort(places)
-    places, values, weight = places[order], values[order], weight[order]
+    places, values, weight = (looked_up(each, order) for each in (places, values, weight))
     later = jnp.arange(values.shape[0]) >= jnp.arange(values.shape[0])[:, None]
     mass = jnp.cumsum(jnp.where(later, weight, 0), axis=1)
     mean = jnp.cumsum(jnp.where(later, weight * values, 0), axis=1) / jnp.where(mass > 0, mass, 1)
     least = lax.cummin(jnp.where(later & (mass > 0), mean, jnp.inf), axis=1, reverse=True)
     found = jnp.where(weight > 0, jnp.max(jnp.where(later, least, -jnp.inf), axis=0), 0)
     # Equal places have the value of the first, whatever rounding made of them.
-    new = jnp.append(jnp.asarray([True]), places[1:] > places[:-1])
+    new = places > jnp.append(places[:1], places[:-1])
     first = lax.cummax(jnp.where(new, jnp.arange(places.shape[0]), 0))
-    return jnp.zeros_like(values).at[order].set(found[first])
+    return jnp.zeros_like(values).at[order].set(looked_up(found, first))

@@ -164,7 +164,7 @@ def _departures(noise: Noise, x, predicted) -> _Departures:
     low, high = jnp.minimum(jnp.min(departure), -1) - MARGIN, jnp.maximum(jnp.max(departure), 1) + MARGIN
     ends = warped(low), warped(high)
     grid = ends[0] + (ends[1] - ends[0]) * jnp.asarray(np.linspace(0, 1, NUM_ATOMS - 1), x.dtype)
-    atoms = jnp.sort(jnp.append(EVEN_WITHIN * jnp.sinh(grid / EVEN_WITHIN), 0))
+    atoms = jnp.sort(jnp.concatenate([EVEN_WITHIN * jnp.sinh(grid / EVEN_WITHIN), jnp.zeros_like(grid[:1])]))
     variance = variances_of(atoms)
 
     cells, weight, lost = _cells(departure)

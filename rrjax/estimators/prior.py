@@ -200,17 +200,17 @@ def read_cells(data: Evidence, cells: Cells, *values: Float[Array, " B"]) -> tup
         return values
     order = jnp.argsort(jnp.where(cells.weight > 0, cells.mean, jnp.inf))
     rank = jnp.zeros_like(order).at[order].set(jnp.arange(order.shape[0]))
-    mean = cells.mean[order]
+    mean = looked_up(cells.mean, order)
     above = jnp.minimum(jnp.arange(order.shape[0]) + 1, jnp.sum(cells.weight > 0) - 1)
-    step = mean[above] - mean
+    step = looked_up(mean, above) - mean
     # The segment from one mean to the next: one formula for all its counts, so that rounding does not break the order.
     below = data.excess < looked_up(cells.mean, cells.cell)
     segment = jnp.maximum(looked_up(rank, cells.cell) - below.astype(rank.dtype), 0)
     beyond = data.excess - looked_up(mean, segment)
 
     def between(value):
-        value = value[order]
-        end = value[above]
+        value = looked_up(value, order)
+        end = looked_up(value, above)
         slope = jnp.where(step > 0, (end - value) / jnp.where(step > 0, step, 1), 0)
         start, end, slope = (looked_up(each, segment) for each in (value, end, slope))
         inside = jnp.clip(start + beyond * slope, jnp.minimum(start, end), jnp.maximum(start, end))
