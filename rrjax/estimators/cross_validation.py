@@ -76,11 +76,11 @@ def cv_threshold(key: Array, counts: ArrayLike | Tally, epsilon: ArrayLike | Non
     Note:
         Over the paper's grid its squared error was 0.46 times that of the best of InvN, MLE* and InvP in each setting
         (the geometric mean; at most 1.5 times in nine settings of ten; `validation/results/accuracy-cpu.md`, where a
-        best below 2 % of the inversion's error counts as that), and that of `empirical_bayes` 0.35 times. It gains most if the truth is near-uniform. It loses if the reports carry
-        almost no signal: then InvN is close to uniform by chance, and a high threshold makes the error of a few keys
-        large (in the worst setting the mean is 21 ± 10 times that of the best). The choice depends on the data, so
-        intervals and tests that take τ as given are not valid after it. It minimizes the expected squared error from
-        the shares of the population, not of these users.
+        best below 2 % of the inversion's error counts as that), and that of `empirical_bayes` 0.35 times. It gains most
+        if the truth is near-uniform. It loses if the reports carry almost no signal: then InvN is close to uniform by
+        chance, and a high threshold makes the error of a few keys large (in the worst setting the mean is 21 ± 10 times
+        that of the best). The choice depends on the data, so intervals and tests that take τ as given are not valid
+        after it. It minimizes the expected squared error from the shares of the population, not of these users.
 
     References:
         Pinzón et al., "Estimating the True Distribution of Data Collected with Randomized Response", AAAI 2026,
