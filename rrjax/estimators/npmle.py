@@ -14,13 +14,15 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from rrjax.numerics.newton import factored, interior_step, solved
+from rrjax.numerics.newton import LARGEST_STEP, factored, length_within, solved
 from rrjax.numerics.sharding import aligned
 
 LAST_STEP = 0.01
 """Largest squared length of the last step, in nats of all counts."""
 LARGEST_GAP = 0.1
 """Largest distance from the maximum at the end, beside rounding, in nats of all counts."""
+SMALLEST_TARGET = 0.1
+"""Smallest target of a slack, as a part of the slack or of where it ends."""
 DIAGONAL_EPSILONS = 8
 """Added to the diagonal of Newton's system, in parts of it and of machine epsilon, so that it stays regular."""
 
@@ -97,7 +99,7 @@ def npmle(
         n = w @ known
         # A common part of all slopes has no effect, but would cost their differences digits.
         towards = _newton(n - g, factored(matrix), g, t)
-        new, slack, tilt, dual = interior_step(g, slack, towards, smoothing)
+        new, slack, tilt, dual = _step(g, slack, towards, smoothing)
         y = new / g - 1
         tilt = state.tilt + dual * (tilt - state.tilt)
         found = Mixing(new, slack, tilt, state.done, state.num_iters + 1)
@@ -112,6 +114,22 @@ def npmle(
     return lax.while_loop(
         lambda state: ~state.done & (state.num_iters < max_iters), body, aligned(start, (table, w, smoothing))
     )
+
+
+def _step(g, slack, towards, goal):
+    """A predictor and a corrector step, as in `rrjax.numerics.newton`, but to the slacks of the goal, not to zero."""
+    y, _ = towards(goal)
+    change = goal - slack - slack * y
+    primal, dual = length_within(y), length_within(change / slack)
+    distance = jnp.mean(jnp.abs(slack - goal))
+    predicted = jnp.mean(jnp.abs((1 + primal * y) * (slack + dual * change) - goal))
+    part = jnp.where(distance > 0, jnp.minimum((predicted / jnp.where(distance > 0, distance, 1)) ** 3, 1), 0)
+    target = goal + part * distance - primal * dual * y * change
+    target = jnp.maximum(target, SMALLEST_TARGET * jnp.minimum(goal, slack))
+    y, multiplier = towards(target)
+    change = target - slack - slack * y
+    primal, dual = (jnp.minimum(1, LARGEST_STEP * length) for length in map(length_within, (y, change / slack)))
+    return g * (1 + primal * y), (slack + dual * change) * (1 + primal * y), multiplier, dual
 
 
 def gap_of(table, w, smoothing, t, found: Mixing) -> Float[Array, ""]:

@@ -38,8 +38,6 @@ from rrjax.numerics.sums import accurate_sum
 
 LARGEST_STEP = 0.99
 """Largest length of an interior step, as a part of the way to the boundary, where a weight would be zero."""
-SMALLEST_TARGET = 0.1
-"""Smallest target of a slack, as a part of the slack or of where it ends."""
 USERS_IN_BLOCK = 4096
 """Number of users whose information is summed at a time."""
 
@@ -219,28 +217,26 @@ def interior_step(
     theta: Float[Array, " M"],
     slack: Float[Array, " M"],
     towards: Callable[[Float[Array, " M"]], tuple[Float[Array, " M"], Array]],
-    goal: Float[Array, "*M"],
+    goal: Float[Array, ""],
 ) -> tuple[Float[Array, " M"], Float[Array, " M"], Array, Float[Array, ""]]:
     """Makes a predictor and a corrector step; returns θ, θ∘s, the multiplier, and the length of the step in it.
 
-    `slack` is θ∘s. `towards(β)` solves Newton's system; it returns y and the multiplier. The iteration ends at θ∘s =
-    `goal`.
+    `slack` is θ∘s. `towards(β)` solves Newton's system; it returns y and the multiplier. `goal` is the smallest β.
     """
-    goal = jnp.broadcast_to(goal, theta.shape)
-    y, _ = towards(goal)
-    change = goal - slack - slack * y
-    primal, dual = _length(y), _length(change / slack)
-    distance = jnp.mean(jnp.abs(slack - goal))
-    predicted = jnp.mean(jnp.abs((1 + primal * y) * (slack + dual * change) - goal))
-    part = jnp.where(distance > 0, jnp.minimum((predicted / jnp.where(distance > 0, distance, 1)) ** 3, 1), 0)
-    target = goal + part * distance - primal * dual * y * change
-    target = jnp.maximum(target, SMALLEST_TARGET * jnp.minimum(goal, slack))
+    y, _ = towards(jnp.zeros_like(theta))
+    change = -slack - slack * y
+    primal, dual = length_within(y), length_within(change / slack)
+    barrier = jnp.mean(slack)
+    predicted = jnp.mean((1 + primal * y) * (slack + dual * change))
+    target = jnp.maximum((predicted / barrier) ** 3 * barrier, goal) - y * change
     y, multiplier = towards(target)
     change = target - slack - slack * y
-    primal, dual = (jnp.minimum(1, LARGEST_STEP * length) for length in (_length(y), _length(change / slack)))
+    primal, dual = (
+        jnp.minimum(1, LARGEST_STEP * length) for length in (length_within(y), length_within(change / slack))
+    )
     return theta * (1 + primal * y), (slack + dual * change) * (1 + primal * y), multiplier, dual
 
 
-def _length(change):
+def length_within(change: Float[Array, " M"]) -> Float[Array, ""]:
     """The largest part of a relative change, at most one, before any weight is zero."""
     return jnp.minimum(1, 1 / jnp.maximum(jnp.max(-change), 1))
