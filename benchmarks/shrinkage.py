@@ -71,8 +71,7 @@ def problem_of(counts: jax.Array, epsilon: float) -> Problem:
     data = evidence(counts, epsilon)
     noise, largest, size = Noise.of(data), largest_of(data), counts.shape[0]
     cells, atoms = cells_of(noise, largest, NUM_CELLS), atoms_of(noise, largest.excess[0], NUM_ATOMS)
-    likelihoods = log_likelihoods(noise, cells.mean, atoms)
-    table = jnp.exp(likelihoods - jnp.max(likelihoods, axis=1, keepdims=True))
+    table = jnp.exp(log_likelihoods(noise, cells.mean, atoms))
     edges = jnp.log(noise.share_of_x((atoms.x[1:] + atoms.x[:-1]) / 2))
     base = base_prior(table, cells.weight, edges, size)
     return Problem(table, cells.weight, BASE_COUNTS / size * base, atoms.share * size - 1)

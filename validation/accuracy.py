@@ -197,8 +197,7 @@ def oracle(counts: jax.Array, epsilon: jax.Array, shares: jax.Array, target: Any
     noise = Noise.of(data)
     atoms = Atoms(known, noise.x_of_share(known), jnp.zeros_like(known))
     cells = cells_of(noise, largest_of(data), 1024)
-    likelihoods = log_likelihoods(noise, cells.mean, atoms)
-    table = jnp.exp(likelihoods - jnp.max(likelihoods, axis=1, keepdims=True))
+    table = jnp.exp(log_likelihoods(noise, cells.mean, atoms))
     value, _ = within_atoms(noise, target, cells.mean, atoms)
     return read_cells(data, cells, jnp.sum(posteriors(table, weights) * value, axis=1))[0]
 

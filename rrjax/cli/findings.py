@@ -89,8 +89,10 @@ class Findings:
 
     @property
     def flat(self) -> bool:
-        """Whether no category is significant and all estimates are about equal."""
-        return not self.num_found and float(self.found.theta.max()) * self.collection.num_categories < 2
+        """Whether no category is significant, and the intervals of all hold equal shares."""
+        equal = 1 / self.collection.num_categories
+        inside = (self.intervals.lower <= equal) & (equal <= self.intervals.upper)
+        return not self.num_found and bool(inside.all())
 
     @cached_property
     def bands(self) -> Bands:

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Int
 
 from rrjax.data.linear_maps import Dense, Lift, Scaling
 from rrjax.data.mixture import Reports
-from rrjax.numerics.newton import factored, interior_step, solved
+from rrjax.numerics.newton import factored, interior_step, raised, solved
 from rrjax.numerics.sums import accurate_sum
 
 MEMORY = 10
@@ -30,8 +30,6 @@ LARGEST_LOG_FACTOR = 2.0
 """Limit of the change of a category's log share by the power of its factor, nats."""
 MAX_NEWTON_STEPS = 200
 """Largest number of Newton steps. Rounding prevents a gap that these do not reach."""
-DIAGONAL_EPSILONS = 8
-"""Relative increase of a diagonal, in machine epsilons, so that rounding leaves the matrix positive."""
 
 
 class History(NamedTuple):
@@ -161,8 +159,7 @@ def _solver(curvature, slack):
     """Solves (curvature + diag(slack))·y = x for y."""
     if curvature.ndim == 1:
         return lambda x: x / (curvature + slack)
-    raised = slack + DIAGONAL_EPSILONS * jnp.finfo(slack.dtype).eps * jnp.diagonal(curvature)
-    factor = factored(lax.stop_gradient(curvature + jnp.diag(raised)))
+    factor = factored(lax.stop_gradient(raised(curvature, slack)))
     return lambda x: lax.custom_linear_solve(
         lambda y: jnp.einsum("ij,j->i", curvature, y, precision="highest") + slack * y,
         x,

@@ -20,6 +20,7 @@ from rrjax.numerics.sharding import looked_up
 NUM_KNOTS = 512
 """Number of knots of the table of each Gamma distribution."""
 LARGEST_LOGIT = 80.0
+"""Limit of the logits of distribution functions; beyond it masses are zero."""
 SHAPES = tuple(2.0**power for power in (*range(-6, 9), 10, 12, 16, 20))
 """Shapes of the Gamma distributions. The coefficient of variation is the inverse root of the shape."""
 SHAPES_BESIDE_EMPTY = (0.5, 2.0, 8.0, 32.0, 256.0, 2.0**20)
@@ -100,7 +101,10 @@ def _tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def masses(log_edges: Float[Array, " n"], shape: np.ndarray, log_mean: np.ndarray) -> Float[Array, "R n+1"]:
-    """The mass of Gamma distributions between edges, and beyond the first and the last."""
+    """The mass of Gamma distributions between edges of shares, and beyond the first and the last.
+
+    `shape` `[R]` has their places in `SHAPES`, `log_mean` `[R]` the logarithms of their means.
+    """
     tables, starts, steps = _tables()
     dtype = log_edges.dtype
     place = (log_edges - (log_mean + starts[shape])[:, None].astype(dtype)) / steps[shape][:, None].astype(dtype)

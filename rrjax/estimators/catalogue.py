@@ -145,8 +145,8 @@ def _empirical_bayes_caution(counts, found, gap):
     if not found.undetermined:
         return ""
     return (
-        "The reports hardly distinguish the categories: empirical Bayes has no prior from them, and estimates shares "
-        "that are nearly equal. Either they are, or more reports or a larger ε are needed to see how they differ."
+        "The reports hardly distinguish the categories: the estimate rests on general assumptions more than on them. "
+        "Either all shares are about equal, or more reports or a larger ε are needed to see how they differ."
     )
 
 

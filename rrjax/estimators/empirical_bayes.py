@@ -24,10 +24,10 @@ from rrjax.data.arguments import Estimand, check_estimand
 from rrjax.data.categories import as_integer
 from rrjax.data.tally import Evidence, Tally, evidence
 from rrjax.estimators.base_prior import base_prior
-from rrjax.estimators.npmle import DIAGONAL_EPSILONS, Mixing, gap_of, information, npmle, posteriors, start_of
+from rrjax.estimators.npmle import Mixing, gap_of, information, npmle, posteriors, start_of
 from rrjax.estimators.prior import Noise, atoms_of, cells_of, largest_of, log_likelihoods, read_cells, within_atoms
 from rrjax.numerics.implicit import without_derivative
-from rrjax.numerics.newton import factored, solved
+from rrjax.numerics.newton import factored, raised, solved
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, looked_up
 from rrjax.numerics.sums import accurate_sum
@@ -50,6 +50,10 @@ LARGEST_VARIANCE = 0.25
 """The largest variance of anything in [0, 1]."""
 LEAST_VARIANCE = 0.05
 """Smallest variance of a share under all conditions, as a part of its variance under the prior alone."""
+NO_DERIVATIVES = (
+    "empirical_bayes and ordered_bayes have no derivatives: take differences of two estimates, or the derivative of "
+    "mle_star or inv_p"
+)
 MAX_SIMPLEX_STEPS = 50
 """Largest number of steps to shares that sum to one."""
 SMALLEST_SHARE = 1e-6
@@ -158,13 +162,12 @@ def of_evidence(
 ) -> EmpiricalBayes:
     """`empirical_bayes`, of checked arguments."""
     size = data.support.shape[0]
-    data = without_derivative(data, "empirical_bayes and ordered_bayes", "of mle_star or inv_p")
+    data = without_derivative(data, NO_DERIVATIVES)
     noise, largest = Noise.of(data), largest_of(data)
     cells = cells_of(noise, largest, num_cells)
     atoms = atoms_of(noise, largest.excess[0], num_atoms)
     likelihoods = log_likelihoods(noise, cells.mean, atoms)
-    top = jnp.max(likelihoods, axis=1, keepdims=True)
-    table = jnp.exp(likelihoods - top)
+    table = jnp.exp(likelihoods)
     base = base_prior(table, cells.weight, jnp.log(noise.share_of_x((atoms.x[1:] + atoms.x[:-1]) / 2)), size)
     histogram = Histogram(table, cells.weight, *within_atoms(noise, estimand, cells.mean, atoms))
     departure = atoms.share * size - 1
@@ -172,7 +175,7 @@ def of_evidence(
 
     gap = jnp.maximum(size * gap_of(table, cells.weight / size, BASE_COUNTS / size * base, departure, first), 0)
     at_equal = jnp.arange(num_atoms) == jnp.argmin(jnp.abs(departure))
-    log_of_equal = jnp.sum(jnp.where(at_equal, likelihoods - top, 0), axis=1)
+    log_of_equal = jnp.sum(jnp.where(at_equal, likelihoods, 0), axis=1)
     gain = cells.weight @ (jnp.log(table @ first.weights) - log_of_equal)
     undetermined = gain < least_gain(size)
     weights = jnp.where(undetermined, base, fit.prior.weights)
@@ -287,9 +290,7 @@ def _consequences(histogram, smoothing, prior):
     mean, variance = histogram.moments(known)
     away = known * (histogram.value - mean[:, None])  # the derivative of the means in the logarithms of the weights
     curvature = information(known, weight)
-    regular = DIAGONAL_EPSILONS * jnp.finfo(g.dtype).eps * jnp.diagonal(curvature)
-    diagonal = jnp.sum(weight) * smoothing + MIXING_COUNTS / g.shape[0] + regular
-    factor = factored(curvature + jnp.diag(diagonal))
+    factor = factored(raised(curvature, jnp.sum(weight) * smoothing + MIXING_COUNTS / g.shape[0]))
     pull = weight @ away
     solution = solved(factor, jnp.concatenate([pull[:, None], g[:, None], away.T], axis=1))
     solution = solution - solution[:, 1:2] * ((g @ solution) / (g @ solution[:, 1]))  # the weights sum to one

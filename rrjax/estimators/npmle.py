@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from rrjax.numerics.newton import LARGEST_STEP, factored, length_within, solved
+from rrjax.numerics.newton import LARGEST_STEP, factored, length_within, raised, solved
 from rrjax.numerics.sharding import aligned
 
 LAST_STEP = 0.01
@@ -23,8 +23,8 @@ LARGEST_GAP = 0.1
 """Largest distance from the maximum at the end, beside rounding, in nats of all counts."""
 SMALLEST_TARGET = 0.1
 """Smallest target of a slack, as a part of the slack or of where it ends."""
-DIAGONAL_EPSILONS = 8
-"""Added to the diagonal of Newton's system, in parts of it and of machine epsilon, so that it stays regular."""
+GAP_EPSILONS = 32
+"""The gap that rounding may leave, in machine epsilons, nats per count."""
 
 
 class Mixing(NamedTuple):
@@ -85,17 +85,15 @@ def npmle(
         Koenker and Mizera, "Convex Optimization, Shape Constraints, Compound Decisions, and Empirical Bayes Rules",
         JASA 109, 2014: the mixture as a program for interior points.
     """
-    rounding = DIAGONAL_EPSILONS * jnp.finfo(table.dtype).eps
     num_counts = jnp.sum(weight)
-    largest_gap = LARGEST_GAP + 4 * rounding * num_counts
+    largest_gap = LARGEST_GAP + GAP_EPSILONS * jnp.finfo(table.dtype).eps * num_counts
     w = weight / num_counts
 
     def body(state):
         g, slack = state.weights, state.slack
         known = posteriors(table, g)
         t = constraint(g, known)
-        curvature = information(known, w)
-        matrix = curvature + jnp.diag(slack + rounding * jnp.diagonal(curvature))
+        matrix = raised(information(known, w), slack)
         n = w @ known
         # A common part of all slopes has no effect, but would cost their differences digits.
         towards = _newton(n - g, factored(matrix), g, t)

@@ -19,7 +19,15 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import Estimand, check_estimand
 from rrjax.data.tally import Evidence, Tally, evidence
-from rrjax.estimators.empirical_bayes import MAX_ITERS, NUM_ATOMS, NUM_CELLS, least_gain, moved_to_simplex, of_evidence
+from rrjax.estimators.empirical_bayes import (
+    MAX_ITERS,
+    NO_DERIVATIVES,
+    NUM_ATOMS,
+    NUM_CELLS,
+    least_gain,
+    moved_to_simplex,
+    of_evidence,
+)
 from rrjax.estimators.npmle import npmle, start_of
 from rrjax.estimators.prior import (
     EVEN_WITHIN,
@@ -115,7 +123,7 @@ def ordered_bayes(
 @partial(jax.jit, static_argnums=1)
 def _estimated(data: Evidence, estimand: Estimand) -> OrderedBayes:
     size = data.excess.shape[0]
-    data = without_derivative(data, "empirical_bayes and ordered_bayes", "of mle_star or inv_p")
+    data = without_derivative(data, NO_DERIVATIVES)
     unordered = of_evidence(data, estimand)
     noise = Noise.of(data)
     x = noise.x_of_excess(data.excess + MEAN_ROOT_SHIFT)

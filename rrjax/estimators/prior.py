@@ -255,7 +255,7 @@ def reliability(variance: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 
 def log_likelihoods(noise: Noise, excess: Float[Array, " B"], atoms: Atoms) -> Float[Array, "B M"]:
-    """Log-likelihood of a count at an atom, less the largest at any share: never a difference of large numbers.
+    """Log-likelihood of a count at an atom, less the largest at any: never a difference of large numbers.
 
     With θ̂ the likeliest share, N·q + N·d·θ̂ is the count unless θ̂ is 0 or 1. The difference is a deviance between the
     expectations under θ̂ and under θ, and the rest of the count times a difference of logits.
@@ -278,7 +278,8 @@ def log_likelihoods(noise: Noise, excess: Float[Array, " B"], atoms: Atoms) -> F
     x = noise.x_of_excess(excess)
     nearest = jnp.clip(x, 0, noise.x_of_share(1.0))
     wide = widened((x - nearest) ** 2 - (x - atoms.x) ** 2, atoms.variance)
-    return noise.power * jnp.where(atoms.variance > 0, wide, exact)
+    found = noise.power * jnp.where(atoms.variance > 0, wide, exact)
+    return found - jnp.max(found, axis=1, keepdims=True)
 
 
 def among(

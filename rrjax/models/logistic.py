@@ -21,9 +21,15 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from rrjax.mechanisms.rows import LogRows
 from rrjax.models.inputs import Units, as_covariates, as_weights, covariates_dtype, standardized
 from rrjax.models.loss import MechanismOrEpsilon, rows_of
+from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.newton import View, added_up, ascended, blocks_of
 from rrjax.numerics.sharding import aligned, on_many_devices, together
 from rrjax.numerics.sums import log_sum
+
+NO_DERIVATIVES = (
+    "models.fit and models.fit_outcome have no derivatives: take differences of two fits, or models.fit_family where "
+    "there are no covariates"
+)
 
 
 class Data(NamedTuple):
@@ -75,21 +81,7 @@ def as_data(
     rows = rows_of(reports, mechanism_or_epsilon, num_categories, number, dtype)
     weights = together(as_weights(weights, number, dtype))
     standard, units = standardized(given, intercept)
-    return _without_derivative(Data(standard, LogRows(*map(together, rows)), weights)), units
-
-
-@jax.custom_jvp
-def _without_derivative(data):
-    """The same data, with a clear error for derivatives, which the loops of the solvers do not have."""
-    return data
-
-
-@_without_derivative.defjvp
-def _refuse_derivative(primals, tangents):
-    raise NotImplementedError(
-        "models.fit and models.fit_outcome have no derivatives: take differences of two fits, or "
-        "models.fit_family where there are no covariates"
-    )
+    return without_derivative(Data(standard, LogRows(*map(together, rows)), weights), NO_DERIVATIVES), units
 
 
 def posteriors(coefficients: Float[Array, "D k"], covariates: Float[Array, "N D"], rows: LogRows) -> Posteriors:

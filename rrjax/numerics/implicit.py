@@ -27,19 +27,18 @@ def _jvp(rule, primals, tangents):
     return solution, rule(solution, given, tangents[1])
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(1, 2))
-def without_derivative(values: T, names: str, instead: str) -> T:
-    """The values themselves; a derivative is refused, with the names of the functions and what has one instead.
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def without_derivative(values: T, message: str) -> T:
+    """The values themselves; the message is raised if a derivative is taken.
 
     Raises:
         NotImplementedError: A derivative is taken.
     """
-    del names, instead
+    del message
     return values
 
 
 @without_derivative.defjvp
-def _refuse(names, instead, primals, tangents):
+def _refuse(message, primals, tangents):
     del primals, tangents
-    message = f"{names} have no derivatives: take differences of two estimates, or the derivative {instead}"
     raise NotImplementedError(message)

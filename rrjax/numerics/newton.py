@@ -38,8 +38,15 @@ from rrjax.numerics.sums import accurate_sum
 
 LARGEST_STEP = 0.99
 """Largest length of an interior step, as a part of the way to the boundary, where a weight would be zero."""
+DIAGONAL_EPSILONS = 8
+"""Relative increase of a diagonal, in machine epsilons, so that rounding leaves the matrix positive."""
 USERS_IN_BLOCK = 4096
 """Number of users whose information is summed at a time."""
+
+
+def raised(matrix: Float[Array, "M M"], diagonal: Float[Array, " M"]) -> Float[Array, "M M"]:
+    """A positive matrix plus a diagonal, and as much more as rounding needs for a Cholesky factor."""
+    return matrix + jnp.diag(diagonal + DIAGONAL_EPSILONS * jnp.finfo(matrix.dtype).eps * jnp.diagonal(matrix))
 
 
 @one_by_one

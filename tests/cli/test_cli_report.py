@@ -173,7 +173,7 @@ def test_other_mechanisms_have_pages(invoke):
 @pytest.mark.long
 def test_what_the_reports_cannot_say_is_said_in_its_place(invoke):
     io.write_table("few.csv", {"x": np.array([1, 2, 2, 5])})
-    made(invoke, "few.csv", "--column", "x", "--epsilon", "0.5", "--domain", "1:12")
+    made(invoke, "few.csv", "--column", "x", "--epsilon", "0.5", "--domain", "1:6")
     text = text_of("few-report.html")
     assert "These reports hardly distinguish the categories." in text
     assert "These 4 reports carry little information" in text
