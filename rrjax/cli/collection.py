@@ -18,7 +18,9 @@ from rrjax.cli.options import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
 from rrjax.cli.reading import Files
 from rrjax.data.errors import UsageError, reworded
 from rrjax.data.mechanism_parameters import Rates
+from rrjax.data.mixture import Mixture
 from rrjax.estimators.catalogue import Estimator
+from rrjax.estimators.whole_reports import MAX_CATEGORIES
 from rrjax.io.read import CountedReports
 from rrjax.io.rows import count_pairs
 from rrjax.io.scan import column_names
@@ -68,6 +70,12 @@ class Collection:
         if self.tallied is None or entry.needs == "tally":
             return self.marginal
         return self.joint if entry.needs == "mixture" else None
+
+    @property
+    def whole(self) -> Mixture | None:
+        """The likelihood of whole reports, where an estimator of single categories can use it."""
+        small = self.tallied is not None and self.num_categories <= MAX_CATEGORIES
+        return self.tallied.mixture if self.tallied is not None and small else None
 
     @property
     def doubt(self) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from rrjax.cli import show
+from rrjax.cli.advice import advice, heading, publication
 from rrjax.cli.collection import Collection, read_collection
 from rrjax.cli.estimates import (
     Estimate,
@@ -29,9 +30,6 @@ from rrjax.cli.reading import Epsilon, Files, Reading, Reports, check_outputs
 from rrjax.cli.statements import run as run_statements
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
-
-PLAIN = {CLOSEST: "closest", CLOSEST_IN_ORDER: "closest", LIKELIEST: "likeliest", MAXIMIZER: "likeliest"}
-"""Headings of the columns if no estimator is named."""
 
 
 def leading(collection: Collection, ordered: bool = False) -> list[str]:
@@ -106,6 +104,9 @@ def run(
         tasks = [partial(estimated, collection, name) for name in names]
         *estimates, intervals = side_by_side([*tasks, partial(share_intervals, collection, confidence)])
         found, *beside = estimates
+        headings = [each.title if chosen else heading(each) for each in estimates]
+        advised = None if chosen else advice(collection, estimates, headings)
+        to_publish = publication(collection, found, intervals) if found.proper else ""
         columns = {"estimate": found.theta} | {other.estimator.name: other.theta for other in beside}
         status.update("Writing …")
         if output.out is not None:
@@ -130,6 +131,8 @@ def run(
                 "num_contradicted": int(intervals.contradicted.sum()),
                 "num_outside_interval": int(intervals.misses(found.theta).sum()),
                 "num_found_outside_interval": int((intervals.misses(found.theta) & intervals.found).sum()),
+                "advice": advised,
+                "to_publish": to_publish,
                 "top": largest_rows(collection, columns, output.top, intervals=intervals),
             }
         )
@@ -137,14 +140,14 @@ def run(
     show.say(collection.summary())
     show.warn(collection.warnings)
     show.out.print()
-    headings = [ESTIMATORS[name].title if chosen else PLAIN[name] for name in names]
     show_largest(collection, estimates, output.top, intervals=intervals, headings=headings)
     show.out.print()
-    for sentence in confidence_sentences(collection, intervals):
+    for sentence in [*confidence_sentences(collection, intervals), *([] if advised is None else [advised])]:
         show.say(sentence)
     for sentence in cautions(collection, estimates, intervals, headings[0]):
         show.beware(sentence)
-    show.explain(explanations(collection, estimates, headings, intervals), output.explain, "inference")
+    words = explanations(collection, estimates, headings, intervals) | {"to publish": to_publish}
+    show.explain(words, output.explain, "inference")
     show.show_files({"All categories": output.out, "Figure": output.plot})
 
 

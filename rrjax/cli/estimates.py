@@ -40,6 +40,8 @@ class Estimate:
     """An explanation that follows its title and a colon."""
     caution: str
     """A warning against a wrong reading, if it needs one."""
+    undetermined: bool = False
+    """Whether the reports hardly determine it, so that it rests on general assumptions."""
 
     @property
     def title(self) -> str:
@@ -77,12 +79,16 @@ def estimated(collection: Collection, name: str) -> Estimate:
     given, joint = collection.given(entry), collection.joint
     if given is None:
         raise UsageError(_unable(collection, entry), flag="--estimator", value=name)
-    theta, found = entry.found(*given)
+    theta, found = entry.found(*given, collection.whole)
     certificate, nll = dict.fromkeys(rrjax.Certificate._fields, math.nan), math.nan
     if joint is not None:
         certificate = {key: float(value) for key, value in rrjax.certificate(theta, *joint)._asdict().items()}
         nll = float(rrjax.nll(theta, *joint))
-    estimate = Estimate(entry, np.asarray(theta), nll, certificate, *entry.texts(given[0], found, certificate["gap"]))
+    note, caution = entry.texts(given[0], found, certificate["gap"])
+    if entry.whole_reports and collection.tallied is not None:
+        note += "; from whole reports" if collection.whole is not None else "; from support counts, not whole reports"
+    undetermined = bool(getattr(found, "undetermined", False))
+    estimate = Estimate(entry, np.asarray(theta), nll, certificate, note, caution, undetermined)
     if estimate.proper:
         return estimate
     off = {"simplex_violation": certificate["simplex_violation"]}

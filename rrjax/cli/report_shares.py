@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rrjax.cli import show
+from rrjax.cli.advice import publication
 from rrjax.cli.findings import MOST_SINGLE, Findings
 from rrjax.cli.statements import told, written
 from rrjax.figures.html import (
@@ -71,6 +72,8 @@ def in_short(findings: Findings) -> list[Markup]:
         else f"None of the {size:,} categories is significantly above zero."
     )
     points.append(_shown(*findings.detectable))
+    if not intervals.contradicted.any():
+        points.append(f"To publish: {publication(collection, findings.found, intervals)}")
     return [listing(points)]
 
 

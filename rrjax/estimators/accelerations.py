@@ -107,7 +107,7 @@ def normalized(x: Float[Array, " K"]) -> Float[Array, " K"]:
 
 def newton(start: Float[Array, " K"], reports: Reports) -> tuple[tuple[Array, Array], Callable[[Any], Any]]:
     """The start of Newton's method, θ and θ∘s `[K]` each, and the function that makes a step."""
-    lift = _numbers_of(reports.lift, start.dtype)
+    lift = numbers_of(reports.lift, start.dtype)
     level = accurate_sum(start * reports.slopes(start))
     level = jnp.where(level > 0, level, 1)  # without information in the reports there are no slopes
     goal = jnp.finfo(start.dtype).eps / start.shape[0] * level
@@ -120,7 +120,7 @@ def newton(start: Float[Array, " K"], reports: Reports) -> tuple[tuple[Array, Ar
     return (start, start * level), advance
 
 
-def _numbers_of(lift: Lift, dtype: Any) -> Any:
+def numbers_of(lift: Lift, dtype: Any) -> Any:
     """The matrix `[U, K]` of a lift; a diagonal one stays as it is."""
     if isinstance(lift, Scaling):
         return lift
@@ -132,7 +132,7 @@ def _numbers_of(lift: Lift, dtype: Any) -> Any:
 def _newton_direction(theta, slack, reports, lift):
     """Solves Newton's system for β, with its constraint eliminated."""
     slope = reports.slopes(theta)
-    solve = _solver(_curvature(theta, reports, lift), slack)
+    solve = _solver(curvature_of(theta, reports, lift), slack)
     # A common part of all slopes has no effect, but would cost their differences digits.
     slope = slope - accurate_sum(theta * slope)
     plain, answer = solve(theta * slope), solve(theta)
@@ -146,7 +146,7 @@ def _newton_direction(theta, slack, reports, lift):
     return towards
 
 
-def _curvature(theta, reports, lift):
+def curvature_of(theta: Float[Array, " K"], reports: Reports, lift: Any) -> Float[Array, "*KK"]:
     """Θ H Θ, `[K, K]`; if it is diagonal, its diagonal `[K]`."""
     root = jnp.sqrt(reports.shares) / reports.probabilities(theta)
     if isinstance(lift, Scaling):
@@ -175,6 +175,6 @@ def motion_of_maximum(theta: Float[Array, " K"], reports: Reports, tangent: Any)
     # Outside the support θ stays zero, for any slack.
     slack = jnp.where(theta > 0, theta * (jnp.max(slope) - slope), 1)
     slack = lax.stop_gradient(jnp.maximum(slack, jnp.finfo(theta.dtype).tiny))
-    solve = _solver(_curvature(theta, reports, _numbers_of(reports.lift, theta.dtype)), slack)
+    solve = _solver(curvature_of(theta, reports, numbers_of(reports.lift, theta.dtype)), slack)
     right, answer = solve(theta * (change - theta @ change)), solve(theta)
     return theta * (right - (theta @ right) / (theta @ answer) * answer)

@@ -50,6 +50,7 @@ class Estimator(NamedTuple):
         caution: A warning against a wrong reading of its estimates, or a function as for `note`.
         ordered: Whether it is for categories in order whose neighbours have similar shares.
         by_name: Whether it runs only if its name is given, not with all estimators.
+        whole_reports: Whether `full` takes the likelihood of whole reports beside a tally, as `mixture`.
         needs: Its input from a mechanism: "tally", "mixture", or "counts", which only k-ary randomized response has.
         full: `f(counts, epsilon)` to a result with the estimate as its `theta`, if note or caution needs more of it.
     """
@@ -62,6 +63,7 @@ class Estimator(NamedTuple):
     caution: str | Callable[[Any, Any, float], str] = ""
     ordered: bool = False
     by_name: bool = False
+    whole_reports: bool = False
     needs: Literal["tally", "mixture", "counts"] = "tally"
     full: Callable[..., Any] | None = None
 
@@ -71,11 +73,11 @@ class Estimator(NamedTuple):
             return self.function(counts, epsilon)
         return self.function(jax.random.key(0) if key is None else key, counts, epsilon)
 
-    def found(self, counts: Any, epsilon: Any) -> tuple[Array, Any]:
-        """The estimate, and the result of `full` or None."""
+    def found(self, counts: Any, epsilon: Any, mixture: Any = None) -> tuple[Array, Any]:
+        """The estimate, and the result of `full` or None; a mixture is for estimators of `whole_reports`."""
         if self.full is None:
             return self(counts, epsilon), None
-        found = self.full(counts, epsilon)
+        found = self.full(counts, epsilon, **({"mixture": mixture} if self.whole_reports else {}))
         return found.theta, found
 
     def texts(self, counts: Any, found: Any, gap: float) -> tuple[str, str]:
@@ -222,6 +224,7 @@ ESTIMATORS: dict[str, Estimator] = {
             "posterior means (empirical Bayes), made for a small squared error; the prior is estimated from the same "
             "reports",
             _empirical_bayes_caution,
+            whole_reports=True,
             full=empirical_bayes,
         ),
         Estimator(
@@ -231,6 +234,7 @@ ESTIMATORS: dict[str, Estimator] = {
             Style("#c08a1e", (0, (3, 1, 1, 1)), "h", 4, filled=True),
             _ordered_bayes_note,
             ordered=True,
+            whole_reports=True,
             full=ordered_bayes,
         ),
         Estimator(

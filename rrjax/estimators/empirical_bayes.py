@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +22,12 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.data.arguments import Estimand, check_estimand
 from rrjax.data.categories import as_integer
+from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Evidence, Tally, evidence
 from rrjax.estimators.base_prior import base_prior
 from rrjax.estimators.npmle import Mixing, gap_of, information, npmle, posteriors, start_of
 from rrjax.estimators.prior import Noise, atoms_of, cells_of, largest_of, log_likelihoods, read_cells, within_atoms
+from rrjax.estimators.whole_reports import check_whole, equivalent
 from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.newton import factored, raised, solved
 from rrjax.numerics.pytrees import exportable
@@ -89,6 +91,7 @@ def empirical_bayes(
     counts: ArrayLike | Tally,
     epsilon: ArrayLike | None = None,
     *,
+    mixture: Mixture | None = None,
     estimand: Estimand = "users",
     num_cells: int = NUM_CELLS,
     num_atoms: int = NUM_ATOMS,
@@ -108,6 +111,8 @@ def empirical_bayes(
     Args:
         counts: `[K]`, integers, the reports per category. Or a `Tally`.
         epsilon: Scalar, nats; not with a tally.
+        mixture: The likelihood of the whole reports of the tally, for K up to 512: the estimate then uses which
+            categories come together in a report, and is closer.
         estimand: `"users"` for the shares among these users, or `"distribution"` for the shares in the distribution
             that the users were drawn from. They differ if the noise of the mechanism is small.
         num_cells: Cells of the histogram, if there are more categories, at least 128; the 64 largest counts have cells
@@ -123,7 +128,7 @@ def empirical_bayes(
 
     Raises:
         ValueError: A wrong shape, K < 2, counts that are not integers (a posterior needs whole reports), an ε with a
-            tally, an unknown estimand, too few cells or atoms.
+            tally, an unknown estimand, too few cells or atoms, a mixture of other reports or of more categories.
         NotImplementedError: A derivative is taken: that of `mle_star` or `inv_p` exists, and differences of two
             estimates do.
 
@@ -149,7 +154,19 @@ def empirical_bayes(
     check_estimand(estimand)
     num_cells, num_atoms = as_integer(num_cells, "num_cells", 128), as_integer(num_atoms, "num_atoms", 128)
     max_iters = as_integer(max_iters, "max_iters", 1)
-    return of_evidence(evidence(counts, epsilon), estimand, num_cells, num_atoms, max_iters)
+    options = estimand, num_cells, num_atoms, max_iters
+    return of_evidence(evidence_of(counts, epsilon, mixture, *options), *options)
+
+
+def evidence_of(
+    counts: ArrayLike | Tally, epsilon: ArrayLike | None, mixture: Mixture | None, *options: Any
+) -> Evidence:
+    """The evidence of support counts or, with a mixture, of whole reports; options are those of `of_evidence`."""
+    data = evidence(counts, epsilon)
+    if mixture is None:
+        return data
+    reports = check_whole(data, mixture)
+    return equivalent(data, of_evidence(data, *options).theta, reports)
 
 
 @partial(jax.jit, static_argnums=(1, 2, 3, 4))

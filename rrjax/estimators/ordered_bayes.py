@@ -18,12 +18,14 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import Estimand, check_estimand
-from rrjax.data.tally import Evidence, Tally, evidence
+from rrjax.data.mixture import Mixture
+from rrjax.data.tally import Evidence, Tally
 from rrjax.estimators.empirical_bayes import (
     MAX_ITERS,
     NO_DERIVATIVES,
     NUM_ATOMS,
     NUM_CELLS,
+    evidence_of,
     least_gain,
     moved_to_simplex,
     of_evidence,
@@ -74,7 +76,11 @@ class OrderedBayes(NamedTuple):
 
 
 def ordered_bayes(
-    counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, estimand: Estimand = "users"
+    counts: ArrayLike | Tally,
+    epsilon: ArrayLike | None = None,
+    *,
+    mixture: Mixture | None = None,
+    estimand: Estimand = "users",
 ) -> OrderedBayes:
     """Estimates the shares of categories in order whose neighbours have similar shares, such as ages or hours.
 
@@ -88,6 +94,7 @@ def ordered_bayes(
     Args:
         counts: `[K]`, integers, the reports per category, in their order. Or a `Tally`.
         epsilon: Scalar, nats; not with a tally.
+        mixture: The likelihood of the whole reports of the tally, as in `empirical_bayes`.
         estimand: `"users"` for the shares among these users, or `"distribution"` for the shares in the distribution
             that the users were drawn from.
 
@@ -98,7 +105,8 @@ def ordered_bayes(
         where the solver ends.
 
     Raises:
-        ValueError: A wrong shape, K < 2, counts that are not integers, an ε with a tally, an unknown estimand.
+        ValueError: A wrong shape, K < 2, counts that are not integers, an ε with a tally, an unknown estimand, a
+            mixture of other reports or of more than 512 categories.
         NotImplementedError: A derivative is taken: that of `mle_star` or `inv_p` exists, and differences of two
             estimates do.
 
@@ -117,7 +125,7 @@ def ordered_bayes(
         Ignatiadis and Wager, "Covariate-Powered Empirical Bayes Estimation", NeurIPS 2019: arXiv:1906.01611.
     """
     check_estimand(estimand)
-    return _estimated(evidence(counts, epsilon), estimand)
+    return _estimated(evidence_of(counts, epsilon, mixture, estimand), estimand)
 
 
 @partial(jax.jit, static_argnums=1)

@@ -420,3 +420,25 @@ def test_the_first_line_of_a_file_without_header_is_not_repeated(invoke):
         code, _, err = invoke("randomize", "people.csv", "--column", column, "--epsilon", 1, "--out", "r.parquet")
         assert (code, "Alice" in err, "secret" in err) == (3, False, False)
         assert "--no-header" in err
+
+
+@pytest.mark.long  # two commands and three programs
+def test_whole_reports_are_used_and_the_advice_says_what_to_report(invoke):
+    shares = np.array([0.3333, 0.0002, 0.0253, 0.3121, 0.3291])
+    values = np.random.default_rng(4).choice(5, 20_000, p=shares / shares.sum())
+    io.write_table("v.csv", {"x": values})
+    line = ("--epsilon", "3", "--mechanism", "sue", "--seed", "4", "--domain", "0:4", "--out", "r.parquet")
+    assert invoke("randomize", "v.csv", *line)[0] == 0
+    code, out, error = invoke("estimate", "r.parquet", "--json", "--out", "e.csv")
+    assert code == 0, error
+    found = json.loads(out)
+    tallied = io.read_tally("r.parquet")
+    expected = rrjax.empirical_bayes(tallied.tally, mixture=tallied.mixture).theta
+    with duckdb.connect() as connection:
+        written = connection.execute("SELECT estimate FROM 'e.csv' ORDER BY label").fetchnumpy()["estimate"]
+    np.testing.assert_allclose(written, expected, atol=1e-5)
+    assert np.abs(written - rrjax.empirical_bayes(tallied.tally).theta).max() > 1e-3
+    assert found["advice"].startswith("Report this: closest")
+    assert "20,000 simulated users" in found["to_publish"]
+    # The sentence is about the category of the largest share.
+    assert f" have {int(np.argmax(written))} as x " in found["to_publish"]

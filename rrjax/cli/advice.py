@@ -1,0 +1,64 @@
+"""Which estimate to report and why, and a sentence to publish."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import rrjax
+from rrjax import inference
+from rrjax.cli import show
+from rrjax.cli.collection import Collection
+from rrjax.cli.estimates import Estimate, ShareIntervals, too_large
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, LIKELIEST, MAXIMIZER
+
+PLAIN = {CLOSEST: "closest", CLOSEST_IN_ORDER: "closest", LIKELIEST: "likeliest", MAXIMIZER: "likeliest"}
+"""Headings of the columns if no estimator is named."""
+NO_DIFFERENCE = 0.25
+"""Limit of a difference between two estimates, in standard errors, below which it does not matter which is reported."""
+
+
+def heading(estimate: Estimate) -> str:
+    """The heading of an estimate that runs by default; the closest is called so only if the reports determine it."""
+    return estimate.title if estimate.undetermined else PLAIN[estimate.estimator.name]
+
+
+def advice(collection: Collection, estimates: list[Estimate], headings: list[str]) -> str:
+    """A sentence that says which of the leading estimates to report, and why."""
+    closest, name = estimates[0], headings[0]
+    size, noise = collection.num_categories, collection.standard_error
+    because = (
+        f"the noise of a share is {show.percent(noise)} ({collection.mechanism.name}, ε = {collection.epsilon:.4g}) "
+        f"and an average share {show.percent(1 / size)} (K = {size:,})"
+    )
+    if closest.undetermined:
+        return f"Report this: the intervals, not an estimate, because {because}."
+    if len(estimates) == 1:
+        return f"Report this: {name}, because {because}; likeliest is not computed: {too_large(collection)}."
+    apart = float(np.max(np.abs(closest.theta - estimates[1].theta)))
+    if apart <= NO_DIFFERENCE * noise:
+        return f"Report this: {name} or {headings[1]}, which differ by at most {show.percent(apart)}; {because}."
+    return (
+        f"Report this: {name}, because {because}; {headings[1]} follows the noise, and differs by up to "
+        f"{show.percent(apart)}."
+    )
+
+
+@ending_at_once()
+def publication(collection: Collection, estimate: Estimate, intervals: ShareIntervals) -> str:
+    """A sentence to publish on the largest category of an estimate, with a simultaneous interval."""
+    place = int(np.argmax(estimate.theta))
+    limits: tuple[np.ndarray, np.ndarray] = (intervals.lower, intervals.upper)
+    if not intervals.confidence.at_once:  # the largest was picked after looking
+        found = inference.intervals(*collection.marginal, intervals.level, simultaneous="bonferroni")
+        limits = np.asarray(found.lower), np.asarray(found.upper)
+    interval = show.between(limits[0][place], limits[1][place])
+    about = "an unknown share" if estimate.undetermined else show.share(estimate.theta[place])
+    users = f"{collection.num_reports:,} {'simulated ' if collection.simulated else ''}users"
+    return (
+        f"{about} of these {users} have {show.printable(collection.labels[place])} as {collection.counted.column} "
+        f"({show.in_full(intervals.level)} confidence interval {interval}, simultaneous for all "
+        f"{collection.num_categories:,} categories; it holds for the population too, if the users are a random sample "
+        f"of it). Each value was randomized by {collection.mechanism.name} with ε = {collection.epsilon:.4g}; the "
+        f"estimate is that of {estimate.estimator.name} in rrjax {rrjax.__version__}."
+    )
