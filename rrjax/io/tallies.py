@@ -68,7 +68,7 @@ def read_tally(source: Source | str) -> Tallied:
 
     Example:
         >>> tallied = read_tally("reports.parquet")  # doctest: +SKIP
-        >>> rrjax.empirical_bayes(tallied.tally).theta  # doctest: +SKIP
+        >>> rrjax.empirical_bayes(tallied.tally, mixture=tallied.mixture).theta  # doctest: +SKIP
     """
     source = as_source(source)
     metadata = source.metadata()
