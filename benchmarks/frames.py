@@ -28,7 +28,7 @@ from rrjax import io
 from rrjax.io.codings import CODINGS
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MechanismRecord, Metadata
-from rrjax.mechanisms import Mechanism, OptimizedUnaryEncoding, RandomizedResponse
+from rrjax.mechanisms import PureMechanism, OptimizedUnaryEncoding, RandomizedResponse
 
 NUM_CATEGORIES = 41_270
 EPSILON = 4.0
@@ -63,7 +63,7 @@ def spark_session() -> Any:
     return session
 
 
-def write(path: str, mechanism: Mechanism, reports: np.ndarray) -> None:
+def write(path: str, mechanism: PureMechanism, reports: np.ndarray) -> None:
     """Writes reports as `rrjax randomize` does."""
     parameters: dict[str, Any] = {"num_categories": mechanism.num_categories, "epsilon": EPSILON}
     metadata = Metadata(

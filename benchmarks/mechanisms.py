@@ -20,7 +20,7 @@ from report import Table
 from timing import pretty, spread
 
 import rrjax
-from rrjax.mechanisms import MECHANISMS, Mechanism, ProjectiveGeometry
+from rrjax.mechanisms import MECHANISMS, PureMechanism, ProjectiveGeometry
 
 SIZE, USERS, EPSILON = 10_000, 100_000, 1.0
 POINTS, MANY = 20_000, 1_000_000
@@ -75,7 +75,7 @@ def _done(call: Callable[[], Any]) -> Any:
     return jax.block_until_ready(call())
 
 
-def measured(mechanism: Mechanism, values: np.ndarray, rounds: int) -> tuple[timing.Timing, timing.Timing]:
+def measured(mechanism: PureMechanism, values: np.ndarray, rounds: int) -> tuple[timing.Timing, timing.Timing]:
     """Of making reports for a simulation, and of counting them."""
     key = jax.random.key(0)
     reports = mechanism.randomize(key, values)

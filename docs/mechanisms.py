@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 import rrjax
-from rrjax import longitudinal, mechanisms, surveys
+from rrjax import longitudinal, mechanisms
 from rrjax.io.codings import CODINGS
-from rrjax.mechanisms import MECHANISMS, Mechanism
+from rrjax.mechanisms import MECHANISMS, PureMechanism
 from rrjax.mechanisms.longitudinal import Protocol
 from rrjax.mechanisms.table import ABBREVIATIONS
 
@@ -81,7 +81,7 @@ def _costs() -> list[str]:
     ]
     for name, kind in MECHANISMS.items():
         errors = " | ".join(f"{_error(kind(SIZE, epsilon), epsilon):.3g}" for epsilon in EPSILONS)
-        drawn = "O(N·K)" if kind.collect is Mechanism.collect else "O(N)" if CODINGS[name] == "numbers" else "O(K)"
+        drawn = "O(N·K)" if kind.collect is PureMechanism.collect else "O(N)" if CODINGS[name] == "numbers" else "O(K)"
         own = kind(SIZE, 1.0)
         counted = f"{own.server_operations(USERS):.2g}"
         rows.append(f"| `{kind.__name__}` | {own.bits:,.0f} | {counted} | {errors} | {drawn} |")
@@ -124,7 +124,7 @@ PROTOCOLS = [
 ]
 
 
-def _first(protocol: Protocol) -> type[Mechanism]:
+def _first(protocol: Protocol) -> type[PureMechanism]:
     """The mechanism that makes the memo."""
     return type(getattr(protocol, "memo_mechanism", protocol.single_round))
 
@@ -178,11 +178,15 @@ def _protocols() -> list[str]:
 def _others() -> list[str]:
     coin = rrjax.RandomizedResponse(2, 1.0)
     examples = (
-        surveys.MirroredQuestion(0.7),
-        surveys.ForcedResponse(0.7, [0.5, 0.5]),
-        surveys.UnrelatedQuestion(0.7, [0.5, 0.5]),
-        surveys.NegativeQuestion(4, 0.1),
-        surveys.NonCompliance(coin, 0.1, [0.5, 0.5]),
+        mechanisms.Warner(0.7),
+        mechanisms.ForcedResponse(0.7, [0.5, 0.5]),
+        mechanisms.UnrelatedQuestion(0.7, [0.5, 0.5]),
+        mechanisms.Crosswise(0.15),
+        mechanisms.Triangular(0.25),
+        mechanisms.Kuk(0.8, 0.2),
+        mechanisms.Mangat(0.7),
+        mechanisms.NegativeQuestion(4, 0.1),
+        mechanisms.NonCompliance(coin, 0.1, [0.5, 0.5]),
         mechanisms.Geometric(10, 1.0),
         mechanisms.SquareWave(10, 1.0),
         mechanisms.Channel([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.2, 0.7]]),
@@ -195,19 +199,16 @@ def _others() -> list[str]:
     ]
     for example in examples:
         kind = type(example)
-        survey = hasattr(surveys, kind.__name__)
-        maximum = "`surveys.mle`, in closed form" if survey else '`ibu(…, accelerate="newton")`'
+        survey = issubclass(kind, mechanisms.Design)
+        maximum = "`mle`, in closed form" if survey else '`ibu(…, accelerate="newton")`'
         file = "surveys" if survey else re.sub("(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
         epsilon = f"{float(np.asarray(example.epsilon)):.3g}"
         law = _law(kind).replace("|", "\\|")
-        package = "surveys" if survey else "mechanisms"
-        rows.append(
-            f"| `{package}.{kind.__name__}` | {law} | {epsilon} | {maximum} | `tests/mechanisms/test_{file}.py` |"
-        )
+        rows.append(f"| `{kind.__name__}` | {law} | {epsilon} | {maximum} | `tests/mechanisms/test_{file}.py` |")
     return rows
 
 
-def _error(mechanism: Mechanism, epsilon: float) -> float:
+def _error(mechanism: PureMechanism, epsilon: float) -> float:
     return mechanism.weights(math.expm1).total_variance(SIZE) / _bound(epsilon, SIZE)
 
 

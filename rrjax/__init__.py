@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rrjax.estimators.em import EMResult, ibu, ibu_path
     from rrjax.estimators.empirical_bayes import EmpiricalBayes, empirical_bayes
     from rrjax.estimators.likelihood import Certificate, certificate, nll, score
+    from rrjax.estimators.maximum_likelihood import mle
     from rrjax.estimators.ordered_bayes import OrderedBayes, ordered_bayes
     from rrjax.mechanisms import RandomizedResponse, longitudinal, surveys
     from rrjax.privacy import audit, shuffling
@@ -51,6 +52,7 @@ __all__ = [
     "longitudinal",
     "mechanisms",
     "metrics",
+    "mle",
     "mle_star",
     "models",
     "nll",
@@ -81,6 +83,7 @@ _HOME = {
     "inv": "estimators.closed_form",
     "inv_n": "estimators.closed_form",
     "inv_p": "estimators.closed_form",
+    "mle": "estimators.maximum_likelihood",
     "mle_star": "estimators.closed_form",
     "nll": "estimators.likelihood",
     "ordered_bayes": "estimators.ordered_bayes",

@@ -68,7 +68,8 @@ class Collection:
     def given(self, entry: Estimator) -> tuple[Any, float | None] | None:
         """Arguments of an estimator; None if it cannot be run on these reports."""
         if self.tallied is None or entry.needs == "tally":
-            return self.marginal
+            uneven = self.tallied is not None and np.ndim(self.tallied.tally.rates.truth) > 0
+            return None if uneven and entry.equal_rates else self.marginal
         return self.joint if entry.needs == "mixture" else None
 
     @property

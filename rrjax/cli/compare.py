@@ -27,9 +27,9 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import WHICH, Level, Ordered, Output, Top, check_rate, estimator_name, estimator_names, flags
 from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, Reports, check_outputs, other_files
 from rrjax.data.errors import UsageError
-from rrjax.estimators.catalogue import ESTIMATORS, METRICS
+from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS
 
-SHOWN = ("empirical_bayes", "ordered_bayes", "mle_star", "inv_p")
+SHOWN = ("empirical_bayes", "ordered_bayes", "mle_star", MAXIMIZER, "inv_p")
 """Estimators whose shares are printed if more were run; the file of --out holds all."""
 ERRORS = {"mse": "squared", "tv": "TV", "kl": "KL", "max_error": "max"}
 """Metrics of a single estimate, and their headings."""
@@ -42,7 +42,10 @@ def everything(ordered: bool = False) -> list[str]:
 
 def able(collection: Collection, ordered: bool = False) -> list[str]:
     """The estimators of `everything` that can be run on these reports."""
-    return [name for name in everything(ordered) if collection.given(ESTIMATORS[name]) is not None]
+    names = everything(ordered)
+    if collection.tallied is not None:  # whose maximum may have a closed form
+        names = [MAXIMIZER if name == "ibu" else name for name in names]
+    return [name for name in names if collection.given(ESTIMATORS[name]) is not None]
 
 
 @dataclasses.dataclass(frozen=True)

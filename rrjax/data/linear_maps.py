@@ -73,6 +73,35 @@ class Scaling(Lift):
         return jnp.asarray(self.scale, weights.dtype) * weights
 
 
+@register(data_fields=["scale", "others"], meta_fields=["num_categories"])
+@dataclasses.dataclass(frozen=True)
+class Naming(Lift):
+    """Lift of reports that name one category each: `scale`·I or, if others than its users do so, `scale`·(11ᵀ − I).
+
+    Attributes:
+        scale: Scalar, not negative.
+        others: Scalar boolean: whether they are likelier from all others.
+        num_categories: K. Static.
+    """
+
+    scale: ArrayLike
+    others: ArrayLike
+    num_categories: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.num_categories, self.num_categories
+
+    def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " K"]:
+        # The sum of the others, without a difference of nearly equal numbers.
+        before = jnp.append(jnp.zeros_like(theta[:1]), jnp.cumsum(theta[:-1]))
+        after = jnp.append(jnp.cumsum(theta[:0:-1])[::-1], jnp.zeros_like(theta[:1]))
+        return jnp.asarray(self.scale, theta.dtype) * jnp.where(self.others, before + after, theta)
+
+    def transpose(self, weights: Float[Array, " K"]) -> Float[Array, " K"]:
+        return self(weights)
+
+
 @register(data_fields=["matrix", "scale"])
 @dataclasses.dataclass(frozen=True)
 class Dense(Lift):

@@ -27,7 +27,7 @@ class Rates(NamedTuple):
 
     A report supports a given category with probability q for every user, for no user with 1 − p, and only for users
     with this category with d = p − q. The weights are these three up to a common factor: 1, K − 1 and e^ε − 1 for k-ary
-    randomized response. They are numbers, or scalars of JAX.
+    randomized response. They are numbers, scalars of JAX or, for a survey design, `[K]`: its rates differ by category.
 
     Attributes:
         always: q.
@@ -99,7 +99,7 @@ class Rates(NamedTuple):
         return (noise + (self.never - self.always) * share) / self.truth
 
     def total_variance(self, num_categories: int) -> Any:
-        """The sum of `variance` over the categories: [p(1−p) + (K−1)·q(1−q)]/d², for any shares."""
+        """The sum of `variance` over the categories, of equal rates: [p(1−p) + (K−1)·q(1−q)]/d², for any shares."""
         spread = 1 + (num_categories - 1) * (self.always / self.never)
         return self.never * ((num_categories * self.always / self.truth + spread) / self.truth)
 

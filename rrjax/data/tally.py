@@ -21,7 +21,6 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 from rrjax.data.arguments import (
     as_array,
     as_counts,
-    as_scalar,
     as_survey,
     as_values,
     as_weights,
@@ -93,8 +92,8 @@ class Tally:
         support: `[K]`, the number of reports that support each category, from 0 to N: integers (exact), or floats
             (weights).
         num_users: Scalar, N.
-        p: Scalar, probability that a report supports the category of its user.
-        q: Scalar, probability that a report supports a given other category; less than p.
+        p: Scalar, probability that a report supports the category of its user; `[K]` if it differs by category.
+        q: Scalar or `[K]`, probability that a report supports a given other category; less than p.
         rates: `Rates` in place of p and q, which are rounded.
         domain: The labels of the categories in their order, an `rrjax.io.domain.Domain` or a list; None if unknown. As
             an attribute, a `Fingerprint`, with `labels`.
@@ -129,7 +128,7 @@ class Tally:
     ) -> None:
         """Checks the numbers if p and q are given; numbers with rates are from a mechanism, and are not checked."""
         if p is not None and q is not None:
-            rates = Rates.of(*_as_probabilities(p, q))
+            rates = Rates.of(*_as_probabilities(p, q, np.shape(support)[-1]))
             support, num_users = _as_support(support, num_users)
         elif p is not None or q is not None:
             message = "a tally has both probabilities: p, of the category that a user holds, and q, of others"
@@ -240,23 +239,25 @@ def _apart(name, first, second):
     return f"{name} is {ours} in one and {theirs} in the other"
 
 
-def _as_probabilities(p, q):
+def _as_probabilities(p, q, size):
     for name, value in (("p", p), ("q", q)):
-        if np.ndim(value) != 0:
-            problem = f"must be a scalar (use jax.vmap for several tallies), got shape {np.shape(value)}"
+        if np.shape(value) not in ((), (size,)):
+            shapes = f"a scalar or have shape [{size}] (use jax.vmap for several tallies)"
+            problem = f"must be {shapes}, got shape {np.shape(value)}"
             raise ArgumentError.about(name, problem)
     if isinstance(p, Tracer) or isinstance(q, Tracer):
-        return as_scalar(p, float_dtype(), "p"), as_scalar(q, float_dtype(), "q")
+        return tuple(as_array(x, name).astype(float_dtype()) for x, name in ((p, "p"), (q, "q")))
     # On the host in double precision, so that p − q and 1 − p keep their digits.
-    p, q = float(np.asarray(p)), float(np.asarray(q))
-    if not 0 <= q < p <= 1:
-        raise ArgumentError(
-            f"p and q must be probabilities with p above q, got p = {p:g}, q = {q:g}; a mechanism that names a user's "
-            "own category less often than others is the one with the answers exchanged",
-            argument="p",
-            value=p,
-        )
-    return p, q
+    p, q = np.broadcast_arrays(np.asarray(p, float), np.asarray(q, float))
+    for own, other in zip(p.ravel(), q.ravel(), strict=True):
+        if not 0 <= other < own <= 1:
+            raise ArgumentError(
+                f"p and q must be probabilities with p above q, got p = {own:g}, q = {other:g}; a mechanism that names "
+                "a user's own category less often than others is the one with the answers exchanged",
+                argument="p",
+                value=own,
+            )
+    return (p, q) if p.ndim else (float(p), float(q))
 
 
 def _as_support(support, num_users):
@@ -308,6 +309,16 @@ def as_tally(tally: Tally, epsilon: ArrayLike | None, *, whole: bool = False) ->
     return aligned(Tally(support, number, rates=tally.rates.astype(float_of(support))))
 
 
+def check_equal_rates(rates: Rates, estimator: str) -> None:
+    """Raises `ValueError` for rates that differ by category, as of a survey design."""
+    if np.ndim(rates.truth):
+        raise ArgumentError(
+            f"{estimator} is for mechanisms with one p and one q; the rates of this tally differ by category: use "
+            "empirical_bayes, inv_p or inv_n",
+            argument="counts",
+        )
+
+
 class Evidence(NamedTuple):
     """The numbers of a tally, for inference on one category at a time.
 
@@ -356,7 +367,8 @@ def of_tally(tally: Tally) -> Evidence:
         word = np.promote_types(support.dtype, f"int{jnp.finfo(dtype).bits}")
         support, number = support.astype(word), number.astype(word)
     usable = (jnp.min(support) >= 0) & (jnp.max(support) <= number) & (number > 0)
-    usable = usable & (rates.always >= 0) & (rates.never >= 0) & (rates.truth > 0) & jnp.isfinite(rates.total)
+    each = (rates.always >= 0) & (rates.never >= 0) & (rates.truth > 0) & jnp.isfinite(rates.total)
+    usable = usable & jnp.all(each)
     support, number = jnp.where(usable, support, 1), jnp.where(usable, number, 2)
     rates = Rates(*(jnp.where(usable, weight, 1) for weight in rates))
     rough = support.astype(dtype) - number.astype(dtype) * rates.q

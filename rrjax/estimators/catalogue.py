@@ -18,6 +18,7 @@ from rrjax.estimators.closed_form import inv, inv_n, inv_p, mle_star
 from rrjax.estimators.cross_validation import cv_threshold
 from rrjax.estimators.empirical_bayes import empirical_bayes
 from rrjax.estimators.likelihood import nll
+from rrjax.estimators.maximum_likelihood import mle, naming_law
 from rrjax.estimators.ordered_bayes import ordered_bayes
 from rrjax.numerics.sums import accurate_sum
 
@@ -51,6 +52,7 @@ class Estimator(NamedTuple):
         ordered: Whether it is for categories in order whose neighbours have similar shares.
         by_name: Whether it runs only if its name is given, not with all estimators.
         whole_reports: Whether `full` takes the likelihood of whole reports beside a tally, as `mixture`.
+        equal_rates: Whether it is only for mechanisms whose rates are equal for all categories.
         needs: Its input from a mechanism: "tally", "mixture", or "counts", which only k-ary randomized response has.
         full: `f(counts, epsilon)` to a result with the estimate as its `theta`, if note or caution needs more of it.
     """
@@ -64,6 +66,7 @@ class Estimator(NamedTuple):
     ordered: bool = False
     by_name: bool = False
     whole_reports: bool = False
+    equal_rates: bool = False
     needs: Literal["tally", "mixture", "counts"] = "tally"
     full: Callable[..., Any] | None = None
 
@@ -143,6 +146,10 @@ def _ibu_caution(counts, found, gap):
     return "" if gap <= IBU_GAP else f"IBU stopped before its certificate reached {IBU_GAP:g}."
 
 
+def _mle_caution(counts, found, gap):
+    return "" if naming_law(counts) is not None else _ibu_caution(counts, found, gap)
+
+
 def _empirical_bayes_caution(counts, found, gap):
     if not found.undetermined:
         return ""
@@ -215,6 +222,7 @@ ESTIMATORS: dict[str, Estimator] = {
             "CV threshold",
             Style("#8a3f8f", (0, (5, 1, 1, 1, 1, 1)), "^", 5),
             "shares of the reports above a threshold that cross-validation chose",
+            equal_rates=True,
         ),
         Estimator(
             "empirical_bayes",
@@ -235,6 +243,7 @@ ESTIMATORS: dict[str, Estimator] = {
             _ordered_bayes_note,
             ordered=True,
             whole_reports=True,
+            equal_rates=True,
             full=ordered_bayes,
         ),
         Estimator(
@@ -245,6 +254,16 @@ ESTIMATORS: dict[str, Estimator] = {
             "maximum likelihood by iteration (iterative Bayesian update); it has no exact zeros: the smallest shares "
             "are below the tolerance of the last iteration",
             _ibu_caution,
+            needs="mixture",
+        ),
+        Estimator(
+            "mle",
+            mle,
+            "MLE",
+            Style("#1b4f8a", "-", "s", 7.5),
+            "maximum likelihood: in closed form if each report names one category, else by iteration (IBU)",
+            _mle_caution,
+            by_name=True,
             needs="mixture",
         ),
         # The list of Wang et al., NDSS 2020, by its names, and the method of Ye et al., NDSS 2025.
@@ -311,8 +330,8 @@ ESTIMATORS: dict[str, Estimator] = {
 LIKELIEST, CLOSEST, CLOSEST_IN_ORDER = "mle_star", "empirical_bayes", "ordered_bayes"
 """Default estimators of the command line: maximum likelihood, empirical Bayes, and that for categories in order."""
 
-MAXIMIZER = "ibu"
-"""The estimator that maximizes a likelihood without a closed form."""
+MAXIMIZER = "mle"
+"""The estimator that maximizes the likelihood of any mechanism."""
 
 METRICS: dict[str, Metric] = {
     entry.name: entry

@@ -103,7 +103,8 @@ def empirical_bayes(
     average of several parametric families, weighted by how well they predict the counts, is the base prior. The prior
     maximizes the likelihood of all counts, smoothed by the base prior, which counts as much as 20 categories. Posterior
     means have a small expected squared error. They sum to one: their prior is moved so far towards that as its own
-    uncertainty suggests, and they take the rest. A category with a larger count never has a smaller share.
+    uncertainty suggests, and they take the rest. A category with a larger count never has a smaller share
+    (unless rates differ by category, as of a survey design).
 
     If the counts hardly determine the prior (its log-likelihood is less than ¾·log(K/8) nats above that of equal
     shares), the prior is the base prior, and `.undetermined` is true.
@@ -182,10 +183,11 @@ def of_evidence(
     data = without_derivative(data, NO_DERIVATIVES)
     noise, largest = Noise.of(data), largest_of(data)
     cells = cells_of(noise, largest, num_cells)
-    atoms = atoms_of(noise, largest.excess[0], num_atoms)
+    atoms = atoms_of(noise.typical, largest.excess[0], num_atoms)
     likelihoods = log_likelihoods(noise, cells.mean, atoms)
     table = jnp.exp(likelihoods)
-    base = base_prior(table, cells.weight, jnp.log(noise.share_of_x((atoms.x[1:] + atoms.x[:-1]) / 2)), size)
+    borders = noise.typical.share_of_x((atoms.x[1:] + atoms.x[:-1]) / 2)
+    base = base_prior(table, cells.weight, jnp.log(borders), size)
     histogram = Histogram(table, cells.weight, *within_atoms(noise, estimand, cells.mean, atoms))
     departure = atoms.share * size - 1
     first, fit = fitted(histogram, base, departure, max_iters)
@@ -207,7 +209,8 @@ def of_evidence(
     if part > 0:
         theta = part * moved_to_simplex(plain, noisy, cells.weight) + (1 - part) * theta
     variance = jnp.where(undetermined, wide, part * wide + (1 - part) * fit.variances)
-    theta = isotonic(cells.mean, theta, cells.weight)
+    if not noise.varies:
+        theta = isotonic(cells.mean, theta, cells.weight)
     theta, variances = read_cells(data, cells, theta, variance)
     theta = jnp.maximum(theta, SMALLEST_SHARE / size)
     theta = theta / accurate_sum(theta)

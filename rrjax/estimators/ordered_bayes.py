@@ -19,7 +19,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import Estimand, check_estimand
 from rrjax.data.mixture import Mixture
-from rrjax.data.tally import Evidence, Tally
+from rrjax.data.tally import Evidence, Tally, check_equal_rates
 from rrjax.estimators.empirical_bayes import (
     MAX_ITERS,
     NO_DERIVATIVES,
@@ -125,7 +125,9 @@ def ordered_bayes(
         Ignatiadis and Wager, "Covariate-Powered Empirical Bayes Estimation", NeurIPS 2019: arXiv:1906.01611.
     """
     check_estimand(estimand)
-    return _estimated(evidence_of(counts, epsilon, mixture, estimand), estimand)
+    data = evidence_of(counts, epsilon, mixture, estimand)
+    check_equal_rates(data.rates, "ordered_bayes")
+    return _estimated(data, estimand)
 
 
 @partial(jax.jit, static_argnums=1)

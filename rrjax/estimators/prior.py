@@ -22,6 +22,7 @@ from jax.sharding import AxisType
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.data.arguments import Estimand
+from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Evidence
 from rrjax.numerics.bisection import bisected
 from rrjax.numerics.sharding import aligned, looked_up
@@ -56,14 +57,36 @@ class Noise(NamedTuple):
         """The noise by the rates; whether the sum of the counts is known is seen from the rates and the sum itself."""
         size, number, rates = data.support.shape[0], data.num_users, data.rates
         # In units of q: of k-ary randomized response, p + (K−1)·q = 1.
-        per_report = size * data.q + rates.d
+        d = jnp.mean(rates.d)
+        per_report = size * jnp.mean(data.q) + d
         whole = jnp.round(per_report)
         known = jnp.abs(per_report - whole) < 1e-4 * whole
-        known = known & (jnp.abs(accurate_sum(data.excess) / (number * rates.d) - 1) < 1e-3)
+        known = known & (jnp.abs(accurate_sum(data.excess) / (number * d) - 1) < 1e-3)
         poisson = known & (whole == 1)
-        power = jnp.where(known & ~poisson, 1 - 1 / size, 1).astype(rates.d.dtype)
+        power = jnp.where(known & ~poisson, 1 - 1 / size, 1).astype(d.dtype)
         least = NO_NOISE / number
         return cls(data, poisson, power, jnp.maximum(data.q, least), jnp.maximum(rates.not_p, least))
+
+    @property
+    def varies(self) -> bool:
+        """Whether the rates differ by category."""
+        return self.q.ndim > 0
+
+    def _with_rates(self, change) -> Noise:
+        if not self.varies:
+            return self
+        rates = type(self.data.rates)(*map(change, self.data.rates))
+        return self._replace(data=self.data._replace(rates=rates), q=change(self.q), never=change(self.never))
+
+    @property
+    def by_row(self) -> Noise:
+        """The noise for tables with a row for each category."""
+        return self._with_rates(lambda rate: rate[:, None])
+
+    @property
+    def typical(self) -> Noise:
+        """The noise of a category with the mean rates, for a grid that all share."""
+        return self._with_rates(jnp.mean)
 
     @property
     def number(self) -> Float[Array, ""]:
@@ -180,6 +203,11 @@ def cells_of(noise: Noise, largest: Largest, number: int) -> Cells:
     """Gathers the counts in cells: one for each count if there are enough cells, else for each of the largest."""
     excess = noise.data.excess
     size, dtype = excess.shape[0], excess.dtype
+    if noise.varies and size > number:
+        raise ArgumentError(
+            f"counts whose rates differ by category are estimated for K up to num_cells = {number}, got K = {size}",
+            argument="counts",
+        )
     if size <= number:
         return Cells(excess, jnp.ones_like(excess), jnp.arange(size, dtype=jnp.int32))
     shared = number - largest.category.shape[0]
@@ -260,8 +288,8 @@ def log_likelihoods(noise: Noise, excess: Float[Array, " B"], atoms: Atoms) -> F
     With θ̂ the likeliest share, N·q + N·d·θ̂ is the count unless θ̂ is 0 or 1. The difference is a deviance between the
     expectations under θ̂ and under θ, and the rest of the count times a difference of logits.
     """
+    noise, excess = noise.by_row, excess[:, None]
     number, d = noise.number, noise.d
-    excess = excess[:, None]
     likeliest = jnp.clip(excess / (number * d), 0, 1)
     remainder = jnp.minimum(excess, 0) + jnp.maximum(excess - number * d, 0)
     (named, other), (named_best, other_best) = noise.chances(atoms.share), noise.chances(likeliest)
@@ -277,9 +305,14 @@ def log_likelihoods(noise: Noise, excess: Float[Array, " B"], atoms: Atoms) -> F
     exact = exact - jnp.where(noise.poisson, 0, remainder * other_logit + number * lost(other, -difference))
     x = noise.x_of_excess(excess)
     nearest = jnp.clip(x, 0, noise.x_of_share(1.0))
-    wide = widened((x - nearest) ** 2 - (x - atoms.x) ** 2, atoms.variance)
+    wide = widened((x - nearest) ** 2 - (x - _own_x(noise, atoms)) ** 2, atoms.variance)
     found = noise.power * jnp.where(atoms.variance > 0, wide, exact)
     return found - jnp.max(found, axis=1, keepdims=True)
+
+
+def _own_x(noise: Noise, atoms: Atoms):
+    """The x of the atoms, on the scale of each category if the rates differ."""
+    return noise.x_of_share(atoms.share) if noise.varies else atoms.x
 
 
 def among(
@@ -311,7 +344,8 @@ def within_atoms(
 ) -> tuple[Float[Array, "B M"], Float[Array, "B M"]]:
     """Mean and variance of a category's share, given its count and that its share is in the interval of an atom."""
     # Within the interval of an atom, the count itself determines the share.
-    part = reliability(atoms.variance)
-    x = atoms.x + part * (noise.x_of_excess(excess)[:, None] - atoms.x)
+    noise, part = noise.by_row, reliability(atoms.variance)
+    own = _own_x(noise, atoms)
+    x = own + part * (noise.x_of_excess(excess[:, None]) - own)
     share = jnp.where(atoms.variance > 0, noise.share_of_x(x), atoms.share)
     return among(noise, estimand, excess[:, None], share, part * noise.variance(share))

@@ -18,7 +18,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from rrjax.data.errors import ArgumentError
-from rrjax.data.linear_maps import Scaling
+from rrjax.data.linear_maps import Naming, Scaling
 from rrjax.data.mixture import Mixture, Reports, as_mixture
 from rrjax.data.tally import Evidence
 from rrjax.estimators.accelerations import curvature_of, numbers_of
@@ -64,7 +64,7 @@ def equivalent(data: Evidence, theta: Float[Array, " K"], reports: Reports) -> E
     `theta` is positive, and near the truth: an estimate from the support counts. Where reports are too few for their
     information, or do not say more, it is the evidence of the support counts.
     """
-    if isinstance(reports.lift, Scaling):  # a report names one category: its count is all
+    if isinstance(reports.lift, Scaling | Naming):  # a report names one category: its count is all
         return data
     number, rates = data.num_users, data.rates
     x, spread = _step(theta, reports)

@@ -17,6 +17,7 @@ from rrjax.mechanisms.local_hashing import Hashing
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.mechanisms.subset_selection import SubsetSelection
+from rrjax.mechanisms.surveys.design import Design
 from rrjax.mechanisms.unary import UnaryEncoding
 from rrjax.numerics.special import exp_minus, log1p_minus
 from rrjax.numerics.sums import accurate_sum
@@ -38,8 +39,8 @@ def contradiction_test(tally: Tally, mechanism: Mechanism | None = None) -> Hypo
     categories that a report supports, about its mean m, P(Σc − N·m ≥ x) ≤ exp(N·log M(s) − s·x) for every s. M is known
     exactly for unary encoding and local hashing (whose supports are independent: one of probability p, K − 1 of q), and
     for Hadamard and projective geometry response (a category of its columns at a time). The p-value is 1 if all reports
-    support equally many categories, as for randomized response and subset selection. For other mechanisms, and for
-    None, the bound assumes that a report supports all categories or none: valid, but weak.
+    support equally many categories, as for randomized response, subset selection and survey designs. For other
+    mechanisms, and for None, the bound assumes that a report supports all categories or none: valid, but weak.
 
     Args:
         tally: `Tally`.
@@ -74,9 +75,10 @@ def contradiction_test(tally: Tally, mechanism: Mechanism | None = None) -> Hypo
 @jax.jit
 def _test_sum(data: Evidence, mechanism):
     rates, size, number = data.rates, data.support.shape[0], data.num_users
-    excess = accurate_sum(data.excess) - number * rates.d  # of Σc over its expectation
-    statistic = 1 + excess / (number * rates.d)
-    if isinstance(mechanism, RandomizedResponse | SubsetSelection):
+    d = jnp.mean(rates.d)
+    excess = accurate_sum(data.excess) - number * d  # of Σc over its expectation
+    statistic = 1 + excess / (number * d)
+    if isinstance(mechanism, RandomizedResponse | SubsetSelection | Design) or rates.d.ndim:
         p_value, method = jnp.ones_like(statistic), "every report supports as many categories"
     else:
         log_bound, method = _law(mechanism, rates, size, jnp.where(excess < 0, -1, 1).astype(statistic.dtype))

@@ -247,7 +247,8 @@ def unbiased_estimate(data: Evidence, x: Float[Array, " K"], is_tally: bool, est
     if is_tally:
         apart = jnp.argmax(jnp.abs(deviations))
         supported, held = data.support[apart] / number, jnp.clip(shares[apart], 0, 1)
-        variance = supported * (data.others[apart] / number) / data.rates.d**2 * (number / (number - 1))
+        d = rates_at(data.rates, apart).d
+        variance = supported * (data.others[apart] / number) / d**2 * (number / (number - 1))
         variance = variance - held * (1 - held) if estimand == "users" else variance
         variance = jnp.where(lone[0] | lone[1], variance, jnp.nan)
     elif estimand == "users":
@@ -267,10 +268,16 @@ def _exact_limits(data, whole, group, tail, is_tally, estimand):
     support, total = whole
     if is_tally:
         lone = jnp.sum(group) == 1
-        lower, upper = group_limits(support[jnp.argmax(group == lone)], total, data.rates, tail, estimand)
+        place = jnp.argmax(group == lone)
+        lower, upper = group_limits(support[place], total, rates_at(data.rates, place), tail, estimand)
         return jnp.where(lone, lower, 1 - upper), jnp.where(lone, upper, 1 - lower)
     named = jnp.sum(jnp.where(group, support, 0), dtype=support.dtype)
     return group_limits(named, total, group_rates(data.rates, jnp.sum(group)), tail, estimand)
+
+
+def rates_at(rates: Rates, place: Int[Array, ""]) -> Rates:
+    """The rates of one category."""
+    return Rates(*(weight[place] if weight.ndim else weight for weight in rates))
 
 
 def group_rates(rates: Rates, size: Int[Array, ""]) -> Rates:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
@@ -12,17 +12,13 @@ import numpy as np
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.data.arguments import Estimand, as_counts, as_probability, as_survey, check_estimand, complement, survey
+from rrjax.data.arguments import Estimand, as_counts, as_probability, as_survey, check_estimand, complement
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Evidence, Tally, as_tally, evidence
 from rrjax.inference.distinct_counts import once_per_count
-from rrjax.inference.precision import is_survey_design
 from rrjax.inference.profile import profile_limits
 from rrjax.inference.two_binomials import TwoKinds, fewest_holders
-from rrjax.mechanisms.surveys.design import Design as SurveyDesign
-from rrjax.mechanisms.surveys.estimators import checked
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned
 from rrjax.numerics.special import odds_of_tail
 from rrjax.numerics.sums import split_product
 
@@ -53,7 +49,7 @@ class Intervals(NamedTuple):
 
 def intervals(
     counts: ArrayLike | Tally,
-    epsilon: ArrayLike | SurveyDesign | None = None,
+    epsilon: ArrayLike | None = None,
     level: ArrayLike = 0.95,
     *,
     method: Method = "clopper-pearson",
@@ -64,7 +60,7 @@ def intervals(
 
     The support count of a category is Binomial(N, q + d·θ_i), whatever the other shares are. So an interval for that
     probability, mapped by (· − q)/d and cut to [0, 1], is an interval for θ_i. For a survey design q differs by
-    category:
+    category (its tally knows):
 
     * "clopper-pearson": exact: it covers with at least its level for all N, K, ε and θ. The default.
     * "wilson": from the normal approximation of the count at the limit itself. Shorter; covers with its level on
@@ -84,26 +80,25 @@ def intervals(
 
     Args:
         counts: `[K]`, integers, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; or a survey design such as `surveys.ForcedResponse`; not with a tally.
+        epsilon: Scalar, nats; not with a tally.
         level: Scalar in (0, 1): the probability that the interval of a category covers its θ_i; with `simultaneous`,
             that all intervals cover simultaneously.
-        method: As above; for a survey design "clopper-pearson".
+        method: As above.
         simultaneous: "bonferroni" divides 1 − level by K and has no further assumption. "sidak" takes the K-th root of
             the level; it is slightly shorter, and holds for normal variables, so only for large counts.
-        estimand: As above; "users" requires "clopper-pearson", and no survey design.
+        estimand: As above; "users" requires "clopper-pearson".
 
     Returns:
         `Intervals`, each `[K]`. Limits are accurate to 1e-5 of their distance from the estimate, or to the rounding of
         q + d·θ, whichever is more, for N up to the largest integer. For the users' own shares they are the right whole
         numbers of users ÷ N, to the rounding of q + d·θ; if a tail is within 2e-4 (float32; 1e-8 in float64) of its
-        level, they are the wider limits. If even the upper limit lies below zero, both are zero; if the lower limit of
-        a survey design lies above one, both are one. Outside of transformations of JAX, each distinct count is computed
+        level, they are the wider limits. If even the upper limit lies below zero, both are zero; if the lower limit
+        lies above one, both are one. Outside of transformations of JAX, each distinct count is computed
         once: a million categories take milliseconds, and differ from those under `jit` by at most a hundred units in
-        the last place. All NaN for unusable counts, ε or design, or (under tracing) a level outside (0, 1).
+        the last place. All NaN for unusable counts or ε, or (under tracing) a level outside (0, 1).
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2 or other than the design's, a level outside (0, 1), a method that is
-            unknown or refused, or an option that does not apply to a survey design.
+        ValueError: A wrong shape or dtype, K < 2, a level outside (0, 1), a method that is unknown or refused.
 
     Warns:
         UserWarning: For "profile".
@@ -113,8 +108,8 @@ def intervals(
         >>> lower, upper = rrjax.inference.intervals([5_200, 2_900, 1_000, 900], epsilon=2.0)
         >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
         ['0.673 to 0.705', '0.301 to 0.330', '0.000 to 0.016', '0.000 to 0.000']
-        >>> design = rrjax.surveys.ForcedResponse(4 / 6, [1 / 2, 1 / 2])
-        >>> lower, upper = rrjax.inference.intervals([300, 700], design)
+        >>> design = rrjax.mechanisms.ForcedResponse(4 / 6, [1 / 2, 1 / 2])
+        >>> lower, upper = rrjax.inference.intervals(design.tally_of_counts([300, 700]))
         >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
         ['0.158 to 0.244', '0.756 to 0.842']
 
@@ -126,17 +121,6 @@ def intervals(
     _check(method, estimand)
     as_probability(level, "level", 0.95)
     miss = complement(level)
-    if is_survey_design(epsilon):
-        if method != "clopper-pearson" or estimand != "distribution":
-            raise ArgumentError(
-                f"a survey design has intervals of method 'clopper-pearson' for the estimand 'distribution', got "
-                f"{method!r} and {estimand!r}",
-                argument="method",
-            )
-        counts, dtype = checked(cast("ArrayLike", counts), epsilon, whole=True)
-        tail = log_tail(miss, simultaneous, counts.shape[0])
-        law = epsilon.affine
-        return _survey_limits(*aligned((counts, tail, *law.noise(dtype), law.astype(dtype).truth)), miss)
     data = evidence(counts, epsilon)
     tail = log_tail(miss, simultaneous, data.support.shape[0])
     if method == "profile":
@@ -182,16 +166,6 @@ def _cut(usable, miss, lower, upper):
     """Limits cut to [0, 1], or NaN."""
     usable = usable & (miss > 0) & (miss < 1)
     return Intervals(*(jnp.where(usable, jnp.clip(limit, 0, 1), jnp.nan) for limit in (lower, upper)))
-
-
-@jax.jit
-def _survey_limits(counts, log_tail, weights, sign, truth, miss):
-    seen = survey(counts)
-    usable = seen.usable & ~jnp.isnan(truth)
-    count = jnp.where(usable, counts, 1).astype(weights.dtype)
-    other = jnp.where(usable, seen.total - counts, 1).astype(weights.dtype)
-    ends = [limit / truth - sign * weights for limit in _clopper_pearson(count, other, log_tail)]
-    return _cut(usable, miss, jnp.minimum(*ends), jnp.maximum(*ends))
 
 
 def log_tail(miss: Float[Array, ""], simultaneous: Simultaneous | None, number: int) -> Float[Array, ""]:

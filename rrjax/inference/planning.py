@@ -268,7 +268,7 @@ class MechanismErrors(NamedTuple):
         expected_rmse: Root mean squared error of the unbiased estimate of a share, over the categories.
         bits: Smallest size of a report, bits.
         note: The value of its parameter, if it has one.
-        operations: Rough number of operations of the server to count the reports: `Mechanism.server_operations`.
+        operations: Rough number of operations of the server to count the reports: `PureMechanism.server_operations`.
     """
 
     name: str

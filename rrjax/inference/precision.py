@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -12,20 +11,16 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import Estimand, as_distribution, as_scalar, as_survey, check_estimand, float_dtype
 from rrjax.data.categories import check_num_categories
+from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import Rates
+from rrjax.data.mixture import Mixture
 from rrjax.estimators.affine_mle import maximum, slope_on_support
 from rrjax.estimators.closed_form import mle_star
+from rrjax.estimators.maximum_likelihood import as_naming_law
 from rrjax.mechanisms import MechanismFactory, RandomizedResponse
-from rrjax.mechanisms.surveys.design import Affine
-from rrjax.mechanisms.surveys.design import Design as SurveyDesign
-from rrjax.mechanisms.surveys.estimators import checked
 from rrjax.numerics.bisection import bisected, geometric_mean
 from rrjax.numerics.implicit import with_derivative
-from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import expm1_epsilon
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeIs
 
 ROUNDING_OF_SHARES = 1e-6
 """Allowed distance of shares of reports from [0, 1], for rounding."""
@@ -127,43 +122,41 @@ def _checked(theta, num_users, epsilon, estimand, mechanism):
     return theta, jnp.where(num_users > 0, num_users, jnp.nan), rates
 
 
-def standard_errors(counts: ArrayLike, epsilon: ArrayLike | SurveyDesign) -> Float[Array, " K"]:
-    """Standard errors of `mle_star`, or of `surveys.mle`, inside the simplex, by the delta method.
+def standard_errors(counts: ArrayLike | Mixture, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
+    """Standard errors of `mle_star`, or of `mle` of a survey design, inside the simplex, by the delta method.
 
     On the m categories of the estimate's support, with f their shares of the S reports that name one of them, θ is
     affine in f. Its slope is 1 + m/e1 for randomized response, 1 + Σa/d for a survey design; the standard error is the
     slope times sqrt(f(1−f)/S). It takes the support as given. A category with an estimate of zero or near it has no
     normal error: for those use `intervals`. If a survey's estimate keeps all categories, its errors are also those of
-    `surveys.inv`.
+    `inv`.
 
     Args:
-        counts: `[K]`, integers, the reports per category.
-        epsilon: Scalar, nats; or a survey design such as `surveys.ForcedResponse`.
+        counts: `[K]`, integers, the reports per category; or the `Mixture` of a survey design.
+        epsilon: Scalar, nats; not with a mixture.
 
     Returns:
         `[K]`, probability; NaN off the support of the estimate, and for a point mass. All NaN for unusable counts or ε.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, or other than the design's K categories.
+        ValueError: A wrong shape or dtype, K < 2, an ε with a mixture, or a mixture of reports that name several
+            categories.
 
     Example:
         >>> import rrjax
         >>> errors = rrjax.inference.standard_errors([5_200, 2_900, 1_000, 900], epsilon=2.0)
         >>> [f"{error:.4f}" for error in errors.tolist()]
         ['0.0076', '0.0072', '0.0048', 'nan']
-        >>> design = rrjax.surveys.ForcedResponse(4 / 6, [1 / 2, 1 / 2])
-        >>> [f"{error:.4f}" for error in rrjax.inference.standard_errors([300, 700], design).tolist()]
+        >>> mixture = rrjax.mechanisms.ForcedResponse(4 / 6, [1 / 2, 1 / 2]).mixture_of_counts([300, 700])
+        >>> [f"{error:.4f}" for error in rrjax.inference.standard_errors(mixture).tolist()]
         ['0.0217', '0.0217']
     """
-    if not is_survey_design(epsilon):
+    if not isinstance(counts, Mixture):
         return _standard_errors(*as_survey(counts, epsilon, whole=True))
-    counts, dtype = checked(counts, epsilon, whole=True)
-    return _survey_errors(*aligned((counts, *epsilon.affine.noise(dtype))))
-
-
-def is_survey_design(epsilon: ArrayLike | SurveyDesign | None) -> TypeIs[SurveyDesign]:
-    """Whether a survey design is given in place of ε."""
-    return isinstance(getattr(epsilon, "affine", None), Affine)
+    if epsilon is not None:
+        message = f"a mixture has its own probabilities: leave epsilon out (got {epsilon})"
+        raise ArgumentError(message, argument="epsilon")
+    return _survey_errors(*as_naming_law(counts))
 
 
 @jax.jit
@@ -236,7 +229,9 @@ def expected_rmse(
 
 def squared_error_of_one(num_categories: int, epsilon: ArrayLike, mechanism: MechanismFactory) -> Float[Array, ""]:
     """Expected squared error of `inv` summed over the categories, times the number of users."""
-    return rates_of(num_categories, epsilon, mechanism).total_variance(num_categories)
+    rates = rates_of(num_categories, epsilon, mechanism)
+    # Rates that differ by category: of equal shares.
+    return jnp.sum(rates.variance(1 / num_categories)) if rates.truth.ndim else rates.total_variance(num_categories)
 
 
 def rates_of(num_categories: int, epsilon: ArrayLike, mechanism: MechanismFactory) -> Rates:

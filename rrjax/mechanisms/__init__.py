@@ -1,4 +1,4 @@
-"""Mechanisms of local differential privacy: randomizers, counts of reports, and likelihoods.
+"""Mechanisms of local differential privacy, and survey designs: randomizers, counts of reports, and likelihoods.
 
 Names are loaded when they are first used, so that `rrjax.mechanisms.table` needs no JAX.
 """
@@ -12,47 +12,69 @@ if TYPE_CHECKING:
     from rrjax.mechanisms.channel import Channel
     from rrjax.mechanisms.columns import HadamardResponse
     from rrjax.mechanisms.local_hashing import BinaryLocalHashing, LocalHashing
-    from rrjax.mechanisms.mechanism import Mechanism, MechanismFactory
+    from rrjax.mechanisms.mechanism import Mechanism, MechanismFactory, PureMechanism
     from rrjax.mechanisms.ordered import Geometric, SquareWave
     from rrjax.mechanisms.projective_geometry_response import ProjectiveGeometry
-    from rrjax.mechanisms.randomized_response import RandomizedResponse, Warner
+    from rrjax.mechanisms.randomized_response import RandomizedResponse
     from rrjax.mechanisms.subset_selection import SubsetSelection
+    from rrjax.mechanisms.surveys.design import Design
+    from rrjax.mechanisms.surveys.negative_question import NegativeQuestion
+    from rrjax.mechanisms.surveys.non_compliance import NonCompliance
+    from rrjax.mechanisms.surveys.replacing import ForcedResponse, UnrelatedQuestion
+    from rrjax.mechanisms.surveys.yes_or_no import Crosswise, Kuk, Mangat, Triangular, Warner
     from rrjax.mechanisms.unary import OptimizedUnaryEncoding, SymmetricUnaryEncoding
 
-    MECHANISMS: dict[str, type[Mechanism]]
-    """The pure mechanisms, by the names that files and the command line use."""
+    DESIGNS: dict[str, type[Design]]
+    """The survey designs, which are made from other parameters than K and ε, by their names."""
+    MECHANISMS: dict[str, type[PureMechanism]]
+    """The mechanisms of K and ε, by the names that files and the command line use."""
 
 __all__ = [
+    "DESIGNS",
     "MECHANISMS",
     "BinaryLocalHashing",
     "Channel",
+    "Crosswise",
+    "Design",
+    "ForcedResponse",
     "Geometric",
     "HadamardResponse",
+    "Kuk",
     "LocalHashing",
+    "Mangat",
     "Mechanism",
     "MechanismFactory",
+    "NegativeQuestion",
+    "NonCompliance",
     "OptimizedUnaryEncoding",
     "ProjectiveGeometry",
+    "PureMechanism",
     "RandomizedResponse",
     "SquareWave",
     "SubsetSelection",
     "SymmetricUnaryEncoding",
+    "Triangular",
+    "UnrelatedQuestion",
     "Warner",
 ]
 
 _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
     "Channel": "channel",
+    "Design": "surveys.design",
     "Geometric": "ordered",
     "Mechanism": "mechanism",
     "MechanismFactory": "mechanism",
+    "NonCompliance": "surveys.non_compliance",
+    "PureMechanism": "mechanism",
     "SquareWave": "ordered",
-    "Warner": "randomized_response",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "MECHANISMS":
-        value = {name: __getattr__(entry.kind) for name, entry in TABLE.items()}
+    if name in ("MECHANISMS", "DESIGNS"):
+        designs = name == "DESIGNS"
+        entries = {key: entry for key, entry in TABLE.items() if (entry.parameters is not None) == designs}
+        value = {key: __getattr__(entry.kind) for key, entry in entries.items()}
     elif name in _FILES:
         value = getattr(import_module(f"rrjax.mechanisms.{_FILES[name]}"), name)
     else:

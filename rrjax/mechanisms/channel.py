@@ -17,7 +17,7 @@ from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import count
 from rrjax.mechanisms.draws import below, threshold
-from rrjax.mechanisms.mechanism import Randomizer, as_counts_of
+from rrjax.mechanisms.mechanism import Mechanism, as_counts_of
 from rrjax.mechanisms.rows import LogRows
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import looked_up
@@ -29,7 +29,7 @@ SUM_TOLERANCE = 1e-6
 
 @register(data_fields=["matrix"])
 @dataclasses.dataclass(frozen=True)
-class Channel(Randomizer):
+class Channel(Mechanism):
     """A mechanism given by the probabilities C_ij that a user with value i reports j. A pytree, C its leaf.
 
     Rows must sum to one; nothing else is required. The channel may treat values unequally, may have more or fewer
@@ -127,7 +127,6 @@ class Channel(Randomizer):
         return Mixture(as_counts_of(counts, self.num_reports, "kind of report"), jnp.asarray(base, float_dtype()), lift)
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
-        """As `Mechanism.log_rows`."""
         reports = as_values(reports, self.num_reports, "reports")
         inside = (reports >= 0) & (reports < self.num_reports)
         columns = jnp.asarray(self.matrix, float_dtype()).T[jnp.where(inside, reports, 0)]
@@ -154,7 +153,7 @@ class Channel(Randomizer):
         return _inverted(jnp.asarray(self._inverse(), float_dtype()), counts)
 
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
-        """As `Mechanism.debias`: unbiased vectors whose mean is `inv` of the counts. Raises as `inv`."""
+        """As `PureMechanism.debias`: unbiased vectors whose mean is `inv` of the counts. Raises as `inv`."""
         reports = as_values(reports, self.num_reports, "reports")
         inside = (reports >= 0) & (reports < self.num_reports)
         vectors = jnp.asarray(self._inverse().T, float_dtype())[jnp.where(inside, reports, 0)]

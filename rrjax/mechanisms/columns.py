@@ -19,7 +19,7 @@ from rrjax.data.arguments import as_values, check_key, int_dtype
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally, count
 from rrjax.mechanisms.draws import Words, below, gathered, rounded_down
-from rrjax.mechanisms.mechanism import Dependence, Mechanism, as_true_counts
+from rrjax.mechanisms.mechanism import Dependence, PureMechanism, as_true_counts
 from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.numerics.pytrees import register
 
@@ -28,7 +28,7 @@ USERS_A_STEP = 1 << 12
 
 
 @dataclasses.dataclass(frozen=True)
-class ColumnResponse(Mechanism):
+class ColumnResponse(PureMechanism):
     """A mechanism whose report is a column, which supports the user's category with probability p.
 
     A subclass defines the columns by `drawn`, `incident` and the two sums, which a transform makes fast.
@@ -63,7 +63,7 @@ class ColumnResponse(Mechanism):
         """For each column, the sum over the categories that it supports, without subtractions."""
 
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
-        """As `Mechanism.randomize`: reports are int32 in 0 … M − 1, the shape of `values`.
+        """As `PureMechanism.randomize`: reports are int32 in 0 … M − 1, the shape of `values`.
 
         The column is drawn uniformly from the columns that support the value if a 64-bit draw is below p·2⁶⁴ rounded
         down, else from the other columns. Rounding weakens ε by no more than the rounding of the dtype. Under tracing,

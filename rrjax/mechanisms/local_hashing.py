@@ -25,7 +25,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import best_num_buckets, num_buckets_of, two_buckets
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, number_below, rounded_down
-from rrjax.mechanisms.mechanism import Mechanism, as_true_counts, known_epsilon, settled, tally_if
+from rrjax.mechanisms.mechanism import PureMechanism, as_true_counts, known_epsilon, settled, tally_if
 from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.mechanisms.unary import independent
 from rrjax.numerics.pytrees import register
@@ -35,7 +35,7 @@ from rrjax.simulate.sampling import Stream
 
 
 @dataclasses.dataclass(frozen=True)
-class Hashing(Mechanism):
+class Hashing(PureMechanism):
     """A mechanism whose reports are a seed and a bucket; a report supports the categories hashed to its bucket."""
 
     num_buckets: int | None = None
@@ -64,7 +64,7 @@ class Hashing(Mechanism):
         return f"{settled(self.num_buckets, 'num_buckets'):,} buckets"
 
     def randomize(self, key: Array, values: ArrayLike) -> UInt[Array, "*s 2"]:
-        """As `Mechanism.randomize`: reports are uint32, the shape of `values` and a last axis of seed and bucket.
+        """As `PureMechanism.randomize`: reports are uint32, the shape of `values` and a last axis of seed and bucket.
 
         The bucket of the value is reported by randomized response over g: one 64-bit draw is compared with p·2⁶⁴
         rounded down, so rounding weakens ε by no more than the rounding of the dtype. Under tracing, the bucket of a
@@ -93,7 +93,7 @@ class Hashing(Mechanism):
         return tally_if(reports[:, 1] < number, support, users, self.rates)
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
-        """As `Mechanism.collect`, by the law under ideal hashing, in O(K).
+        """As `PureMechanism.collect`, by the law under ideal hashing, in O(K).
 
         Over all functions from categories to buckets, support counts are independent: Binomial(n_i, p) +
         Binomial(N − n_i, 1/g).

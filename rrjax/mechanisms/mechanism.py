@@ -35,8 +35,27 @@ CELLS = 1 << 24
 """Largest number of cells (users × categories) in one step of a loop."""
 
 
-class Randomizer(abc.ABC):
-    """The base class of all mechanisms: randomized reports and their likelihood."""
+class Mechanism(abc.ABC):
+    """The base class of whatever randomizes: its reports and their likelihood. A pytree with K static.
+
+    A mechanism whose reports support categories also has `rates`, `tally` and `collect`, and so every estimator,
+    interval, test, model and study: pure mechanisms, and survey designs, whose rates differ by category.
+    """
+
+    name: ClassVar[str]
+    """Name in files and on the command line, such as "randomized-response"."""
+
+    num_categories: int
+    epsilon: Any
+    """The ε delivered, nats; infinite if a report can give its user's value away."""
+
+    dependence: ClassVar[Dependence] = "negative"
+    """Dependence between support counts, for `inference.discoveries`; "negative" includes independence."""
+
+    @property
+    def note(self) -> str:
+        """The parameters besides K and ε, in words; empty for a mechanism without any."""
+        return ""
 
     @abc.abstractmethod
     def randomize(self, key: Array, values: ArrayLike) -> Array:
@@ -56,6 +75,20 @@ class Randomizer(abc.ABC):
         """
 
     @abc.abstractmethod
+    def log_rows(self, reports: ArrayLike) -> LogRows:
+        """The likelihood of each report on its own, in logarithms, with all factors; `mixture` merges them.
+
+        Args:
+            reports: Reports of this mechanism.
+
+        Returns:
+            `LogRows`. Under tracing, NaN for an entry that is no report.
+
+        Raises:
+            ValueError: As `mixture`.
+        """
+
+    @abc.abstractmethod
     def mixture(self, reports: ArrayLike) -> Mixture:
         """The likelihood of reports; of a pure mechanism a = 1, and B = e^ε − 1 for each supported category.
 
@@ -72,7 +105,7 @@ class Randomizer(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
-class Mechanism(Randomizer):
+class PureMechanism(Mechanism):
     """A pure mechanism of local differential privacy: a frozen dataclass of K and ε that is a pytree, K static.
 
     A new mechanism is a subclass with `weights`, `bits`, `randomize`, `supports`, `is_report` and `log_probability`,
@@ -80,14 +113,8 @@ class Mechanism(Randomizer):
     faster count, or with a known law of its collections, overrides them.
     """
 
-    name: ClassVar[str]
-    """Name in files and on the command line, such as "randomized-response"."""
-
     num_categories: int
     epsilon: ArrayLike
-
-    dependence: ClassVar[Dependence] = "negative"
-    """Dependence between support counts, for `inference.discoveries`; "negative" includes independence."""
 
     def __post_init__(self) -> None:
         check_num_categories(self.num_categories)
@@ -135,11 +162,6 @@ class Mechanism(Randomizer):
     def expm1_epsilon(self) -> Float[Array, ""]:
         """e^ε − 1. Scalar; NaN for an ε that is not positive."""
         return expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
-
-    @property
-    def note(self) -> str:
-        """The parameter besides K and ε, in words; empty for a mechanism without one."""
-        return ""
 
     def server_operations(self, num_users: float) -> float:
         """Rough number of elementary operations to count N reports: additions, look-ups, hashes.
@@ -214,17 +236,6 @@ class Mechanism(Randomizer):
         """
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
-        """The likelihood of each report on its own, in logarithms, with all factors; `mixture` merges them.
-
-        Args:
-            reports: Reports of this mechanism.
-
-        Returns:
-            `LogRows`. Under tracing, NaN for an entry that is no report.
-
-        Raises:
-            ValueError: As `supports`.
-        """
         supported = self.supports(reports)
         epsilon = as_scalar(self.epsilon, float_dtype())
         shape = supported.shape[:-1]
@@ -298,7 +309,7 @@ class Mechanism(Randomizer):
         return _collect(self, key, true_counts)
 
 
-MechanismFactory: TypeAlias = Callable[[int, ArrayLike], Mechanism]
+MechanismFactory: TypeAlias = Callable[[int, ArrayLike], PureMechanism]
 """A function of K and ε that returns a mechanism, such as its class."""
 
 

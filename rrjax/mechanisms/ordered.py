@@ -19,7 +19,8 @@ from rrjax.data.mixture import Mixture
 from rrjax.data.tally import count
 from rrjax.mechanisms.channel import Channel
 from rrjax.mechanisms.draws import below, rounded_down
-from rrjax.mechanisms.mechanism import Randomizer, check_epsilon, known_epsilon
+from rrjax.mechanisms.mechanism import Mechanism, check_epsilon, known_epsilon
+from rrjax.mechanisms.rows import LogRows
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import together
 from rrjax.numerics.special import exp_minus
@@ -31,7 +32,7 @@ LARGEST_EPSILON = 1e4
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
-class Geometric(Randomizer):
+class Geometric(Mechanism):
     """The geometric mechanism on 0 … K − 1, for ordered values with distances. A pytree, ε its leaf.
 
     Discrete Laplace noise, P(z) = (1 − r)/(1 + r)·r^|z|, is added to the value; a sum beyond an end is reported as that
@@ -95,6 +96,9 @@ class Geometric(Randomizer):
     def mixture(self, reports: ArrayLike) -> Mixture:
         return Mixture(self.count(reports), 0.0, Decay(self.rate, self.num_categories))
 
+    def log_rows(self, reports: ArrayLike) -> LogRows:
+        return self.channel().log_rows(reports)
+
 
 def _geometric_matrix(xp: Any, rate, size):
     places = xp.arange(size, dtype=float)
@@ -120,7 +124,7 @@ def _randomize_geometric(mechanism, key, values):
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories", "num_reports"])
 @dataclasses.dataclass(frozen=True)
-class SquareWave(Randomizer):
+class SquareWave(Mechanism):
     """The square wave mechanism for numbers in [0, 1]. A pytree, ε its leaf.
 
     A report is a number in [−b, 1 + b], with density p within b of the value and q = p·e^−ε elsewhere. The window
@@ -211,12 +215,18 @@ class SquareWave(Randomizer):
         Under tracing all −1 if a report is outside. Raises `ValueError` for reports that are not real numbers, or (not
         under tracing) outside.
         """
-        reach = self.reach
-        bounds = (None, None) if isinstance(reach, Tracer) else (-float(reach), 1 + float(reach))
-        return _count_bins(self, _as_numbers(reports, "reports", *bounds))
+        return _count_bins(self, self._as_reports(reports))
 
     def mixture(self, reports: ArrayLike) -> Mixture:
         return self.channel().mixture_of_counts(self.count(reports))
+
+    def log_rows(self, reports: ArrayLike) -> LogRows:
+        return self.channel().log_rows(_bins(self, self._as_reports(reports)))
+
+    def _as_reports(self, reports):
+        reach = self.reach
+        bounds = (None, None) if isinstance(reach, Tracer) else (-float(reach), 1 + float(reach))
+        return _as_numbers(reports, "reports", *bounds)
 
     def _capped(self):
         epsilon = as_scalar(self.epsilon, float_dtype())
@@ -294,11 +304,17 @@ def _randomize_square_wave(mechanism, key, values):
 
 
 @jax.jit
-def _count_bins(mechanism, reports):
+def _bins(mechanism, reports):
+    """The bin of each report, −1 outside."""
     reach, number = mechanism.reach, mechanism._number()
-    flat = together(reports).ravel()
-    slack = 4 * jnp.finfo(flat.dtype).eps
-    inside = (flat >= -reach - slack) & (flat <= 1 + reach + slack)
-    place = jnp.clip(jnp.floor((flat + reach) / (1 + 2 * reach) * number), 0, number - 1).astype(jnp.int32)
-    counts = jnp.bincount(jnp.where(inside, place, 0), length=number).astype(int_dtype())
-    return jnp.where(jnp.all(inside), counts, -1)
+    slack = 4 * jnp.finfo(reports.dtype).eps
+    inside = (reports >= -reach - slack) & (reports <= 1 + reach + slack)
+    place = jnp.clip(jnp.floor((reports + reach) / (1 + 2 * reach) * number), 0, number - 1).astype(jnp.int32)
+    return jnp.where(inside, place, -1)
+
+
+@jax.jit
+def _count_bins(mechanism, reports):
+    place = _bins(mechanism, together(reports).ravel())
+    counts = jnp.bincount(jnp.maximum(place, 0), length=mechanism._number()).astype(int_dtype())
+    return jnp.where(jnp.all(place >= 0), counts, -1)

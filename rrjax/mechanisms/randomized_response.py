@@ -20,13 +20,13 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.data.arguments import as_scalar, as_values, check_key, float_dtype
+from rrjax.data.arguments import as_scalar, as_values, check_key
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Scaling
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally, count
 from rrjax.mechanisms.draws import below
-from rrjax.mechanisms.mechanism import Mechanism, as_true_counts
+from rrjax.mechanisms.mechanism import PureMechanism, as_true_counts
 from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.numerics.pytrees import register
 
@@ -36,7 +36,7 @@ EXACT_CATEGORIES = 2**24
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
-class RandomizedResponse(Mechanism):
+class RandomizedResponse(PureMechanism):
     """K-ary randomized response: p = e^ε/(e^ε+K−1), q = 1/(e^ε+K−1). A pytree; `num_categories` is static.
 
     Reports are int32 in 0 … K − 1. Under tracing, −1 marks a value outside the domain, and any value at an ε that is
@@ -174,103 +174,6 @@ class RandomizedResponse(Mechanism):
 
     def _keep(self):
         return _keep_threshold(self.expm1_epsilon, self.num_categories)
-
-
-@register(data_fields=["truth_probability"])
-@dataclasses.dataclass(frozen=True, init=False)
-class Warner(Mechanism):
-    """Warner's spinner: a report names the user's own of two categories with the given probability. A pytree.
-
-    Randomized response with ε = |log(p/(1 − p))|, exchanged for p below ½: then a report supports the category that it
-    does not name. `rrjax.surveys.MirroredQuestion` is the same law as a survey design, with estimates from the counts
-    of its answers.
-
-    Args:
-        truth_probability: p, scalar in (0, 1) and not ½; a float or a traced array.
-
-    Raises:
-        ValueError: (Not under tracing) a probability outside (0, 1), or ½, at which reports have no information.
-
-    Example:
-        >>> import jax, rrjax
-        >>> mechanism = rrjax.mechanisms.Warner(0.3)
-        >>> print(f"{mechanism.epsilon:.3f}")
-        0.847
-        >>> tally = mechanism.tally(mechanism.randomize(jax.random.key(0), [0] * 8000 + [1] * 2000))
-        >>> [round(t, 1) for t in rrjax.inv(tally).tolist()]
-        [0.8, 0.2]
-
-    References:
-        Warner, "Randomized response: a survey technique for eliminating evasive answer bias", 1965.
-    """
-
-    name: ClassVar[str] = "warner"
-    truth_probability: ArrayLike
-
-    def __init__(self, truth_probability: ArrayLike) -> None:
-        given = truth_probability
-        known = not isinstance(given, Tracer) and np.ndim(given) == 0
-        if known and not (0 < float(given) < 1 and float(given) != 0.5):  # pyright: ignore[reportArgumentType]
-            raise ArgumentError(
-                f"truth_probability must be between 0 and 1 and not 1/2, at which reports say nothing; got {given}",
-                argument="truth_probability",
-            )
-        object.__setattr__(self, "truth_probability", given)
-
-    @property
-    def num_categories(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """K, which is 2."""
-        return 2
-
-    @property
-    def epsilon(self) -> Float[Array, ""]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """|log(p/(1 − p))|, nats. Scalar; NaN for a traced p that is no such probability."""
-        p = as_scalar(self.truth_probability, float_dtype(), "truth_probability")
-        usable = (p > 0) & (p < 1) & (p != 0.5)
-        safe = jnp.where(usable, p, 0.75)
-        # max(p/(1 − p), (1 − p)/p) − 1, without cancellation near ½.
-        return jnp.where(usable, jnp.log1p(jnp.abs(2 * safe - 1) / jnp.minimum(safe, 1 - safe)), jnp.nan)
-
-    @property
-    def response(self) -> RandomizedResponse:
-        """Randomized response with the same ε."""
-        return RandomizedResponse(2, self.epsilon)
-
-    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
-        return Rates(1, 1, expm1(self.epsilon))
-
-    @property
-    def bits(self) -> float:
-        return 1.0
-
-    def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
-        return self._exchanged(self.response.randomize(key, values))
-
-    def supports(self, reports: ArrayLike) -> Bool[Array, "*s 2"]:
-        return self.response.supports(self._supported(reports))
-
-    def is_report(self, reports: Array) -> Bool[Array, "*s"]:
-        return self.response.is_report(reports)
-
-    def log_probability(self, reports: Array) -> Float[Array, ""]:
-        return self.response.log_probability(reports)
-
-    def tally(self, reports: ArrayLike) -> Tally:
-        return self.response.tally(self._supported(reports))
-
-    def mixture(self, reports: ArrayLike) -> Mixture:
-        return self.response.mixture(self._supported(reports))
-
-    def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
-        return self.response.collect(key, true_counts)
-
-    def _supported(self, reports):
-        return self._exchanged(as_values(reports, 2, "reports"))
-
-    def _exchanged(self, reports):
-        """Exchanges 0 and 1 for p below ½, and keeps all other numbers."""
-        exchanged = jnp.asarray(self.truth_probability) < 0.5
-        return jnp.where(exchanged & (reports >= 0) & (reports <= 1), 1 - reports, reports)
 
 
 def _negate(high, low):

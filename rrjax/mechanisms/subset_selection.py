@@ -23,7 +23,7 @@ from rrjax.data.mechanism_parameters import best_subset_size, subset_rates, subs
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, number_below, rounded_down
-from rrjax.mechanisms.mechanism import Mechanism, known_epsilon, settled, tally_if
+from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, settled, tally_if
 from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, together
@@ -32,7 +32,7 @@ from rrjax.simulate.sampling import Stream
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories", "subset_size"])
 @dataclasses.dataclass(frozen=True)
-class SubsetSelection(Mechanism):
+class SubsetSelection(PureMechanism):
     """Subset selection: ω of the K categories, the own one among them with p = ωe^ε/(ωe^ε+K−ω). A pytree, ε its leaf.
 
     The other members are drawn uniformly, so q = (ω − p)/(K − 1). No mechanism that is symmetric in the categories has

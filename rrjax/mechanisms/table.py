@@ -16,12 +16,14 @@ class Entry(NamedTuple):
         kind: The name of its class there.
         coding: The form of its reports in files; None for a mechanism without a file format.
         abbreviations: Its names in papers, accepted in place of its name.
+        parameters: Of a survey design, what it is made from in place of K and ε; None for a mechanism of K and ε.
     """
 
     file: str
     kind: str
     coding: Coding | None = None
     abbreviations: tuple[str, ...] = ()
+    parameters: tuple[str, ...] | None = None
 
 
 TABLE: dict[str, Entry] = {
@@ -33,6 +35,14 @@ TABLE: dict[str, Entry] = {
     "subset-selection": Entry("subset_selection", "SubsetSelection", "bits", ("ss",)),
     "hadamard-response": Entry("columns", "HadamardResponse", "numbers", ("hr",)),
     "projective-geometry-response": Entry("projective_geometry_response", "ProjectiveGeometry", "numbers", ("pgr",)),
+    "warner": Entry("surveys.yes_or_no", "Warner", "labels", ("mirrored-question",), ("truth_probability",)),
+    "forced-response": Entry("surveys.replacing", "ForcedResponse", "labels", (), ("truth", "forced")),
+    "unrelated-question": Entry("surveys.replacing", "UnrelatedQuestion", "labels", (), ("truth", "unrelated")),
+    "negative-question": Entry("surveys.negative_question", "NegativeQuestion", "labels", (), ("own",)),
+    "crosswise": Entry("surveys.yes_or_no", "Crosswise", "labels", (), ("innocuous",)),
+    "triangular": Entry("surveys.yes_or_no", "Triangular", "labels", (), ("innocuous",)),
+    "kuk": Entry("surveys.yes_or_no", "Kuk", "labels", (), ("have", "lack")),
+    "mangat": Entry("surveys.yes_or_no", "Mangat", "labels", (), ("truth",)),
 }
 """All mechanisms, by their names in files and on the command line."""
 

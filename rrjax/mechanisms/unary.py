@@ -21,14 +21,14 @@ from rrjax.data.arguments import as_scalar, as_values, check_key, float_dtype, s
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, rounded_down, rounded_up
-from rrjax.mechanisms.mechanism import CELLS, Mechanism, as_true_counts
+from rrjax.mechanisms.mechanism import CELLS, PureMechanism, as_true_counts
 from rrjax.mechanisms.rows import LogRows
 from rrjax.numerics.pytrees import register
 from rrjax.simulate.sampling import Stream, binomial
 
 
 @dataclasses.dataclass(frozen=True)
-class UnaryEncoding(Mechanism):
+class UnaryEncoding(PureMechanism):
     """A mechanism whose reports are K independent bits, set with the probabilities of its `weights`."""
 
     @property
@@ -36,7 +36,7 @@ class UnaryEncoding(Mechanism):
         return self.num_categories
 
     def randomize(self, key: Array, values: ArrayLike) -> Bool[Array, "*s K"]:
-        """As `Mechanism.randomize`: reports are booleans, the shape of `values` and a last axis of K.
+        """As `PureMechanism.randomize`: reports are booleans, the shape of `values` and a last axis of K.
 
         One 64-bit draw for each bit is compared with p·2⁶⁴ rounded down or q·2⁶⁴ rounded up. Rounding weakens ε by no
         more than the rounding of the dtype. Every row of bits is a report, so no row can mark an error under tracing:

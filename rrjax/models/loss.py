@@ -18,14 +18,14 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from rrjax.data.arguments import as_array, as_epsilons, as_values, float_dtype
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
-from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse
+from rrjax.mechanisms import Mechanism, RandomizedResponse
 from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.models.candidates import CandidateResponse
 from rrjax.models.inputs import require
 from rrjax.numerics.sharding import gathered
 from rrjax.numerics.sums import log_sum, short_sum
 
-Law: TypeAlias = Mechanism | Channel | CandidateResponse
+Law: TypeAlias = Mechanism | CandidateResponse
 """A mechanism with its own K, and a likelihood for each report."""
 MechanismOrEpsilon: TypeAlias = Law | ArrayLike
 
@@ -122,10 +122,9 @@ def backward_loss(
         labels", NeurIPS 2013.
     """
     logits, reports, mechanism, possible = _checked(logits, reports, mechanism_or_epsilon, where)
-    if isinstance(mechanism, CandidateResponse):
+    if not (mechanism is None or hasattr(mechanism, "debias")):
         raise ArgumentError(
-            "there is no unbiased correction for reports among candidates, which do not distinguish the other labels: "
-            "use rr_loss",
+            f"there is no unbiased correction for reports of {type(mechanism).__name__}: use rr_loss",
             argument="reports",
         )
     log_theta = jnp.where(logits > -jnp.inf, logits - log_sum(logits)[..., None], 0)

@@ -131,7 +131,7 @@ KEYED = {
     "family_test": lambda key: models.family_test(key, FAMILY, 1.0, COUNTS, 2.0),
     "channel": lambda key: mechanisms.Channel(np.array([[0.7, 0.3], [0.3, 0.7]])).randomize(key, VALUES[:2]),
     "square wave": lambda key: mechanisms.SquareWave(8, 1.0).randomize(key, [0.5]),
-    "MirroredQuestion": lambda key: surveys.MirroredQuestion(0.7).randomize(key, VALUES[:2]),
+    "Warner": lambda key: surveys.Warner(0.7).randomize(key, VALUES[:2]),
     "negative question": lambda key: surveys.NegativeQuestion(3).randomize(key, VALUES),
     "forced response": lambda key: surveys.ForcedResponse(0.5, [0.3, 0.3, 0.4]).randomize(key, VALUES),
     "memoize": lambda key: PERMANENT.memoize(key, VALUES),
@@ -175,7 +175,7 @@ def test_keys_of_any_kind_and_under_tracing():
 def test_probabilities_of_survey_designs(given):
     mechanism, half = rrjax.RandomizedResponse(2, 1.0), [0.5, 0.5]
     for argument, design in {
-        "truth": surveys.MirroredQuestion,
+        "truth_probability": surveys.Warner,
         "own": lambda own: surveys.NegativeQuestion(4, own),
         "ignoring": lambda ignoring: surveys.NonCompliance(mechanism, ignoring, half),
     }.items():

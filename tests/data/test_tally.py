@@ -226,7 +226,7 @@ def test_what_makes_no_sense_is_nan_under_tracing(name):
         (lambda: Tally([1, 2], 10, 0.5, 0.5), "p"),
         (lambda: Tally([1, 2], 10, 1.5, 0.5), "p"),
         (lambda: Tally([1, 2], 10, 0.5), "p"),
-        (lambda: Tally([1, 2], 10, [0.5, 0.6], 0.2), "p"),
+        (lambda: Tally([1, 2], 10, [0.5, 0.6, 0.7], 0.2), "p"),
         (lambda: Tally([1, 2], 10.5, 0.5, 0.2), "num_users"),
         (lambda: Tally([1, 2], [10, 20], 0.5, 0.2), "num_users"),
         (lambda: Tally([1, 2], -1, 0.5, 0.2), "num_users"),

@@ -13,14 +13,18 @@ from refusals import refused
 from scipy import optimize, stats
 
 import rrjax
-from rrjax import inference, surveys
+from rrjax import inference
 from rrjax.estimators.affine_mle import maximum
-from rrjax.mechanisms.surveys import (
+from rrjax.mechanisms import (
+    Crosswise,
     ForcedResponse,
-    MirroredQuestion,
+    Kuk,
+    Mangat,
     NegativeQuestion,
     NonCompliance,
+    Triangular,
     UnrelatedQuestion,
+    Warner,
 )
 from rrjax.numerics.sums import expm1_epsilon
 
@@ -34,12 +38,30 @@ DESIGNS = {
     "forced": (ForcedResponse(0.6, [0.5, 0.3, 0.2]), 0.6 * EYE + 0.4 * np.array([0.5, 0.3, 0.2])),
     "unrelated": (UnrelatedQuestion(0.3, [0.2, 0.7, 0.1]), 0.3 * EYE + 0.7 * np.array([0.2, 0.7, 0.1])),
     "unforced": (ForcedResponse(0.5, [0.7, 0.3, 0.0]), 0.5 * EYE + 0.5 * np.array([0.7, 0.3, 0.0])),
-    "warner": (MirroredQuestion(0.8), np.array([[0.8, 0.2], [0.2, 0.8]])),
-    "warner-exchanged": (MirroredQuestion(0.3), np.array([[0.3, 0.7], [0.7, 0.3]])),
+    "warner": (Warner(0.8), np.array([[0.8, 0.2], [0.2, 0.8]])),
+    "warner-exchanged": (Warner(0.3), np.array([[0.3, 0.7], [0.7, 0.3]])),
     "not-yours": (NegativeQuestion(3), (1 - EYE) / 2),
     "seldom-yours": (NegativeQuestion(3, 0.1), 0.1 * EYE + 0.45 * (1 - EYE)),
+    "crosswise": (Crosswise(0.15), np.array([[0.15, 0.85], [0.85, 0.15]])),
+    "triangular": (Triangular(0.25), np.array([[1, 0], [0.25, 0.75]])),
+    "kuk": (Kuk(0.2, 0.7), np.array([[0.2, 0.8], [0.7, 0.3]])),
+    "mangat": (Mangat(0.7), np.array([[1, 0], [0.3, 0.7]])),
     "non-compliance": (NonCompliance(rrjax.RandomizedResponse(3, 1.0), 0.15, SHRUG), 0.85 * RR + 0.15 * SHRUG),
 }
+
+
+def mle(counts, design):
+    return rrjax.mle(design.mixture_of_counts(counts))
+
+
+def inv(counts, design):
+    return rrjax.inv(design.tally_of_counts(counts))
+
+
+def standard_errors(counts, design):
+    return inference.standard_errors(design.mixture_of_counts(counts))
+
+
 every_design = pytest.mark.parametrize("name", DESIGNS)
 
 
@@ -77,11 +99,54 @@ def test_simulated_answers_have_the_law_of_the_channel_and_inv_is_unbiased(name)
     for value, row in enumerate(channel):
         seen = np.bincount(reports[values == value], minlength=len(row))
         assert not seen[row == 0].any()
-        assert stats.chisquare(seen[row > 0], row[row > 0] * true[value]).pvalue > 1e-3
-    estimate = surveys.inv(rrjax.count(reports, len(true)), design)
+        if (row > 0).sum() > 1:
+            assert stats.chisquare(seen[row > 0], row[row > 0] * true[value]).pvalue > 1e-3
+    estimate = inv(rrjax.count(reports, len(true)), design)
     spread = np.sqrt((true[:, None] * channel * (1 - channel)).sum(0)) / 100_000
     slope = abs(channel[0, 0] - channel[1, 0])
     assert (np.abs(estimate - true / 100_000) < 4 * spread / slope + 4 * ULP / slope).all()
+
+
+@every_design
+def test_every_view_of_the_answers_has_the_law_of_the_channel(name):
+    design, channel = DESIGNS[name]
+    size = len(channel)
+    reports = np.arange(size)
+    rows = design.log_rows(reports)
+    with np.errstate(divide="ignore"):
+        wanted = np.log(channel.T)
+    log_unit = jnp.where(jnp.eye(size, dtype=bool), 0.0, -jnp.inf).astype(FLOAT)
+    found = jax.vmap(lambda unit: rows.log_probability(jnp.broadcast_to(unit, (size, size))))(log_unit).T
+    np.testing.assert_allclose(found, wanted, atol=1e-12 if X64 else 1e-5)
+    # The mean of debiased answers, under each value, is its indicator.
+    np.testing.assert_allclose(channel @ np.asarray(design.debias(reports)), np.eye(size), atol=1e-12 if X64 else 1e-5)
+    answers = np.repeat(reports, draw(5, name))
+    tally = design.tally(answers)
+    np.testing.assert_allclose(np.asarray(design.debias(answers)).mean(0), rrjax.inv(tally), atol=20 * ULP / 0.1)
+    np.testing.assert_allclose(rrjax.inv(tally), inv(draw(5, name), design), atol=4 * ULP)
+
+
+@every_design
+def test_collections_have_the_law_of_the_answers(name):
+    design, channel = DESIGNS[name]
+    true = np.array([50_000, 40_000, 10_000])[: len(channel)]
+    drawn = jax.vmap(lambda key: design.collect(key, true))(jax.random.split(jax.random.key(3), 40))
+    assert (drawn.num_users == true.sum()).all()
+    denied = channel[0, 0] < channel[1, 0]
+    named = np.asarray(true.sum() - drawn.support if denied else drawn.support, float)
+    mean, variance = true @ channel, (true[:, None] * channel * (1 - channel)).sum(0)
+    assert (np.abs(named.mean(0) - mean) <= 4 * np.sqrt(variance / 40)).all()
+    ratio = named.var(0, ddof=1)[variance > 0] / variance[variance > 0]
+    assert (np.abs(ratio - 1) < 4 * np.sqrt(2 / 39)).all()
+
+
+@pytest.mark.once
+def test_the_published_surveys():
+    """Blair, Imai and Zhou's forced response, and Atsusaka and Stevenson's naive crosswise estimate."""
+    forced, counts = ForcedResponse(2 / 3, [1 / 2, 1 / 2]), [831, 1604]
+    assert round(100 * float(rrjax.inv(forced.tally_of_counts(counts))[0]), 2) == 26.19
+    assert round(100 * float(standard_errors(counts, forced)[0]), 2) == 1.44
+    assert f"{float(mle([1427, 573], Crosswise(0.15))[0]):.4f}" == "0.1950"
 
 
 def exact(counts, weights, sign):
@@ -145,7 +210,7 @@ def test_equal_noise_is_randomized_response():
     # 1/e1 has a rounding of its own, which moves θ by 1/e1 times as much as the shares are from even.
     np.testing.assert_allclose(found, wanted, rtol=0, atol=4 * ULP)
     huge = np.array([LARGEST - 30, 20, 10], INT)
-    assert float(surveys.mle(huge, DESIGNS["forced"][0])[0]) == 1
+    assert float(mle(huge, DESIGNS["forced"][0])[0]) == 1
 
 
 @pytest.mark.long
@@ -154,8 +219,8 @@ def test_the_maximum_is_that_of_solvers(name):
     design, channel = DESIGNS[name]
     size = len(channel)
     for counts in (draw(0, name), draw(1, name, 60), draw(2, name, 9)):
-        theta = np.asarray(surveys.mle(counts, design), float)
-        likelihood = surveys.mixture(counts, design)
+        theta = np.asarray(mle(counts, design), float)
+        likelihood = design.mixture_of_counts(counts)
         result = rrjax.ibu(likelihood)
         assert result.converged
         reached, other = (float(rrjax.nll(t, likelihood)) for t in (theta, result.theta))
@@ -176,22 +241,22 @@ def test_warner_is_the_clipped_inversion_either_way():
     for counts in ([380, 620], [100, 900], [0, 7], [500, 500]):
         for truth in (0.8, 0.55):
             wanted = np.clip((counts[0] / sum(counts) - (1 - truth)) / (2 * truth - 1), 0, 1)
-            for design, given in ((MirroredQuestion(truth), counts), (MirroredQuestion(1 - truth), counts[::-1])):
-                np.testing.assert_allclose(surveys.mle(given, design), [wanted, 1 - wanted], atol=20 * ULP)
+            for design, given in ((Warner(truth), counts), (Warner(1 - truth), counts[::-1])):
+                np.testing.assert_allclose(mle(given, design), [wanted, 1 - wanted], atol=20 * ULP)
 
 
-jacobian = jax.jit(jax.jacobian(maximum))
+jacobian = jax.jit(jax.jacobian(mle))
 
 
 def slopes(counts, design):
     """The derivatives of `mle` in float counts."""
-    return np.asarray(jacobian(jnp.asarray(counts, FLOAT), *design.affine.noise(FLOAT)), float)
+    return np.asarray(jacobian(jnp.asarray(counts, FLOAT), design), float)
 
 
 def test_categories_that_nobody_denied_have_everything():
     design = NegativeQuestion(3, 0.05)
-    np.testing.assert_array_equal(surveys.mle([0, 4, 5], design), [1, 0, 0])
-    np.testing.assert_array_equal(surveys.mle([0, 4, 0], design), [0.5, 0, 0.5])
+    np.testing.assert_array_equal(mle([0, 4, 5], design), [1, 0, 0])
+    np.testing.assert_array_equal(mle([0, 4, 0], design), [0.5, 0, 0.5])
     np.testing.assert_array_equal(slopes([0, 4, 5], design), np.zeros((3, 3)))
 
 
@@ -200,11 +265,11 @@ def test_categories_that_nobody_denied_have_everything():
 def test_derivatives_match_finite_differences(name):
     design, _ = DESIGNS[name]
     leaves, tree = jax.tree.flatten(design)
-    assert (surveys.mle(smooth(name), design) > 0).all()
+    assert (mle(smooth(name), design) > 0).all()
 
     def changed(counts, first):
         """In weights, and in the probability that the design begins with."""
-        return estimates(counts, jax.tree.unflatten(tree, [first, *(jnp.asarray(leaf) for leaf in leaves[1:])]))
+        return mle(counts, jax.tree.unflatten(tree, [first, *(jnp.asarray(leaf) for leaf in leaves[1:])]))
 
     check_grads(changed, (smooth(name), jnp.asarray(leaves[0])), order=2, modes=("fwd", "rev"))
 
@@ -227,7 +292,7 @@ def test_intervals_are_clopper_and_pearson_of_each_count(name):
         p_high = np.where(counts < number, stats.beta.ppf(1 - miss / 2, counts + 1, number - counts), 1)
         always = np.array([channel[(j + 1) % len(channel), j] for j in range(len(channel))])
         ends = np.sort([(p - always) / (channel[0, 0] - always[0]) for p in (p_low, p_high)], axis=0).clip(0, 1)
-        found = inference.intervals(counts, design, level, simultaneous=simultaneous)
+        found = inference.intervals(design.tally_of_counts(counts), None, level, simultaneous=simultaneous)
         np.testing.assert_allclose(found, ends, atol=2e-5)
 
 
@@ -238,17 +303,17 @@ def test_standard_errors_are_those_of_the_delta_method():
         shares = counts / number
         moved = slopes(counts, design) * number
         variance = np.diag(moved @ (np.diag(shares) - np.outer(shares, shares)) @ moved.T) / number
-        wanted = np.where(np.asarray(surveys.mle(counts, design)) > 0, np.sqrt(variance), np.nan)
-        np.testing.assert_allclose(inference.standard_errors(counts, design), wanted, rtol=1e-5)
-    assert np.isnan(inference.standard_errors([1, 0, 0], NegativeQuestion(3))).all()
-    assert np.isnan(inference.standard_errors([100, 0, 0], DESIGNS["forced"][0])).all()  # a point mass
+        wanted = np.where(np.asarray(mle(counts, design)) > 0, np.sqrt(variance), np.nan)
+        np.testing.assert_allclose(standard_errors(counts, design), wanted, rtol=1e-5)
+    assert np.isnan(standard_errors([1, 0, 0], NegativeQuestion(3))).all()
+    assert np.isnan(standard_errors([100, 0, 0], DESIGNS["forced"][0])).all()  # a point mass
 
 
 def test_jit_and_vmap_change_nothing():
     name = "non-compliance"
     design = DESIGNS[name][0]
     counts = np.stack([draw(seed, name) for seed in range(4)])
-    functions = (surveys.mle, surveys.inv, inference.standard_errors)
+    functions = (mle, inv, standard_errors)
 
     @jax.jit
     def batched(counts, design):
@@ -257,25 +322,23 @@ def test_jit_and_vmap_change_nothing():
     for function, found in zip(functions, batched(counts, design), strict=True):
         wanted = np.stack([function(row, design) for row in counts])
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
-    several = jax.vmap(lambda design: surveys.mle(np.array([380, 620]), design))(
-        MirroredQuestion(jnp.array([0.3, 0.7], FLOAT))
-    )
+    several = jax.vmap(lambda design: mle(np.array([380, 620]), design))(Warner(jnp.array([0.3, 0.7], FLOAT)))
     np.testing.assert_allclose(several, [[0.8, 0.2], [0.2, 0.8]], atol=1e-6)
 
 
 def estimates(counts, design):
-    return jnp.concatenate([surveys.mle(counts, design), surveys.inv(counts, design)])
+    return jnp.concatenate([mle(counts, design), inv(counts, design)])
 
 
 def test_unusable_counts_give_nan():
     design = DESIGNS["forced"][0]
     for counts in ([-1, 5, 5], [0, 0, 0], [LARGEST, 1, 1]):
         counts = jnp.array(counts, INT)
-        assert np.isnan(estimates(counts, design)).all()
-        assert np.isnan(inference.standard_errors(counts, design)).all()
-        assert np.isnan(inference.intervals(counts, design)).all()
+        assert np.isnan(jax.jit(estimates)(counts, design)).all()
+        assert np.isnan(jax.jit(standard_errors)(counts, design)).all()
+        assert np.isnan(inference.intervals(design.tally_of_counts(counts))).all()
     for counts in ([-1, 5, 5], [np.nan, 1, 1], [np.inf, 1, 1]):
-        assert np.isnan(estimates(np.array(counts, FLOAT), design)).all()
+        assert np.isnan(jax.jit(mle)(np.array(counts, FLOAT), design)).all()
 
 
 @pytest.mark.parametrize(
@@ -283,7 +346,7 @@ def test_unusable_counts_give_nan():
     [
         (lambda truth: ForcedResponse(truth, jnp.array([0.5, 0.3, 0.2])), [0.0, 1.0, -0.1, np.nan]),
         (lambda share: ForcedResponse(0.5, jnp.array([0.5, 0.3, 0.0]) + share * EYE[2].astype(FLOAT)), [0.1, -0.2]),
-        (MirroredQuestion, [0.0, 0.5, 1.0, np.nan]),
+        (Warner, [0.0, 0.5, 1.0, np.nan]),
         (lambda own: NegativeQuestion(3, own), [-0.1, 0.34, np.nan]),
         (lambda share: NonCompliance(rrjax.RandomizedResponse(3, 1.0), share, SHRUG), [0.0, 1.0]),
         (lambda epsilon: NonCompliance(rrjax.RandomizedResponse(3, epsilon), 0.1, SHRUG), [0.0, -1.0]),
@@ -320,27 +383,27 @@ def test_traced_values_outside_the_domain_are_marked():
         (lambda: ForcedResponse(0.5, ["a", "b"]), "forced"),
         (lambda: UnrelatedQuestion(0.0, [0.5, 0.5]), "truth"),
         (lambda: UnrelatedQuestion(0.5, [0.2, 0.2]), "unrelated"),
-        (lambda: MirroredQuestion(0.5), "truth"),
-        (lambda: MirroredQuestion(0.0), "truth"),
-        (lambda: MirroredQuestion(np.array([0.3, 0.4])).affine, "truth"),
+        (lambda: Warner(0.5), "truth_probability"),
+        (lambda: Warner(0.0), "truth_probability"),
+        (lambda: Warner(np.array([0.3, 0.4])).affine, "parameters"),
         (lambda: NegativeQuestion(3, 0.4), "own"),
         (lambda: NegativeQuestion(1), "num_categories"),
         (lambda: NonCompliance(rrjax.RandomizedResponse(3, 1.0), 0.1, [0.5, 0.5]), "answers"),
         (lambda: NonCompliance(rrjax.RandomizedResponse(2, 1.0), 1.5, [0.5, 0.5]), "ignoring"),
         (
-            lambda: surveys.mle([1, 2], ForcedResponse(0.5, np.array([[0.5, 0.5]]))),
+            lambda: mle([1, 2], ForcedResponse(0.5, np.array([[0.5, 0.5]]))),
             "forced",
         ),
         (
             lambda: NonCompliance(rrjax.RandomizedResponse(2, 1.0), 0.1, np.array([[0.5, 0.5]])).affine,
             "answers",
         ),
-        (lambda: surveys.mle([1, 2, 3], MirroredQuestion(0.7)), "counts"),
-        (lambda: inference.standard_errors([1.0, 2.0], MirroredQuestion(0.7)), "counts"),
-        (lambda: inference.intervals([1, 2], MirroredQuestion(0.7), 1.5), "level"),
-        (lambda: surveys.mixture([0, 0], MirroredQuestion(0.7)), "weights"),
-        (lambda: MirroredQuestion(0.7).randomize(jax.random.key(0), [0, 2]), "values"),
-        (lambda: MirroredQuestion(0.7).probabilities([0.2, 0.3, 0.5]), "theta"),
+        (lambda: mle([1, 2, 3], Warner(0.7)), "counts"),
+        (lambda: inv([1.0, 2.0], Warner(0.7)), "counts"),
+        (lambda: inference.intervals(Warner(0.7).tally_of_counts([1, 2]), level=1.5), "level"),
+        (lambda: Warner(0.7).mixture_of_counts([0, 0]), "weights"),
+        (lambda: Warner(0.7).randomize(jax.random.key(0), [0, 2]), "values"),
+        (lambda: Warner(0.7).probabilities([0.2, 0.3, 0.5]), "theta"),
     ],
 )
 def test_bad_input_is_named(make, message):

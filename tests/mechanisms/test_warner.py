@@ -11,7 +11,6 @@ from laws import check_frequencies
 from refusals import refused
 
 import rrjax
-from rrjax import surveys
 from rrjax.mechanisms import Warner
 from rrjax.models import rr_loss
 
@@ -28,17 +27,20 @@ def test_reports_have_the_law_of_the_spinner(truth):
 
 
 @BOTH
-def test_it_says_what_the_survey_design_says(truth):
-    mechanism, design = Warner(truth), surveys.MirroredQuestion(truth)
+def test_it_is_randomized_response_or_its_exchange(truth):
+    mechanism = Warner(truth)
     assert float(mechanism.epsilon) == pytest.approx(abs(math.log(truth / (1 - truth))), rel=4 * ULP)
-    assert float(mechanism.epsilon) == pytest.approx(float(design.epsilon), rel=8 * ULP)
     counts = np.asarray([600, 400])
     reports = np.repeat([0, 1], counts)
     tally = mechanism.tally(reports)
-    np.testing.assert_allclose(rrjax.inv(tally), surveys.inv(counts, design), atol=20 * ULP)
+    # That of randomized response with the same ε, with answers exchanged below ½.
+    response = rrjax.RandomizedResponse(2, mechanism.epsilon)
+    same = response.tally(reports if truth > 0.5 else 1 - reports)
+    np.testing.assert_allclose(rrjax.inv(tally), rrjax.inv(same), atol=20 * ULP)
     np.testing.assert_allclose(mechanism.debias(reports).mean(0), rrjax.inv(tally), atol=2e-5)
-    theta = rrjax.ibu(mechanism.mixture(reports)).theta
-    np.testing.assert_allclose(theta, surveys.mle(counts, design), atol=1e-3)
+    np.testing.assert_allclose(
+        rrjax.mle(mechanism.mixture(reports)), rrjax.mle_star(same.support, response.epsilon), atol=1e-5
+    )
     logits = jnp.log(jnp.asarray([[0.3, 0.7], [0.6, 0.4]], FLOAT))
     wanted = [-math.log(share * truth + (1 - share) * (1 - truth)) for share in (0.3, 0.4)]
     np.testing.assert_allclose(rr_loss(logits, [0, 1], mechanism), wanted, rtol=8 * ULP)

@@ -28,7 +28,7 @@ from rrjax.mechanisms.longitudinal.protocol import (
     mixture_of_rows,
 )
 from rrjax.mechanisms.longitudinal.unary import drawn_bits
-from rrjax.mechanisms.mechanism import Mechanism, numbers_if
+from rrjax.mechanisms.mechanism import PureMechanism, numbers_if
 from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.mechanisms.unary import SymmetricUnaryEncoding
 from rrjax.numerics.pytrees import register
@@ -37,7 +37,7 @@ from rrjax.numerics.sums import expm1_epsilon
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories", "num_bits"])
 @dataclasses.dataclass(frozen=True)
-class BitFlipping(Mechanism):
+class BitFlipping(PureMechanism):
     """One round of d-bit flipping: one bit for each of d random categories, by symmetric unary encoding.
 
     A report supports the categories whose bits are set. Reports are int8, a last axis of K: 0 or 1, and −1 for

@@ -38,7 +38,7 @@ from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.longitudinal import histories
-from rrjax.mechanisms.mechanism import CELLS, Mechanism
+from rrjax.mechanisms.mechanism import CELLS, PureMechanism
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
@@ -62,7 +62,7 @@ class Protocol(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def single_round(self) -> Mechanism:
+    def single_round(self) -> PureMechanism:
         """One round as a mechanism at ε₁, with all methods of mechanisms."""
 
     @property
@@ -169,11 +169,11 @@ class Protocol(abc.ABC):
         """The loss of two histories `[T]`."""
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
-        """As `Mechanism.supports` of `single_round`."""
+        """As `PureMechanism.supports` of `single_round`."""
         return self.single_round.supports(reports)
 
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
-        """As `Mechanism.debias` of `single_round`: unbiased vectors whose mean is `inv` of the tally of a round.
+        """As `PureMechanism.debias` of `single_round`: unbiased vectors whose mean is `inv` of the tally of a round.
 
         For `LongitudinalBitFlipping` the vector is zero for categories without a bit, and K/d times as large for the
         others; its mean is unbiased, but not `inv`.
@@ -181,7 +181,7 @@ class Protocol(abc.ABC):
         return self.single_round.debias(reports)
 
     def tally(self, reports: ArrayLike) -> Tally:
-        """The tally of the reports of one round, one for each user, as `Mechanism.tally` of `single_round`.
+        """The tally of the reports of one round, one for each user, as `PureMechanism.tally` of `single_round`.
 
         Tallies of different users add up. Rounds of the same users share their memos, so their tallies are not
         independent, and their sum overstates the information; for several rounds of one value use `mixture`.

@@ -1,29 +1,25 @@
-"""Survey designs, and other randomizations whose likelihood has its maximum in closed form or nearly.
+"""Survey designs: mechanisms by which respondents randomize their answers themselves, with dice, cards or questions.
 
-A design is the law by which answers are randomized. `mle` and `inv` estimate the true distribution from the counts of
-its answers. `groups` has the same functions for users who randomized with different ε.
+`groups` estimates from users who randomized with different ε.
 """
 
 from rrjax.mechanisms.surveys import groups
 from rrjax.mechanisms.surveys.design import Design
-from rrjax.mechanisms.surveys.designs import (
-    ForcedResponse,
-    MirroredQuestion,
-    NegativeQuestion,
-    NonCompliance,
-    UnrelatedQuestion,
-)
-from rrjax.mechanisms.surveys.estimators import inv, mixture, mle
+from rrjax.mechanisms.surveys.negative_question import NegativeQuestion
+from rrjax.mechanisms.surveys.non_compliance import NonCompliance
+from rrjax.mechanisms.surveys.replacing import ForcedResponse, UnrelatedQuestion
+from rrjax.mechanisms.surveys.yes_or_no import Crosswise, Kuk, Mangat, Triangular, Warner
 
 __all__ = [
+    "Crosswise",
     "Design",
     "ForcedResponse",
-    "MirroredQuestion",
+    "Kuk",
+    "Mangat",
     "NegativeQuestion",
     "NonCompliance",
+    "Triangular",
     "UnrelatedQuestion",
+    "Warner",
     "groups",
-    "inv",
-    "mixture",
-    "mle",
 ]

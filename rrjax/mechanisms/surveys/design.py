@@ -1,8 +1,11 @@
-"""The base class of survey designs, and the checks that designs share."""
+"""The base classes of survey designs, and the checks that designs share."""
 
 from __future__ import annotations
 
 import abc
+import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -11,10 +14,18 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.data.arguments import as_array, as_distribution, as_values, check_key, float_dtype, is_real
+from rrjax.data.arguments import as_array, as_distribution, as_values, check_key, float_dtype, float_of, is_real, survey
 from rrjax.data.errors import ArgumentError
+from rrjax.data.linear_maps import Naming, Scaling
+from rrjax.data.mechanism_parameters import Rates
+from rrjax.data.mixture import Mixture
+from rrjax.data.tally import Tally, count
 from rrjax.mechanisms.draws import below, threshold
+from rrjax.mechanisms.mechanism import Mechanism, as_counts_of, as_true_counts, numbers_if, tally_if
+from rrjax.mechanisms.rows import LogRows
 from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sharding import aligned
+from rrjax.simulate.sampling import Stream, binomial, multinomial
 
 SUM_TOLERANCE = 1e-6
 """Allowed distance of the sum of known probabilities from one."""
@@ -37,19 +48,28 @@ class Affine(NamedTuple):
         """The law as JAX arrays of a floating dtype."""
         return Affine(jnp.asarray(self.always).astype(dtype), jnp.asarray(self.truth).astype(dtype))
 
-    def noise(self, dtype: Any) -> tuple[Float[Array, " K"], Float[Array, ""]]:
-        """The noise always/|truth| `[K]`, and the sign of truth."""
-        size = abs(self.truth)
-        return jnp.asarray(self.always / size).astype(dtype), jnp.asarray(self.truth / size).astype(dtype)
+    @property
+    def least(self) -> Any:
+        """`[K]`, the smaller probability of each report: of users without its category, or with it if d < 0."""
+        library = jnp if isinstance(self.truth, jax.Array) else np
+        return library.maximum(self.always + library.minimum(self.truth, 0), 0)
+
+    @property
+    def most(self) -> Any:
+        """`[K]`, the larger probability of each report."""
+        library = jnp if isinstance(self.truth, jax.Array) else np
+        return self.always + library.maximum(self.truth, 0)
 
 
-class Design(abc.ABC):
-    """A survey design: a frozen dataclass of probabilities that is a pytree. A subclass defines K and `affine`."""
+class Design(Mechanism):
+    """A survey design: a frozen dataclass of probabilities that is a pytree. A subclass defines K and `affine`.
+
+    An answer names one category. If it names the own one less often than others (d < 0), it counts as support for all
+    the others.
+    """
 
     denies: ClassVar[bool] = False
     """Whether a report may be less likely from a user with the category that it names."""
-
-    num_categories: int
 
     @property
     @abc.abstractmethod
@@ -60,13 +80,25 @@ class Design(abc.ABC):
     def epsilon(self) -> Float[Array, ""]:
         """The ε delivered, nats: the largest log-ratio of the probabilities of any one report.
 
-        log(1 + d/min a), or −log(1 − |d|/min a) for negative d. Infinite if an answer can reveal a user.
+        log(1 + |d|/min least). Infinite if an answer can reveal a user.
         """
-        always, truth = self.affine
-        library = jnp if isinstance(truth, jax.Array) else np
+        law = self.affine
+        library = jnp if isinstance(law.truth, jax.Array) else np
         with np.errstate(divide="ignore"):
-            delivered = library.sign(truth) * library.log1p(truth / library.min(always))
+            delivered = library.log1p(abs(law.truth) / library.min(law.least))
         return jnp.asarray(delivered).astype(float_dtype())
+
+    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+        """The rates, on the host if the probabilities are known there."""
+        law = self.affine
+        library = jnp if isinstance(law.truth, jax.Array) else np
+        q = library.where(law.truth < 0, 1 - law.always, law.always)
+        return Rates(q, library.maximum(1 - q - abs(law.truth), 0), abs(law.truth) + 0 * q)
+
+    @property
+    def rates(self) -> Rates:
+        """The rates of support, `[K]`: a report supports the category it names or, if d < 0, all others."""
+        return self.weights(math.expm1).astype(float_dtype())
 
     def probabilities(self, theta: ArrayLike) -> Float[Array, " K"]:
         """The probabilities of the reports of a user drawn from θ: a_j + d·θ_j.
@@ -85,26 +117,166 @@ class Design(abc.ABC):
         return always + truth * theta
 
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
-        """Randomized answers of respondents, for simulations.
-
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            values: Integers in 0 … K − 1, any shape.
-
-        Returns:
-            Reports, int32, the shape of `values`. Under tracing, −1 for a value outside the domain or an impossible
-            design.
-
-        Raises:
-            ValueError: Values that are not integers, or (not under tracing) outside the domain.
-        """
+        """Randomized answers of respondents, for simulations; int32."""
         check_key(key)
         values = as_values(values, self.num_categories, "values")
         law = self.affine
         for_keeping, for_others = jax.random.split(key)
         drawn = simulate.values(for_others, law.always, values.size).reshape(values.shape)
         kept = with_probability(for_keeping, law.truth, values.shape)
-        return within(jnp.where(kept, values.astype(jnp.int32), drawn), values, self)
+        return self._within(jnp.where(kept, values.astype(jnp.int32), drawn), values)
+
+    def _within(self, reports: Array, values: Array) -> Int[Array, "*s"]:
+        """The reports; −1 for a value outside the domain or an impossible design."""
+        inside = (values >= 0) & (values < self.num_categories)
+        return jnp.where(inside & ~jnp.isnan(jnp.asarray(self.affine.truth)), reports, -1)
+
+    def tally(self, reports: ArrayLike) -> Tally:
+        """As `tally_of_counts`, from the reports."""
+        return self._tally(count(reports, self.num_categories))
+
+    def mixture(self, reports: ArrayLike) -> Mixture:
+        return self.mixture_of_counts(count(reports, self.num_categories))
+
+    def tally_of_counts(self, counts: ArrayLike) -> Tally:
+        """The tally of counted answers; its rates differ by category.
+
+        Args:
+            counts: `[K]`, integers, the answers per category.
+
+        Returns:
+            `Tally`. NaN estimates for unusable counts and for an impossible traced design.
+
+        Raises:
+            ValueError: A wrong shape or dtype, or other than the design's K categories.
+
+        Example:
+            >>> import rrjax
+            >>> design = rrjax.surveys.UnrelatedQuestion(truth=0.7, unrelated=[0.25, 0.75])
+            >>> tally = design.tally_of_counts([50, 950])
+            >>> [round(t, 3) for t in rrjax.inv(tally).tolist()]
+            [-0.036, 1.036]
+            >>> lower, upper = rrjax.inference.intervals(design.tally_of_counts([300, 700]))
+            >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
+            ['0.281 to 0.363', '0.637 to 0.719']
+        """
+        return self._tally(as_counts_of(counts, self.num_categories, "category of the design", whole=True))
+
+    def _tally(self, counts):
+        seen, truth = survey(counts), jnp.asarray(self.affine.truth)
+        support = jnp.where(truth < 0, seen.total - counts, counts) if self.denies else counts
+        return tally_if(seen.usable & ~jnp.isnan(truth), support, seen.total, self.rates)
+
+    def mixture_of_counts(self, counts: ArrayLike) -> Mixture:
+        """The likelihood of counted answers, for `mle`, `nll`, `certificate`, `standard_errors`.
+
+        Args:
+            counts: `[K]`, integers or floats, the answers per category.
+
+        Returns:
+            `Mixture`, one row for each category: a_j, and d for the named one; for d < 0 a_j − |d|, and |d| for the
+            others.
+
+        Raises:
+            ValueError: A wrong shape or dtype, other than the design's K categories, or (not under tracing) unusable
+                counts.
+
+        Example:
+            >>> import rrjax
+            >>> design = rrjax.surveys.ForcedResponse(truth=0.6, forced=[0.5, 0.3, 0.2])
+            >>> mixture = design.mixture_of_counts([500, 430, 70])
+            >>> theta = rrjax.mle(mixture)
+            >>> [round(t, 2) for t in theta.tolist()]
+            [0.49, 0.51, 0.0]
+            >>> bool(rrjax.certificate(theta, mixture).gap < 1e-4)
+            True
+        """
+        counts = as_counts_of(counts, self.num_categories, "category of the design")
+        law, dtype = self.affine, float_of(counts)
+        least, most = (jnp.asarray(x).astype(dtype) for x in (law.least, abs(law.truth)))
+        counts = numbers_if(jnp.isfinite(most), counts)
+        counts, least, most, others = aligned((counts, least, most, jnp.asarray(law.truth < 0)))
+        size = self.num_categories
+        return Mixture(counts, least, Naming(most, others, size) if self.denies else Scaling(most, size))
+
+    def log_rows(self, reports: ArrayLike) -> LogRows:
+        reports = as_values(reports, self.num_categories, "reports")
+        inside = (reports >= 0) & (reports < self.num_categories)
+        law, named = self.affine, jnp.where(inside, reports, 0)
+        most, least = (jnp.asarray(x).astype(float_dtype())[named] for x in (law.most, law.least))
+        truth = jnp.asarray(law.truth).astype(float_dtype())
+        own = jnp.arange(self.num_categories) == named[..., None]
+        lifted = jnp.log(jnp.abs(truth) / most)[..., None]
+        rows = LogRows(jnp.log(most), jnp.log(least / most), jnp.where(own == (truth > 0), lifted, -jnp.inf))
+        return rows.where(inside & ~jnp.isnan(truth), jnp.nan)
+
+    def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
+        """Unbiased vectors from single answers: their mean is `inv` of the tally; see `PureMechanism.debias`."""
+        reports = as_values(reports, self.num_categories, "reports")
+        always, truth = self.affine.astype(float_dtype())
+        inside = (reports >= 0) & (reports < self.num_categories)
+        named = jnp.arange(self.num_categories) == reports[..., None]
+        vectors = (named.astype(always.dtype) - always) / truth
+        return jnp.where(inside[..., None], vectors, jnp.nan)
+
+    def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
+        """Draws the tally of a survey of given respondents, by its exact law; arguments as of every mechanism."""
+        check_key(key)
+        true_counts = as_true_counts(true_counts, self.num_categories)
+        return self._tally(_collected(key, true_counts, *self.affine.astype(float_dtype()), self.denies))
+
+
+@partial(jax.jit, static_argnums=4)
+def _collected(key, true_counts, always, truth, denies):
+    seen = survey(true_counts)
+    usable = seen.drawable & ~jnp.isnan(truth)
+    numbers = jnp.where(usable, true_counts, 0).astype(jnp.int32)
+    truth, size = jnp.where(usable, truth, 0.5), numbers.shape[0]
+    if denies:
+        law = jnp.clip(always + truth * jnp.eye(size, dtype=always.dtype), 0, 1)
+        keys = jax.random.split(key, size)
+        drawn = jax.vmap(lambda key, number, row: multinomial(Stream.of(key), number, row[None])[0])(keys, numbers, law)
+        return jnp.where(usable, jnp.sum(drawn, axis=0, dtype=jnp.int32), -1)
+    keep_key, other_key = jax.random.split(key)
+    kept = binomial(Stream.of(keep_key), 0, numbers, truth)
+    total = jnp.sum(numbers, dtype=jnp.int32)
+    law = always / jnp.sum(always)
+    expected = total.astype(truth.dtype) * (1 - truth)
+    (others,) = multinomial(Stream.of(other_key), total - jnp.sum(kept, dtype=jnp.int32), law[None], expected=expected)
+    return jnp.where(usable, kept + others, -1)
+
+
+class YesOrNo(Design):
+    """A design of two answers: 0 is yes, and the respondents of category 0 have the sensitive attribute."""
+
+    denies: ClassVar[bool] = True
+
+    @property
+    @abc.abstractmethod
+    def yes(self) -> tuple[Any, Any]:
+        """The probabilities of a yes from a respondent with the attribute, and from one without."""
+
+    @property
+    def num_categories(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """K, which is 2."""
+        return 2
+
+    @property
+    def affine(self) -> Affine:
+        for value in self.yes:
+            check_scalar(value, "parameters")
+        have, lack = together(*self.yes)
+        if isinstance(have, jax.Array):
+            sound = (have >= 0) & (have <= 1) & (lack >= 0) & (lack <= 1) & (have != lack)
+            return Affine(jnp.stack([lack, 1 - have]), jnp.where(sound, have - lack, jnp.nan))
+        return Affine(np.stack([lack, 1 - have]), have - lack)
+
+    def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
+        check_key(key)
+        values = as_values(values, 2, "values")
+        have, lack = (jnp.asarray(x).astype(float_dtype()) for x in together(*self.yes))
+        said = with_probability(key, jnp.where(values == 0, have, lack), values.shape)
+        return self._within((~said).astype(jnp.int32), values)
 
 
 def together(*values: Any) -> tuple[Any, ...]:
@@ -125,15 +297,28 @@ def check_real(value: Any, name: str) -> None:
         raise ArgumentError(f"{name} must be a real number, or an array of them, got {value!r}", argument=name)
 
 
-def check_probability(value: Any, name: str, example: float) -> None:
-    """Raises `ValueError` unless a value is a real number, strictly between 0 and 1 if it is known."""
+def check_probability(value: Any, name: str, example: float, *, closed: bool = False) -> None:
+    """Raises `ValueError` unless a value is a real number, between 0 and 1 if it is known; `closed` allows both."""
     check_real(value, name)
     if not is_known(value) or np.ndim(value) > 0:  # a batch, for jax.vmap
         return
-    if not 0 < float(value) < 1:
+    inside = 0 <= float(value) <= 1 if closed else 0 < float(value) < 1
+    if not inside:
         raise ArgumentError(
             f"{name} must lie between 0 and 1, such as {example:g}, got {float(value):g}", argument=name
         )
+
+
+def check_different(first: Any, second: Any, name: str, why: str) -> None:
+    """Raises `ValueError` if two known probabilities are equal, so that answers say nothing."""
+    known = is_known(first) and is_known(second) and np.ndim(first) == np.ndim(second) == 0
+    if known and float(first) == float(second):
+        raise ArgumentError(f"{name} must not be {float(first):g}{why}: answers say nothing then", argument=name)
+
+
+def strictly_inside(value: Any) -> Any:
+    """A probability; NaN in JAX's arrays unless it is strictly between 0 and 1."""
+    return jnp.where((value > 0) & (value < 1), value, jnp.nan) if isinstance(value, jax.Array) else value
 
 
 def check_scalar(value: Any, name: str) -> None:
@@ -199,9 +384,3 @@ def with_probability(key: Array, probability: Any, shape: tuple[int, ...]) -> Bo
     """Events of a probability, by 64 random bits each."""
     high, low = jax.random.bits(key, (2, *shape), jnp.uint32)
     return below((high, low), threshold(jnp.asarray(probability).astype(float_dtype()), 0.0))
-
-
-def within(reports: Array, values: Array, design: Design) -> Int[Array, "*s"]:
-    """The reports; −1 for a value outside the domain or an impossible design."""
-    inside = (values >= 0) & (values < design.num_categories)
-    return jnp.where(inside & ~jnp.isnan(jnp.asarray(design.affine.truth)), reports, -1)
