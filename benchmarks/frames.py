@@ -28,7 +28,7 @@ from rrjax import io
 from rrjax.io.codings import CODINGS
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MechanismRecord, Metadata
-from rrjax.mechanisms import PureMechanism, OptimizedUnaryEncoding, RandomizedResponse
+from rrjax.mechanisms import OptimizedUnaryEncoding, PureMechanism, RandomizedResponse
 
 NUM_CATEGORIES = 41_270
 EPSILON = 4.0

@@ -20,7 +20,7 @@ from report import Table
 from timing import pretty, spread
 
 import rrjax
-from rrjax.mechanisms import MECHANISMS, PureMechanism, ProjectiveGeometry
+from rrjax.mechanisms import MECHANISMS, ProjectiveGeometry, PureMechanism
 
 SIZE, USERS, EPSILON = 10_000, 100_000, 1.0
 POINTS, MANY = 20_000, 1_000_000

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import rrjax
-from rrjax import Mixture, inference, longitudinal, models, surveys
+from rrjax import Mixture, inference, longitudinal, mechanisms, models, surveys
 from rrjax.data.linear_maps import Decay
 from rrjax.estimators.catalogue import METRICS
 from rrjax.estimators.em import ems
@@ -26,7 +26,7 @@ SHARES = np.random.default_rng(1).dirichlet(np.ones(K), size=4).astype(np.float3
 UNARY = OptimizedUnaryEncoding(K, EPSILON)
 HASHING = LocalHashing(K, EPSILON)
 NUMBERS, ZIPF = np.arange(K), partial(models.zipf_logits, num_categories=K)
-FORCED = surveys.ForcedResponse(0.6, np.full(K, 1 / K))
+FORCED = mechanisms.ForcedResponse(0.6, np.full(K, 1 / K))
 PROTOCOLS = {
     "randomized response": longitudinal.LongitudinalRandomizedResponse(K, 2.0, 1.0),
     "local hashing": longitudinal.LongitudinalLocalHashing(K, 2.0, 1.0),
@@ -184,17 +184,17 @@ FUNCTIONS = {
     ),
     "mixture, hashing": lambda k, c, t: rrjax.nll(t, HASHING.mixture(HASHING.randomize(k, c % K))),
     "mle of a survey": lambda k, c, t: rrjax.mle(FORCED.mixture_of_counts(c)),
-    "mle of a survey, denying": lambda k, c, t: rrjax.mle(surveys.NegativeQuestion(K).mixture_of_counts(c)),
-    "mle of a survey's law": lambda k, c, t: rrjax.mle(surveys.ForcedResponse(0.6, t).mixture_of_counts(c)),
+    "mle of a survey, denying": lambda k, c, t: rrjax.mle(mechanisms.NegativeQuestion(K).mixture_of_counts(c)),
+    "mle of a survey's law": lambda k, c, t: rrjax.mle(mechanisms.ForcedResponse(0.6, t).mixture_of_counts(c)),
     "inv of a survey": lambda k, c, t: rrjax.inv(FORCED.tally_of_counts(c)),
     "nll of a survey": lambda k, c, t: rrjax.nll(t, FORCED.mixture_of_counts(c)),
-    "nll of a survey, denying": lambda k, c, t: rrjax.nll(t, surveys.NegativeQuestion(K).mixture_of_counts(c)),
+    "nll of a survey, denying": lambda k, c, t: rrjax.nll(t, mechanisms.NegativeQuestion(K).mixture_of_counts(c)),
     "intervals of a survey": lambda k, c, t: inference.intervals(c, FORCED),
     "standard_errors of a survey": lambda k, c, t: inference.standard_errors(c, FORCED),
     "surveys.groups.mle": lambda k, c, t: surveys.groups.mle(jnp.stack([c, c[::-1]]), [1.0, 2.0]),
     "surveys.groups.inv": lambda k, c, t: surveys.groups.inv(jnp.stack([c, c[::-1]]), [1.0, 2.0]),
     "randomize, forced response": lambda k, c, t: FORCED.randomize(k, c % K),
-    "randomize, negative question": lambda k, c, t: surveys.NegativeQuestion(K).randomize(k, c % K),
+    "randomize, negative question": lambda k, c, t: mechanisms.NegativeQuestion(K).randomize(k, c % K),
     **{f"reports, {name}": of_rounds(protocol) for name, protocol in PROTOCOLS.items()},
     **{f"likelihood, {name}": of_rounds(protocol, joint=True) for name, protocol in PROTOCOLS.items()},
     "metrics": lambda k, c, t: [m.measure(t, t[::-1], c, EPSILON) for m in METRICS.values() if m.measure],

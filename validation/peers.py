@@ -24,7 +24,7 @@ import numpy as np
 import rrjax
 from benchmarks import report
 from benchmarks.report import Table
-from rrjax.mechanisms import MECHANISMS, Mechanism, ProjectiveGeometry, SubsetSelection
+from rrjax.mechanisms import MECHANISMS, ProjectiveGeometry, SubsetSelection, SupportMechanism
 from rrjax.mechanisms.longitudinal import LongitudinalRandomizedResponse
 
 USERS, TURNS = 1000, 10
@@ -39,7 +39,7 @@ PUBLISHED = [
     ("projective-geometry-response", 1024, "spike", [2 + step / 2 for step in range(8)],
      [746.437, 411.593, 222.378, 143.818, 82.2774, 45.9846, 29.0451, 19.4043]),
 ]  # fmt: skip
-"""Mechanism, K, population, ε, and the published errors."""
+"""SupportMechanism, K, population, ε, and the published errors."""
 SIZE, THEIR_USERS, EPSILON = 20, 2000, 1.0
 
 
@@ -49,7 +49,7 @@ def prime(least: int) -> int:
     return least
 
 
-def theirs(name: str, size: int, epsilon: float) -> Mechanism:
+def theirs(name: str, size: int, epsilon: float) -> SupportMechanism:
     """A mechanism with the parameters of the published code."""
     if name == "subset-selection":
         return SubsetSelection(size, epsilon, subset_size=math.ceil(size / (math.exp(epsilon) + 1)))
@@ -63,7 +63,7 @@ def users_of(population: str, size: int, number: int) -> np.ndarray:
     return np.random.default_rng(0).multinomial(number, shares / shares.sum())
 
 
-def errors_of(mechanism: Mechanism, true: np.ndarray, turns: int) -> np.ndarray:
+def errors_of(mechanism: SupportMechanism, true: np.ndarray, turns: int) -> np.ndarray:
     """`[turns]`: mean squared errors of counts."""
     draw = jax.jit(lambda key: rrjax.inv(mechanism.collect(key, true)))
     number = true.sum()

@@ -17,6 +17,9 @@ PLAIN = {CLOSEST: "closest", CLOSEST_IN_ORDER: "closest", LIKELIEST: "likeliest"
 NO_DIFFERENCE = 0.25
 """Limit of a difference between two estimates, in standard errors, below which it does not matter which is reported."""
 
+NOTHING = 1e-9
+"""Limit of a difference that rounding explains."""
+
 
 def heading(estimate: Estimate) -> str:
     """The heading of an estimate that runs by default; the closest is called so only if the reports determine it."""
@@ -37,7 +40,8 @@ def advice(collection: Collection, estimates: list[Estimate], headings: list[str
         return f"Report this: {name}, because {because}; likeliest is not computed: {too_large(collection)}."
     apart = float(np.max(np.abs(closest.theta - estimates[1].theta)))
     if apart <= NO_DIFFERENCE * noise:
-        return f"Report this: {name} or {headings[1]}, which differ by at most {show.percent(apart)}; {because}."
+        differ = f"differ by at most {show.percent(apart)}" if apart > NOTHING else "agree"
+        return f"Report this: {name} or {headings[1]}, which {differ}; {because}."
     return (
         f"Report this: {name}, because {because}; {headings[1]} follows the noise, and differs by up to "
         f"{show.percent(apart)}."
@@ -54,11 +58,12 @@ def publication(collection: Collection, estimate: Estimate, intervals: ShareInte
         limits = np.asarray(found.lower), np.asarray(found.upper)
     interval = show.between(limits[0][place], limits[1][place])
     about = "an unknown share" if estimate.undetermined else show.share(estimate.theta[place])
+    note = "" if collection.design is None else f" ({collection.design.note})"
     users = f"{collection.num_reports:,} {'simulated ' if collection.simulated else ''}users"
     return (
         f"{about} of these {users} have {show.printable(collection.labels[place])} as {collection.counted.column} "
         f"({show.in_full(intervals.level)} confidence interval {interval}, simultaneous for all "
         f"{collection.num_categories:,} categories; it holds for the population too, if the users are a random sample "
-        f"of it). Each value was randomized by {collection.mechanism.name} with ε = {collection.epsilon:.4g}; the "
-        f"estimate is that of {estimate.estimator.name} in rrjax {rrjax.__version__}."
+        f"of it). Each value was randomized by {collection.mechanism.name}{note} with ε = {collection.epsilon:.4g}; "
+        f"the estimate is that of {estimate.estimator.name} in rrjax {rrjax.__version__}."
     )

@@ -13,6 +13,7 @@ import numpy as np
 import rrjax
 from rrjax import inference, io
 from rrjax.cli import show
+from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
 from rrjax.cli.reading import Files
@@ -24,8 +25,8 @@ from rrjax.estimators.whole_reports import MAX_CATEGORIES
 from rrjax.io.read import CountedReports
 from rrjax.io.rows import count_pairs
 from rrjax.io.scan import column_names
-from rrjax.io.tallies import Tallied, mechanism_of
-from rrjax.mechanisms import Mechanism
+from rrjax.io.tallies import Tallied, as_jax_integers, mechanism_of
+from rrjax.mechanisms import Design, SupportMechanism
 
 FALSE_ALARM = 0.01
 """Level of the tests of reports against their metadata."""
@@ -83,11 +84,18 @@ class Collection:
         """A question about reports that contradict their mechanism and ε."""
         if self.tallied is None:
             return "Is ε right, are reports missing, was it another mechanism? See `rrjax test fit`."
+        if self.design is not None:
+            return "Are the parameters right, are answers missing, did some respondents not follow the rules?"
         return "Are reports missing, or was the file changed after it was written?"
 
-    def check_counts(self, what: str) -> None:
+    @property
+    def design(self) -> Design | None:
+        """The survey design of the answers, if it is one."""
+        return self.mechanism if isinstance(self.mechanism, Design) else None
+
+    def check_counts(self, what: str, *, designs: bool = False) -> None:
         """Refuses reports of other mechanisms for methods that exist for randomized response only."""
-        if self.tallied is not None:
+        if self.tallied is not None and not (designs and self.design is not None):
             raise UsageError(
                 f"{self.files.name} was made by {self.mechanism.name}, and only reports of "
                 f"{rrjax.RandomizedResponse.name} can be used for {what}. `rrjax estimate` takes both; collect with "
@@ -120,7 +128,7 @@ class Collection:
         return self.counted.domain.labels()
 
     @property
-    def mechanism(self) -> Mechanism:
+    def mechanism(self) -> SupportMechanism:
         """The mechanism that made the reports."""
         if self.tallied is not None:
             return self.tallied.mechanism
@@ -129,12 +137,12 @@ class Collection:
     @property
     def rates(self) -> Rates:
         """The rates of the mechanism, as Python numbers: JAX would compile a program for every operation on them."""
-        return self.mechanism.weights(math.expm1)
+        return self.mechanism.weights(math.expm1)  # pyright: ignore[reportAttributeAccessIssue]
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the unbiased estimate of the share of an empty category."""
-        return math.sqrt(self.rates.variance(0) / self.num_reports)
+        """Standard error of the unbiased estimate of the share of an empty category; the largest if they differ."""
+        return math.sqrt(np.max(self.rates.variance(0)) / self.num_reports)
 
     def facts(self) -> dict[str, Any]:
         """As fields of a JSON object."""
@@ -161,11 +169,13 @@ class Collection:
         )
 
 
-def read_collection(files: Files, epsilon: float | None) -> Collection:
-    """Counts reports; their ε comes from the flag or from the metadata in the files."""
+def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | None = None) -> Collection:
+    """Counts reports; their ε comes from the flag or from the metadata in the files, or they are of a survey design."""
     if epsilon is not None:
         check_epsilon(epsilon)
     metadata = files.source.metadata()
+    if design is not None and design.mechanism is not None:
+        return _checked(_designed(files, epsilon, design))
     if metadata is not None:
         mechanism = mechanism_of(metadata, files.name)
         metadata.check(files.name, column=files.reading.column, epsilon=epsilon, domain=files.domain)
@@ -187,6 +197,35 @@ def read_collection(files: Files, epsilon: float | None) -> Collection:
             flag="--epsilon",
         )
     return _checked(Collection(files, files.count(files.domain, metadata.column if metadata else None), epsilon, []))
+
+
+@ending_at_once()
+def _designed(files: Files, epsilon: float | None, design: SurveyDesign) -> Collection:
+    """Counts the answers to a survey design."""
+    if files.source.metadata() is not None:
+        raise UsageError(
+            f"{files.name} says itself how it was randomized: leave --mechanism {design.mechanism} out",
+            flag="--mechanism",
+            value=design.mechanism,
+        )
+    if epsilon is not None:
+        raise UsageError(
+            f"--epsilon is of randomized response; the ε of {design.mechanism} follows from --parameter: leave it out",
+            flag="--epsilon",
+            value=epsilon,
+        )
+    if files.domain is None:
+        raise UsageError(
+            f"--mechanism {design.mechanism} needs --domain, all answers in their order (of yes and no, yes first): "
+            "give a file of labels, one a line",
+            flag="--domain",
+        )
+    made = design.made(files.domain)
+    counted = files.count(files.domain)
+    counts = np.asarray(counted.counts)
+    tally = dataclasses.replace(made.tally_of_counts(as_jax_integers(counts)), domain=counted.domain)
+    tallied = Tallied(counted, made, tally, made.mixture_of_counts(as_jax_integers(counts)))
+    return Collection(files, counted, float(made.epsilon), [], tallied)
 
 
 @ending_at_once()
@@ -243,7 +282,9 @@ def _warnings(collection: Collection) -> list[str]:
             "counts, name it with --counts."
         )
     warnings += padded(counted.num_padded, "report")
-    squared_error = collection.rates.total_variance(collection.num_categories) / num_reports
+    size = collection.num_categories
+    # Of equal shares; of equal rates, it is the same for all shares.
+    squared_error = float(np.sum(np.broadcast_to(collection.rates.variance(1 / size), size))) / num_reports
     if squared_error > 1:
         needed = math.ceil(100 * num_reports * squared_error)
         warnings.append(
@@ -270,7 +311,7 @@ def padded(number: int, what: str) -> list[str]:
 def contradictions(collection: Collection) -> list[str]:
     """Tests reports of other mechanisms than k-RR against their metadata; returns warnings."""
     tallied, said = collection.tallied, []
-    if tallied is None:
+    if tallied is None or collection.design is not None:
         return said
     total = inference.contradiction_test(tallied.tally, collection.mechanism)
     collection.metadata_tests["sum_of_shares"] = _facts(total)

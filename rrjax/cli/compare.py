@@ -12,6 +12,7 @@ import typer
 
 from rrjax.cli import show
 from rrjax.cli.collection import Collection, read_collection, read_truth
+from rrjax.cli.design import SurveyDesign
 from rrjax.cli.estimates import (
     Estimate,
     draw,
@@ -61,6 +62,7 @@ def compare(
     *,
     truth: Annotated[list[str] | None, typer.Option(help="A file of the true values; repeatable, globs work.")] = None,
     epsilon: Epsilon = None,
+    design: SurveyDesign,
     reading: Reading,
     output: ComparisonOutput,
     truth_column: Annotated[
@@ -104,7 +106,7 @@ def compare(
     files = Files(reports, reading)
     check_outputs([files, true] if true else [files], *output.files.values())
     with show.err.status("Counting …"):
-        collection = read_collection(files, epsilon)
+        collection = read_collection(files, epsilon, design)
         shares = read_truth(true, collection, "--truth") if true else None
     run(collection, shares, list(dict.fromkeys(estimator or able(collection, ordered))), output, level)
 
@@ -179,7 +181,7 @@ def _show_comparison(collection: Collection, estimates: list[Estimate], errors: 
             ]
         table.add_row(*cells)
     show.show_table(table)
-    constant = "" if collection.tallied is None else ", up to a constant"
+    constant = "" if collection.tallied is None or collection.design is not None else ", up to a constant"
     reasons = ["not computed"] * (collection.joint is None)
     reasons += ["not a distribution"] * any(not found.proper for found in estimates)
     undefined = f" (–:\N{NO-BREAK SPACE}{' or '.join(reasons)})" if reasons else ""
@@ -204,7 +206,7 @@ def _explanations(collection: Collection, estimates: list[Estimate], *, measured
     words["NLL"] = ""
     if collection.joint is None:
         words["NLL"] = f"not computed: {too_large(collection)}"
-    elif collection.tallied is not None:
+    elif collection.tallied is not None and collection.design is None:
         words["NLL"] = (
             "a constant is left out for reports of this mechanism, so NLL may be negative; differences between rows "
             "do not depend on it"

@@ -12,6 +12,7 @@ import typer
 from rrjax.cli import show
 from rrjax.cli.advice import advice, heading, publication
 from rrjax.cli.collection import Collection, read_collection
+from rrjax.cli.design import SurveyDesign
 from rrjax.cli.estimates import (
     Estimate,
     ShareIntervals,
@@ -44,6 +45,7 @@ def estimate(
     reports: Reports,
     *,
     epsilon: Epsilon = None,
+    design: SurveyDesign,
     reading: Reading,
     output: Output,
     asked: Asked,
@@ -68,6 +70,9 @@ def estimate(
     rrjax estimate reports.csv --column answer --epsilon 1 --domain answers.txt --out estimate.csv
 
     rrjax estimate survey.csv --column age --epsilon 1 --domain 0:99 --mean --group "young=0:29" --by region
+
+    rrjax estimate dice.csv --domain yesno.txt --mechanism forced-response --parameter truth=2/3
+    --parameter forced=1/2,1/2
     """
     if estimator is not None and ordered:
         raise UsageError(
@@ -88,7 +93,7 @@ def estimate(
     others = [] if asked.population is None else [Files([str(asked.population)])]
     check_outputs([files, *others], *output.files.values())
     with show.err.status("Counting …"):
-        collection = read_collection(files, epsilon)
+        collection = read_collection(files, epsilon, design)
     if asked.any():
         run_statements(collection, asked, confidence.level, output)
     else:
@@ -202,7 +207,7 @@ def explanations(
     found, names = estimates[-1], [_named(*each) for each in zip(headings, estimates, strict=True)]
     words = of_reports(collection) | {name: each.note for name, each in zip(names, estimates, strict=True)}
     # The likelihood of other mechanisms is known up to a factor only.
-    has_nll = collection.tallied is None and found.proper
+    has_nll = (collection.tallied is None or collection.design is not None) and found.proper
     nll = f"; negative log-likelihood {found.nll:.6f} nats per report" if has_nll else ""
     positive = (
         f"{found.num_positive:,} of {collection.num_categories:,} categories "

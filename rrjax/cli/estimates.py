@@ -85,7 +85,7 @@ def estimated(collection: Collection, name: str) -> Estimate:
         certificate = {key: float(value) for key, value in rrjax.certificate(theta, *joint)._asdict().items()}
         nll = float(rrjax.nll(theta, *joint))
     note, caution = entry.texts(given[0], found, certificate["gap"])
-    if entry.whole_reports and collection.tallied is not None:
+    if entry.whole_reports and collection.tallied is not None and collection.design is None:
         note += "; from whole reports" if collection.whole is not None else "; from support counts, not whole reports"
     undetermined = bool(getattr(found, "undetermined", False))
     estimate = Estimate(entry, np.asarray(theta), nll, certificate, note, caution, undetermined)
@@ -295,6 +295,14 @@ def draw(plot: Path, collection: Collection, estimates: list[Estimate], truth: n
 
 def of_reports(collection: Collection) -> dict[str, str]:
     """Explains the two columns of counts, by their headings."""
+    if collection.design is not None:
+        d = collection.design.affine.truth
+        return {
+            "answers": f"how many of the {collection.num_reports:,} answers name the category; the probability of an "
+            f"answer is affine in the share of its category, with the slope {show.percent(float(d))}",
+            "raw share": "the share of all answers that name the category; it is not an estimate, because the "
+            "randomization is not undone",
+        }
     p, q = show.percent(float(collection.rates.p)), show.percent(float(collection.rates.q))
     number = collection.num_reports
     if collection.tallied is None:

@@ -17,6 +17,7 @@ from rrjax.io.rows import Covariate, count_pairs, read_covariate, read_covariate
 from rrjax.io.scan import column_names
 
 MOST_LEVELS = 100
+FEW_CLUSTERS = 20
 MOST_WEIGHT = 1e100
 """Limit of the weight of one user: sums of squares of weights stay finite."""
 
@@ -34,7 +35,7 @@ def parts_of(collection: Collection, by: str | None, weighted_by: str | None) ->
     """Returns all users, then those of each level; and the number of rows without a level or weight."""
     if by is None and weighted_by is None:
         return [Part("all", collection.num_reports, collection.marginal[0])], 0
-    collection.check_counts("--by and --weights")
+    collection.check_counts("--by and --weights", designs=weighted_by is None)
     if collection.files.reading.counts is not None:
         raise UsageError("--by and --weights need a row for each report: leave out --counts", flag="--counts")
     column, domain = collection.counted.column, collection.counted.domain
@@ -49,6 +50,8 @@ def parts_of(collection: Collection, by: str | None, weighted_by: str | None) ->
         counts = pairs.counts.T
         parts = [Part("all", int(counts.sum()), counts.sum(0))]
         parts += [Part(level, int(each.sum()), each) for level, each in zip(levels, counts, strict=True) if each.any()]
+        if (design := collection.design) is not None:
+            parts = [dataclasses.replace(part, data=design.tally_of_counts(part.data)) for part in parts]
         return parts, pairs.num_missing - collection.counted.num_missing
     reports = read_rows(dataclasses.replace(source, column=column), domain).indices
     weights = read_weights(dataclasses.replace(source, column=weighted_by))
@@ -236,3 +239,21 @@ def _missing(collection: Collection, used: Sequence[Covariate], answered: np.nda
         column=name,
         row=row + 1 if alone else None,
     )
+
+
+def few_clusters(rows: Rows, clusters: int) -> list[str]:
+    """Warnings about standard errors that are too small because of few clusters."""
+    if clusters < FEW_CLUSTERS:
+        return [f"There are {clusters} clusters. Standard errors of so few are too small: some dozens are needed."]
+    said, group = [], np.unique(np.asarray(rows.clusters), return_inverse=True)[1]
+    for name, values in zip(rows.columns, rows.matrix.T, strict=True):
+        low, high = np.full(clusters, np.inf), np.full(clusters, -np.inf)
+        np.minimum.at(low, group, values)
+        np.maximum.at(high, group, values)
+        counts = np.unique(low, return_counts=True)[1]
+        if (low == high).all() and len(counts) == 2 and (fewer := counts.min()) < FEW_CLUSTERS / 2:
+            said.append(
+                f"Covariate {name!r} is the same within each cluster, and only {fewer} of {clusters} have its "
+                "rarer value: its standard error is too small."
+            )
+    return said

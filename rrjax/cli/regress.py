@@ -15,16 +15,16 @@ from rich.text import Text
 from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.collection import Collection, read_collection
+from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Level, Output, check_rate, flags, split
-from rrjax.cli.public_columns import Rows, read_rows_of
+from rrjax.cli.public_columns import Rows, few_clusters, read_rows_of
 from rrjax.cli.reading import Epsilon, Files, Reading, check_outputs
 from rrjax.data.errors import UsageError
 
 if TYPE_CHECKING:
     from rrjax.models import FitError
 
-FEW_CLUSTERS = 20
 MOST_COEFFICIENTS = 2000
 """Limit of the number of coefficients: their information matrix takes 32 MB."""
 MISFIT_LEVEL = 0.01
@@ -52,6 +52,7 @@ def regress(
     ],
     epsilon: Epsilon = None,
     *,
+    design: SurveyDesign,
     reading: Reading,
     output: RegressionOutput,
     factors: Annotated[
@@ -77,7 +78,8 @@ def regress(
 
     rrjax regress survey.csv --outcome uses --covariates age,region --epsilon 1
 
-    Each row holds a report made by randomized response and the covariates of who made it, as they are.
+    Each row holds a report made by randomized response, or an answer to the survey design of --mechanism, and the
+    covariates of who made it, as they are.
     """
     check_rate("--level", level)
     from rrjax.models.regression import MOST_RIDGE
@@ -98,8 +100,8 @@ def regress(
             )
     check_outputs([files], *output.files.values())
     with show.err.status("Reading …") as status:
-        collection = read_collection(files, epsilon)
-        collection.check_counts("`rrjax regress`")
+        collection = read_collection(files, epsilon, design)
+        collection.check_counts("`rrjax regress`", designs=True)
         rows = read_rows_of(collection, names, listed, (weights, clusters), drop_missing)
         _check_size(rows, collection)
         status.update("Fitting …")
@@ -127,25 +129,7 @@ def _check_size(rows: Rows, collection: Collection) -> None:
             value=number,
         )
     if rows.clusters is not None and number < len(clusters := np.unique(rows.clusters)):
-        collection.warnings.extend(_few_clusters(rows, len(clusters)))
-
-
-def _few_clusters(rows: Rows, clusters: int) -> list[str]:
-    """Warnings about standard errors that are too small because of few clusters."""
-    if clusters < FEW_CLUSTERS:
-        return [f"There are {clusters} clusters. Standard errors of so few are too small: some dozens are needed."]
-    said, group = [], np.unique(np.asarray(rows.clusters), return_inverse=True)[1]
-    for name, values in zip(rows.columns, rows.matrix.T, strict=True):
-        low, high = np.full(clusters, np.inf), np.full(clusters, -np.inf)
-        np.minimum.at(low, group, values)
-        np.maximum.at(high, group, values)
-        counts = np.unique(low, return_counts=True)[1]
-        if (low == high).all() and len(counts) == 2 and (fewer := counts.min()) < FEW_CLUSTERS / 2:
-            said.append(
-                f"Covariate {name!r} is the same within each cluster, and only {fewer} of {clusters} have its "
-                "rarer value: its standard error is too small."
-            )
-    return said
+        collection.warnings.extend(few_clusters(rows, len(clusters)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -316,6 +300,7 @@ def _compared(p_value: float) -> str:
 
 @ending_at_once()
 def _fitted(rows: Rows, collection: Collection, reference: str | None, ridge: float, robust: bool) -> _Found:
+    from rrjax.mechanisms import Channel
     from rrjax.models import FitError, fit, goodness_of_fit_test
 
     labels = [str(label) for label in collection.labels]
@@ -323,10 +308,13 @@ def _fitted(rows: Rows, collection: Collection, reference: str | None, ridge: fl
     reports = np.argsort(order)[rows.reports]
     labels = [labels[place] for place in order]
     kind = "sandwich" if robust or rows.weights is not None or rows.clusters is not None else "observed"
-    given = (rows.matrix, reports, collection.epsilon)
+    design, size = collection.design, len(labels) if collection.design is None else None
+    # The answers of a design, in the order of the coefficients.
+    law = collection.epsilon if design is None else Channel(design.channel()[np.ix_(order, order)])
+    given = (rows.matrix, reports, law)
     try:
         result = fit(
-            *given, num_categories=len(labels), weights=rows.weights, clusters=rows.clusters, covariance=kind,
+            *given, num_categories=size, weights=rows.weights, clusters=rows.clusters, covariance=kind,
             ridge=ridge,
         )  # fmt: skip
     except FitError as error:

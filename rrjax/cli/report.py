@@ -11,6 +11,7 @@ import typer
 import rrjax
 from rrjax.cli import report_shares, report_trust, show
 from rrjax.cli.collection import read_collection
+from rrjax.cli.design import SurveyDesign
 from rrjax.cli.findings import Findings, find
 from rrjax.cli.options import Asked, Level, Ordered, check_rate, flags
 from rrjax.cli.reading import Epsilon, Files, Reading, Reports, check_outputs
@@ -26,6 +27,7 @@ def report(
     reports: Reports,
     *,
     epsilon: Epsilon = None,
+    design: SurveyDesign,
     reading: Reading,
     out: Annotated[
         Path | None,
@@ -68,7 +70,7 @@ def report(
             value=out,
         )
     with show.err.status("Counting …") as status:
-        collection = read_collection(files, epsilon)
+        collection = read_collection(files, epsilon, design)
         status.update("Estimating …")
         findings = find(collection, asked, level, top, ordered)
         status.update("Writing …")

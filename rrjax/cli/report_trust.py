@@ -44,12 +44,16 @@ def believed(findings: Findings) -> list[Markup]:
             f"{show.number(contradicted, 'category is', 'categories are')} named so rarely or so often that no share "
             f"explains it: the interval is a single point, 0 or 100\N{NO-BREAK SPACE}%. {collection.doubt}"
         )
-    by_chance = collection.num_reports * collection.rates.q
-    kind = "named" if collection.tallied is None else "supported"
+    chance = ""
+    if collection.design is None:
+        by_chance = collection.num_reports * collection.rates.q
+        kind = "named" if collection.tallied is None else "supported"
+        chance = f"an empty category would be {kind} by about {_count(by_chance)} of the {collection.num_reports:,} "
+        chance = f"Chance: {chance}reports. "
+    empty = "its" if chance else "an empty category's"
     points.append(
-        f"Chance: an empty category would be {kind} by about {_count(by_chance)} of the {collection.num_reports:,} "
-        f"reports. The standard error of its estimated share is {show.percent(collection.standard_error)}; with four "
-        "times as many people it would be half of that."
+        f"{chance}The standard error of {empty} estimated share is {show.percent(collection.standard_error)}; with "
+        "four times as many people it would be half of that."
     )
     points.append(
         "Where the intervals of two categories do not overlap, the one with the higher interval has the larger share, "
@@ -102,8 +106,14 @@ def meaning(findings: Findings) -> list[Markup]:
     """The meaning of ε for the users, in numbers of this collection."""
     collection = findings.collection
     size, epsilon = collection.num_categories, collection.epsilon
-    factor, p, q = math.exp(epsilon), collection.rates.p, collection.rates.q
-    if collection.tallied is None:
+    factor, p, q = (
+        math.exp(min(epsilon, 709)) if math.isfinite(epsilon) else math.inf,
+        collection.rates.p,
+        collection.rates.q,
+    )
+    if collection.design is not None:
+        first = f"Every answer was randomized by the respondent, by the design {collection.design.name}."
+    elif collection.tallied is None:
         others = f"each of the {size - 1:,} other categories" if size > 2 else "the other category"
         first = (
             f"Every report was randomized: it is the truth with probability {_chance(p)}, and {others} "
@@ -115,6 +125,14 @@ def meaning(findings: Findings) -> list[Markup]:
             f"Every report was randomized by {collection.mechanism.name}: it supports the category that its sender "
             f"holds with probability {_chance(p)}, and each other category with probability {_chance(q)}."
         )
+    if not math.isfinite(factor):
+        return [
+            paragraph(first),
+            paragraph(
+                "ε is infinite: some answer is impossible for some people, so it proves something about who gives it. "
+                "The design protects only those who give other answers."
+            ),
+        ]
     words = (
         f"What a report discloses is bounded by ε = {epsilon:.4g}. Whatever somebody believed about a person before, "
         f"seeing that person's report changes the odds by a factor of at most e^ε = {_factor(factor)}. Example: "

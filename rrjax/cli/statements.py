@@ -95,6 +95,8 @@ def rows_of(collection: Collection, asked: Asked, level: float, top: int) -> tup
     """Estimates the statements; returns the estimates and the number of reports that were left out."""
     statements = _statements(collection, asked, top)
     parts, num_left_out = parts_of(collection, asked.by, asked.weights)
+    if asked.population is not None:
+        collection.check_counts("--population")
     shares = None if asked.population is None else shares_of(asked.population, parts[1:])
     return [
         row for statement in statements for row in _rows(collection, statement, parts, asked, level, shares)
@@ -213,6 +215,7 @@ def _rows(
     shares: np.ndarray | None,
 ) -> list[Row]:
     epsilon, how = collection.epsilon, "normal" if asked.normal else None
+    given = epsilon if collection.tallied is None else None
     if statement.kind == "quantile":
         counts = jnp.stack([jnp.asarray(part.data) for part in parts])
         found = jax.vmap(lambda each: inference.quantile(each, epsilon, statement.probability, level=level))(counts)
@@ -227,7 +230,7 @@ def _rows(
         found = [inference.weighted_functional(part.data, epsilon, values=values, level=level) for part in parts]
     elif collection.tallied is not None:
         try:
-            found = [inference.linear_functional(parts[0].data, values=values, level=level, method=how)]
+            found = [inference.linear_functional(each.data, values=values, level=level, method=how) for each in parts]
         except ValueError as error:
             raise UsageError(
                 f"--normal has no standard error of {statement.name!r} for reports of {collection.mechanism.name}: "
@@ -244,7 +247,7 @@ def _rows(
     if asked.by is not None and asked.weights is None:
         if len(parts) == 3:
             first, second = parts[1:]
-            each = inference.difference(first.data, second.data, epsilon, values=values, level=level, method=how)
+            each = inference.difference(first.data, second.data, given, values=values, level=level, method=how)
             title = f"{first.level} less {second.level}"
             rows.append(_row(statement, title, first.num_reports + second.num_reports, each, "difference"))
         if shares is not None:

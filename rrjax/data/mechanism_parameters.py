@@ -59,6 +59,15 @@ class Rates(NamedTuple):
         """
         return cls(1 + pairs * e1, size - 1, (1 - pairs) * e1)
 
+    def check_equal(self, estimator: str) -> None:
+        """Raises `ValueError` for rates that differ by category."""
+        if np.ndim(self.truth):
+            raise ArgumentError(
+                f"{estimator} is for mechanisms with one p and one q; the rates of this tally differ by category: use "
+                "empirical_bayes, inv_p or inv_n",
+                argument="counts",
+            )
+
     @property
     def total(self) -> Any:
         """Common factor of the three weights."""

@@ -309,16 +309,6 @@ def as_tally(tally: Tally, epsilon: ArrayLike | None, *, whole: bool = False) ->
     return aligned(Tally(support, number, rates=tally.rates.astype(float_of(support))))
 
 
-def check_equal_rates(rates: Rates, estimator: str) -> None:
-    """Raises `ValueError` for rates that differ by category, as of a survey design."""
-    if np.ndim(rates.truth):
-        raise ArgumentError(
-            f"{estimator} is for mechanisms with one p and one q; the rates of this tally differ by category: use "
-            "empirical_bayes, inv_p or inv_n",
-            argument="counts",
-        )
-
-
 class Evidence(NamedTuple):
     """The numbers of a tally, for inference on one category at a time.
 

@@ -146,6 +146,16 @@ def _ibu_caution(counts, found, gap):
     return "" if gap <= IBU_GAP else f"IBU stopped before its certificate reached {IBU_GAP:g}."
 
 
+_IBU_NOTE = (
+    "maximum likelihood by iteration (iterative Bayesian update); it has no exact zeros: the smallest shares are below "
+    "the tolerance of the last iteration"
+)
+
+
+def _mle_note(counts, found, gap):
+    return "maximum likelihood, in closed form" if naming_law(counts) is not None else _IBU_NOTE
+
+
 def _mle_caution(counts, found, gap):
     return "" if naming_law(counts) is not None else _ibu_caution(counts, found, gap)
 
@@ -251,8 +261,7 @@ ESTIMATORS: dict[str, Estimator] = {
             _ibu,
             "IBU",
             Style("#7a6a2f", (0, (8, 2)), "v", 5),
-            "maximum likelihood by iteration (iterative Bayesian update); it has no exact zeros: the smallest shares "
-            "are below the tolerance of the last iteration",
+            _IBU_NOTE,
             _ibu_caution,
             needs="mixture",
         ),
@@ -260,8 +269,8 @@ ESTIMATORS: dict[str, Estimator] = {
             "mle",
             mle,
             "MLE",
-            Style("#1b4f8a", "-", "s", 7.5),
-            "maximum likelihood: in closed form if each report names one category, else by iteration (IBU)",
+            Style("#0f3a6b", (0, (1, 1)), "s", 6),
+            _mle_note,
             _mle_caution,
             by_name=True,
             needs="mixture",

@@ -18,7 +18,7 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.arguments import as_survey, check_key
-from rrjax.data.tally import Rates, Tally, as_tally, check_equal_rates, of_tally
+from rrjax.data.tally import Rates, Tally, as_tally, of_tally
 from rrjax.estimators import water_filling
 from rrjax.estimators.closed_form import inv_p, mle_star
 from rrjax.numerics.sharding import aligned, looked_up
@@ -90,7 +90,7 @@ def cv_threshold(key: Array, counts: ArrayLike | Tally, epsilon: ArrayLike | Non
     """
     check_key(key)
     if isinstance(counts, Tally):
-        check_equal_rates(counts.rates, "cv_threshold")
+        counts.rates.check_equal("cv_threshold")
         return _of_tally(key, as_tally(counts, epsilon, whole=True))
     return _of_counts(key, *as_survey(counts, epsilon, whole=True))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
@@ -51,7 +53,7 @@ def mle(counts: ArrayLike | Mixture, epsilon: ArrayLike | None = None) -> Float[
         Warner, 1965; Chaudhuri and Mukerjee, "Randomized Response", 1988, for a maximum inside the simplex.
     """
     if not isinstance(counts, Mixture):
-        return mle_star(counts, epsilon)
+        return mle_star(counts, cast("ArrayLike", epsilon))  # a missing ε is refused there
     law = naming_law(counts)
     if law is None or epsilon is not None:
         return ibu(counts, epsilon).theta

@@ -19,7 +19,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import Estimand, check_estimand
 from rrjax.data.mixture import Mixture
-from rrjax.data.tally import Evidence, Tally, check_equal_rates
+from rrjax.data.tally import Evidence, Tally
 from rrjax.estimators.empirical_bayes import (
     MAX_ITERS,
     NO_DERIVATIVES,
@@ -126,7 +126,7 @@ def ordered_bayes(
     """
     check_estimand(estimand)
     data = evidence_of(counts, epsilon, mixture, estimand)
-    check_equal_rates(data.rates, "ordered_bayes")
+    data.rates.check_equal("ordered_bayes")
     return _estimated(data, estimand)
 
 

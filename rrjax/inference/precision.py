@@ -229,13 +229,21 @@ def expected_rmse(
 
 def squared_error_of_one(num_categories: int, epsilon: ArrayLike, mechanism: MechanismFactory) -> Float[Array, ""]:
     """Expected squared error of `inv` summed over the categories, times the number of users."""
-    rates = rates_of(num_categories, epsilon, mechanism)
+    rates = _planned(num_categories, epsilon, mechanism)
     # Rates that differ by category: of equal shares.
     return jnp.sum(rates.variance(1 / num_categories)) if rates.truth.ndim else rates.total_variance(num_categories)
 
 
 def rates_of(num_categories: int, epsilon: ArrayLike, mechanism: MechanismFactory) -> Rates:
-    """The rates of a planned mechanism, NaN at an unusable ε."""
+    """The rates of a planned mechanism, NaN at an unusable ε; if they differ, those of the category with most noise."""
+    rates = _planned(num_categories, epsilon, mechanism)
+    if not rates.truth.ndim:
+        return rates
+    noisiest = jnp.argmax(rates.variance(0))
+    return Rates(*(weight[noisiest] for weight in rates))
+
+
+def _planned(num_categories, epsilon, mechanism):
     # As a scalar of JAX, because a mechanism refuses an unusable number of Python.
     return mechanism(num_categories, as_scalar(epsilon, float_dtype())).rates
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoFrame
 
     from rrjax.data.tally import Tally
-    from rrjax.mechanisms import Mechanism
+    from rrjax.mechanisms import SupportMechanism
 
 _MAX_EXTRA_VALUES = 10_000
 """Largest number of different values beyond 2·K: other spellings, and values outside the domain."""
@@ -48,7 +48,7 @@ _MAX_LABELS = 1 << 22
 
 def tally_frame(
     frame: IntoFrame,
-    mechanism: Mechanism,
+    mechanism: SupportMechanism,
     *,
     column: str | Sequence[str] = "report",
     domain: Labels | None = None,

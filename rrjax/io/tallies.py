@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import dataclass, fields, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,13 +18,14 @@ from rrjax.io.metadata import Metadata
 from rrjax.io.read import CountedReports, as_source, count_reports
 from rrjax.io.source import Source, only_file
 from rrjax.io.write import replacing
+from rrjax.mechanisms.table import TABLE
 
 if TYPE_CHECKING:
     from jaxtyping import Array
 
     from rrjax.data.mixture import Mixture
     from rrjax.data.tally import Tally
-    from rrjax.mechanisms import Mechanism
+    from rrjax.mechanisms import SupportMechanism
 
 MAX_CELLS = 1 << 24
 """Largest matrix, reports × categories, for the likelihood of whole reports."""
@@ -48,7 +49,7 @@ class Tallied:
     """
 
     counted: CountedReports
-    mechanism: Mechanism
+    mechanism: SupportMechanism
     tally: Tally
     mixture: Mixture | None
     seeds: tuple[int, int] | None = None
@@ -86,24 +87,30 @@ def read_tally(source: Source | str) -> Tallied:
         raise DataError.at(source.files()[0], str(error)) from error
 
 
-def mechanism_of(metadata: Metadata, file: str) -> Mechanism:
+def mechanism_of(metadata: Metadata, file: str) -> SupportMechanism:
     """The mechanism in the metadata of a file, at the ε delivered; `DataError` for an unknown one."""
+    if metadata.mechanism.name not in CODINGS and metadata.mechanism.name in TABLE:
+        raise DataError(
+            f"{file} says that it was made by {metadata.mechanism.name}, whose answers have no file format: read them "
+            "as a table, with --mechanism and --parameter.",
+            file=file,
+        )
     parameters: dict[str, Any] = {**metadata.mechanism.parameters, "epsilon": metadata.effective_epsilon}
     wrote = f" (the file was written by {metadata.version})"
     return _make_mechanism(metadata.mechanism.name, parameters, file, wrote)
 
 
-def _make_mechanism(name: str, parameters: dict[str, Any], file: str, wrote: str = "") -> Mechanism:
+def _make_mechanism(name: str, parameters: dict[str, Any], file: str, wrote: str = "") -> SupportMechanism:
     import rrjax
-    from rrjax.mechanisms import MECHANISMS
+    from rrjax.mechanisms import DESIGNS, MECHANISMS
 
-    if name not in MECHANISMS:
+    if name not in MECHANISMS | DESIGNS:
         raise DataError(
             f"{file} was made by the mechanism {name!r}, which rrjax {rrjax.__version__} does not know{wrote}; it "
             f"knows {', '.join(MECHANISMS)}. A newer version may: pip install -U rrjax"
         )
     try:
-        return MECHANISMS[name](**parameters)
+        return (MECHANISMS | DESIGNS)[name](**parameters)
     except (TypeError, ValueError) as error:
         given = ", ".join(f"{parameter} = {value}" for parameter, value in parameters.items())
         why = "it has other parameters" if isinstance(error, TypeError) else str(error)
@@ -172,14 +179,16 @@ def _summed(source, support, number, kept, metadata, mechanism):
     return Tallied(_counted(tally, metadata), mechanism, tally, mixture)
 
 
-def tally_of_support(support: np.ndarray, number: int, mechanism: Mechanism, domain: Domain | None = None) -> Tally:
+def tally_of_support(
+    support: np.ndarray, number: int, mechanism: SupportMechanism, domain: Domain | None = None
+) -> Tally:
     """The tally of support counts and a number of reports; `DataError` beyond the integers of JAX."""
     from rrjax.data.tally import Tally
 
     return Tally(as_jax_integers(support), as_jax_integers(np.int64(number)), rates=mechanism.rates, domain=domain)
 
 
-def tally_of_columns(columns: np.ndarray, mechanism: Mechanism, domain: Domain | None = None) -> Tally:
+def tally_of_columns(columns: np.ndarray, mechanism: SupportMechanism, domain: Domain | None = None) -> Tally:
     """The tally from the number of reports of each column; `DataError` beyond the integers of JAX."""
     as_jax_integers(columns.sum())
     tally = mechanism.tally_of_counts(as_jax_integers(columns))  # pyright: ignore[reportAttributeAccessIssue]
@@ -213,11 +222,11 @@ class StoredTally:
     """
 
     tally: Tally
-    mechanism: Mechanism | None
+    mechanism: SupportMechanism | None
     domain: Domain | None
 
 
-def save_tally(path: str | PathLike[str], tally: Tally, mechanism: Mechanism | None = None) -> None:
+def save_tally(path: str | PathLike[str], tally: Tally, mechanism: SupportMechanism | None = None) -> None:
     """Writes a tally to a Parquet file for `load_tally`.
 
     The file has a row for each category: its label or its number, and its support. Its metadata are the number of
@@ -252,7 +261,10 @@ def save_tally(path: str | PathLike[str], tally: Tally, mechanism: Mechanism | N
     domain = _domain_of(tally.domain)
     record = {
         "num_users": number.item(),
-        "rates": {name: [float(weight), _dtype_of(weight)] for name, weight in tally.rates._asdict().items()},
+        "rates": {
+            name: [np.asarray(weight).astype(float).tolist(), _dtype_of(weight)]
+            for name, weight in tally.rates._asdict().items()
+        },
         "fingerprint": tally.domain,
         "labelled": domain is not None,
         "mechanism": None if mechanism is None else _record_of(mechanism, tally),
@@ -312,6 +324,10 @@ def load_tally(path: str | PathLike[str]) -> StoredTally:
     return StoredTally(tally, mechanism, domain)
 
 
+def _written(rate) -> str:
+    return ", ".join(f"{float(each):.9g}" for each in np.ravel(np.asarray(rate)))
+
+
 def _domain_of(fingerprint: Any) -> Domain | None:
     labels = getattr(fingerprint, "labels", None)
     if labels is None:
@@ -330,17 +346,18 @@ def _dtype_of(weight) -> str | None:
     return None if isinstance(weight, int | float) else np.asarray(weight).dtype.name
 
 
-def _record_of(mechanism: Mechanism, tally: Tally) -> dict[str, Any]:
+def _record_of(mechanism: SupportMechanism, tally: Tally) -> dict[str, Any]:
     from rrjax.data.tally import equal_rates
-    from rrjax.mechanisms import MECHANISMS
+    from rrjax.mechanisms import DESIGNS, MECHANISMS
 
-    if type(mechanism) is not MECHANISMS.get(mechanism.name):
+    if type(mechanism) is not (MECHANISMS | DESIGNS).get(getattr(mechanism, "name", "")):
         raise DataError(f"Files have no name for {type(mechanism).__name__}: leave the mechanism out.")
     if mechanism.num_categories != tally.num_categories or not equal_rates(mechanism.rates, tally.rates):
         ours, theirs = (
-            f"{each.num_categories:,} categories, p = {float(each.rates.p):.9g} and q = {float(each.rates.q):.9g}"
+            f"{each.num_categories:,} categories, p = {_written(each.rates.p)} and q = {_written(each.rates.q)}"
             for each in (tally, mechanism)
         )
         raise DataError(f"The tally has {ours}; the mechanism has {theirs}: they are not of one collection.")
-    parameters = {field.name: getattr(mechanism, field.name) for field in fields(mechanism)}
-    return {"name": mechanism.name, "parameters": {**parameters, "epsilon": float(np.asarray(mechanism.epsilon))}}
+    parameters = {field.name: getattr(mechanism, field.name) for field in fields(cast("Any", mechanism))}
+    numbers = {name: np.asarray(value).tolist() for name, value in parameters.items() if not isinstance(value, int)}
+    return {"name": mechanism.name, "parameters": parameters | numbers}

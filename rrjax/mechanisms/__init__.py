@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rrjax.mechanisms.channel import Channel
     from rrjax.mechanisms.columns import HadamardResponse
     from rrjax.mechanisms.local_hashing import BinaryLocalHashing, LocalHashing
-    from rrjax.mechanisms.mechanism import Mechanism, MechanismFactory, PureMechanism
+    from rrjax.mechanisms.mechanism import Mechanism, MechanismFactory, PureMechanism, SupportMechanism
     from rrjax.mechanisms.ordered import Geometric, SquareWave
     from rrjax.mechanisms.projective_geometry_response import ProjectiveGeometry
     from rrjax.mechanisms.randomized_response import RandomizedResponse
@@ -52,6 +52,7 @@ __all__ = [
     "RandomizedResponse",
     "SquareWave",
     "SubsetSelection",
+    "SupportMechanism",
     "SymmetricUnaryEncoding",
     "Triangular",
     "UnrelatedQuestion",
@@ -67,6 +68,7 @@ _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
     "NonCompliance": "surveys.non_compliance",
     "PureMechanism": "mechanism",
     "SquareWave": "ordered",
+    "SupportMechanism": "mechanism",
 }
 
 

@@ -65,7 +65,7 @@ class Channel(Mechanism):
         _check(self.matrix)
 
     @property
-    def num_categories(self) -> int:
+    def num_categories(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """K."""
         return self.matrix.shape[-2]
 

@@ -104,31 +104,18 @@ class Mechanism(abc.ABC):
         """
 
 
-@dataclasses.dataclass(frozen=True)
-class PureMechanism(Mechanism):
-    """A pure mechanism of local differential privacy: a frozen dataclass of K and ε that is a pytree, K static.
-
-    A new mechanism is a subclass with `weights`, `bits`, `randomize`, `supports`, `is_report` and `log_probability`,
-    registered with JAX, and an entry in `rrjax/mechanisms/table.py`. The methods here take O(N·K). A mechanism with a
-    faster count, or with a known law of its collections, overrides them.
-    """
-
-    num_categories: int
-    epsilon: ArrayLike
-
-    def __post_init__(self) -> None:
-        check_num_categories(self.num_categories)
-        object.__setattr__(self, "num_categories", int(self.num_categories))  # a NumPy integer overflows
-        check_epsilon(self.epsilon)
+class SupportMechanism(Mechanism):
+    """A mechanism whose reports support categories: it has tallies, and so all estimators and tests of categories."""
 
     @abc.abstractmethod
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
         """The rates, computed with the given expm1; `math.expm1` makes plain numbers."""
 
     @property
-    @abc.abstractmethod
-    def bits(self) -> float:
-        """The smallest number of bits of a report."""
+    def rates(self) -> Rates:
+        """The rates p and q of support, as JAX scalars; NaN for a traced ε that is not positive."""
+        dtype = float_dtype()
+        return self.weights(lambda x: expm1_epsilon(as_scalar(x, dtype))).astype(dtype)
 
     @abc.abstractmethod
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
@@ -145,18 +132,83 @@ class PureMechanism(Mechanism):
         """
 
     @abc.abstractmethod
+    def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
+        """Unbiased vectors from single reports: (1 − q)/d for a supported category, −q/d for any other.
+
+        Their mean over a collection is `inv` of its tally. The expectation of each is its user's indicator vector, so
+        it can replace that vector in any linear expression.
+
+        Args:
+            reports: Reports of this mechanism.
+
+        Returns:
+            A vector for each report. Its entries may be negative or above one. Under tracing, NaN for an entry that is
+            no report.
+
+        Raises:
+            ValueError: As `tally`.
+        """
+
+    @abc.abstractmethod
+    def tally(self, reports: ArrayLike) -> Tally:
+        """The tally of reports: support counts, number of users, and rates.
+
+        Args:
+            reports: Reports of this mechanism.
+
+        Returns:
+            `Tally`. Tallies of parts add up. Under tracing, an entry that is no report cannot be refused: it makes all
+            counts −1, so that every estimate is NaN.
+
+        Raises:
+            ValueError: A wrong shape or dtype, or (not under tracing) an entry that is no report.
+        """
+
+    @abc.abstractmethod
+    def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
+        """Draws the tally of a collection from given users, by its exact law.
+
+        Args:
+            key: A typed key, `jax.random.key(seed)`.
+            true_counts: `[K]`, integers, the number of users with each category; below 2³¹ in all.
+
+        Returns:
+            `Tally`; estimates of it are NaN for unusable counts or an impossible ε.
+
+        Raises:
+            ValueError: Other than K categories, or counts that are not integers.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class PureMechanism(SupportMechanism):
+    """A pure mechanism of local differential privacy: a frozen dataclass of K and ε that is a pytree, K static.
+
+    A new mechanism is a subclass with `weights`, `bits`, `randomize`, `supports`, `is_report` and `log_probability`,
+    registered with JAX, and an entry in `rrjax/mechanisms/table.py`. The methods here take O(N·K). A mechanism with a
+    faster count, or with a known law of its collections, overrides them.
+    """
+
+    num_categories: int
+    epsilon: ArrayLike
+
+    def __post_init__(self) -> None:
+        check_num_categories(self.num_categories)
+        object.__setattr__(self, "num_categories", int(self.num_categories))  # a NumPy integer overflows
+        check_epsilon(self.epsilon)
+
+    @property
+    @abc.abstractmethod
+    def bits(self) -> float:
+        """The smallest number of bits of a report."""
+
+    @abc.abstractmethod
     def is_report(self, reports: Array) -> Bool[Array, "*s"]:
         """Whether each entry, of a shape and dtype that `supports` takes, is a report of this mechanism."""
 
     def _sound(self, reports: ArrayLike) -> Any:
         """`is_report` under tracing; else true, because `supports` has refused other entries."""
         return self.is_report(reports) if isinstance(reports, Tracer) else np.True_
-
-    @property
-    def rates(self) -> Rates:
-        """The rates p and q of support, as JAX scalars; NaN for a traced ε that is not positive."""
-        dtype = float_dtype()
-        return self.weights(lambda x: expm1_epsilon(as_scalar(x, dtype))).astype(dtype)
 
     @property
     def expm1_epsilon(self) -> Float[Array, ""]:
@@ -249,39 +301,12 @@ class PureMechanism(Mechanism):
         return self.supports(self.randomize(key, values))
 
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
-        """Unbiased vectors from single reports: (1 − q)/d for a supported category, −q/d for any other.
-
-        Their mean over a collection is `inv` of its tally. The expectation of each is its user's indicator vector, so
-        it can replace that vector in any linear expression.
-
-        Args:
-            reports: Reports of this mechanism.
-
-        Returns:
-            A vector for each report. Its entries may be negative or above one. Under tracing, NaN for an entry that is
-            no report.
-
-        Raises:
-            ValueError: As `tally`.
-        """
         rates = self.rates
         supported = self.supports(reports)
         vectors = jnp.where(supported, 1 + rates.never / rates.truth, -rates.always / rates.truth)
         return jnp.where(jnp.asarray(self._sound(reports))[..., None], vectors, jnp.nan)
 
     def tally(self, reports: ArrayLike) -> Tally:
-        """The tally of reports: support counts, number of users, and rates.
-
-        Args:
-            reports: Reports of this mechanism.
-
-        Returns:
-            `Tally`. Tallies of parts add up. Under tracing, an entry that is no report cannot be refused: it makes all
-            counts −1, so that every estimate is NaN.
-
-        Raises:
-            ValueError: A wrong shape or dtype, or (not under tracing) an entry that is no report.
-        """
         supported = self.supports(reports)
         support = jnp.sum(supported.reshape(-1, self.num_categories), axis=0, dtype=int_dtype())
         number = jnp.asarray(supported.size // self.num_categories, int_dtype())
@@ -292,18 +317,6 @@ class PureMechanism(Mechanism):
         return mixture_of_supports(supported, self.expm1_epsilon, self._sound(reports))
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
-        """Draws the tally of a collection from given users, by its exact law.
-
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            true_counts: `[K]`, integers, the number of users with each category; below 2³¹ in all.
-
-        Returns:
-            `Tally`; estimates of it are NaN for unusable counts or an impossible ε.
-
-        Raises:
-            ValueError: Other than K categories, or counts that are not integers.
-        """
         check_key(key)
         true_counts = as_true_counts(true_counts, self.num_categories)
         return _collect(self, key, true_counts)

@@ -35,14 +35,14 @@ TABLE: dict[str, Entry] = {
     "subset-selection": Entry("subset_selection", "SubsetSelection", "bits", ("ss",)),
     "hadamard-response": Entry("columns", "HadamardResponse", "numbers", ("hr",)),
     "projective-geometry-response": Entry("projective_geometry_response", "ProjectiveGeometry", "numbers", ("pgr",)),
-    "warner": Entry("surveys.yes_or_no", "Warner", "labels", ("mirrored-question",), ("truth_probability",)),
-    "forced-response": Entry("surveys.replacing", "ForcedResponse", "labels", (), ("truth", "forced")),
-    "unrelated-question": Entry("surveys.replacing", "UnrelatedQuestion", "labels", (), ("truth", "unrelated")),
-    "negative-question": Entry("surveys.negative_question", "NegativeQuestion", "labels", (), ("own",)),
-    "crosswise": Entry("surveys.yes_or_no", "Crosswise", "labels", (), ("innocuous",)),
-    "triangular": Entry("surveys.yes_or_no", "Triangular", "labels", (), ("innocuous",)),
-    "kuk": Entry("surveys.yes_or_no", "Kuk", "labels", (), ("have", "lack")),
-    "mangat": Entry("surveys.yes_or_no", "Mangat", "labels", (), ("truth",)),
+    "warner": Entry("surveys.yes_or_no", "Warner", None, ("mirrored-question",), ("truth_probability",)),
+    "forced-response": Entry("surveys.replacing", "ForcedResponse", None, (), ("truth", "forced")),
+    "unrelated-question": Entry("surveys.replacing", "UnrelatedQuestion", None, (), ("truth", "unrelated")),
+    "negative-question": Entry("surveys.negative_question", "NegativeQuestion", None, (), ("own",)),
+    "crosswise": Entry("surveys.yes_or_no", "Crosswise", None, (), ("innocuous",)),
+    "triangular": Entry("surveys.yes_or_no", "Triangular", None, (), ("innocuous",)),
+    "kuk": Entry("surveys.yes_or_no", "Kuk", None, (), ("have", "lack")),
+    "mangat": Entry("surveys.yes_or_no", "Mangat", None, (), ("truth",)),
 }
 """All mechanisms, by their names in files and on the command line."""
 

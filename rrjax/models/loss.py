@@ -18,7 +18,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from rrjax.data.arguments import as_array, as_epsilons, as_values, float_dtype
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
-from rrjax.mechanisms import Mechanism, RandomizedResponse
+from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse, SupportMechanism
 from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.models.candidates import CandidateResponse
 from rrjax.models.inputs import require
@@ -122,7 +122,7 @@ def backward_loss(
         labels", NeurIPS 2013.
     """
     logits, reports, mechanism, possible = _checked(logits, reports, mechanism_or_epsilon, where)
-    if not (mechanism is None or hasattr(mechanism, "debias")):
+    if not (mechanism is None or isinstance(mechanism, SupportMechanism | Channel)):
         raise ArgumentError(
             f"there is no unbiased correction for reports of {type(mechanism).__name__}: use rr_loss",
             argument="reports",

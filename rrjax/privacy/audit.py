@@ -23,7 +23,7 @@ from jaxtyping import Array
 from rrjax.data.arguments import as_probability, as_scalar, check_key, float_dtype
 from rrjax.data.categories import as_integer, check_in_domain, check_integers, check_num_categories
 from rrjax.data.errors import ArgumentError
-from rrjax.mechanisms.mechanism import CELLS, Mechanism
+from rrjax.mechanisms.mechanism import CELLS, SupportMechanism
 from rrjax.numerics.special import odds_of_tail
 from rrjax.privacy import audit_events as events
 from rrjax.privacy.clients import Client
@@ -81,7 +81,7 @@ class Audit(NamedTuple):
 
 
 def audit(
-    draw: Callable[[np.ndarray], Any] | Client | Mechanism,
+    draw: Callable[[np.ndarray], Any] | Client | SupportMechanism,
     value_a: int | None = None,
     value_b: int | None = None,
     *,
@@ -141,7 +141,7 @@ def audit(
         raise ArgumentError("give value_a and value_b, or neither of them", argument="value_b")
     if value_a is not None and value_b is not None:
         values = [value_a, value_b]
-    if isinstance(draw, Client | Mechanism):
+    if isinstance(draw, Client | SupportMechanism):
         for name, given in (("event", event), ("claimed", claimed), ("num_categories", num_categories)):
             if given is not None:
                 raise ArgumentError(
@@ -170,7 +170,7 @@ def audit(
 
 
 def audit_mechanism(
-    mechanism: Mechanism | Client,
+    mechanism: SupportMechanism | Client,
     num_draws: int = 1_000_000,
     *,
     values: Sequence[int] | None = None,
@@ -180,7 +180,7 @@ def audit_mechanism(
     """A lower bound of the ε of a mechanism or of its client for real collection, from the values that reports support.
 
     Args:
-        mechanism: A `Mechanism`, whose `randomize` is audited, or a client of `rrjax.secure`.
+        mechanism: A `SupportMechanism`, whose `randomize` is audited, or a client of `rrjax.secure`.
         num_draws: As in `audit`.
         values: Two values, or more to choose from; None chooses from all or from 128 of them, as in `audit`.
         level: Confidence level of the bound.
@@ -203,9 +203,9 @@ def audit_mechanism(
     """
     if key is not None:
         check_key(key)
-    if not isinstance(mechanism, Client | Mechanism):
+    if not isinstance(mechanism, Client | SupportMechanism):
         raise ArgumentError(
-            f"mechanism must be a Mechanism or a client of rrjax.secure, got {mechanism!r}", argument="mechanism"
+            f"mechanism must be a SupportMechanism or a client of rrjax.secure, got {mechanism!r}", argument="mechanism"
         )
     num_draws, num_categories = as_integer(num_draws, "num_draws", 4, MAX_DRAWS), mechanism.num_categories
     if values is None:

@@ -14,7 +14,7 @@ from rrjax.data.arguments import float_dtype
 from rrjax.data.errors import StudyError
 from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import METRICS, takes_key
-from rrjax.mechanisms import Mechanism, MechanismFactory
+from rrjax.mechanisms import MechanismFactory, SupportMechanism
 from rrjax.study.arguments import shape_in_words
 
 if TYPE_CHECKING:
@@ -77,15 +77,15 @@ def known_epsilon(
 
 def build_mechanism(
     factory: MechanismFactory, num_categories: int, epsilon: ArrayLike, known: float | None
-) -> Mechanism:
+) -> SupportMechanism:
     """The mechanism at ε, its parameters chosen by the known ε if there is one.
 
     Raises:
         TypeError: The factory returns no mechanism.
     """
     mechanism = factory(num_categories, epsilon if known is None else known)
-    if not isinstance(mechanism, Mechanism):
-        raise TypeError(f"it must return a Mechanism, got a {type(mechanism).__name__}")
+    if not isinstance(mechanism, SupportMechanism):
+        raise TypeError(f"it must return a SupportMechanism, got a {type(mechanism).__name__}")
     return mechanism if known is None else dataclasses.replace(mechanism, epsilon=epsilon)
 
 

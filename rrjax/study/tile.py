@@ -23,7 +23,7 @@ from rrjax import simulate
 from rrjax.data.arguments import float_dtype
 from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import takes_key
-from rrjax.mechanisms import Mechanism, MechanismFactory
+from rrjax.mechanisms import MechanismFactory, SupportMechanism
 from rrjax.mechanisms.mechanism import CELLS
 from rrjax.simulate.sampling import Stream
 from rrjax.study.functions import build_mechanism, decomposes, known_epsilon, measures_of
@@ -140,7 +140,7 @@ def _mechanisms(study: Grid) -> Mapping[str, MechanismFactory]:
     return study.mechanism
 
 
-def mechanism_at(study: Grid, shape: Shape, epsilon: Array) -> Mechanism:
+def mechanism_at(study: Grid, shape: Shape, epsilon: Array) -> SupportMechanism:
     """The mechanism of a shape, which has one, at a traced ε."""
     assert shape.mechanism is not None
     return build_mechanism(_mechanisms(study)[shape.mechanism], shape.num_categories, epsilon, shape.known_epsilon)
@@ -184,7 +184,7 @@ class Point(NamedTuple):
 
 
 def draw(
-    study: Grid, point: Point, seed: Array, mechanism: Mechanism | None = None
+    study: Grid, point: Point, seed: Array, mechanism: SupportMechanism | None = None
 ) -> tuple[Array, Array | Tally, Array]:
     """Collection number `seed` of a configuration: truth, counts (for a mechanism a tally), and a spare key."""
     words, population, num_users, epsilon = point

@@ -10,7 +10,7 @@ import rrjax
 from rrjax import io
 from rrjax.cli.audit import WORDS_AN_HOUR
 from rrjax.io.write import make_folder
-from rrjax.mechanisms import MECHANISMS
+from rrjax.mechanisms import DESIGNS, MECHANISMS
 from rrjax.mechanisms.table import ABBREVIATIONS
 
 pytestmark = pytest.mark.once
@@ -43,7 +43,7 @@ def check(invoke, name):
         assert abs(row["estimate"] - share) < 5 * error
         assert row["lower"] - 1e-3 <= row["estimate"] <= row["upper"] + 1e-3 or not row["found"]
         assert row["lower"] - 2 * error <= share <= row["upper"] + 2 * error
-    beside = found["mle_star" if name == "randomized-response" else "ibu"]
+    beside = found["mle_star" if name == "randomized-response" else "mle"]
     assert beside["certificate"]["gap"] < 1e-4
     return found
 
@@ -93,10 +93,10 @@ def test_too_many_reports_for_their_likelihood(values, monkeypatch):
     monkeypatch.setattr("rrjax.io.tallies.MAX_CELLS", 1000)
     assert randomized(values, "oue", "--seed", 1)[0] == 0
     found = json.loads(values("estimate", "r.parquet", "--json")[1])
-    assert "ibu" not in found
+    assert "mle" not in found
     assert found["certificate"]["gap"] is None
-    assert values("estimate", "r.parquet", "--estimator", "ibu")[0] == 2
-    assert (values.error.flag, values.error.value) == ("--estimator", "ibu")
+    assert values("estimate", "r.parquet", "--estimator", "mle")[0] == 2
+    assert (values.error.flag, values.error.value) == ("--estimator", "mle")
     # What needs the tally alone is measured all the same, and what is not computed is said not to be.
     code, out, err = values("compare", "r.parquet", "--truth", "values.csv", "--estimator", "inv_p", "--json")
     assert code == 0, err
@@ -109,7 +109,7 @@ def test_mechanisms_that_there_are_not(values):
     code, _, err = randomized(values, "magic")
     assert code == 2
     assert "'magic' is none of randomized-response, " in err
-    assert set(ABBREVIATIONS.values()) <= set(MECHANISMS)
+    assert set(ABBREVIATIONS.values()) <= {*MECHANISMS, *DESIGNS}
     assert rrjax.RandomizedResponse.name in MECHANISMS
 
 

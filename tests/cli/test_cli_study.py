@@ -152,7 +152,7 @@ def test_a_flag_comes_before_what_a_file_says(own, tmp_path, cache):
         (["quick", "--figure", 1], "--figure", None),
         (["quick", "extra.csv"], None, "extra.csv"),
         (["quick", "--epsilon", 1], "--epsilon", None),
-        (["quick", "--estimator", "mle"], "--estimator", "mle"),
+        (["quick", "--estimator", "mly"], "--estimator", "mly"),
         (["quick", "--seeds", 1], "--seeds", 1),
         (["quick", "--devices", 0], "--devices", 0),
         (["quick", "--processes", 2], "--processes", None),

@@ -9,7 +9,7 @@ import pytest
 from refusals import refused
 
 import rrjax
-from rrjax import inference, longitudinal, mechanisms, models, secure, shuffling, surveys
+from rrjax import inference, longitudinal, mechanisms, models, secure, shuffling
 
 KEY = jax.random.key(0)
 COUNTS = [50, 30, 20]
@@ -131,9 +131,9 @@ KEYED = {
     "family_test": lambda key: models.family_test(key, FAMILY, 1.0, COUNTS, 2.0),
     "channel": lambda key: mechanisms.Channel(np.array([[0.7, 0.3], [0.3, 0.7]])).randomize(key, VALUES[:2]),
     "square wave": lambda key: mechanisms.SquareWave(8, 1.0).randomize(key, [0.5]),
-    "Warner": lambda key: surveys.Warner(0.7).randomize(key, VALUES[:2]),
-    "negative question": lambda key: surveys.NegativeQuestion(3).randomize(key, VALUES),
-    "forced response": lambda key: surveys.ForcedResponse(0.5, [0.3, 0.3, 0.4]).randomize(key, VALUES),
+    "Warner": lambda key: mechanisms.Warner(0.7).randomize(key, VALUES[:2]),
+    "negative question": lambda key: mechanisms.NegativeQuestion(3).randomize(key, VALUES),
+    "forced response": lambda key: mechanisms.ForcedResponse(0.5, [0.3, 0.3, 0.4]).randomize(key, VALUES),
     "memoize": lambda key: PERMANENT.memoize(key, VALUES),
     "report": lambda key: PERMANENT.report(key, VALUES),
     "bits": lambda key: longitudinal.LongitudinalUnaryEncoding(3, 2.0, 1.0).memoize(key, VALUES),
@@ -175,29 +175,29 @@ def test_keys_of_any_kind_and_under_tracing():
 def test_probabilities_of_survey_designs(given):
     mechanism, half = rrjax.RandomizedResponse(2, 1.0), [0.5, 0.5]
     for argument, design in {
-        "truth_probability": surveys.Warner,
-        "own": lambda own: surveys.NegativeQuestion(4, own),
-        "ignoring": lambda ignoring: surveys.NonCompliance(mechanism, ignoring, half),
+        "truth_probability": mechanisms.Warner,
+        "own": lambda own: mechanisms.NegativeQuestion(4, own),
+        "ignoring": lambda ignoring: mechanisms.NonCompliance(mechanism, ignoring, half),
     }.items():
         with refused(argument):
             design(given)
     with refused("truth"):
-        surveys.ForcedResponse(given, half)
+        mechanisms.ForcedResponse(given, half)
     with refused("truth"):
-        surveys.UnrelatedQuestion(given, half)
+        mechanisms.UnrelatedQuestion(given, half)
 
 
 @pytest.mark.parametrize("given", [None, "abc", {}, 0.5, RAGGED, [True, False], jnp.asarray(0.5), jnp.asarray([True])])
 def test_distributions_of_survey_designs(given):
     for argument, design in {
-        "forced": surveys.ForcedResponse,
-        "unrelated": surveys.UnrelatedQuestion,
-        "answers": partial(surveys.NonCompliance, rrjax.RandomizedResponse(2, 1.0)),
+        "forced": mechanisms.ForcedResponse,
+        "unrelated": mechanisms.UnrelatedQuestion,
+        "answers": partial(mechanisms.NonCompliance, rrjax.RandomizedResponse(2, 1.0)),
     }.items():
         with refused(argument):
             design(0.5, given)
     with refused("mechanism"):
-        surveys.NonCompliance(given, 0.5, [0.5, 0.5])
+        mechanisms.NonCompliance(given, 0.5, [0.5, 0.5])
 
 
 @pytest.mark.parametrize("number", [-1, 0, 1, True, None, "abc", 2.0, 2**31])

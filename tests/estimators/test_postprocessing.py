@@ -399,7 +399,7 @@ def test_the_list_is_there_by_name_alone():
     from rrjax.cli.compare import everything
 
     assert set(NAMES) == {*OWN, "post_pos", "norm_mul", "norm_sub"}
-    assert set(everything(ordered=True)) == set(ESTIMATORS) - {*NAMES, "mixture_reduction"}
+    assert set(everything(ordered=True)) == set(ESTIMATORS) - {*NAMES, "mixture_reduction", "mle"}
     assert ESTIMATORS["norm_mul"].function is rrjax.inv_n
     assert ESTIMATORS["norm_sub"].function is rrjax.inv_p
     assert ESTIMATORS["post_pos"].function is postprocessing.base_pos

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import abc
-import math
+import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -14,21 +14,19 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.data.arguments import as_array, as_distribution, as_values, check_key, float_dtype, float_of, is_real, survey
+from rrjax.data.arguments import as_distribution, as_values, check_key, float_dtype, float_of, survey
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Naming, Scaling
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally, count
 from rrjax.mechanisms.draws import below, threshold
-from rrjax.mechanisms.mechanism import Mechanism, as_counts_of, as_true_counts, numbers_if, tally_if
+from rrjax.mechanisms.mechanism import SupportMechanism, as_counts_of, as_true_counts, numbers_if, tally_if
 from rrjax.mechanisms.rows import LogRows
+from rrjax.mechanisms.surveys.checks import check_scalar, together
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
 from rrjax.simulate.sampling import Stream, binomial, multinomial
-
-SUM_TOLERANCE = 1e-6
-"""Allowed distance of the sum of known probabilities from one."""
 
 
 @exportable
@@ -61,7 +59,7 @@ class Affine(NamedTuple):
         return self.always + library.maximum(self.truth, 0)
 
 
-class Design(Mechanism):
+class Design(SupportMechanism):
     """A survey design: a frozen dataclass of probabilities that is a pytree. A subclass defines K and `affine`.
 
     An answer names one category. If it names the own one less often than others (d < 0), it counts as support for all
@@ -70,6 +68,15 @@ class Design(Mechanism):
 
     denies: ClassVar[bool] = False
     """Whether a report may be less likely from a user with the category that it names."""
+
+    @property
+    def note(self) -> str:
+        values = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(cast("Any", self)))
+        return ", ".join(
+            f"{name.replace('_', ' ')} {' : '.join(f'{number:.4g}' for number in np.ravel(np.asarray(value)))}"
+            for name, value in values
+            if name != "num_categories"
+        )
 
     @property
     @abc.abstractmethod
@@ -89,16 +96,17 @@ class Design(Mechanism):
         return jnp.asarray(delivered).astype(float_dtype())
 
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
-        """The rates, on the host if the probabilities are known there."""
+        """The rates by category, `[K]`: a report supports the one that it names or, if d < 0, all others."""
         law = self.affine
         library = jnp if isinstance(law.truth, jax.Array) else np
         q = library.where(law.truth < 0, 1 - law.always, law.always)
         return Rates(q, library.maximum(1 - q - abs(law.truth), 0), abs(law.truth) + 0 * q)
 
-    @property
-    def rates(self) -> Rates:
-        """The rates of support, `[K]`: a report supports the category it names or, if d < 0, all others."""
-        return self.weights(math.expm1).astype(float_dtype())
+    def channel(self) -> Float[Array, "K K"]:
+        """The probabilities of all answers, row = value, column = answer."""
+        law = self.affine
+        library = jnp if isinstance(law.truth, jax.Array) else np
+        return library.maximum(law.always + law.truth * library.eye(self.num_categories, dtype=law.always.dtype), 0)
 
     def probabilities(self, theta: ArrayLike) -> Float[Array, " K"]:
         """The probabilities of the reports of a user drawn from θ: a_j + d·θ_j.
@@ -132,7 +140,6 @@ class Design(Mechanism):
         return jnp.where(inside & ~jnp.isnan(jnp.asarray(self.affine.truth)), reports, -1)
 
     def tally(self, reports: ArrayLike) -> Tally:
-        """As `tally_of_counts`, from the reports."""
         return self._tally(count(reports, self.num_categories))
 
     def mixture(self, reports: ArrayLike) -> Mixture:
@@ -152,13 +159,10 @@ class Design(Mechanism):
 
         Example:
             >>> import rrjax
-            >>> design = rrjax.surveys.UnrelatedQuestion(truth=0.7, unrelated=[0.25, 0.75])
+            >>> design = rrjax.mechanisms.UnrelatedQuestion(truth=0.7, unrelated=[0.25, 0.75])
             >>> tally = design.tally_of_counts([50, 950])
             >>> [round(t, 3) for t in rrjax.inv(tally).tolist()]
             [-0.036, 1.036]
-            >>> lower, upper = rrjax.inference.intervals(design.tally_of_counts([300, 700]))
-            >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
-            ['0.281 to 0.363', '0.637 to 0.719']
         """
         return self._tally(as_counts_of(counts, self.num_categories, "category of the design", whole=True))
 
@@ -183,7 +187,7 @@ class Design(Mechanism):
 
         Example:
             >>> import rrjax
-            >>> design = rrjax.surveys.ForcedResponse(truth=0.6, forced=[0.5, 0.3, 0.2])
+            >>> design = rrjax.mechanisms.ForcedResponse(truth=0.6, forced=[0.5, 0.3, 0.2])
             >>> mixture = design.mixture_of_counts([500, 430, 70])
             >>> theta = rrjax.mle(mixture)
             >>> [round(t, 2) for t in theta.tolist()]
@@ -210,8 +214,12 @@ class Design(Mechanism):
         rows = LogRows(jnp.log(most), jnp.log(least / most), jnp.where(own == (truth > 0), lifted, -jnp.inf))
         return rows.where(inside & ~jnp.isnan(truth), jnp.nan)
 
+    def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
+        reports = as_values(reports, self.num_categories, "reports")
+        named = jnp.arange(self.num_categories) == reports[..., None]
+        return jnp.where(jnp.asarray(self.affine.truth) < 0, ~named, named)
+
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
-        """Unbiased vectors from single answers: their mean is `inv` of the tally; see `PureMechanism.debias`."""
         reports = as_values(reports, self.num_categories, "reports")
         always, truth = self.affine.astype(float_dtype())
         inside = (reports >= 0) & (reports < self.num_categories)
@@ -220,7 +228,6 @@ class Design(Mechanism):
         return jnp.where(inside[..., None], vectors, jnp.nan)
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
-        """Draws the tally of a survey of given respondents, by its exact law; arguments as of every mechanism."""
         check_key(key)
         true_counts = as_true_counts(true_counts, self.num_categories)
         return self._tally(_collected(key, true_counts, *self.affine.astype(float_dtype()), self.denies))
@@ -277,87 +284,6 @@ class YesOrNo(Design):
         have, lack = (jnp.asarray(x).astype(float_dtype()) for x in together(*self.yes))
         said = with_probability(key, jnp.where(values == 0, have, lack), values.shape)
         return self._within((~said).astype(jnp.int32), values)
-
-
-def together(*values: Any) -> tuple[Any, ...]:
-    """Numbers ready for arithmetic: NumPy float64 if all are known on the host, else JAX arrays."""
-    if any(isinstance(value, jax.Array) for value in values):
-        return tuple(jnp.asarray(value).astype(float_dtype()) for value in values)
-    return tuple(np.asarray(value, np.float64) for value in values)
-
-
-def is_known(value: Any) -> bool:
-    """Whether a value is on the host. A JAX array may be traced; impossible values in it give NaN."""
-    return isinstance(value, int | float | np.number | np.ndarray)
-
-
-def check_real(value: Any, name: str) -> None:
-    """Raises `ValueError` unless a value is a real number, or an array of them (a batch, for `jax.vmap`)."""
-    if not (is_known(value) or isinstance(value, jax.Array)) or not is_real(as_array(value, name)):
-        raise ArgumentError(f"{name} must be a real number, or an array of them, got {value!r}", argument=name)
-
-
-def check_probability(value: Any, name: str, example: float, *, closed: bool = False) -> None:
-    """Raises `ValueError` unless a value is a real number, between 0 and 1 if it is known; `closed` allows both."""
-    check_real(value, name)
-    if not is_known(value) or np.ndim(value) > 0:  # a batch, for jax.vmap
-        return
-    inside = 0 <= float(value) <= 1 if closed else 0 < float(value) < 1
-    if not inside:
-        raise ArgumentError(
-            f"{name} must lie between 0 and 1, such as {example:g}, got {float(value):g}", argument=name
-        )
-
-
-def check_different(first: Any, second: Any, name: str, why: str) -> None:
-    """Raises `ValueError` if two known probabilities are equal, so that answers say nothing."""
-    known = is_known(first) and is_known(second) and np.ndim(first) == np.ndim(second) == 0
-    if known and float(first) == float(second):
-        raise ArgumentError(f"{name} must not be {float(first):g}{why}: answers say nothing then", argument=name)
-
-
-def strictly_inside(value: Any) -> Any:
-    """A probability; NaN in JAX's arrays unless it is strictly between 0 and 1."""
-    return jnp.where((value > 0) & (value < 1), value, jnp.nan) if isinstance(value, jax.Array) else value
-
-
-def check_scalar(value: Any, name: str) -> None:
-    """Raises `ValueError` for several numbers."""
-    if np.ndim(value) != 0:
-        raise ArgumentError(
-            f"{name} must be a scalar (use jax.vmap for several designs), got shape {np.shape(value)}", argument=name
-        )
-
-
-def as_known_distribution(value: Any, name: str) -> Any:
-    """A distribution over the categories, checked as far as its values are known.
-
-    Raises:
-        ValueError: A wrong shape, or no distribution.
-    """
-    if isinstance(value, list | tuple):
-        value = as_array(value, name)
-    if not isinstance(value, np.ndarray | jax.Array):
-        raise ArgumentError(f"{name} must have shape [K], one probability a category, got {value!r}", argument=name)
-    if np.ndim(value) == 0 or (np.ndim(value) == 1 and len(value) < 2):
-        raise ArgumentError(
-            f"{name} must have shape [K] with K >= 2, one probability a category, got {np.shape(value)}", argument=name
-        )
-    if not is_real(value):
-        raise ArgumentError(f"{name} must be probabilities, got dtype {value.dtype}", argument=name)
-    if is_known(value) and value.ndim == 1:
-        entries = np.asarray(value, np.float64)
-        if not (entries >= 0).all():
-            raise ArgumentError(
-                f"{name} must be probabilities, none negative or NaN, got {entries.min():g}", argument=name
-            )
-        if not abs(entries.sum() - 1) <= SUM_TOLERANCE:
-            raise ArgumentError(
-                f"{name} must be probabilities that sum to one, got a sum of {entries.sum():.6g}: give the "
-                "distribution of the answers that are not truthful",
-                argument=name,
-            )
-    return value
 
 
 def mixed(truth: Any, otherwise: Any, names: tuple[str, str]) -> Affine:

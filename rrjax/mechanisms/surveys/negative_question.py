@@ -13,15 +13,8 @@ from jaxtyping import Array, ArrayLike, Int
 from rrjax.data.arguments import as_values, check_key
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
-from rrjax.mechanisms.surveys.design import (
-    Affine,
-    Design,
-    check_real,
-    check_scalar,
-    is_known,
-    together,
-    with_probability,
-)
+from rrjax.mechanisms.surveys.checks import check_real, check_scalar, is_known, together
+from rrjax.mechanisms.surveys.design import Affine, Design, with_probability
 from rrjax.numerics.pytrees import register
 
 

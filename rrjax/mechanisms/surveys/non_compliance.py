@@ -9,7 +9,8 @@ from jaxtyping import ArrayLike
 from rrjax.data.arguments import complement
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.randomized_response import RandomizedResponse
-from rrjax.mechanisms.surveys.design import Affine, Design, as_known_distribution, check_probability, mixed
+from rrjax.mechanisms.surveys.checks import as_known_distribution, check_probability
+from rrjax.mechanisms.surveys.design import Affine, Design, mixed
 from rrjax.numerics.pytrees import register
 
 

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from jaxtyping import ArrayLike
 
-from rrjax.mechanisms.surveys.design import Affine, Design, as_known_distribution, check_probability, mixed
+from rrjax.mechanisms.surveys.checks import as_known_distribution, check_probability
+from rrjax.mechanisms.surveys.design import Affine, Design, mixed
 from rrjax.numerics.pytrees import register
 
 

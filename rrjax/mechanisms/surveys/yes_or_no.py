@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import ArrayLike, Float
 
 from rrjax.data.arguments import as_scalar, float_dtype
-from rrjax.mechanisms.surveys.design import YesOrNo, check_different, check_probability, strictly_inside
+from rrjax.mechanisms.surveys.checks import check_different, check_probability, strictly_inside
+from rrjax.mechanisms.surveys.design import YesOrNo
 from rrjax.numerics.pytrees import register
 
 

@@ -1,0 +1,177 @@
+"""The command line on the answers to survey designs, which need no metadata."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from refusals import blames
+
+import rrjax
+from rrjax import io
+from rrjax.mechanisms import DESIGNS, Crosswise, ForcedResponse, NegativeQuestion
+from rrjax.mechanisms.table import TABLE
+
+pytestmark = pytest.mark.once
+DICE = [
+    "--domain",
+    "yesno.txt",
+    "--mechanism",
+    "forced-response",
+    "--parameter",
+    "truth=2/3",
+    "--parameter",
+    "forced=1/2,1/2",
+]
+COUNTED = ("--column", "answer", "--counts", "n")
+EXAMPLES = {
+    "warner": ["truth_probability=0.3"],
+    "forced-response": ["truth=2/3", "forced=1/2,1/2"],
+    "unrelated-question": ["truth=0.7", "unrelated=1/4,3/4"],
+    "negative-question": ["own=0.2"],
+    "crosswise": ["innocuous=0.15"],
+    "triangular": ["innocuous=1/4"],
+    "kuk": ["have=0.8", "lack=0.2"],
+    "mangat": ["truth=0.7"],
+}
+
+
+@pytest.fixture
+def answers(invoke):
+    """An interviewer's table of answers, and its domain: yes first."""
+    io.write_table("counts.csv", {"answer": np.array(["yes", "no"]), "n": np.array([831, 1604])})
+    with open("yesno.txt", "w") as file:
+        file.write("yes\nno\n")
+    return invoke
+
+
+def shares(out):
+    return {row["label"]: row for row in json.loads(out)["top"]}
+
+
+def test_a_published_survey(answers):
+    code, out, error = answers("estimate", "counts.csv", *COUNTED, *DICE, "--json")
+    assert code == 0, error
+    found = shares(out)["yes"]
+    assert round(100 * found["mle"], 2) == 26.19
+    design = ForcedResponse(2 / 3, [1 / 2, 1 / 2])
+    lower, upper = rrjax.inference.intervals(design.tally_of_counts([831, 1604]))
+    assert found["lower"] == pytest.approx(float(lower[0]), abs=1e-5)
+    assert found["upper"] == pytest.approx(float(upper[0]), abs=1e-5)
+    assert json.loads(out)["epsilon"] == pytest.approx(np.log(5), abs=1e-6)
+    assert "forced-response (truth 0.6667, forced 0.5 : 0.5)" in json.loads(out)["to_publish"]
+
+
+@pytest.mark.long  # eight programs
+@pytest.mark.parametrize("name", DESIGNS)
+def test_every_design_has_the_estimates_of_its_class(answers, name):
+    assert set(EXAMPLES) == set(DESIGNS)
+    flags = [flag for text in EXAMPLES[name] for flag in ("--parameter", text)]
+    values = {text.split("=")[0]: text.split("=")[1] for text in EXAMPLES[name]}
+    assert set(values) == set(TABLE[name].parameters)
+    line = ("counts.csv", *COUNTED, "--domain", "yesno.txt", "--mechanism", name, *flags, "--json")
+    code, out, error = answers("compare", *line)
+    assert code == 0, error
+    made = {key: [eval(part) for part in value.split(",")] for key, value in values.items()}
+    made = {key: value if len(value) > 1 else value[0] for key, value in made.items()}
+    design = DESIGNS[name](**({"num_categories": 2} if name == "negative-question" else {}), **made)
+    found, counts = shares(out), np.array([831, 1604])
+    for estimator, expected in (
+        ("mle", rrjax.mle(design.mixture_of_counts(counts))),
+        ("inv", rrjax.inv(design.tally_of_counts(counts))),
+        ("empirical_bayes", rrjax.empirical_bayes(design.tally_of_counts(counts)).theta),
+    ):
+        assert found["yes"][estimator] == pytest.approx(float(expected[0]), abs=1e-5)
+    assert "cv_threshold" not in found["yes"]
+    epsilon = json.loads(out)["epsilon"]
+    assert (epsilon is None) == (not np.isfinite(float(design.epsilon)))
+
+
+@pytest.mark.long  # a regression, statements, a page
+def test_statements_regressions_and_pages(answers):
+    rng = np.random.default_rng(3)
+    age, region = rng.integers(18, 81, 3000), rng.integers(0, 2, 3000)
+    true = (rng.random(3000) >= 0.1 + 0.006 * (age - 18)).astype(int)  # 0 is yes
+    design = ForcedResponse(2 / 3, [1 / 2, 1 / 2])
+    said = np.asarray(design.randomize(jax.random.key(0), true))
+    labels = np.array(["yes", "no"])
+    io.write_table("d.csv", {"answer": labels[said], "age": age, "region": np.array(["north", "south"])[region]})
+    asked = ["--column", "answer", "--group", "yes=yes", "--by", "region", "--json"]
+    code, out, error = answers("estimate", "d.csv", *asked, *DICE)
+    assert code == 0, error
+    rows = {row["of"]: row for row in json.loads(out)["statements"]}
+    for place, name in enumerate(("north", "south")):
+        counts = np.bincount(said[region == place], minlength=2)
+        tally = design.tally_of_counts(counts)
+        assert rows[name]["value"] == pytest.approx(float(rrjax.inv(tally)[0]), abs=1e-5)
+        assert rows[name]["lower"] == pytest.approx(float(rrjax.inference.intervals(tally).lower[0]), abs=1e-5)
+    asked = ["--outcome", "answer", "--covariates", "age", "--reference", "no", "--json"]
+    code, out, error = answers("regress", "d.csv", *asked, *DICE)
+    assert code == 0, error
+    slope = next(row for row in json.loads(out)["coefficients"] if row["term"] == "age")
+    result = rrjax.models.fit(np.column_stack([age]).astype(np.float32), said, design)
+    assert slope["estimate"] == pytest.approx(-float(result.coefficients[1, 0]), rel=1e-3)
+    assert slope["estimate"] > 3 * slope["standard_error"]
+    code, _, error = answers("report", "d.csv", "--column", "answer", *DICE, "--out", "d.html")
+    assert code == 0, error
+    with open("d.html") as page:
+        assert "forced-response (truth 0.6667" in page.read()
+
+
+MANGAT = ("--domain", "yesno.txt", "--mechanism", "mangat", "--parameter", "truth=0.7")
+
+
+def test_an_infinite_epsilon_is_said(answers):
+    code, out, error = answers("estimate", "counts.csv", *COUNTED, *MANGAT)
+    assert code == 0, error
+    assert "ε = inf" in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "flag"),
+    [
+        (("--mechanism", "forced-response", "--parameter", "truth=2/3", *DICE[:2]), "--parameter"),
+        (("--mechanism", "mangat", "--parameter", "trust=2/3", *DICE[:2]), "--parameter"),
+        (("--mechanism", "mangat", "--parameter", "truth", *DICE[:2]), "--parameter"),
+        (("--mechanism", "mangat", "--parameter", "truth=1/0", *DICE[:2]), "--parameter"),
+        (("--mechanism", "mangat", "--parameter", "truth=1.5", *DICE[:2]), "--parameter"),
+        (("--mechanism", "warner", "--parameter", "truth-probability=0.5", *DICE[:2]), "--parameter"),
+        (("--mechanism", "kuk", "--parameter", "have=0.5", "--parameter", "lack=1/2", *DICE[:2]), "--parameter"),
+        ((*DICE, "--parameter", "truth=0.5"), "--parameter"),
+        (("--parameter", "truth=2/3", *DICE[:2]), "--parameter"),
+        (("--mechanism", "mangat", "--parameter", "truth=0.7"), "--domain"),
+        ((*DICE, "--epsilon", "1"), "--epsilon"),
+        (
+            (
+                "--mechanism",
+                "forced-response",
+                "--parameter",
+                "truth=0.5",
+                "--parameter",
+                "forced=1/3,1/3,1/3",
+                *DICE[:2],
+            ),
+            "--mechanism",
+        ),
+        (("--mechanism", "dice", *DICE[:2]), "--mechanism"),
+        (("--mechanism", "oue", *DICE[:2]), "--mechanism"),
+    ],
+)
+def test_flags_that_make_no_design_are_refused(answers, flags, flag):
+    assert answers("estimate", "counts.csv", *COUNTED, *flags)[0] == 2
+    assert blames(answers.error, flag)
+
+
+def test_reports_with_metadata_and_statements_that_a_design_has_not(answers):
+    io.write_table("v.csv", {"answer": np.array(["yes", "no"])[np.arange(200) % 2]})
+    assert answers("randomize", "v.csv", "--epsilon", 1, "--domain", "yesno.txt", "--out", "r.parquet")[0] == 0
+    assert answers("estimate", "r.parquet", *DICE)[0] == 2
+    assert answers.error.flag == "--mechanism"
+    for asked in (("--quantile", "0.5"), ("--weights", "n")):
+        assert answers("estimate", "v.csv", "--column", "answer", *DICE, *asked)[0] == 2
+    with pytest.raises(ValueError, match="differ"):
+        rrjax.ordered_bayes(ForcedResponse(0.6, [0.5, 0.3, 0.2]).tally_of_counts([5, 3, 2]))
+    with pytest.raises(ValueError, match="differ"):
+        rrjax.cv_threshold(jax.random.key(0), Crosswise(0.2).tally_of_counts([5, 3]))
+    # A negative question's answers support the others: its tally counts those.
+    assert NegativeQuestion(3).tally_of_counts([5, 3, 2]).support.tolist() == [5, 7, 8]
