@@ -10,6 +10,7 @@ import numpy as np
 
 import rrjax
 from rrjax import longitudinal, mechanisms
+from rrjax.cli.compliance import OF
 from rrjax.io.codings import CODINGS
 from rrjax.mechanisms import MECHANISMS, PureMechanism
 from rrjax.mechanisms.longitudinal import Protocol
@@ -52,7 +53,7 @@ def main() -> None:
 
 def page() -> str:
     """The page as it should be."""
-    return "\n".join([HEAD, *_laws(), "", *_costs(), "", *_protocols(), "", *_others(), ""])
+    return "\n".join([HEAD, *_laws(), "", *_costs(), "", *_protocols(), "", *_others(), "", *_two_samples(), ""])
 
 
 def _laws() -> list[str]:
@@ -206,6 +207,23 @@ def _others() -> list[str]:
         law = _law(kind).replace("|", "\\|")
         rows.append(f"| `{kind.__name__}` | {law} | {epsilon} | {maximum} | `tests/mechanisms/test_{file}.py` |")
     return rows
+
+
+def _two_samples() -> list[str]:
+    rows = [
+        "## Surveys in which some do not follow the rules",
+        "",
+        "Two samples with different parameters identify an unknown share of respondents who do not comply: "
+        "`inference.compliance(counts, design)`, or `rrjax estimate --mechanism NAME --sample COLUMN=FIRST,SECOND`. "
+        "Tests: `tests/inference/test_compliance.py`.",
+        "",
+        "| class | name | law | the share is |",
+        "|---|---|---|---|",
+    ]
+    return rows + [
+        f"| `{kind.__name__}` | `{name}` | {_law(kind)} | {OF[kind.share]} |"
+        for name, kind in mechanisms.COMPLIANCE.items()
+    ]
 
 
 def _error(mechanism: PureMechanism, epsilon: float) -> float:

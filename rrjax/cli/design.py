@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, cast
 
 import numpy as np
 import typer
@@ -13,10 +14,12 @@ import typer
 from rrjax.cli.options import did_you_mean
 from rrjax.data.errors import ArgumentError, UsageError
 from rrjax.io.domain import Domain
-from rrjax.mechanisms import DESIGNS, MECHANISMS, Design
+from rrjax.mechanisms import COMPLIANCE, DESIGNS, MECHANISMS, Compliance, Design
 from rrjax.mechanisms.table import TABLE, full_name
 
 PANEL = "Which survey design"
+KNOWN = [*DESIGNS, *COMPLIANCE]
+Made = TypeVar("Made")
 EXAMPLES = {"forced": "1/2,1/2", "unrelated": "1/4,3/4"}
 """Values of parameters that are distributions; those of the others are single numbers."""
 
@@ -33,8 +36,8 @@ def design_name(text: str) -> str:
             f"reports of {name} are read with their metadata (`rrjax randomize` writes them), and those of "
             "randomized response with --epsilon alone; --mechanism names a survey design"
         )
-    if name not in DESIGNS:
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(DESIGNS)}{did_you_mean(name, DESIGNS)}")
+    if name not in KNOWN:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(KNOWN)}{did_you_mean(name, KNOWN)}")
     return name
 
 
@@ -46,9 +49,10 @@ class SurveyDesign:
         str | None,
         typer.Option(
             parser=design_name,
-            autocompletion=lambda: list(DESIGNS),
+            autocompletion=lambda: KNOWN,
             metavar="NAME",
-            help=f"How respondents randomized their answers, in place of --epsilon: {', '.join(DESIGNS)}.",
+            help=f"How respondents randomized their answers, in place of --epsilon: {', '.join(DESIGNS)}. `rrjax "
+            f"estimate` with --sample also takes {', '.join(COMPLIANCE)}.",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -74,7 +78,8 @@ class SurveyDesign:
             return
         given, known = self._given, TABLE[self.mechanism].parameters or ()
         odd = next((name for name in given if name not in known), None)
-        lacking = [name for name in known if name not in given and not (self.mechanism == NEGATIVE and name == "own")]
+        optional = {field.name for field in _fields(self.mechanism) if field.default is not dataclasses.MISSING}
+        lacking = [name for name in known if name not in given and name not in optional]
         if odd is not None or lacking:
             wanted = " ".join(f"--parameter {name}={EXAMPLES.get(name, '2/3')}" for name in known)
             problem = f"has no parameter {odd!r}" if odd is not None else f"lacks its parameter {lacking[0]!r}"
@@ -94,6 +99,23 @@ class SurveyDesign:
             found[name] = value
         return found
 
+    def _made(self, kind: Callable[..., Made], values: dict[str, Any]) -> Made:
+        try:
+            return kind(**values)
+        except ArgumentError as error:
+            raise UsageError(f"--parameter: {error}", flag="--parameter", value=self.parameter) from error
+
+    @property
+    def of_two_samples(self) -> bool:
+        """Whether it is a design that estimates who complies."""
+        return self.mechanism in COMPLIANCE
+
+    def compliance(self) -> Compliance:
+        """The design of two samples; errors as of `made`."""
+        assert self.mechanism is not None
+        values = {name: _numbers(name, value) for name, value in self._given.items()}
+        return self._made(COMPLIANCE[self.mechanism], values)
+
     def made(self, domain: Domain) -> Design:
         """The design for these answers.
 
@@ -102,12 +124,15 @@ class SurveyDesign:
         """
         assert self.mechanism is not None
         values: dict[str, Any] = {name: _numbers(name, value) for name, value in self._given.items()}
-        if self.mechanism == NEGATIVE:
+        if any(field.name == "num_categories" for field in _fields(self.mechanism)):
             values["num_categories"] = domain.num_categories
-        try:
-            design = DESIGNS[self.mechanism](**values)
-        except ArgumentError as error:
-            raise UsageError(f"--parameter: {error}", flag="--parameter", value=self.parameter) from error
+        if self.mechanism in COMPLIANCE:
+            raise UsageError(
+                f"--mechanism {self.mechanism} has two samples: `rrjax estimate` takes it, with --sample",
+                flag="--mechanism",
+                value=self.mechanism,
+            )
+        design = self._made(DESIGNS[self.mechanism], values)
         if design.num_categories != domain.num_categories:
             raise UsageError(
                 f"--mechanism {self.mechanism} with these parameters has {design.num_categories} answers, and --domain "
@@ -118,7 +143,8 @@ class SurveyDesign:
         return design
 
 
-NEGATIVE = "negative-question"
+def _fields(name: str) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(cast("Any", COMPLIANCE.get(name) or DESIGNS[name]))
 
 
 def _numbers(name: str, text: str) -> float | np.ndarray:
@@ -135,4 +161,4 @@ def _numbers(name: str, text: str) -> float | np.ndarray:
             flag="--parameter",
             value=text,
         )
-    return np.asarray(numbers) if len(numbers) > 1 or name in EXAMPLES else numbers[0]
+    return np.asarray(numbers) if len(numbers) > 1 else numbers[0]

@@ -12,6 +12,8 @@ import typer
 from rrjax.cli import show
 from rrjax.cli.advice import advice, heading, publication
 from rrjax.cli.collection import Collection, read_collection
+from rrjax.cli.compliance import Samples
+from rrjax.cli.compliance import run as run_compliance
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.estimates import (
     Estimate,
@@ -46,6 +48,7 @@ def estimate(
     *,
     epsilon: Epsilon = None,
     design: SurveyDesign,
+    samples: Samples,
     reading: Reading,
     output: Output,
     asked: Asked,
@@ -89,9 +92,13 @@ def estimate(
                 f"--by or --weights: leave {odd} out",
                 flag=odd,
             )
+    samples.check(design)
     files = Files(reports, reading)
     others = [] if asked.population is None else [Files([str(asked.population)])]
     check_outputs([files, *others], *output.files.values())
+    if design.of_two_samples:
+        run_compliance(files, design, samples, confidence.level, output)
+        return
     with show.err.status("Counting …"):
         collection = read_collection(files, epsilon, design)
     if asked.any():

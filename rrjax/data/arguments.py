@@ -291,6 +291,25 @@ def unscaled(given: Any, counts: Shaped[Array, " K"]) -> Shaped[Array, " K"]:
     return counts if jnp.issubdtype(counts.dtype, jnp.integer) else jnp.asarray(given, counts.dtype)
 
 
+def as_counts_of(
+    counts: ArrayLike, size: int, unit: str, name: str = "counts", *, whole: bool = False
+) -> Shaped[Array, " M"]:
+    """Counts `[size]`, one for each `unit`, checked.
+
+    Raises:
+        ValueError: A wrong shape or dtype, or, if `whole`, counts that are not integers.
+    """
+    counts = as_counts(counts, name, whole=whole)
+    if counts.shape != (size,):
+        raise ArgumentError(f"{name} must have shape [{size}], one a {unit}; got {counts.shape}", argument=name)
+    return counts
+
+
+def as_true_counts(true_counts: ArrayLike, num_categories: int) -> Int[Array, " K"]:
+    """The numbers of users with each category, checked as by `as_counts_of`."""
+    return as_counts_of(true_counts, num_categories, "category", "true_counts", whole=True)
+
+
 def as_survey(
     counts: Any, epsilon: ArrayLike | None, *, whole: bool = False
 ) -> tuple[Shaped[Array, " K"], Float[Array, ""]]:

@@ -4,6 +4,8 @@ Every function solves one problem; batches go through `jax.vmap`, as for the est
 """
 
 from rrjax.inference.combined import difference, stratified
+from rrjax.inference.compliance import ComplianceEstimate as ComplianceEstimate
+from rrjax.inference.compliance import compliance
 from rrjax.inference.contingency_tables import equality_test, independence_test, trend_test
 from rrjax.inference.contradiction import contradiction_test, repeated_seed_test
 from rrjax.inference.discovery import discoveries, p_values
@@ -33,6 +35,7 @@ from rrjax.inference.weighted import weighted_counts, weighted_functional, weigh
 
 __all__ = [
     "compare_mechanisms",
+    "compliance",
     "contradiction_test",
     "covariance",
     "detectable_share",

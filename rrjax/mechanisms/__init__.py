@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from rrjax.mechanisms.projective_geometry_response import ProjectiveGeometry
     from rrjax.mechanisms.randomized_response import RandomizedResponse
     from rrjax.mechanisms.subset_selection import SubsetSelection
+    from rrjax.mechanisms.surveys.compliance import (
+        AnchoredCrosswise,
+        CheatingDetection,
+        Compliance,
+        SelfProtection,
+        StochasticLieDetector,
+    )
     from rrjax.mechanisms.surveys.design import Design
     from rrjax.mechanisms.surveys.negative_question import NegativeQuestion
     from rrjax.mechanisms.surveys.non_compliance import NonCompliance
@@ -24,16 +31,22 @@ if TYPE_CHECKING:
     from rrjax.mechanisms.surveys.yes_or_no import Crosswise, Kuk, Mangat, Triangular, Warner
     from rrjax.mechanisms.unary import OptimizedUnaryEncoding, SymmetricUnaryEncoding
 
+    COMPLIANCE: dict[str, type[Compliance]]
+    """The designs of two samples that estimate who complies, by their names."""
     DESIGNS: dict[str, type[Design]]
     """The survey designs, which are made from other parameters than K and ε, by their names."""
     MECHANISMS: dict[str, type[PureMechanism]]
     """The mechanisms of K and ε, by the names that files and the command line use."""
 
 __all__ = [
+    "COMPLIANCE",
     "DESIGNS",
     "MECHANISMS",
+    "AnchoredCrosswise",
     "BinaryLocalHashing",
     "Channel",
+    "CheatingDetection",
+    "Compliance",
     "Crosswise",
     "Design",
     "ForcedResponse",
@@ -50,7 +63,9 @@ __all__ = [
     "ProjectiveGeometry",
     "PureMechanism",
     "RandomizedResponse",
+    "SelfProtection",
     "SquareWave",
+    "StochasticLieDetector",
     "SubsetSelection",
     "SupportMechanism",
     "SymmetricUnaryEncoding",
@@ -61,6 +76,7 @@ __all__ = [
 
 _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
     "Channel": "channel",
+    "Compliance": "surveys.compliance",
     "Design": "surveys.design",
     "Geometric": "ordered",
     "Mechanism": "mechanism",
@@ -71,11 +87,17 @@ _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
     "SupportMechanism": "mechanism",
 }
 
+_SAMPLES = {"MECHANISMS": 0, "DESIGNS": 1, "COMPLIANCE": 2}
+"""Tables of mechanisms; of survey designs, by their number of samples."""
+
 
 def __getattr__(name: str) -> Any:
-    if name in ("MECHANISMS", "DESIGNS"):
-        designs = name == "DESIGNS"
-        entries = {key: entry for key, entry in TABLE.items() if (entry.parameters is not None) == designs}
+    if name in _SAMPLES:
+        entries = {
+            key: entry
+            for key, entry in TABLE.items()
+            if (0 if entry.parameters is None else entry.samples) == _SAMPLES[name]
+        }
         value = {key: __getattr__(entry.kind) for key, entry in entries.items()}
     elif name in _FILES:
         value = getattr(import_module(f"rrjax.mechanisms.{_FILES[name]}"), name)

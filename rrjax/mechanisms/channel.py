@@ -11,13 +11,13 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 
-from rrjax.data.arguments import as_values, check_key, float_dtype, is_real
+from rrjax.data.arguments import as_counts_of, as_values, check_key, float_dtype, is_real
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import count
 from rrjax.mechanisms.draws import below, threshold
-from rrjax.mechanisms.mechanism import Mechanism, as_counts_of
+from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.mechanisms.rows import LogRows
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import looked_up

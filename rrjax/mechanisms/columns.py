@@ -15,11 +15,11 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rrjax.data.arguments import as_values, check_key, int_dtype
+from rrjax.data.arguments import as_true_counts, as_values, check_key, int_dtype
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally, count
 from rrjax.mechanisms.draws import Words, below, gathered, rounded_down
-from rrjax.mechanisms.mechanism import Dependence, PureMechanism, as_true_counts
+from rrjax.mechanisms.mechanism import Dependence, PureMechanism
 from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.numerics.pytrees import register
 

@@ -20,12 +20,12 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, UInt
 
-from rrjax.data.arguments import as_values, check_key, int_dtype
+from rrjax.data.arguments import as_true_counts, as_values, check_key, int_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import best_num_buckets, num_buckets_of, two_buckets
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, number_below, rounded_down
-from rrjax.mechanisms.mechanism import PureMechanism, as_true_counts, known_epsilon, settled, tally_if
+from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, settled, tally_if
 from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.mechanisms.unary import independent
 from rrjax.numerics.pytrees import register

@@ -18,9 +18,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rrjax.data.arguments import as_counts, as_scalar, check_key, float_dtype, int_dtype
+from rrjax.data.arguments import as_scalar, as_true_counts, check_key, float_dtype, int_dtype
 from rrjax.data.categories import check_epsilon, check_num_categories
-from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense, incidence
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
@@ -371,25 +370,6 @@ def settled(parameter: int | None, name: str) -> int:
             f"epsilon is traced, or no positive scalar, so it cannot choose {name}: give {name}, a static integer"
         )
     return parameter
-
-
-def as_counts_of(
-    counts: ArrayLike, size: int, unit: str, name: str = "counts", *, whole: bool = False
-) -> Shaped[Array, " M"]:
-    """Counts `[size]`, one for each `unit`, checked.
-
-    Raises:
-        ValueError: A wrong shape or dtype, or, if `whole`, counts that are not integers.
-    """
-    counts = as_counts(counts, name, whole=whole)
-    if counts.shape != (size,):
-        raise ArgumentError(f"{name} must have shape [{size}], one a {unit}; got {counts.shape}", argument=name)
-    return counts
-
-
-def as_true_counts(true_counts: ArrayLike, num_categories: int) -> Int[Array, " K"]:
-    """The numbers of users with each category, checked as by `as_counts_of`."""
-    return as_counts_of(true_counts, num_categories, "category", "true_counts", whole=True)
 
 
 @jax.jit

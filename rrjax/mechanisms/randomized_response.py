@@ -20,13 +20,13 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.data.arguments import as_scalar, as_values, check_key
+from rrjax.data.arguments import as_scalar, as_true_counts, as_values, check_key
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Scaling
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally, count
 from rrjax.mechanisms.draws import below
-from rrjax.mechanisms.mechanism import PureMechanism, as_true_counts
+from rrjax.mechanisms.mechanism import PureMechanism
 from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.numerics.pytrees import register
 

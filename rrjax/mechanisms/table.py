@@ -17,6 +17,7 @@ class Entry(NamedTuple):
         coding: The form of its reports in files; None for a mechanism without a file format.
         abbreviations: Its names in papers, accepted in place of its name.
         parameters: Of a survey design, what it is made from in place of K and ε; None for a mechanism of K and ε.
+        samples: The number of samples of a survey design; two for those that estimate who complies.
     """
 
     file: str
@@ -24,6 +25,7 @@ class Entry(NamedTuple):
     coding: Coding | None = None
     abbreviations: tuple[str, ...] = ()
     parameters: tuple[str, ...] | None = None
+    samples: int = 1
 
 
 TABLE: dict[str, Entry] = {
@@ -43,6 +45,12 @@ TABLE: dict[str, Entry] = {
     "triangular": Entry("surveys.yes_or_no", "Triangular", None, (), ("innocuous",)),
     "kuk": Entry("surveys.yes_or_no", "Kuk", None, (), ("have", "lack")),
     "mangat": Entry("surveys.yes_or_no", "Mangat", None, (), ("truth",)),
+    "cheating-detection": Entry("surveys.compliance", "CheatingDetection", None, (), ("forced",), 2),
+    "stochastic-lie-detector": Entry("surveys.compliance", "StochasticLieDetector", None, (), ("truth",), 2),
+    "anchored-crosswise": Entry(
+        "surveys.compliance", "AnchoredCrosswise", None, (), ("innocuous", "anchor", "anchor_share"), 2
+    ),
+    "self-protection": Entry("surveys.compliance", "SelfProtection", None, (), ("truth", "forced"), 2),
 }
 """All mechanisms, by their names in files and on the command line."""
 

@@ -17,11 +17,11 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
-from rrjax.data.arguments import as_scalar, as_values, check_key, float_dtype, survey
+from rrjax.data.arguments import as_scalar, as_true_counts, as_values, check_key, float_dtype, survey
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, rounded_down, rounded_up
-from rrjax.mechanisms.mechanism import CELLS, PureMechanism, as_true_counts
+from rrjax.mechanisms.mechanism import CELLS, PureMechanism
 from rrjax.mechanisms.rows import LogRows
 from rrjax.numerics.pytrees import register
 from rrjax.simulate.sampling import Stream, binomial

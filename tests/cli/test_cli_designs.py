@@ -175,3 +175,36 @@ def test_reports_with_metadata_and_statements_that_a_design_has_not(answers):
         rrjax.cv_threshold(jax.random.key(0), Crosswise(0.2).tally_of_counts([5, 3]))
     # A negative question's answers support the others: its tally counts those.
     assert NegativeQuestion(3).tally_of_counts([5, 3, 2]).support.tolist() == [5, 7, 8]
+
+
+def test_who_complies_is_estimated_from_two_samples(answers):
+    with open("same.txt", "w") as file:
+        file.write("same\ndifferent\n")
+    counts = {"sensitive": (1427, 573), "anchor": (1541, 459)}
+    said = [label for pair in counts.values() for label in ["same"] * pair[0] + ["different"] * pair[1]]
+    questions = [name for name, pair in counts.items() for _ in range(sum(pair))]
+    io.write_table("two.csv", {"question": np.array(questions), "said": np.array(said)})
+    line = ["two.csv", "--column", "said", "--domain", "same.txt", "--mechanism", "anchored-crosswise"]
+    line += ["--parameter", "innocuous=0.15", "--parameter", "anchor=0.15"]
+    sample = ("--sample", "question=sensitive,anchor")
+    code, out, error = answers("estimate", *line, *sample, "--same-people", "--json", "--out", "c.csv")
+    assert code == 0, error
+    found = json.loads(out)
+    assert f"{found['naive']:.4f} {found['share']:.4f} {1 - found['not_complying']:.4f}" == "0.1950 0.1054 0.7729"
+    assert f"{found['standard_error']:.4f}" == "0.0222"
+    code, out, error = answers("estimate", *line, *sample)
+    assert code == 0, error
+    assert "10.54" in out
+    assert "2.32" in out
+    for command, flags, flag in (
+        ("estimate", (), "--sample"),
+        ("estimate", ("--sample", "question"), "--sample"),
+        ("estimate", ("--sample", "question=anchor,anchor"), "--sample"),
+        ("estimate", ("--sample", "question=anchor,other"), "--sample"),
+        ("estimate", (*sample, "--plot", "c.png"), "--plot"),
+        ("report", (), "--mechanism"),
+    ):
+        assert answers(command, *line, *flags)[0] == 2
+        assert answers.error.flag == flag
+    assert answers("estimate", "counts.csv", *COUNTED, *DICE, *sample)[0] == 2
+    assert answers.error.flag == "--sample"

@@ -14,14 +14,23 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
-from rrjax.data.arguments import as_distribution, as_values, check_key, float_dtype, float_of, survey
+from rrjax.data.arguments import (
+    as_counts_of,
+    as_distribution,
+    as_true_counts,
+    as_values,
+    check_key,
+    float_dtype,
+    float_of,
+    survey,
+)
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Naming, Scaling
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally, count
 from rrjax.mechanisms.draws import below, threshold
-from rrjax.mechanisms.mechanism import SupportMechanism, as_counts_of, as_true_counts, numbers_if, tally_if
+from rrjax.mechanisms.mechanism import SupportMechanism, numbers_if, tally_if
 from rrjax.mechanisms.rows import LogRows
 from rrjax.mechanisms.surveys.checks import check_scalar, together
 from rrjax.numerics.pytrees import exportable
