@@ -80,7 +80,7 @@ class Warner(_Mirrored):
 @register(data_fields=["innocuous"])
 @dataclasses.dataclass(frozen=True)
 class Crosswise(_Mirrored):
-    """The crosswise model: are the answers to a sensitive and to an innocuous question the same? A pytree.
+    """The crosswise model: whether the answers to a sensitive and to an innocuous question are the same. A pytree.
 
     The answer 0 is "both or neither", whose probability is innocuous·θ_0 + (1 − innocuous)·θ_1.
 
@@ -109,7 +109,7 @@ class Crosswise(_Mirrored):
 @register(data_fields=["innocuous"])
 @dataclasses.dataclass(frozen=True)
 class Triangular(YesOrNo):
-    """The triangular model: is the answer to a sensitive or to an innocuous question yes? A pytree.
+    """The triangular model: whether the answer to a sensitive or to an innocuous question is yes. A pytree.
 
     The answer 0 is "at least one", which a respondent with the attribute always gives; the answer 1, "neither", clears
     the respondent. So ε is infinite.
