@@ -22,10 +22,11 @@ from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture
 from rrjax.estimators.catalogue import Estimator
 from rrjax.estimators.whole_reports import MAX_CATEGORIES
+from rrjax.io.codings import read_reports
 from rrjax.io.read import CountedReports
-from rrjax.io.rows import count_pairs
+from rrjax.io.rows import count_pairs, read_rows
 from rrjax.io.scan import column_names
-from rrjax.io.tallies import Tallied, as_jax_integers, mechanism_of
+from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers, mechanism_of
 from rrjax.mechanisms import Design, SupportMechanism
 
 FALSE_ALARM = 0.01
@@ -79,6 +80,23 @@ class Collection:
         small = self.tallied is not None and self.num_categories <= MAX_CATEGORIES
         return self.tallied.mixture if self.tallied is not None and small else None
 
+    def reports(self, what: str) -> np.ndarray:
+        """All reports in the order of their rows, as their mechanism takes them; −1 for a missing label.
+
+        Raises:
+            UsageError: More reports × categories than fit in memory; `what` needs them.
+        """
+        metadata = self.counted.metadata
+        if self.tallied is None or self.design is not None or metadata is None:
+            source = dataclasses.replace(self.files.source, column=self.counted.column)
+            return read_rows(source, self.counted.domain).indices
+        if self.num_reports * self.num_categories > MAX_CELLS:
+            raise UsageError(
+                f"{what} needs every report, and {self.num_reports:,} reports × {self.num_categories:,} categories are "
+                f"more than the limit of {MAX_CELLS:,}"
+            )
+        return read_reports(self.files.source, metadata, getattr(self.mechanism, "subset_size", None))
+
     @property
     def doubt(self) -> str:
         """A question about reports that contradict their mechanism and ε."""
@@ -93,9 +111,9 @@ class Collection:
         """The survey design of the answers, if it is one."""
         return self.mechanism if isinstance(self.mechanism, Design) else None
 
-    def check_counts(self, what: str, *, designs: bool = False) -> None:
+    def check_counts(self, what: str) -> None:
         """Refuses reports of other mechanisms for methods that exist for randomized response only."""
-        if self.tallied is not None and not (designs and self.design is not None):
+        if self.tallied is not None:
             raise UsageError(
                 f"{self.files.name} was made by {self.mechanism.name}, and only reports of "
                 f"{rrjax.RandomizedResponse.name} can be used for {what}. `rrjax estimate` takes both; collect with "

@@ -35,7 +35,8 @@ def parts_of(collection: Collection, by: str | None, weighted_by: str | None) ->
     """Returns all users, then those of each level; and the number of rows without a level or weight."""
     if by is None and weighted_by is None:
         return [Part("all", collection.num_reports, collection.marginal[0])], 0
-    collection.check_counts("--by and --weights", designs=weighted_by is None)
+    if weighted_by is not None:
+        collection.check_counts("--weights")
     if collection.files.reading.counts is not None:
         raise UsageError("--by and --weights need a row for each report: leave out --counts", flag="--counts")
     column, domain = collection.counted.column, collection.counted.domain
@@ -43,6 +44,8 @@ def parts_of(collection: Collection, by: str | None, weighted_by: str | None) ->
         if name == column:
             raise UsageError(f"{flag} {name!r} is the column of reports; it takes a public one", flag=flag, value=name)
     source = collection.files.source
+    if weighted_by is None and by is not None and collection.tallied is not None and collection.design is None:
+        return _tallies_of(collection, _levels(source, by))
     if weighted_by is None and by is not None:
         _levels(source, by)
         pairs = count_pairs(source, (column, by), (domain, None))
@@ -73,6 +76,15 @@ def parts_of(collection: Collection, by: str | None, weighted_by: str | None) ->
                 column=weights.name,
             )
     return parts, int(((reports >= 0) & ~there).sum())
+
+
+def _tallies_of(collection: Collection, public: Covariate) -> tuple[list[Part], int]:
+    """All users, then those of each level, by the tallies of their reports."""
+    reports, mechanism = collection.reports("--by"), collection.mechanism
+    chosen = [("all", ~public.missing)]
+    chosen += [(level, ~public.missing & (public.values == code)) for code, level in enumerate(public.levels or [])]
+    parts = [Part(name, int(rows.sum()), mechanism.tally(reports[rows])) for name, rows in chosen if rows.any()]
+    return parts, int(public.missing.sum())
 
 
 def _levels(source: io.Source, by: str) -> Covariate:
@@ -188,8 +200,7 @@ def read_rows_of(
     drop: bool,
 ) -> Rows:
     """Reads reports, covariates, and `others`: weights and clusters. Rows that lack one are dropped or refused."""
-    source, domain = collection.files.source, collection.counted.domain
-    reports = read_rows(dataclasses.replace(source, column=collection.counted.column), domain).indices
+    source, reports = collection.files.source, collection.reports("a regression")
     odd = next((name for name in factors if name not in names), None)
     if odd is not None:
         raise UsageError(
@@ -199,7 +210,7 @@ def read_rows_of(
     of_weight, of_cluster = (None if name is None else dataclasses.replace(source, column=name) for name in others)
     weight = None if of_weight is None else read_weights(of_weight)
     cluster = None if of_cluster is None else read_covariate(of_cluster, factor=True, most_levels=None)
-    answered = reports >= 0
+    answered = reports >= 0 if reports.ndim == 1 else np.ones(len(reports), bool)
     used = [*covariates, *(each for each in (weight, cluster) if each is not None)]
     lacking = np.any([each.missing for each in used], axis=0)
     if (answered & lacking).any() and not drop:

@@ -78,8 +78,8 @@ def regress(
 
     rrjax regress survey.csv --outcome uses --covariates age,region --epsilon 1
 
-    Each row holds a report made by randomized response, or an answer to the survey design of --mechanism, and the
-    covariates of who made it, as they are.
+    Each row holds a report of any mechanism, or an answer to the survey design of --mechanism, and the covariates of
+    who made it, as they are.
     """
     check_rate("--level", level)
     from rrjax.models.regression import MOST_RIDGE
@@ -101,7 +101,6 @@ def regress(
     check_outputs([files], *output.files.values())
     with show.err.status("Reading …") as status:
         collection = read_collection(files, epsilon, design)
-        collection.check_counts("`rrjax regress`", designs=True)
         rows = read_rows_of(collection, names, listed, (weights, clusters), drop_missing)
         _check_size(rows, collection)
         status.update("Fitting …")
@@ -300,18 +299,18 @@ def _compared(p_value: float) -> str:
 
 @ending_at_once()
 def _fitted(rows: Rows, collection: Collection, reference: str | None, ridge: float, robust: bool) -> _Found:
-    from rrjax.mechanisms import Channel
+    from rrjax.mechanisms.reordered import Reordered
     from rrjax.models import FitError, fit, goodness_of_fit_test
 
     labels = [str(label) for label in collection.labels]
     order = _reordered(labels, reference)
-    reports = np.argsort(order)[rows.reports]
+    reports, plain = rows.reports, collection.tallied is None
+    if plain:
+        reports = np.argsort(order)[reports]
     labels = [labels[place] for place in order]
     kind = "sandwich" if robust or rows.weights is not None or rows.clusters is not None else "observed"
-    design, size = collection.design, len(labels) if collection.design is None else None
-    # The answers of a design, in the order of the coefficients.
-    law = collection.epsilon if design is None else Channel(design.channel()[np.ix_(order, order)])
-    given = (rows.matrix, reports, law)
+    size = len(labels) if plain else None
+    given = (rows.matrix, reports, collection.epsilon if plain else Reordered(collection.mechanism, tuple(order)))
     try:
         result = fit(
             *given, num_categories=size, weights=rows.weights, clusters=rows.clusters, covariance=kind,

@@ -168,6 +168,29 @@ def read_hashes(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
         yield reports[start : start + _REPORTS_PER_CHUNK]
 
 
+def read_reports(source: Source, metadata: Metadata, set_size: int | None = None) -> np.ndarray:
+    """All coded reports in the order of their rows, as their mechanism takes them: numbers, bits, members or hashes.
+
+    Args:
+        source: The files.
+        metadata: Their metadata.
+        set_size: The number of members of each report, for a mechanism whose bits are subsets; else None.
+
+    Raises:
+        DataError: Reports that are not of this coding.
+    """
+    coding = CODINGS[metadata.mechanism.name]
+    if coding == "numbers":
+        with _reading(source, metadata, "numbers") as (connection, column, table):
+            found = connection.execute(f"SELECT {column} AS number FROM {table}").fetchnumpy()["number"]
+        return np.ma.filled(found, -1).astype(np.int32)
+    chunks = list((read_bits if coding == "bits" else read_hashes)(source, metadata))
+    if not chunks:
+        raise no_report(source)
+    reports = np.concatenate(chunks)
+    return reports if set_size is None else np.nonzero(reports)[1].reshape(-1, set_size).astype(np.int32)
+
+
 @contextmanager
 def _reading(source: Source, metadata: Metadata, coding: Coding) -> Iterator[tuple[Connection, str, str]]:
     """An open connection, with the column of coded reports and its table, in SQL."""

@@ -442,3 +442,43 @@ def test_whole_reports_are_used_and_the_advice_says_what_to_report(invoke):
     assert "20,000 simulated users" in found["to_publish"]
     # The sentence is about the category of the largest share.
     assert f" have {int(np.argmax(written))} as x " in found["to_publish"]
+
+
+@pytest.mark.long  # six mechanisms, two regressions each
+@pytest.mark.parametrize("name", ["oue", "olh", "ss", "hr", "pgr"])
+def test_regressions_and_subgroups_of_every_mechanism(invoke, name):
+    rng = np.random.default_rng(7)
+    age, region = rng.integers(18, 81, 4000), rng.integers(0, 2, 4000)
+    logits = np.column_stack([np.zeros(4000), -1 + 0.02 * age, -2 + 0.035 * age])
+    chance = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    true = (rng.random(4000)[:, None] > chance.cumsum(1)).sum(1)
+    regions = np.array(["north", "south"])[region]
+    io.write_table("p.csv", {"answer": np.array(list("abc"))[true], "age": age, "region": regions})
+    with open("abc.txt", "w") as file:
+        file.write("a\nb\nc\n")
+    line = ("p.csv", "--column", "answer", "--domain", "abc.txt", "--epsilon", 3, "--seed", 1, "--keep", "age,region")
+    assert invoke("randomize", *line, "--mechanism", name, "--out", "r.parquet")[0] == 0
+    slopes = {}
+    for reference in "ac":
+        asked = ("--outcome", "answer", "--covariates", "age", "--reference", reference, "--json")
+        code, out, error = invoke("regress", "r.parquet", *asked)
+        assert code == 0, error
+        rows = [row for row in json.loads(out)["coefficients"] if row["term"] == "age"]
+        slopes[reference] = {row["category"]: row for row in rows}
+    for category, slope in (("b", 0.02), ("c", 0.035)):
+        found = slopes["a"][category]
+        assert abs(found["estimate"] - slope) < 4 * found["standard_error"]
+    # The same model, with another category to compare with.
+    ours, theirs = slopes["a"], slopes["c"]
+    assert theirs["a"]["estimate"] == pytest.approx(-ours["c"]["estimate"], abs=1e-4)
+    difference = ours["b"]["estimate"] - ours["c"]["estimate"]
+    assert theirs["b"]["estimate"] == pytest.approx(difference, abs=1e-4)
+    code, out, error = invoke("estimate", "r.parquet", "--group", "a=a", "--by", "region", "--json")
+    assert code == 0, error
+    found = {row["of"]: row for row in json.loads(out)["statements"]}
+    reports = io.read_tally("r.parquet")
+    assert found["all"]["value"] == pytest.approx(float(rrjax.inv(reports.tally)[0]), abs=1e-5)
+    for place, level in enumerate(("north", "south")):
+        share = np.mean(true[region == place] == 0)
+        assert abs(found[level]["value"] - share) < 4.5 * found[level]["standard_error"]
+        assert found[level]["num_reports"] == (region == place).sum()
