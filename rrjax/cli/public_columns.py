@@ -29,12 +29,21 @@ class Part:
     level: str
     num_reports: int
     data: Any
+    rows: np.ndarray | None = None
+    """The reports one by one, of mechanisms whose tallies do not tell how supports depend on each other."""
 
 
-def parts_of(collection: Collection, by: str | None, weighted_by: str | None) -> tuple[list[Part], int]:
-    """Returns all users, then those of each level; and the number of rows without a level or weight."""
+def parts_of(
+    collection: Collection, by: str | None, weighted_by: str | None, one_by_one: bool = False
+) -> tuple[list[Part], int]:
+    """Returns all users, then those of each level; and the number of rows without a level or weight.
+
+    With `one_by_one` the parts of other mechanisms hold every report.
+    """
+    tallied = collection.tallied is not None and collection.design is None
     if by is None and weighted_by is None:
-        return [Part("all", collection.num_reports, collection.marginal[0])], 0
+        rows = collection.reports("--normal") if tallied and one_by_one else None
+        return [Part("all", collection.num_reports, collection.marginal[0], rows)], 0
     if weighted_by is not None:
         collection.check_counts("--weights")
     if collection.files.reading.counts is not None:
@@ -44,7 +53,7 @@ def parts_of(collection: Collection, by: str | None, weighted_by: str | None) ->
         if name == column:
             raise UsageError(f"{flag} {name!r} is the column of reports; it takes a public one", flag=flag, value=name)
     source = collection.files.source
-    if weighted_by is None and by is not None and collection.tallied is not None and collection.design is None:
+    if weighted_by is None and by is not None and tallied:
         return _tallies_of(collection, _levels(source, by))
     if weighted_by is None and by is not None:
         _levels(source, by)
@@ -83,7 +92,8 @@ def _tallies_of(collection: Collection, public: Covariate) -> tuple[list[Part], 
     reports, mechanism = collection.reports("--by"), collection.mechanism
     chosen = [("all", ~public.missing)]
     chosen += [(level, ~public.missing & (public.values == code)) for code, level in enumerate(public.levels or [])]
-    parts = [Part(name, int(rows.sum()), mechanism.tally(reports[rows])) for name, rows in chosen if rows.any()]
+    parts = [(name, reports[rows]) for name, rows in chosen if rows.any()]
+    parts = [Part(name, len(rows), mechanism.tally(rows), rows) for name, rows in parts]
     return parts, int(public.missing.sum())
 
 

@@ -73,8 +73,8 @@ def randomize(
     keep: Annotated[
         str | None,
         typer.Option(
-            help="Columns to write beside the reports, separated by commas, such as age,region: of randomized "
-            "response `--by` and `rrjax regress` use them. They are written as they are: nothing protects them.",
+            help="Columns to write beside the reports, separated by commas, such as age,region: `--by` and `rrjax "
+            "regress` use them. They are written as they are: nothing protects them.",
             rich_help_panel=WRITTEN,
         ),
     ] = None,

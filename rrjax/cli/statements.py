@@ -16,6 +16,7 @@ from rrjax import inference, io
 from rrjax.cli import show
 from rrjax.cli.collection import Collection
 from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.normal import normal_difference, normal_estimate
 from rrjax.cli.options import Asked, Output, listed_in
 from rrjax.cli.public_columns import Part, parts_of, shares_of
 from rrjax.data.errors import UsageError
@@ -94,7 +95,7 @@ def run(collection: Collection, asked: Asked, level: float, output: Output) -> N
 def rows_of(collection: Collection, asked: Asked, level: float, top: int) -> tuple[list[Row], int]:
     """Estimates the statements; returns the estimates and the number of reports that were left out."""
     statements = _statements(collection, asked, top)
-    parts, num_left_out = parts_of(collection, asked.by, asked.weights)
+    parts, num_left_out = parts_of(collection, asked.by, asked.weights, asked.normal)
     if asked.population is not None:
         collection.check_counts("--population")
     shares = None if asked.population is None else shares_of(asked.population, parts[1:])
@@ -228,15 +229,10 @@ def _rows(
     values = np.asarray(statement.values, np.float64)
     if asked.weights is not None:
         found = [inference.weighted_functional(part.data, epsilon, values=values, level=level) for part in parts]
+    elif asked.normal and collection.tallied is not None:
+        found = [normal_estimate(collection, part, values, level) for part in parts]
     elif collection.tallied is not None:
-        try:
-            found = [inference.linear_functional(each.data, values=values, level=level, method=how) for each in parts]
-        except ValueError as error:
-            raise UsageError(
-                f"--normal has no standard error of {statement.name!r} for reports of {collection.mechanism.name}: "
-                "leave --normal out",
-                flag="--normal",
-            ) from error
+        found = [inference.linear_functional(each.data, values=values, level=level) for each in parts]
     else:
         counts = jnp.stack([jnp.asarray(part.data) for part in parts])
         batch = jax.vmap(
@@ -247,7 +243,10 @@ def _rows(
     if asked.by is not None and asked.weights is None:
         if len(parts) == 3:
             first, second = parts[1:]
-            each = inference.difference(first.data, second.data, given, values=values, level=level, method=how)
+            if asked.normal and collection.tallied is not None:
+                each = normal_difference(found[1], found[2], level)
+            else:
+                each = inference.difference(first.data, second.data, given, values=values, level=level, method=how)
             title = f"{first.level} less {second.level}"
             rows.append(_row(statement, title, first.num_reports + second.num_reports, each, "difference"))
         if shares is not None:

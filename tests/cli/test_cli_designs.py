@@ -8,7 +8,7 @@ import pytest
 from refusals import blames
 
 import rrjax
-from rrjax import io
+from rrjax import inference, io
 from rrjax.mechanisms import DESIGNS, Crosswise, ForcedResponse, NegativeQuestion
 from rrjax.mechanisms.table import TABLE
 
@@ -105,6 +105,13 @@ def test_statements_regressions_and_pages(answers):
         tally = design.tally_of_counts(counts)
         assert rows[name]["value"] == pytest.approx(float(rrjax.inv(tally)[0]), abs=1e-5)
         assert rows[name]["lower"] == pytest.approx(float(rrjax.inference.intervals(tally).lower[0]), abs=1e-5)
+    for more in ((), ("--normal",)):
+        line = ("d.csv", "--column", "answer", "--group", "yes=yes", *more, "--json", *DICE)
+        (row,) = json.loads(answers("estimate", *line)[1])["statements"]
+        counts = np.bincount(said, minlength=2)
+        assert row["value"] == pytest.approx(float(rrjax.inv(design.tally_of_counts(counts))[0]), abs=1e-5)
+        error = float(inference.standard_errors(design.mixture_of_counts(counts))[0])
+        assert row["standard_error"] == pytest.approx(error, rel=1e-3)
     asked = ["--outcome", "answer", "--covariates", "age", "--reference", "no", "--json"]
     code, out, error = answers("regress", "d.csv", *asked, *DICE)
     assert code == 0, error

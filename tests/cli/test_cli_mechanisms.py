@@ -482,3 +482,15 @@ def test_regressions_and_subgroups_of_every_mechanism(invoke, name):
         share = np.mean(true[region == place] == 0)
         assert abs(found[level]["value"] - share) < 4.5 * found[level]["standard_error"]
         assert found[level]["num_reports"] == (region == place).sum()
+    # One group of two categories: the supports of both depend on each other, which the reports themselves show.
+    asked = ("--group", "ab=a,b", "--by", "region")
+    texts = [invoke("estimate", "r.parquet", *asked, *more, "--json")[1] for more in ((), ("--normal",))]
+    wide, narrow = (json.loads(text)["statements"] for text in texts)
+    for one, other in zip(wide, narrow, strict=True):
+        assert other["value"] == pytest.approx(one["value"], abs=1e-4)
+        assert other["standard_error"] > 0
+        assert other["upper"] - other["lower"] <= one["upper"] - one["lower"]
+        width = other["upper"] - other["lower"]
+        assert width == pytest.approx(2 * 1.959964 * other["standard_error"], rel=1e-4)
+    share = np.mean(true < 2)
+    assert abs(narrow[0]["value"] - share) < 4.5 * narrow[0]["standard_error"]

@@ -1,0 +1,46 @@
+"""Normal intervals of means and groups from single reports, of mechanisms other than randomized response."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import jax.numpy as jnp
+import numpy as np
+
+from rrjax import inference
+from rrjax.cli.collection import Collection
+from rrjax.cli.public_columns import Part
+
+REPORTS_AT_ONCE = 1 << 16
+
+
+def normal_estimate(collection: Collection, part: Part, values: np.ndarray, level: float) -> inference.Estimate:
+    """The mean of the unbiased values of the reports, with its normal interval within the range of the values.
+
+    The unbiased shares of most mechanisms do not add up to one. So the values are taken about a centre, which is not
+    estimated: their mean, or the value of all categories but one.
+    """
+    mechanism, reports = collection.mechanism, part.rows
+    if reports is None:  # a survey design: its answers, in the order of the categories
+        support, number, design = np.asarray(part.data.support), int(part.data.num_users), collection.design
+        named = number - support if design is not None and float(design.affine.truth) < 0 else support
+        reports = np.repeat(np.arange(len(named)), named)
+    ends = [end for end in (values.min(), values.max()) if (values == end).sum() == len(values) - 1]
+    centre = ends[0] if ends else values.mean()
+    chunks = [reports[start : start + REPORTS_AT_ONCE] for start in range(0, len(reports), REPORTS_AT_ONCE)]
+    scores = np.concatenate([np.asarray(mechanism.debias(chunk)) @ (values - centre) for chunk in chunks])
+    error = scores.std(ddof=1) / math.sqrt(len(scores))
+    return _limits(centre + scores.mean(), error, level, values.min(), values.max())
+
+
+def normal_difference(first: inference.Estimate, second: inference.Estimate, level: float) -> inference.Estimate:
+    """The difference of two estimates from different users."""
+    error = math.hypot(float(first.standard_error), float(second.standard_error))
+    return _limits(float(first.value) - float(second.value), error, level, -math.inf, math.inf)
+
+
+def _limits(value: float, error: float, level: float, least: float, most: float) -> inference.Estimate:
+    half = NormalDist().inv_cdf((1 + level) / 2) * error
+    ends = np.clip([value - half, value + half], least, most)
+    return inference.Estimate(*(jnp.asarray(each) for each in (value, error, *ends)))
