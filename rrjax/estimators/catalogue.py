@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from rrjax.data.mixture import Mixture
 from rrjax.estimators import em, metrics, postprocessing
 from rrjax.estimators.closed_form import inv, inv_n, inv_p, mle_star
 from rrjax.estimators.cross_validation import cv_threshold
@@ -152,12 +153,16 @@ _IBU_NOTE = (
 )
 
 
+def _is_closed(counts):
+    return not isinstance(counts, Mixture) or naming_law(counts) is not None
+
+
 def _mle_note(counts, found, gap):
-    return "maximum likelihood, in closed form" if naming_law(counts) is not None else _IBU_NOTE
+    return "maximum likelihood, in closed form" if _is_closed(counts) else _IBU_NOTE
 
 
 def _mle_caution(counts, found, gap):
-    return "" if naming_law(counts) is not None else _ibu_caution(counts, found, gap)
+    return "" if _is_closed(counts) else _ibu_caution(counts, found, gap)
 
 
 def _empirical_bayes_caution(counts, found, gap):
