@@ -6,13 +6,33 @@ import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import as_values
+from rrjax.data.linear_maps import Lift
 from rrjax.data.mixture import Mixture
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.mechanisms.rows import LogRows
 from rrjax.numerics.pytrees import register
+
+
+@register(data_fields=["lift"], meta_fields=["order"])
+@dataclasses.dataclass(frozen=True)
+class _ReorderedLift(Lift):
+    """A lift whose category i is category `order[i]` of another one."""
+
+    lift: Lift
+    order: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.lift.shape
+
+    def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
+        return self.lift(jnp.zeros_like(theta).at[jnp.asarray(self.order)].set(theta))
+
+    def transpose(self, weights: Float[Array, " U"]) -> Float[Array, " K"]:
+        return self.lift.transpose(weights)[jnp.asarray(self.order)]
 
 
 @register(data_fields=["mechanism"], meta_fields=["order"])
@@ -43,7 +63,8 @@ class Reordered(Mechanism):
         return self.mechanism.randomize(key, jnp.asarray(self.order)[values])
 
     def mixture(self, reports: ArrayLike) -> Mixture:
-        raise NotImplementedError("take the mixture of the mechanism itself, and reorder the estimate")
+        mixture = self.mechanism.mixture(reports)
+        return Mixture(mixture.weights, mixture.base, _ReorderedLift(mixture.lift, self.order))
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
         rows = self.mechanism.log_rows(reports)

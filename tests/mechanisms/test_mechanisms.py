@@ -16,10 +16,11 @@ from mixtures import solved
 from refusals import refused
 
 import rrjax
-from rrjax import inference
+from rrjax import inference, mechanisms
 from rrjax.mechanisms import MECHANISMS, BinaryLocalHashing, LocalHashing
 from rrjax.mechanisms.local_hashing import Hashing
 from rrjax.mechanisms.projective_geometry_response import incident_sums
+from rrjax.mechanisms.reordered import Reordered
 from rrjax.simulate.sampling import Stream
 
 SIMPLE = ("randomized-response", "symmetric-unary-encoding", "binary-local-hashing", "hadamard-response")
@@ -404,3 +405,17 @@ def test_the_page_about_mechanisms_is_what_the_code_says():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert (DOCS / "mechanisms.md").read_text(encoding="utf-8") == module.page(), "run python docs/mechanisms.py"
+
+
+@pytest.mark.once
+def test_a_reordered_mechanism_has_the_same_law_in_another_order():
+    order = (2, 0, 1)
+    for inner in (mechanisms.OptimizedUnaryEncoding(3, 1.0), mechanisms.ForcedResponse(0.6, [0.5, 0.3, 0.2])):
+        outer = Reordered(inner, order)
+        reports = inner.randomize(jax.random.key(0), np.arange(300) % 3)
+        theirs, ours = (rrjax.mle(each.mixture(reports)) for each in (inner, outer))
+        np.testing.assert_allclose(ours, theirs[np.asarray(order)], atol=1e-4)
+        rows, plain = outer.log_rows(reports), inner.log_rows(reports)
+        np.testing.assert_array_equal(rows.lift, plain.lift[:, np.asarray(order)])
+        assert (outer.randomize(jax.random.key(1), [0, 1, 2]) == inner.randomize(jax.random.key(1), order)).all()
+        assert float(outer.epsilon) == float(inner.epsilon)
