@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import tomllib
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
 import numpy as np
@@ -66,8 +68,19 @@ class SurveyDesign:
         ),
     ] = None
 
+    design: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            help="A file with the mechanism and its parameters, in place of --mechanism and --parameter.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+
     def __post_init__(self) -> None:
         """Refuses parameters that the design does not have, or that are missing."""
+        if self.design is not None:
+            self._read(self.design)
         if self.mechanism is None:
             if self.parameter:
                 raise UsageError(
@@ -86,6 +99,28 @@ class SurveyDesign:
             raise UsageError(
                 f"--mechanism {self.mechanism} {problem}: give {wanted}", flag="--parameter", value=odd or lacking[0]
             )
+
+    def _read(self, path: Path) -> None:
+        """Takes mechanism and parameters from a file."""
+        if self.mechanism is not None or self.parameter:
+            raise UsageError(
+                "--design holds the mechanism and its parameters: leave --mechanism and --parameter out",
+                flag="--design",
+                value=path,
+            )
+        try:
+            record = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise UsageError(f"--design {path} cannot be read: {error}", flag="--design", value=path) from error
+        try:
+            name = design_name(str(record.pop("mechanism", "")))
+        except typer.BadParameter as error:
+            raise UsageError(f"--design {path}, mechanism: {error.message}", flag="--design", value=path) from error
+        texts = [
+            f"{key}={','.join(map(str, value)) if isinstance(value, list) else value}" for key, value in record.items()
+        ]
+        object.__setattr__(self, "mechanism", name)
+        object.__setattr__(self, "parameter", texts)
 
     @property
     def _given(self) -> dict[str, str]:

@@ -62,6 +62,32 @@ def test_a_published_survey(answers):
     assert "forced-response (truth 0.6667, forced 0.5 : 0.5)" in json.loads(out)["to_publish"]
 
 
+def test_a_design_in_a_file(answers):
+    def written(text):
+        with open("dice.toml", "w") as file:
+            file.write(text)
+
+    line = ("estimate", "counts.csv", *COUNTED, "--domain", "yesno.txt", "--design", "dice.toml", "--json")
+    written('mechanism = "forced-response"\ntruth = "2/3"\nforced = [0.5, "1/2"]\n')
+    code, out, error = answers(*line)
+    assert code == 0, error
+    by_flags = shares(answers("estimate", "counts.csv", *COUNTED, *DICE, "--json")[1])
+    assert shares(out) == by_flags
+    assert answers(*line, "--mechanism", "mangat")[0] == 2
+    assert answers.error.flag == "--design"
+    for text, flag in (
+        ("truth = 1", "--design"),
+        ('mechanism = "dice"', "--design"),
+        ("mechanism = ", "--design"),
+        ('mechanism = "forced-response"\ntruth = "2/3"', "--parameter"),
+    ):
+        written(text)
+        assert answers(*line)[0] == 2
+        assert answers.error.flag == flag
+    assert answers(*line[:-2], "nowhere.toml")[0] == 2
+    assert answers.error.flag == "--design"
+
+
 @pytest.mark.long  # eight programs
 @pytest.mark.parametrize("name", DESIGNS)
 def test_every_design_has_the_estimates_of_its_class(answers, name):
