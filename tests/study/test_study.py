@@ -403,7 +403,7 @@ def _nan(counts, epsilon):
     ("changes", "argument"),
     [
         ({"estimators": []}, "estimators"),
-        ({"estimators": ["mle"]}, "estimators"),
+        ({"estimators": ["mly"]}, "estimators"),
         ({"estimators": [lambda c, e: c]}, "estimators"),
         ({"estimators": {"mle_star": _one_short}}, "estimators"),
         ({"estimators": ["inv", "inv"]}, "estimators"),
