@@ -17,7 +17,9 @@ DESIGNS = {
     "anchor": AnchoredCrosswise(0.15, 0.2, 0.1),
     "protection": SelfProtection([0.8, 0.4], 0.4),
 }
-every_design = pytest.mark.parametrize("name", DESIGNS)
+every_design = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "anchor" else pytest.mark.long) for name in DESIGNS]
+)
 
 
 def share_of(design, kinds):

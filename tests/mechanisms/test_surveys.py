@@ -62,7 +62,10 @@ def standard_errors(counts, design):
     return inference.standard_errors(design.mixture_of_counts(counts))
 
 
-every_design = pytest.mark.parametrize("name", DESIGNS)
+QUICK = ("forced", "warner-exchanged", "not-yours")
+every_design = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.long) for name in DESIGNS]
+)
 
 
 def draw(seed, name, number=1000):

@@ -22,6 +22,7 @@ from rrjax.data.arguments import (
     check_key,
     float_dtype,
     float_of,
+    int_dtype,
     survey,
 )
 from rrjax.data.errors import ArgumentError
@@ -239,7 +240,8 @@ class Design(SupportMechanism):
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
         check_key(key)
         true_counts = as_true_counts(true_counts, self.num_categories)
-        return self._tally(_collected(key, true_counts, *self.affine.astype(float_dtype()), self.denies))
+        counts = _collected(key, true_counts, *self.affine.astype(float_dtype()), self.denies)
+        return self._tally(counts.astype(int_dtype()))
 
 
 @partial(jax.jit, static_argnums=4)
