@@ -16,9 +16,8 @@ PLAIN = {CLOSEST: "closest", CLOSEST_IN_ORDER: "closest", LIKELIEST: "likeliest"
 """Headings of the columns if no estimator is named."""
 NO_DIFFERENCE = 0.25
 """Limit of a difference between two estimates, in standard errors, below which it does not matter which is reported."""
-
-NOTHING = 1e-9
-"""Limit of a difference that rounding explains."""
+ROUNDING = 1e-9
+"""Limit of a difference between two shares that rounding explains."""
 
 
 def heading(estimate: Estimate) -> str:
@@ -40,7 +39,7 @@ def advice(collection: Collection, estimates: list[Estimate], headings: list[str
         return f"Report this: {name}, because {because}; likeliest is not computed: {too_large(collection)}."
     apart = float(np.max(np.abs(closest.theta - estimates[1].theta)))
     if apart <= NO_DIFFERENCE * noise:
-        differ = f"differ by at most {show.percent(apart)}" if apart > NOTHING else "agree"
+        differ = f"differ by at most {show.percent(apart)}" if apart > ROUNDING else "agree"
         return f"Report this: {name} or {headings[1]}, which {differ}; {because}."
     return (
         f"Report this: {name}, because {because}; {headings[1]} follows the noise, and differs by up to "

@@ -69,16 +69,16 @@ class Collection:
 
     def given(self, entry: Estimator) -> tuple[Any, float | None] | None:
         """Arguments of an estimator; None if it cannot be run on these reports."""
+        if self.design is not None and entry.equal_rates:
+            return None
         if self.tallied is None or entry.needs == "tally":
-            uneven = self.tallied is not None and np.ndim(self.tallied.tally.rates.truth) > 0
-            return None if uneven and entry.equal_rates else self.marginal
+            return self.marginal
         return self.joint if entry.needs == "mixture" else None
 
     @property
     def whole(self) -> Mixture | None:
         """The likelihood of whole reports, where an estimator of single categories can use it."""
-        small = self.tallied is not None and self.num_categories <= MAX_CATEGORIES
-        return self.tallied.mixture if self.tallied is not None and small else None
+        return None if self.tallied is None or self.num_categories > MAX_CATEGORIES else self.tallied.mixture
 
     def reports(self, what: str) -> np.ndarray:
         """All reports in the order of their rows, as their mechanism takes them; −1 for a missing label.
@@ -155,7 +155,7 @@ class Collection:
     @property
     def rates(self) -> Rates:
         """The rates of the mechanism, as Python numbers: JAX would compile a program for every operation on them."""
-        return self.mechanism.weights(math.expm1)  # pyright: ignore[reportAttributeAccessIssue]
+        return self.mechanism.weights(math.expm1)
 
     @property
     def standard_error(self) -> float:

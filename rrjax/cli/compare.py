@@ -31,7 +31,8 @@ from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS
 
 SHOWN = ("empirical_bayes", "ordered_bayes", "mle_star", MAXIMIZER, "inv_p")
-"""Estimators whose shares are printed if more were run; the file of --out holds all."""
+"""Estimators whose shares are printed if more than four were run; the file of --out holds all."""
+MOST_SHOWN = 4
 ERRORS = {"mse": "squared", "tv": "TV", "kl": "KL", "max_error": "max"}
 """Metrics of a single estimate, and their headings."""
 
@@ -116,7 +117,7 @@ def run(collection: Collection, truth: np.ndarray | None, names: list[str], outp
     with show.err.status("Estimating …") as status:
         estimates = side_by_side(partial(estimated, collection, name) for name in names)
         shown = [found for name in SHOWN for found in estimates if found.estimator.name == name]
-        shown = (shown or estimates[: len(SHOWN)]) if len(estimates) > len(SHOWN) else estimates
+        shown = (shown or estimates[:MOST_SHOWN]) if len(estimates) > MOST_SHOWN else estimates
         errors = None if truth is None else [_errors(found, truth) for found in estimates]
         status.update("Writing …")
         columns = {found.estimator.name: found.theta for found in estimates}

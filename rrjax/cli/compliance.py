@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
@@ -44,8 +45,8 @@ class Samples:
         ),
     ] = False
 
-    def check(self, design: SurveyDesign) -> None:
-        """Refuses samples without a design of two, and such a design without them."""
+    def check(self, design: SurveyDesign, others: Mapping[str, object]) -> None:
+        """Refuses samples without a design of two, such a design without them, and with it flags that do not apply."""
         if design.of_two_samples and self.sample is None:
             raise UsageError(
                 f"--mechanism {design.mechanism} has two samples: say with --sample COLUMN=FIRST,SECOND which sample a "
@@ -55,6 +56,9 @@ class Samples:
         if not design.of_two_samples and (self.sample is not None or self.same_people):
             flag = "--sample" if self.sample is not None else "--same-people"
             raise UsageError(f"{flag} is for a --mechanism of two samples: leave it out", flag=flag)
+        odd = next((flag for flag, given in others.items() if given), None)
+        if design.of_two_samples and odd is not None:
+            raise UsageError(f"{odd} does not apply to --mechanism {design.mechanism}: leave it out", flag=odd)
 
 
 @ending_at_once()
@@ -66,8 +70,12 @@ def run(files: Files, design: SurveyDesign, samples: Samples, level: float, outp
             f"--mechanism {design.mechanism} needs --domain, its two answers, yes first: give a file of labels",
             flag="--domain",
         )
-    if output.plot is not None:
-        raise UsageError("--plot draws shares of categories: leave it out here", flag="--plot")
+    if files.source.metadata() is not None:
+        raise UsageError(
+            f"{files.name} says itself how it was randomized: leave --mechanism {design.mechanism} out",
+            flag="--mechanism",
+            value=design.mechanism,
+        )
     counts, missing = _counted(files, samples.sample or "")
     found = inference.compliance(counts, made, level=level, same_people=samples.same_people)
     facts: dict[str, Any] = {name: float(value) for name, value in found._asdict().items() if name != "kinds"}
@@ -81,16 +89,17 @@ def run(files: Files, design: SurveyDesign, samples: Samples, level: float, outp
         return
     numbers = " and ".join(f"{number:,}" for number in counts.sum(axis=1))
     show.say(f"{numbers} answers of two samples, by {made.name}; answers: {domain.describe()}")
+    if missing:
+        show.warn([f"{show.number(missing, 'row has', 'rows have')} no answer or no sample, and are left out."])
     show.out.print()
     table = show.table()
     for title in ("", "estimate", "std. error", show.interval(level)):
         table.add_column(title, justify="left" if not title else "right", no_wrap=True)
-    known = show.percent(facts["standard_error"]) if math.isfinite(facts["standard_error"]) else ""
+    errors = [facts[name] for name in ("standard_error", "not_complying_error")]
+    errors = [show.percent(error) if math.isfinite(error) else "" for error in errors]
     between = show.between(facts["lower"], facts["upper"])
-    table.add_row(f"have the attribute, {OF[made.share]}", show.percent(facts["share"]), known, between)
-    error = facts["not_complying_error"]
-    error = show.percent(error) if math.isfinite(error) else ""
-    table.add_row("do not comply", show.percent(facts["not_complying"]), error, "")
+    table.add_row(f"have the attribute, {OF[made.share]}", show.percent(facts["share"]), errors[0], between)
+    table.add_row("do not comply", show.percent(facts["not_complying"]), errors[1], "")
     table.add_row("have it, as if all complied", show.percent(facts["naive"]), "", "")
     show.show_table(table)
     show.out.print()
@@ -108,8 +117,8 @@ def _counted(files: Files, text: str) -> tuple[np.ndarray, int]:
         raise UsageError(
             f"--sample {text}: give COLUMN=FIRST,SECOND, such as question=sensitive,anchor", flag="--sample", value=text
         )
-    if files.reading.column is None or files.reading.counts is not None:
-        raise UsageError("--sample needs --column, the answers, one a row", flag="--column")
+    if files.reading.column is None:
+        raise UsageError("--sample needs --column, the column of the answers", flag="--column")
     pairs = count_pairs(files.source, (files.reading.column, column), (files.domain, None))
     known = [str(label) for label in pairs.domains[1].labels()]
     lacking = next((level for level in levels if level not in known), None)

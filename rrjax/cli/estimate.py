@@ -92,7 +92,18 @@ def estimate(
                 f"--by or --weights: leave {odd} out",
                 flag=odd,
             )
-    samples.check(design)
+    samples.check(
+        design,
+        {
+            "--epsilon": epsilon,
+            "--estimator": estimator,
+            "--ordered": ordered,
+            "--at-once": confidence.at_once,
+            "--plot": output.plot,
+            "--counts": reading.counts,
+            "--mean, --quantile, --group, --by and --weights": asked.any(),
+        },
+    )
     files = Files(reports, reading)
     others = [] if asked.population is None else [Files([str(asked.population)])]
     check_outputs([files, *others], *output.files.values())

@@ -44,16 +44,16 @@ def believed(findings: Findings) -> list[Markup]:
             f"{show.number(contradicted, 'category is', 'categories are')} named so rarely or so often that no share "
             f"explains it: the interval is a single point, 0 or 100\N{NO-BREAK SPACE}%. {collection.doubt}"
         )
-    chance = ""
     if collection.design is None:
         by_chance = collection.num_reports * collection.rates.q
         kind = "named" if collection.tallied is None else "supported"
-        chance = f"an empty category would be {kind} by about {_count(by_chance)} of the {collection.num_reports:,} "
-        chance = f"Chance: {chance}reports. "
-    empty = "its" if chance else "an empty category's"
+        points.append(
+            f"Chance: an empty category would be {kind} by about {_count(by_chance)} of the {collection.num_reports:,} "
+            "reports."
+        )
     points.append(
-        f"{chance}The standard error of {empty} estimated share is {show.percent(collection.standard_error)}; with "
-        "four times as many people it would be half of that."
+        "The standard error of the estimated share of an empty category is "
+        f"{show.percent(collection.standard_error)}; with four times as many people it would be half of that."
     )
     points.append(
         "Where the intervals of two categories do not overlap, the one with the higher interval has the larger share, "
@@ -106,11 +106,7 @@ def meaning(findings: Findings) -> list[Markup]:
     """The meaning of ε for the users, in numbers of this collection."""
     collection = findings.collection
     size, epsilon = collection.num_categories, collection.epsilon
-    factor, p, q = (
-        math.exp(min(epsilon, 709)) if math.isfinite(epsilon) else math.inf,
-        collection.rates.p,
-        collection.rates.q,
-    )
+    factor, p, q = math.exp(epsilon), collection.rates.p, collection.rates.q
     if collection.design is not None:
         first = f"Every answer was randomized by the respondent, by the design {collection.design.name}."
     elif collection.tallied is None:

@@ -146,7 +146,7 @@ def _newton_direction(theta, slack, reports, lift):
     return towards
 
 
-def curvature_of(theta: Float[Array, " K"], reports: Reports, lift: Any) -> Float[Array, "*KK"]:
+def curvature_of(theta: Float[Array, " K"], reports: Reports, lift: Any) -> Float[Array, "*shape"]:
     """Θ H Θ, `[K, K]`; if it is diagonal, its diagonal `[K]`."""
     root = jnp.sqrt(reports.shares) / reports.probabilities(theta)
     if isinstance(lift, Scaling):

@@ -235,9 +235,20 @@ def test_who_complies_is_estimated_from_two_samples(answers):
         ("estimate", ("--sample", "question=anchor,anchor"), "--sample"),
         ("estimate", ("--sample", "question=anchor,other"), "--sample"),
         ("estimate", (*sample, "--plot", "c.png"), "--plot"),
+        ("estimate", (*sample, "--epsilon", "1"), "--epsilon"),
+        ("estimate", (*sample, "--at-once"), "--at-once"),
+        ("estimate", (*sample, "--ordered"), "--ordered"),
+        ("estimate", (*sample, "--estimator", "inv"), "--estimator"),
+        ("estimate", (*sample, "--counts", "n"), "--counts"),
+        ("estimate", (*sample, "--group", "a=same"), "--mean, --quantile, --group, --by and --weights"),
         ("report", (), "--mechanism"),
     ):
         assert answers(command, *line, *flags)[0] == 2
         assert answers.error.flag == flag
+    io.write_table("gaps.csv", {"question": np.array(questions), "said": np.array(["", *said[1:]])})
+    code, out, error = answers("estimate", "gaps.csv", *line[1:], *sample, "--json")
+    assert code == 0, error
+    assert json.loads(out)["num_missing"] == 1
+    assert "1 row has no answer" in answers("estimate", "gaps.csv", *line[1:], *sample)[2]
     assert answers("estimate", "counts.csv", *COUNTED, *DICE, *sample)[0] == 2
     assert answers.error.flag == "--sample"

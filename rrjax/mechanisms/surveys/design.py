@@ -1,4 +1,4 @@
-"""The base classes of survey designs, and the checks that designs share."""
+"""The base classes of survey designs, for any number of answers and for yes and no."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ class Design(SupportMechanism):
 
     @property
     def note(self) -> str:
-        values = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(cast("Any", self)))
+        names = [field.name for field in dataclasses.fields(cast("Any", self)) if field.name != "num_categories"]
+        numbers = {name: np.ravel(np.asarray(getattr(self, name))) for name in names}
         return ", ".join(
-            f"{name.replace('_', ' ')} {' : '.join(f'{number:.4g}' for number in np.ravel(np.asarray(value)))}"
-            for name, value in values
-            if name != "num_categories"
+            f"{name.replace('_', ' ')} {' : '.join(f'{number:.4g}' for number in each)}"
+            for name, each in numbers.items()
         )
 
     @property
@@ -95,7 +95,7 @@ class Design(SupportMechanism):
 
     @property
     def epsilon(self) -> Float[Array, ""]:
-        """The ε delivered, nats: the largest log-ratio of the probabilities of any one report.
+        """The ε delivered, scalar, nats: the largest log-ratio of the probabilities of any one report.
 
         log(1 + |d|/min least). Infinite if an answer can reveal a user.
         """
