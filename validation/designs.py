@@ -43,15 +43,16 @@ class Case(NamedTuple):
 
 LAWS = [
     Case(mechanisms.Warner(0.75), [[0.75, 0.25], [0.25, 0.75]]),
-    Case(mechanisms.ForcedResponse(2 / 3, [1 / 2, 1 / 2]), [[5 / 6, 1 / 6], [1 / 6, 5 / 6]]),
-    Case(mechanisms.UnrelatedQuestion(0.7, [0.25, 0.75]), [[0.775, 0.225], [0.075, 0.925]]),
+    Case(mechanisms.ForcedResponse(2 / 3, np.array([1 / 2, 1 / 2])), [[5 / 6, 1 / 6], [1 / 6, 5 / 6]]),
+    Case(mechanisms.UnrelatedQuestion(0.7, np.array([0.25, 0.75])), [[0.775, 0.225], [0.075, 0.925]]),
     Case(mechanisms.NegativeQuestion(2, 0.2), [[0.2, 0.8], [0.8, 0.2]]),
     Case(mechanisms.Crosswise(0.2), [[0.2, 0.8], [0.8, 0.2]]),
     Case(mechanisms.Triangular(0.25), [[1.0, 0.0], [0.25, 0.75]]),
     Case(mechanisms.Kuk(0.75, 0.1), [[0.75, 0.25], [0.1, 0.9]]),
     Case(mechanisms.Mangat(0.7), [[1.0, 0.0], [0.3, 0.7]]),
-    Case(mechanisms.ForcedResponse(0.7, [0.4, 0.3, 0.3]), [[0.82, 0.09, 0.09], [0.12, 0.79, 0.09], [0.12, 0.09, 0.79]]),
-    Case(mechanisms.UnrelatedQuestion(0.7, [0.5, 0.3, 0.2]),
+    Case(mechanisms.ForcedResponse(0.7, np.array([0.4, 0.3, 0.3])),
+         [[0.82, 0.09, 0.09], [0.12, 0.79, 0.09], [0.12, 0.09, 0.79]]),
+    Case(mechanisms.UnrelatedQuestion(0.7, np.array([0.5, 0.3, 0.2])),
          [[0.85, 0.09, 0.06], [0.15, 0.79, 0.06], [0.15, 0.09, 0.76]]),
     Case(mechanisms.NegativeQuestion(3, 0.0), [[0.0, 0.5, 0.5], [0.5, 0.0, 0.5], [0.5, 0.5, 0.0]]),
 ]  # fmt: skip
