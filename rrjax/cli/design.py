@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import tomllib
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar
 
-import numpy as np
 import typer
 
+import rrjax
 from rrjax.cli.options import did_you_mean
 from rrjax.data.errors import ArgumentError, UsageError
 from rrjax.io.domain import Domain
 from rrjax.mechanisms import COMPLIANCE, DESIGNS, MECHANISMS, Compliance, Design
+from rrjax.mechanisms.surveys.named import make_design, parameters_of
 from rrjax.mechanisms.table import TABLE, full_name
 
-PANEL = "Which survey design"
+PANEL, WHICH = "Which survey design", "Which mechanism"
 KNOWN = [*DESIGNS, *COMPLIANCE]
 Made = TypeVar("Made")
 EXAMPLES = {"forced": "1/2,1/2", "unrelated": "1/4,3/4"}
@@ -38,8 +37,22 @@ def design_name(text: str) -> str:
             f"reports of {name} are read with their metadata (`rrjax randomize` writes them), and those of "
             "randomized response with --epsilon alone; --mechanism names a survey design"
         )
-    if name not in KNOWN:
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(KNOWN)}{did_you_mean(name, KNOWN)}")
+    return _among(text, KNOWN)
+
+
+def randomizer_name(text: str) -> str:
+    """The name of a mechanism of K and ε, or of a survey design of one sample.
+
+    Raises:
+        BadParameter: There is none of that name.
+    """
+    return _among(text, [*MECHANISMS, *DESIGNS])
+
+
+def _among(text: str, known: list[str]) -> str:
+    name = full_name(text)
+    if name not in known:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(known)}{did_you_mean(name, known)}")
     return name
 
 
@@ -89,16 +102,20 @@ class SurveyDesign:
                     value=self.parameter[0],
                 )
             return
-        given, known = self._given, TABLE[self.mechanism].parameters or ()
-        odd = next((name for name in given if name not in known), None)
-        optional = {field.name for field in _fields(self.mechanism) if field.default is not dataclasses.MISSING}
-        lacking = [name for name in known if name not in given and name not in optional]
-        if odd is not None or lacking:
+        known = TABLE[self.mechanism].parameters
+        if known is None:
+            if self.parameter:
+                raise UsageError(
+                    f"--parameter {self.parameter[0]} is one of a survey design; {self.mechanism} has none",
+                    flag="--parameter",
+                    value=self.parameter[0],
+                )
+            return
+        try:
+            parameters_of(self.mechanism, self._given)
+        except ArgumentError as error:
             wanted = " ".join(f"--parameter {name}={EXAMPLES.get(name, '2/3')}" for name in known)
-            problem = f"has no parameter {odd!r}" if odd is not None else f"lacks its parameter {lacking[0]!r}"
-            raise UsageError(
-                f"--mechanism {self.mechanism} {problem}: give {wanted}", flag="--parameter", value=odd or lacking[0]
-            )
+            raise UsageError(f"--mechanism: {error}: give {wanted}", flag="--parameter", value=error.value) from error
 
     def _read(self, path: Path) -> None:
         """Takes mechanism and parameters from a file."""
@@ -113,7 +130,7 @@ class SurveyDesign:
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise UsageError(f"--design {path} cannot be read: {error}", flag="--design", value=path) from error
         try:
-            name = design_name(str(record.pop("mechanism", "")))
+            name = self._named(str(record.pop("mechanism", "")))
         except typer.BadParameter as error:
             raise UsageError(f"--design {path}, mechanism: {error.message}", flag="--design", value=path) from error
         texts = [
@@ -121,6 +138,9 @@ class SurveyDesign:
         ]
         object.__setattr__(self, "mechanism", name)
         object.__setattr__(self, "parameter", texts)
+
+    def _named(self, text: str) -> str:
+        return design_name(text)
 
     @property
     def _given(self) -> dict[str, str]:
@@ -134,9 +154,9 @@ class SurveyDesign:
             found[name] = value
         return found
 
-    def _made(self, kind: Callable[..., Made], values: dict[str, Any]) -> Made:
+    def _made(self, make: Callable[[], Made]) -> Made:
         try:
-            return kind(**values)
+            return make()
         except ArgumentError as error:
             raise UsageError(f"--parameter: {error}", flag="--parameter", value=self.parameter) from error
 
@@ -147,9 +167,9 @@ class SurveyDesign:
 
     def compliance(self) -> Compliance:
         """The design of two samples; errors as of `made`."""
-        assert self.mechanism is not None
-        values = {name: _numbers(name, value) for name, value in self._given.items()}
-        return self._made(COMPLIANCE[self.mechanism], values)
+        name = self.mechanism
+        assert name is not None
+        return self._made(lambda: COMPLIANCE[name](**parameters_of(name, self._given)))
 
     def made(self, domain: Domain) -> Design:
         """The design for these answers.
@@ -157,43 +177,85 @@ class SurveyDesign:
         Raises:
             UsageError: Parameters that make no design, or one of another number of answers.
         """
-        assert self.mechanism is not None
-        values: dict[str, Any] = {name: _numbers(name, value) for name, value in self._given.items()}
-        if any(field.name == "num_categories" for field in _fields(self.mechanism)):
-            values["num_categories"] = domain.num_categories
-        if self.mechanism in COMPLIANCE:
+        return self._of_size(domain.num_categories, f"--domain {domain.num_categories}")
+
+    def _of_size(self, num_categories: int | None, said: str) -> Design:
+        """The design; `said` says in a message where K comes from."""
+        name = self.mechanism
+        assert name is not None
+        if name in COMPLIANCE:
             raise UsageError(
-                f"--mechanism {self.mechanism} has two samples: `rrjax estimate` takes it, with --sample",
+                f"--mechanism {name} has two samples: `rrjax estimate` takes it, with --sample",
                 flag="--mechanism",
-                value=self.mechanism,
+                value=name,
             )
-        design = self._made(DESIGNS[self.mechanism], values)
-        if design.num_categories != domain.num_categories:
+        design = self._made(lambda: make_design(name, self._given, num_categories))
+        if num_categories not in (None, design.num_categories):
             raise UsageError(
-                f"--mechanism {self.mechanism} with these parameters has {design.num_categories} answers, and --domain "
-                f"{domain.num_categories}: they must be the same, in the same order",
+                f"--mechanism {name} with these parameters has {design.num_categories} answers, and {said}: they must "
+                "be the same, in the same order",
                 flag="--mechanism",
-                value=self.mechanism,
+                value=name,
             )
         return design
 
 
-def _fields(name: str) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(cast("Any", COMPLIANCE.get(name) or DESIGNS[name]))
+@dataclasses.dataclass(frozen=True)
+class Randomizer(SurveyDesign):
+    """The flags of a mechanism of K and ε, or of a survey design."""
 
+    mechanism: Annotated[
+        str | None,
+        typer.Option(
+            parser=randomizer_name,
+            autocompletion=lambda: [*MECHANISMS, *DESIGNS],
+            metavar="NAME",
+            help=f"One of {', '.join(MECHANISMS)}; or a survey design, with --parameter in place of --epsilon: "
+            f"{', '.join(DESIGNS)}. By default {rrjax.RandomizedResponse.name}.",
+            rich_help_panel=WHICH,
+        ),
+    ] = None
 
-def _numbers(name: str, text: str) -> float | np.ndarray:
-    """The number of a parameter or, with commas, several; each may be a fraction."""
-    numbers = []
-    for part in text.split(","):
-        try:
-            numbers.append(float(Fraction(part.strip())))
-        except (ValueError, ZeroDivisionError):
-            numbers.append(math.nan)
-    if not np.isfinite(numbers).all():
-        raise UsageError(
-            f"--parameter {name}={text}: give numbers such as 0.25 or 1/4, with commas between several",
-            flag="--parameter",
-            value=text,
-        )
-    return np.asarray(numbers) if len(numbers) > 1 else numbers[0]
+    def _named(self, text: str) -> str:
+        return randomizer_name(text)
+
+    @property
+    def name(self) -> str:
+        """The name of the mechanism."""
+        return self.mechanism or rrjax.RandomizedResponse.name
+
+    @property
+    def is_design(self) -> bool:
+        """Whether it is a survey design."""
+        return self.name in DESIGNS
+
+    @property
+    def described(self) -> str | dict[str, Any]:
+        """The mechanism as an argument of a study: its name or, of a survey design, name and parameters."""
+        return {"mechanism": self.name, **self._given} if self.is_design else self.name
+
+    def check_epsilon(self, epsilon: float | None) -> None:
+        """Refuses ε beside the parameters of a survey design, which determine it, and requires it elsewhere.
+
+        Raises:
+            UsageError: It is given to a design, or missing.
+        """
+        if epsilon is None and not self.is_design:
+            raise UsageError("--epsilon is missing: the privacy parameter ε, in nats", flag="--epsilon")
+        if epsilon is not None and self.is_design:
+            raise UsageError(
+                f"--epsilon: the ε of {self.name} follows from --parameter: leave --epsilon out",
+                flag="--epsilon",
+                value=epsilon,
+            )
+
+    def of_size(self, num_categories: int | None) -> Design:
+        """The survey design for K answers, or for those that its parameters have.
+
+        Raises:
+            UsageError: As `made`, or K is open.
+        """
+        kind: Any = DESIGNS[self.name]
+        if num_categories is None and "num_categories" in {each.name for each in dataclasses.fields(kind)}:
+            raise UsageError(f"--mechanism {self.name} needs --categories", flag="--categories")
+        return self._of_size(num_categories, f"--categories {num_categories}")

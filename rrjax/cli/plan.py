@@ -9,15 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
-from rrjax import RandomizedResponse, inference
+from rrjax import inference
 from rrjax.cli import show
+from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import (
     CONFIDENCE,
     LARGEST_EPSILON,
     SMALLEST_EPSILON,
     Level,
-    MechanismName,
     Output,
     check_epsilon,
     check_rate,
@@ -25,7 +25,7 @@ from rrjax.cli.options import (
 )
 from rrjax.data.errors import UsageError
 from rrjax.io.write import check_writable
-from rrjax.mechanisms import MECHANISMS
+from rrjax.mechanisms import MECHANISMS, Design
 
 PROTECTS = 8.0
 """The ε above which a report hardly protects its user: it may change odds 3,000-fold."""
@@ -35,7 +35,9 @@ MOST_USERS = 10**15
 
 @flags(without=("out", "top"))
 def plan(
-    categories: Annotated[int, typer.Option(help="K, how many categories there are.")],
+    categories: Annotated[
+        int | None, typer.Option(help="K, how many categories there are; a survey design may say so itself.")
+    ] = None,
     epsilon: Annotated[float | None, typer.Option(help="Privacy parameter ε, in nats.")] = None,
     users: Annotated[int | None, typer.Option(help="N, how many users.")] = None,
     target_rmse: Annotated[
@@ -49,8 +51,8 @@ def plan(
         float | None,
         typer.Option(help="Target width of the exact interval of a category with the share --share."),
     ] = None,
-    mechanism: MechanismName = RandomizedResponse.name,
     *,
+    randomizer: Randomizer,
     output: Output,
     share: Annotated[
         float, typer.Option(help="True share of the category that the width is for.", rich_help_panel=CONFIDENCE)
@@ -61,13 +63,22 @@ def plan(
 
     rrjax plan --categories 100 --epsilon 1 --target-rmse 0.01
 
-    Give two of --epsilon, --users and a target; the third is computed.
+    rrjax plan --mechanism forced-response --parameter truth=2/3 --parameter forced=1/2,1/2 --target-rmse 0.02
+
+    Give two of --epsilon, --users and a target; the third is computed. The ε of a survey design follows from its
+    parameters: give --users or a target.
     """
     if output.plot is not None:
         check_writable(output.plot)
-    wanted = Target(categories, mechanism, target_rmse, target_width, share, level)
+    if randomizer.is_design:
+        randomizer.check_epsilon(epsilon)
+    design = randomizer.of_size(categories) if randomizer.is_design else None
+    size = categories if design is None else design.num_categories
+    if size is None:
+        raise UsageError("--categories is missing: K, how many categories there are", flag="--categories")
+    wanted = Target(size, randomizer.name, target_rmse, target_width, share, level, design)
     with show.err.status("Planning …"):
-        found = _solve(wanted, epsilon, users)
+        found = _solve(wanted, epsilon if design is None else float(design.epsilon), users)
         if output.plot is not None:
             _draw(output.plot, found)
     if output.json:
@@ -75,6 +86,7 @@ def plan(
         mechanisms = [row._asdict() | {"name": row.name.replace(" ", "-")} for row in found.mechanisms]
         facts = dataclasses.asdict(found)
         facts = facts.pop("target") | facts | {"mechanisms": mechanisms, "plot": output.plot}
+        facts["design"] = None if design is None else design.note
         show.record({"command": "plan"} | facts)
         return
     _show(found)
@@ -92,6 +104,8 @@ class Target:
     target_width: float | None
     share: float
     level: float
+    design: Design | None = None
+    """The survey design, if the mechanism is one."""
 
     def __post_init__(self) -> None:
         """Refuses aims that no plan can reach."""
@@ -122,7 +136,9 @@ class Target:
 
     def of(self, function: Any, *arguments: Any, **options: Any) -> float:
         """The result of a function of `rrjax.inference` for this K and mechanism."""
-        return float(function(self.num_categories, *arguments, mechanism=MECHANISMS[self.mechanism], **options))
+        design = self.design
+        kind = MECHANISMS[self.mechanism] if design is None else lambda *_: design
+        return float(function(self.num_categories, *arguments, mechanism=kind, **options))
 
     def width(self, num_users: float, epsilon: float, share: float) -> float:
         """The expected width of the interval of a category with a share."""
@@ -156,16 +172,17 @@ class Plan:
 @ending_at_once()
 def _solve(target: Target, epsilon: float | None, users: int | None) -> Plan:
     """Solves for the one of ε, N and target that is not given."""
-    if epsilon is not None:
+    if epsilon is not None and target.design is None:
         check_epsilon(epsilon)
     if users is not None and not 1 <= users <= MOST_USERS:
         raise UsageError(
             f"--users must be at least 1 and at most {MOST_USERS:,}, got {_short(users)}", flag="--users", value=users
         )
     if (epsilon is not None) + (users is not None) + target.given != 2:
+        some = "two of --epsilon, --users and" if target.design is None else "one of --users and"
         raise UsageError(
-            "give two of --epsilon, --users and a target (--target-rmse or --target-width); the third is computed",
-            flag="--epsilon",
+            f"give {some} a target (--target-rmse or --target-width); the other is computed",
+            flag="--epsilon" if target.design is None else "--users",
         )
     number, solved = float(users or 1), "target"
     if epsilon is not None and users is None:
@@ -184,8 +201,23 @@ def _solve(target: Target, epsilon: float | None, users: int | None) -> Plan:
         target.width(number, epsilon, target.share),
         target.of(inference.detectable_share, number, epsilon),
         target.of(inference.detectable_share, number, epsilon, level=0.05 / size),
-        inference.compare_mechanisms(size, max(round(number), 1), epsilon),
+        _compared(target, number, epsilon),
     )
+
+
+def _compared(target: Target, number: float, epsilon: float) -> list[inference.MechanismErrors]:
+    """The errors of all mechanisms at this ε, and of the survey design, the smallest first."""
+    size, design, users = target.num_categories, target.design, max(round(number), 1)
+    # Where an answer can give its user away, there is no ε to compare at.
+    rows = inference.compare_mechanisms(size, users, epsilon) if math.isfinite(epsilon) else []
+    if design is not None:
+        error = target.of(inference.expected_rmse, number, epsilon)
+        rows.append(inference.MechanismErrors(_spoken(target), error, math.ceil(math.log2(size)), design.note, number))
+    return sorted(rows, key=lambda row: float(f"{row.expected_rmse:.6e}"))
+
+
+def _spoken(target: Target) -> str:
+    return target.mechanism.replace("-", " ")
 
 
 def _users(target: Target, epsilon: float) -> float:
@@ -248,6 +280,7 @@ def _draw(plot: Path, found: Plan) -> None:
             found.epsilon,
             found.num_users,
             target=found.target.target_rmse,
+            design=found.target.design,
             title=f"K = {size:,}, ε = {found.epsilon:.4g}, {show.number(found.num_users, 'user', 'users')}",
         )
         save(figure, plot)
@@ -291,7 +324,7 @@ def _show(found: Plan) -> None:
         "error: typical, of a share of the population; bits: size of a report; operations: the server's, to count all "
         "reports."
     )
-    own_name = target.mechanism.replace("-", " ")
+    own_name = _spoken(target)
     best, own = found.mechanisms[0], next(row for row in found.mechanisms if row.name == own_name)
     more = (own.expected_rmse / best.expected_rmse) ** 2
     if more > 1.05:
@@ -299,7 +332,12 @@ def _show(found: Plan) -> None:
             f"For the same error {own_name} needs {more:.2g} times the users of {best.name}, whose reports "
             f"`rrjax randomize --mechanism {best.name.replace(' ', '-')}` makes."
         )
-    if found.epsilon > PROTECTS:
+    if math.isinf(found.epsilon):
+        show.beware(
+            "ε is infinite: some answer is never given by some respondents, so that it tells what its sender does not "
+            "hold. Choose parameters with which everybody may give every answer."
+        )
+    elif found.epsilon > PROTECTS:
         show.beware(
             f"ε = {found.epsilon:.4g} hardly protects anybody: a report may change the odds of what its user holds "
             f"{show.at_most(math.exp(min(found.epsilon, 700)))}-fold. Collect from more people at a smaller ε, or "

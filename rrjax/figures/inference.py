@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from rrjax.inference import ProfileLikelihood, Surface
+    from rrjax.mechanisms import Design, MechanismFactory
 
 _DEPTH = 12.0
 """Depth of a figure below the maximum, nats."""
@@ -162,7 +163,13 @@ def _shares_to_draw(profile: ProfileLikelihood) -> np.ndarray:
 
 
 def plan_figure(
-    num_categories: int, epsilon: float, num_users: float, *, target: float | None = None, title: str = ""
+    num_categories: int,
+    epsilon: float,
+    num_users: float,
+    *,
+    target: float | None = None,
+    design: Design | None = None,
+    title: str = "",
 ) -> Figure:
     """Draws the expected root mean squared error of a share against N, for some ε, and against ε, for each mechanism.
 
@@ -173,6 +180,7 @@ def plan_figure(
         epsilon: ε in nats; one of the curves on the left, and the vertical line on the right.
         num_users: N; the vertical line on the left, and the sample size on the right.
         target: An error to mark, or None.
+        design: A survey design in place of randomized response, with its ε.
         title: Title above the figure.
 
     Returns:
@@ -182,28 +190,37 @@ def plan_figure(
         >>> from rrjax.figures import plan_figure
         >>> figure = plan_figure(100, epsilon=1.0, num_users=350_000, target=0.01)
     """
-    from rrjax import inference
+    from rrjax import RandomizedResponse, inference
 
     figure = new_figure(11, 4.4, title)
     left, right = figure.subplots(1, 2, sharey=True)
     users = np.geomspace(max(num_users / 300, 10), num_users * 300, 120)
+    kind: MechanismFactory = RandomizedResponse if design is None else lambda *_: design
     for place, value in enumerate(sorted(epsilon * factor for factor in (1 / 4, 1 / 2, 1, 2, 4))):
-        error = float(inference.expected_rmse(num_categories, 1, value)) / np.sqrt(users)
-        left.plot(users, error, **line_at(place), linewidth=2.2 if value == epsilon else 1.4, label=f"ε = {value:g}")
+        if design is None or value == epsilon:
+            error = float(inference.expected_rmse(num_categories, 1, value, mechanism=kind)) / np.sqrt(users)
+            width = 2.2 if value == epsilon else 1.4
+            left.plot(users, error, **line_at(place), linewidth=width, label=f"ε = {value:.4g}")
     left.axvline(num_users, color="0.5", linewidth=0.9, linestyle=":")
     left.set(xlabel="users, N", ylabel="expected root mean squared error of a share")
-    left.set_title("randomized response, unbiased inversion", fontsize=10)
+    name = "randomized response" if design is None else design.name.replace("-", " ")
+    left.set_title(f"{name}, unbiased inversion", fontsize=10)
 
-    grid = np.geomspace(epsilon / 8, min(8 * epsilon, 30), 120)
+    centre = epsilon if np.isfinite(epsilon) else 1.0  # mechanisms of finite ε
+    grid = np.geomspace(centre / 8, min(8 * centre, 30), 120)
     whole_users = max(round(num_users), 1)
 
     def errors(value: float) -> dict[str, float]:
         return {row.name: row.expected_rmse for row in inference.compare_mechanisms(num_categories, whole_users, value)}
 
     rows = [errors(value) for value in grid]
-    for place, name in enumerate(errors(epsilon)):
+    for place, name in enumerate(errors(centre)):
         right.plot(grid, [row[name] for row in rows], **line_at(place), label=name)
-    right.axvline(epsilon, color="0.5", linewidth=0.9, linestyle=":")
+    if design is not None and np.isfinite(epsilon):
+        error = float(inference.expected_rmse(num_categories, whole_users, epsilon, mechanism=kind))
+        right.plot([epsilon], [error], "o", color="black", label=design.name.replace("-", " "))
+    if np.isfinite(epsilon):
+        right.axvline(epsilon, color="0.5", linewidth=0.9, linestyle=":")
     right.set_xlabel("ε, nats")
     right.set_title(f"{num_users:,.0f} users, each mechanism's unbiased estimate", fontsize=10)
     for axes in (left, right):

@@ -17,7 +17,7 @@ from rrjax import simulate
 from rrjax.data.arguments import Estimand, float_dtype
 from rrjax.data.errors import StudyError
 from rrjax.estimators.catalogue import ESTIMATORS, METRICS
-from rrjax.mechanisms import MECHANISMS, MechanismFactory
+from rrjax.mechanisms import MECHANISMS, Design, MechanismFactory
 from rrjax.mechanisms.table import full_name
 from rrjax.study.arguments import (
     as_texts,
@@ -32,11 +32,13 @@ from rrjax.study.arguments import (
     several,
     shape_in_words,
 )
+from rrjax.study.designs import designs_of, with_designs
 from rrjax.study.identity import Configuration, identity_of
 
 Estimator: TypeAlias = Callable[..., Any]
 Metric: TypeAlias = Callable[[Any, Any], Any]
 Distribution: TypeAlias = ArrayLike | Callable[[int], ArrayLike]
+MechanismOption: TypeAlias = str | MechanismFactory | Design | Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, init=False)
@@ -59,12 +61,8 @@ class Grid:
         self,
         *,
         estimators: str | Estimator | Sequence[str | Estimator] | Mapping[str, str | Estimator],
-        epsilon: float | Sequence[float],
-        mechanism: str
-        | MechanismFactory
-        | Sequence[str | MechanismFactory]
-        | Mapping[str, str | MechanismFactory]
-        | None = None,
+        epsilon: float | Sequence[float] | None = None,
+        mechanism: MechanismOption | Sequence[MechanismOption] | Mapping[str, MechanismOption] | None = None,
         num_categories: int | Sequence[int] | None = None,
         num_users: int | Sequence[int] | None = None,
         zipf: float | Sequence[float] | None = None,
@@ -100,6 +98,7 @@ class Grid:
 
         known = {name: entry.function for name, entry in ESTIMATORS.items()}
         put("estimators", named(estimators, known, "estimators"))
+        mechanism = with_designs(mechanism)
         put("mechanism", None if mechanism is None else named(mechanism, MECHANISMS, "mechanism", full_name))
         if metrics is None:
             metrics = ("mse", "nll") if mechanism is None else "mse"
@@ -109,6 +108,12 @@ class Grid:
             check_tallies_suffice(self.estimators, self.metrics)
         put("estimand", estimand)
         put("num_seeds", integer("num_seeds", num_seeds, 2, 2**31 - 1))
+        put("num_categories", several("num_categories", num_categories, partial(integer, low=2, high=2**24 - 1)))
+        designs = designs_of(self.mechanism, self.num_categories)
+        if epsilon is None:
+            if not designs or len(designs) < len(self.mechanism or ()):
+                raise StudyError("epsilon is missing", argument="epsilon")
+            epsilon = max(float(design.epsilon) for design in designs.values())
         put("epsilon", several("epsilon", epsilon, positive))
         for value in self.epsilon:
             if not np.asarray(value, float_dtype()) > 0:
@@ -120,7 +125,6 @@ class Grid:
         put("zipf", None if zipf is None else several("zipf", zipf, exponent))
         put("distributions", None if distributions is None else as_texts(distributions, "distributions"))
         put("users", None if users is None else as_texts(users, "users"))
-        put("num_categories", several("num_categories", num_categories, partial(integer, low=2, high=2**24 - 1)))
         for name, value in (self.distributions or {}).items():
             if not callable(value):
                 self.shares(name, self.num_categories[0])

@@ -41,12 +41,14 @@ class Study(Grid):
             they are called as `f(tally, None)`.
         mechanism: None is randomized response, collected as counts. Or names of `rrjax.mechanisms.MECHANISMS` (or those
             of the papers, such as "oue"), functions of K and ε that return a `Mechanism`, such as
-            `functools.partial(SubsetSelection, subset_size=5)`, or a mapping of labels to either. Each collects tallies
+            `functools.partial(SubsetSelection, subset_size=5)`, or a mapping of labels to either; survey designs, or
+            tables of their parameters, such as {"mechanism": "warner", "truth_probability": 0.7}. Each collects tallies
             from the same users, and is a value of the dimension `mechanism` of the result. ε is traced: a parameter
             that needs a known ε (`field_order`) must be given if the study has several ε.
         num_categories: K, one or several. May be omitted if `distributions` or `users` are arrays.
         num_users: N, one or several; omitted if `users` are given.
-        epsilon: ε in nats, one or several.
+        epsilon: ε in nats, one or several; survey designs have their own. If all mechanisms are designs it may be
+            omitted, and is the largest that they deliver.
         zipf: Exponents of Zipf populations, one or several; infinity is the point mass.
         distributions: In place of `zipf`, label → `[K]` (or a function of K that returns it).
         users: In place of either, label → `[K]`, integers: the number of users in each category. Then only the
@@ -219,9 +221,8 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
     try:
         given = {name: _with_functions(value, name, path) for name, value in table.items()}
         arguments = {name: given.pop(name) for name in _RUN_KEYS if name in given}
-        for required in ("estimators", "epsilon"):
-            if required not in given:
-                raise StudyError(f"{required} is missing", argument=required)
+        if "estimators" not in given:
+            raise StudyError("estimators is missing", argument="estimators")
         RunOptions(**arguments)
         return Study(**given), arguments
     except StudyError as error:
