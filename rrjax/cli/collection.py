@@ -17,14 +17,15 @@ from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
 from rrjax.cli.reading import Files
-from rrjax.data.errors import UsageError, reworded
+from rrjax.data.errors import UsageError
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture
 from rrjax.estimators.catalogue import Estimator
 from rrjax.estimators.whole_reports import MAX_CATEGORIES
 from rrjax.io.codings import read_reports
 from rrjax.io.read import CountedReports
-from rrjax.io.rows import count_pairs, read_rows
+from rrjax.io.rounds import rounds_of
+from rrjax.io.rows import read_rows
 from rrjax.io.scan import column_names
 from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers, mechanism_of
 from rrjax.mechanisms import Design, SupportMechanism
@@ -174,6 +175,7 @@ class Collection:
             "mechanism": self.mechanism.name,
             "epsilon": self.epsilon,
             "simulated": self.simulated,
+            "round": None if self.counted.metadata is None else self.counted.metadata.round,
             "metadata_tests": self.metadata_tests,
             "warnings": self.warnings,
         }
@@ -181,9 +183,13 @@ class Collection:
     def summary(self, name: str = "") -> str:
         """A sentence about the collection, which begins with a name if there are several."""
         of = "" if self.tallied is None else f" of {self.mechanism.name}"
+        ends = f"ε = {self.epsilon:.6g} nats"
+        if (metadata := self.counted.metadata) is not None and metadata.round is not None:
+            of += f", round {metadata.round}"
+            ends += f" a report, {metadata.epsilon:.6g} for all reports of one value"
         return (
             f"{name + ': ' if name else ''}{self.called}{of} in column {self.counted.column!r}; domain: "
-            f"{self.counted.domain.describe()}; ε = {self.epsilon:.6g} nats"
+            f"{self.counted.domain.describe()}; {ends}"
         )
 
 
@@ -198,6 +204,15 @@ def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | 
         mechanism = mechanism_of(metadata, files.name)
         metadata.check(files.name, column=files.reading.column, epsilon=epsilon, domain=files.domain)
         epsilon = metadata.effective_epsilon
+        if metadata.round is not None:
+            rounds = rounds_of(files.source)
+            if len(rounds) > 1:
+                raise UsageError(
+                    f"{files.name} and the other files hold the rounds {', '.join(map(str, rounds))} of the same "
+                    "users, whose reports depend on each other: give the file of one round. `rrjax estimate` takes all",
+                    flag="REPORTS",
+                )
+            epsilon = float(mechanism.epsilon)
         if not 0.99 * SMALLEST_EPSILON < epsilon <= LARGEST_EPSILON:
             raise io.DataError(
                 f"{files.name} says that it was randomized with ε = {epsilon:g} nats, and collections have one from "
@@ -359,41 +374,3 @@ def may_be_counts(files: Files, counted: CountedReports) -> bool:
     """Whether a table that was read row by row may hold counts in another column: it names each category once."""
     named = counted.counts[counted.counts > 0]
     return files.reading.counts is None and len(named) > 1 and named.max() == 1 and len(column_names(files.source)) > 1
-
-
-def read_truth(files: Files, collection: Collection, flag: str) -> np.ndarray:
-    """Reads the shares of true values over the domain of the reports, `[K]`, float64."""
-    if files.source.metadata() is not None:
-        raise UsageError(
-            f"{flag} {files.paths[0]} holds randomized reports, not true values", flag=flag, value=files.paths[0]
-        )
-    domain, metadata = collection.counted.domain, collection.counted.metadata
-    try:
-        if (
-            metadata is not None
-            and metadata.columns
-            and domain.factors
-            and (files.reading.column or files.reading.counts) is None
-        ):
-            pairs = count_pairs(files.source, metadata.columns, domain.factors)
-            return pairs.counts.ravel() / pairs.counts.sum()
-        try:
-            counted = files.count(domain)
-        except io.DataError:
-            # Of several columns, take the one with the name of the column of reports.
-            if files.reading.column is not None:
-                raise
-            counted = files.count(domain, collection.counted.column)
-        if may_be_counts(files, counted):
-            raise UsageError(
-                f"{flag} {files.paths[0]} names each of its categories once, and has more columns. If one of them "
-                f"holds counts, name it with {flag}-counts",
-                flag=f"{flag}-counts",
-                value=files.paths[0],
-            )
-    except io.DataError as error:
-        hint = f"Its own flags are {flag}-column, {flag}-format and {flag}-counts"
-        if collection.counted.domain_from_data:
-            hint += "; the domain was taken from the reports, --domain sets it for both"
-        raise reworded(error, f"{error} ({hint}.)") from error
-    return counted.counts / counted.counts.sum()

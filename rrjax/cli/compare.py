@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from rrjax.cli import show
-from rrjax.cli.collection import Collection, read_collection, read_truth
+from rrjax.cli.collection import Collection, read_collection
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.estimates import (
     Estimate,
@@ -27,6 +27,7 @@ from rrjax.cli.estimates import (
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import WHICH, Level, Ordered, Output, Top, check_rate, estimator_name, estimator_names, flags
 from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, Reports, check_outputs, other_files
+from rrjax.cli.truth import read_truth
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS
 

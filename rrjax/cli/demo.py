@@ -12,9 +12,10 @@ import typer
 import rrjax
 from rrjax import io
 from rrjax.cli import compare, estimate, randomize, show
-from rrjax.cli.collection import read_collection, read_truth
+from rrjax.cli.collection import read_collection
 from rrjax.cli.options import Confidence, Explain, Output, check_epsilon, flags
 from rrjax.cli.reading import Files, Reading
+from rrjax.cli.truth import read_truth
 from rrjax.io.write import check_reports, make_folder
 
 

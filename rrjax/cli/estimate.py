@@ -30,6 +30,8 @@ from rrjax.cli.estimates import (
 )
 from rrjax.cli.options import WHICH, Asked, Confidence, Ordered, Output, estimator_name, estimator_names, flags
 from rrjax.cli.reading import Epsilon, Files, Reading, Reports, check_outputs
+from rrjax.cli.rounds import rounds_in
+from rrjax.cli.rounds import run as run_rounds
 from rrjax.cli.statements import run as run_statements
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
@@ -109,6 +111,14 @@ def estimate(
     check_outputs([files, *others], *output.files.values())
     if design.of_two_samples:
         run_compliance(files, design, samples, confidence.level, output)
+        return
+    if rounds := rounds_in(files):
+        chosen = {"--estimator": estimator, "--ordered": ordered, "--at-once": confidence.at_once}
+        chosen |= {"--plot": output.plot, "--mean, --quantile, --group, --by and --weights": asked.any()}
+        odd = next((flag for flag, given in chosen.items() if given), None)
+        if odd is not None:
+            raise UsageError(f"{odd} applies to one round: give the file of one round, or leave {odd} out", flag=odd)
+        run_rounds(files, rounds, confidence.level, output)
         return
     with show.err.status("Counting …"):
         collection = read_collection(files, epsilon, design)

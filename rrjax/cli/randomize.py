@@ -17,17 +17,28 @@ from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.collection import padded
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Json, check_epsilon, flags, mechanism_name, mechanism_names, split
+from rrjax.cli.longitudinal import Rounds, make_round, show_round
+from rrjax.cli.options import Json, check_epsilon, did_you_mean, flags, split
 from rrjax.cli.reading import Files, Reading, check_outputs, parse_domain
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.codings import CODINGS
 from rrjax.io.metadata import MechanismRecord, Metadata
-from rrjax.io.rows import read_pairs
+from rrjax.io.rows import Values, read_pairs
 from rrjax.io.tallies import mechanism_of
 from rrjax.io.write import Kept, check_reports_name
-from rrjax.mechanisms import MECHANISMS
+from rrjax.mechanisms import MECHANISMS, PROTOCOLS
+from rrjax.mechanisms.table import full_name
 
 WRITTEN = "What is written"
+KNOWN = [*MECHANISMS, *PROTOCOLS]
+
+
+def _randomizer(text: str) -> str:
+    """The name of a mechanism or of a longitudinal protocol."""
+    name = full_name(text)
+    if name not in KNOWN:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(KNOWN)}{did_you_mean(name, KNOWN)}")
+    return name
 
 
 @flags(without=("column", "domain", "counts"))
@@ -54,10 +65,11 @@ def randomize(
     mechanism: Annotated[
         str,
         typer.Option(
-            parser=mechanism_name,
-            autocompletion=mechanism_names,
+            parser=_randomizer,
+            autocompletion=lambda: KNOWN,
             metavar="NAME",
-            help=f"How to randomize: {', '.join(MECHANISMS)}. `rrjax plan` says which is closest.",
+            help=f"How to randomize: {', '.join(MECHANISMS)} (`rrjax plan` says which is closest); or, for users who "
+            f"report many times, {', '.join(PROTOCOLS)}.",
             rich_help_panel="Which mechanism",
         ),
     ] = rrjax.RandomizedResponse.name,
@@ -89,6 +101,7 @@ def randomize(
     ] = False,
     json: Json = False,
     *,
+    rounds: Rounds,
     reading: Reading,
 ) -> None:
     """Randomize true values into a file of reports that carries its mechanism, ε, K and domain.
@@ -100,6 +113,9 @@ def randomize(
     rrjax randomize values.csv --column city --epsilon 2 --mechanism subset-selection --out reports.parquet
 
     rrjax randomize people.csv --column answer --keep age,region --epsilon 1 --out reports.parquet
+
+    rrjax randomize monday.csv --column app --user id --mechanism longitudinal-randomized-response --epsilon 4
+    --first-epsilon 2 --memo secret.parquet --out monday.parquet
 
     ε protects one row. A user with m rows is protected by m·ε only. The reports keep the order of the rows; rows
     without a value are left out. Columns of --keep are NOT protected, and may identify who answered, alone or together.
@@ -122,6 +138,17 @@ def randomize(
             flag="--out",
             value=out,
         )
+    if rounds.check(mechanism, out):
+        if pair is not None or keep is not None:
+            flag = "--keep" if pair is None else "--column"
+            raise UsageError(f"{flag}: {mechanism} takes one column of values, and that of --user", flag=flag)
+        with show.err.status("Randomizing …"):
+            check_epsilon(epsilon)
+            check_values(files)
+            read = io.read_values(files.source, files.domain)
+            made = make_round(files, read, out, rounds, mechanism, epsilon, seed)
+        show_round(made, rounds, out, cautions(read, None, seed), json)
+        return
     with show.err.status("Randomizing …"):
         kept = () if keep is None else tuple(split("--keep", keep))
         made = make_reports(files, out, Randomization(epsilon, seed, mechanism, pair, kept))
@@ -185,10 +212,8 @@ class Randomized:
     kept: tuple[str, ...] = ()
 
 
-def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
-    """Randomizes files of true values and writes the reports with all that is needed to estimate from them."""
-    epsilon, seed, name, pair, keep = how.epsilon, how.seed, how.mechanism, how.pair, how.keep
-    check_epsilon(epsilon)
+def check_values(files: Files) -> None:
+    """Refuses files whose values cannot be randomized with ε for a user."""
     if files.reading.items == "all":
         raise UsageError(
             "--items all would randomize every item of a user apart, and a user with m items would be protected by "
@@ -201,19 +226,13 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
             "metadata say. Start from the true values",
             value=files.paths[0],
         )
-    if pair is None:
-        columns, values = None, io.read_values(files.source, files.domain)
-    else:
-        columns, (first, second) = pair
-        values = read_pairs(files.source, columns, (parse_domain(first), parse_domain(second)))
-    num_categories = values.domain.num_categories
-    beside = _kept(files, keep, (values.column, *(columns or ())), values.present) if keep else None
-    warnings = []
+
+
+def cautions(values: Values, pair: Pair | None, seed: int | None) -> list[str]:
+    """Warnings about the values and their randomness."""
+    num_categories, warnings = values.domain.num_categories, []
     if seed is not None:
         warnings.append("This is a simulation: its randomness comes from --seed, and it protects nobody.")
-    if beside is not None:
-        named = ", ".join(map(show.printable, keep))
-        warnings.append(f"Kept as they are, and protected by nothing: {named}. ε is about column {values.column!r}.")
     if values.domain_from_data:
         warnings.append(
             f"The domain was taken from the values ({num_categories:,} categories), and it is written into the "
@@ -225,6 +244,25 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
         warnings.append(
             f"{show.number(values.num_missing, 'row without a value is', 'rows without a value are')} left out."
         )
+    return warnings
+
+
+def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
+    """Randomizes files of true values and writes the reports with all that is needed to estimate from them."""
+    epsilon, seed, name, pair, keep = how.epsilon, how.seed, how.mechanism, how.pair, how.keep
+    check_epsilon(epsilon)
+    check_values(files)
+    if pair is None:
+        columns, values = None, io.read_values(files.source, files.domain)
+    else:
+        columns, (first, second) = pair
+        values = read_pairs(files.source, columns, (parse_domain(first), parse_domain(second)))
+    num_categories = values.domain.num_categories
+    beside = _kept(files, keep, (values.column, *(columns or ())), values.present) if keep else None
+    warnings = cautions(values, pair, seed)
+    if beside is not None:
+        named = ", ".join(map(show.printable, keep))
+        warnings.append(f"Kept as they are, and protected by nothing: {named}. ε is about column {values.column!r}.")
     coding = CODINGS.get(name)
     if coding is None:
         raise UsageError(

@@ -11,12 +11,13 @@ import typer
 
 from rrjax import inference
 from rrjax.cli import show
-from rrjax.cli.collection import Collection, read_collection, read_truth
+from rrjax.cli.collection import Collection, read_collection
 from rrjax.cli.independent import independent
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Command, did_you_mean, flags
 from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, Reports, other_files
 from rrjax.cli.testing import SimulatedTest, check_size, least_of_any, least_of_one, least_of_shuffles, show_outcomes
+from rrjax.cli.truth import read_truth
 from rrjax.data.errors import UsageError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")

@@ -78,6 +78,13 @@ def equivalent(data: Evidence, theta: Float[Array, " K"], reports: Reports) -> E
     return Evidence(support, users - support, users * part, rates, data.usable)
 
 
+@jax.jit
+def errors_of_whole_reports(theta: Float[Array, " K"], mixture: Mixture) -> Float[Array, " K"]:
+    """Standard errors of shares estimated from whole reports, from their information at a positive θ near the truth."""
+    number = jnp.sum(jnp.asarray(mixture.weights)).astype(theta.dtype)
+    return jnp.sqrt(_step(theta, as_mixture(mixture, None)[1])[1] / number)
+
+
 def _step(theta: Float[Array, " K"], reports: Reports) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
     """One step of Newton's method from θ, and N times its variances.
 

@@ -58,6 +58,8 @@ class Metadata:
         version: Version of rrjax that wrote the file.
         domain_from_data: Whether the domain is only the different true values.
         columns: Names of the two columns of true values, for pairs that were randomized as one; None otherwise.
+        round: The round of a longitudinal protocol; None otherwise.
+        user: Name of the column of its users; None otherwise.
 
     Raises:
         DataError: A field or parameter is missing or has the wrong type, ε is not positive and finite, the ε delivered
@@ -73,6 +75,8 @@ class Metadata:
     version: str
     domain_from_data: bool = False
     columns: tuple[str, str] | None = None
+    round: int | None = None
+    user: str | None = None
 
     def __post_init__(self) -> None:
         """Checks all fields, so that every written file can be read."""
@@ -102,6 +106,8 @@ class Metadata:
             names is not None and [type(name) for name in names] != [str, str]
         ):
             raise _lacking("columns")
+        if self.round is not None and (type(self.round) is not int or self.round < 1 or not isinstance(self.user, str)):
+            raise _lacking("round")
 
     @property
     def num_categories(self) -> int:
@@ -131,8 +137,9 @@ class Metadata:
         """The metadata as JSON text."""
         mechanism = {"name": self.mechanism.name, **self.mechanism.parameters}
         record = {**vars(self), "mechanism": mechanism, "domain": self.domain.to_metadata()}
-        if self.columns is None:
-            del record["columns"]
+        for name in ("columns", "round", "user"):
+            if record[name] is None:
+                del record[name]
         return json.dumps(record, ensure_ascii=False)
 
     @classmethod
@@ -227,6 +234,6 @@ def _agree(first: str, expected: Metadata, file: str, found: Metadata) -> None:
 
 
 def _meaning(metadata: Metadata) -> dict[str, Any]:
-    """All metadata that determine the meaning of the reports: everything except the version of rrjax."""
-    others = {name: value for name, value in vars(metadata).items() if name not in ("mechanism", "version")}
+    """All metadata that determine the meaning of the reports: all but the version of rrjax and the round."""
+    others = {name: value for name, value in vars(metadata).items() if name not in ("mechanism", "version", "round")}
     return {"mechanism": metadata.mechanism.name, **metadata.mechanism.parameters, **others}

@@ -80,7 +80,7 @@ def read_tally(source: Source | str) -> Tallied:
         )
     mechanism = mechanism_of(metadata, source.files()[0])
     try:
-        return _READERS[CODINGS[mechanism.name]](source, metadata, mechanism)
+        return _READERS[CODINGS[metadata.mechanism.name]](source, metadata, mechanism)
     except DataError:
         raise
     except ValueError as error:  # of a mechanism, about reports of another one
@@ -88,7 +88,11 @@ def read_tally(source: Source | str) -> Tallied:
 
 
 def mechanism_of(metadata: Metadata, file: str) -> SupportMechanism:
-    """The mechanism in the metadata of a file, at the ε delivered; `DataError` for an unknown one."""
+    """The mechanism in the metadata of a file, at the ε delivered; of a longitudinal protocol, one round at ε₁.
+
+    Raises:
+        DataError: An unknown mechanism.
+    """
     if metadata.mechanism.name not in CODINGS and metadata.mechanism.name in TABLE:
         raise DataError(
             f"{file} says that it was made by {metadata.mechanism.name}, whose answers have no file format: read them "
@@ -102,14 +106,16 @@ def mechanism_of(metadata: Metadata, file: str) -> SupportMechanism:
 
 def _make_mechanism(name: str, parameters: dict[str, Any], file: str, wrote: str = "") -> SupportMechanism:
     import rrjax
-    from rrjax.mechanisms import DESIGNS, MECHANISMS
+    from rrjax.mechanisms import DESIGNS, MECHANISMS, PROTOCOLS
 
-    if name not in MECHANISMS | DESIGNS:
+    if name not in MECHANISMS | DESIGNS | PROTOCOLS:
         raise DataError(
             f"{file} was made by the mechanism {name!r}, which rrjax {rrjax.__version__} does not know{wrote}; it "
             f"knows {', '.join(MECHANISMS)}. A newer version may: pip install -U rrjax"
         )
     try:
+        if name in PROTOCOLS:
+            return PROTOCOLS[name](**parameters).single_round
         return (MECHANISMS | DESIGNS)[name](**parameters)
     except (TypeError, ValueError) as error:
         given = ", ".join(f"{parameter} = {value}" for parameter, value in parameters.items())

@@ -28,6 +28,8 @@ _FORMATS = {
     ".ndjson": "FORMAT json",
     ".parquet": "FORMAT parquet, COMPRESSION zstd",
 }
+ROUND = "round"
+"""Name of the column of rounds in a file of a longitudinal protocol."""
 # `replacing` already makes a temporary file; one of DuckDB would remain after a failure.
 _IN_PLACE = "USE_TMP_FILE false"
 
@@ -121,6 +123,8 @@ def write_reports(
         kept.check((metadata.column, *(metadata.columns or ())))
     with connect() as connection, replacing(path) as aside:
         query = query_of(connection, coding, reports, metadata.domain, column)
+        if metadata.round is not None:
+            query = f"SELECT *, {metadata.round} AS {identifier(ROUND)} FROM ({query})"
         if kept is not None:
             query = _beside(connection, query, column, len(reports), kept)
         record = f"KV_METADATA {{{KEY}: {literal(metadata.to_json())}}}"
@@ -140,7 +144,7 @@ def _beside(connection: Connection, query: str, column: str, number: int, kept: 
     if kept.present is not None:
         connection.register("present", {"present": np.ascontiguousarray(kept.present)})
         rows = f"SELECT * FROM ({rows}) AS r POSITIONAL JOIN present WHERE present"
-    return f"SELECT reports.{column}, {names} FROM ({query}) AS reports POSITIONAL JOIN ({rows}) AS kept"
+    return f"SELECT reports.*, {names} FROM ({query}) AS reports POSITIONAL JOIN ({rows}) AS kept"
 
 
 def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) -> None:

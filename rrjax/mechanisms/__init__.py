@@ -3,15 +3,17 @@
 Names are loaded when they are first used, so that `rrjax.mechanisms.table` needs no JAX.
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rrjax.mechanisms.table import TABLE
+from rrjax.mechanisms.table import TABLE, Entry
 
 if TYPE_CHECKING:
     from rrjax.mechanisms.channel import Channel
     from rrjax.mechanisms.columns import HadamardResponse
     from rrjax.mechanisms.local_hashing import BinaryLocalHashing, LocalHashing
+    from rrjax.mechanisms.longitudinal.protocol import TwoStages
     from rrjax.mechanisms.mechanism import Mechanism, MechanismFactory, PureMechanism, SupportMechanism
     from rrjax.mechanisms.ordered import Geometric, SquareWave
     from rrjax.mechanisms.projective_geometry_response import ProjectiveGeometry
@@ -37,11 +39,14 @@ if TYPE_CHECKING:
     """The survey designs, which are made from other parameters than K and ε, by their names."""
     MECHANISMS: dict[str, type[PureMechanism]]
     """The mechanisms of K and ε, by the names that files and the command line use."""
+    PROTOCOLS: dict[str, type[TwoStages]]
+    """The longitudinal protocols that files know, by their names."""
 
 __all__ = [
     "COMPLIANCE",
     "DESIGNS",
     "MECHANISMS",
+    "PROTOCOLS",
     "AnchoredCrosswise",
     "BinaryLocalHashing",
     "Channel",
@@ -87,18 +92,18 @@ _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
     "SupportMechanism": "mechanism",
 }
 
-_SAMPLES = {"MECHANISMS": 0, "DESIGNS": 1, "COMPLIANCE": 2}
-"""Tables of mechanisms; of survey designs, by their number of samples."""
+_TABLES: dict[str, Callable[[Entry], bool]] = {
+    "MECHANISMS": lambda entry: entry.parameters is None and not entry.rounds,
+    "DESIGNS": lambda entry: entry.parameters is not None and entry.samples == 1,
+    "COMPLIANCE": lambda entry: entry.samples == 2,
+    "PROTOCOLS": lambda entry: entry.rounds,
+}
+"""The parts of the table, by their names."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SAMPLES:
-        entries = {
-            key: entry
-            for key, entry in TABLE.items()
-            if (0 if entry.parameters is None else entry.samples) == _SAMPLES[name]
-        }
-        value = {key: __getattr__(entry.kind) for key, entry in entries.items()}
+    if name in _TABLES:
+        value = {key: __getattr__(entry.kind) for key, entry in TABLE.items() if _TABLES[name](entry)}
     elif name in _FILES:
         value = getattr(import_module(f"rrjax.mechanisms.{_FILES[name]}"), name)
     else:

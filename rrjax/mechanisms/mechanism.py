@@ -321,7 +321,7 @@ class PureMechanism(SupportMechanism):
         return _collect(self, key, true_counts)
 
 
-MechanismFactory: TypeAlias = Callable[[int, ArrayLike], PureMechanism]
+MechanismFactory: TypeAlias = Callable[[int, ArrayLike], SupportMechanism]
 """A function of K and ε that returns a mechanism, such as its class."""
 
 

@@ -18,6 +18,8 @@ class Entry(NamedTuple):
         abbreviations: Its names in papers, accepted in place of its name.
         parameters: Of a survey design, what it is made from in place of K and ε; None for a mechanism of K and ε.
         samples: The number of samples of a survey design; two for those that estimate who complies.
+        rounds: Whether it is a longitudinal protocol, whose users report in many rounds. A round is the file of
+            reports of a mechanism of K and ε.
     """
 
     file: str
@@ -26,6 +28,7 @@ class Entry(NamedTuple):
     abbreviations: tuple[str, ...] = ()
     parameters: tuple[str, ...] | None = None
     samples: int = 1
+    rounds: bool = False
 
 
 TABLE: dict[str, Entry] = {
@@ -51,6 +54,15 @@ TABLE: dict[str, Entry] = {
         "surveys.compliance", "AnchoredCrosswise", None, (), ("innocuous", "anchor", "anchor_share"), 2
     ),
     "self-protection": Entry("surveys.compliance", "SelfProtection", None, (), ("truth", "forced"), 2),
+    "longitudinal-randomized-response": Entry(
+        "longitudinal.chain", "LongitudinalRandomizedResponse", "labels", ("lgrr", "l-grr"), rounds=True
+    ),
+    "longitudinal-local-hashing": Entry(
+        "longitudinal.chain", "LongitudinalLocalHashing", "hashes", ("loloha",), rounds=True
+    ),
+    "longitudinal-unary-encoding": Entry(
+        "longitudinal.unary", "LongitudinalUnaryEncoding", "bits", ("losue", "l-osue"), rounds=True
+    ),
 }
 """All mechanisms, by their names in files and on the command line."""
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from rrjax.data.categories import as_integer, check_num_categories
 from rrjax.data.errors import ArgumentError
-from rrjax.mechanisms import MechanismFactory, PureMechanism
+from rrjax.mechanisms import MechanismFactory, SupportMechanism
 from rrjax.privacy.shuffling_divergence import Pair, divergence
 from rrjax.privacy.shuffling_pairs import lower_pairs, upper_pair
 
@@ -260,7 +260,7 @@ def _crossing(delta_at, delta, point, keeps, breaks):
     return good, bad
 
 
-def _built(mechanism: MechanismFactory | None, num_categories: int | None, epsilon: float) -> PureMechanism | None:
+def _built(mechanism: MechanismFactory | None, num_categories: int | None, epsilon: float) -> SupportMechanism | None:
     if num_categories is not None:
         check_num_categories(num_categories)
     if mechanism is None:

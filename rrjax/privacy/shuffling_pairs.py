@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rrjax.data.errors import ArgumentError
-from rrjax.mechanisms import PureMechanism
+from rrjax.mechanisms import SupportMechanism
 from rrjax.privacy.shuffling_divergence import Pair
 
 
@@ -27,23 +27,23 @@ class Overlap(NamedTuple):
     """As `one`, for a user with a third value, the least informative one."""
 
 
-def _randomized_response(mechanism: PureMechanism) -> Overlap:
+def _randomized_response(mechanism: SupportMechanism) -> Overlap:
     q = mechanism.weights(math.expm1).q
     return Overlap(q, 0.0, (mechanism.num_categories - 2) * q, q)
 
 
-def _unary_encoding(mechanism: PureMechanism) -> Overlap:
+def _unary_encoding(mechanism: SupportMechanism) -> Overlap:
     rates = mechanism.weights(math.expm1)
     return Overlap(rates.q * rates.not_p, rates.p * rates.q, rates.not_p * rates.not_q, rates.q * rates.not_q)
 
 
-def _hadamard_response(mechanism: PureMechanism) -> Overlap:
+def _hadamard_response(mechanism: SupportMechanism) -> Overlap:
     # Categories 0, 1 and 2 are the columns' bits 1, 2 and 1 + 2: no column supports one of them and not the other two.
     rates = mechanism.weights(math.expm1)
     return Overlap(rates.not_p / 2, rates.p / 2, rates.not_p / 2, rates.not_p / 2)
 
 
-def _subset_selection(mechanism: PureMechanism) -> Overlap:
+def _subset_selection(mechanism: SupportMechanism) -> Overlap:
     rates, others = mechanism.weights(math.expm1), mechanism.num_categories - 1
     size = round(rates.p + others * rates.q)  # members of any report
     # For a user with a third value: reports that support it, and reports that do not.
@@ -53,18 +53,18 @@ def _subset_selection(mechanism: PureMechanism) -> Overlap:
     return Overlap(_one_of_design(mechanism), both, neither, bystander)
 
 
-def _projective_geometry(mechanism: PureMechanism) -> Overlap:
+def _projective_geometry(mechanism: SupportMechanism) -> Overlap:
     # Points 0, 1 and 2 are on one line: a plane contains at most one of them, or all three.
     rates, one = mechanism.weights(math.expm1), _one_of_design(mechanism)
     return Overlap(one, max(rates.q - one, 0.0), max(rates.not_p - one, 0.0), one)
 
 
-def _one_of_design(mechanism: PureMechanism) -> float:
+def _one_of_design(mechanism: SupportMechanism) -> float:
     """`one` of any block design, with p − q = (e^ε − 1)·one and q = one + both."""
     return mechanism.weights(math.expm1).d / math.expm1(mechanism.epsilon)  # pyright: ignore[reportArgumentType]
 
 
-OVERLAPS: dict[str, Callable[[PureMechanism], Overlap]] = {
+OVERLAPS: dict[str, Callable[[SupportMechanism], Overlap]] = {
     "randomized-response": _randomized_response,
     "symmetric-unary-encoding": _unary_encoding,
     "optimized-unary-encoding": _unary_encoding,
@@ -78,7 +78,7 @@ Local hashing is missing: the number of its 2³² seeds that hash two categories
 """
 
 
-def upper_pair(epsilon: float, mechanism: PureMechanism | None) -> Pair:
+def upper_pair(epsilon: float, mechanism: SupportMechanism | None) -> Pair:
     """The pair whose divergence is an upper bound for any two neighbouring collections.
 
     The probability of a report of any user is at least its probability under either law of the pair, over e^ε. For an
@@ -95,7 +95,7 @@ def upper_pair(epsilon: float, mechanism: PureMechanism | None) -> Pair:
     return _pair(e1, overlap.one, (overlap.one, overlap.one), kinds, 1 - 2 * overlap.one)
 
 
-def lower_pairs(epsilon: float, mechanism: PureMechanism | None) -> list[Pair]:
+def lower_pairs(epsilon: float, mechanism: SupportMechanism | None) -> list[Pair]:
     """Pairs whose divergence is a lower bound for some two neighbouring collections.
 
     One user has either of two values, and all others one and the same value, so ω is the law of their reports.
@@ -122,7 +122,7 @@ def lower_pairs(epsilon: float, mechanism: PureMechanism | None) -> list[Pair]:
     return pairs
 
 
-def _overlap(mechanism: PureMechanism | None) -> Overlap | None:
+def _overlap(mechanism: SupportMechanism | None) -> Overlap | None:
     overlap_of = OVERLAPS.get(getattr(mechanism, "name", ""))
     return None if mechanism is None or overlap_of is None else overlap_of(mechanism)
 

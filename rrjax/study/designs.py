@@ -22,11 +22,13 @@ class DesignFactory:
     """The design, if it was given as one."""
 
     def __call__(self, num_categories: int | None, epsilon: Any = None) -> Design:
+        """The design for K answers."""
         del epsilon
         return self.design or make_design(self.name, self.parameters, num_categories)
 
     @property
     def __name__(self) -> str:
+        """The name of the design."""
         return self.name
 
 

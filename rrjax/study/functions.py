@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -86,7 +86,7 @@ def build_mechanism(
     mechanism = factory(num_categories, epsilon if known is None else known)
     if not isinstance(mechanism, SupportMechanism):
         raise TypeError(f"it must return a SupportMechanism, got a {type(mechanism).__name__}")
-    return mechanism if known is None else dataclasses.replace(mechanism, epsilon=epsilon)
+    return mechanism if known is None else dataclasses.replace(cast("Any", mechanism), epsilon=epsilon)
 
 
 def abstract_tally(factory: MechanismFactory, num_categories: int, known: float | None) -> Tally:

@@ -19,8 +19,7 @@ from refusals import refused
 
 from rrjax import secure
 from rrjax.data.errors import DataError
-from rrjax.privacy.clients import Memo
-from rrjax.privacy.clients import memo as module
+from rrjax.privacy.clients import Memo, locking
 from rrjax.privacy.clients.memo import second_epsilon
 
 pytestmark = pytest.mark.once  # no JAX, and no floating point between random bits and reports
@@ -203,7 +202,7 @@ def test_two_processes_on_one_file_have_one_answer(tmp_path):
 @pytest.mark.parametrize("locks", [True, False])
 def test_threads_on_one_file_have_one_answer(tmp_path, monkeypatch, locks):
     if not locks:
-        monkeypatch.setattr(module, "fcntl", None)
+        monkeypatch.setattr(locking, "fcntl", None)
     path, size, found = tmp_path / "memo.json", 15, []
     gate = threading.Barrier(3)
     threads = [threading.Thread(target=lambda: found.append(_answer(path, gate, size))) for _ in range(3)]
@@ -217,8 +216,8 @@ def test_threads_on_one_file_have_one_answer(tmp_path, monkeypatch, locks):
 
 
 def test_a_lock_that_was_left_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "fcntl", None)
-    monkeypatch.setattr(module, "LOCK_TIMEOUT_SECONDS", 0.02)
+    monkeypatch.setattr(locking, "fcntl", None)
+    monkeypatch.setattr(locking, "LOCK_TIMEOUT_SECONDS", 0.02)
     path = tmp_path / "memo.json"
     lock = tmp_path / "memo.json.lock"
     lock.touch()

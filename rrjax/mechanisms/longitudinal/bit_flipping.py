@@ -157,6 +157,7 @@ class LongitudinalBitFlipping(Protocol):
         Ding, Kulkarni and Yekhanin, "Collecting telemetry data privately", 2017: arXiv:1712.01524.
     """
 
+    name: ClassVar[str] = "longitudinal-bit-flipping"
     num_bits: int
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -127,6 +128,8 @@ class LongitudinalRandomizedResponse(Chain):
         longitudinal and multidimensional frequency estimates", 2022: arXiv:2111.04636.
     """
 
+    name: ClassVar[str] = "longitudinal-randomized-response"
+
     @property
     def num_answers(self) -> int:
         return self.num_categories
@@ -198,6 +201,7 @@ class LongitudinalLocalHashing(Chain):
         privacy", 2023: arXiv:2210.00262.
     """
 
+    name: ClassVar[str] = "longitudinal-local-hashing"
     num_buckets: int | None = None
 
     def __post_init__(self) -> None:

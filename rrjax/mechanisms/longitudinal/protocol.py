@@ -22,7 +22,7 @@ import abc
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -51,6 +51,9 @@ _NUMBERS = (int, float, np.number)
 @dataclasses.dataclass(frozen=True)
 class Protocol(abc.ABC):
     """A longitudinal protocol over K categories: a frozen dataclass that is a pytree, K static."""
+
+    name: ClassVar[str]
+    """Name in files and on the command line, such as "longitudinal-randomized-response"."""
 
     num_categories: int
     epsilon: ArrayLike

@@ -89,6 +89,7 @@ class LongitudinalUnaryEncoding(TwoStages):
         longitudinal and multidimensional frequency estimates", 2022: arXiv:2111.04636.
     """
 
+    name: ClassVar[str] = "longitudinal-unary-encoding"
     permanent_encoding: Encoding = dataclasses.field(default="optimized", kw_only=True)
     instantaneous_encoding: Encoding = dataclasses.field(default="symmetric", kw_only=True)
 

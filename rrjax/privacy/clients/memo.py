@@ -6,14 +6,11 @@ permanent answers are drawn once and kept. If the file is lost, new answers are 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
 import pathlib
-import time
 import warnings
-from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 
@@ -21,19 +18,12 @@ import numpy as np
 
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError, DataError
+from rrjax.privacy.clients.locking import locked
 from rrjax.privacy.clients.table import client
 from rrjax.privacy.clients.thresholds import DOWN, UP, as_epsilon, float_down
 
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None
-
 VERSION = 1
 """Version of the file format."""
-
-LOCK_TIMEOUT_SECONDS = 10.0
-"""Time to wait for another process, if the operating system has no locks that end with their process."""
 
 
 def second_epsilon(num_categories: int, epsilon: float, first_epsilon: float) -> float:
@@ -160,7 +150,7 @@ class Memo:
         value = int(value)
         if value not in self._answers:
             try:
-                with self._locked():
+                with locked(self._path, self._given):
                     on_file = self._read()
                     if any(on_file.get(each, answer) != answer for each, answer in self._answers.items()):
                         raise self._refused(
@@ -226,35 +216,3 @@ class Memo:
                 os.fsync(folder)  # so that the new name outlasts a power cut
             finally:
                 os.close(folder)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Locks the file against other memos and processes."""
-        lock = self._path.with_name(self._path.name + ".lock")
-        if fcntl is not None:
-            # The file is kept: after a removal, a third process could lock a new file of the same name.
-            held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX)
-                yield
-            finally:
-                os.close(held)
-            return
-        deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
-        while True:
-            try:
-                held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-                break
-            except FileExistsError:
-                if time.monotonic() > deadline:
-                    raise DataError(
-                        f"{lock} is held by another process, or was left by one that was ended: remove it if none uses "
-                        f"{self._given}; nothing was changed",
-                        file=str(lock),
-                    ) from None
-                time.sleep(0.01)
-        try:
-            yield
-        finally:
-            os.close(held)
-            lock.unlink()

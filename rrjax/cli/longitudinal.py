@@ -1,0 +1,229 @@
+"""`rrjax randomize` by a longitudinal protocol: permanent answers in a memo, and the reports of one round."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import typer
+
+import rrjax
+from rrjax import io
+from rrjax.cli import show
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.reading import Files
+from rrjax.data.errors import ArgumentError, UsageError
+from rrjax.io.codings import CODINGS
+from rrjax.io.memos import MemoFile, Memos
+from rrjax.io.metadata import MechanismRecord, Metadata
+from rrjax.io.rounds import read_users
+from rrjax.io.rows import Values
+from rrjax.io.write import ROUND, Kept
+from rrjax.mechanisms import MECHANISMS, PROTOCOLS
+from rrjax.privacy.clients.longitudinal import LongitudinalClient
+
+PANEL = "Many reports of the same users"
+
+
+@dataclasses.dataclass(frozen=True)
+class Rounds:
+    """The flags of a longitudinal protocol."""
+
+    memo: Annotated[
+        Path | None,
+        typer.Option(
+            help="The .parquet file of the permanent answers of all users: secret, made in the first round and needed "
+            "in all others.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+    user: Annotated[
+        str | None, typer.Option(help="The column that says whose value a row is.", rich_help_panel=PANEL)
+    ] = None
+    first_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="ε of a single report, in nats; --epsilon is that of all reports of one value.", rich_help_panel=PANEL
+        ),
+    ] = None
+    round: Annotated[
+        int | None,
+        typer.Option(min=1, help="The number of this round; by default the next one.", rich_help_panel=PANEL),
+    ] = None
+
+    def check(self, mechanism: str, out: Path) -> bool:
+        """Whether the mechanism is a longitudinal protocol.
+
+        Raises:
+            UsageError: A flag of such a protocol is missing, or given to another mechanism.
+        """
+        given = {"--memo": self.memo, "--user": self.user, "--first-epsilon": self.first_epsilon}
+        if mechanism not in PROTOCOLS:
+            odd = next((flag for flag, value in {**given, "--round": self.round}.items() if value is not None), None)
+            if odd is not None:
+                raise UsageError(
+                    f"{odd} is for a longitudinal --mechanism ({', '.join(PROTOCOLS)}), not for {mechanism}", flag=odd
+                )
+            return False
+        lacking = next((flag for flag, value in given.items() if value is None), None)
+        if lacking is not None:
+            raise UsageError(f"--mechanism {mechanism} needs {lacking}", flag=lacking)
+        if self.memo is not None and self.memo.suffix.lower() != ".parquet":
+            raise UsageError(f"--memo {self.memo}: the file of a memo is a .parquet", flag="--memo", value=self.memo)
+        if self.memo is not None and self.memo.resolve() == out.resolve():
+            raise UsageError(f"--out {out} is the memo: give the reports a file of their own", flag="--out", value=out)
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class Reported:
+    """The reports of one round that were written."""
+
+    metadata: Metadata
+    num_reports: int
+    memos: Memos
+    num_new: int
+    """Permanent answers that were drawn in this round."""
+
+
+@ending_at_once()
+def make_round(
+    files: Files, values: Values, out: Path, how: Rounds, name: str, epsilon: float, seed: int | None
+) -> Reported:
+    """Draws the permanent answers that are missing, keeps them, and writes the reports of one round."""
+    assert how.memo is not None
+    assert how.user is not None
+    assert how.first_epsilon is not None
+    if values.column.casefold() == ROUND or how.user.casefold() in (values.column.casefold(), ROUND):
+        raise UsageError(
+            f"--user {how.user}: the columns of reports, rounds and users are {values.column!r}, {ROUND!r} and "
+            f"{how.user!r}, which must be different",
+            flag="--user",
+            value=how.user,
+        )
+    device = _client(name, values.domain.num_categories, epsilon, how.first_epsilon, None, 1)
+    users = read_users(files.source, how.user)
+    if values.present is not None:
+        users = users[values.present]
+    domain = values.domain
+    head = {
+        "mechanism": name,
+        "num_categories": domain.num_categories,
+        "epsilon": epsilon,
+        "first_epsilon": how.first_epsilon,
+        "column": values.column,
+        "domain": domain.fingerprint,
+        "simulated": seed is not None,
+    }
+    file = MemoFile(how.memo, head)
+    with file.opened() as memos:
+        number = how.round or (memos.rounds[-1] + 1 if memos.rounds else 1)
+        if memos.rounds and number <= memos.rounds[-1]:
+            raise UsageError(
+                f"--round {number}: {how.memo} has the rounds up to {memos.rounds[-1]} already; rounds are reported in "
+                "their order, each once",
+                flag="--round",
+                value=number,
+            )
+        if seed is not None:
+            device = _client(name, domain.num_categories, epsilon, how.first_epsilon, seed, number)
+        before = len(memos.users)
+        memos, places = memos.with_answers(device, users, values.indices)
+        if len(memos.users) > before:
+            file.write(memos)  # before any report is made of them
+        reports = device.report(memos.seeds[places], memos.answers[places])
+        metadata = Metadata(
+            mechanism=MechanismRecord(name, device.parameters),
+            effective_epsilon=epsilon if seed is not None else device.effective_epsilon,
+            domain=domain,
+            column=values.column,
+            simulated=seed is not None,
+            version=rrjax.__version__,
+            domain_from_data=values.domain_from_data,
+            round=number,
+            user=how.user,
+        )
+        coded = io.coded(CODINGS[name], reports, domain.num_categories)
+        io.write_reports(out, coded, metadata, kept=Kept(files.source, (how.user,), values.present))
+        memos.rounds = [*memos.rounds, number]
+        file.write(memos)
+    return Reported(metadata, len(reports), memos, len(memos.users) - before)
+
+
+class _Simulated:
+    """A mechanism with the key of a simulation, in place of a client."""
+
+    def __init__(self, mechanism: Any, key: jax.Array) -> None:
+        self.mechanism, self.key = mechanism, key
+
+    def randomize(self, values: np.ndarray) -> np.ndarray:
+        """Reports, from another key in every call."""
+        self.key, own = jax.random.split(self.key)
+        return np.asarray(self.mechanism.randomize(own, values))
+
+
+def _client(
+    name: str, num_categories: int, epsilon: float, first_epsilon: float, seed: int | None, number: int
+) -> LongitudinalClient:
+    try:
+        if seed is None:
+            return LongitudinalClient(name, num_categories, epsilon, first_epsilon)
+        key = jax.random.fold_in(jax.random.key(seed), number)
+        keys = iter(jax.random.split(key, 3))
+
+        def make(mechanism: str, size: int, own: float) -> _Simulated:
+            return _Simulated(MECHANISMS[mechanism](size, own), next(keys))
+
+        def words(size: int) -> np.ndarray:
+            return np.asarray(jax.random.bits(next(keys), (size,), np.uint32))
+
+        return LongitudinalClient(name, num_categories, epsilon, first_epsilon, make=make, words=words)
+    except ArgumentError as error:
+        flag = {"first_epsilon": "--first-epsilon", "num_categories": "--domain"}.get(error.argument or "", "--epsilon")
+        raise UsageError(f"{flag}: {error}", flag=flag, value=error.value) from error
+
+
+def show_round(made: Reported, how: Rounds, out: Path, warnings: list[str], json: bool) -> None:
+    """Prints what was written, and what the users have spent."""
+    metadata, numbers = made.metadata, made.memos.numbers
+    first, last = (float(metadata.mechanism.parameters[name]) for name in ("first_epsilon", "epsilon"))
+    most, often = int(numbers.max()), int(np.median(numbers))
+    facts = {
+        "command": "randomize",
+        "out": out,
+        "memo": how.memo,
+        "num_reports": made.num_reports,
+        "round": metadata.round,
+        "rounds": made.memos.rounds,
+        "user": metadata.user,
+        "column": metadata.column,
+        "mechanism": metadata.mechanism.name,
+        "num_categories": metadata.num_categories,
+        "parameters": metadata.mechanism.parameters,
+        "simulated": metadata.simulated,
+        "num_users": len(numbers),
+        "num_new_answers": made.num_new,
+        "answers_per_user": {"median": often, "most": most},
+        "spent": {"median": often * last, "most": most * last},
+        "warnings": warnings,
+    }
+    if json:
+        show.record(facts)
+        return
+    show.warn(warnings)
+    how_made = "simulated from a seed" if metadata.simulated else "from the system's secure random numbers"
+    show.say(
+        f"Round {metadata.round}: {show.number(made.num_reports, 'report', 'reports')} {how_made}, by "
+        f"{metadata.mechanism.name}; domain: {metadata.domain.describe()}; ε = {first:g} nats a report, {last:g} for "
+        "all reports of one value."
+    )
+    show.say(
+        f"The memo has {show.number(len(made.memos.users), 'permanent answer', 'permanent answers')} of "
+        f"{show.number(len(numbers), 'user', 'users')}, {made.num_new:,} of them new. Each spends {last:g} nats: a "
+        f"user has spent {often * last:g} (median), at most {most * last:g}."
+    )
+    show.say("The times of changes are not protected: many reports show when a value changed, and whether it returned.")
+    show.show_files({"Reports": out, "Memo (secret)": how.memo})

@@ -1,0 +1,164 @@
+"""The file of the permanent answers of all users of a longitudinal collection: a secret of the collector."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rrjax.data.errors import DataError
+from rrjax.io.database import connect, explaining, file_list, literal, parquet_record
+from rrjax.io.write import replacing
+from rrjax.privacy.clients.locking import locked
+from rrjax.privacy.clients.longitudinal import LongitudinalClient
+
+VERSION = 1
+"""Version of the file format."""
+_KEY = "rrjax_memos"
+"""Key of the JSON in Parquet's key-value metadata."""
+
+
+@dataclass
+class Memos:
+    """The permanent answers of all users.
+
+    Attributes:
+        users: `[M]`, the name of the user of each answer.
+        keys: `[M]`, the value or bucket that it is for.
+        seeds: `[M]`, the seed of the user's hash function; zero without.
+        answers: `[M]` integers, or `[M, K]` bits.
+        rounds: The rounds that were reported, in ascending order.
+    """
+
+    users: np.ndarray
+    keys: np.ndarray
+    seeds: np.ndarray
+    answers: np.ndarray
+    rounds: list[int]
+
+    def with_answers(
+        self, client: LongitudinalClient, users: np.ndarray, values: np.ndarray
+    ) -> tuple[Memos, np.ndarray]:
+        """Draws the answers that are missing for these users' values.
+
+        Returns:
+            All answers, and the place `[N]` of each user's answer among them.
+        """
+        seed_of = dict(zip(self.users.tolist(), self.seeds.tolist(), strict=True))
+        names = users.tolist()
+        fresh = [name for name in dict.fromkeys(names) if name not in seed_of]
+        seed_of |= dict(zip(fresh, client.seeds(len(fresh)).tolist(), strict=True))
+        seeds = np.asarray([seed_of[name] for name in names], np.uint32)
+        wanted = list(zip(names, client.keys(seeds, values).tolist(), strict=True))
+        place_of = {pair: place for place, pair in enumerate(zip(self.users.tolist(), self.keys.tolist(), strict=True))}
+        new = [pair for pair in dict.fromkeys(wanted) if pair not in place_of]
+        place_of |= {pair: len(self.users) + place for place, pair in enumerate(new)}
+        places = np.asarray([place_of[pair] for pair in wanted], np.int64)
+        if not new:
+            return self, places
+        keys = np.asarray([key for _, key in new], np.int32)
+        drawn = client.memoize(keys)
+        old = self.answers if len(self.answers) else drawn[:0]
+        more = Memos(
+            np.concatenate([self.users, np.asarray([name for name, _ in new], object)]),
+            np.concatenate([self.keys, keys]),
+            np.concatenate([self.seeds, np.asarray([seed_of[name] for name, _ in new], np.uint32)]),
+            np.concatenate([old, drawn]),
+            self.rounds,
+        )
+        return more, places
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The number of permanent answers of each user."""
+        return np.unique(self.users.astype(str), return_counts=True)[1]
+
+
+@dataclass(frozen=True)
+class MemoFile:
+    """A Parquet file of `Memos`, readable by its owner alone.
+
+    Attributes:
+        path: The file; it is created with the first round.
+        head: What all rounds have in common, in JSON's types: protocol, parameters, domain, column.
+    """
+
+    path: Path
+    head: dict[str, Any]
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Memos]:
+        """Locks the file and reads it; empty memos if it is not there.
+
+        Raises:
+            DataError: A file that cannot be read or locked, is no memo, or is one of another collection. Nothing is
+                changed.
+        """
+        try:
+            with locked(Path(os.path.realpath(self.path)), self.path):
+                yield self._read()
+        except OSError as error:
+            raise self._refused(f"cannot be locked or read ({error.strerror or error})") from error
+
+    def _read(self) -> Memos:
+        if not self.path.exists():
+            empty = np.zeros(0, np.int32)
+            return Memos(np.zeros(0, object), empty, empty.astype(np.uint32), empty, [])
+        file = str(self.path)
+        with connect() as connection, explaining([file]):
+            text = parquet_record(connection, file, _KEY)
+            if text is None:
+                raise self._refused("is no file of memos")
+            record = json.loads(text)
+            for name, wanted in self._full_head.items():
+                if record.get(name) != wanted:
+                    raise DataError(
+                        f"{file} has {name} = {record.get(name)!r}, not {wanted!r}: it is the memo of another "
+                        "collection, and answers must not be mixed; nothing was changed",
+                        file=file,
+                        argument=name,
+                        value=record.get(name),
+                    )
+            rows = connection.execute(f"SELECT * FROM read_parquet({file_list([file])})").fetchnumpy()
+        answers = np.asarray(rows["answer"])
+        if answers.dtype == object:
+            size = self.head["num_categories"]
+            packed = np.frombuffer(b"".join(answers.tolist()), np.uint8).reshape(len(answers), -1)
+            answers = np.unpackbits(packed, axis=1, count=size).astype(bool)
+        users = np.asarray(rows["user"], object)
+        return Memos(users, np.asarray(rows["key"]), np.asarray(rows["seed"]), answers, list(record["rounds"]))
+
+    def write(self, memos: Memos) -> None:
+        """Writes all answers aside, then renames; `DataError` for a file that cannot be written."""
+        answers = memos.answers
+        if answers.ndim == 2:
+            rows = np.empty(len(answers), object)
+            rows[:] = [row.tobytes() for row in np.packbits(answers, axis=1)]
+            answers = rows
+        columns = {"user": memos.users, "key": memos.keys, "seed": memos.seeds, "answer": answers}
+        kind = "CAST(answer AS BLOB)" if memos.answers.ndim == 2 else "answer"
+        record = json.dumps({**self._full_head, "rounds": memos.rounds}, ensure_ascii=False)
+        before = os.umask(0o077)  # the file is secret from its first byte
+        try:
+            with connect() as connection, replacing(self.path) as aside:
+                connection.register("memos", columns)
+                connection.execute(
+                    f'COPY (SELECT "user", key, seed, {kind} AS answer FROM memos) TO {literal(str(aside))} (FORMAT '
+                    f"parquet, COMPRESSION zstd, USE_TMP_FILE false, KV_METADATA {{{_KEY}: {literal(record)}}})"
+                )
+                os.chmod(aside, 0o600)
+        finally:
+            os.umask(before)
+
+    @property
+    def _full_head(self) -> dict[str, Any]:
+        return {"format": "rrjax memos of a longitudinal collection", "version": VERSION, **self.head}
+
+    def _refused(self, problem: str) -> DataError:
+        return DataError(f"{self.path} {problem}; nothing was changed", file=str(self.path))

@@ -1,0 +1,57 @@
+"""Locks of files that several processes share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import time
+from collections.abc import Iterator
+
+from rrjax.data.errors import DataError
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
+
+LOCK_TIMEOUT_SECONDS = 10.0
+"""Time to wait for another process, if the operating system has no locks that end with their process."""
+
+
+@contextlib.contextmanager
+def locked(path: pathlib.Path, shown: str | os.PathLike[str]) -> Iterator[None]:
+    """Locks a file against other processes and threads, by a file `.lock` next to it; `shown` names it in messages.
+
+    Raises:
+        DataError: It stays locked.
+        OSError: The lock cannot be created.
+    """
+    lock = path.with_name(path.name + ".lock")
+    if fcntl is not None:
+        # The file is kept: after a removal, a third process could lock a new file of the same name.
+        held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(held)
+        return
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
+    while True:
+        try:
+            held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            break
+        except FileExistsError:
+            if time.monotonic() > deadline:
+                raise DataError(
+                    f"{lock} is held by another process, or was left by one that was ended: remove it if none uses "
+                    f"{shown}; nothing was changed",
+                    file=str(lock),
+                ) from None
+            time.sleep(0.01)
+    try:
+        yield
+    finally:
+        os.close(held)
+        lock.unlink()

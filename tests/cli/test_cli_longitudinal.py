@@ -1,0 +1,131 @@
+"""Longitudinal protocols on the command line: a memo, a file a round, estimates of each round and of all together."""
+
+import json
+import stat
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+from refusals import blames
+
+from rrjax import io
+from rrjax.mechanisms import PROTOCOLS
+
+pytestmark = pytest.mark.once
+TRUTH = np.array([0.5, 0.3, 0.2])
+LRR = "longitudinal-randomized-response"
+
+
+def values_of(day, changed=0):
+    """A file of 4,000 users; the first `changed` hold the last app."""
+    apps = np.repeat(["maps", "news", "chat"], (4000 * TRUTH).astype(int)).astype(object)
+    apps[:changed] = "chat"
+    users = np.array([f"u{number}" for number in range(4000)], object)
+    order = np.random.default_rng(day).permutation(4000)  # the order of the rows does not matter
+    io.write_table(f"day{day}.csv", {"id": users[order], "app": apps[order]})
+
+
+@pytest.fixture
+def week(invoke):
+    """Two days without a change, and one with."""
+    Path("apps.txt").write_text("maps\nnews\nchat\n")
+    for day, changed in ((1, 0), (2, 0), (3, 400)):
+        values_of(day, changed)
+    return invoke
+
+
+def line(day, name=LRR, *more, out=None):
+    flags = ["--column", "app", "--user", "id", "--domain", "apps.txt", "--mechanism", name]
+    flags += ["--epsilon", "4", "--first-epsilon", "2", "--memo", "memo.parquet", "--seed", "5", "--json"]
+    return ("randomize", f"day{day}.csv", *flags, *more, "--out", out or f"day{day}.parquet")
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_week(week, name):
+    for day in (1, 2, 3):
+        code, out, error = week(*line(day, name))
+        assert code == 0, error
+        made = json.loads(out)
+        assert (made["round"], made["num_users"]) == (day, 4000)
+        if day == 2:
+            assert made["num_new_answers"] == 0
+    assert made["answers_per_user"] == {"median": 1, "most": 2}
+    assert made["spent"] == {"median": 4.0, "most": 8.0}
+    assert stat.S_IMODE(Path("memo.parquet").stat().st_mode) == 0o600
+    columns = duckdb.sql("DESCRIBE SELECT * FROM 'day1.parquet'").fetchall()
+    assert {row[0] for row in columns} == {"app", "id", "round"}
+
+    code, out, error = week("estimate", "day1.parquet", "day2.parquet", "--json", "--out", "two.csv")
+    assert code == 0, error
+    found = {row["label"]: row for row in json.loads(out)["top"]}
+    for label, share in zip(("maps", "news", "chat"), TRUTH, strict=True):
+        both, error = found[label]["all_rounds"], found[label]["all_rounds_standard_error"]
+        assert abs(both - share) < 4 * error
+        assert abs(found[label]["round_1"] - share) < 0.08
+    code, out, _ = week("estimate", "day1.parquet", "--json")
+    alone = json.loads(out)
+    assert code == 0
+    assert (alone["round"], alone["epsilon"]) == (1, pytest.approx(2))
+    code, out, _ = week("estimate", "day1.parquet", "day3.parquet")
+    assert code == 0
+    assert "round 3" in out
+    assert "whose value did not change" in " ".join(out.split())
+
+
+def test_rounds_keep_their_permanent_answers(week):
+    assert week(*line(1))[0] == week(*line(2))[0] == 0
+    memo = duckdb.sql("SELECT \"user\", key, answer FROM 'memo.parquet'").fetchall()
+    assert len(memo) == 4000
+    before = {user: answer for user, _, answer in memo}
+    assert week(*line(3))[0] == 0
+    after = duckdb.sql("SELECT \"user\", key, answer FROM 'memo.parquet'").fetchall()
+    assert set(memo) <= set(after)
+    assert len(after) == 4000 + 400
+    assert before["u0"] in (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("more", "flag"),
+    [
+        (("--round", "1"), "--round"),
+        (("--memo", "notes.txt"), "--memo"),
+        (("--keep", "id"), "--keep"),
+        (("--user", "app"), "--user"),
+        (("--first-epsilon", "5"), "--first-epsilon"),
+        (("--mechanism", "oue"), "--memo"),
+    ],
+)
+def test_flags_that_cannot_be(week, more, flag):
+    assert week(*line(1))[0] == 0
+    before = Path("memo.parquet").read_bytes()
+    given = list(line(2))
+    if more[0] in given:
+        given[given.index(more[0]) + 1] = more[1]
+    else:
+        given += more
+    assert week(*given)[0] == 2
+    assert blames(week.error, flag)
+    assert Path("memo.parquet").read_bytes() == before
+    assert not Path("day2.parquet").exists()
+
+
+def test_files_that_cannot_be(week):
+    assert week(*line(1))[0] == week(*line(2))[0] == 0
+    before = Path("memo.parquet").read_bytes()
+    assert week(*line(3, "loloha"))[0] == 3  # the memo of another protocol
+    assert week.error.argument == "mechanism"
+    Path("day3.csv").write_text("id,app\nu1,maps\nu2,news\nu1,chat\n")
+    assert week(*line(3))[0] == 3
+    assert week.error.row == 3
+    assert Path("memo.parquet").read_bytes() == before
+    for command in ("compare", "report"):
+        assert week(command, "day1.parquet", "day2.parquet")[0] == 2
+        assert "1, 2" in str(week.error)
+    assert week("estimate", "day1.parquet", "day2.parquet", "--mean")[0] == 2
+    values_of(3)
+    Path("other.parquet").write_bytes(Path("day1.parquet").read_bytes())
+    given = list(line(3))
+    given[given.index("memo.parquet")] = "other.parquet"
+    assert week(*given)[0] == 3
+    assert "no file of memos" in str(week.error)
