@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import typer
 
-import rrjax
 from rrjax.cli import show
+from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Explain, Json, MechanismName, check_epsilon, check_rate, flags
-from rrjax.data.errors import ArgumentError, UsageError
+from rrjax.cli.options import Explain, Json, check_rate, flags
+from rrjax.cli.randomization import client_of, client_of_design
+from rrjax.data.errors import UsageError
 from rrjax.privacy.audit import Audit, audit_mechanism
 from rrjax.privacy.clients import Client
 
@@ -20,30 +22,28 @@ WORDS_AN_HOUR = 36_000_000_000
 
 @flags()
 def audit(
-    categories: Annotated[int, typer.Option(help="K, how many categories there are.")],
-    epsilon: Annotated[float, typer.Option(help="Privacy parameter ε that is claimed, in nats.")],
-    mechanism: MechanismName = rrjax.RandomizedResponse.name,
+    categories: Annotated[
+        int | None, typer.Option(help="K, how many categories there are; a survey design may say so itself.")
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Privacy parameter ε that is claimed, in nats.")] = None,
     draws: Annotated[int, typer.Option(min=4, help="Half of the reports that are drawn.")] = 1_000_000,
     level: Annotated[float, typer.Option(help="Confidence level of the bound, in (0, 1).")] = 0.999,
     explain: Explain = False,
     json: Json = False,
+    *,
+    randomizer: Randomizer,
 ) -> None:
     """Check the ε of the clients that `rrjax randomize` uses: a lower bound of ε, from their reports alone.
 
     rrjax audit --mechanism subset-selection --categories 100 --epsilon 1
 
+    rrjax audit --mechanism warner --parameter truth_probability=0.7
+
     The audit searches for the two values whose reports differ most. A lower bound above the claimed ε proves that the
     client is wrong. In Python, rrjax.audit takes any client.
     """
-    check_epsilon(epsilon)
     check_rate("--level", level)
-    try:
-        client = rrjax.secure.client(mechanism, categories, epsilon)
-    except ArgumentError as error:
-        flag = {"epsilon": "--epsilon", "name": "--mechanism"}.get(error.argument or "", "--categories")
-        raise UsageError(str(error), flag=flag, value=error.value) from error
-    except ValueError as error:
-        raise UsageError(str(error), flag="--categories", value=categories) from error
+    client = _client(randomizer, categories, epsilon)
     _check_work(client, draws)
     with show.err.status("Drawing reports …"), ending_at_once():
         found = audit_mechanism(client, draws, level=level)
@@ -51,14 +51,15 @@ def audit(
         show.record({"command": "audit", "mechanism": client.name, "parameters": client.parameters} | facts(found))
         return
     confidence = f"{show.in_full(level)} confidence"
+    asked = "" if epsilon is None else f"{epsilon:g} nats asked for, "
     show.say(
-        f"{client.name}, K = {categories:,}: ε = {epsilon:g} nats asked for, {client.effective_epsilon:.12g} delivered "
-        "by its integers."
+        f"{client.name}, K = {client.num_categories:,}: ε = {asked}{client.effective_epsilon:.12g} delivered by its "
+        "integers."
     )
     if found.powerless:
         show.say(
             f"{draws:,} draws are too few to find anything: at least {found.draws_needed:,} are needed before a client "
-            f"that hides nothing could be told from one of ε = {epsilon:g}, with {confidence}."
+            f"that hides nothing could be told from one of ε = {client.epsilon:g}, with {confidence}."
         )
     else:
         show.say(
@@ -74,7 +75,8 @@ def audit(
     names = ("neither of them", f"{large} alone", f"{small} alone", "both")
     event = " or ".join(names[number] if isinstance(number, int) else str(number) for number in found.event)
     first, second = found.counts
-    searched = f"all {categories:,}" if found.num_values == categories else f"{found.num_values:,} of {categories:,}"
+    size = client.num_categories
+    searched = f"all {size:,}" if found.num_values == size else f"{found.num_values:,} of {size:,}"
     words = {
         "search": f"of {searched} values, reports tell {small} and {large} apart the most, by a quarter of all reports",
         "proof": f"of {found.num_draws:,} reports each of the values {found.likelier} and {found.other}, {first:,} and "
@@ -82,6 +84,25 @@ def audit(
         "limits": "a bound far below the claim shows nothing: other values, or events, may tell more",
     }
     show.explain(words, explain, "mechanisms")
+
+
+def _client(randomizer: Randomizer, categories: int | None, epsilon: float | None) -> Client:
+    """The client to audit."""
+    randomizer.check_no_rounds()
+    randomizer.check_epsilon(epsilon)
+    if randomizer.is_design:
+        client = client_of_design(randomizer.of_size(categories))
+        if math.isinf(client.effective_epsilon):
+            raise UsageError(
+                f"--mechanism {randomizer.name}: its ε is infinite, because some answer is never given by some "
+                "respondents: there is no bound to audit",
+                flag="--mechanism",
+                value=randomizer.name,
+            )
+        return client
+    if categories is None:
+        raise UsageError("--categories is missing: K, how many categories there are", flag="--categories")
+    return client_of(randomizer.name, categories, epsilon, "--categories")
 
 
 def _check_work(client: Client, draws: int) -> None:

@@ -213,7 +213,7 @@ def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | 
                     flag="REPORTS",
                 )
             epsilon = float(mechanism.epsilon)
-        if not 0.99 * SMALLEST_EPSILON < epsilon <= LARGEST_EPSILON:
+        if not (isinstance(mechanism, Design) or 0.99 * SMALLEST_EPSILON < epsilon <= LARGEST_EPSILON):
             raise io.DataError(
                 f"{files.name} says that it was randomized with ε = {epsilon:g} nats, and collections have one from "
                 f"{SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}: was the file changed after it was written?",

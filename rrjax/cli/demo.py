@@ -11,9 +11,11 @@ import typer
 
 import rrjax
 from rrjax import io
-from rrjax.cli import compare, estimate, randomize, show
+from rrjax.cli import compare, estimate, show
 from rrjax.cli.collection import read_collection
 from rrjax.cli.options import Confidence, Explain, Output, check_epsilon, flags
+from rrjax.cli.randomization import Randomization, make_reports
+from rrjax.cli.randomize import show_made
 from rrjax.cli.reading import Files, Reading
 from rrjax.cli.truth import read_truth
 from rrjax.io.write import check_reports, make_folder
@@ -58,8 +60,8 @@ def demo(
     domain, more = f"1:{categories}", " --explain" * explain
     show.command(f"rrjax randomize {values} --epsilon {epsilon:g} --domain {domain} --seed {seed} --out {reports}")
     files = Files([str(values)], Reading(domain=domain))
-    made = randomize.make_reports(files, reports, randomize.Randomization(epsilon, seed))
-    randomize.show_made(made, reports, False)
+    made = make_reports(files, reports, Randomization(epsilon, seed))
+    show_made(made, reports, False)
     show.command(f"rrjax estimate {reports} --top 10 --out {table}{more}")
     collection = read_collection(Files([str(reports)]), None)
     estimate.run(collection, None, Output(out=table, top=10, explain=explain), Confidence())

@@ -14,7 +14,7 @@ import rrjax
 from rrjax.cli.options import did_you_mean
 from rrjax.data.errors import ArgumentError, UsageError
 from rrjax.io.domain import Domain
-from rrjax.mechanisms import COMPLIANCE, DESIGNS, MECHANISMS, Compliance, Design
+from rrjax.mechanisms import COMPLIANCE, DESIGNS, MECHANISMS, PROTOCOLS, Compliance, Design
 from rrjax.mechanisms.surveys.named import make_design, parameters_of
 from rrjax.mechanisms.table import TABLE, full_name
 
@@ -32,7 +32,7 @@ def design_name(text: str) -> str:
         BadParameter: There is none of that name.
     """
     name = full_name(text)
-    if name in MECHANISMS:
+    if name in MECHANISMS or name in PROTOCOLS:
         raise typer.BadParameter(
             f"reports of {name} are read with their metadata (`rrjax randomize` writes them), and those of "
             "randomized response with --epsilon alone; --mechanism names a survey design"
@@ -41,12 +41,12 @@ def design_name(text: str) -> str:
 
 
 def randomizer_name(text: str) -> str:
-    """The name of a mechanism of K and ε, or of a survey design of one sample.
+    """The name of a mechanism of K and ε, a survey design of one sample, or a longitudinal protocol.
 
     Raises:
         BadParameter: There is none of that name.
     """
-    return _among(text, [*MECHANISMS, *DESIGNS])
+    return _among(text, [*MECHANISMS, *DESIGNS, *PROTOCOLS])
 
 
 def _among(text: str, known: list[str]) -> str:
@@ -211,7 +211,8 @@ class Randomizer(SurveyDesign):
             autocompletion=lambda: [*MECHANISMS, *DESIGNS],
             metavar="NAME",
             help=f"One of {', '.join(MECHANISMS)}; or a survey design, with --parameter in place of --epsilon: "
-            f"{', '.join(DESIGNS)}. By default {rrjax.RandomizedResponse.name}.",
+            f"{', '.join(DESIGNS)}. By default {rrjax.RandomizedResponse.name}. For users who report many times, "
+            f"`rrjax randomize` also takes {', '.join(PROTOCOLS)}.",
             rich_help_panel=WHICH,
         ),
     ] = None
@@ -228,6 +229,21 @@ class Randomizer(SurveyDesign):
     def is_design(self) -> bool:
         """Whether it is a survey design."""
         return self.name in DESIGNS
+
+    def check_no_rounds(self) -> None:
+        """Refuses a longitudinal protocol, of which one round is a mechanism of K and ε.
+
+        Raises:
+            UsageError: It is one.
+        """
+        if self.name in PROTOCOLS:
+            single = PROTOCOLS[self.name](2, 2.0, 1.0).single_round.name
+            raise UsageError(
+                f"--mechanism {self.name} is for users who report many times; one round of it is {single}: give that, "
+                "with the ε of a single report",
+                flag="--mechanism",
+                value=self.name,
+            )
 
     @property
     def described(self) -> str | dict[str, Any]:

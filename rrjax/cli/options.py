@@ -20,8 +20,6 @@ from typer.core import TyperCommand
 from rrjax.data.errors import DataError, UsageError, naming_flags
 from rrjax.estimators.catalogue import ESTIMATORS
 from rrjax.io.write import table_suffix
-from rrjax.mechanisms import MECHANISMS
-from rrjax.mechanisms.table import full_name
 
 WHICH, CONFIDENCE, STATEMENTS = "Which estimate", "How sure", "Statements"
 """Panels of less common flags. Flags without a panel are listed first, in the order of the parameters."""
@@ -179,11 +177,6 @@ def estimator_names() -> list[str]:
     return list(ESTIMATORS)
 
 
-def mechanism_names() -> list[str]:
-    """Names of mechanisms, for completion in the shell."""
-    return list(MECHANISMS)
-
-
 def did_you_mean(text: str, known: Iterable[str]) -> str:
     """A hint to the known name that is most similar to a text, if any is."""
     near = get_close_matches(text, known, n=1, cutoff=0.4)
@@ -200,30 +193,6 @@ def estimator_name(text: str) -> str:
     if name not in ESTIMATORS:
         raise typer.BadParameter(f"{text!r} is none of {', '.join(ESTIMATORS)}{did_you_mean(name, ESTIMATORS)}")
     return name
-
-
-def mechanism_name(text: str) -> str:
-    """The name of a mechanism; underscores are as good as hyphens, and so are the usual abbreviations.
-
-    Raises:
-        BadParameter: There is none of that name.
-    """
-    name = full_name(text)
-    if name not in MECHANISMS:
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(MECHANISMS)}{did_you_mean(name, MECHANISMS)}")
-    return name
-
-
-MechanismName = Annotated[
-    str,
-    typer.Option(
-        parser=mechanism_name,
-        autocompletion=mechanism_names,
-        metavar="NAME",
-        help=f"One of {', '.join(MECHANISMS)}.",
-        rich_help_panel="Which mechanism",
-    ),
-]
 
 
 class Command(TyperCommand):

@@ -12,6 +12,7 @@ from typing import Any, Self, cast
 from rrjax.data.errors import Contradiction, DataError, option, reworded
 from rrjax.io.database import Connection, parquet_record
 from rrjax.io.domain import Domain
+from rrjax.mechanisms.table import TABLE
 
 KEY = "rrjax"
 """Key of the JSON in Parquet's key-value metadata."""
@@ -38,11 +39,17 @@ class MechanismRecord:
     Attributes:
         name: Name such as "randomized-response".
         parameters: Parameters of the mechanism. `num_categories`, K, and `epsilon`, the requested ε in nats, are always
-            among them.
+            among them, except for a survey design, which is made from other parameters.
     """
 
     name: str
-    parameters: dict[str, int | float | str | bool] = field(hash=False)
+    parameters: dict[str, Any] = field(hash=False)
+
+    @property
+    def is_design(self) -> bool:
+        """Whether it is a survey design."""
+        entry = TABLE.get(self.name) if isinstance(self.name, str) else None
+        return entry is not None and entry.parameters is not None
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,8 @@ class Metadata:
 
     Attributes:
         mechanism: Name and parameters of the mechanism, a `MechanismRecord`.
-        effective_epsilon: ε delivered by the integer arithmetic, nats.
+        effective_epsilon: ε delivered by the integer arithmetic, nats; infinite for a survey design in which an answer
+            can give its user away.
         domain: The K categories, an `rrjax.io.domain.Domain`.
         column: Name of the column of reports.
         simulated: Whether the randomness came from a seed, which gives no protection.
@@ -81,6 +89,10 @@ class Metadata:
     def __post_init__(self) -> None:
         """Checks all fields, so that every written file can be read."""
         found = {**self.mechanism.parameters, **vars(self), "mechanism": self.mechanism.name}
+        if self.mechanism.is_design:
+            found = {"num_categories": self.num_categories, "epsilon": self.effective_epsilon, **found}
+            if self.effective_epsilon == math.inf:
+                found |= {"epsilon": 1.0, "effective_epsilon": 1.0}
         size = found.get("num_categories")
         if isinstance(size, int) and size != self.num_categories:
             message = f"the metadata say {size} categories and list {self.num_categories}"
@@ -90,7 +102,8 @@ class Metadata:
             if not (_is_positive(value) if expected is float else type(value) is expected):
                 raise _lacking(name)
         for name, value in self.mechanism.parameters.items():
-            if not (isinstance(name, str) and isinstance(value, int | float | str | bool)):
+            numbers = value if isinstance(value, list) and self.mechanism.is_design else [value]
+            if not (isinstance(name, str) and all(isinstance(each, int | float | str | bool) for each in numbers)):
                 raise _lacking(f"mechanism: {name}")
         if not _MIN_DELIVERED * self.epsilon <= self.effective_epsilon <= _MAX_DELIVERED * self.epsilon:
             raise DataError(
@@ -116,8 +129,8 @@ class Metadata:
 
     @property
     def epsilon(self) -> float:
-        """The requested ε, nats."""
-        return float(self.mechanism.parameters["epsilon"])
+        """The requested ε, nats; of a survey design the one delivered."""
+        return float(self.mechanism.parameters.get("epsilon", self.effective_epsilon))
 
     def check(
         self, file: str, *, column: str | None = None, epsilon: float | None = None, domain: Domain | None = None
@@ -137,6 +150,8 @@ class Metadata:
         """The metadata as JSON text."""
         mechanism = {"name": self.mechanism.name, **self.mechanism.parameters}
         record = {**vars(self), "mechanism": mechanism, "domain": self.domain.to_metadata()}
+        if self.effective_epsilon == math.inf:
+            record["effective_epsilon"] = None  # JSON has no infinity
         for name in ("columns", "round", "user"):
             if record[name] is None:
                 del record[name]
@@ -164,6 +179,8 @@ class Metadata:
         known: dict[str, Any] = {item.name: record.get(item.name) for item in fields(cls)}
         known["mechanism"] = MechanismRecord(cast(str, parameters.pop("name", None)), cast(dict, parameters))
         known["domain"] = Domain.from_metadata(record["domain"])
+        if known["mechanism"].is_design and known["effective_epsilon"] is None:
+            known["effective_epsilon"] = math.inf
         if isinstance(known["columns"], list):
             known["columns"] = tuple(known["columns"])
         return cls(**known)

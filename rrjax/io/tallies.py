@@ -18,7 +18,6 @@ from rrjax.io.metadata import Metadata
 from rrjax.io.read import CountedReports, as_source, count_reports
 from rrjax.io.source import Source, only_file
 from rrjax.io.write import replacing
-from rrjax.mechanisms.table import TABLE
 
 if TYPE_CHECKING:
     from jaxtyping import Array
@@ -93,13 +92,9 @@ def mechanism_of(metadata: Metadata, file: str) -> SupportMechanism:
     Raises:
         DataError: An unknown mechanism.
     """
-    if metadata.mechanism.name not in CODINGS and metadata.mechanism.name in TABLE:
-        raise DataError(
-            f"{file} says that it was made by {metadata.mechanism.name}, whose answers have no file format: read them "
-            "as a table, with --mechanism and --parameter.",
-            file=file,
-        )
-    parameters: dict[str, Any] = {**metadata.mechanism.parameters, "epsilon": metadata.effective_epsilon}
+    parameters: dict[str, Any] = dict(metadata.mechanism.parameters)
+    if not metadata.mechanism.is_design:
+        parameters["epsilon"] = metadata.effective_epsilon
     wrote = f" (the file was written by {metadata.version})"
     return _make_mechanism(metadata.mechanism.name, parameters, file, wrote)
 
@@ -128,8 +123,13 @@ def _make_mechanism(name: str, parameters: dict[str, Any], file: str, wrote: str
 def _of_labels(source, metadata, mechanism):
     from rrjax.data.linear_maps import Scaling
     from rrjax.data.mixture import Mixture
+    from rrjax.mechanisms import Design
 
     counted = count_reports(source)
+    if isinstance(mechanism, Design):
+        counts = as_jax_integers(counted.counts)
+        tally = replace(mechanism.tally_of_counts(counts), domain=counted.domain)
+        return Tallied(counted, mechanism, tally, mechanism.mixture_of_counts(counts))
     tally = tally_of_support(counted.counts, int(counted.counts.sum()), mechanism, counted.domain)
     lift = Scaling(mechanism.expm1_epsilon, mechanism.num_categories)
     return Tallied(counted, mechanism, tally, Mixture(counted.counts, 1.0, lift))

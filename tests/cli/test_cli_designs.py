@@ -113,6 +113,73 @@ def test_every_design_has_the_estimates_of_its_class(answers, name):
     assert (epsilon is None) == (not np.isfinite(float(design.epsilon)))
 
 
+def flags_of(name):
+    return ["--mechanism", name, *(flag for text in EXAMPLES[name] for flag in ("--parameter", text))]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "forced-response" else (pytest.mark.long,)) for name in DESIGNS]
+)
+def test_answers_that_were_randomized_here(answers, name):
+    """Values, their answers in a file that carries its design, and an estimate near the truth."""
+    io.write_table("v.csv", {"answer": np.array(["yes", "no"])[(np.arange(8000) % 4 > 0).astype(int)]})
+    asked = ("--domain", "yesno.txt", *flags_of(name), "--json")
+    code, out, error = answers("randomize", "v.csv", *asked, "--seed", 1, "--out", "r.parquet")
+    assert code == 0, error
+    assert json.loads(out)["parameters"].keys() >= {text.split("=")[0] for text in EXAMPLES[name]}
+    code, out, error = answers("estimate", "r.parquet", "--json")
+    assert code == 0, error
+    assert json.loads(out)["mechanism"] == name
+    assert abs(shares(out)["yes"]["mle"] - 0.25) < 4 * json.loads(out)["standard_error"]
+    assert answers("randomize", "v.csv", *asked, "--out", "s.parquet")[0] == 0  # of secure random numbers
+    assert abs(shares(answers("estimate", "s.parquet", "--json")[1])["yes"]["mle"] - 0.25) < 0.1
+    assert answers("estimate", "r.parquet", *DICE)[0] == 2
+    assert answers.error.flag == "--mechanism"
+
+
+def test_plans_and_audits_of_designs(answers):
+    dice = DICE[2:]
+    code, out, error = answers("plan", *dice, "--target-rmse", 0.02, "--json")
+    assert code == 0, error
+    plan = json.loads(out)
+    assert (plan["num_categories"], plan["design"]) == (2, "truth 0.6667, forced 0.5 : 0.5")
+    # The same channel as randomized response of two categories at log 5.
+    alike = json.loads(answers("plan", "--categories", 2, "--epsilon", np.log(5), "--target-rmse", 0.02, "--json")[1])
+    assert abs(plan["num_users"] - alike["num_users"]) <= 1
+    assert plan["rmse"] == pytest.approx(0.02, abs=1e-4)
+    assert "ε is infinite" in answers("plan", *flags_of("mangat"), "--users", 1000)[1]
+    found = json.loads(answers("audit", *dice, "--draws", 40_000, "--json")[1])
+    assert 1.4 < found["lower"] <= found["claimed"] == pytest.approx(np.log(5))
+    assert not found["violated"]
+    for line, flag in (
+        (("plan", *dice, "--epsilon", 1, "--users", 10), "--epsilon"),
+        (("plan", *dice, "--categories", 3, "--users", 10), "--mechanism"),
+        (("plan", *dice), "--users"),
+        (("plan", *flags_of("negative-question"), "--users", 10), "--categories"),
+        (("plan", "--epsilon", 1, "--users", 10), "--categories"),
+        (("plan", "--mechanism", "loloha", "--categories", 4, "--epsilon", 1, "--users", 10), "--mechanism"),
+        (("audit", *flags_of("mangat")), "--mechanism"),
+        (("audit", "--categories", 4), "--epsilon"),
+        (("study", "quick", *dice), "--mechanism"),
+        (("randomize", "v.csv", "--out", "r.parquet", "--epsilon", 1, *dice), "--epsilon"),
+        (("randomize", "v.csv", "--out", "r.parquet"), "--epsilon"),
+    ):
+        assert answers(*line)[0] == 2, line
+        assert blames(answers.error, flag), line
+
+
+@pytest.mark.long  # a study
+def test_a_study_of_a_design(answers, monkeypatch):
+    monkeypatch.setattr("rrjax.cli.study.Machine.settle", lambda self: None)
+    dice = DICE[2:]
+    io.write_table("v.csv", {"answer": np.array(["yes", "no"])[(np.arange(800) % 4 > 0).astype(int)]})
+    study = ("study", "data", "v.csv", "--domain", "yesno.txt", *dice, "--seeds", 20, "--out", "s", "--json")
+    code, _, error = answers(*study)
+    assert code == 0, error
+    assert answers(*study, "--epsilon", 1)[0] == 2
+    assert blames(answers.error, "--epsilon")
+
+
 @pytest.mark.long  # a regression, statements, a page
 def test_statements_regressions_and_pages(answers):
     rng = np.random.default_rng(3)

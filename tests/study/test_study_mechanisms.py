@@ -18,7 +18,7 @@ from cases import FLOAT
 from refusals import refused
 
 import rrjax
-from rrjax.cli.options import mechanism_name
+from rrjax.cli.design import randomizer_name
 from rrjax.data.tally import Rates, Tally
 from rrjax.figures.curves import real_data
 from rrjax.mechanisms import MECHANISMS, ProjectiveGeometry, SubsetSelection
@@ -200,7 +200,7 @@ def test_names_are_read_as_the_command_line_reads_them():
     assert list(study(["oue", "SS", "KRR"]).mechanism) == [UNARY, SUBSETS, "randomized-response"]
     assert list(study({"mine": "oue"}).mechanism) == ["mine"]
     for text in ("oue", "Subset_Selection"):
-        assert list(study(text).mechanism) == [mechanism_name(text)]
+        assert list(study(text).mechanism) == [randomizer_name(text)]
     assert list(study("oue", estimators=["Inv-P", "INV"]).estimators) == ["inv_p", "inv"]
     assert list(study(partial(SubsetSelection, subset_size=2)).mechanism) == ["SubsetSelection"]
 
