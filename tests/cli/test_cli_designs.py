@@ -161,8 +161,8 @@ def test_plans_and_audits_of_designs(answers):
         (("audit", *flags_of("mangat")), "--mechanism"),
         (("audit", "--categories", 4), "--epsilon"),
         (("study", "quick", *dice), "--mechanism"),
-        (("randomize", "v.csv", "--out", "r.parquet", "--epsilon", 1, *dice), "--epsilon"),
-        (("randomize", "v.csv", "--out", "r.parquet"), "--epsilon"),
+        (("randomize", "counts.csv", "--out", "r.parquet", "--epsilon", 1, *dice), "--epsilon"),
+        (("randomize", "counts.csv", "--out", "r.parquet"), "--epsilon"),
     ):
         assert answers(*line)[0] == 2, line
         assert blames(answers.error, flag), line
