@@ -49,8 +49,9 @@ def advice(collection: Collection, estimates: list[Estimate], headings: list[str
 
 @ending_at_once()
 def publication(collection: Collection, estimate: Estimate, intervals: ShareIntervals) -> str:
-    """A sentence to publish on the largest category of an estimate, with a simultaneous interval."""
-    place = int(np.argmax(estimate.theta))
+    """A sentence to publish with a simultaneous interval: on the largest category or, of yes and no, on yes."""
+    yes_or_no = collection.design is not None and collection.num_categories == 2
+    place = 0 if yes_or_no else int(np.argmax(estimate.theta))
     limits: tuple[np.ndarray, np.ndarray] = (intervals.lower, intervals.upper)
     if not intervals.confidence.at_once:  # the largest was picked after looking
         found = inference.intervals(*collection.marginal, intervals.level, simultaneous="bonferroni")
