@@ -38,6 +38,7 @@ class Fit:
 
     p_value: float | None
     draws: int = 0
+    """How many collections were simulated; none for the exact test of other mechanisms."""
     lacking: str = ""
 
 
@@ -114,10 +115,9 @@ def find(collection: Collection, asked: Asked, level: float, top: int, ordered: 
 
 
 def fit_of(collection: Collection) -> Fit:
-    """Tests whether randomized response at this ε can have made the reports."""
-    if collection.tallied is not None:
-        return Fit(None, lacking=f"There is no test of fit for reports of {collection.mechanism.name}.")
-    draws = min(SimulatedTest.draws, MOST_FIT_CELLS // collection.num_categories)
+    """Tests whether the mechanism at this ε can have made the reports."""
+    simulated = collection.tallied is None
+    draws = min(SimulatedTest.draws, MOST_FIT_CELLS // collection.num_categories) if simulated else SimulatedTest.draws
     if draws < FEWEST_FIT_DRAWS:
         return Fit(
             None,
@@ -135,7 +135,7 @@ def fit_of(collection: Collection) -> Fit:
             lacking="Whether the reports fit the stated mechanism and ε cannot be tested: with so few reports, or at "
             f"so large an ε, p is {found['least_p_value']:.2g} or more, whatever they say.",
         )
-    return Fit(float(found["p_value"]), draws)
+    return Fit(float(found["p_value"]), draws if simulated else 0)
 
 
 @ending_at_once()

@@ -48,7 +48,7 @@ def independent(
 
     The first file holds pairs that `rrjax randomize` with two columns randomized as one value. The second file holds
     two reports in each row, which were randomized separately; no ε is needed then, because the reports are independent
-    exactly if the values are.
+    exactly if the values are. That holds for answers to survey designs too, without naming the design.
     """
     columns = column or []
     if columns and (len(columns) != 2 or columns[0] == columns[1]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 
 import jax.numpy as jnp
@@ -34,10 +35,11 @@ def normal_estimate(collection: Collection, part: Part, values: np.ndarray, leve
     return _limits(centre + scores.mean(), error, level, values.min(), values.max())
 
 
-def normal_difference(first: inference.Estimate, second: inference.Estimate, level: float) -> inference.Estimate:
-    """The difference of two estimates from different users."""
-    error = math.hypot(float(first.standard_error), float(second.standard_error))
-    return _limits(float(first.value) - float(second.value), error, level, -math.inf, math.inf)
+def normal_sum(found: Sequence[inference.Estimate], weights: np.ndarray, level: float) -> inference.Estimate:
+    """The weighted sum of estimates from different users."""
+    value = sum(float(weight * each.value) for weight, each in zip(weights, found, strict=True))
+    error = math.hypot(*(float(weight * each.standard_error) for weight, each in zip(weights, found, strict=True)))
+    return _limits(value, error, level, -math.inf, math.inf)
 
 
 def _limits(value: float, error: float, level: float, least: float, most: float) -> inference.Estimate:

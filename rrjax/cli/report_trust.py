@@ -30,13 +30,15 @@ def believed(findings: Findings) -> list[Markup]:
         points.append(fit.lacking)
     else:
         often = "none" if fit.p_value * (fit.draws + 1) < 1.5 else f"{100 * fit.p_value:.3g}\N{NO-BREAK SPACE}%"
-        tested = f"Of {fit.draws:,} collections simulated with the stated mechanism and ε, {often}"
+        tested = f"Of {fit.draws:,} collections simulated with the stated mechanism and ε, {often} fit"
+        worse, better = (f"{tested} {way} (p = {fit.p_value:.2g})" for way in ("as badly", "no better"))
+        if not fit.draws:
+            worse = better = f"Every category was tested exactly (all of them together: p = {fit.p_value:.2g})"
         points.append(
-            f"The reports do not fit the stated mechanism and ε. {tested} fit as badly (p = {fit.p_value:.2g}). Is ε "
-            "right, are reports missing, was it another mechanism?"
+            f"The reports do not fit the stated mechanism and ε. {worse}. {collection.doubt}"
             if fit.p_value <= 0.05
-            else f"The reports are consistent with the stated mechanism and ε. {tested} fit no better "
-            f"(p = {fit.p_value:.2g}). This does not prove that they are right."
+            else f"The reports are consistent with the stated mechanism and ε. {better}. This does not prove that they "
+            "are right."
         )
     contradicted = int(intervals.contradicted.sum())
     if contradicted:

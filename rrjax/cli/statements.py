@@ -16,7 +16,7 @@ from rrjax import inference, io
 from rrjax.cli import show
 from rrjax.cli.collection import Collection
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.normal import normal_difference, normal_estimate
+from rrjax.cli.normal import normal_estimate, normal_sum
 from rrjax.cli.options import Asked, Output, listed_in
 from rrjax.cli.public_columns import Part, parts_of, shares_of
 from rrjax.data.errors import UsageError
@@ -96,8 +96,6 @@ def rows_of(collection: Collection, asked: Asked, level: float, top: int) -> tup
     """Estimates the statements; returns the estimates and the number of reports that were left out."""
     statements = _statements(collection, asked, top)
     parts, num_left_out = parts_of(collection, asked.by, asked.weights, asked.normal)
-    if asked.population is not None:
-        collection.check_counts("--population")
     shares = None if asked.population is None else shares_of(asked.population, parts[1:])
     return [
         row for statement in statements for row in _rows(collection, statement, parts, asked, level, shares)
@@ -109,8 +107,6 @@ def _statements(collection: Collection, asked: Asked, top: int) -> list[Statemen
     statements = []
     if asked.mean:
         statements.append(Statement("mean", "mean", _numbers(collection)))
-    if asked.quantile and collection.tallied is not None:
-        collection.check_counts("a quantile")
     for probability in asked.quantile or []:
         name = "median" if probability == 0.5 else f"{100 * probability:.4g} % quantile"
         statements.append(Statement(name, "quantile", None, probability))
@@ -218,8 +214,12 @@ def _rows(
     epsilon, how = collection.epsilon, "normal" if asked.normal else None
     given = epsilon if collection.tallied is None else None
     if statement.kind == "quantile":
-        counts = jnp.stack([jnp.asarray(part.data) for part in parts])
-        found = jax.vmap(lambda each: inference.quantile(each, epsilon, statement.probability, level=level))(counts)
+        kind = None if collection.tallied is None else collection.mechanism
+        data = [part.data if collection.tallied is not None else jnp.asarray(part.data) for part in parts]
+        together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *data)
+        found = jax.vmap(
+            lambda each: inference.quantile(each, given, statement.probability, mechanism=kind, level=level)
+        )(together)
         labels = collection.labels
         ends = [labels[np.asarray(each)] for each in found]
         return [
@@ -244,14 +244,18 @@ def _rows(
         if len(parts) == 3:
             first, second = parts[1:]
             if asked.normal and collection.tallied is not None:
-                each = normal_difference(found[1], found[2], level)
+                each = normal_sum(found[1:], np.array([1, -1]), level)
             else:
                 each = inference.difference(first.data, second.data, given, values=values, level=level, method=how)
             title = f"{first.level} less {second.level}"
             rows.append(_row(statement, title, first.num_reports + second.num_reports, each, "difference"))
         if shares is not None:
-            counts = np.stack([part.data for part in parts[1:]])
-            each = inference.stratified(counts, epsilon, shares=shares, values=values, level=level, method=how)
+            if asked.normal and collection.tallied is not None:
+                each = normal_sum(found[1:], shares, level)
+            else:
+                strata = [part.data for part in parts[1:]]
+                strata = np.stack(strata) if collection.tallied is None else strata
+                each = inference.stratified(strata, given, shares=shares, values=values, level=level, method=how)
             rows.append(_row(statement, "population", parts[0].num_reports, each, "population"))
     return rows
 
@@ -292,9 +296,10 @@ def told(rows: list[Row], asked: Asked, *, exact: bool) -> str:
         )
     kinds = {row.statement.kind for row in rows}
     if asked.normal:
-        also = "; intervals of quantiles are exact" * ("quantile" in kinds)
+        kept = "are exact" if exact else "hold for any number of users"
+        also = f"; intervals of quantiles {kept}" * ("quantile" in kinds)
         return f"The intervals use the normal approximation, which needs thousands of users{also}."
-    bounded = [f"{kind}s" for kind in ("mean", "share") if kind in kinds and (kind == "mean" or not exact)]
+    bounded = [f"{kind}s" for kind in ("mean", "share", "quantile") if kind in kinds and (kind == "mean" or not exact)]
     bounded += [f"{about}s" for about in ("difference", "population") if any(row.about == about for row in rows)]
     words = []
     if kinds & {"share", "quantile"} and exact:
@@ -315,7 +320,7 @@ def _explanations(rows: list[Row], asked: Asked, level: float) -> dict[str, str]
         "reports": "number of reports of these users",
         "estimate": "unbiased: the randomization is undone, on average" if kinds != {"quantile"} else "",
         "quantile": "the first category, in the order of the domain, at which the cumulative share reaches the "
-        "quantile, by the likeliest distribution, or the nearer end of the interval"
+        "quantile, by the likeliest distribution (of other mechanisms: by InvP), or the nearer end of the interval"
         if quantiles
         else "",
         "std. error": "standard error of the estimate" + "; quantiles have none" * quantiles,

@@ -12,13 +12,27 @@ import typer
 from rrjax import inference
 from rrjax.cli import show
 from rrjax.cli.collection import Collection, read_collection
+from rrjax.cli.design import SurveyDesign
 from rrjax.cli.independent import independent
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Command, did_you_mean, flags
 from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, Reports, other_files
-from rrjax.cli.testing import SimulatedTest, check_size, least_of_any, least_of_one, least_of_shuffles, show_outcomes
+from rrjax.cli.testing import (
+    SimulatedTest,
+    check_size,
+    label_of,
+    least_of_any,
+    least_of_fit,
+    least_of_one,
+    least_of_shuffles,
+    least_of_tables,
+    mechanism_of_all,
+    show_outcomes,
+    tally_of,
+)
 from rrjax.cli.truth import read_truth
 from rrjax.data.errors import UsageError
+from rrjax.inference.marginal_tests import alike, one_test
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
 
@@ -27,7 +41,8 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="
 def test() -> None:
     """Ask yes-or-no questions of the true distribution, from files of randomized reports: statistical tests.
 
-    They are simulated, and keep their level at the boundary too.
+    They keep their level at the boundary too: for randomized response they are simulated; for other mechanisms and
+    survey designs every category is tested exactly, and the smallest p-value is multiplied by their number.
     """
 
 
@@ -58,6 +73,7 @@ def fit(
         ),
     ] = None,
     epsilon: Epsilon = None,
+    design: SurveyDesign,
     reading: Reading,
     options: SimulatedTest,
     against_column: Annotated[
@@ -78,11 +94,13 @@ def fit(
     rrjax test fit reports.parquet
 
     rrjax test fit reports.parquet --against census.csv --against-column city --against-counts people
+
+    rrjax test fit dice.csv --domain yesno.txt --mechanism forced-response --parameter truth=2/3
+    --parameter forced=1/2,1/2
     """
     other = other_files(reading, against, against_column, against_format, against_counts, "--against")
     with show.err.status("Counting …") as status:
-        collection = read_collection(Files(reports, reading), epsilon)
-        collection.check_counts("a test of fit")
+        collection = read_collection(Files(reports, reading), epsilon, design)
         check_size(collection.num_reports)
         theta = None if other is None else read_truth(other, collection, "--against")
         status.update("Testing …")
@@ -96,15 +114,16 @@ def equal(
     reports: Collections,
     *,
     epsilon: Epsilons = None,
+    design: SurveyDesign,
     reading: Reading,
     options: SimulatedTest,
 ) -> None:
-    """Do two collections, or more, come from the same distribution? Their ε may differ.
+    """Do two collections, or more, come from the same distribution? Their ε, and their mechanisms, may differ.
 
     rrjax test equal before.parquet after.parquet
     """
     with show.err.status("Counting …") as status:
-        collections = _read_collections(reports, reading, epsilon or [])
+        collections = _read_collections(reports, reading, epsilon or [], design)
         status.update("Testing …")
         outcome = _equal(collections, options)
     show_outcomes("equal", collections, [outcome], options)
@@ -121,6 +140,7 @@ def trend(
         typer.Option(help="When each was collected, in their order; 0, 1, … by default. Repeatable."),
     ] = None,
     epsilon: Epsilons = None,
+    design: SurveyDesign,
     reading: Reading,
     options: SimulatedTest,
 ) -> None:
@@ -129,7 +149,7 @@ def trend(
     rrjax test trend 2023.parquet 2024.parquet 2025.parquet --category Rome
     """
     with show.err.status("Counting …") as status:
-        collections = _read_collections(reports, reading, epsilon or [])
+        collections = _read_collections(reports, reading, epsilon or [], design)
         status.update("Testing …")
         outcome = _trend(collections, time or [], category, options)
     show_outcomes("trend", collections, [outcome], options, category=category, times=time)
@@ -137,7 +157,12 @@ def trend(
 
 @ending_at_once()
 def fits_any(collection: Collection, options: SimulatedTest) -> list[dict[str, Any]]:
-    """Tests whether randomized response at this ε can have made the reports, from any distribution."""
+    """Tests whether the mechanism at this ε can have made the reports, from any distribution."""
+    if collection.tallied is not None:
+        name = collection.mechanism.name
+        question = f"Can {name} have made these reports, of any distribution?"
+        if_so = f"No: {{}} chance allows. {collection.doubt}"
+        return [_fit_of_tally(collection, None, options, question, if_so)]
     result = inference.goodness_of_fit_test(options.key, collection.counts, collection.epsilon, **options.arguments)
     outcome = options.outcome(
         "Can randomized response at this ε have made these reports, of any distribution?",
@@ -153,29 +178,53 @@ def fits_any(collection: Collection, options: SimulatedTest) -> list[dict[str, A
 @ending_at_once()
 def _fits(collection: Collection, theta: np.ndarray, options: SimulatedTest) -> list[dict[str, Any]]:
     """Tests whether the users come from a given distribution."""
+    question, if_not = "Do the users come from the given distribution?", "Nothing speaks against it."
+    if collection.tallied is not None:
+        if_so = "No: the users come from another distribution; most different is {}."
+        return [_fit_of_tally(collection, theta, options, question, if_so)]
     counts, epsilon = collection.counts, collection.epsilon
-    if_so, if_not = "No: the users come from another distribution.", "Nothing speaks against it."
+    if_so = "No: the users come from another distribution."
     ratio = inference.likelihood_ratio_test(options.key, counts, epsilon, theta, **options.arguments)
     pearson = inference.goodness_of_fit_test(options.key, counts, epsilon, theta, **options.arguments)
     least = least_of_one(collection, np.asarray(theta, np.float64))
     return [
-        options.outcome("Do the users come from the given distribution?", ratio, if_so, if_not, least),
+        options.outcome(question, ratio, if_so, if_not, least),
         options.outcome("Do the reports look like it?", pearson, "No.", if_not, least),
     ]
+
+
+def _fit_of_tally(
+    collection: Collection, theta: np.ndarray | None, options: SimulatedTest, question: str, if_so: str
+) -> dict[str, Any]:
+    """Tests every support count; `if_so` has a place for the category that differs most."""
+    tally, mechanism = tally_of(collection), collection.mechanism
+    result = inference.goodness_of_fit_test(options.key, tally, theta=theta, mechanism=mechanism, **options.arguments)
+    label = label_of(collection, result)
+    if theta is None:
+        way = "fewer" if float(result.statistic) < 0 else "more"
+        found = "the shares sum to more or less than" if label is None else f"{label} has {way} supporting reports than"
+    else:
+        found = str(label)
+    least = least_of_fit(collection, theta)
+    outcome = options.outcome(question, result, if_so.format(found), "Nothing speaks against it.", least)
+    return outcome | {"category": label, "simulated": False}
 
 
 @ending_at_once()
 def _equal(collections: Sequence[Collection], options: SimulatedTest) -> dict[str, Any]:
     """Tests whether collections come from one distribution."""
-    counts, epsilon = _stacked(collections)
-    result = inference.equality_test(options.key, counts, epsilon, **options.arguments)
-    return options.outcome(
-        "Do the collections come from the same distribution?",
-        result,
-        "No: they differ.",
-        "Nothing speaks against it (which does not show that they are equal).",
-        least_of_shuffles(counts, epsilon),
-    )
+    question = "Do the collections come from the same distribution?"
+    if_not = "Nothing speaks against it (which does not show that they are equal)."
+    if _all_counts(collections):
+        counts, epsilon = _stacked(collections)
+        result = inference.equality_test(options.key, counts, epsilon, **options.arguments)
+        return options.outcome(question, result, "No: they differ.", if_not, least_of_shuffles(counts, epsilon))
+    tallies, mechanism = [tally_of(each) for each in collections], mechanism_of_all(collections)
+    result = inference.equality_test(options.key, tallies, mechanism=mechanism, **options.arguments)
+    label = label_of(collections[0], result)
+    if_so = f"No: they differ, most in {label}."
+    outcome = options.outcome(question, result, if_so, if_not, least_of_tables(tallies, mechanism))
+    return outcome | {"category": label, "simulated": False}
 
 
 @ending_at_once()
@@ -206,20 +255,41 @@ def _trend(
                 value=category,
             )
         number = labels.index(category)
-    counts, epsilon = _stacked(collections)
+    when, who = np.array(times) if times else None, "any share" if category is None else f"the share of {category}"
+    question, if_not = f"Does {who} move with time?", "The reports do not show it."
+    if _all_counts(collections):
+        counts, epsilon = _stacked(collections)
+        result = inference.trend_test(options.key, counts, epsilon, when, category=number, **options.arguments)
+        told = counts if number is None else _apart(counts[:, number], counts.sum(axis=1))
+        way = "" if category is None else way_of(result)
+        return options.outcome(question, result, f"Yes{way}.", if_not, least_of_shuffles(told, epsilon))
+    tallies, mechanism = [tally_of(each) for each in collections], mechanism_of_all(collections)
+    tests = 1 if number is not None or one_test(len(collections[0].labels), mechanism) else len(collections[0].labels)
+    options.check_draws(tests)
     result = inference.trend_test(
-        options.key, counts, epsilon, np.array(times) if times else None, category=number, **options.arguments
+        options.key, tallies, None, when, mechanism=mechanism, category=number, **options.arguments
     )
-    told = counts if number is None else np.stack([counts[:, number], counts.sum(axis=1) - counts[:, number]], axis=1)
-    who = "any share" if category is None else f"the share of {category}"
-    way = "" if category is None else ", upwards" if float(result.statistic) > 0 else ", downwards"
-    return options.outcome(
-        f"Does {who} move with time?",
-        result,
-        f"Yes{way}.",
-        "The reports do not show it.",
-        least_of_shuffles(told, epsilon),
-    )
+    label = category if number is not None else label_of(collections[0], result)
+    most = "" if number is not None else f", most of all {label}"
+    sizes = np.array([int(each.num_users) for each in tallies])
+    least = least_of_shuffles(_apart(sizes // 2, sizes)) if alike(tallies) else -math.inf
+    outcome = options.outcome(question, result, f"Yes{most}{way_of(result)}.", if_not, math.log(tests) + least)
+    return outcome | {"category": label}
+
+
+def way_of(result: inference.HypothesisTest) -> str:
+    """The direction of a trend."""
+    return ", upwards" if float(result.statistic) > 0 else ", downwards"
+
+
+def _apart(counts: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """Counts of one category and of all others, `[G, 2]`."""
+    return np.stack([counts, totals - counts], axis=1)
+
+
+def _all_counts(collections: Sequence[Collection]) -> bool:
+    """Whether all collections are of randomized response, whose tests are of all categories together."""
+    return all(collection.tallied is None for collection in collections)
 
 
 def _stacked(collections: Sequence[Collection]) -> tuple[np.ndarray, Any]:
@@ -229,7 +299,9 @@ def _stacked(collections: Sequence[Collection]) -> tuple[np.ndarray, Any]:
     return np.stack([collection.counts for collection in collections]), epsilon
 
 
-def _read_collections(paths: Sequence[str], reading: Reading, epsilons: Sequence[float]) -> list[Collection]:
+def _read_collections(
+    paths: Sequence[str], reading: Reading, epsilons: Sequence[float], design: SurveyDesign
+) -> list[Collection]:
     """Counts several collections, which must have the same domain."""
     if len(paths) < 2:
         raise UsageError("give two files of reports or more, one for each collection", flag="REPORTS")
@@ -239,10 +311,11 @@ def _read_collections(paths: Sequence[str], reading: Reading, epsilons: Sequence
             flag="--epsilon",
         )
     given = list(epsilons) * (len(paths) if len(epsilons) == 1 else 1) or [None] * len(paths)
-    collections = [read_collection(Files([path], reading), epsilon) for path, epsilon in zip(paths, given, strict=True)]
+    collections = [
+        read_collection(Files([path], reading), epsilon, design) for path, epsilon in zip(paths, given, strict=True)
+    ]
     first = collections[0]
     for collection in collections:
-        collection.check_counts("a test of several collections")
         check_size(collection.num_reports)
         domain, other = first.counted.domain, collection.counted.domain
         if other != domain:

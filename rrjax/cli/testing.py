@@ -20,6 +20,11 @@ from rrjax.cli import show
 from rrjax.cli.collection import Collection
 from rrjax.cli.options import Explain, Json, check_rate
 from rrjax.data.errors import UsageError
+from rrjax.data.tally import Tally
+from rrjax.inference.contradiction import ONE_NUMBER_SUPPORTED
+from rrjax.inference.marginal_tests import CategoryTest, alike, one_test
+from rrjax.io.tallies import as_jax_integers
+from rrjax.mechanisms import SupportMechanism
 
 MOST_DRAWS = 10_000_000
 _flag = partial(typer.Option, rich_help_panel="The test")
@@ -66,6 +71,17 @@ class SimulatedTest:
                 value=self.draws,
             )
 
+    def check_draws(self, num_tests: int) -> None:
+        """Refuses too few draws for a significance that is divided among several tests."""
+        least = math.ceil(num_tests / self.significance) - 1
+        if self.draws < least:
+            raise UsageError(
+                f"--draws {self.draws:,} is too few for {num_tests:,} categories at --significance "
+                f"{self.significance:g}: give at least {least:,}, or one --category",
+                flag="--draws",
+                value=self.draws,
+            )
+
     @property
     def key(self) -> jax.Array:
         """The key of the random numbers."""
@@ -94,7 +110,8 @@ class SimulatedTest:
                 "they say."
             )
         answer = {"rejected": rejected, "answer": if_so if rejected else if_not, "least_p_value": least}
-        return {"question": question} | vars(result) | answer
+        of_result = {name: value for name, value in vars(result).items() if name not in ("category", "p_values")}
+        return {"question": question} | of_result | answer | {"category": None, "simulated": True}
 
 
 def _repeated(collections: Sequence[Collection]) -> list[str]:
@@ -134,13 +151,15 @@ def show_outcomes(
     for outcome in outcomes:
         show.out.print()
         show.out.print(Text(show.printable(outcome["question"]), style="bold"))
-        show.say(
-            f"{outcome['answer']} p = {outcome['p_value']:.2g} (± {outcome['standard_error']:.1g} from "
-            f"{options.draws:,} draws), significance {options.significance:g}."
-        )
+        error = f"± {outcome['standard_error']:.1g} from {options.draws:,} draws" if outcome["simulated"] else "exact"
+        show.say(f"{outcome['answer']} p = {outcome['p_value']:.2g} ({error}), significance {options.significance:g}.")
     words = {
         "p": "p-value: how often collections that are simulated under the hypothesis are at least as extreme as "
-        "this one",
+        "this one"
+        if all(outcome["simulated"] for outcome in outcomes)
+        else "p-value: each category is tested exactly, by both tails of its support count under the hypothesis; the "
+        "smallest p-value is multiplied by the number of tests (Bonferroni), which holds however the support counts "
+        "depend on each other. Collections of different rates are first randomized further (--seed)",
         "significance": "the hypothesis is rejected where p is at most this; the probability of a false alarm "
         "(--significance)",
     }
@@ -177,6 +196,64 @@ def least_of_shuffles(counts: np.ndarray, epsilon: Any = None) -> float:
         return 0.0  # every shuffle is the same
     sizes = counts.sum(axis=1)
     return sum(math.lgamma(size + 1) for size in sizes) - math.lgamma(sizes.sum() + 1)
+
+
+def tally_of(collection: Collection) -> Tally:
+    """The tally of a collection, of randomized response too."""
+    if collection.tallied is not None:
+        return collection.tallied.tally
+    counts, number = as_jax_integers(collection.counts), as_jax_integers(np.int64(collection.num_reports))
+    return Tally(counts, number, rates=collection.mechanism.rates)
+
+
+def mechanism_of_all(collections: Sequence[Collection]) -> SupportMechanism | None:
+    """The mechanism of collections, if it is one."""
+    kinds = {type(collection.mechanism) for collection in collections}
+    return collections[0].mechanism if len(kinds) == 1 else None
+
+
+def label_of(collection: Collection, result: inference.HypothesisTest) -> str | None:
+    """The label of the category that differs most; None if there is none."""
+    place = int(result.category) if isinstance(result, CategoryTest) else -1
+    return show.printable(collection.labels[place]) if place >= 0 else None
+
+
+def least_of_fit(collection: Collection, theta: np.ndarray | None) -> float:
+    """Logarithm of the smallest p-value of an exact test of fit: all reports support a category, or none does."""
+    rates, size, mechanism = collection.rates, collection.num_categories, collection.mechanism
+    if theta is None and not isinstance(mechanism, ONE_NUMBER_SUPPORTED):
+        return -math.inf  # the sum of the shares is tested too
+    if theta is None:
+        law = np.minimum(rates.p, rates.not_q)
+    else:
+        reported = np.asarray(rates.q + rates.d * (theta / theta.sum()))
+        law = np.minimum(reported, 1 - reported)
+    tests = 1 if one_test(size, mechanism) else size
+    return math.log(2 * tests) + collection.num_reports * math.log(max(float(np.min(law)), 1e-300))
+
+
+def least_of_tables(tallies: Sequence[Tally], mechanism: SupportMechanism | None) -> float:
+    """Logarithm of the smallest p-value of the exact test of collections, given the support of all of them.
+
+    Where the rates differ, supports are randomized further, and there is no bound.
+    """
+    from scipy.special import gammaln
+
+    if not alike(tallies):
+        return -math.inf
+    support = np.stack([np.asarray(each.support, np.float64) for each in tallies])
+    number = np.asarray([[float(each.num_users)] for each in tallies])
+    marked, total = support.sum(axis=0), number.sum()
+
+    def log_ways(of, chosen):
+        return gammaln(of + 1) - gammaln(chosen + 1) - gammaln(of - chosen + 1)
+
+    fewest, most = np.maximum(0, number + marked - total), np.minimum(number, marked)
+    mass = [log_ways(marked, x) + log_ways(total - marked, number - x) for x in (fewest, most)]
+    least = np.where(fewest < most, np.minimum(*mass) - log_ways(total, number), 0)
+    groups, size = support.shape
+    tests = (1 if one_test(size, mechanism) else size) * (1 if groups == 2 else groups)
+    return math.log(2 * tests) + float(least.min())
 
 
 def check_size(number: int) -> None:

@@ -80,8 +80,10 @@ def as_scalar(value: ArrayLike | None, dtype: jax.typing.DTypeLike, name: str = 
     return as_real(array, dtype)
 
 
-def as_one_or_each(given: ArrayLike, number: int, noun: str, name: str = "epsilon") -> Float[Array, "*n"]:
+def as_one_or_each(given: ArrayLike | None, number: int, noun: str, name: str = "epsilon") -> Float[Array, "*n"]:
     """One real number or one for each of several, cast; `ValueError` for anything else."""
+    if given is None:
+        return as_scalar(given, float_dtype(), name)  # which says what is missing
     array = as_array(given, name)
     if not is_real(array) or array.shape not in ((), (number,)):
         raise ArgumentError.about(
@@ -234,7 +236,8 @@ def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed:
             name,
             f"must be those of k-ary randomized response, not a {type(counts).__name__}: the likelihood has a "
             "maximum in closed form for that mechanism alone, and so have the tests and profiles made of it. inv, "
-            "inv_n, inv_p, cv_threshold and intervals take a Tally; nll, score, certificate and ibu take a Mixture",
+            "inv_n, inv_p, cv_threshold, intervals, quantile, goodness_of_fit_test, equality_test and trend_test take "
+            "a Tally; nll, score, certificate and ibu take a Mixture",
         )
     counts = as_array(counts, name)
     if counts.ndim != 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -82,7 +83,8 @@ def difference(
     check_options(method, get_args(CombinedMethod), estimand, level)
     pair = _pair(epsilon)
     if isinstance(first, Tally) or isinstance(second, Tally):
-        return _difference_of_intervals((first, second), pair, values, level, method, estimand)
+        signs = jnp.asarray([1, -1], float_dtype())
+        return _sum_of_intervals((first, second), pair, signs, values, level, method, estimand)
     counts = [as_counts(each, name, whole=True) for each, name in ((first, "first"), (second, "second"))]
     if counts[0].shape != counts[1].shape:
         sizes = " and of ".join(str(each.shape[0]) for each in counts)
@@ -96,8 +98,8 @@ def difference(
 
 
 def stratified(
-    counts: ArrayLike,
-    epsilon: ArrayLike,
+    counts: ArrayLike | Sequence[Tally],
+    epsilon: ArrayLike | None = None,
     *,
     shares: ArrayLike,
     values: ArrayLike,
@@ -108,11 +110,12 @@ def stratified(
     """Estimates Σ_s W_s·(c·θ_s), the mean of c over a population, from collections in strata of known shares W_s.
 
     Strata may be sampled at any rates: each is weighted by its share of the population, not of the users. Their ε may
-    differ.
+    differ. From tallies the interval is the sum of those of the strata, each at the S-th root of the level; it is far
+    longer.
 
     Args:
-        counts: `[S, K]`, integers, the reports per category in each of two or more strata.
-        epsilon: Nats: scalar, or `[S]`.
+        counts: `[S, K]`, integers, the reports per category in each of two or more strata; or a sequence of S tallies.
+        epsilon: Nats: scalar, or `[S]`; not with tallies.
         shares: `[S]`, W, shares of the strata in the population; not negative, with a sum of one.
         values: `[K]`, c. For a group ones and zeros; for one category a one and zeros.
         level: Scalar in (0, 1), of the interval.
@@ -137,6 +140,9 @@ def stratified(
         Cochran, "Sampling techniques", 3rd edition, 1977, chapter 5.
     """
     check_options(method, get_args(CombinedMethod), estimand, level)
+    if isinstance(counts, list | tuple) and len(counts) > 1 and all(isinstance(each, Tally) for each in counts):
+        weights = _as_shares(shares, len(counts))
+        return _sum_of_intervals(counts, [epsilon] * len(counts), weights, values, level, method, estimand)
     counts = counts if isinstance(counts, jax.Array) else np.asarray(counts)
     if counts.ndim != 2 or counts.shape[0] < 2 or counts.shape[1] < 2:
         raise ArgumentError(
@@ -183,20 +189,25 @@ def _as_shares(shares, number):
     return jnp.asarray(shares).astype(float_dtype())
 
 
-def _difference_of_intervals(collections, pair, values, level, method, estimand):
-    """The difference of two independent intervals that cover together with the level."""
+def _sum_of_intervals(collections, epsilons, weights, values, level, method, estimand):
+    """The weighted sum of independent intervals that cover together with the level."""
     if method != "normal":
-        level = jnp.sqrt(level) if isinstance(level, Tracer) else float(np.sqrt(np.asarray(level, np.float64)))
-    first, second = (
-        linear_functional(each, epsilon, values=values, level=level, method=method, estimand=estimand)
-        for each, epsilon in zip(collections, pair, strict=True)
-    )
-    value, error = first.value - second.value, jnp.hypot(first.standard_error, second.standard_error)
+        power = 1 / len(collections)
+        level = level**power if isinstance(level, Tracer) else float(np.asarray(level, np.float64) ** power)
+    each = [
+        linear_functional(one, epsilon, values=values, level=level, method=method, estimand=estimand)
+        for one, epsilon in zip(collections, epsilons, strict=True)
+    ]
+    found, errors, lower, upper = (jnp.stack(leaves) for leaves in zip(*each, strict=True))
+    value, error = jnp.sum(weights * found), jnp.sqrt(jnp.sum((weights * errors) ** 2))
+    if method == "normal":
+        lower, upper = jnp.min(jnp.asarray(values)), jnp.max(jnp.asarray(values))
+    ends = weights * lower.astype(weights.dtype), weights * upper.astype(weights.dtype)
+    least, most = jnp.sum(jnp.minimum(*ends)), jnp.sum(jnp.maximum(*ends))
     if method != "normal":
-        return Estimate(value, error, first.lower - second.upper, first.upper - second.lower)
-    length = jnp.max(jnp.asarray(values)) - jnp.min(jnp.asarray(values))
+        return Estimate(value, error, least, most)
     half = -ndtri(complement(level) / 2) * error
-    return Estimate(value, error, jnp.maximum(value - half, -length), jnp.minimum(value + half, length))
+    return Estimate(value, error, jnp.maximum(value - half, least), jnp.minimum(value + half, most))
 
 
 class _Given(NamedTuple):

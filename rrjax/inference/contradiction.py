@@ -24,6 +24,10 @@ from rrjax.numerics.sums import accurate_sum
 
 MOST_COLUMNS = 1 << 18
 """Largest number of columns whose law is summed, which takes a second."""
+ONE_NUMBER_SUPPORTED = (RandomizedResponse, SubsetSelection, Design)
+"""Mechanisms of which every report supports the same number of categories."""
+INDEPENDENT_AT_MOST = (UnaryEncoding, Hashing, SubsetSelection)
+"""Mechanisms whose supports of different categories are independent or negatively associated, for given users."""
 NUM_TILTS = 128
 """Number of exponents at which the bound is evaluated. It holds at each; the best exponent would be 1 % better."""
 
@@ -78,7 +82,7 @@ def _test_sum(data: Evidence, mechanism):
     d = jnp.mean(rates.d)
     excess = accurate_sum(data.excess) - number * d  # of Σc over its expectation
     statistic = 1 + excess / (number * d)
-    if isinstance(mechanism, RandomizedResponse | SubsetSelection | Design) or rates.d.ndim:
+    if isinstance(mechanism, ONE_NUMBER_SUPPORTED) or rates.d.ndim:
         p_value, method = jnp.ones_like(statistic), "every report supports as many categories"
     else:
         log_bound, method = _law(mechanism, rates, size, jnp.where(excess < 0, -1, 1).astype(statistic.dtype))
@@ -95,7 +99,7 @@ def _law(mechanism, rates, size, sign):
     if isinstance(mechanism, UnaryEncoding | Hashing):
 
         def independent(tilt):
-            return _bernoulli(rates.p, sign * tilt) + (size - 1) * _bernoulli(rates.q, sign * tilt)
+            return log_generator(rates.p, sign * tilt) + (size - 1) * log_generator(rates.q, sign * tilt)
 
         return independent, "Chernoff's bound, independent supports"
     if isinstance(mechanism, ColumnResponse) and mechanism.num_columns <= MOST_COLUMNS:
@@ -109,10 +113,10 @@ def _law(mechanism, rates, size, sign):
 
         return of_columns, "Chernoff's bound, columns"
     mean = (rates.p + (size - 1) * rates.q) / size
-    return lambda tilt: _bernoulli(mean, sign * tilt * size), "Chernoff's bound, supports of any dependence"
+    return lambda tilt: log_generator(mean, sign * tilt * size), "Chernoff's bound, supports of any dependence"
 
 
-def _bernoulli(chance: Float[Array, ""], tilt: Float[Array, ""]) -> Float[Array, ""]:
+def log_generator(chance: Float[Array, ""], tilt: Float[Array, ""]) -> Float[Array, ""]:
     """Logarithm of the generating function of a Bernoulli variable about its mean."""
     x = chance * jnp.expm1(tilt)
     # Each form is used where its terms do not cancel.

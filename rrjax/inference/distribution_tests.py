@@ -15,16 +15,16 @@ from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 from rrjax import simulate
 from rrjax.data.arguments import as_distribution, as_survey, check_key, float_dtype, is_distribution
 from rrjax.data.errors import ArgumentError
+from rrjax.data.tally import Tally
 from rrjax.estimators.closed_form import mle_star
+from rrjax.inference.marginal_tests import ROUNDING_OF_SUM, fit_of_tally
 from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, pearson_rounding, simulable
+from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.special import deviance, log1p_minus
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 NullLaw: TypeAlias = Literal["simulated", "chi-bar-square"]
-
-ROUNDING_OF_SUM = 1e-4
-"""Allowed distance of the sum of a distribution from one, for rounding."""
 
 
 def likelihood_ratio_test(
@@ -175,10 +175,11 @@ def chi_bar_square(key: Array, epsilon: Float[Array, ""], theta: Float[Array, " 
 
 def goodness_of_fit_test(
     key: Array,
-    counts: ArrayLike,
-    epsilon: ArrayLike,
+    counts: ArrayLike | Tally,
+    epsilon: ArrayLike | None = None,
     theta: ArrayLike | None = None,
     *,
+    mechanism: Mechanism | None = None,
     num_draws: int = 9999,
     level: float = 0.05,
 ) -> HypothesisTest:
@@ -191,18 +192,26 @@ def goodness_of_fit_test(
       less often than by chance: at a wrong ε, by another mechanism, with reports lost. The null is drawn at a point
       mass, where the statistic is largest for large counts, so the size is at most the level at any θ.
 
+    Of a `Tally` every support count is tested by its exact binomial law, at q + d·θ₀ or, without θ₀, against the
+    smallest and the largest probability q and p. The smallest p-value is multiplied by K; this holds for any dependence
+    between the support counts, at any N, and nothing is simulated. Without θ₀ the sum of the shares is tested too
+    (`contradiction_test`), if the mechanism is known and leaves it free.
+
     Args:
         key: A typed key, `jax.random.key(seed)`.
-        counts: `[K]`, integers, the reports per category.
-        epsilon: Scalar, nats.
+        counts: `[K]`, integers, the reports per category; or a `Tally`.
+        epsilon: Scalar, nats; not with a tally.
         theta: `[K]`, the hypothesis θ₀, or None.
-        num_draws: Simulated collections. Static.
+        mechanism: The mechanism of a tally, if known: for the sum of the shares, and because two categories are one
+            test if every report supports one of the two.
+        num_draws: Simulated collections; none for a tally. Static.
         level: The level that the p-value will be compared with, in (0, 1). Static.
 
     Returns:
-        `HypothesisTest`. With θ₀ its size is at most its level for all N, K and ε. Without θ₀ this holds for large
+        `HypothesisTest`; of a tally a `CategoryTest`, which says which category differs most. With θ₀ its size is at
+        most its level for all N, K and ε, and of a tally without θ₀ too. Of counts without θ₀ this holds for large
         counts, and simulations of small ones found no exception (`validation/results/sizes-cpu.md`). All NaN for
-        unusable counts or ε, 2³¹ reports or more, and (under tracing) for a θ₀ that is no distribution.
+        unusable counts or ε, 2³¹ reports or more (of counts), and (under tracing) for a θ₀ that is no distribution.
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, a θ₀ off the simplex, a level outside (0, 1), or too few draws for
@@ -214,6 +223,13 @@ def goodness_of_fit_test(
         >>> result = rrjax.inference.goodness_of_fit_test(jax.random.key(0), counts, epsilon=2.0)
         >>> bool(result.p_value < 0.001)
         True
+        >>> design = rrjax.mechanisms.ForcedResponse(4 / 6, [1 / 2, 1 / 2])
+        >>> tally = design.tally_of_counts([300, 700])
+        >>> result = rrjax.inference.goodness_of_fit_test(
+        ...     jax.random.key(0), tally, theta=[0.15, 0.85], mechanism=design
+        ... )
+        >>> print(f"{result.p_value:.3f}")
+        0.020
 
     References:
         Pearson, "On the criterion …", 1900; Perlman, "One-sided testing problems in multivariate analysis", 1969, for
@@ -221,6 +237,9 @@ def goodness_of_fit_test(
     """
     check_key(key)
     check_draws(num_draws, level)
+    if isinstance(counts, Tally):
+        given = None if theta is None else _as_hypothesis(theta, counts.num_categories)
+        return fit_of_tally(counts, epsilon, given, mechanism)
     counts, epsilon = as_survey(counts, epsilon, whole=True)
     if theta is None:
         return _test_any(key, counts, epsilon, num_draws)

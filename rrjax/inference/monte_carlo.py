@@ -79,14 +79,18 @@ def monte_carlo_test(
     return jax.tree.map(lambda leaf: jnp.where(jnp.isnan(statistic), jnp.nan, leaf), found)
 
 
-def check_draws(num_draws: int, level: float) -> None:
-    """Raises `ValueError` if no p-value from `num_draws` can be as small as the level, or if either is invalid."""
+def check_draws(num_draws: int, level: float, num_tests: int = 1) -> None:
+    """Raises `ValueError` if no p-value from `num_draws` can be as small as the level, or if either is invalid.
+
+    The p-value of each of several tests is multiplied by their number.
+    """
     as_probability(level, "level", 0.05)
     num_draws = as_integer(num_draws, "num_draws", 1)
-    if (num_draws + 1) * level < 1:
+    if (num_draws + 1) * level < num_tests:
+        each = "" if num_tests == 1 else f" and {num_tests:,} categories"
         raise ArgumentError(
-            f"num_draws = {num_draws} is too few for the level {level:g}: the least p-value would be "
-            f"{1 / (num_draws + 1):.2g}; take at least {int(np.ceil(1 / level)) - 1}",
+            f"num_draws = {num_draws} is too few for the level {level:g}{each}: the least p-value would be "
+            f"{num_tests / (num_draws + 1):.2g}; take at least {int(np.ceil(num_tests / level)) - 1}",
             argument="num_draws",
         )
 

@@ -13,6 +13,8 @@ find a point beyond which the integral is negligible; so a Gauss–Legendre rule
 terms of w neither −log pmf nor g has a difference of large numbers.
 
 Counts may be as large as an integer of the dtype, and probabilities as small as e^−(largest float).
+
+Hypergeometric tails are a saddle-point form of the probability of the count itself, times a sum of ratios.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from jax import lax
 from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 
-from rrjax.numerics.sharding import looked_up
+from rrjax.numerics.sharding import aligned, looked_up
 
 SERIES_BELOW = 0.4
 """Largest |x| for the series. Beyond it, the plain difference loses at most one digit."""
@@ -159,6 +161,72 @@ def log_complement(log_probability: Float[Array, "*s"]) -> Float[Array, "*s"]:
     small = log_probability < -math.log(2)
     near_zero = jnp.log(-jnp.expm1(jnp.where(small, -1, jnp.minimum(log_probability, 0))))
     return jnp.where(small, jnp.log1p(-jnp.exp(jnp.where(small, log_probability, -1))), near_zero)
+
+
+class Cells(NamedTuple):
+    """A table of two rows and two columns: the items of one kind, and all others, among those drawn and those left."""
+
+    drawn: Float[Array, "*s"]
+    drawn_others: Float[Array, "*s"]
+    left: Float[Array, "*s"]
+    left_others: Float[Array, "*s"]
+
+    @property
+    def margins(self) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        """The numbers drawn and left, and the numbers of both kinds."""
+        a, b, c, d = self
+        return (a + b, c + d), (a + c, b + d)
+
+    @property
+    def turned(self) -> Cells:
+        """The table with the two kinds exchanged."""
+        return Cells(self.drawn_others, self.drawn, self.left_others, self.left)
+
+
+def log_hypergeometric_survival(cells: Cells, determinant: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """Logarithm of P(X ≥ drawn) for tables with these margins; the count drawn is its mean or larger.
+
+    The determinant of the table, its total times the distance of the count from its mean, is an argument because
+    floats lose it. The sum of ratios has as many terms as about six standard deviations of the count.
+
+    References:
+        Loader, "Fast and accurate computation of binomial probabilities", 2000, for the saddle-point form.
+    """
+    (taken, rest), (marked, others) = cells.margins
+    varies = jnp.minimum(jnp.minimum(taken, rest), jnp.minimum(marked, others)) > 0
+    cells = Cells(*(jnp.where(varies, cell, 1) for cell in cells))
+    (taken, rest), (marked, others) = cells.margins
+    total = taken + rest
+    excess = jnp.where(varies, determinant, 0) / total
+    expected = [row / total * column for row in (taken, rest) for column in (marked, others)]
+    # Distances of the four cells from their expectations differ in sign only; all deviances are positive.
+    divergence = sum(
+        mean * deviance(jnp.maximum(sign * excess / mean, -1))
+        for mean, sign in zip(expected, (1, -1, -1, 1), strict=True)
+    )
+
+    def rest_of_factorial(x):
+        inside = jnp.maximum(x, 1)
+        return jnp.where(x > 0, 0.5 * jnp.log(2 * math.pi * inside) + stirling_error_of_whole(inside), 0)
+
+    ways = sum(map(rest_of_factorial, (taken, rest, marked, others))) - rest_of_factorial(total)
+    log_mass = ways - sum(map(rest_of_factorial, cells)) - divergence
+
+    def unfinished(state):
+        _, term, series = state
+        return jnp.any(term > jnp.finfo(term.dtype).eps * series)
+
+    def add(state):
+        step, term, series = state
+        a, b, c, d = cells.drawn + step, cells.drawn_others - step, cells.left - step, cells.left_others + step
+        # One less the ratio of two masses, in which no products of counts cancel.
+        fall = (total * (excess + step) + (a + d + 1)) / (a + 1) / (d + 1)
+        term = term * jnp.where(jnp.minimum(b, c) > 0, jnp.clip(1 - fall, 0, 1), 0)
+        return step + 1, term, series + term
+
+    start = aligned((jnp.zeros((), log_mass.dtype), jnp.ones_like(log_mass), jnp.ones_like(log_mass)), log_mass)
+    _, _, series = lax.while_loop(unfinished, add, start)
+    return jnp.where(varies, jnp.minimum(log_mass + jnp.log(series), 0), 0)
 
 
 def odds_of_tail(

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from refusals import blames
+from scipy import stats
 
 import rrjax
 from rrjax import inference, io
@@ -267,14 +268,45 @@ def test_reports_with_metadata_and_statements_that_a_design_has_not(answers):
     assert answers("randomize", "v.csv", "--epsilon", 1, "--domain", "yesno.txt", "--out", "r.parquet")[0] == 0
     assert answers("estimate", "r.parquet", *DICE)[0] == 2
     assert answers.error.flag == "--mechanism"
-    for asked in (("--quantile", "0.5"), ("--weights", "n")):
-        assert answers("estimate", "v.csv", "--column", "answer", *DICE, *asked)[0] == 2
+    assert answers("estimate", "v.csv", "--column", "answer", *DICE, "--weights", "n")[0] == 2
     with pytest.raises(ValueError, match="differ"):
         rrjax.ordered_bayes(ForcedResponse(0.6, [0.5, 0.3, 0.2]).tally_of_counts([5, 3, 2]))
     with pytest.raises(ValueError, match="differ"):
         rrjax.cv_threshold(jax.random.key(0), Crosswise(0.2).tally_of_counts([5, 3]))
     # A negative question's answers support the others: its tally counts those.
     assert NegativeQuestion(3).tally_of_counts([5, 3, 2]).support.tolist() == [5, 7, 8]
+
+
+@pytest.mark.long
+def test_questions_about_the_answers_to_a_design(answers):
+    io.write_table("later.csv", {"answer": np.array(["yes", "no"]), "n": np.array([930, 1505])})
+    io.write_table("census.csv", {"answer": np.array(["yes", "no"]), "n": np.array([20, 80])})
+    design = ForcedResponse(2 / 3, [1 / 2, 1 / 2])
+    first, later = design.tally_of_counts([831, 1604]), design.tally_of_counts([930, 1505])
+
+    def test(*line):
+        code, out, error = answers("test", *line, *COUNTED, *DICE, "--json")
+        assert code == 0, error
+        return json.loads(out)["tests"][0]
+
+    law = stats.binom(2435, 1 / 6 + 2 / 3 * 0.2)
+    found = test("fit", "counts.csv", "--against", "census.csv", "--against-column", "answer", "--against-counts", "n")
+    assert found["p_value"] == pytest.approx(2 * law.sf(830), rel=1e-4)
+    assert found["category"] == "yes"
+    assert test("fit", "counts.csv")["p_value"] == 1
+    found = test("equal", "counts.csv", "later.csv")
+    expected = stats.fisher_exact([[831, 1604], [930, 1505]], alternative="less").pvalue
+    assert found["p_value"] == pytest.approx(2 * expected, rel=1e-4)
+    found = test("trend", "counts.csv", "later.csv", "--draws", "999")
+    whole = inference.trend_test(jax.random.key(0), [first, later], mechanism=design, num_draws=999)
+    assert found["p_value"] == pytest.approx(float(whole.p_value))
+    assert "upwards" in found["answer"]
+    code, out, error = answers("estimate", "counts.csv", *COUNTED, *DICE, "--quantile", "0.2", "--json")
+    assert code == 0, error
+    (row,) = json.loads(out)["statements"]
+    assert [row[name] for name in ("value", "lower", "upper")] == ["yes", "yes", "yes"]
+    assert answers("test", "fit", "counts.csv", *COUNTED, *DICE, "--epsilon", "1")[0] == 2
+    assert answers.error.flag == "--epsilon"
 
 
 def test_who_complies_is_estimated_from_two_samples(answers):

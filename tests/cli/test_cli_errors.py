@@ -92,7 +92,7 @@ OTHERS = [
     ("estimate", "r.csv", "--epsilon", "1"),
     ("estimate", "r.csv"),
     ("estimate", "pgr.parquet", "--counts", "n"),
-    ("estimate", "pgr.parquet", "--quantile", "0.5"),
+    ("estimate", "pgr.parquet", "--weights", "age"),
     ("compare", *READ, "--truth-column", "label"),
     ("report", *READ, "--out", "page.pdf"),
     ("estimate", "gone.csv", "--epsilon", "1"),

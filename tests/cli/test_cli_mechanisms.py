@@ -78,14 +78,70 @@ def test_subsets_from_values_to_a_comparison(values):
     assert "InvP" in out
     for arguments, message in (
         (("estimate", "r.parquet", "--estimator", "mle_star"), "--estimator"),
-        (("test", "fit", "r.parquet"), "can be used for a test of fit"),
-        (("test", "equal", "r.parquet", "r.parquet"), "can be used for a test of several collections"),
+        (("estimate", "r.parquet", "--group", "a", "--weights", "n"), "can be used for --weights"),
+        (("test", "trend", "r.parquet", "r.parquet", "--draws", 99), "too few for 6 categories"),
         (("estimate", "r.parquet", "--counts", "n"), "--counts is for files of counts"),
         (("estimate", "r.parquet", "--epsilon", 1), "contradicts"),
     ):
         code, out, err = values(*arguments)
         assert code == 2, (arguments, out, err)
         assert message in err
+
+
+@pytest.mark.long  # a dozen programs
+def test_questions_about_the_reports_of_every_mechanism(invoke):
+    rng = np.random.default_rng(0)
+    for name, shares in (("first", [0.4, 0.3, 0.2, 0.1]), ("second", [0.4, 0.3, 0.05, 0.25])):
+        region = np.asarray(["north", "south"], object)[rng.integers(0, 2, 3000)]
+        io.write_table(f"{name}.csv", {"value": rng.choice(4, 3000, p=shares), "region": region})
+        for kind, epsilon in (("ss", 2), ("olh", 3), ("rr", 2)):
+            flags = ("--column", "value", "--keep", "region", "--domain", "0:3", "--mechanism", kind, "--seed", 1)
+            code, _, err = invoke(
+                "randomize", f"{name}.csv", *flags, "--epsilon", epsilon, "--out", f"{name}-{kind}.parquet"
+            )
+            assert code == 0, err
+    io.write_table("census.csv", {"value": np.arange(4), "n": np.array([40, 30, 20, 10])})
+    io.write_table("sizes.csv", {"region": np.asarray(["south", "north"], object), "people": np.array([100, 300])})
+
+    def answer(*line):
+        code, out, err = invoke("test", *line, "--json")
+        assert code == 0, err
+        (found,) = json.loads(out)["tests"]
+        return found
+
+    against = ("--against", "census.csv", "--against-column", "value", "--against-counts", "n")
+    for kind in ("ss", "olh"):
+        assert not answer("fit", f"first-{kind}.parquet")["rejected"]
+        fit = answer("fit", f"first-{kind}.parquet", *against)
+        assert (fit["rejected"], fit["simulated"], fit["standard_error"]) == (False, False, 0)
+        fit = answer("fit", f"second-{kind}.parquet", *against)
+        assert (fit["rejected"], fit["category"] in ("2", "3")) == (True, True)
+        equal = answer("equal", f"first-{kind}.parquet", f"second-{kind}.parquet")
+        assert (equal["rejected"], f"most in {equal['category']}" in equal["answer"]) == (True, True)
+        trend = answer("trend", f"first-{kind}.parquet", f"second-{kind}.parquet", "--category", "3", "--draws", 199)
+        assert (trend["rejected"], trend["category"], "upwards" in trend["answer"]) == (True, "3", True)
+    assert answer("equal", "first-rr.parquet", "second-olh.parquet")["rejected"]
+    assert answer("trend", "first-ss.parquet", "second-rr.parquet", "--draws", 199)["category"] in ("2", "3")
+    code, out, err = invoke("test", "equal", "first-ss.parquet", "second-ss.parquet", "--explain")
+    assert code == 0, err
+    assert "(exact), significance 0.05." in out
+    assert "Bonferroni" in out
+
+    by = ("--quantile", "0.5", "--group", "few=2,3", "--by", "region")
+    code, out, err = invoke("estimate", "second-ss.parquet", *by, "--population", "sizes.csv", "--json")
+    assert code == 0, err
+    rows = {(row["statement"], row["of"]): row for row in json.loads(out)["statements"]}
+    for level in ("all", "north", "south"):
+        row = rows["median", level]
+        assert int(row["lower"]) <= int(row["value"]) <= int(row["upper"]) <= 2
+    each = [rows["few", level] for level in ("north", "south")]
+    expected = 0.75 * each[0]["value"] + 0.25 * each[1]["value"]
+    assert rows["few", "population"]["value"] == pytest.approx(expected, abs=1e-6)
+    wide = rows["few", "population"]
+    code, out, err = invoke("estimate", "second-ss.parquet", *by, "--population", "sizes.csv", "--normal", "--json")
+    assert code == 0, err
+    rows = {(row["statement"], row["of"]): row for row in json.loads(out)["statements"]}
+    assert wide["lower"] < rows["few", "population"]["lower"] < rows["few", "population"]["upper"] < wide["upper"]
 
 
 @pytest.mark.long

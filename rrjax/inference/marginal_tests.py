@@ -1,0 +1,372 @@
+r"""Tests of tallies, category by category: exact for the support count of each, combined by the union bound.
+
+With users drawn from θ, the support count of one category is S_j ~ Binomial(N, q_j + d_j·θ_j), for every mechanism. A
+tally does not tell how the support counts of different categories depend on each other. So each category is tested
+exactly, and the smallest of K p-values is multiplied by K (Bonferroni): this holds for any dependence, at any N. Two
+categories of which every report supports exactly one, as in a survey of yes and no, are one test.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.core import Tracer
+from jaxtyping import Array, Bool, Float, Int
+
+from rrjax.data.arguments import float_dtype, is_distribution
+from rrjax.data.categories import difference
+from rrjax.data.errors import ArgumentError
+from rrjax.data.tally import Evidence, Rates, Tally, as_tally, equal_rates, evidence, of_tally
+from rrjax.inference.contradiction import ONE_NUMBER_SUPPORTED, contradiction_test
+from rrjax.inference.monte_carlo import HypothesisTest, Null, monte_carlo_test, pearson_rounding
+from rrjax.mechanisms.mechanism import Mechanism
+from rrjax.numerics.pytrees import register
+from rrjax.numerics.special import Cells, log_hypergeometric_survival, log_survival
+from rrjax.numerics.sums import accurate_sum
+from rrjax.numerics.threefry import product
+from rrjax.simulate.sampling import Stream, binomial, table
+
+ROUNDING_OF_SUM = 1e-4
+"""Allowed distance of the sum of a distribution from one, for rounding."""
+
+
+@register(data_fields=["statistic", "p_value", "standard_error", "category", "p_values"], meta_fields=["method"])
+@dataclasses.dataclass(frozen=True)
+class CategoryTest(HypothesisTest):
+    """The result of a test of every category. A pytree; `method` is static.
+
+    Attributes:
+        statistic: Scalar: distance of the support count of `category` from its expectation under the hypothesis, in
+            standard deviations; with several collections, the distance that is most significant.
+        p_value: Scalar: K times the smallest of `p_values`, at most one.
+        standard_error: Scalar: its standard error; zero, if it is not simulated.
+        category: Scalar, integer: the category with the smallest p-value; −1 if the sum of the shares decides, or for
+            unusable tallies.
+        p_values: `[K]`, the p-value of each category alone.
+        method: The statistic and the null distribution that it is compared with.
+    """
+
+    category: Int[Array, ""]
+    p_values: Float[Array, " K"]
+
+
+class Categories(NamedTuple):
+    """The tests of the categories.
+
+    Attributes:
+        p_values: `[K]`.
+        statistics: `[K]`.
+        standard_errors: `[K]`.
+    """
+
+    p_values: Float[Array, " K"]
+    statistics: Float[Array, " K"]
+    standard_errors: Float[Array, " K"]
+
+    def combined(self, one: bool, usable: Bool[Array, ""], method: str) -> CategoryTest:
+        """The test of all categories together; with `one`, the first decides alone."""
+        times = 1 if one else self.p_values.shape[0]
+        least = jnp.min(self.p_values[:times])
+        # Simulated p-values are often equal.
+        ties = jnp.where(self.p_values[:times] <= least, jnp.abs(self.statistics[:times]), -1)
+        place = jnp.argmax(ties).astype(jnp.int32)
+        statistic, error = self.statistics[place], times * self.standard_errors[place]
+        whole = jnp.clip(times * least, jnp.finfo(least.dtype).tiny, 1)
+        p_values = jnp.broadcast_to(self.p_values[:times], self.p_values.shape)
+        floats = (statistic, whole, jnp.where(times * least < 1, error, 0), p_values)
+        statistic, whole, error, p_values = (jnp.where(usable, each, jnp.nan) for each in floats)
+        return CategoryTest(statistic, whole, error, method, jnp.where(usable, place, -1), p_values)
+
+
+def one_test(size: int, mechanism: Mechanism | None) -> bool:
+    """Whether every report supports exactly one of two categories, so that both have the same test."""
+    return size == 2 and isinstance(mechanism, ONE_NUMBER_SUPPORTED)
+
+
+def fit_of_tally(tally: Tally, epsilon: Any, theta: Array | None, mechanism: Mechanism | None) -> CategoryTest:
+    """Tests whether a tally fits a given distribution or, without one, any distribution."""
+    data, size = evidence(tally, epsilon), tally.num_categories
+    if theta is not None:
+        return _test_given(data, theta, one_test(size, mechanism))
+    summed = None
+    if mechanism is not None and not isinstance(mechanism, ONE_NUMBER_SUPPORTED):
+        summed = contradiction_test(tally, mechanism).p_value
+    return _test_any(data, summed, one_test(size, mechanism))
+
+
+def _standardized(data: Evidence, share: Any) -> tuple[Float[Array, " K"], Float[Array, " K"], Float[Array, " K"]]:
+    """The probability of support at a share, that of none, and the distance from the expected count in its units."""
+    rates, tiny = data.rates, jnp.finfo(data.excess.dtype).tiny
+    law = jnp.maximum((rates.always + rates.truth * share) / rates.total, tiny)
+    rest = jnp.maximum((rates.never + rates.truth * (1 - share)) / rates.total, tiny)
+    excess = data.excess - data.num_users * (rates.d * share)
+    return law, rest, excess / jnp.sqrt(data.num_users * law * rest)
+
+
+def _log_above(data: Evidence, share: Any) -> Float[Array, " K"]:
+    """Logarithm of the probability of the support count or a larger one."""
+    excess = data.excess - data.num_users * (data.rates.d * share)
+    return log_survival(data.support, data.others, excess, _standardized(data, share)[0])
+
+
+def _log_below(data: Evidence, share: Any) -> Float[Array, " K"]:
+    """Logarithm of the probability of the support count or a smaller one."""
+    excess = data.num_users * (data.rates.d * share) - data.excess
+    return log_survival(data.others, data.support, excess, _standardized(data, share)[1])
+
+
+@partial(jax.jit, static_argnums=2)
+def _test_given(data, theta, one):
+    usable = data.usable & is_distribution(theta, ROUNDING_OF_SUM)  # a traced one was not refused
+    share = jnp.where(usable, theta / accurate_sum(theta), 1 / theta.shape[0])
+    _, _, statistics = _standardized(data, share)
+    tail = jnp.minimum(_log_above(data, share), _log_below(data, share))
+    found = Categories(jnp.minimum(2 * jnp.exp(tail), 1), statistics, jnp.zeros_like(tail))
+    return found.combined(one, usable, f"exact binomial test of {_every(one)}")
+
+
+@partial(jax.jit, static_argnums=2)
+def _test_any(data, summed, one):
+    # A support count is least likely too small if nobody holds the category, and too large if everybody does.
+    below, above = _log_below(data, 0), _log_above(data, 1)
+    statistics = jnp.where(below <= above, *(_standardized(data, share)[2] for share in (0, 1)))
+    p_values = jnp.minimum(2 * jnp.exp(jnp.minimum(below, above)), 1)
+    found = Categories(p_values, statistics, jnp.zeros_like(p_values))
+    if summed is None:
+        return found.combined(one, data.usable, f"exact binomial bounds of {_every(one)}")
+    method = f"exact binomial bounds of {_every(one)}, and Chernoff's bound of the sum of shares, Bonferroni"
+    found = found.combined(one, data.usable, method)
+    whole = jnp.minimum(2 * jnp.minimum(found.p_value, summed), 1)
+    decided = summed < found.p_value
+    return dataclasses.replace(found, p_value=whole, category=jnp.where(decided, -1, found.category))
+
+
+def _every(one):
+    return "one of two categories" if one else "every category, Bonferroni"
+
+
+def as_tallies(counts: Any, epsilon: Any, most: int) -> tuple[Tally, ...]:
+    """Checked tallies of the same categories; none, if the collections are counts.
+
+    Raises:
+        ValueError: One tally alone, tallies and counts together, more than `most`, other numbers of categories, other
+            labels, an ε.
+    """
+    if isinstance(counts, Tally):
+        raise ArgumentError(
+            "counts must be of two or more collections: give a sequence of tallies, one for each", argument="counts"
+        )
+    kinds = {isinstance(each, Tally) for each in counts} if isinstance(counts, list | tuple) else {False}
+    if len(kinds) > 1:
+        raise ArgumentError(
+            "counts must be tallies for all collections or for none; a tally of counts of randomized response is "
+            "Tally(counts, sum of counts, rates=RandomizedResponse(K, epsilon).rates)",
+            argument="counts",
+        )
+    if kinds != {True}:
+        return ()
+    if not 2 <= len(counts) <= most:
+        raise ArgumentError(f"counts must be of 2 to {most} collections, got {len(counts)}", argument="counts")
+    tallies = tuple(as_tally(each, epsilon, whole=True) for each in counts)
+    first = tallies[0]
+    for index, (each, given) in enumerate(zip(tallies, counts, strict=True)):
+        if each.support.shape != first.support.shape:
+            raise ArgumentError(
+                f"all collections must have the same categories: collection 0 has K = {first.num_categories}, "
+                f"collection {index} has K = {each.num_categories}",
+                argument="counts",
+            )
+        own, other = counts[0].domain, given.domain
+        if own is not None and other is not None and own != other:
+            names = "collection 0", f"collection {index}"
+            raise ArgumentError(
+                f"all collections must have the same labels: {difference(own, other, *names)}", argument="counts"
+            )
+    return tallies
+
+
+def alike(tallies: Sequence[Tally]) -> bool:
+    """Whether all rates are known to be equal, so that supports need not be thinned."""
+    leaves = jax.tree.leaves([each.rates for each in tallies])
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
+        return False
+    first = tallies[0].rates
+    return all(
+        bool(jnp.shape(each.rates.truth) == jnp.shape(first.truth) and equal_rates(first, each.rates))
+        for each in tallies
+    )
+
+
+class Supports(NamedTuple):
+    """Support counts of collections at one p and q.
+
+    Attributes:
+        support: `[G, K]`, int32.
+        num_users: `[G]`, int32.
+        usable: Scalar: whether they can be tested; the numbers of unusable ones are replaced.
+    """
+
+    support: Int[Array, "G K"]
+    num_users: Int[Array, " G"]
+    usable: Bool[Array, ""]
+
+
+def thinned(key: Array, tallies: Sequence[Tally], same: bool) -> Supports:
+    r"""Randomizes the supports of each category further, so that all collections have one p and q.
+
+    Let a = q/d and c = (1 − p)/d. Supports of a collection are lost with probability (C − c)/(A + C + 1), and other
+    reports become supports with probability (A − a)/(A + C + 1), where A and C are the largest a and c of all
+    collections. Then q/d = A and (1 − p)/d = C in all of them. No other thinning has a larger d, because it lowers
+    neither ratio. Each category is thinned on its own: their joint law is not used.
+    """
+    size = tallies[0].num_categories
+    seen = [of_tally(each) for each in tallies]
+    numbers = jnp.stack([each.num_users for each in tallies])
+    total = jnp.sum(numbers.astype(seen[0].excess.dtype))
+    usable = jnp.all(jnp.stack([each.usable for each in seen])) & (total < 2.0**31)
+    support = jnp.stack([each.support for each in tallies])
+    support = jnp.where(usable, support, 1).astype(jnp.int32)
+    numbers = jnp.where(usable, numbers, 2).astype(jnp.int32)
+    if same:
+        return Supports(support, numbers, usable)
+
+    def ratios(rates: Rates):
+        return [jnp.broadcast_to(weight / rates.truth, (size,)) for weight in (rates.always, rates.never)]
+
+    always, never = (jnp.stack(each) for each in zip(*(ratios(each.rates) for each in seen), strict=True))
+    most_always, most_never = jnp.max(always, axis=0), jnp.max(never, axis=0)
+    whole = most_always + most_never + 1
+    usable = usable & jnp.all(jnp.isfinite(whole))
+
+    def draw(key, support, number, lost, gained):
+        losing, gaining = jax.random.split(key)
+        fewer = binomial(Stream.of(losing), 0, support, lost)
+        return support - fewer + binomial(Stream.of(gaining), 0, number - support, gained)
+
+    lost, gained = ((most - own) / whole for most, own in ((most_never, never), (most_always, always)))
+    lost, gained = (jnp.where(usable, jnp.clip(each, 0, 1), 0) for each in (lost, gained))
+    keys = jax.random.split(key, len(tallies))
+    return Supports(jax.vmap(draw)(keys, support, numbers, lost, gained), numbers, usable)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def equality_of_tallies(key: Array, tallies: tuple[Tally, ...], same: bool, one: bool) -> CategoryTest:
+    """Tests whether tallies come from one distribution: every collection against all others, by category.
+
+    Under the hypothesis reports are exchangeable between collections, so the support count of a collection, given that
+    of all, is hypergeometric. Both tails count.
+    """
+    supports = thinned(key, tallies, same)
+    support, numbers = supports.support, supports.num_users[:, None]
+    marked, total = jnp.sum(support, axis=0, dtype=jnp.int32), jnp.sum(numbers, dtype=jnp.int32)
+    # Of two collections one has what the other has not.
+    groups = 1 if len(tallies) == 2 else len(tallies)
+    p_values, statistics = hypergeometric_test(support[:groups], numbers[:groups], marked[None], total)
+    place = jnp.argmin(p_values, axis=0)[None]
+    least, statistic = (jnp.take_along_axis(each, place, axis=0)[0] for each in (p_values, statistics))
+    found = Categories(jnp.minimum(groups * least, 1), statistic, jnp.zeros_like(least))
+    same_law = "" if same else ", supports thinned to equal rates"
+    return found.combined(one, supports.usable, f"exact hypergeometric test of {_every(one)}{same_law}")
+
+
+def hypergeometric_test(
+    support: Int[Array, "*s"], number: Int[Array, "*s"], marked: Int[Array, "*s"], total: Int[Array, ""]
+) -> tuple[Float[Array, "*s"], Float[Array, "*s"]]:
+    """Two-sided p-values, twice the smaller tail, of hypergeometric counts, and their standardized distances."""
+    dtype = float_dtype()
+    support, number, marked = jnp.broadcast_arrays(support, number, marked)
+    whole = (support, number - support, marked - support, total - number - marked + support)
+    cells = Cells(*(cell.astype(dtype) for cell in whole))
+    determinant = _difference(product(*_words(whole[0], whole[3])), product(*_words(whole[1], whole[2])), dtype)
+    up = determinant >= 0
+    chosen = Cells(*(jnp.where(up, one, other) for one, other in zip(cells, cells.turned, strict=True)))
+    tail = log_hypergeometric_survival(chosen, jnp.abs(determinant))
+    (taken, rest), (kind, others) = cells.margins
+    size = total.astype(dtype)
+    spread = jnp.sqrt(taken / size * rest * (kind / jnp.maximum(size - 1, 1)) * (others / size))
+    statistic = jnp.where(spread > 0, determinant / size / jnp.where(spread > 0, spread, 1), 0)
+    return jnp.minimum(2 * jnp.exp(tail), 1), statistic
+
+
+def _words(one, other):
+    return one.astype(jnp.uint32), other.astype(jnp.uint32)
+
+
+def _difference(first, second, dtype):
+    """The difference of two products of two words each, without cancellation."""
+    (high, low), (other_high, other_low) = first, second
+    less = (high < other_high) | ((high == other_high) & (low < other_low))
+    high, other_high = jnp.where(less, other_high, high), jnp.where(less, high, other_high)
+    low, other_low = jnp.where(less, other_low, low), jnp.where(less, low, other_low)
+    borrowed = (low < other_low).astype(jnp.uint32)
+    size = (high - other_high - borrowed).astype(dtype) * 2.0**32 + (low - other_low).astype(dtype)
+    return jnp.where(less, -size, size)
+
+
+@partial(jax.jit, static_argnums=(4, 5, 6))
+def trend_of_tallies(
+    key: Array, tallies: tuple[Tally, ...], times: Float[Array, " G"], category: Any, same: bool, one: bool, draws: int
+) -> HypothesisTest:
+    """Tests whether support counts rise or fall with time: of one category, or of each by Cochran and Armitage."""
+    lower, shuffle = jax.random.split(key)
+    support, numbers, usable = thinned(lower, tallies, same)
+
+    def of_category(given):
+        place, supported = given
+        groups = jnp.stack([supported, numbers - supported], axis=1)
+        first = jnp.zeros((), jnp.int32)
+        return linear_trend(jax.random.fold_in(shuffle, place), groups, usable, times, first, draws)
+
+    if category is not None:
+        return of_category((category, jnp.take(support, category, axis=1)))
+    number = 1 if one else support.shape[1]
+    found = lax.map(of_category, (jnp.arange(number, dtype=jnp.int32), support.T[:number]))
+    each = [found.p_value, found.statistic, found.standard_error]
+    each = Categories(*(jnp.broadcast_to(leaf, support.shape[1:]) for leaf in each))
+    usable = usable & jnp.all(jnp.isfinite(found.p_value))
+    return each.combined(one, usable, f"Cochran–Armitage, permutation, of {_every(one)}")
+
+
+def linear_trend(
+    key: Array,
+    groups: Int[Array, "G K"],
+    usable: Bool[Array, ""],
+    times: Float[Array, " G"],
+    category: Int[Array, ""] | None,
+    num_draws: int,
+) -> HypothesisTest:
+    """The test of `trend_test` on counts of equal rates, of one category or of all together."""
+    groups = jnp.where(usable, groups, 1)
+    share = jnp.sum(groups, axis=1).astype(times.dtype)
+    number = jnp.sum(share)
+    share = share / number
+    centred = times - jnp.sum(share * times)
+    centred = centred / jnp.sqrt(jnp.sum(share * centred**2))
+    pooled = jnp.sum(groups, axis=0).astype(times.dtype)
+    usable = usable & jnp.all(jnp.isfinite(centred))
+
+    def statistic(groups):
+        if category is None:
+            moved = jnp.sum(centred[:, None] * groups.astype(times.dtype), axis=0)
+            return jnp.sum(moved**2 / jnp.maximum(pooled, 1))
+        moved = jnp.sum(centred * jnp.take(groups, category, axis=1).astype(times.dtype))
+        variance = pooled[category] * (1 - pooled[category] / number)
+        return jnp.where(variance > 0, moved / jnp.sqrt(jnp.where(variance > 0, variance, 1)), 0)
+
+    found = jnp.where(usable, statistic(groups), jnp.nan)
+    method = "linear trend of all shares" if category is None else "Cochran–Armitage"
+    null = shuffled(lambda groups: jnp.abs(statistic(groups)), groups, num_draws, f"{method}, permutation")
+    rounding = pearson_rounding(found if category is None else jnp.ones_like(found), number)
+    return dataclasses.replace(monte_carlo_test(key, jnp.abs(found), null, rounding=rounding), statistic=found)
+
+
+def shuffled(statistic: Callable[[Array], Array], counts: Int[Array, "G K"], num_draws: int, method: str) -> Null:
+    """The null of a statistic of a table: random tables with the margins of `counts`."""
+    rows, columns = (jnp.sum(counts, axis=axis).astype(jnp.int32) for axis in (1, 0))
+    return Null(lambda key: statistic(table(Stream.of(key), rows, columns)), num_draws, counts.size, method)
