@@ -37,8 +37,9 @@ def normal_estimate(collection: Collection, part: Part, values: np.ndarray, leve
 
 def normal_sum(found: Sequence[inference.Estimate], weights: np.ndarray, level: float) -> inference.Estimate:
     """The weighted sum of estimates from different users."""
-    value = sum(float(weight * each.value) for weight, each in zip(weights, found, strict=True))
-    error = math.hypot(*(float(weight * each.standard_error) for weight, each in zip(weights, found, strict=True)))
+    weighted = list(zip(weights.tolist(), found, strict=True))
+    value = sum(weight * float(each.value) for weight, each in weighted)
+    error = math.hypot(*(weight * float(each.standard_error) for weight, each in weighted))
     return _limits(value, error, level, -math.inf, math.inf)
 
 

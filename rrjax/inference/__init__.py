@@ -12,6 +12,7 @@ from rrjax.inference.discovery import discoveries, p_values
 from rrjax.inference.distribution_tests import goodness_of_fit_test, likelihood_ratio_test
 from rrjax.inference.functionals import Estimate, group_share, linear_functional
 from rrjax.inference.intervals import Intervals, intervals
+from rrjax.inference.marginal_tests import CategoryTest
 from rrjax.inference.monte_carlo import HypothesisTest, power
 from rrjax.inference.monte_carlo import Power as Power
 from rrjax.inference.planning import MechanismErrors as MechanismErrors
@@ -69,4 +70,4 @@ __all__ = [
     "weighted_shares",
 ]
 # Results of several functions; a result of one function is documented with it.
-__all__ += ["Estimate", "HypothesisTest", "Intervals", "Posterior"]
+__all__ += ["CategoryTest", "Estimate", "HypothesisTest", "Intervals", "Posterior"]

@@ -128,8 +128,8 @@ def trend_test(
     * For all categories: Σ z_i²/c_i, large if any share moves in one direction.
 
     The null shuffles the reports among the collections, and different ε are treated as by `equality_test`. That test
-    detects changes of any kind, but a trend with less power. Of tallies, each category has its own statistic and
-    shuffles, and the smallest p-value is multiplied by K.
+    detects changes of any kind, but a trend with less power. Of tallies, the category with the
+    largest statistic is shuffled, and its p-value multiplied by K.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
@@ -44,11 +43,11 @@ class CategoryTest(HypothesisTest):
     Attributes:
         statistic: Scalar: distance of the support count of `category` from its expectation under the hypothesis, in
             standard deviations; with several collections, the distance that is most significant.
-        p_value: Scalar: K times the smallest of `p_values`, at most one.
+        p_value: Scalar: K times that of `category`, at most one.
         standard_error: Scalar: its standard error; zero, if it is not simulated.
-        category: Scalar, integer: the category with the smallest p-value; −1 if the sum of the shares decides, or for
-            unusable tallies.
-        p_values: `[K]`, the p-value of each category alone.
+        category: Scalar, integer: the category that differs most, with the smallest p-value; −1 if the sum of the
+            shares decides, or for unusable tallies.
+        p_values: `[K]`, the p-value of each category alone; NaN if it was not simulated.
         method: The statistic and the null distribution that it is compared with.
     """
 
@@ -56,32 +55,24 @@ class CategoryTest(HypothesisTest):
     p_values: Float[Array, " K"]
 
 
-class Categories(NamedTuple):
-    """The tests of the categories.
+def _combined(
+    p_values: Float[Array, " K"], statistics: Float[Array, " K"], one: bool, usable: Bool[Array, ""], method: str
+) -> CategoryTest:
+    """The test of all categories together, by exact p-values of each; with `one`, the first decides alone."""
+    static, zero = (statistics.shape[0], one, method), jnp.zeros_like(statistics[0])
+    p_values = p_values[:1] if one else p_values
+    place = jnp.argmin(p_values)
+    return _as_test(place, p_values[place], statistics[place], zero, p_values, static, usable)
 
-    Attributes:
-        p_values: `[K]`.
-        statistics: `[K]`.
-        standard_errors: `[K]`.
-    """
 
-    p_values: Float[Array, " K"]
-    statistics: Float[Array, " K"]
-    standard_errors: Float[Array, " K"]
-
-    def combined(self, one: bool, usable: Bool[Array, ""], method: str) -> CategoryTest:
-        """The test of all categories together; with `one`, the first decides alone."""
-        times = 1 if one else self.p_values.shape[0]
-        least = jnp.min(self.p_values[:times])
-        # Simulated p-values are often equal.
-        ties = jnp.where(self.p_values[:times] <= least, jnp.abs(self.statistics[:times]), -1)
-        place = jnp.argmax(ties).astype(jnp.int32)
-        statistic, error = self.statistics[place], times * self.standard_errors[place]
-        whole = jnp.clip(times * least, jnp.finfo(least.dtype).tiny, 1)
-        p_values = jnp.broadcast_to(self.p_values[:times], self.p_values.shape)
-        floats = (statistic, whole, jnp.where(times * least < 1, error, 0), p_values)
-        statistic, whole, error, p_values = (jnp.where(usable, each, jnp.nan) for each in floats)
-        return CategoryTest(statistic, whole, error, method, jnp.where(usable, place, -1), p_values)
+def _as_test(place, p_value, statistic, error, p_values, static, usable):
+    """The result from the p-value of one category and its place."""
+    size, one, method = static
+    whole = (1 if one else size) * p_value
+    error = jnp.where(whole < 1, (1 if one else size) * error, 0)
+    whole, p_values = jnp.clip(whole, jnp.finfo(whole.dtype).tiny, 1), jnp.broadcast_to(p_values, (size,))
+    statistic, whole, error, p_values = (jnp.where(usable, x, jnp.nan) for x in (statistic, whole, error, p_values))
+    return CategoryTest(statistic, whole, error, method, jnp.where(usable, place, -1).astype(jnp.int32), p_values)
 
 
 def one_test(size: int, mechanism: Mechanism | None) -> bool:
@@ -127,8 +118,8 @@ def _test_given(data, theta, one):
     share = jnp.where(usable, theta / accurate_sum(theta), 1 / theta.shape[0])
     _, _, statistics = _standardized(data, share)
     tail = jnp.minimum(_log_above(data, share), _log_below(data, share))
-    found = Categories(jnp.minimum(2 * jnp.exp(tail), 1), statistics, jnp.zeros_like(tail))
-    return found.combined(one, usable, f"exact binomial test of {_every(one)}")
+    p_values = jnp.minimum(2 * jnp.exp(tail), 1)
+    return _combined(p_values, statistics, one, usable, f"exact binomial test of {_every(one)}")
 
 
 @partial(jax.jit, static_argnums=2)
@@ -137,11 +128,11 @@ def _test_any(data, summed, one):
     below, above = _log_below(data, 0), _log_above(data, 1)
     statistics = jnp.where(below <= above, *(_standardized(data, share)[2] for share in (0, 1)))
     p_values = jnp.minimum(2 * jnp.exp(jnp.minimum(below, above)), 1)
-    found = Categories(p_values, statistics, jnp.zeros_like(p_values))
+    method = f"exact binomial bounds of {_every(one)}"
     if summed is None:
-        return found.combined(one, data.usable, f"exact binomial bounds of {_every(one)}")
-    method = f"exact binomial bounds of {_every(one)}, and Chernoff's bound of the sum of shares, Bonferroni"
-    found = found.combined(one, data.usable, method)
+        return _combined(p_values, statistics, one, data.usable, method)
+    method = f"{method}, and Chernoff's bound of the sum of shares"
+    found = _combined(p_values, statistics, one, data.usable, method)
     whole = jnp.minimum(2 * jnp.minimum(found.p_value, summed), 1)
     decided = summed < found.p_value
     return dataclasses.replace(found, p_value=whole, category=jnp.where(decided, -1, found.category))
@@ -270,9 +261,8 @@ def equality_of_tallies(key: Array, tallies: tuple[Tally, ...], same: bool, one:
     p_values, statistics = hypergeometric_test(support[:groups], numbers[:groups], marked[None], total)
     place = jnp.argmin(p_values, axis=0)[None]
     least, statistic = (jnp.take_along_axis(each, place, axis=0)[0] for each in (p_values, statistics))
-    found = Categories(jnp.minimum(groups * least, 1), statistic, jnp.zeros_like(least))
-    same_law = "" if same else ", supports thinned to equal rates"
-    return found.combined(one, supports.usable, f"exact hypergeometric test of {_every(one)}{same_law}")
+    method = f"exact hypergeometric test of {_every(one)}{'' if same else ', supports thinned to equal rates'}"
+    return _combined(jnp.minimum(groups * least, 1), statistic, one, supports.usable, method)
 
 
 def hypergeometric_test(
@@ -313,24 +303,29 @@ def _difference(first, second, dtype):
 def trend_of_tallies(
     key: Array, tallies: tuple[Tally, ...], times: Float[Array, " G"], category: Any, same: bool, one: bool, draws: int
 ) -> HypothesisTest:
-    """Tests whether support counts rise or fall with time: of one category, or of each by Cochran and Armitage."""
+    """Tests whether support counts rise or fall with time: of one category or, without one, of any.
+
+    Of all categories, only the one with the largest statistic of Cochran and Armitage is shuffled. Its p-value is not
+    below the smallest one, so the union bound holds for it too; and shuffles of all would take K times as long.
+    """
     lower, shuffle = jax.random.split(key)
     support, numbers, usable = thinned(lower, tallies, same)
-
-    def of_category(given):
-        place, supported = given
-        groups = jnp.stack([supported, numbers - supported], axis=1)
-        first = jnp.zeros((), jnp.int32)
-        return linear_trend(jax.random.fold_in(shuffle, place), groups, usable, times, first, draws)
-
+    size, place = support.shape[1], jnp.zeros((), jnp.int32) if category is None else category
+    if category is None and not one:
+        pooled, number = (jnp.sum(each, axis=0).astype(times.dtype) for each in (support, numbers))
+        expected = numbers[:, None].astype(times.dtype) * (pooled / number)
+        spread = pooled * (1 - pooled / number)
+        moved = jnp.abs(times @ (support.astype(times.dtype) - expected))
+        place = jnp.argmax(jnp.where(spread > 0, moved / jnp.sqrt(jnp.where(spread > 0, spread, 1)), 0))
+    supported = jnp.take(support, place, axis=1)
+    groups = jnp.stack([supported, numbers - supported], axis=1)
+    found = linear_trend(shuffle, groups, usable, times, jnp.zeros((), jnp.int32), draws)
     if category is not None:
-        return of_category((category, jnp.take(support, category, axis=1)))
-    number = 1 if one else support.shape[1]
-    found = lax.map(of_category, (jnp.arange(number, dtype=jnp.int32), support.T[:number]))
-    each = [found.p_value, found.statistic, found.standard_error]
-    each = Categories(*(jnp.broadcast_to(leaf, support.shape[1:]) for leaf in each))
-    usable = usable & jnp.all(jnp.isfinite(found.p_value))
-    return each.combined(one, usable, f"Cochran–Armitage, permutation, of {_every(one)}")
+        return found
+    p_values = jnp.where((jnp.arange(size) == place) | one, found.p_value, jnp.nan)
+    numbers = place, found.p_value, found.statistic, found.standard_error, p_values
+    method = f"Cochran–Armitage, permutation, of {_every(one)}"
+    return _as_test(*numbers, (size, one, method), usable & ~jnp.isnan(found.p_value))
 
 
 def linear_trend(
