@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rrjax.estimators.likelihood import Certificate, certificate, nll, score
     from rrjax.estimators.maximum_likelihood import mle
     from rrjax.estimators.ordered_bayes import OrderedBayes, ordered_bayes
+    from rrjax.estimators.smooth_bayes import SmoothBayes, smooth_bayes
     from rrjax.mechanisms import RandomizedResponse, longitudinal, surveys
     from rrjax.privacy import audit, shuffling
     from rrjax.privacy import clients as secure
@@ -33,6 +34,7 @@ __all__ = [
     "Mixture",
     "OrderedBayes",
     "RandomizedResponse",
+    "SmoothBayes",
     "Tally",
     "audit",
     "catalogue",
@@ -62,6 +64,7 @@ __all__ = [
     "secure",
     "shuffling",
     "simulate",
+    "smooth_bayes",
     "study",
     "surveys",
 ]
@@ -73,6 +76,7 @@ _HOME = {
     "Mixture": "data.mixture",
     "OrderedBayes": "estimators.ordered_bayes",
     "RandomizedResponse": "mechanisms",
+    "SmoothBayes": "estimators.smooth_bayes",
     "Tally": "data.tally",
     "certificate": "estimators.likelihood",
     "count": "data.tally",
@@ -88,6 +92,7 @@ _HOME = {
     "nll": "estimators.likelihood",
     "ordered_bayes": "estimators.ordered_bayes",
     "score": "estimators.likelihood",
+    "smooth_bayes": "estimators.smooth_bayes",
 }
 _MODULES = {
     "audit": "privacy.audit",

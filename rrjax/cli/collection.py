@@ -200,6 +200,7 @@ def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | 
     metadata = files.source.metadata()
     if design is not None and design.mechanism is not None:
         return _checked(_designed(files, epsilon, design))
+    files.check_categories()
     if metadata is not None:
         mechanism = mechanism_of(metadata, files.name)
         metadata.check(files.name, column=files.reading.column, epsilon=epsilon, domain=files.domain)

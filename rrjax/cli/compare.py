@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from rrjax.cli import show
+from rrjax.cli import numbers, show
 from rrjax.cli.collection import Collection, read_collection
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.estimates import (
@@ -30,6 +30,7 @@ from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, Reports, c
 from rrjax.cli.truth import read_truth
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS
+from rrjax.io.numbers import of_numbers
 
 SHOWN = ("empirical_bayes", "ordered_bayes", "mle_star", MAXIMIZER, "inv_p")
 """Estimators whose shares are printed if more than four were run; the file of --out holds all."""
@@ -107,6 +108,22 @@ def compare(
         )
     files = Files(reports, reading)
     check_outputs([files, true] if true else [files], *output.files.values())
+    if of_numbers(files.source.metadata()):
+        numbers.refuse_others(
+            files,
+            {
+                "--mechanism": design.mechanism,
+                "--estimator": estimator,
+                "--ordered": ordered,
+                "--plot": output.plot,
+                "--level": level != 0.95,
+                "--top": output.top != ComparisonOutput.top,
+                "--explain": output.explain,
+                "--truth-counts": truth_counts,
+            },
+        )
+        numbers.compare(numbers.read_numbers(files, epsilon), true, output)
+        return
     with show.err.status("Counting …"):
         collection = read_collection(files, epsilon, design)
         shares = read_truth(true, collection, "--truth") if true else None

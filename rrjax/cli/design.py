@@ -14,7 +14,7 @@ import rrjax
 from rrjax.cli.options import did_you_mean
 from rrjax.data.errors import ArgumentError, UsageError
 from rrjax.io.domain import Domain
-from rrjax.mechanisms import COMPLIANCE, DESIGNS, MECHANISMS, PROTOCOLS, Compliance, Design
+from rrjax.mechanisms import COMPLIANCE, DESIGNS, MECHANISMS, ORDERED, PROTOCOLS, Compliance, Design
 from rrjax.mechanisms.surveys.named import make_design, parameters_of
 from rrjax.mechanisms.table import TABLE, full_name
 
@@ -32,7 +32,7 @@ def design_name(text: str) -> str:
         BadParameter: There is none of that name.
     """
     name = full_name(text)
-    if name in MECHANISMS or name in PROTOCOLS:
+    if name in MECHANISMS or name in ORDERED or name in PROTOCOLS:
         raise typer.BadParameter(
             f"reports of {name} are read with their metadata (`rrjax randomize` writes them), and those of "
             "randomized response with --epsilon alone; --mechanism names a survey design"
@@ -46,7 +46,7 @@ def randomizer_name(text: str) -> str:
     Raises:
         BadParameter: There is none of that name.
     """
-    return _among(text, [*MECHANISMS, *DESIGNS, *PROTOCOLS])
+    return _among(text, [*MECHANISMS, *ORDERED, *DESIGNS, *PROTOCOLS])
 
 
 def _among(text: str, known: list[str]) -> str:
@@ -208,11 +208,11 @@ class Randomizer(SurveyDesign):
         str | None,
         typer.Option(
             parser=randomizer_name,
-            autocompletion=lambda: [*MECHANISMS, *DESIGNS],
+            autocompletion=lambda: [*MECHANISMS, *ORDERED, *DESIGNS, *PROTOCOLS],
             metavar="NAME",
             help=f"One of {', '.join(MECHANISMS)}; or a survey design, with --parameter in place of --epsilon: "
-            f"{', '.join(DESIGNS)}. By default {rrjax.RandomizedResponse.name}. For users who report many times, "
-            f"`rrjax randomize` also takes {', '.join(PROTOCOLS)}.",
+            f"{', '.join(DESIGNS)}. By default {rrjax.RandomizedResponse.name}. `rrjax randomize` also takes "
+            f"{', '.join(ORDERED)} for numbers, and {', '.join(PROTOCOLS)} for users who report many times.",
             rich_help_panel=WHICH,
         ),
     ] = None

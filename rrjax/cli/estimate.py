@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rrjax.cli import show
+from rrjax.cli import numbers, show
 from rrjax.cli.advice import advice, heading, publication
 from rrjax.cli.collection import Collection, read_collection
 from rrjax.cli.compliance import Samples
@@ -35,6 +35,7 @@ from rrjax.cli.rounds import run as run_rounds
 from rrjax.cli.statements import run as run_statements
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
+from rrjax.io.numbers import of_numbers
 
 
 def leading(collection: Collection, ordered: bool = False) -> list[str]:
@@ -75,6 +76,8 @@ def estimate(
     rrjax estimate reports.csv --column answer --epsilon 1 --domain answers.txt --out estimate.csv
 
     rrjax estimate survey.csv --column age --epsilon 1 --domain 0:99 --mean --group "young=0:29" --by region
+
+    rrjax estimate ages.parquet --quantile 0.5 --mean --plot ages.png
 
     rrjax estimate dice.csv --domain yesno.txt --mechanism forced-response --parameter truth=2/3
     --parameter forced=1/2,1/2
@@ -119,6 +122,24 @@ def estimate(
         if odd is not None:
             raise UsageError(f"{odd} applies to one round: give the file of one round, or leave {odd} out", flag=odd)
         run_rounds(files, rounds, confidence.level, output)
+        return
+    if of_numbers(files.source.metadata()):
+        numbers.refuse_others(
+            files,
+            {
+                "--mechanism": design.mechanism,
+                "--estimator": estimator,
+                "--ordered": ordered,
+                "--at-once": confidence.at_once,
+                "--fdr": confidence.fdr != Confidence.fdr,
+                "--top": output.top != Output.top,
+                "--group": asked.group,
+                "--by": asked.by,
+                "--weights": asked.weights,
+                "--normal": asked.normal,
+            },
+        )
+        numbers.run(numbers.read_numbers(files, epsilon), asked, confidence.level, output)
         return
     with show.err.status("Counting …"):
         collection = read_collection(files, epsilon, design)

@@ -23,7 +23,7 @@ from rrjax.io.codings import CODINGS
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.rows import Values, read_pairs
 from rrjax.io.write import Kept
-from rrjax.mechanisms import MECHANISMS, Design
+from rrjax.mechanisms import MECHANISMS, ORDERED, Design
 from rrjax.privacy.clients.answers import Answers
 from rrjax.privacy.clients.base import Client
 
@@ -47,6 +47,8 @@ class Randomization:
     """Two columns whose pairs are randomized as one value, so that ε protects the pair."""
     keep: tuple[str, ...] = ()
     """Columns that are written beside the reports, unprotected."""
+    bins: io.Bins | None = None
+    """Bins of numbers, for the square wave."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +102,9 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
     seed, name, pair, keep = how.seed, how.randomizer.name, how.pair, how.keep
     how.randomizer.check_epsilon(how.epsilon)
     check_values(files)
-    if pair is None:
+    if how.bins is not None:
+        columns, values = None, io.read_bins(files.source, how.bins)
+    elif pair is None:
         columns, values = None, io.read_values(files.source, files.domain)
     else:
         columns, (first, second) = pair
@@ -123,7 +127,7 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
         effective = client.effective_epsilon
     else:
         with ending_at_once():
-            mechanism = design or MECHANISMS[name](**client.parameters)
+            mechanism = design or {**MECHANISMS, **ORDERED}[name](**client.parameters)
             key = jax.random.key(seed)
             parts = _parts(values.indices, coding, num_categories)
             keys = [key] if len(parts) == 1 else jax.random.split(key, len(parts))
@@ -140,6 +144,7 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
         version=rrjax.__version__,
         domain_from_data=values.domain_from_data,
         columns=columns,
+        range=None if how.bins is None else (how.bins.low, how.bins.high),
     )
     reports = np.concatenate(reports)
     io.write_reports(out, reports, metadata, kept=beside)

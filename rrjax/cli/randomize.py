@@ -14,6 +14,7 @@ from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.design import Randomizer
 from rrjax.cli.longitudinal import Rounds, make_round, show_round
+from rrjax.cli.number_range import NumberRange, law_in_words
 from rrjax.cli.options import Json, check_epsilon, flags, split
 from rrjax.cli.randomization import Pair, Randomization, Randomized, cautions, check_values, make_reports
 from rrjax.cli.reading import Files, Reading, check_outputs
@@ -21,7 +22,7 @@ from rrjax.data.errors import UsageError, reworded
 from rrjax.io.metadata import Metadata
 from rrjax.io.tallies import mechanism_of
 from rrjax.io.write import check_reports_name
-from rrjax.mechanisms import Design
+from rrjax.mechanisms import ORDERED, Design
 
 WRITTEN = "What is written"
 
@@ -77,6 +78,7 @@ def randomize(
     json: Json = False,
     *,
     randomizer: Randomizer,
+    numbers: NumberRange,
     rounds: Rounds,
     reading: Reading,
 ) -> None:
@@ -89,6 +91,8 @@ def randomize(
     rrjax randomize values.csv --column city --epsilon 2 --mechanism subset-selection --out reports.parquet
 
     rrjax randomize people.csv --column answer --keep age,region --epsilon 1 --out reports.parquet
+
+    rrjax randomize people.csv --column age --mechanism square-wave --range 0,100 --epsilon 1 --out ages.parquet
 
     rrjax randomize monday.csv --column app --user id --mechanism longitudinal-randomized-response --epsilon 4
     --first-epsilon 2 --memo secret.parquet --out monday.parquet
@@ -104,6 +108,7 @@ def randomize(
     except io.DataError as error:
         raise reworded(error, f"--out {error}", UsageError, flag="--out", value=out) from error
     columns, domains = column or [], domain or []
+    bins = numbers.checked(randomizer.name, columns, domains)
     pair = _pair(columns, domains)
     if pair is None:
         given = {"column": next(iter(columns), None), "domain": next(iter(domains), None)}
@@ -132,7 +137,7 @@ def randomize(
         return
     with show.err.status("Randomizing …"):
         kept = () if keep is None else tuple(split("--keep", keep))
-        made = make_reports(files, out, Randomization(epsilon, seed, randomizer, pair, kept))
+        made = make_reports(files, out, Randomization(epsilon, seed, randomizer, pair, kept, bins))
     show_made(made, out, json)
 
 
@@ -166,7 +171,7 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
     metadata = made.metadata
     mechanism = mechanism_of(metadata, str(out))
     # The rates of a survey design may differ by category.
-    rates = None if isinstance(mechanism, Design) else mechanism.rates
+    rates = None if isinstance(mechanism, Design) or mechanism.name in ORDERED else mechanism.rates
     if json:
         show.record(
             {
@@ -183,6 +188,7 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
                 "effective_epsilon": metadata.effective_epsilon,
                 "simulated": metadata.simulated,
                 "parameters": metadata.mechanism.parameters,
+                "range": metadata.range,
                 "p": None if rates is None else float(rates.p),
                 "q": None if rates is None else float(rates.q),
                 "warnings": made.warnings,
@@ -197,7 +203,8 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
     reports = show.number(made.num_reports, "report", "reports")
     show.say(f"{reports} {how}; domain: {metadata.domain.describe()}; {epsilon}.")
     if rates is None:
-        show.say(f"By {mechanism.name} ({mechanism.note}).")
+        of_numbers = mechanism.name in ORDERED
+        show.say(f"By {described(metadata)}: {law_in_words(metadata)}." if of_numbers else f"By {described(metadata)}.")
         show.show_files({"Reports": out})
         return
     one = "category" if metadata.columns is None else "pair"

@@ -13,6 +13,7 @@ import typer
 from rrjax import io
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.domain import Domain
+from rrjax.io.numbers import of_numbers
 from rrjax.io.read import CountedReports
 from rrjax.io.write import check_reports, check_writable
 
@@ -102,6 +103,16 @@ class Files:
     def domain(self) -> Domain | None:
         """The domain of the flag, if it was given."""
         return parse_domain(self.reading.domain)
+
+    def check_categories(self) -> None:
+        """Refuses reports of numbers."""
+        if of_numbers(self.source.metadata()):
+            raise UsageError(
+                f"{self.name} holds reports of numbers: `rrjax estimate` and `rrjax compare` take it, other "
+                "commands do not",
+                flag="REPORTS",
+                value=self.name,
+            )
 
     def count(self, domain: Domain | None, column: str | None = None) -> CountedReports:
         """Counts the values over a domain; `column` takes the place of the flag."""

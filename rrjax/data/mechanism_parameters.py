@@ -166,6 +166,22 @@ def two_buckets(given: int | None) -> int:
     return 2
 
 
+def half_width_of(given: int | None, num_categories: int, epsilon: float | None) -> Any:
+    """The h of the square wave on K bins: the given one (`ValueError` if out of range), ⌊b·K⌋ for a known ε, or None.
+
+    b = (εe^ε − e^ε + 1)/(2e^ε(e^ε − 1 − ε)) is the half-width of the continuous mechanism on [0, 1].
+    """
+    if given is not None:
+        return as_integer(given, "half_width", 0, 2**30 - num_categories // 2)
+    if epsilon is None:
+        return None
+    if epsilon < 1e-2:  # where the closed form cancels; the next term is below ε³
+        near = (1 - epsilon / 3 + epsilon**2 / 12) / (1 - 2 * epsilon / 3 + epsilon**2 / 4)
+    else:
+        near = (math.expm1(-epsilon) + epsilon) / (1 - (1 + epsilon) * math.exp(-epsilon))
+    return math.floor(near * math.exp(-epsilon) / 2 * num_categories)
+
+
 def field_designs(num_categories: int) -> tuple[np.ndarray, np.ndarray]:
     """b/r and λ/r (see `Rates.of_design`) of the planes over each field; NaN if decoding exceeds memory."""
     sizes, pairs = zip(*(design_of(num_categories, order) for order in PRIMES), strict=True)

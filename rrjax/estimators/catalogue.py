@@ -376,6 +376,14 @@ METRICS: dict[str, Metric] = {
             "nats",
             simplex=True,
         ),
+        Metric(
+            "wasserstein",
+            _of(metrics.wasserstein),
+            "Wasserstein distance\n(categories)",
+            "Wasserstein distance",
+            "categories",
+        ),
+        Metric("kolmogorov", _of(metrics.kolmogorov), "Kolmogorov distance", "Kolmogorov distance", "probability"),
         Metric("bias2", None, "squared bias,\nsummed over categories", "squared bias", "squared probability"),
         Metric("variance", None, "variance,\nsummed over categories", "variance", "squared probability"),
     )

@@ -12,7 +12,15 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.data.arguments import as_distribution
 from rrjax.numerics.sums import accurate_sum
 
-__all__ = ["kl_divergence", "max_error", "squared_error", "squared_error_per_category", "total_variation"]
+__all__ = [
+    "kl_divergence",
+    "kolmogorov",
+    "max_error",
+    "squared_error",
+    "squared_error_per_category",
+    "total_variation",
+    "wasserstein",
+]
 
 
 def squared_error(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
@@ -128,6 +136,58 @@ def kl_divergence(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
     log_ratio = jnp.log(jnp.where(present, truth, 1)) - jnp.log(jnp.where(present, estimate, 1))
     divergence = accurate_sum(jnp.where(present, truth * log_ratio, 0))
     return jnp.where(jnp.all(truth >= 0) & jnp.all(estimate >= 0), divergence, jnp.nan)
+
+
+def wasserstein(estimate: ArrayLike, truth: ArrayLike, width: ArrayLike = 1.0) -> Float[Array, ""]:
+    """Wasserstein distance W₁ of distributions over categories in order: Σ |F − F̂| of the distribution functions.
+
+    The smallest mean distance by which shares must be moved to make one distribution the other.
+
+    Args:
+        estimate: `[K]`, in order.
+        truth: `[K]`, the true distribution.
+        width: Scalar, the distance of neighbouring categories, such as the width of a bin.
+
+    Returns:
+        Scalar, in the unit of `width`; at most (K − 1)·width between distributions. The total of both is not compared.
+
+    Raises:
+        ValueError: Shapes differ or K < 2.
+
+    Example:
+        >>> import rrjax
+        >>> rrjax.metrics.wasserstein([0.5, 0.5, 0.0], [0.5, 0.0, 0.5], width=10.0)
+        Array(5., dtype=float32)
+    """
+    gaps = _cumulative_gaps(estimate, truth)
+    return accurate_sum(gaps) * jnp.asarray(width, gaps.dtype)
+
+
+def kolmogorov(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
+    """Kolmogorov distance of distributions over categories in order: the largest |F − F̂|.
+
+    Args:
+        estimate: `[K]`, in order.
+        truth: `[K]`, the true distribution.
+
+    Returns:
+        Scalar, probability.
+
+    Raises:
+        ValueError: Shapes differ or K < 2.
+
+    Example:
+        >>> import rrjax
+        >>> rrjax.metrics.kolmogorov([0.5, 0.5, 0.0], [0.5, 0.0, 0.5])
+        Array(0.5, dtype=float32)
+    """
+    return jnp.max(_cumulative_gaps(estimate, truth))
+
+
+def _cumulative_gaps(estimate, truth):
+    """|F − F̂| `[K − 1]`, without the last one, which is that of the totals."""
+    estimate, truth = _pair(estimate, truth)
+    return jnp.abs(jnp.cumsum(estimate - truth))[:-1]
 
 
 def _pair(estimate, truth):

@@ -14,6 +14,7 @@ from rrjax.figures.estimates import estimate_figure, forest_figure
 from rrjax.figures.files import save
 from rrjax.figures.inference import likelihood_figure, plan_figure, profile_figure
 from rrjax.figures.iterations import convergence
+from rrjax.figures.numbers import cdf_figure
 from rrjax.figures.overview import overview
 from rrjax.figures.wins import closest, wins
 
@@ -21,6 +22,7 @@ __all__ = [
     "against_epsilon",
     "against_users",
     "by_categories",
+    "cdf_figure",
     "closest",
     "convergence",
     "decomposition",

@@ -3,6 +3,8 @@
 Every function solves one problem; batches go through `jax.vmap`, as for the estimators. Counts must be integers here.
 """
 
+from rrjax.inference.cdf_bands import CdfBand as CdfBand
+from rrjax.inference.cdf_bands import cdf_band, mean_limits, quantile_limits
 from rrjax.inference.combined import difference, stratified
 from rrjax.inference.compliance import ComplianceEstimate as ComplianceEstimate
 from rrjax.inference.compliance import compliance
@@ -35,6 +37,7 @@ from rrjax.inference.weighted import WeightedCounts as WeightedCounts
 from rrjax.inference.weighted import weighted_counts, weighted_functional, weighted_shares
 
 __all__ = [
+    "cdf_band",
     "compare_mechanisms",
     "compliance",
     "contradiction_test",
@@ -53,11 +56,13 @@ __all__ = [
     "likelihood_ratio_test",
     "linear_functional",
     "log_likelihood_surface",
+    "mean_limits",
     "p_values",
     "posterior",
     "power",
     "profile",
     "quantile",
+    "quantile_limits",
     "repeated_seed_test",
     "standard_errors",
     "stratified",

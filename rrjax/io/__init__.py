@@ -8,6 +8,7 @@ from rrjax.io.codings import coded
 from rrjax.io.datasets import load_acs_income, load_kosarak
 from rrjax.io.frames import count_frame, tally_frame
 from rrjax.io.labels import read_domain
+from rrjax.io.numbers import Bins, read_bins, read_number_reports
 from rrjax.io.read import count_reports, read_counts
 from rrjax.io.rows import read_values
 from rrjax.io.source import Source, read_metadata
@@ -15,6 +16,7 @@ from rrjax.io.tallies import load_tally, read_tally, save_tally
 from rrjax.io.write import write_reports, write_table
 
 __all__ = [
+    "Bins",
     "DataError",
     "Source",
     "coded",
@@ -23,9 +25,11 @@ __all__ = [
     "load_acs_income",
     "load_kosarak",
     "load_tally",
+    "read_bins",
     "read_counts",
     "read_domain",
     "read_metadata",
+    "read_number_reports",
     "read_tally",
     "read_values",
     "save_tally",

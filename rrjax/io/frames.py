@@ -33,6 +33,7 @@ from rrjax.io.frame_engine import (
 from rrjax.io.labels import Labels, as_domain, label_of
 from rrjax.io.read import CountedReports
 from rrjax.io.tallies import tally_of_columns, tally_of_support
+from rrjax.mechanisms.table import TABLE
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoFrame
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from rrjax.data.tally import Tally
     from rrjax.mechanisms import SupportMechanism
 
+COUNTABLE = {name: coding for name, coding in CODINGS.items() if not TABLE[name].ordered}
+"""Mechanism with a tally → coding."""
 _MAX_EXTRA_VALUES = 10_000
 """Largest number of different values beyond 2·K: other spellings, and values outside the domain."""
 _MAX_LABELS = 1 << 22
@@ -98,7 +101,7 @@ def tally_frame(
         >>> tally_frame(sets, rrjax.mechanisms.OptimizedUnaryEncoding(3, epsilon=2.0)).support.tolist()
         [1, 0, 2]
     """
-    coding = CODINGS.get(getattr(mechanism, "name", ""))
+    coding = COUNTABLE.get(getattr(mechanism, "name", ""))
     if coding is None or coding == "hashes":
         raise _uncountable(mechanism, coding)
     size = mechanism.num_categories
@@ -189,7 +192,7 @@ def _uncountable(mechanism, coding) -> DataError:
             argument="mechanism",
         )
     name = getattr(mechanism, "name", type(mechanism).__name__)
-    known = ", ".join(name for name, kind in CODINGS.items() if kind != "hashes")
+    known = ", ".join(name for name, kind in COUNTABLE.items() if kind != "hashes")
     return DataError(
         f"Reports of {name!r} have no known form in a data frame; those of these mechanisms have: {known}. Where a "
         "report is one label, count_frame counts them, and mixture_of_counts takes the counts of a channel.",

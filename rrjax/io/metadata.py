@@ -68,11 +68,13 @@ class Metadata:
         columns: Names of the two columns of true values, for pairs that were randomized as one; None otherwise.
         round: The round of a longitudinal protocol; None otherwise.
         user: Name of the column of its users; None otherwise.
+        range: Least and largest number of bins of equal width, for numbers that were randomized in bins; None
+            otherwise.
 
     Raises:
         DataError: A field or parameter is missing or has the wrong type, ε is not positive and finite, the ε delivered
-            is not the requested one (rounding apart), K does not fit the domain, or only one of columns and domain is
-            for pairs.
+            is not the requested one (rounding apart), K does not fit the domain, only one of columns and domain is for
+            pairs, or a range that is none.
     """
 
     mechanism: MechanismRecord
@@ -85,6 +87,7 @@ class Metadata:
     columns: tuple[str, str] | None = None
     round: int | None = None
     user: str | None = None
+    range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         """Checks all fields, so that every written file can be read."""
@@ -121,6 +124,8 @@ class Metadata:
             raise _lacking("columns")
         if self.round is not None and (type(self.round) is not int or self.round < 1 or not isinstance(self.user, str)):
             raise _lacking("round")
+        if self.range is not None and not _is_range(self.range):
+            raise _lacking("range")
 
     @property
     def num_categories(self) -> int:
@@ -152,7 +157,7 @@ class Metadata:
         record = {**vars(self), "mechanism": mechanism, "domain": self.domain.to_metadata()}
         if self.effective_epsilon == math.inf:
             record["effective_epsilon"] = None  # JSON has no infinity
-        for name in ("columns", "round", "user"):
+        for name in ("columns", "range", "round", "user"):
             if record[name] is None:
                 del record[name]
         return json.dumps(record, ensure_ascii=False)
@@ -181,8 +186,9 @@ class Metadata:
         known["domain"] = Domain.from_metadata(record["domain"])
         if known["mechanism"].is_design and known["effective_epsilon"] is None:
             known["effective_epsilon"] = math.inf
-        if isinstance(known["columns"], list):
-            known["columns"] = tuple(known["columns"])
+        for name in ("columns", "range"):
+            if isinstance(known[name], list):
+                known[name] = tuple(known[name])
         return cls(**known)
 
 
@@ -193,6 +199,12 @@ def _lacking(name: str) -> DataError:
 def _is_positive(value: Any) -> bool:
     """Whether a value is a positive number within the range of floats."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
+
+
+def _is_range(ends: Any) -> bool:
+    """Whether a value is two finite numbers, the smaller one first."""
+    numbers = [end for end in ends if isinstance(end, int | float) and not isinstance(end, bool) and math.isfinite(end)]
+    return len(ends) == len(numbers) == 2 and numbers[0] < numbers[1]
 
 
 def _is_text(text: str) -> bool:

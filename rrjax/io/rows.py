@@ -235,7 +235,7 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
 def _no_number(chosen: Scan, refused: np.ndarray) -> DataError:
     """The error for a column of numbers with other values in some rows."""
     first = int(np.argmax(refused))
-    shown, value, (file, row) = "the value", None, _place_of(chosen, first)
+    shown, value, (file, row) = "the value", None, place_of(chosen, first)
     if chosen.source.show_values:
         value = chosen.scalar(f"SELECT {text(chosen.kind)} FROM ({chosen.sql}) LIMIT 1 OFFSET {first}")
         shown = repr(value)
@@ -250,7 +250,7 @@ def _no_number(chosen: Scan, refused: np.ndarray) -> DataError:
     )
 
 
-def _place_of(chosen: Scan, place: int) -> tuple[str, int]:
+def place_of(chosen: Scan, place: int) -> tuple[str, int]:
     """The file, and the row in it from 1, of a place among the rows of all files."""
     for file in chosen.files[:-1]:
         part = replace(chosen.source, paths=file, column=chosen.column)

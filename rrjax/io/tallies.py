@@ -18,6 +18,7 @@ from rrjax.io.metadata import Metadata
 from rrjax.io.read import CountedReports, as_source, count_reports
 from rrjax.io.source import Source, only_file
 from rrjax.io.write import replacing
+from rrjax.mechanisms.table import TABLE
 
 if TYPE_CHECKING:
     from jaxtyping import Array
@@ -78,6 +79,9 @@ def read_tally(source: Source | str) -> Tallied:
             "mechanism yourself."
         )
     mechanism = mechanism_of(metadata, source.files()[0])
+    if TABLE[mechanism.name].ordered:
+        problem = f"reports of numbers, by {mechanism.name}, have no tally: read them with read_number_reports."
+        raise DataError.at(source.files()[0], problem)
     try:
         return _READERS[CODINGS[metadata.mechanism.name]](source, metadata, mechanism)
     except DataError:
@@ -101,17 +105,17 @@ def mechanism_of(metadata: Metadata, file: str) -> SupportMechanism:
 
 def _make_mechanism(name: str, parameters: dict[str, Any], file: str, wrote: str = "") -> SupportMechanism:
     import rrjax
-    from rrjax.mechanisms import DESIGNS, MECHANISMS, PROTOCOLS
+    from rrjax.mechanisms import DESIGNS, MECHANISMS, ORDERED, PROTOCOLS
 
-    if name not in MECHANISMS | DESIGNS | PROTOCOLS:
+    known = {**MECHANISMS, **DESIGNS, **ORDERED, **PROTOCOLS}
+    if name not in known:
         raise DataError(
             f"{file} was made by the mechanism {name!r}, which rrjax {rrjax.__version__} does not know{wrote}; it "
-            f"knows {', '.join(MECHANISMS)}. A newer version may: pip install -U rrjax"
+            f"knows {', '.join([*MECHANISMS, *ORDERED])}. A newer version may: pip install -U rrjax"
         )
     try:
-        if name in PROTOCOLS:
-            return PROTOCOLS[name](**parameters).single_round
-        return (MECHANISMS | DESIGNS)[name](**parameters)
+        made = known[name](**parameters)
+        return made.single_round if name in PROTOCOLS else made
     except (TypeError, ValueError) as error:
         given = ", ".join(f"{parameter} = {value}" for parameter, value in parameters.items())
         why = "it has other parameters" if isinstance(error, TypeError) else str(error)

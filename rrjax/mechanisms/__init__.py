@@ -12,6 +12,7 @@ from rrjax.mechanisms.table import TABLE, Entry
 if TYPE_CHECKING:
     from rrjax.mechanisms.channel import Channel
     from rrjax.mechanisms.columns import HadamardResponse
+    from rrjax.mechanisms.discrete_square_wave import DiscreteSquareWave
     from rrjax.mechanisms.local_hashing import BinaryLocalHashing, LocalHashing
     from rrjax.mechanisms.longitudinal.protocol import TwoStages
     from rrjax.mechanisms.mechanism import Mechanism, MechanismFactory, PureMechanism, SupportMechanism
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     """The survey designs, which are made from other parameters than K and ε, by their names."""
     MECHANISMS: dict[str, type[PureMechanism]]
     """The mechanisms of K and ε, by the names that files and the command line use."""
+    ORDERED: dict[str, type[DiscreteSquareWave | Geometric]]
+    """The mechanisms for numbers, by the names that files and the command line use."""
     PROTOCOLS: dict[str, type[TwoStages]]
     """The longitudinal protocols that files know, by their names."""
 
@@ -46,6 +49,7 @@ __all__ = [
     "COMPLIANCE",
     "DESIGNS",
     "MECHANISMS",
+    "ORDERED",
     "PROTOCOLS",
     "AnchoredCrosswise",
     "BinaryLocalHashing",
@@ -54,6 +58,7 @@ __all__ = [
     "Compliance",
     "Crosswise",
     "Design",
+    "DiscreteSquareWave",
     "ForcedResponse",
     "Geometric",
     "HadamardResponse",
@@ -83,7 +88,6 @@ _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
     "Channel": "channel",
     "Compliance": "surveys.compliance",
     "Design": "surveys.design",
-    "Geometric": "ordered",
     "Mechanism": "mechanism",
     "MechanismFactory": "mechanism",
     "NonCompliance": "surveys.non_compliance",
@@ -93,7 +97,8 @@ _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
 }
 
 _TABLES: dict[str, Callable[[Entry], bool]] = {
-    "MECHANISMS": lambda entry: entry.parameters is None and not entry.rounds,
+    "MECHANISMS": lambda entry: entry.parameters is None and not (entry.rounds or entry.ordered),
+    "ORDERED": lambda entry: entry.ordered,
     "DESIGNS": lambda entry: entry.parameters is not None and entry.samples == 1,
     "COMPLIANCE": lambda entry: entry.samples == 2,
     "PROTOCOLS": lambda entry: entry.rounds,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -63,6 +63,8 @@ class Geometric(Mechanism):
         Chatzikokolakis et al., "Broadening the scope of differential privacy using metrics", 2013.
     """
 
+    name: ClassVar[str] = "geometric"
+
     num_categories: int
     epsilon: ArrayLike
 
@@ -70,6 +72,11 @@ class Geometric(Mechanism):
         check_num_categories(self.num_categories)
         object.__setattr__(self, "num_categories", int(self.num_categories))
         check_epsilon(self.epsilon)
+
+    @property
+    def num_reports(self) -> int:
+        """K, the number of kinds of reports."""
+        return self.num_categories
 
     @property
     def rate(self) -> Float[Array, ""]:
@@ -190,6 +197,18 @@ class SquareWave(Mechanism):
             reach, truth = float(self.reach), float(self.truth)
         # In double precision, because an overlap is a difference of positions.
         return Channel(_square_wave_matrix(np, reach, truth, self.num_categories, self._number()))
+
+    def chances(self, values: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """P(start < report ≤ end | value), in double precision; starts and ends are edges of the M bins, from 0 to M.
+
+        It rises with the value up to the middle of start and end, and falls beyond, by the same law. A known ε.
+        """
+        reach, truth = float(self.reach), float(self.truth)
+        low, high = (np.asarray(edge) * (1 + 2 * reach) / self._number() - reach for edge in (starts, ends))
+        window = max(reach, float(np.finfo(float).tiny))
+        overlap = np.minimum(high, values + window) - np.maximum(low, values - window)
+        part = np.clip(overlap / (2 * window), 0, 1)
+        return np.clip((1 - truth) * (high - low - 2 * reach * part) + truth * part, 0, 1)
 
     def randomize(self, key: Array, values: ArrayLike) -> Float[Array, "*s"]:
         """Randomized reports for simulations: within b of the value if a 64-bit draw is below 2bp, else elsewhere.

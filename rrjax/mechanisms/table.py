@@ -18,6 +18,7 @@ class Entry(NamedTuple):
         abbreviations: Its names in papers, accepted in place of its name.
         parameters: Of a survey design, what it is made from in place of K and ε; None for a mechanism of K and ε.
         samples: The number of samples of a survey design; two for those that estimate who complies.
+        ordered: Whether it is for numbers: its values are integers or bins in order, and its reports support none.
         rounds: Whether it is a longitudinal protocol, whose users report in many rounds. A round is the file of
             reports of a mechanism of K and ε.
     """
@@ -28,6 +29,7 @@ class Entry(NamedTuple):
     abbreviations: tuple[str, ...] = ()
     parameters: tuple[str, ...] | None = None
     samples: int = 1
+    ordered: bool = False
     rounds: bool = False
 
 
@@ -40,6 +42,8 @@ TABLE: dict[str, Entry] = {
     "subset-selection": Entry("subset_selection", "SubsetSelection", "bits", ("ss",)),
     "hadamard-response": Entry("columns", "HadamardResponse", "numbers", ("hr",)),
     "projective-geometry-response": Entry("projective_geometry_response", "ProjectiveGeometry", "numbers", ("pgr",)),
+    "square-wave": Entry("discrete_square_wave", "DiscreteSquareWave", "numbers", ("sw",), ordered=True),
+    "geometric": Entry("ordered", "Geometric", "labels", ordered=True),
     "warner": Entry("surveys.yes_or_no", "Warner", "labels", ("mirrored-question",), ("truth_probability",)),
     "forced-response": Entry("surveys.replacing", "ForcedResponse", "labels", (), ("truth", "forced")),
     "unrelated-question": Entry("surveys.replacing", "UnrelatedQuestion", "labels", (), ("truth", "unrelated")),

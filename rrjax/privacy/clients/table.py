@@ -13,6 +13,7 @@ from rrjax.numerics.projective_geometry import dimension_of, num_points, plane_o
 from rrjax.numerics.threefry import buckets_of
 from rrjax.privacy.clients import base
 from rrjax.privacy.clients.base import LARGEST_WORD, Client, below, numbers_below, random_words
+from rrjax.privacy.clients.ordered import ORDERED_CLIENTS
 from rrjax.privacy.clients.thresholds import (
     DENOMINATOR,
     as_epsilon,
@@ -226,9 +227,10 @@ CLIENTS: dict[str, type[Client]] = {
         _SubsetSelection,
         _HadamardResponse,
         _ProjectiveGeometryResponse,
+        *ORDERED_CLIENTS,
     )
 }
-"""The clients, by the names of `rrjax.mechanisms.MECHANISMS`."""
+"""The clients, by the names of `rrjax.mechanisms.MECHANISMS` and `ORDERED`."""
 
 
 def client(
@@ -239,6 +241,7 @@ def client(
     subset_size: int | None = None,
     num_buckets: int | None = None,
     field_order: int | None = None,
+    half_width: int | None = None,
 ) -> Client:
     """The client of a mechanism, with probabilities that are integers out of 2¹²⁸.
 
@@ -249,10 +252,11 @@ def client(
         subset_size: ω of subset selection. None chooses by K and ε, as in the mechanism.
         num_buckets: g of local hashing.
         field_order: s of projective geometry response.
+        half_width: h of the square wave.
 
     Returns:
         `Client`: `randomize(values)` makes reports, `effective_epsilon` is their ε, and
-            `MECHANISMS[client.name](**client.parameters)` counts them.
+            `MECHANISMS[client.name](**client.parameters)` counts them; for numbers, `ORDERED` in its place.
 
     Raises:
         ArgumentError: An unknown mechanism, a parameter of another mechanism, or an ε that is not a positive number or
@@ -274,7 +278,12 @@ def client(
         raise ArgumentError(
             f"no mechanism is called {name!r}: there are {', '.join(CLIENTS)}", argument="name", value=name
         )
-    chosen = {"subset_size": subset_size, "num_buckets": num_buckets, "field_order": field_order}
+    chosen = {
+        "subset_size": subset_size,
+        "num_buckets": num_buckets,
+        "field_order": field_order,
+        "half_width": half_width,
+    }
     given = {parameter: value for parameter, value in chosen.items() if value is not None}
     for parameter in given:
         if parameter != kind.parameter:

@@ -84,7 +84,7 @@ def threshold(own: int, others: int, epsilon: float, num_categories: int, draws:
     """
     noise = _rounded_up(others, own, others, epsilon / draws)
     largest = draws * math.log((DENOMINATOR // SMALLEST_THRESHOLD - 1) * others / own)
-    _check_delivered(
+    check_delivered(
         epsilon,
         num_categories,
         ratio=Fraction((DENOMINATOR - noise) * others, noise * own),
@@ -122,7 +122,7 @@ def keep_threshold(num_categories: int, epsilon: float) -> int:
     largest = math.log(max(DENOMINATOR // SMALLEST_THRESHOLD - num_categories + 1, 2))
     enough = noise >= num_categories * SMALLEST_THRESHOLD  # of each category, q·2¹²⁸
     ratio = likelihood_ratio(num_categories, keep)
-    _check_delivered(epsilon, num_categories, ratio=ratio, draws=1, largest=None if enough else largest)
+    check_delivered(epsilon, num_categories, ratio=ratio, draws=1, largest=None if enough else largest)
     return keep
 
 
@@ -172,7 +172,7 @@ def _rounded_up(part, own, others, epsilon):
     return math.ceil(UP.divide(Decimal(part * DENOMINATOR), total))
 
 
-def _check_delivered(epsilon, num_categories, *, ratio, draws, largest):
+def check_delivered(epsilon, num_categories, *, ratio, draws, largest):
     """Refuses an ε above the largest one that random bits deliver, if given, and a ratio too near to one."""
     if largest is not None:
         raise ArgumentError(

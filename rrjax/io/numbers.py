@@ -1,0 +1,166 @@
+"""Numbers in files: values in bins of a range, and counts of reports of numbers with their mechanism."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rrjax.data.errors import DataError, number, reworded
+from rrjax.io.codings import count_numbers
+from rrjax.io.database import is_missing, text
+from rrjax.io.domain import Domain
+from rrjax.io.metadata import Metadata
+from rrjax.io.read import as_source, count_reports, no_values
+from rrjax.io.rows import Values, place_of
+from rrjax.io.scan import scanning
+from rrjax.io.source import Source
+from rrjax.io.tallies import mechanism_of
+from rrjax.mechanisms.table import TABLE
+
+if TYPE_CHECKING:
+    from rrjax.mechanisms import DiscreteSquareWave, Geometric
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Bins of equal width, in order; a number on an edge is in the bin above it, the largest one in the last bin.
+
+    Attributes:
+        low: Least number.
+        high: Largest number.
+        num_bins: K.
+
+    Raises:
+        DataError: Numbers that are not finite or not in order, or fewer than 2 bins.
+
+    Example:
+        >>> Bins(0, 100, 4).edges.tolist()
+        [0.0, 25.0, 50.0, 75.0, 100.0]
+    """
+
+    low: float
+    high: float
+    num_bins: int
+
+    def __post_init__(self) -> None:
+        """Checks that there are at least two bins."""
+        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
+            hint = f" Did you mean {self.high:g},{self.low:g}?" if self.high < self.low else ""
+            problem = f"The range {self.low:g},{self.high:g} must be two numbers, the smaller one first.{hint}"
+            raise DataError(problem, argument="range")
+        if self.num_bins < 2:
+            message = f"There must be at least 2 bins, and {number(self.num_bins, 'bin was', 'bins were')} asked for."
+            raise DataError(message, argument="bins", value=self.num_bins)
+
+    @property
+    def edges(self) -> np.ndarray:
+        """The K + 1 edges."""
+        low, width = Fraction(self.low), Fraction(self.high) - Fraction(self.low)
+        return np.asarray([float(low + width * place / self.num_bins) for place in range(self.num_bins + 1)])
+
+    def domain(self) -> Domain:
+        """The domain of the bins; labels are such as "0 to 25"."""
+        edges = [f"{edge:.12g}" for edge in self.edges]
+        try:
+            return Domain.of(f"{low} to {high}" for low, high in itertools.pairwise(edges))
+        except DataError as error:
+            message = f"The range {self.low:g},{self.high:g} is too narrow for {self.num_bins:,} bins."
+            raise reworded(error, message, argument="bins") from error
+
+
+def read_bins(source: Source | str, bins: Bins) -> Values:
+    """The bin of the number in every row, as `read_values`.
+
+    Raises:
+        DataError: Files that cannot be read, a column that is missing or has no value, and numbers outside the range or
+            other texts: the first one by its row, and not shown.
+    """
+    source = as_source(source).confidential()
+    with scanning(source) as chosen:
+        chosen.query("SET preserve_insertion_order = true")
+        found = chosen.connection.execute(
+            f"SELECT TRY_CAST({text(chosen.kind)} AS DOUBLE) AS number, {is_missing(chosen.kind, source.missing)} AS "
+            f"missing FROM ({chosen.sql})"
+        ).fetchnumpy()
+        present = ~np.asarray(found["missing"], bool)
+        numbers = np.ma.filled(np.ma.asarray(found["number"], np.float64), np.nan)
+        if not present.any():
+            raise no_values(chosen, len(present))
+        wrong = present & ~((numbers >= bins.low) & (numbers <= bins.high))
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            file, row = place_of(chosen, first)
+            shown = "the value" if chosen.confidential else repr(float(numbers[first]))
+            raise DataError(
+                f"{file}, column {chosen.column!r}, row {row:,}: {shown} is no number from {bins.low:g} to "
+                f"{bins.high:g} ({number(int(wrong.sum()), 'such value', 'such values')}). Correct it, or choose "
+                "a range that holds all numbers that are possible.",
+                file=file,
+                column=chosen.column,
+                row=row,
+            )
+    edges, kept = bins.edges, numbers[present]
+    indices = np.clip(np.searchsorted(edges, kept, side="right") - 1, 0, bins.num_bins - 1).astype(np.int32)
+    missing = int((~present).sum())
+    return Values(indices, bins.domain(), chosen.column, missing, False, present=present if missing else None)
+
+
+@dataclass(frozen=True)
+class NumberReports:
+    """Counted reports of numbers.
+
+    Attributes:
+        counts: `[M]`, int64, the number of reports of each kind.
+        mechanism: The mechanism of the reports, at the ε delivered.
+        metadata: The metadata of the files.
+        lower: `[K]`, the least number of each bin, or the integer itself.
+        upper: `[K]`, the largest number of each bin, or the integer itself.
+    """
+
+    counts: np.ndarray
+    mechanism: DiscreteSquareWave | Geometric
+    metadata: Metadata
+    lower: np.ndarray
+    upper: np.ndarray
+
+    @property
+    def num_reports(self) -> int:
+        """N, the number of reports."""
+        return int(self.counts.sum())
+
+
+def read_number_reports(source: Source | str) -> NumberReports:
+    """The counts of reports of numbers, from files of `rrjax randomize` with a mechanism for numbers.
+
+    Raises:
+        DataError: Files that cannot be read, have no metadata or another mechanism, or have reports that contradict it.
+
+    Example:
+        >>> found = read_number_reports("ages.parquet")  # doctest: +SKIP
+        >>> rrjax.inference.cdf_band(found.counts, found.mechanism).lower  # doctest: +SKIP
+    """
+    source = as_source(source)
+    metadata, file = source.metadata(), source.files()[0]
+    if metadata is None or not of_numbers(metadata):
+        came = "does not say how it was randomized" if metadata is None else f"was made by {metadata.mechanism.name}"
+        known = " or ".join(name for name, entry in TABLE.items() if entry.ordered)
+        raise DataError(f"{file} {came}: reports of numbers are made by {known}.", file=file)
+    mechanism: Any = mechanism_of(metadata, file)
+    if metadata.range is not None:
+        edges = Bins(*metadata.range, metadata.num_categories).edges
+        counts = count_numbers(source, metadata, mechanism.num_reports)
+        return NumberReports(counts, mechanism, metadata, edges[:-1], edges[1:])
+    if not metadata.domain.is_range:
+        raise DataError(f"{file}: the metadata have no range of numbers.", file=file, argument="range")
+    labels = metadata.domain.labels().astype(float)
+    counted = count_reports(replace(source, column=metadata.column))
+    return NumberReports(counted.counts, mechanism, metadata, labels, labels)
+
+
+def of_numbers(metadata: Metadata | None) -> bool:
+    """Whether a file holds reports of numbers."""
+    return metadata is not None and metadata.mechanism.name in TABLE and TABLE[metadata.mechanism.name].ordered
