@@ -175,6 +175,7 @@ def half_width_of(given: int | None, num_categories: int, epsilon: float | None)
         return as_integer(given, "half_width", 0, 2**30 - num_categories // 2)
     if epsilon is None:
         return None
+    epsilon = min(epsilon, 300.0)
     if epsilon < 1e-2:  # where the closed form cancels; the next term is below ε³
         near = (1 - epsilon / 3 + epsilon**2 / 12) / (1 - 2 * epsilon / 3 + epsilon**2 / 4)
     else:

@@ -96,7 +96,7 @@ def smooth_bayes(mixture: Mixture) -> SmoothBayes:
         [0.04, 0.13, 0.26, 0.3, 0.19, 0.07, 0.01, 0.0]
 
     Note:
-        `validation/results/numbers-cpu.md` has its Wasserstein distances beside those of `ems`.
+        `validation/results/square_wave-cpu.md` has its Wasserstein distances beside those of `ems`.
 
     References:
         Silverman, "On the estimation of a probability density function by the maximum penalized likelihood method",

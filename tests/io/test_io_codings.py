@@ -13,7 +13,7 @@ from rrjax.io.codings import CODINGS, count_numbers
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.tallies import as_jax_integers
-from rrjax.mechanisms import DESIGNS, MECHANISMS, PROTOCOLS
+from rrjax.mechanisms import DESIGNS, MECHANISMS, ORDERED, PROTOCOLS
 
 SIZE, NUMBER = 11, 200
 QUICK = ("optimized-local-hashing", "subset-selection", "hadamard-response")
@@ -75,7 +75,7 @@ def test_what_is_written_is_what_is_read(name, tmp_path):
 
 
 def test_all_mechanisms_have_a_coding():
-    assert set(CODINGS) == {*DESIGNS, *MECHANISMS, *PROTOCOLS}
+    assert set(CODINGS) == {*DESIGNS, *MECHANISMS, *ORDERED, *PROTOCOLS}
 
 
 @pytest.mark.long

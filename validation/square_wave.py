@@ -103,7 +103,7 @@ def main() -> None:
         for row in rows
     ]
     data = {"seeds": seeds, "estimators": NAMES, "rows": plain}
-    report.publish(options, "numbers", "How close estimates of numbers come", [table(rows)], data)
+    report.publish(options, "square_wave", "How close estimates of numbers come", [table(rows)], data)
 
 
 if __name__ == "__main__":
