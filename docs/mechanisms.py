@@ -189,6 +189,7 @@ def _others() -> list[str]:
         mechanisms.NegativeQuestion(4, 0.1),
         mechanisms.NonCompliance(coin, 0.1, [0.5, 0.5]),
         mechanisms.Geometric(10, 1.0),
+        mechanisms.DiscreteSquareWave(10, 1.0),
         mechanisms.SquareWave(10, 1.0),
         mechanisms.Channel([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.2, 0.7]]),
     )
@@ -206,7 +207,12 @@ def _others() -> list[str]:
         epsilon = f"{float(np.asarray(example.epsilon)):.3g}"
         law = _law(kind).replace("|", "\\|")
         rows.append(f"| `{kind.__name__}` | {law} | {epsilon} | {maximum} | `tests/mechanisms/test_{file}.py` |")
-    return rows
+    return [
+        *rows,
+        "",
+        "`rrjax randomize --mechanism square-wave` writes reports of `DiscreteSquareWave`, `--mechanism geometric` "
+        "those of `Geometric`, by clients in integers; `rrjax estimate` reads both ([numbers](guides/numbers.md)).",
+    ]
 
 
 def _two_samples() -> list[str]:

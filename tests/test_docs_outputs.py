@@ -116,6 +116,19 @@ def test_objects_have_the_fields_that_the_page_names(files, command):
     assert found == named
 
 
+@pytest.mark.long
+def test_numbers_have_the_fields_that_the_page_names(files):
+    Path("n.csv").write_text("age\n" + "".join(f"{number}\n" for number in range(10, 90)))
+    flags = ("--mechanism", "square-wave", "--range", "0,100", "--bins", "5", "--epsilon", "2", "--out", "n.parquet")
+    assert files("randomize", "n.csv", *flags)[0] == 0
+    found = set()
+    for command in (("estimate", "n.parquet"), ("compare", "n.parquet", "--truth", "n.csv")):
+        code, out, error = files(*command, "--json")
+        assert code == 0, error
+        found |= paths(json.loads(out))
+    assert found == fields(EVERYWHERE) | fields(OF_REPORTS) | fields("`estimate` and `compare` of numbers")
+
+
 def test_no_command_with_json_is_left_out():
     import typer
 

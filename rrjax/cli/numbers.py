@@ -72,16 +72,16 @@ class NumberCollection:
         size = metadata.num_categories
         of = f"{size:,} integers" if self.integers else f"{size:,} bins of width {self.unit:.6g}"
         return (
-            f"{found.num_reports:,} {kind} of numbers from {self.number(found.lower[0])} to "
-            f"{self.number(found.upper[-1])}, by {metadata.mechanism.name} on {of}, in column {metadata.column!r}; "
+            f"{found.num_reports:,} {kind} of numbers from {found.lower[0]:.12g} to {found.upper[-1]:.12g}, "
+            f"by {metadata.mechanism.name} on {of}, in column {metadata.column!r}; "
             f"ε = {metadata.effective_epsilon:.6g} nats"
         )
 
     def number(self, value: float) -> str:
-        """A number, rounded to about a thousandth of the range."""
+        """A number, rounded to about a thousandth of the range; whole if it is one of the integers."""
         span = float(self.reports.upper[-1] - self.reports.lower[0])
-        text = f"{value:.{show.decimals(span / 100)}f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
+        whole = self.integers and value == round(value)
+        return f"{value:.{0 if whole else show.decimals(span / 50)}f}"
 
     def facts(self) -> dict[str, Any]:
         """As fields of a JSON object."""

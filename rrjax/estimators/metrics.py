@@ -187,7 +187,8 @@ def kolmogorov(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
 def _cumulative_gaps(estimate, truth):
     """|F − F̂| `[K − 1]`, without the last one, which is that of the totals."""
     estimate, truth = _pair(estimate, truth)
-    return jnp.abs(jnp.cumsum(estimate - truth))[:-1]
+    sums = jnp.cumsum(estimate - truth)
+    return jnp.where(jnp.isnan(sums[-1]), jnp.nan, jnp.abs(sums[:-1]))
 
 
 def _pair(estimate, truth):

@@ -26,6 +26,8 @@ METRICS = {
     "total_variation": (metrics.total_variation, lambda e, t: abs(e - t).sum() / 2),
     "max_error": (metrics.max_error, lambda e, t: abs(e - t).max()),
     "kl_divergence": (metrics.kl_divergence, kl),
+    "wasserstein": (metrics.wasserstein, lambda e, t: abs(np.cumsum(e - t))[:-1].sum()),
+    "kolmogorov": (metrics.kolmogorov, lambda e, t: abs(np.cumsum(e - t))[:-1].max()),
 }
 every_metric = pytest.mark.parametrize("name", METRICS)
 
