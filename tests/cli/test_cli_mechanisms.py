@@ -10,7 +10,7 @@ import rrjax
 from rrjax import io
 from rrjax.cli.audit import WORDS_AN_HOUR
 from rrjax.io.write import make_folder
-from rrjax.mechanisms import DESIGNS, MECHANISMS, PROTOCOLS
+from rrjax.mechanisms import DESIGNS, MECHANISMS, ORDERED, PROTOCOLS
 from rrjax.mechanisms.table import ABBREVIATIONS
 
 pytestmark = pytest.mark.once
@@ -165,7 +165,7 @@ def test_mechanisms_that_there_are_not(values):
     code, _, err = randomized(values, "magic")
     assert code == 2
     assert "'magic' is none of randomized-response, " in err
-    assert set(ABBREVIATIONS.values()) <= {*MECHANISMS, *DESIGNS, *PROTOCOLS}
+    assert set(ABBREVIATIONS.values()) <= {*MECHANISMS, *ORDERED, *DESIGNS, *PROTOCOLS}
     assert rrjax.RandomizedResponse.name in MECHANISMS
 
 
