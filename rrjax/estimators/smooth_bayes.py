@@ -153,16 +153,18 @@ def _estimated(start, reports: Reports, total) -> SmoothBayes:
         grows, factor = jnp.pad(rough[order], (0, 2)), jnp.pad(factors[order], (0, 2)).astype(dtype)
         single = departure * factor
 
-        def of_amplitude(carry, amplitude):
-            # Each amplitude begins with the curve of the one before, from smooth to rough.
-            point, before = carry
-            scale = jnp.where(grows, jnp.hypot(amplitude, single), 1)
-            curves = basis * scale
-            point, theta, evidence = _most_probable(curves, point * before / scale, start, matrix, reports, total)
-            return (point, scale), (theta, evidence)
+        def scale(amplitude):
+            return jnp.where(grows, jnp.hypot(amplitude, single), 1)
 
-        first = aligned((jnp.zeros_like(single), jnp.ones_like(single)), (matrix, reports, total))
-        return lax.scan(of_amplitude, first, amplitudes)[1]
+        def of_amplitude(point, pair):
+            # Each amplitude begins with the curve of the one before, from smooth to rough.
+            before, now = map(scale, pair)
+            point, theta, evidence = _most_probable(basis * now, point * before / now, start, matrix, reports, total)
+            return point, (theta, evidence)
+
+        first = aligned(jnp.zeros_like(single), (matrix, reports, total))
+        pairs = jnp.concatenate([amplitudes[:1], amplitudes[:-1]]), amplitudes
+        return lax.scan(of_amplitude, first, pairs)[1]
 
     orders, departures, ends = zip(*KINDS, strict=True)
     places = jnp.asarray([ORDERS.index(order) for order in orders])
@@ -209,9 +211,9 @@ def _most_probable(curves, point, uniform, matrix, reports, total):
 
         gains = jax.vmap(gain)(lengths)
         gains = jnp.where(jnp.isfinite(gains), gains, -jnp.inf)
-        best = jnp.argmax(gains)
-        better = gains[best] > 0
-        return point + jnp.where(better, lengths[best], 0) * change, jnp.where(better, gains[best], 0), number + 1
+        best = jnp.max(gains)
+        length = jnp.where(best > 0, jnp.max(jnp.where(gains == best, lengths, 0)), 0)
+        return point + jnp.where(length > 0, length * change, 0), jnp.maximum(best, 0), number + 1
 
     def unfinished(carry):
         _, gain, number = carry
