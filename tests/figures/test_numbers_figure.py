@@ -6,7 +6,7 @@ from refusals import refused
 
 pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")
 
-from rrjax.figures import cdf_figure  # noqa: E402
+from rrjax.figures import cdf_figure
 
 pytestmark = pytest.mark.once
 SHARES = np.array([0.2, 0.5, 0.3])
