@@ -90,7 +90,7 @@ class NumberCollection:
             "reports": self.files.paths,
             "column": metadata.column,
             "num_reports": found.num_reports,
-            "num_missing": 0,
+            "num_missing": found.num_missing,
             "num_categories": metadata.num_categories,
             "domain": metadata.domain.describe(),
             "range": metadata.range,
@@ -112,6 +112,8 @@ def read_numbers(files: Files, epsilon: float | None) -> NumberCollection:
     refuse_others(files, {"--counts": files.reading.counts, "--missing": files.reading.missing})
     reports = io.read_number_reports(files.source)
     warnings = ["The reports are a simulation (made with --seed); they protect nobody."] * metadata.simulated
+    if reports.num_missing:
+        warnings.append(f"Left out: {show.number(reports.num_missing, 'row', 'rows')} without a report.")
     return NumberCollection(files, reports, warnings)
 
 

@@ -119,6 +119,7 @@ class NumberReports:
         metadata: The metadata of the files.
         lower: `[K]`, the least number of each bin, or the integer itself.
         upper: `[K]`, the largest number of each bin, or the integer itself.
+        num_missing: Number of rows without a report.
     """
 
     counts: np.ndarray
@@ -126,6 +127,7 @@ class NumberReports:
     metadata: Metadata
     lower: np.ndarray
     upper: np.ndarray
+    num_missing: int = 0
 
     @property
     def num_reports(self) -> int:
@@ -158,7 +160,7 @@ def read_number_reports(source: Source | str) -> NumberReports:
         raise DataError(f"{file}: the metadata have no range of numbers.", file=file, argument="range")
     labels = metadata.domain.labels().astype(float)
     counted = count_reports(replace(source, column=metadata.column))
-    return NumberReports(counted.counts, mechanism, metadata, labels, labels)
+    return NumberReports(counted.counts, mechanism, metadata, labels, labels, counted.num_missing)
 
 
 def of_numbers(metadata: Metadata | None) -> bool:
