@@ -125,6 +125,13 @@ PROTOCOLS = [
 ]
 
 
+def _in_files(protocol: Protocol) -> bool:
+    """Whether `rrjax randomize` makes it: by name, with the default encodings."""
+    return protocol.name in mechanisms.PROTOCOLS and (
+        not isinstance(protocol, longitudinal.LongitudinalUnaryEncoding) or _law_of(protocol).endswith("(L-OSUE)")
+    )
+
+
 def _first(protocol: Protocol) -> type[PureMechanism]:
     """The mechanism that makes the memo."""
     return type(getattr(protocol, "memo_mechanism", protocol.single_round))
@@ -151,15 +158,17 @@ def _protocols() -> list[str]:
         "the mechanism of one round. Tests: `tests/mechanisms/test_longitudinal.py`, by enumeration of all histories; "
         "`tests/mechanisms/test_rappor.py`.",
         "",
-        f"| class in `longitudinal` | law | error of a round, K = {FEW} | {columns} | permanent answers |",
+        f"| class in `longitudinal`, name | law | error of a round, K = {FEW} | {columns} | permanent answers |",
         f"|---|---|---:|{'---:|' * len(AGAIN)}---:|",
     ]
     for protocol in PROTOCOLS:
         once = protocol.single_round
         error = float(once.expected_squared_error(1)) / _bound(float(np.asarray(once.epsilon)), FEW)
         spent = " | ".join(f"{float(protocol.epsilon_after(number)):.3g}" for number in AGAIN)
+        name = "" if not _in_files(protocol) else f", `{protocol.name}`"
         rows.append(
-            f"| `{type(protocol).__name__}` | {_law_of(protocol)} | {error:.3g} | {spent} | {protocol.num_memos} |"
+            f"| `{type(protocol).__name__}`{name} | {_law_of(protocol)} | {error:.3g} | {spent} | "
+            f"{protocol.num_memos} |"
         )
     words = [str(number) for number in range(FEW)]
     rappor = longitudinal.Rappor(longitudinal.bloom_filters(words, 16, 2, num_cohorts=8), 2)
@@ -171,7 +180,8 @@ def _protocols() -> list[str]:
         "The columns of T hold the ε of T reports of one value. Errors are as above, at the ε of a round. The number "
         "of permanent answers times ε∞ bounds the loss for two histories whose values change at the same times, to a "
         "new or an old value alike; the times of changes are not hidden. `history_loss(history, other)` is the exact "
-        "loss of two histories.",
+        "loss of two histories. `rrjax randomize --memo FILE` takes the protocols with a name "
+        "([privacy engineer](guides/privacy-engineer.md#users-who-report-again)).",
     ]
     return rows
 

@@ -230,6 +230,21 @@ class Randomizer(SurveyDesign):
         """Whether it is a survey design."""
         return self.name in DESIGNS
 
+    def check_categories(self) -> None:
+        """Refuses mechanisms for numbers, and longitudinal protocols.
+
+        Raises:
+            UsageError: It is one.
+        """
+        self.check_no_rounds()
+        if self.name in ORDERED:
+            raise UsageError(
+                f"--mechanism {self.name} is for numbers, whose error depends on their distribution; this command is "
+                "about categories",
+                flag="--mechanism",
+                value=self.name,
+            )
+
     def check_no_rounds(self) -> None:
         """Refuses a longitudinal protocol, of which one round is a mechanism of K and ε.
 

@@ -102,7 +102,7 @@ def check_wish(what: str, paths: list[str], wish: Wish, randomizer: Randomizer, 
             flag="--mechanism",
             value=randomizer.mechanism,
         )
-    randomizer.check_no_rounds()
+    randomizer.check_categories()
     if wish.epsilon and randomizer.is_design:
         randomizer.check_epsilon(wish.epsilon[0])
     if what not in PRESETS and not what.endswith(".toml"):

@@ -70,7 +70,7 @@ def plan(
     """
     if output.plot is not None:
         check_writable(output.plot)
-    randomizer.check_no_rounds()
+    randomizer.check_categories()
     if randomizer.is_design:
         randomizer.check_epsilon(epsilon)
     design = randomizer.of_size(categories) if randomizer.is_design else None

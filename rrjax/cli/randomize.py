@@ -30,11 +30,12 @@ WRITTEN = "What is written"
 @flags(without=("column", "domain", "counts"))
 def randomize(
     values: Annotated[list[str], typer.Argument(metavar="VALUES", help="Files of true values; globs work.")],
-    out: Annotated[Path, typer.Option(help="The .parquet file of reports to write.")],
+    *,
     epsilon: Annotated[
         float | None,
         typer.Option(help="Privacy parameter ε, in nats: the smaller, the more private (0.5 to 8 is common)."),
     ] = None,
+    out: Annotated[Path, typer.Option(help="The .parquet file of reports to write.")],
     column: Annotated[
         list[str] | None,
         typer.Option(
@@ -76,7 +77,6 @@ def randomize(
         ),
     ] = False,
     json: Json = False,
-    *,
     randomizer: Randomizer,
     numbers: NumberRange,
     rounds: Rounds,

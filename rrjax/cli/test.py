@@ -326,6 +326,12 @@ def _read_collections(
                 flag="--domain",
             )
     check_size(sum(collection.num_reports for collection in collections))
+    of_rounds = [each for each in collections if each.counted.metadata and each.counted.metadata.round]
+    if len(of_rounds) > 1:
+        of_rounds[-1].warnings.append(
+            "Reports of the same users in several rounds depend on each other, and this test assumes that they do not: "
+            "it finds a difference less often than it could."
+        )
     return collections
 
 

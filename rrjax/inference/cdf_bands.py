@@ -23,6 +23,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.channel import Channel
 from rrjax.mechanisms.discrete_square_wave import DiscreteSquareWave
 from rrjax.mechanisms.ordered import Geometric, SquareWave
+from rrjax.numerics.pytrees import exportable
 
 MOST_GROUPS = 64
 """Largest number of variables of a linear program; more values are grouped with their neighbours."""
@@ -34,6 +35,7 @@ INFEASIBLE = 2
 """HiGHS's status of a program without a solution, as SciPy numbers it."""
 
 
+@exportable
 class CdfBand(NamedTuple):
     """A simultaneous band of a distribution function.
 

@@ -257,8 +257,6 @@ def test_bad_input_is_named(call, message):
         lambda tally: inference.profile(tally, 1.0, 0),
         lambda tally: inference.log_likelihood_surface(tally, 1.0),
         lambda tally: inference.likelihood_ratio_test(jax.random.key(0), tally, 1.0, [0.5, 0.5]),
-        lambda tally: inference.goodness_of_fit_test(jax.random.key(0), tally, 1.0),
-        lambda tally: inference.equality_test(jax.random.key(0), [tally, tally], 1.0),
         lambda tally: inference.posterior(jax.random.key(0), tally, 1.0),
     ],
 )

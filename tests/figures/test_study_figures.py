@@ -443,7 +443,7 @@ def test_drawings_of_any_study():
         "cv-threshold",
     ]
     assert len(drawings.of_study(study(estimator=["inv_n", "mine"], zipf=[1.3]))) == 3
-    assert drawings.of_study(study(("kolmogorov",), zipf=[1.3]))[-1].title == "Overview: kolmogorov"
+    assert drawings.of_study(study(("energy",), zipf=[1.3]))[-1].title == "Overview: energy"
 
 
 def test_claims_on_empirical_bayes():

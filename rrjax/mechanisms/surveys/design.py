@@ -219,21 +219,21 @@ class Design(SupportMechanism):
         law, named = self.affine, jnp.where(inside, reports, 0)
         most, least = (jnp.asarray(x).astype(float_dtype())[named] for x in (law.most, law.least))
         truth = jnp.asarray(law.truth).astype(float_dtype())
-        own = jnp.arange(self.num_categories) == named[..., None]
+        own = jnp.arange(self.num_categories, dtype=named.dtype) == named[..., None]
         lifted = jnp.log(jnp.abs(truth) / most)[..., None]
         rows = LogRows(jnp.log(most), jnp.log(least / most), jnp.where(own == (truth > 0), lifted, -jnp.inf))
         return rows.where(inside & ~jnp.isnan(truth), jnp.nan)
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
         reports = as_values(reports, self.num_categories, "reports")
-        named = jnp.arange(self.num_categories) == reports[..., None]
+        named = jnp.arange(self.num_categories, dtype=reports.dtype) == reports[..., None]
         return jnp.where(jnp.asarray(self.affine.truth) < 0, ~named, named)
 
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
         reports = as_values(reports, self.num_categories, "reports")
         always, truth = self.affine.astype(float_dtype())
         inside = (reports >= 0) & (reports < self.num_categories)
-        named = jnp.arange(self.num_categories) == reports[..., None]
+        named = jnp.arange(self.num_categories, dtype=reports.dtype) == reports[..., None]
         vectors = (named.astype(always.dtype) - always) / truth
         return jnp.where(inside[..., None], vectors, jnp.nan)
 
