@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rrjax.mechanisms.longitudinal.protocol import TwoStages
     from rrjax.mechanisms.mechanism import Mechanism, MechanismFactory, PureMechanism, SupportMechanism
     from rrjax.mechanisms.ordered import Geometric, SquareWave
+    from rrjax.mechanisms.product import Product
     from rrjax.mechanisms.projective_geometry_response import ProjectiveGeometry
     from rrjax.mechanisms.randomized_response import RandomizedResponse
     from rrjax.mechanisms.subset_selection import SubsetSelection
@@ -70,6 +71,7 @@ __all__ = [
     "NegativeQuestion",
     "NonCompliance",
     "OptimizedUnaryEncoding",
+    "Product",
     "ProjectiveGeometry",
     "PureMechanism",
     "RandomizedResponse",
@@ -91,6 +93,7 @@ _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
     "Mechanism": "mechanism",
     "MechanismFactory": "mechanism",
     "NonCompliance": "surveys.non_compliance",
+    "Product": "product",
     "PureMechanism": "mechanism",
     "SquareWave": "ordered",
     "SupportMechanism": "mechanism",
