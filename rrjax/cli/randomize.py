@@ -198,7 +198,7 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
     show.warn(made.warnings)
     how = "simulated from a seed" if metadata.simulated else "from the system's secure random numbers"
     epsilon = f"ε = {metadata.effective_epsilon:.12g} nats"
-    if rates is not None:
+    if not isinstance(mechanism, Design):
         epsilon = f"ε = {metadata.epsilon:g} nats asked for, {metadata.effective_epsilon:.12g} delivered"
     reports = show.number(made.num_reports, "report", "reports")
     show.say(f"{reports} {how}; domain: {metadata.domain.describe()}; {epsilon}.")
