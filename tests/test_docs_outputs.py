@@ -129,6 +129,28 @@ def test_numbers_have_the_fields_that_the_page_names(files):
     assert found == fields(EVERYWHERE) | fields(OF_REPORTS) | fields("`estimate` and `compare` of numbers")
 
 
+@pytest.mark.long
+def test_rounds_and_columns_have_the_fields_that_the_page_names(files):
+    Path("u.csv").write_text("id,a,b\n" + "".join(f"{user},{user % 2},{user % 3}\n" for user in range(60)))
+    protocol = ("--mechanism", "lgrr", "--epsilon", "4", "--first-epsilon", "2", "--user", "id", "--memo", "m.parquet")
+    one = ("randomize", "u.csv", "--column", "a", "--domain", "0:1", *protocol, "--out")
+    apart = ("randomize", "u.csv", "--column", "a", "--column", "b", "--apart", "--epsilon", "4", "--out", "c.parquet")
+    for heading, runs in (
+        ("`randomize --memo`", ((*one, "r1.parquet"), (*one, "r2.parquet"))),
+        ("`estimate` of several rounds", (("estimate", "r1.parquet", "r2.parquet"),)),
+        ("`randomize --apart`", (apart,)),
+        ("`estimate --joint`", (("estimate", "c.parquet", "--joint", "a,b"),)),
+        ("`estimate --all-pairs`", (("estimate", "c.parquet", "--all-pairs"),)),
+    ):
+        found = set()
+        for run in runs:
+            code, out, error = files(*run, "--json")
+            assert code == 0, error
+            found |= paths(json.loads(out))
+        found = {name.partition(".")[0] if name.startswith("rounds.") else name for name in found}
+        assert found - {"command", "out", "plot", "top[].round_2"} == fields(heading)
+
+
 def test_no_command_with_json_is_left_out():
     import typer
 

@@ -28,6 +28,8 @@ from rrjax.cli.estimates import (
     too_large,
     write,
 )
+from rrjax.cli.joint import Joint
+from rrjax.cli.joint import run as run_joint
 from rrjax.cli.options import WHICH, Asked, Confidence, Ordered, Output, estimator_name, estimator_names, flags
 from rrjax.cli.reading import Epsilon, Files, Reading, Reports, check_outputs
 from rrjax.cli.rounds import rounds_in
@@ -52,6 +54,7 @@ def estimate(
     epsilon: Epsilon = None,
     design: SurveyDesign,
     samples: Samples,
+    joint: Joint,
     reading: Reading,
     output: Output,
     asked: Asked,
@@ -78,6 +81,8 @@ def estimate(
     rrjax estimate survey.csv --column age --epsilon 1 --domain 0:99 --mean --group "young=0:29" --by region
 
     rrjax estimate ages.parquet --quantile 0.5 --mean --plot ages.png
+
+    rrjax estimate survey.parquet --joint smokes,income
 
     rrjax estimate dice.csv --domain yesno.txt --mechanism forced-response --parameter truth=2/3
     --parameter forced=1/2,1/2
@@ -114,6 +119,22 @@ def estimate(
     check_outputs([files, *others], *output.files.values())
     if design.of_two_samples:
         run_compliance(files, design, samples, confidence.level, output)
+        return
+    if joint.check(
+        {
+            "--epsilon": epsilon,
+            "--mechanism": design.mechanism,
+            "--column": reading.column,
+            "--domain": reading.domain,
+            "--counts": reading.counts,
+            "--estimator": estimator,
+            "--ordered": ordered,
+            "--at-once": confidence.at_once,
+            "--plot": output.plot,
+            "--mean, --quantile, --group, --by and --weights": asked.any(),
+        }
+    ):
+        run_joint(files, joint, output)
         return
     if rounds := rounds_in(files):
         chosen = {"--estimator": estimator, "--ordered": ordered, "--at-once": confidence.at_once}

@@ -59,7 +59,8 @@ def independent(
         raise UsageError("--domain must be given twice, in the order of the columns, or not at all", flag="--domain")
     first, second = [parse_domain(text) for text in domain or [None, None]]
     files = Files(reports, reading)
-    metadata = files.source.metadata()
+    apart = files.source.columns()
+    metadata = None if len(apart) > 1 else files.source.metadata()
     if metadata is not None and metadata.columns is not None:
         _check(files.name, metadata, columns, (first, second))
         _of_pairs(files, metadata.columns, options)
@@ -70,6 +71,13 @@ def independent(
             "randomize` makes of two columns",
             flag="--column",
         )
+    if len(apart) > 1:
+        lacking = next((name for name in columns if name not in apart), None)
+        if lacking is not None:
+            raise UsageError(
+                f"--column {lacking}: {files.name} has reports in {', '.join(map(repr, apart))}", flag="--column"
+            )
+        first, second = (apart[name].domain for name in columns)
     with show.err.status("Counting …") as status:
         pairs = count_pairs(files.source, (columns[0], columns[1]), (first, second))
         number = int(pairs.counts.sum())

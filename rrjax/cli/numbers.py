@@ -97,6 +97,7 @@ class NumberCollection:
             "mechanism": metadata.mechanism.name,
             "epsilon": metadata.effective_epsilon,
             "simulated": metadata.simulated,
+            "round": None,
             "metadata_tests": {},
             "warnings": self.warnings,
         }

@@ -12,6 +12,7 @@ import typer
 import rrjax
 from rrjax import io
 from rrjax.cli import show
+from rrjax.cli.apart import Apart, make_apart, show_apart
 from rrjax.cli.design import Randomizer
 from rrjax.cli.longitudinal import Rounds, make_round, show_round
 from rrjax.cli.number_range import NumberRange, law_in_words
@@ -80,6 +81,7 @@ def randomize(
     randomizer: Randomizer,
     numbers: NumberRange,
     rounds: Rounds,
+    apart: Apart,
     reading: Reading,
 ) -> None:
     """Randomize true values into a file of reports that carries its mechanism, ε, K and domain.
@@ -91,6 +93,8 @@ def randomize(
     rrjax randomize values.csv --column city --epsilon 2 --mechanism subset-selection --out reports.parquet
 
     rrjax randomize people.csv --column answer --keep age,region --epsilon 1 --out reports.parquet
+
+    rrjax randomize survey.csv --column smokes --column income --column age --apart --epsilon 3 --out survey.parquet
 
     rrjax randomize people.csv --column age --mechanism square-wave --range 0,100 --epsilon 1 --out ages.parquet
 
@@ -109,7 +113,9 @@ def randomize(
         raise reworded(error, f"--out {error}", UsageError, flag="--out", value=out) from error
     columns, domains = column or [], domain or []
     bins = numbers.checked(randomizer.name, columns, domains)
-    pair = _pair(columns, domains)
+    others = {"--mechanism": randomizer.mechanism, "--design": randomizer.design, "--keep": keep, "--memo": rounds.memo}
+    each_apart = apart.check(columns, domains, others)
+    pair = None if each_apart else _pair(columns, domains)
     if pair is None:
         given = {"column": next(iter(columns), None), "domain": next(iter(domains), None)}
         reading = dataclasses.replace(reading, **given)
@@ -124,6 +130,12 @@ def randomize(
         )
     randomizer.check_epsilon(epsilon)
     name = randomizer.name
+    if each_apart and epsilon is not None:
+        epsilons = apart.epsilons(check_epsilon(epsilon), len(columns))
+        with show.err.status("Randomizing …"):
+            parts, number, warnings = make_apart(files, out, columns, domains, epsilons, seed)
+        show_apart(parts, number, warnings, out, json)
+        return
     if epsilon is not None and rounds.check(name, out):
         if pair is not None or keep is not None:
             flag = "--keep" if pair is None else "--column"

@@ -196,11 +196,11 @@ def plan_figure(
     left, right = figure.subplots(1, 2, sharey=True)
     users = np.geomspace(max(num_users / 300, 10), num_users * 300, 120)
     kind: MechanismFactory = RandomizedResponse if design is None else lambda *_: design
-    for place, value in enumerate(sorted(epsilon * factor for factor in (1 / 4, 1 / 2, 1, 2, 4))):
-        if design is None or value == epsilon:
-            error = float(inference.expected_rmse(num_categories, 1, value, mechanism=kind)) / np.sqrt(users)
-            width = 2.2 if value == epsilon else 1.4
-            left.plot(users, error, **line_at(place), linewidth=width, label=f"ε = {value:.4g}")
+    factors = (1 / 4, 1 / 2, 1, 2, 4) if design is None else (1,)
+    for place, value in enumerate(sorted(epsilon * factor for factor in factors)):
+        error = float(inference.expected_rmse(num_categories, 1, value, mechanism=kind)) / np.sqrt(users)
+        width = 2.2 if value == epsilon else 1.4
+        left.plot(users, error, **line_at(place), linewidth=width, label=f"ε = {value:.4g}")
     left.axvline(num_users, color="0.5", linewidth=0.9, linestyle=":")
     left.set(xlabel="users, N", ylabel="expected root mean squared error of a share")
     name = "randomized response" if design is None else design.name.replace("-", " ")

@@ -3,6 +3,7 @@
 Every function solves one problem; batches go through `jax.vmap`, as for the estimators. Counts must be integers here.
 """
 
+from rrjax.inference.association import cramers_v, mutual_information
 from rrjax.inference.cdf_bands import CdfBand as CdfBand
 from rrjax.inference.cdf_bands import cdf_band, mean_limits, quantile_limits
 from rrjax.inference.combined import difference, stratified
@@ -42,6 +43,7 @@ __all__ = [
     "compliance",
     "contradiction_test",
     "covariance",
+    "cramers_v",
     "detectable_share",
     "difference",
     "discoveries",
@@ -57,6 +59,7 @@ __all__ = [
     "linear_functional",
     "log_likelihood_surface",
     "mean_limits",
+    "mutual_information",
     "p_values",
     "posterior",
     "power",

@@ -16,6 +16,8 @@ from rrjax.mechanisms.table import TABLE
 
 KEY = "rrjax"
 """Key of the JSON in Parquet's key-value metadata."""
+_APART = "apart"
+"""Key of the list of columns that were randomized apart."""
 _TYPES = {
     "mechanism": str,
     "num_categories": int,
@@ -223,25 +225,49 @@ def _contradiction(argument: str, shown: str, file: str, fact: str, **attributes
     return Contradiction(message, file=file, argument=argument, flag=f"--{argument}", **attributes)
 
 
-def metadata_of(connection: Connection, files: Sequence[str]) -> Metadata | None:
-    """The metadata common to Parquet files; None if rrjax wrote none of them."""
+def columns_to_json(columns: Sequence[Metadata]) -> str:
+    """The metadata of columns that were randomized apart, as JSON text."""
+    return json.dumps({_APART: [json.loads(each.to_json()) for each in columns]}, ensure_ascii=False)
+
+
+def _columns_from_json(text: str) -> dict[str, Metadata]:
+    """The metadata of each column of reports in a file."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        record = None
+    parts = record.get(_APART) if isinstance(record, dict) else None
+    if not isinstance(parts, list):
+        found = [Metadata.from_json(text)]
+    else:
+        found = [Metadata.from_json(json.dumps(part, ensure_ascii=False)) for part in parts]
+    return {each.column: each for each in found}
+
+
+def metadata_of(connection: Connection, files: Sequence[str]) -> dict[str, Metadata]:
+    """The metadata common to Parquet files, by column of reports; empty if rrjax wrote none of them."""
     records = {file: parquet_record(connection, file, KEY) for file in files}
     texts = {file: text for file, text in records.items() if text is not None}
     if not texts:
-        return None
+        return {}
     first = next(iter(texts))
     without = next((file for file in files if file not in texts), None)
     if without is not None:
         message = f"{first} says how it was collected and {without} does not: estimate them apart."
         raise DataError(message, file=without)
-    known: dict[str, Metadata] = {}
+    known: dict[str, dict[str, Metadata]] = {}
     for file, text in texts.items():
         if text not in known:
             try:
-                known[text] = Metadata.from_json(text)
+                known[text] = _columns_from_json(text)
             except DataError as error:
                 raise reworded(error, f"{file}: {error}. Was it changed after it was written?", file=file) from error
-        _agree(first, known[texts[first]], file, known[text])
+        ours, theirs = known[texts[first]], known[text]
+        if ours.keys() != theirs.keys():
+            one, other = (", ".join(map(repr, columns)) for columns in (ours, theirs))
+            raise DataError(f"{first} has reports in {one}, and {file} in {other}: estimate them apart.", file=file)
+        for column, metadata in ours.items():
+            _agree(first, metadata, file, theirs[column])
     return known[texts[first]]
 
 

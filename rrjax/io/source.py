@@ -82,7 +82,7 @@ class _Listing:
         return tuple(found)
 
     @cached_property
-    def metadata(self) -> Metadata | None:
+    def metadata(self) -> dict[str, Metadata]:
         with connect() as connection, explaining(self.files):
             return metadata_of(connection, self.files)
 
@@ -168,10 +168,30 @@ class Source:
     def metadata(self) -> Metadata | None:
         """The metadata common to all files; None if rrjax wrote none of them or they are not Parquet.
 
+        Of a file with several columns of reports, those of `column`.
+
         Raises:
-            DataError: Files that cannot be read, damaged metadata, or files that disagree.
+            DataError: Files that cannot be read, damaged metadata, files that disagree, or several columns of reports,
+                of which `column` is none.
         """
-        return self._listing.metadata if self.file_format() == "parquet" else None
+        found = self.columns()
+        if len(found) < 2:
+            return next(iter(found.values()), None)
+        if self.column not in found:
+            file = self.files()[0]
+            what = "name one of them with" if self.column is None else f"{self.column!r} is none of them; choose by"
+            raise DataError(
+                f"{file} holds the reports of several columns, {', '.join(map(repr, found))}: {what} "
+                f"{option('column')}.",
+                file=file,
+                argument="column",
+                value=self.column,
+            )
+        return found[self.column]
+
+    def columns(self) -> dict[str, Metadata]:
+        """The metadata of each column of reports; empty if rrjax wrote none of the files, or they are not Parquet."""
+        return self._listing.metadata if self.file_format() == "parquet" else {}
 
     def file_format(self) -> Format:
         """The given format, or the one common to all file names.

@@ -17,7 +17,7 @@ import numpy as np
 from rrjax.data.errors import DataError
 from rrjax.io.codings import CODINGS, check_coded, query_of
 from rrjax.io.database import Connection, connect, explaining, identifier, literal, safe_cell
-from rrjax.io.metadata import KEY, Metadata
+from rrjax.io.metadata import KEY, Metadata, columns_to_json
 from rrjax.io.scan import selected
 from rrjax.io.source import Source
 
@@ -131,6 +131,34 @@ def write_reports(
         connection.execute(f"COPY ({query}) TO {literal(str(aside))} ({_FORMATS['.parquet']}, {_IN_PLACE}, {record})")
 
 
+def write_columns(path: str | PathLike[str], columns: Sequence[tuple[np.ndarray, Metadata]]) -> None:
+    """Writes several columns of labels that were randomized apart, a row for each user.
+
+    Args:
+        path: A .parquet file.
+        columns: For each column its reports, integers `[N]`, 0-based category numbers, and its metadata.
+
+    Raises:
+        DataError: Another format, reports that are no categories, columns of different lengths or of one name, or a
+            file that cannot be written.
+    """
+    check_reports_name(path)
+    names = [metadata.column for _, metadata in columns]
+    if len({name.casefold() for name in names}) < len(names) or len({len(reports) for reports, _ in columns}) != 1:
+        raise DataError(f"columns {', '.join(map(repr, names))} must have different names and one length")
+    arrays = {}
+    for place, (reports, metadata) in enumerate(columns):
+        check_coded("labels", reports, metadata.num_categories)
+        labels = metadata.domain.labels()[reports]
+        arrays[f"c{place}"] = labels if metadata.domain.is_range else labels.astype(object)
+    selected_ = ", ".join(f"c{place} AS {identifier(name)}" for place, name in enumerate(names))
+    record = f"KV_METADATA {{{KEY}: {literal(columns_to_json([metadata for _, metadata in columns]))}}}"
+    with connect() as connection, replacing(path) as aside:
+        connection.register("columns", arrays)
+        options = f"{_FORMATS['.parquet']}, {_IN_PLACE}, {record}"
+        connection.execute(f"COPY (SELECT {selected_} FROM columns) TO {literal(str(aside))} ({options})")
+
+
 def _beside(connection: Connection, query: str, column: str, number: int, kept: Kept) -> str:
     """The query of reports with the kept columns, row by row."""
     with explaining(kept.source.files()):
@@ -233,10 +261,10 @@ def check_reports(path: str | PathLike[str]) -> None:
     try:
         with open(place, "rb") as stream:
             parquet = stream.read(4) == b"PAR1"
-        metadata = Source(place, format="parquet").metadata() if parquet else None
+        columns = Source(place, format="parquet").columns() if parquet else {}
     except (OSError, DataError):  # no file, or no file of reports
         return
-    if metadata is not None and not metadata.simulated:
+    if any(not metadata.simulated for metadata in columns.values()):
         problem = (
             "holds randomized reports, which cannot be made again without spending ε again: of values that are "
             "randomized twice, the two ε add up. Write to another file."

@@ -1,0 +1,178 @@
+"""`rrjax randomize --apart`: several columns, each randomized by itself, in one file."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import typer
+
+import rrjax
+from rrjax import io
+from rrjax.cli import show
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.options import check_epsilon
+from rrjax.cli.randomization import cautions, check_values
+from rrjax.cli.reading import Files, parse_domain
+from rrjax.data.errors import UsageError
+from rrjax.io.metadata import MechanismRecord, Metadata
+from rrjax.io.rows import Values, read_rows
+from rrjax.io.write import write_columns
+
+PANEL = "Several columns"
+
+
+@dataclasses.dataclass(frozen=True)
+class Apart:
+    """The flags of several columns that are randomized apart."""
+
+    apart: Annotated[
+        bool,
+        typer.Option(
+            "--apart",
+            help="Randomize each --column by itself, by randomized response; --epsilon is that of all columns "
+            "together. `rrjax estimate --joint` estimates their joint distribution.",
+            rich_help_panel=PANEL,
+        ),
+    ] = False
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="W,W,…",
+            help="With --apart: how to split ε, such as 2,1,1 for half of it in the first column. By default evenly.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+
+    def check(self, columns: Sequence[str], domains: Sequence[str], others: dict[str, Any]) -> bool:
+        """Whether columns are randomized apart.
+
+        Raises:
+            UsageError: Fewer than two columns, a column twice, another number of domains or weights, or flags that do
+                not apply.
+        """
+        if not self.apart:
+            if self.split is not None:
+                raise UsageError("--split is for --apart: leave it out", flag="--split")
+            return False
+        odd = next((flag for flag, given in others.items() if given), None)
+        if odd is not None:
+            raise UsageError(f"{odd} does not apply to --apart: leave it out", flag=odd)
+        twice = next((name for name in columns if list(columns).count(name) > 1), None)
+        if len(columns) < 2 or twice is not None:
+            problem = f"names {twice!r} twice" if twice is not None else "is given fewer than two times"
+            raise UsageError(f"--column {problem}: --apart takes different columns, two or more", flag="--column")
+        if len(domains) not in (0, len(columns)):
+            raise UsageError(
+                f"--domain was given {show.number(len(domains), 'time', 'times')} for {len(columns)} columns; give it "
+                "once for each, in their order, or not at all",
+                flag="--domain",
+            )
+        return True
+
+    def epsilons(self, total: float, number: int) -> list[float]:
+        """The ε of each column; their sum is at most the total."""
+        weights = [Fraction(1)] * number
+        if self.split is not None:
+            try:
+                weights = [Fraction(part.strip()) for part in self.split.split(",")]
+            except (ValueError, ZeroDivisionError):
+                weights = []
+            if len(weights) != number or not all(weight > 0 for weight in weights):
+                raise UsageError(
+                    f"--split {self.split}: give a positive number for each of {number} columns, with commas between",
+                    flag="--split",
+                    value=self.split,
+                )
+        exact = [Fraction(total) * weight / sum(weights) for weight in weights]
+        return [own if own <= part else math.nextafter(own, 0) for part in exact for own in [float(part)]]
+
+
+@ending_at_once()
+def make_apart(
+    files: Files, out: Path, columns: Sequence[str], domains: Sequence[str], epsilons: list[float], seed: int | None
+) -> tuple[list[Metadata], int, list[str]]:
+    """Randomizes each column and writes the reports; returns the metadata, the number of users, and warnings."""
+    check_values(files)
+    read: list[Values] = []
+    for place, column in enumerate(columns):
+        source = dataclasses.replace(files.source, column=column).confidential()
+        read.append(read_rows(source, parse_domain(domains[place] if domains else None)))
+    present = np.logical_and.reduce([values.indices >= 0 for values in read])
+    if not present.any():
+        raise io.DataError(f"{files.name}: no row has a value in all of {', '.join(columns)}", file=files.name)
+    key = None if seed is None else jax.random.key(seed)
+    made, warnings = [], []
+    for place, (values, epsilon) in enumerate(zip(read, epsilons, strict=True)):
+        check_epsilon(epsilon)
+        size, own = values.domain.num_categories, values.indices[present]
+        client = rrjax.secure.client(rrjax.RandomizedResponse.name, size, epsilon)
+        if key is None:
+            reports = np.asarray(client.randomize(own))
+        else:
+            mechanism = rrjax.RandomizedResponse(size, epsilon)
+            reports = np.asarray(mechanism.randomize(jax.random.fold_in(key, place), own))
+        metadata = Metadata(
+            mechanism=MechanismRecord(client.name, client.parameters),
+            effective_epsilon=client.effective_epsilon,
+            domain=values.domain,
+            column=values.column,
+            simulated=seed is not None,
+            version=rrjax.__version__,
+            domain_from_data=values.domain_from_data,
+        )
+        made.append((reports, metadata))
+        missing = int((values.indices < 0).sum())
+        if missing:
+            warnings.append(
+                f"Column {values.column!r} has no value in {show.number(missing, 'row', 'rows')}, which are left out "
+                "of all columns."
+            )
+        warnings += [
+            f"{values.column}: {caution}"
+            for caution in cautions(dataclasses.replace(values, num_missing=0), None, None)
+        ]
+    if seed is not None:
+        warnings.insert(0, "This is a simulation: its randomness comes from --seed, and it protects nobody.")
+    write_columns(out, made)
+    return [metadata for _, metadata in made], int(present.sum()), warnings
+
+
+def show_apart(made: list[Metadata], number: int, warnings: list[str], out: Path, json: bool) -> None:
+    """Prints what was written."""
+    delivered = sum(metadata.effective_epsilon for metadata in made)
+    if json:
+        columns = [
+            {
+                "column": metadata.column,
+                "num_categories": metadata.num_categories,
+                "epsilon": metadata.epsilon,
+                "effective_epsilon": metadata.effective_epsilon,
+            }
+            for metadata in made
+        ]
+        record = {"command": "randomize", "out": out, "num_reports": number, "simulated": made[0].simulated}
+        show.record(record | {"columns": columns, "effective_epsilon": delivered, "warnings": warnings})
+        return
+    show.warn(warnings)
+    how = "simulated from a seed" if made[0].simulated else "from the system's secure random numbers"
+    show.say(
+        f"Reports of {show.number(number, 'user', 'users')} in {len(made)} columns {how}; ε = {delivered:.6g} nats for "
+        "all columns together."
+    )
+    table = show.table()
+    for title in ("column", "categories", "ε", "truth"):
+        table.add_column(title, justify="left" if title == "column" else "right", no_wrap=True)
+    for metadata in made:
+        p = float(rrjax.RandomizedResponse(metadata.num_categories, metadata.epsilon).p)
+        size, epsilon = f"{metadata.num_categories:,}", f"{metadata.epsilon:.4g}"
+        table.add_row(show.printable(metadata.column), size, epsilon, show.percent(p))
+    show.show_table(table)
+    show.say("truth: the probability that a report is the true value.")
+    show.show_files({"Reports": out})

@@ -1,0 +1,251 @@
+"""`rrjax estimate` of several columns that were randomized apart: their joint distribution, and all pairs."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import typer
+
+import rrjax
+from rrjax import inference, io
+from rrjax.cli import show
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.options import Output, split
+from rrjax.cli.reading import Files
+from rrjax.data.errors import UsageError
+from rrjax.io.metadata import Metadata
+from rrjax.io.rows import read_rows
+from rrjax.io.tallies import mechanism_of
+from rrjax.mechanisms import Product
+
+PANEL = "Several columns"
+MOST_CELLS = 1 << 21
+"""Limit of the number of cells of a joint table."""
+MOST_DENSE_CELLS = 512
+"""Number of cells up to which the maximum is found by Newton's method, with a matrix of them."""
+NUM_DRAWS = 9999
+
+
+@dataclasses.dataclass(frozen=True)
+class Joint:
+    """The flags of several columns."""
+
+    joint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN,COLUMN,…",
+            help="The joint distribution of columns of `rrjax randomize --apart`.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+    all_pairs: Annotated[
+        bool,
+        typer.Option(
+            "--all-pairs", help="Which columns go together: the association of all pairs.", rich_help_panel=PANEL
+        ),
+    ] = False
+
+    def check(self, others: dict[str, Any]) -> bool:
+        """Whether several columns are to be estimated; `UsageError` for flags that do not apply."""
+        if self.joint is None and not self.all_pairs:
+            return False
+        own = "--joint" if self.joint is not None else "--all-pairs"
+        if self.joint is not None and self.all_pairs:
+            raise UsageError("--joint and --all-pairs are two questions: give one of them", flag="--all-pairs")
+        odd = next((flag for flag, given in others.items() if given), None)
+        if odd is not None:
+            raise UsageError(f"{odd} does not apply to {own}: leave it out", flag=odd)
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """The reports of several columns of the same users."""
+
+    metadata: list[Metadata]
+    product: Product
+    reports: list[np.ndarray]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [each.column for each in self.metadata]
+
+    def pair(self, places: Sequence[int]) -> Columns:
+        """Some of the columns."""
+        product = self.product.part(places)
+        return Columns([self.metadata[k] for k in places], product, [self.reports[k] for k in places])
+
+
+@ending_at_once()
+def run(files: Files, joint: Joint, output: Output) -> None:
+    """Estimates the joint distribution, or all pairs, and prints it."""
+    known = files.source.columns()
+    if len(known) < 2:
+        raise UsageError(
+            f"{files.name} has no columns that were randomized apart: `rrjax randomize --apart` makes such files",
+            flag="--joint" if joint.joint is not None else "--all-pairs",
+        )
+    names = list(known) if joint.joint is None else split("--joint", joint.joint)
+    lacking = next((name for name in names if name not in known), None)
+    if lacking is not None or len(names) < 2:
+        problem = f"{lacking!r} is none of {', '.join(map(repr, known))}" if lacking else "name two columns or more"
+        raise UsageError(f"--joint: {problem}", flag="--joint", value=joint.joint)
+    with show.err.status("Counting …") as status:
+        columns = _read(files, [known[name] for name in names])
+        status.update("Estimating …")
+        if joint.all_pairs:
+            _pairs(columns, output)
+        else:
+            _joint(columns, output)
+
+
+def _read(files: Files, metadata: list[Metadata]) -> Columns:
+    mechanisms = [mechanism_of(each, files.name) for each in metadata]
+    reports = [
+        read_rows(dataclasses.replace(files.source, column=each.column), each.domain).indices for each in metadata
+    ]
+    return Columns(metadata, Product(tuple(mechanisms)), reports)
+
+
+def _estimated(columns: Columns) -> tuple[Any, Any]:
+    """The maximum of the joint likelihood, and the counts of the reports."""
+    product = columns.product
+    if product.num_categories > MOST_CELLS:
+        raise UsageError(
+            f"--joint: the joint table of {' × '.join(f'{size:,}' for size in product.shape)} categories has "
+            f"{product.num_categories:,} cells, and the limit is {MOST_CELLS:,}: name fewer columns, or give "
+            "--all-pairs",
+            flag="--joint",
+        )
+    counts = product.count(columns.reports)
+    how = "newton" if product.num_categories <= MOST_DENSE_CELLS else "anderson"
+    return rrjax.ibu(product.mixture_of_counts(counts), accelerate=how), counts
+
+
+def _association(columns: Columns) -> dict[str, Any]:
+    """The association of two columns, and the test of independence."""
+    found, counts = _estimated(columns)
+    table = columns.product.marginal(found.theta, [0, 1])
+    # The reports are independent exactly if the values are, so the test needs no ε.
+    test = inference.independence_test(jax.random.key(0), counts, num_draws=NUM_DRAWS)
+    return {
+        "columns": columns.names,
+        "cramers_v": float(inference.cramers_v(table)),
+        "mutual_information": float(inference.mutual_information(table)),
+        "p_value": float(test.p_value),
+    }
+
+
+def _pairs(columns: Columns, output: Output) -> None:
+    pairs = [_association(columns.pair(pair)) for pair in itertools.combinations(range(len(columns.names)), 2)]
+    # Holm: the smallest of m p-values times m, the next one times m − 1, and so on, not decreasing.
+    largest = 0.0
+    order = sorted(range(len(pairs)), key=lambda place: pairs[place]["p_value"])
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, pairs[place]["p_value"] * (len(pairs) - rank)))
+        pairs[place]["adjusted_p_value"] = largest
+    pairs.sort(key=lambda pair: -pair["cramers_v"])
+    if output.out is not None:
+        texts = {f"column_{k + 1}": np.asarray([pair["columns"][k] for pair in pairs], object) for k in (0, 1)}
+        numbers = {name: np.asarray([pair[name] for pair in pairs]) for name in pairs[0] if name != "columns"}
+        io.write_table(output.out, texts | numbers)
+    if output.json:
+        show.record({"command": "estimate", "num_reports": len(columns.reports[0]), "pairs": pairs} | output.files)
+        return
+    _head(columns)
+    table = show.table()
+    for title in ("columns", "Cramér's V", "mutual information", "p", "p of all"):
+        table.add_column(title, justify="left" if title == "columns" else "right", no_wrap=True)
+    for pair in pairs[: output.top]:
+        names = " × ".join(map(show.printable, pair["columns"]))
+        numbers = [f"{pair['cramers_v']:.3f}", f"{pair['mutual_information']:.4f}"]
+        table.add_row(names, *numbers, f"{pair['p_value']:.2g}", f"{pair['adjusted_p_value']:.2g}")
+    show.show_table(table)
+    show.out.print()
+    show.say(
+        "Cramér's V (0 to 1) and the mutual information (nats) are of the likeliest table; noise makes them larger."
+    )
+    show.say("p: of independence, exact up to its simulation; p of all: corrected for all pairs (Holm).")
+    show.show_files({"Pairs": output.out})
+
+
+def _joint(columns: Columns, output: Output) -> None:
+    found, counts = _estimated(columns)
+    product, theta = columns.product, np.asarray(found.theta)
+    unbiased, errors = np.asarray(product.inv(counts)), np.sqrt(np.asarray(product.inv_variances(counts)))
+    labels = [each.domain.labels() for each in columns.metadata]
+    order = np.argsort(-theta, kind="stable")
+
+    def named(cells: np.ndarray) -> dict[str, np.ndarray]:
+        places = np.unravel_index(cells, product.shape)
+        return {
+            name: np.asarray([str(each) for each in own[place]], object)
+            for name, own, place in zip(columns.names, labels, places, strict=True)
+        }
+
+    if output.out is not None:
+        everything = named(np.arange(theta.size))
+        io.write_table(output.out, everything | {"share": theta, "unbiased": unbiased, "standard_error": errors})
+    association = _association(columns) if len(columns.names) == 2 else None
+    top = order[: output.top]
+    texts = named(top)
+    if output.json:
+        rows = [
+            {
+                "labels": [
+                    own[cell] for own in named(np.arange(theta.size)[place : place + 1]).values() for cell in [0]
+                ],
+                "share": float(theta[place]),
+                "unbiased": float(unbiased[place]),
+                "standard_error": float(errors[place]),
+            }
+            for row, place in enumerate(top.tolist())
+        ]
+        facts = {"num_cells": theta.size, "gap": float(found.gap), "converged": bool(found.converged)}
+        record = {"command": "estimate", "columns": columns.names, "num_reports": len(columns.reports[0])}
+        show.record(record | facts | {"association": association, "top": rows} | output.files)
+        return
+    _head(columns)
+    table = show.table()
+    for title in (*columns.names, "likeliest", "unbiased", "std. error"):
+        table.add_column(show.printable(title), justify="left" if title in columns.names else "right", no_wrap=True)
+    for row, place in enumerate(top.tolist()):
+        cells = [show.printable(texts[name][row]) for name in columns.names]
+        table.add_row(*cells, show.share(theta[place]), show.percent(unbiased[place]), show.percent(errors[place]))
+    show.show_table(table)
+    left = theta.size - len(top)
+    if left:
+        rest = show.percent(1 - float(theta[top].sum()))
+        show.say(f"… and {show.number(left, 'more cell', 'more cells')} with {rest} together", style="dim")
+    show.out.print()
+    show.say(
+        f"likeliest: log-likelihood within {show.at_most(float(found.gap))} nats per report of the maximum; unbiased: "
+        "by inversion, with its standard error."
+    )
+    if association is not None:
+        show.say(
+            f"Cramér's V {association['cramers_v']:.3f}, mutual information {association['mutual_information']:.4f} "
+            f"nats; that the columns are independent has p = {association['p_value']:.2g}."
+        )
+    if not bool(found.converged):
+        show.beware("The likeliest table did not converge; believe the unbiased one.")
+    show.show_files({"All cells": output.out})
+
+
+def _head(columns: Columns) -> None:
+    epsilon = math.fsum(each.epsilon for each in columns.metadata)
+    each = ", ".join(f"{name!r} ({size:,})" for name, size in zip(columns.names, columns.product.shape, strict=True))
+    show.say(
+        f"Reports of {len(columns.reports[0]):,} users in the columns {each}, randomized apart; ε = {epsilon:.6g} nats "
+        "for these columns together"
+    )
+    simulated = any(metadata.simulated for metadata in columns.metadata)
+    show.warn(["The reports are a simulation (made with --seed); they protect nobody."] if simulated else [])
+    show.out.print()
