@@ -46,7 +46,17 @@ def randomizer_name(text: str) -> str:
     Raises:
         BadParameter: There is none of that name.
     """
-    return _among(text, [*MECHANISMS, *ORDERED, *DESIGNS, *PROTOCOLS])
+    return _among(text, randomizer_names())
+
+
+def randomizer_names() -> list[str]:
+    """The names of `randomizer_name`, for completion in the shell."""
+    return [*MECHANISMS, *ORDERED, *DESIGNS, *PROTOCOLS]
+
+
+def design_names() -> list[str]:
+    """The names of survey designs, for completion in the shell."""
+    return KNOWN
 
 
 def _among(text: str, known: list[str]) -> str:
@@ -64,7 +74,7 @@ class SurveyDesign:
         str | None,
         typer.Option(
             parser=design_name,
-            autocompletion=lambda: KNOWN,
+            autocompletion=design_names,
             metavar="NAME",
             help=f"How respondents randomized their answers, in place of --epsilon: {', '.join(DESIGNS)}. `rrjax "
             f"estimate` with --sample also takes {', '.join(COMPLIANCE)}.",
@@ -208,7 +218,7 @@ class Randomizer(SurveyDesign):
         str | None,
         typer.Option(
             parser=randomizer_name,
-            autocompletion=lambda: [*MECHANISMS, *ORDERED, *DESIGNS, *PROTOCOLS],
+            autocompletion=randomizer_names,
             metavar="NAME",
             help=f"One of {', '.join(MECHANISMS)}; or a survey design, with --parameter in place of --epsilon: "
             f"{', '.join(DESIGNS)}. By default {rrjax.RandomizedResponse.name}. `rrjax randomize` also takes "

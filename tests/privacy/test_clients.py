@@ -43,7 +43,7 @@ def seeded(monkeypatch):
 
 
 def test_there_is_a_client_for_every_mechanism():
-    assert list(CLIENTS) == [*MECHANISMS, *ORDERED]
+    assert set(CLIENTS) == {*MECHANISMS, *ORDERED}
 
 
 # --- The ε of the integers -------------------------------------------------------------------------------------
