@@ -27,7 +27,7 @@ for row in eq8:
     assert row["with (p−q), as reported"] < 0.5 * row["simulated, total"], row
 """,
     "02": """
-assert set(result["estimator"].values) >= {"shrunken", "halfway", "unbiased"} and "kolmogorov_se" in result
+assert set(result["estimator"].values) >= {"shrunken", "halfway", "unbiased"} and "largest_gap_se" in result
 assert again.equals(short.run(seed=0, batch_size=1))
 assert path[-1][1] < path[0][1] and abs(path[-1][1] / on_grid.min() - 1) < 0.01, (path[-1], on_grid.min())
 assert on < 1e-6 and off < 1e-6 and difference < 1e-4 * largest
