@@ -17,8 +17,8 @@ import rrjax
 from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import check_epsilon
-from rrjax.cli.randomization import cautions, check_values
+from rrjax.cli.options import refuse_flags
+from rrjax.cli.randomization import SIMULATION, cautions, check_values, client_of, metadata_of, randomness
 from rrjax.cli.reading import Files, parse_domain
 from rrjax.data.errors import UsageError
 from rrjax.io.metadata import MechanismRecord, Metadata
@@ -61,9 +61,7 @@ class Apart:
             if self.split is not None:
                 raise UsageError("--split is for --apart: leave it out", flag="--split")
             return False
-        odd = next((flag for flag, given in others.items() if given), None)
-        if odd is not None:
-            raise UsageError(f"{odd} does not apply to --apart: leave it out", flag=odd)
+        refuse_flags(others, "--apart")
         twice = next((name for name in columns if list(columns).count(name) > 1), None)
         if len(columns) < 2 or twice is not None:
             problem = f"names {twice!r} twice" if twice is not None else "is given fewer than two times"
@@ -110,24 +108,15 @@ def make_apart(
     key = None if seed is None else jax.random.key(seed)
     made, warnings = [], []
     for place, (values, epsilon) in enumerate(zip(read, epsilons, strict=True)):
-        check_epsilon(epsilon)
         size, own = values.domain.num_categories, values.indices[present]
-        client = rrjax.secure.client(rrjax.RandomizedResponse.name, size, epsilon)
+        client = client_of(rrjax.RandomizedResponse.name, size, epsilon)
         if key is None:
             reports = np.asarray(client.randomize(own))
         else:
             mechanism = rrjax.RandomizedResponse(size, epsilon)
             reports = np.asarray(mechanism.randomize(jax.random.fold_in(key, place), own))
-        metadata = Metadata(
-            mechanism=MechanismRecord(client.name, client.parameters),
-            effective_epsilon=client.effective_epsilon,
-            domain=values.domain,
-            column=values.column,
-            simulated=seed is not None,
-            version=rrjax.__version__,
-            domain_from_data=values.domain_from_data,
-        )
-        made.append((reports, metadata))
+        record = MechanismRecord(client.name, client.parameters)
+        made.append((reports, metadata_of(values, record, client.effective_epsilon, seed)))
         missing = int((values.indices < 0).sum())
         if missing:
             warnings.append(
@@ -139,7 +128,7 @@ def make_apart(
             for caution in cautions(dataclasses.replace(values, num_missing=0), None, None)
         ]
     if seed is not None:
-        warnings.insert(0, "This is a simulation: its randomness comes from --seed, and it protects nobody.")
+        warnings.insert(0, SIMULATION)
     write_columns(out, made)
     return [metadata for _, metadata in made], int(present.sum()), warnings
 
@@ -161,10 +150,10 @@ def show_apart(made: list[Metadata], number: int, warnings: list[str], out: Path
         show.record(record | {"columns": columns, "effective_epsilon": delivered, "warnings": warnings})
         return
     show.warn(warnings)
-    how = "simulated from a seed" if made[0].simulated else "from the system's secure random numbers"
+    users = show.number(number, "user", "users")
     show.say(
-        f"Reports of {show.number(number, 'user', 'users')} in {len(made)} columns {how}; ε = {delivered:.6g} nats for "
-        "all columns together."
+        f"Reports of {users} in {len(made)} columns {randomness(made[0])}; ε = {delivered:.6g} nats for all columns "
+        "together."
     )
     table = show.table()
     for title in ("column", "categories", "ε", "truth"):

@@ -14,7 +14,7 @@ from rrjax import inference, io
 from rrjax.cli import show
 from rrjax.cli.design import PANEL, SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Output, listed_in
+from rrjax.cli.options import Output, listed_in, refuse_flags
 from rrjax.cli.reading import Files
 from rrjax.data.errors import UsageError
 from rrjax.io.rows import count_pairs
@@ -56,9 +56,8 @@ class Samples:
         if not design.of_two_samples and (self.sample is not None or self.same_people):
             flag = "--sample" if self.sample is not None else "--same-people"
             raise UsageError(f"{flag} is for a --mechanism of two samples: leave it out", flag=flag)
-        odd = next((flag for flag, given in others.items() if given), None)
-        if design.of_two_samples and odd is not None:
-            raise UsageError(f"{odd} does not apply to --mechanism {design.mechanism}: leave it out", flag=odd)
+        if design.of_two_samples:
+            refuse_flags(others, f"--mechanism {design.mechanism}")
 
 
 @ending_at_once()

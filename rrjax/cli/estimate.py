@@ -30,7 +30,17 @@ from rrjax.cli.estimates import (
 )
 from rrjax.cli.joint import Joint
 from rrjax.cli.joint import run as run_joint
-from rrjax.cli.options import WHICH, Asked, Confidence, Ordered, Output, estimator_name, estimator_names, flags
+from rrjax.cli.options import (
+    WHICH,
+    Asked,
+    Confidence,
+    Ordered,
+    Output,
+    estimator_name,
+    estimator_names,
+    flags,
+    refuse_flags,
+)
 from rrjax.cli.reading import Epsilon, Files, Reading, Reports, check_outputs
 from rrjax.cli.rounds import rounds_in
 from rrjax.cli.rounds import run as run_rounds
@@ -111,7 +121,7 @@ def estimate(
             "--at-once": confidence.at_once,
             "--plot": output.plot,
             "--counts": reading.counts,
-            "--mean, --quantile, --group, --by and --weights": asked.any(),
+            **asked.flags,
         },
     )
     files = Files(reports, reading)
@@ -131,17 +141,14 @@ def estimate(
             "--ordered": ordered,
             "--at-once": confidence.at_once,
             "--plot": output.plot,
-            "--mean, --quantile, --group, --by and --weights": asked.any(),
+            **asked.flags,
         }
     ):
         run_joint(files, joint, output)
         return
     if rounds := rounds_in(files):
         chosen = {"--estimator": estimator, "--ordered": ordered, "--at-once": confidence.at_once}
-        chosen |= {"--plot": output.plot, "--mean, --quantile, --group, --by and --weights": asked.any()}
-        odd = next((flag for flag, given in chosen.items() if given), None)
-        if odd is not None:
-            raise UsageError(f"{odd} applies to one round: give the file of one round, or leave {odd} out", flag=odd)
+        refuse_flags(chosen | {"--plot": output.plot} | asked.flags, "several rounds, but to the file of each")
         run_rounds(files, rounds, confidence.level, output)
         return
     if of_numbers(files.source.metadata()):

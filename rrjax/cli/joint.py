@@ -16,7 +16,7 @@ import rrjax
 from rrjax import inference, io
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Output, split
+from rrjax.cli.options import Output, refuse_flags, split
 from rrjax.cli.reading import Files
 from rrjax.data.errors import UsageError
 from rrjax.io.metadata import Metadata
@@ -58,9 +58,7 @@ class Joint:
         own = "--joint" if self.joint is not None else "--all-pairs"
         if self.joint is not None and self.all_pairs:
             raise UsageError("--joint and --all-pairs are two questions: give one of them", flag="--all-pairs")
-        odd = next((flag for flag, given in others.items() if given), None)
-        if odd is not None:
-            raise UsageError(f"{odd} does not apply to {own}: leave it out", flag=odd)
+        refuse_flags(others, own)
         return True
 
 

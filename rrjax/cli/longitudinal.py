@@ -10,10 +10,10 @@ import jax
 import numpy as np
 import typer
 
-import rrjax
 from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.randomization import metadata_of, randomness
 from rrjax.cli.reading import Files
 from rrjax.data.errors import ArgumentError, UsageError
 from rrjax.io.codings import CODINGS
@@ -135,17 +135,9 @@ def make_round(
         if len(memos.users) > before:
             file.write(memos)  # before any report is made of them
         reports = device.report(memos.seeds[places], memos.answers[places])
-        metadata = Metadata(
-            mechanism=MechanismRecord(name, device.parameters),
-            effective_epsilon=epsilon if seed is not None else device.effective_epsilon,
-            domain=domain,
-            column=values.column,
-            simulated=seed is not None,
-            version=rrjax.__version__,
-            domain_from_data=values.domain_from_data,
-            round=number,
-            user=how.user,
-        )
+        record = MechanismRecord(name, device.parameters)
+        effective = epsilon if seed is not None else device.effective_epsilon
+        metadata = metadata_of(values, record, effective, seed, round=number, user=how.user)
         coded = io.coded(CODINGS[name], reports, domain.num_categories)
         io.write_reports(out, coded, metadata, kept=Kept(files.source, (how.user,), values.present))
         memos.rounds = [*memos.rounds, number]
@@ -214,9 +206,8 @@ def show_round(made: Reported, how: Rounds, out: Path, warnings: list[str], json
         show.record(facts)
         return
     show.warn(warnings)
-    how_made = "simulated from a seed" if metadata.simulated else "from the system's secure random numbers"
     show.say(
-        f"Round {metadata.round}: {show.number(made.num_reports, 'report', 'reports')} {how_made}, by "
+        f"Round {metadata.round}: {show.number(made.num_reports, 'report', 'reports')} {randomness(metadata)}, by "
         f"{metadata.mechanism.name}; domain: {metadata.domain.describe()}; ε = {first:g} nats a report, {last:g} for "
         "all reports of one value."
     )

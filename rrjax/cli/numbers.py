@@ -12,7 +12,7 @@ import rrjax
 from rrjax import inference, io
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Asked, Output, check_epsilon
+from rrjax.cli.options import Asked, Output, check_epsilon, refuse_flags
 from rrjax.cli.reading import Files
 from rrjax.data.errors import UsageError
 from rrjax.estimators.em import ems
@@ -30,11 +30,7 @@ DEFAULT = next(iter(ESTIMATORS))
 
 def refuse_others(files: Files, given: Mapping[str, object]) -> None:
     """Refuses flags that do not apply to reports of numbers; `given` has their values."""
-    odd = next((flag for flag, value in given.items() if value), None)
-    if odd is not None:
-        raise UsageError(
-            f"{odd} does not apply to {files.name}, which holds reports of numbers: leave it out", flag=odd
-        )
+    refuse_flags(given, f"{files.name}, which holds reports of numbers")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -167,6 +167,11 @@ class Asked:
                     value=probability,
                 )
 
+    @property
+    def flags(self) -> dict[str, bool]:
+        """Whether any statement is asked for, under the names of the flags that ask for one."""
+        return {"--mean, --quantile, --group, --by and --weights": self.any()}
+
     def any(self) -> bool:
         """Whether any statement is to be estimated."""
         return any(getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "normal")
@@ -280,6 +285,19 @@ def _placed(hint: Any, panel: str) -> Any:
     option = copy.copy(option)
     option.rich_help_panel = panel
     return Annotated[kind, option]
+
+
+def refuse_flags(given: Mapping[str, object], what: str) -> None:
+    """Refuses flags that were given and do not apply to something; `given` has their values by name.
+
+    Raises:
+        UsageError: One of the values is true.
+    """
+    odd = next((flag for flag, value in given.items() if value), None)
+    if odd is not None:
+        one = "," not in odd
+        verb, pronoun = ("does", "it") if one else ("do", "them")
+        raise UsageError(f"{odd} {verb} not apply to {what}: leave {pronoun} out", flag=odd)
 
 
 def check_epsilon(epsilon: float) -> float:

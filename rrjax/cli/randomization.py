@@ -27,6 +27,7 @@ from rrjax.mechanisms import MECHANISMS, ORDERED, Design
 from rrjax.privacy.clients.answers import Answers
 from rrjax.privacy.clients.base import Client
 
+SIMULATION = "This is a simulation: its randomness comes from --seed, and it protects nobody."
 MOST_CELLS = 1 << 26
 """Limit of reports × categories that are held at a time."""
 
@@ -82,7 +83,7 @@ def cautions(values: Values, pair: Pair | None, seed: int | None) -> list[str]:
     """Warnings about the values and their randomness."""
     num_categories, warnings = values.domain.num_categories, []
     if seed is not None:
-        warnings.append("This is a simulation: its randomness comes from --seed, and it protects nobody.")
+        warnings.append(SIMULATION)
     if values.domain_from_data:
         warnings.append(
             f"The domain was taken from the values ({num_categories:,} categories), and it is written into the "
@@ -135,20 +136,31 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
             # The ε asked for, because a simulation protects nobody.
             simple = isinstance(mechanism, rrjax.RandomizedResponse)
             effective = float(mechanism.effective_epsilon) if simple else float(client.epsilon)
-    metadata = Metadata(
-        mechanism=MechanismRecord(name, client.parameters),
+    bins = None if how.bins is None else (how.bins.low, how.bins.high)
+    record = MechanismRecord(name, client.parameters)
+    metadata = metadata_of(values, record, effective, seed, columns=columns, range=bins)
+    reports = np.concatenate(reports)
+    io.write_reports(out, reports, metadata, kept=beside)
+    return Randomized(metadata, len(reports), values.num_missing, warnings, keep)
+
+
+def metadata_of(values: Values, record: MechanismRecord, effective: float, seed: int | None, **more: Any) -> Metadata:
+    """The metadata of reports of these values; `more` are its optional fields."""
+    return Metadata(
+        mechanism=record,
         effective_epsilon=effective,
         domain=values.domain,
         column=values.column,
         simulated=seed is not None,
         version=rrjax.__version__,
         domain_from_data=values.domain_from_data,
-        columns=columns,
-        range=None if how.bins is None else (how.bins.low, how.bins.high),
+        **more,
     )
-    reports = np.concatenate(reports)
-    io.write_reports(out, reports, metadata, kept=beside)
-    return Randomized(metadata, len(reports), values.num_missing, warnings, keep)
+
+
+def randomness(metadata: Metadata) -> str:
+    """The source of the random numbers, in words."""
+    return "simulated from a seed" if metadata.simulated else "from the system's secure random numbers"
 
 
 def client_of(name: str, num_categories: int, epsilon: float | None, flag: str = "--mechanism") -> Client:

@@ -17,7 +17,7 @@ from rrjax.cli.design import Randomizer
 from rrjax.cli.longitudinal import Rounds, make_round, show_round
 from rrjax.cli.number_range import NumberRange, law_in_words
 from rrjax.cli.options import Json, check_epsilon, flags, split
-from rrjax.cli.randomization import Pair, Randomization, Randomized, cautions, check_values, make_reports
+from rrjax.cli.randomization import Pair, Randomization, Randomized, cautions, check_values, make_reports, randomness
 from rrjax.cli.reading import Files, Reading, check_outputs
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.metadata import Metadata
@@ -208,12 +208,11 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
         )
         return
     show.warn(made.warnings)
-    how = "simulated from a seed" if metadata.simulated else "from the system's secure random numbers"
     epsilon = f"ε = {metadata.effective_epsilon:.12g} nats"
     if not isinstance(mechanism, Design):
         epsilon = f"ε = {metadata.epsilon:g} nats asked for, {metadata.effective_epsilon:.12g} delivered"
     reports = show.number(made.num_reports, "report", "reports")
-    show.say(f"{reports} {how}; domain: {metadata.domain.describe()}; {epsilon}.")
+    show.say(f"{reports} {randomness(metadata)}; domain: {metadata.domain.describe()}; {epsilon}.")
     if rates is None:
         of_numbers = mechanism.name in ORDERED
         show.say(f"By {described(metadata)}: {law_in_words(metadata)}." if of_numbers else f"By {described(metadata)}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from statistics import NormalDist
 from typing import Any
 
 import jax.numpy as jnp
@@ -123,8 +124,6 @@ def _together(rounds: dict[int, Source], collections: list[Collection]) -> Toget
 
 
 def _show(last: Collection, estimates: dict[int, Estimate], together: Together | None, level: float, top: int) -> None:
-    from scipy.stats import norm
-
     table = show.table()
     table.add_column("category", no_wrap=True, max_width=40)
     numbers = sorted(estimates)[-MOST_ROUNDS:]
@@ -133,7 +132,7 @@ def _show(last: Collection, estimates: dict[int, Estimate], together: Together |
     for title in titles:
         table.add_column(title, justify="right", no_wrap=True)
     shown = _shown(estimates, together)
-    quantile = float(norm.ppf((1 + level) / 2))
+    quantile = NormalDist().inv_cdf((1 + level) / 2)
     for place in largest_of(shown, top):
         cells = [show.printable(last.labels[place]), *(show.share(estimates[each].theta[place]) for each in numbers)]
         if together is not None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -97,20 +96,23 @@ class Kronecker(Lift):
         return _outer(rows).ravel()
 
     def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
-        rest, noise = self.factors[0].forward(theta.reshape([factor.lift.shape[1] for factor in self.factors]), 0)
-        for axis, factor in enumerate(self.factors[1:], 1):
-            of_rest, flat_rest = factor.forward(rest, axis)
-            of_noise, noise = factor.forward(noise, axis)
-            rest = of_rest + flat_rest + of_noise
-        return rest.ravel()
+        sizes = [factor.lift.shape[1] for factor in self.factors]
+        return _through(theta.reshape(sizes), self.factors, Factor.forward)
 
     def transpose(self, weights: Float[Array, " U"]) -> Float[Array, " K"]:
-        rest, noise = self.factors[0].backward(weights.reshape([factor.lift.shape[0] for factor in self.factors]), 0)
-        for axis, factor in enumerate(self.factors[1:], 1):
-            of_rest, flat_rest = factor.backward(rest, axis)
-            of_noise, noise = factor.backward(noise, axis)
-            rest = of_rest + flat_rest + of_noise
-        return rest.ravel()
+        return _through(
+            weights.reshape([factor.lift.shape[0] for factor in self.factors]), self.factors, Factor.backward
+        )
+
+
+def _through(tensor, factors, product):
+    """The product with all channels, an axis each, without the part that depends on no column."""
+    rest, noise = product(factors[0], tensor, 0)
+    for axis, factor in enumerate(factors[1:], 1):
+        of_rest, flat_rest = product(factor, rest, axis)
+        of_noise, noise = product(factor, noise, axis)
+        rest = of_rest + flat_rest + of_noise
+    return rest.ravel()
 
 
 def _outer(vectors):
@@ -176,8 +178,3 @@ class RowProduct(Lift):
     @property
     def _block(self) -> int:
         return max(1, CELLS_AT_A_TIME // self.shape[1])
-
-
-def base_of(factors: Sequence[Factor]) -> Array:
-    """The part of the probability of each joint report that depends on no column."""
-    return Kronecker(tuple(factors)).base

@@ -122,8 +122,11 @@ def newton(start: Float[Array, " K"], reports: Reports) -> tuple[tuple[Array, Ar
 
 def numbers_of(lift: Lift, dtype: Any) -> Any:
     """The matrix `[U, K]` of a lift; a diagonal one stays as it is."""
-    if isinstance(lift, Scaling):
-        return lift
+    return lift if isinstance(lift, Scaling) else matrix_of(lift, dtype)
+
+
+def matrix_of(lift: Lift, dtype: Any) -> Float[Array, "U K"]:
+    """The matrix of a lift."""
     if isinstance(lift, Dense):
         return jnp.asarray(lift.scale, dtype) * lift.matrix.astype(dtype)
     return jax.vmap(lift, out_axes=1)(jnp.eye(lift.shape[1], dtype=dtype))

@@ -20,8 +20,8 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from rrjax.data.errors import ArgumentError
-from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture, Reports, as_mixture
+from rrjax.estimators.accelerations import matrix_of
 from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.newton import factored, raised, solved
 from rrjax.numerics.pytrees import exportable
@@ -139,11 +139,8 @@ def _bases(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @jax.jit
 def _estimated(start, reports: Reports, total) -> SmoothBayes:
     bases, rough, factors = (jnp.asarray(each) for each in _bases(start.shape[0]))
-    lift, dtype = reports.lift, start.dtype
-    if isinstance(lift, Dense):
-        matrix = jnp.asarray(lift.scale, dtype) * lift.matrix.astype(dtype)
-    else:
-        matrix = jax.vmap(lift, out_axes=1)(jnp.eye(start.shape[0], dtype=dtype))
+    dtype = start.dtype
+    matrix = matrix_of(reports.lift, dtype)
     amplitudes = jnp.asarray(AMPLITUDES, dtype)
 
     def of_kind(kind):

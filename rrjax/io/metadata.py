@@ -94,15 +94,16 @@ class Metadata:
     def __post_init__(self) -> None:
         """Checks all fields, so that every written file can be read."""
         found = {**self.mechanism.parameters, **vars(self), "mechanism": self.mechanism.name}
+        types = dict(_TYPES)
         if self.mechanism.is_design:
             found = {"num_categories": self.num_categories, "epsilon": self.effective_epsilon, **found}
             if self.effective_epsilon == math.inf:
-                found |= {"epsilon": 1.0, "effective_epsilon": 1.0}
+                del types["epsilon"], types["effective_epsilon"]
         size = found.get("num_categories")
         if isinstance(size, int) and size != self.num_categories:
             message = f"the metadata say {size} categories and list {self.num_categories}"
             raise DataError(message, argument="num_categories")
-        for name, expected in _TYPES.items():
+        for name, expected in types.items():
             value = found.get(name)
             if not (_is_positive(value) if expected is float else type(value) is expected):
                 raise _lacking(name)

@@ -18,6 +18,7 @@ from rrjax.data.kronecker import Factor, Kronecker, RowProduct
 from rrjax.data.mixture import Mixture
 from rrjax.mechanisms.channel import Channel
 from rrjax.mechanisms.columns import ColumnResponse
+from rrjax.mechanisms.discrete_square_wave import DiscreteSquareWave
 from rrjax.mechanisms.mechanism import Mechanism, numbers_if
 from rrjax.mechanisms.ordered import Geometric
 from rrjax.mechanisms.randomized_response import RandomizedResponse
@@ -267,7 +268,7 @@ def num_kinds_of(mechanism: Mechanism) -> int | None:
     """The number of kinds of reports of a mechanism whose reports are numbers; None for others."""
     if isinstance(mechanism, RandomizedResponse | Design | Geometric):
         return mechanism.num_categories
-    if isinstance(mechanism, Channel):
+    if isinstance(mechanism, Channel | DiscreteSquareWave):
         return mechanism.num_reports
     return mechanism.num_columns if isinstance(mechanism, ColumnResponse) else None
 
@@ -303,7 +304,8 @@ def _rows(mechanism, reports):
 
 
 def _debiased(mechanism: Any, reports: ArrayLike) -> Float[Array, "*s K"]:
-    return (mechanism.channel() if isinstance(mechanism, Geometric) else mechanism).debias(reports)
+    numbers = isinstance(mechanism, Geometric | DiscreteSquareWave)
+    return (mechanism.channel() if numbers else mechanism).debias(reports)
 
 
 def _vectors(mechanism, number, square):
