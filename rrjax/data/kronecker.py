@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, ArrayLike, Float
 
+from rrjax.data.arguments import float_dtype
 from rrjax.data.errors import ArgumentError
-from rrjax.data.linear_maps import Lift
+from rrjax.data.linear_maps import Dense, Lift
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sums import accurate_sum
 
 SHORT_SUM = 64
-"""Largest number of positive terms that are added plainly: the sum is off by less than half a machine epsilon each."""
+"""Largest number of positive terms that are added plainly: the sum is off by less than half a machine epsilon each.
+So long are the rows of matrices that stand for the channels of columns of few categories, for they are fastest."""
 CELLS_AT_A_TIME = 1 << 22
 """Numbers of a block of reports × cells of a product by rows."""
 
@@ -40,19 +43,37 @@ class Factor:
     base: ArrayLike
     lift: Lift
 
-    def forward(self, tensor: Array, axis: int) -> tuple[Array, Array]:
-        """B·x and a·Σx along an axis; a·Σx has the length one there if a is a scalar."""
-        rows = jnp.moveaxis(tensor, axis, -1)
-        total = _sums(rows)
-        base = jnp.asarray(self.base, tensor.dtype)
-        lifted = _along(self.lift, rows)
-        return jnp.moveaxis(lifted, -1, axis), jnp.moveaxis(base * total[..., None], -1, axis)
+    @property
+    def is_matrix(self) -> bool:
+        """Whether the lift is a small matrix."""
+        return isinstance(self.lift, Dense) and max(self.lift.shape) <= SHORT_SUM
 
-    def backward(self, tensor: Array, axis: int) -> tuple[Array, Array]:
-        """Bᵀ·w and 1·(a·w) along an axis."""
-        rows = jnp.moveaxis(tensor, axis, -1)
-        total = _sums(jnp.asarray(self.base, tensor.dtype) * rows)
-        return jnp.moveaxis(_along(self.lift.transpose, rows), -1, axis), jnp.moveaxis(total[..., None], -1, axis)
+    def forward(self, tensor: Array) -> tuple[Array, Array]:
+        """B·x and a·Σx along the first axis, which becomes the last; a·Σx has the length one there if a is a scalar."""
+        base = jnp.asarray(self.base, tensor.dtype) * _sums(tensor)[..., None]
+        return self._lifted(tensor, 0, transposed=False), base
+
+    def whole(self, tensor: Array, *, transposed: bool) -> Array:
+        """C·x, or Cᵀ·w, along the first axis, which becomes the last."""
+        if self.is_matrix:
+            base = jnp.asarray(self.base, tensor.dtype)
+            return self._lifted(tensor, base[:, None] if base.ndim else base, transposed=transposed)
+        lifted, base = self.backward(tensor) if transposed else self.forward(tensor)
+        return lifted + base
+
+    def backward(self, tensor: Array) -> tuple[Array, Array]:
+        """Bᵀ·w and 1·(a·w) along the first axis, which becomes the last."""
+        base = jnp.asarray(self.base, tensor.dtype)
+        total = _sums(base.reshape(-1, *(1,) * (tensor.ndim - 1)) * tensor)[..., None]
+        return self._lifted(tensor, 0, transposed=True), total
+
+    def _lifted(self, tensor, more, *, transposed):
+        """(B + more)·x, or its transpose times w."""
+        if not self.is_matrix:
+            return _along(self.lift.transpose if transposed else self.lift, jnp.moveaxis(tensor, 0, -1))
+        assert isinstance(self.lift, Dense)
+        matrix = (jnp.asarray(self.lift.scale) * self.lift.matrix).astype(tensor.dtype) + more
+        return jnp.tensordot(tensor, matrix, ((0,), (0 if transposed else 1,)), precision="highest")
 
 
 def _along(product, rows):
@@ -61,11 +82,40 @@ def _along(product, rows):
     return done.reshape(*rows.shape[:-1], done.shape[-1])
 
 
+def merged(factors: Sequence[Factor]) -> tuple[Factor, ...]:
+    """The same channels in fewer factors, neighbours of few categories as one small matrix.
+
+    A product with a matrix is much faster than sums along an axis, and each factor reads the whole table.
+    """
+    found: list[Factor] = []
+    group: list[Factor] = []
+    for factor in factors:
+        longer = Kronecker((*group, factor))
+        if max(longer.shape) <= SHORT_SUM:
+            group.append(factor)
+            continue
+        found.extend(_as_matrix(group))
+        group = [factor]
+        if max(factor.lift.shape) > SHORT_SUM:
+            found.append(factor)
+            group = []
+    return (*found, *_as_matrix(group))
+
+
+def _as_matrix(group):
+    if not group:
+        return []
+    whole = Kronecker(tuple(group))
+    eye = jnp.eye(whole.shape[1], dtype=float_dtype())
+    return [Factor(whole.base, Dense(jax.vmap(whole, out_axes=1)(eye)))]
+
+
 def _sums(rows):
-    if rows.shape[-1] <= SHORT_SUM:
-        return jnp.sum(rows, axis=-1)
-    flat = rows.reshape(-1, rows.shape[-1])
-    return jax.vmap(accurate_sum)(flat).reshape(rows.shape[:-1])
+    """Sums along the first axis."""
+    if rows.shape[0] <= SHORT_SUM:
+        return jnp.sum(rows, axis=0)
+    flat = rows.reshape(rows.shape[0], -1)
+    return jax.vmap(accurate_sum, in_axes=1)(flat).reshape(rows.shape[1:])
 
 
 @register(data_fields=["factors"])
@@ -97,21 +147,21 @@ class Kronecker(Lift):
 
     def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
         sizes = [factor.lift.shape[1] for factor in self.factors]
-        return _through(theta.reshape(sizes), self.factors, Factor.forward)
+        return _through(theta.reshape(sizes), self.factors, transposed=False)
 
     def transpose(self, weights: Float[Array, " U"]) -> Float[Array, " K"]:
-        return _through(
-            weights.reshape([factor.lift.shape[0] for factor in self.factors]), self.factors, Factor.backward
-        )
+        sizes = [factor.lift.shape[0] for factor in self.factors]
+        return _through(weights.reshape(sizes), self.factors, transposed=True)
 
 
-def _through(tensor, factors, product):
+def _through(tensor, factors, *, transposed):
     """The product with all channels, an axis each, without the part that depends on no column."""
-    rest, noise = product(factors[0], tensor, 0)
-    for axis, factor in enumerate(factors[1:], 1):
-        of_rest, flat_rest = product(factor, rest, axis)
-        of_noise, noise = product(factor, noise, axis)
-        rest = of_rest + flat_rest + of_noise
+    # Each factor takes the first axis and puts its result last, so that in the end the axes have their order again.
+    product = Factor.backward if transposed else Factor.forward
+    rest, noise = product(factors[0], tensor)
+    for factor in factors[1:]:
+        of_noise, noise = product(factor, noise)
+        rest = factor.whole(rest, transposed=transposed) + of_noise
     return rest.ravel()
 
 

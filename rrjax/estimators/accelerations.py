@@ -50,19 +50,18 @@ def no_history(theta: Float[Array, " K"]) -> History:
 
 
 def anderson(
-    step: Callable[[Float[Array, " K"]], Float[Array, " K"]],
+    image: Float[Array, " K"],
     gain: Callable[[Float[Array, " K"], Float[Array, " K"]], Float[Array, ""]],
     theta: Float[Array, " K"],
     history: History,
 ) -> tuple[Float[Array, " K"], History]:
-    """Makes one accelerated step of a monotone EM on the simplex, with one evaluation of `step`.
+    """Makes one accelerated step of a monotone EM on the simplex, of which `image` is the plain step from `theta`.
 
     The extrapolation is kept inside the simplex, and taken only if its likelihood is at least that of the plain step.
     Otherwise the plain step is taken and the history begins anew, so the likelihood never falls. A step hardly moves a
     category at the edge of the support, whose share is almost zero: the differences of its steps are rounding. So each
     category is also moved by a power of its own factor, which grows while that gains.
     """
-    image = step(theta)
     residual = image - theta
     slot = jnp.mod(history.length, MEMORY)
     known = history.length >= 0

@@ -146,10 +146,11 @@ def ibu_path(
     if num_iters < 0:
         raise ArgumentError(f"num_iters must not be negative, got {num_iters}", argument="num_iters", value=num_iters)
     observe = observe or (lambda theta: theta)
-    start, advance = _iteration(_problem(*given), accelerate)
+    problem = _problem(*given)
+    start, advance = _iteration(problem, accelerate)
 
     def body(state, _):
-        return advance(state), observe(state[0])
+        return advance(state, problem.view(state[0])), observe(state[0])
 
     last, path = lax.scan(body, aligned(start, given), length=num_iters)
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), path, observe(last[0]))
@@ -214,14 +215,16 @@ def _check_tol(tol):
 class _Problem(NamedTuple):
     """The functions of a likelihood that the iterations need.
 
-    The gain sums the differences of the terms: near the maximum the difference of the sums is rounding alone.
+    A step and its certificate need the same products, so both are made from one view of θ. The gain sums the
+    differences of the terms: near the maximum the difference of the sums is rounding alone.
     """
 
     start: Float[Array, " K"]
-    plain: Callable[[Array], Array]  # θ → the step of IBU, up to its sum
-    deflated: Callable[[Array], Array]  # θ → the step that leaves the noise out, up to its sum
+    view: Callable[[Array], Any]  # θ → what the next three need of it
+    plain: Callable[[Array, Any], Array]  # θ and its view → the step of IBU, up to its sum
+    deflated: Callable[[Array, Any], Array]  # θ and its view → the step that leaves the noise out, up to its sum
+    judge: Callable[[Array, Any], tuple[Array, Array]]  # θ and its view → the certified gap, and the rounding in it
     gain: Callable[[Array, Array], Array]  # (new, old) → the log-likelihood gained
-    judge: Callable[[Array], tuple[Array, Array]]  # θ → the certified gap, and the rounding in it
     reports: Reports
 
 
@@ -232,23 +235,27 @@ def _problem(*given) -> _Problem:
 def _of_reports(theta, reports):
     """The problem of a mixture, given by its uniform distribution and its reports."""
 
-    def judge(theta):
-        slope = reports.slopes(theta)  # once: two products
-        return certificate_of_slopes(theta, slope).gap, rounding_of_slopes(slope)
+    def view(theta):
+        """The slopes, and the part of IBU's factor that all categories share."""
+        ratio = reports.shares / reports.probabilities(theta)
+        return reports.lift.transpose(ratio), accurate_sum(reports.base * ratio)
 
-    def deflated(theta):
-        slope = reports.slopes(theta)
+    def judge(theta, view):
+        return certificate_of_slopes(theta, view[0]).gap, rounding_of_slopes(view[0])
+
+    def deflated(theta, view):
+        slope, _ = view
         return jnp.where(jnp.max(slope) == 0, theta, theta * slope)  # reports without information leave θ unchanged
 
     def gain(new, old):
         known = jnp.where(reports.shares > 0, reports.probabilities(old), 1)
         return accurate_sum(reports.shares * jnp.log1p(reports.lift(new - old) / known))
 
-    def plain(theta):
-        return _em_step(theta, reports, reports.probabilities(theta))
+    def plain(theta, view):
+        return theta * (view[1] + view[0])
 
     start = jnp.where(reports.usable, theta, jnp.nan)
-    return _Problem(start, plain, deflated, gain, judge, reports)
+    return _Problem(start, view, plain, deflated, judge, gain, reports)
 
 
 def _em_step(theta, reports, probabilities):
@@ -280,35 +287,35 @@ def _of_counts(counts, epsilon):
         """φ/μ, zero for categories without reports."""
         return jnp.where(phi > 0, phi / jnp.where(phi > 0, noise + kept * theta, 1), 0)
 
-    def plain(theta):
-        ratio = ratios(theta)
+    def plain(theta, ratio):
         return theta * (noise * accurate_sum(ratio) + kept * ratio)
 
-    def judge(theta):
+    def judge(theta, _):
         return certificate(theta, counts, epsilon).gap, rounding_of_score(theta, counts, epsilon)
 
     return _Problem(
         uniform,
+        ratios,
         plain,
-        lambda theta: theta * ratios(theta),
-        lambda new, old: accurate_sum(phi * jnp.log1p(kept * (new - old) / (noise + kept * old))),
+        lambda theta, ratio: theta * ratio,
         judge,
+        lambda new, old: accurate_sum(phi * jnp.log1p(kept * (new - old) / (noise + kept * old))),
         reports,
     )
 
 
 def _iteration(problem, accelerate):
-    """The start, a pair (θ, state), and the function that makes one step."""
+    """The start, a pair (θ, state), and the function that makes one step from it and the view of its θ."""
     if accelerate == "newton":
-        return newton(problem.start, problem.reports)
+        start, advance = newton(problem.start, problem.reports)
+        return start, lambda state, _: advance(state)
     climb = problem.plain if accelerate == "none" else problem.deflated
 
-    def step(theta):
-        return normalized(climb(theta))
+    def step(state, view):
+        image = normalized(climb(state[0], view))
+        return anderson(image, problem.gain, *state) if accelerate == "anderson" else (image, None)
 
-    if accelerate == "anderson":
-        return (problem.start, no_history(problem.start)), lambda state: anderson(step, problem.gain, *state)
-    return (problem.start, None), lambda state: (step(state[0]), None)
+    return (problem.start, no_history(problem.start) if accelerate == "anderson" else None), step
 
 
 @partial(jax.jit, static_argnames="accelerate")
@@ -318,21 +325,22 @@ def _solve(given, tol, max_iters, accelerate):
     most = jnp.minimum(max_iters, MAX_NEWTON_STEPS) if accelerate == "newton" else max_iters
 
     def judge(theta):
-        gap, rounding = problem.judge(theta)
-        return gap, gap <= (jnp.maximum(1e-10, 4 * rounding) if tol is None else tol)
+        view = problem.view(theta)
+        gap, rounding = problem.judge(theta, view)
+        return view, gap, gap <= (jnp.maximum(1e-10, 4 * rounding) if tol is None else tol)
 
     def body(carry):
-        state, _, _, num_iters = carry
-        state = advance(state)
+        state, view, _, _, num_iters = carry
+        state = advance(state, view)
         return state, *judge(state[0]), num_iters + 1
 
     def unfinished(carry):
-        _, gap, converged, num_iters = carry
+        *_, gap, converged, num_iters = carry
         return ~converged & (num_iters < most) & ~jnp.isnan(gap)
 
     start = aligned((start, *judge(start[0]), jnp.int32(0)), given)
     carry = lax.while_loop(unfinished, body, start)
-    (theta, _), gap, converged, num_iters = carry
+    (theta, _), _, gap, converged, num_iters = carry
     return EMResult(theta, gap, num_iters, converged)
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.arguments import as_values, check_key, float_dtype, int_dtype
 from rrjax.data.errors import ArgumentError
-from rrjax.data.kronecker import Factor, Kronecker, RowProduct
+from rrjax.data.kronecker import Factor, Kronecker, RowProduct, merged
 from rrjax.data.mixture import Mixture
 from rrjax.mechanisms.channel import Channel
 from rrjax.mechanisms.columns import ColumnResponse
@@ -172,7 +172,7 @@ class Product(Mechanism):
                 f"counts must have shape {list(kinds)}, an axis for each column; got {list(counts.shape)}",
                 argument="counts",
             )
-        lift = Kronecker(tuple(map(factor_of, self.columns)))
+        lift = Kronecker(merged([factor_of(each) for each in self.columns]))
         return Mixture(counts.ravel(), lift.base, lift)
 
     def log_rows(self, reports: Sequence[ArrayLike]) -> LogRows:  # pyright: ignore[reportIncompatibleMethodOverride]
