@@ -76,6 +76,15 @@ class Factor:
         return jnp.tensordot(tensor, matrix, ((0,), (0 if transposed else 1,)), precision="highest")
 
 
+def with_missing(factor: Factor) -> Factor:
+    """The channel with one more kind of report, the missing one, which says nothing: all values have it alike."""
+    rows, size = factor.lift.shape
+    dtype = float_dtype()
+    matrix = jax.vmap(factor.lift, out_axes=1)(jnp.eye(size, dtype=dtype))
+    base = jnp.broadcast_to(jnp.asarray(factor.base, dtype), rows)
+    return Factor(jnp.append(base, 1), Dense(jnp.concatenate([matrix, jnp.zeros((1, size), dtype)])))
+
+
 def _along(product, rows):
     flat = rows.reshape(-1, rows.shape[-1])
     done = jax.vmap(product)(flat)
@@ -228,3 +237,34 @@ class RowProduct(Lift):
     @property
     def _block(self) -> int:
         return max(1, CELLS_AT_A_TIME // self.shape[1])
+
+
+@register(data_fields=["scales"], meta_fields=["sizes"])
+@dataclasses.dataclass(frozen=True)
+class SumOfColumns(Lift):
+    """The lift of reports of which one column, nobody knows which, is about the value: (Bθ)_u = Σ_j s_j·θ_j[u_j].
+
+    θ_j is the distribution of column j, in which the report u has the category u_j.
+
+    Attributes:
+        scales: `[d]`, s.
+        sizes: The numbers of categories of the columns. Static.
+    """
+
+    scales: Float[Array, " d"]
+    sizes: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return math.prod(self.sizes), math.prod(self.sizes)
+
+    def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
+        table = theta.reshape(self.sizes)
+        found = jnp.zeros(self.sizes, theta.dtype)
+        for place, scale in enumerate(self.scales.astype(theta.dtype)):
+            others = tuple(each for each in range(len(self.sizes)) if each != place)
+            found = found + scale * jnp.sum(table, axis=others, keepdims=True)
+        return found.ravel()
+
+    def transpose(self, weights: Float[Array, " U"]) -> Float[Array, " K"]:
+        return self(weights)  # symmetric

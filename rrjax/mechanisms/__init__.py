@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rrjax.mechanisms.product import Product
     from rrjax.mechanisms.projective_geometry_response import ProjectiveGeometry
     from rrjax.mechanisms.randomized_response import RandomizedResponse
+    from rrjax.mechanisms.sampled import Sampled, SampledWithFakes
     from rrjax.mechanisms.subset_selection import SubsetSelection
     from rrjax.mechanisms.surveys.compliance import (
         AnchoredCrosswise,
@@ -75,6 +76,8 @@ __all__ = [
     "ProjectiveGeometry",
     "PureMechanism",
     "RandomizedResponse",
+    "Sampled",
+    "SampledWithFakes",
     "SelfProtection",
     "SquareWave",
     "StochasticLieDetector",
@@ -94,6 +97,8 @@ _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
     "MechanismFactory": "mechanism",
     "NonCompliance": "surveys.non_compliance",
     "Product": "product",
+    "Sampled": "sampled",
+    "SampledWithFakes": "sampled",
     "PureMechanism": "mechanism",
     "SquareWave": "ordered",
     "SupportMechanism": "mechanism",

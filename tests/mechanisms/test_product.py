@@ -142,6 +142,35 @@ def test_reports_that_cannot_be_counted_are_rows():
     assert alone.num_categories == 3
 
 
+def test_missing_reports_count_by_the_other_columns(product):
+    """The likelihood is that of whatever was reported, report by report."""
+    _, _, reports = drawn(product, 500)
+    rng = np.random.default_rng(7)
+    holed = [np.where(rng.random(500) < 0.3, -1, each) for each in map(np.asarray, reports)]
+    theta = rng.dirichlet(np.ones(product.num_categories))
+    table = theta.reshape(product.shape)
+    expected = np.ones((500, *product.shape))
+    for place, (column, own) in enumerate(zip(product.columns, holed, strict=True)):
+        rows = np.where((own < 0)[:, None], 1, matrix_of(column)[own])
+        shape = [500] + [1] * len(product.shape)
+        shape[place + 1] = column.num_categories
+        expected = expected * rows.reshape(shape)
+    one, two = theta, np.full_like(theta, 1 / theta.size)
+    gained = np.log((expected * table).sum(axis=tuple(range(1, table.ndim + 1))))
+    gained = gained - np.log(expected.mean(axis=tuple(range(1, table.ndim + 1))))
+    mixture = product.mixture(holed)
+    found = float(rrjax.nll(two, mixture) - rrjax.nll(one, mixture))
+    assert found == pytest.approx(gained.mean(), abs=1e-5)
+    rows = product.log_rows(holed)
+    logs = jnp.broadcast_to(jnp.log(jnp.asarray([one, two], rows.lift.dtype))[:, None], (2, *rows.lift.shape))
+    own = np.asarray([rows.log_probability(each) for each in logs])
+    np.testing.assert_allclose(own[0] - own[1], gained, atol=2e-5)
+    # The inversion takes the users who reported everything.
+    whole = np.logical_and.reduce([each >= 0 for each in holed])
+    complete = product.count([each[whole] for each in holed])
+    np.testing.assert_allclose(product.inv(product.count(holed)), product.inv(complete), atol=1e-6)
+
+
 def test_products_that_cannot_be():
     with refused("columns"):
         Product([])
