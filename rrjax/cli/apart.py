@@ -24,6 +24,8 @@ from rrjax.data.errors import UsageError
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.rows import Values, read_rows
 from rrjax.io.write import write_columns
+from rrjax.mechanisms.sampled import drawn_columns
+from rrjax.privacy.clients.base import random_words
 
 PANEL = "Several columns"
 
@@ -50,6 +52,17 @@ class Apart:
         ),
     ] = None
 
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="NUMBER",
+            help="With --apart: each user reports so many of the columns, drawn at random, and --epsilon is split "
+            "among these. `rrjax plan --columns` says which number is best.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+
     def check(self, columns: Sequence[str], domains: Sequence[str], others: dict[str, Any]) -> bool:
         """Whether columns are randomized apart.
 
@@ -58,9 +71,21 @@ class Apart:
                 not apply.
         """
         if not self.apart:
-            if self.split is not None:
-                raise UsageError("--split is for --apart: leave it out", flag="--split")
+            refuse = {"--split": self.split, "--sample": self.sample}
+            flag = next((flag for flag, value in refuse.items() if value is not None), None)
+            if flag is not None:
+                raise UsageError(f"{flag} is for --apart: leave it out", flag=flag)
             return False
+        if self.split is not None and self.sample is not None:
+            raise UsageError(
+                "--split is for columns that all users report; with --sample each has the same ε: leave one out",
+                flag="--split",
+                value=self.split,
+            )
+        if self.sample is not None and self.sample > len(columns):
+            raise UsageError(
+                f"--sample {self.sample}: there are {len(columns)} columns", flag="--sample", value=self.sample
+            )
         refuse_flags(others, "--apart")
         twice = next((name for name in columns if list(columns).count(name) > 1), None)
         if len(columns) < 2 or twice is not None:
@@ -88,40 +113,57 @@ class Apart:
                     flag="--split",
                     value=self.split,
                 )
-        exact = [Fraction(total) * weight / sum(weights) for weight in weights]
+        among = sum(weights) if self.sample is None else self.sample
+        exact = [Fraction(total) * weight / among for weight in weights]
         return [own if own <= part else math.nextafter(own, 0) for part in exact for own in [float(part)]]
 
 
 @ending_at_once()
 def make_apart(
-    files: Files, out: Path, columns: Sequence[str], domains: Sequence[str], epsilons: list[float], seed: int | None
-) -> tuple[list[Metadata], int, list[str]]:
-    """Randomizes each column and writes the reports; returns the metadata, the number of users, and warnings."""
+    files: Files,
+    out: Path,
+    columns: Sequence[str],
+    domains: Sequence[str],
+    epsilons: list[float],
+    seed: int | None,
+    sample: int | None,
+) -> tuple[list[Metadata], list[int], int, list[str]]:
+    """Randomizes each column and writes the reports.
+
+    Returns the metadata, the number of reports in each column, that of users, and warnings.
+    """
     check_values(files)
     read: list[Values] = []
     for place, column in enumerate(columns):
         source = dataclasses.replace(files.source, column=column).confidential()
         read.append(read_rows(source, parse_domain(domains[place] if domains else None)))
-    present = np.logical_and.reduce([values.indices >= 0 for values in read])
+    present = np.logical_or.reduce([values.indices >= 0 for values in read])
     if not present.any():
-        raise io.DataError(f"{files.name}: no row has a value in all of {', '.join(columns)}", file=files.name)
+        raise io.DataError(f"{files.name}: no row has a value in any of {', '.join(columns)}", file=files.name)
     key = None if seed is None else jax.random.key(seed)
+    num_users = int(present.sum())
+    kept = np.full((num_users, len(read)), True) if sample is None else _drawn(num_users, len(read), sample, key)
     made, warnings = [], []
+    if num_users < len(present):
+        lacking = show.number(len(present) - num_users, "row without any value is", "rows without any value are")
+        warnings.append(f"{lacking} left out.")
     for place, (values, epsilon) in enumerate(zip(read, epsilons, strict=True)):
         size, own = values.domain.num_categories, values.indices[present]
+        known = kept[:, place] & (own >= 0)
+        reports = np.full(num_users, -1, np.int32)
         client = client_of(rrjax.RandomizedResponse.name, size, epsilon)
         if key is None:
-            reports = np.asarray(client.randomize(own))
+            reports[known] = client.randomize(own[known])
         else:
             mechanism = rrjax.RandomizedResponse(size, epsilon)
-            reports = np.asarray(mechanism.randomize(jax.random.fold_in(key, place), own))
+            reports[known] = mechanism.randomize(jax.random.fold_in(key, place), own[known])
         record = MechanismRecord(client.name, client.parameters)
-        made.append((reports, metadata_of(values, record, client.effective_epsilon, seed)))
-        missing = int((values.indices < 0).sum())
+        made.append((reports, metadata_of(values, record, client.effective_epsilon, seed, sampled=sample)))
+        missing = int((own < 0).sum())
         if missing:
             warnings.append(
-                f"Column {values.column!r} has no value in {show.number(missing, 'row', 'rows')}, which are left out "
-                "of all columns."
+                f"Column {values.column!r} has no value in {show.number(missing, 'row', 'rows')}, and no report there: "
+                "who has no value is not protected."
             )
         warnings += [
             f"{values.column}: {caution}"
@@ -130,12 +172,30 @@ def make_apart(
     if seed is not None:
         warnings.insert(0, SIMULATION)
     write_columns(out, made)
-    return [metadata for _, metadata in made], int(present.sum()), warnings
+    numbers = [int((reports >= 0).sum()) for reports, _ in made]
+    return [metadata for _, metadata in made], numbers, num_users, warnings
 
 
-def show_apart(made: list[Metadata], number: int, warnings: list[str], out: Path, json: bool) -> None:
+def _drawn(num_users: int, num_columns: int, number: int, key: jax.Array | None) -> np.ndarray:
+    """Which columns each user reports, `[N, d]`, `number` each."""
+    if key is not None:
+        own = jax.random.fold_in(key, num_columns)
+        return np.asarray(drawn_columns(own, (num_users,), num_columns, number))
+    words = random_words(num_users, num_columns)
+    return words.argsort(axis=1).argsort(axis=1) < number
+
+
+def of_a_user(epsilons: Sequence[float], sampled: int | None) -> float:
+    """The ε of what a user reports in some columns: of all, or of the `sampled` largest."""
+    return math.fsum(sorted(epsilons)[-(sampled or len(epsilons)) :])
+
+
+def show_apart(
+    made: list[Metadata], numbers: list[int], num_users: int, warnings: list[str], out: Path, json: bool
+) -> None:
     """Prints what was written."""
-    delivered = sum(metadata.effective_epsilon for metadata in made)
+    sample = made[0].sampled
+    delivered = of_a_user([metadata.effective_epsilon for metadata in made], sample)
     if json:
         columns = [
             {
@@ -143,25 +203,28 @@ def show_apart(made: list[Metadata], number: int, warnings: list[str], out: Path
                 "num_categories": metadata.num_categories,
                 "epsilon": metadata.epsilon,
                 "effective_epsilon": metadata.effective_epsilon,
+                "num_reports": number,
             }
-            for metadata in made
+            for metadata, number in zip(made, numbers, strict=True)
         ]
-        record = {"command": "randomize", "out": out, "num_reports": number, "simulated": made[0].simulated}
+        record = {"command": "randomize", "out": out, "num_reports": num_users, "simulated": made[0].simulated}
+        record["sampled"] = sample
         show.record(record | {"columns": columns, "effective_epsilon": delivered, "warnings": warnings})
         return
     show.warn(warnings)
-    users = show.number(number, "user", "users")
+    users = show.number(num_users, "user", "users")
+    each = "" if sample is None else f", each in {sample} of them, drawn at random"
     show.say(
-        f"Reports of {users} in {len(made)} columns {randomness(made[0])}; ε = {delivered:.6g} nats for all columns "
-        "together."
+        f"Reports of {users} in {len(made)} columns{each} {randomness(made[0])}; ε = {delivered:.6g} nats for all "
+        "columns together."
     )
     table = show.table()
-    for title in ("column", "categories", "ε", "truth"):
+    for title in ("column", "reports", "categories", "ε", "truth"):
         table.add_column(title, justify="left" if title == "column" else "right", no_wrap=True)
-    for metadata in made:
+    for metadata, number in zip(made, numbers, strict=True):
         p = float(rrjax.RandomizedResponse(metadata.num_categories, metadata.epsilon).p)
         size, epsilon = f"{metadata.num_categories:,}", f"{metadata.epsilon:.4g}"
-        table.add_row(show.printable(metadata.column), size, epsilon, show.percent(p))
+        table.add_row(show.printable(metadata.column), f"{number:,}", size, epsilon, show.percent(p))
     show.show_table(table)
     show.say("truth: the probability that a report is the true value.")
     show.show_files({"Reports": out})

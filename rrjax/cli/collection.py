@@ -302,7 +302,8 @@ def _warnings(collection: Collection) -> list[str]:
             f"The domain was taken from the data ({counted.domain.num_categories:,} categories). Categories that "
             "nobody reported are unknown, K is too small, and the estimate is biased: give --domain."
         )
-    if counted.num_missing:
+    sampled = counted.metadata is not None and counted.metadata.sampled is not None  # then most reports are missing
+    if counted.num_missing and not sampled:
         kinds = ", ".join(
             f"{number:,} {'empty' if token == '' else repr(token)}" for token, number in counted.missing.items()
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -15,6 +14,7 @@ import typer
 import rrjax
 from rrjax import inference, io
 from rrjax.cli import show
+from rrjax.cli.apart import of_a_user
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Output, refuse_flags, split
 from rrjax.cli.reading import Files
@@ -69,6 +69,27 @@ class Columns:
     metadata: list[Metadata]
     product: Product
     reports: list[np.ndarray]
+    """The reports of each column, −1 where one is missing."""
+
+    @property
+    def num_users(self) -> int:
+        """The number of users with a report in any column."""
+        return int(np.logical_or.reduce([each >= 0 for each in self.reports]).sum())
+
+    @property
+    def num_complete(self) -> int:
+        """The number of users with a report in every column."""
+        return int(np.logical_and.reduce([each >= 0 for each in self.reports]).sum())
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some users have a report in some of the columns only."""
+        return self.num_complete < self.num_users
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Both, as fields of a JSON object."""
+        return {"num_reports": self.num_users, "num_complete": self.num_complete}
 
     @property
     def names(self) -> list[str]:
@@ -95,8 +116,18 @@ def run(files: Files, joint: Joint, output: Output) -> None:
     if lacking is not None or len(names) < 2:
         problem = f"{lacking!r} is none of {', '.join(map(repr, known))}" if lacking else "name two columns or more"
         raise UsageError(f"--joint: {problem}", flag="--joint", value=joint.joint)
+    chosen = [known[name] for name in names]
+    together = chosen[0].sampled or len(names)
+    if together < (2 if joint.all_pairs else len(names)):
+        raise UsageError(
+            f"each user of {files.name} reports {show.number(together, 'column', 'columns')}, drawn at random: how "
+            "more of them go together is not in the reports. Estimate "
+            + ("each with --column" if together == 1 else f"the joint distribution of {together}, or --all-pairs"),
+            flag="--all-pairs" if joint.all_pairs else "--joint",
+            value=joint.joint,
+        )
     with show.err.status("Counting …") as status:
-        columns = _read(files, [known[name] for name in names])
+        columns = _read(files, chosen)
         status.update("Estimating …")
         if joint.all_pairs:
             _pairs(columns, output)
@@ -131,8 +162,9 @@ def _association(columns: Columns) -> dict[str, Any]:
     """The association of two columns, and the test of independence."""
     found, counts = _estimated(columns)
     table = columns.product.marginal(found.theta, [0, 1])
-    # The reports are independent exactly if the values are, so the test needs no ε.
-    test = inference.independence_test(jax.random.key(0), counts, num_draws=NUM_DRAWS)
+    # The reports are independent exactly if the values are, so the test needs no ε. It takes users who report both.
+    complete = counts[tuple(slice(size) for size in columns.product.shape)]
+    test = inference.independence_test(jax.random.key(0), complete, num_draws=NUM_DRAWS)
     return {
         "columns": columns.names,
         "cramers_v": float(inference.cramers_v(table)),
@@ -155,7 +187,7 @@ def _pairs(columns: Columns, output: Output) -> None:
         numbers = {name: np.asarray([pair[name] for pair in pairs]) for name in pairs[0] if name != "columns"}
         io.write_table(output.out, texts | numbers)
     if output.json:
-        show.record({"command": "estimate", "num_reports": len(columns.reports[0]), "pairs": pairs} | output.files)
+        show.record({"command": "estimate", **columns.numbers, "pairs": pairs} | output.files)
         return
     _head(columns)
     table = show.table()
@@ -207,7 +239,7 @@ def _joint(columns: Columns, output: Output) -> None:
             for row, place in enumerate(top.tolist())
         ]
         facts = {"num_cells": theta.size, "gap": float(found.gap), "converged": bool(found.converged)}
-        record = {"command": "estimate", "columns": columns.names, "num_reports": len(columns.reports[0])}
+        record = {"command": "estimate", "columns": columns.names, **columns.numbers}
         show.record(record | facts | {"association": association, "top": rows} | output.files)
         return
     _head(columns)
@@ -225,7 +257,7 @@ def _joint(columns: Columns, output: Output) -> None:
     show.out.print()
     show.say(
         f"likeliest: log-likelihood within {show.at_most(float(found.gap))} nats per report of the maximum; unbiased: "
-        "by inversion, with its standard error."
+        f"by inversion{', from those who report all' * columns.is_partial}, with its standard error."
     )
     if association is not None:
         show.say(
@@ -238,10 +270,11 @@ def _joint(columns: Columns, output: Output) -> None:
 
 
 def _head(columns: Columns) -> None:
-    epsilon = math.fsum(each.epsilon for each in columns.metadata)
+    epsilon = of_a_user([each.epsilon for each in columns.metadata], columns.metadata[0].sampled)
+    some = f", {columns.num_complete:,} of them in all of these" if columns.is_partial else ""
     each = ", ".join(f"{name!r} ({size:,})" for name, size in zip(columns.names, columns.product.shape, strict=True))
     show.say(
-        f"Reports of {len(columns.reports[0]):,} users in the columns {each}, randomized apart; ε = {epsilon:.6g} nats "
+        f"Reports of {columns.num_users:,} users in the columns {each}, randomized apart{some}; ε = {epsilon:.6g} nats "
         "for these columns together"
     )
     simulated = any(metadata.simulated for metadata in columns.metadata)

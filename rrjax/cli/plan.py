@@ -23,6 +23,7 @@ from rrjax.cli.options import (
     check_rate,
     flags,
 )
+from rrjax.cli.splits import run as run_splits
 from rrjax.data.errors import UsageError
 from rrjax.io.write import check_writable
 from rrjax.mechanisms import MECHANISMS, Design
@@ -52,6 +53,13 @@ def plan(
         typer.Option(help="Target width of the exact interval of a category with the share --share."),
     ] = None,
     *,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K,K,…",
+            help="The numbers of categories of several columns, in place of --categories: how to spend ε on them.",
+        ),
+    ] = None,
     randomizer: Randomizer,
     output: Output,
     share: Annotated[
@@ -63,11 +71,24 @@ def plan(
 
     rrjax plan --categories 100 --epsilon 1 --target-rmse 0.01
 
+    rrjax plan --columns 4,10,16 --epsilon 2 --users 50000
+
     rrjax plan --mechanism forced-response --parameter truth=2/3 --parameter forced=1/2,1/2 --target-rmse 0.02
 
     Give two of --epsilon, --users and a target; the third is computed. The ε of a survey design follows from its
     parameters: give --users or a target.
     """
+    if columns is not None:
+        others = {
+            "--categories": categories,
+            "--target-rmse": target_rmse,
+            "--target-width": target_width,
+            "--mechanism": randomizer.mechanism,
+            "--design": randomizer.design,
+            "--plot": output.plot,
+        }
+        run_splits(columns, epsilon, users, others, output)
+        return
     if output.plot is not None:
         check_writable(output.plot)
     randomizer.check_categories()

@@ -133,8 +133,8 @@ def randomize(
     if each_apart and epsilon is not None:
         epsilons = apart.epsilons(check_epsilon(epsilon), len(columns))
         with show.err.status("Randomizing …"):
-            parts, number, warnings = make_apart(files, out, columns, domains, epsilons, seed)
-        show_apart(parts, number, warnings, out, json)
+            made = make_apart(files, out, columns, domains, epsilons, seed, apart.sample)
+        show_apart(*made, out, json)
         return
     if epsilon is not None and rounds.check(name, out):
         if pair is not None or keep is not None:

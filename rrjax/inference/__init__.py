@@ -34,12 +34,15 @@ from rrjax.inference.profile import Surface as Surface
 from rrjax.inference.profile import log_likelihood_surface, profile
 from rrjax.inference.quantiles import Quantile as Quantile
 from rrjax.inference.quantiles import quantile
+from rrjax.inference.splitting import SplitErrors as SplitErrors
+from rrjax.inference.splitting import compare_splits
 from rrjax.inference.weighted import WeightedCounts as WeightedCounts
 from rrjax.inference.weighted import weighted_counts, weighted_functional, weighted_shares
 
 __all__ = [
     "cdf_band",
     "compare_mechanisms",
+    "compare_splits",
     "compliance",
     "contradiction_test",
     "covariance",

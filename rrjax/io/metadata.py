@@ -72,6 +72,7 @@ class Metadata:
         user: Name of the column of its users; None otherwise.
         range: Least and largest number of bins of equal width, for numbers that were randomized in bins; None
             otherwise.
+        sampled: How many of the columns that were randomized apart each user reports, drawn at random; None for all.
 
     Raises:
         DataError: A field or parameter is missing or has the wrong type, ε is not positive and finite, the ε delivered
@@ -90,6 +91,7 @@ class Metadata:
     round: int | None = None
     user: str | None = None
     range: tuple[float, float] | None = None
+    sampled: int | None = None
 
     def __post_init__(self) -> None:
         """Checks all fields, so that every written file can be read."""
@@ -129,6 +131,8 @@ class Metadata:
             raise _lacking("round")
         if self.range is not None and not _is_range(self.range):
             raise _lacking("range")
+        if self.sampled is not None and (type(self.sampled) is not int or self.sampled < 1):
+            raise _lacking("sampled")
 
     @property
     def num_categories(self) -> int:
@@ -160,7 +164,7 @@ class Metadata:
         record = {**vars(self), "mechanism": mechanism, "domain": self.domain.to_metadata()}
         if self.effective_epsilon == math.inf:
             record["effective_epsilon"] = None  # JSON has no infinity
-        for name in ("columns", "range", "round", "user"):
+        for name in ("columns", "range", "round", "user", "sampled"):
             if record[name] is None:
                 del record[name]
         return json.dumps(record, ensure_ascii=False)

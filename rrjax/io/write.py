@@ -136,7 +136,8 @@ def write_columns(path: str | PathLike[str], columns: Sequence[tuple[np.ndarray,
 
     Args:
         path: A .parquet file.
-        columns: For each column its reports, integers `[N]`, 0-based category numbers, and its metadata.
+        columns: For each column its reports, integers `[N]`, 0-based category numbers or −1 for a missing one, and its
+            metadata.
 
     Raises:
         DataError: Another format, reports that are no categories, columns of different lengths or of one name, or a
@@ -148,9 +149,12 @@ def write_columns(path: str | PathLike[str], columns: Sequence[tuple[np.ndarray,
         raise DataError(f"columns {', '.join(map(repr, names))} must have different names and one length")
     arrays = {}
     for place, (reports, metadata) in enumerate(columns):
-        check_coded("labels", reports, metadata.num_categories)
+        missing = reports == -1
+        check_coded("labels", np.where(missing, 0, reports), metadata.num_categories)
         labels = metadata.domain.labels()[reports]
-        arrays[f"c{place}"] = labels if metadata.domain.is_range else labels.astype(object)
+        arrays[f"c{place}"] = np.ma.masked_array(labels, missing) if metadata.domain.is_range else labels.astype(object)
+        if not metadata.domain.is_range:
+            arrays[f"c{place}"][missing] = None
     selected_ = ", ".join(f"c{place} AS {identifier(name)}" for place, name in enumerate(names))
     record = f"KV_METADATA {{{KEY}: {literal(columns_to_json([metadata for _, metadata in columns]))}}}"
     with connect() as connection, replacing(path) as aside:

@@ -131,9 +131,9 @@ class SampledWithFakes(Record):
         >>> columns = [rrjax.RandomizedResponse(4, 2.0)] * 3
         >>> product = rrjax.mechanisms.SampledWithFakes(columns)
         >>> print(f"{product.epsilon:.3f} {product.column(0).epsilon:.3f}")
-        2.000 0.636
+        2.000 0.709
         >>> print(f"{product.column_epsilon(0):.3f}")  # records that differ in this column alone
-        1.142
+        1.141
 
     References:
         Arcolezi, Couchot, Al Bouna and Xiao, "Random sampling plus fake data", 2021: arXiv:2109.07269 (RS+FD[GRR]).

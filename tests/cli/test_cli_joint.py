@@ -75,9 +75,73 @@ def test_missing_answers_and_weights(survey):
     code, out, error = survey(*line, "--epsilon", 3, "--split", "2,1")
     assert code == 0, error
     made = json.loads(out)
-    assert made["num_reports"] == 53
+    assert made["num_reports"] == 55
+    assert [each["num_reports"] for each in made["columns"]] == [54, 54]
+    assert sum("has no value in 1 row" in warning for warning in made["warnings"]) == 2
     assert [each["epsilon"] for each in made["columns"]] == [2, 1]
     assert sum(each["effective_epsilon"] for each in made["columns"]) <= 3
+    # Who left one question out counts by the other.
+    found = json.loads(survey("estimate", "m.parquet", "--joint", "a,b", "--json")[1])
+    assert (found["num_reports"], found["num_complete"]) == (55, 53)
+    alone = json.loads(survey("estimate", "m.parquet", "--column", "a", "--json")[1])
+    assert (alone["num_reports"], alone["num_missing"]) == (54, 1)
+
+
+def test_columns_that_are_sampled(survey):
+    for seed in ([], ["--seed", 3]):  # secure random numbers, and a simulation
+        code, out, error = survey(
+            *LINE, *DOMAINS, "--epsilon", 6, "--sample", 2, *seed, "--force", "--out", "s.parquet", "--json"
+        )
+        assert code == 0, error
+        made = json.loads(out)
+        assert made["sampled"] == 2
+        assert [each["epsilon"] for each in made["columns"]] == [3, 3, 3]
+        assert made["effective_epsilon"] == pytest.approx(6)
+        numbers = [each["num_reports"] for each in made["columns"]]
+        assert sum(numbers) == 12_000
+        assert all(abs(number - 4000) < 4 * np.sqrt(6000 * 2 / 9) for number in numbers)
+    found = json.loads(survey("estimate", "s.parquet", "--joint", "smokes,drinks", "--json")[1])
+    assert abs(found["num_complete"] - 2000) < 4 * np.sqrt(6000 * 2 / 9)
+    shares = {tuple(row["labels"]): row for row in found["top"]}
+    for i, a in enumerate(("yes", "no")):
+        for j, b in enumerate(("often", "rarely", "never")):
+            row = shares[a, b]
+            assert abs(row["unbiased"] - SHARES[i, j]) < 4 * row["standard_error"]
+    code, out, _ = survey("estimate", "s.parquet", "--joint", "smokes,drinks")
+    assert code == 0
+    assert "from those who report all" in out
+    assert survey("estimate", "s.parquet", "--joint", "smokes,drinks,coin")[0] == 2
+    assert survey.error.flag == "--joint"
+    found = json.loads(survey("estimate", "s.parquet", "--column", "coin", "--json")[1])
+    assert not any("no report" in warning for warning in found["warnings"])
+
+    assert survey(*LINE, *DOMAINS, "--epsilon", 6, "--sample", 1, "--force", "--out", "s.parquet")[0] == 0
+    assert survey("estimate", "s.parquet", "--all-pairs")[0] == 2
+    assert survey.error.flag == "--all-pairs"
+
+
+def test_a_plan_for_several_columns(invoke):
+    line = ("plan", "--columns", "2,3", "--epsilon", 2, "--users", 10_000)
+    ways = json.loads(invoke(*line, "--json")[1])["ways"]
+    assert [(way["name"], way["number"], way["epsilon"]) for way in ways] == [
+        ("sampled", 1, 2.0),
+        ("all", 2, 1.0),
+        ("among fakes", 1, 2.0),
+    ]
+    code, out, _ = invoke(*line)
+    assert code == 0
+    assert "--sample 1" in out
+    for more, flag in (
+        (["--columns", "2"], "--columns"),
+        (["--columns", "2,x"], "--columns"),
+        (["--columns", "2,3", "--users", 0], "--users"),
+        (["--columns", "2,3", "--target-rmse", 0.1], "--target-rmse"),
+        (["--columns", "2,3", "--plot", "a.png"], "--plot"),
+    ):
+        assert invoke("plan", "--epsilon", 2, *([] if "--users" in more else ["--users", 9]), *more)[0] == 2, more
+        assert invoke.error.flag == flag
+    assert invoke("plan", "--columns", "2,3", "--users", 9)[0] == 2
+    assert invoke.error.flag == "--epsilon"
 
 
 @pytest.mark.parametrize(
@@ -91,6 +155,9 @@ def test_missing_answers_and_weights(survey):
         ([*LINE, "--epsilon", 1, "--mechanism", "oue"], "--mechanism"),
         ([*LINE, "--epsilon", 1, "--keep", "coin"], "--keep"),
         ([*LINE[:-1], "--epsilon", 1, "--split", "1,2,3"], "--split"),
+        ([*LINE[:4], "--epsilon", 1, "--sample", 1], "--sample"),
+        ([*LINE, "--epsilon", 1, "--sample", 4], "--sample"),
+        ([*LINE, "--epsilon", 1, "--sample", 2, "--split", "1,2,3"], "--split"),
     ],
 )
 def test_columns_that_cannot_be_randomized_apart(survey, line, flag):

@@ -11,6 +11,7 @@ from refusals import refused
 from scipy import stats
 
 import rrjax
+from rrjax import mechanisms
 from rrjax.inference import (
     compare_mechanisms,
     detectable_share,
@@ -129,6 +130,35 @@ def test_shares_that_are_found_with_their_power(epsilon):
 
 def test_a_share_beyond_reach():
     assert float(detectable_share(1000, 5, 0.1)) > 1
+
+
+def test_splits_have_the_errors_of_simulated_columns():
+    """Users whose values are elsewhere: the spread of the unbiased vectors of one report, or of two."""
+    sizes, number = (4, 5), 40_000
+    rows = {(row.name, row.number): row for row in rrjax.inference.compare_splits(sizes, number, 2.0)}
+    kinds = {("all", 2): 1.0, ("sampled", 1): 2.0, ("among fakes", 1): None}
+    values = [np.zeros(number, int)] * 2
+    for place, (way, epsilon) in enumerate(kinds.items()):
+        columns = [rrjax.RandomizedResponse(size, epsilon or 2.0) for size in sizes]
+        kind = {"all": mechanisms.Product, "sampled": mechanisms.Sampled, "among fakes": mechanisms.SampledWithFakes}
+        product = kind[way[0]](columns)
+        reports = [np.asarray(each) for each in product.randomize(jax.random.key(place), values)]
+        if way[0] == "among fakes":
+            columns = [product.column(each) for each in range(2)]
+        own = [np.asarray(column.debias(each[each >= 0])) for column, each in zip(columns, reports, strict=True)]
+        shares = [np.mean(each[:, 1:].var(axis=0)) / len(each) for each in own]
+        assert rows[way].share == pytest.approx(np.sqrt(np.mean(shares)), rel=0.03)
+        if way[0] == "all":
+            cells = own[0][:, 1:, None] * own[1][:, None, 1:]
+            assert rows[way].cell == pytest.approx(np.sqrt(np.mean(cells.var(axis=0)) / number), rel=0.03)
+        else:
+            assert rows[way].cell == np.inf
+    with refused("num_categories"):
+        rrjax.inference.compare_splits([4], 10, 1.0)
+    with refused("num_users"):
+        rrjax.inference.compare_splits([4, 4], 0, 1.0)
+    with refused("epsilon"):
+        rrjax.inference.compare_splits([4, 4], 10, 0.0)
 
 
 @pytest.mark.long

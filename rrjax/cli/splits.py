@@ -1,0 +1,70 @@
+"""`rrjax plan --columns`: how to spend ε on several columns."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rrjax import inference
+from rrjax.cli import show
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.options import Output, check_epsilon, listed_in, refuse_flags
+from rrjax.data.errors import UsageError
+
+WAYS = {
+    "all": "all columns",
+    "sampled": "{}, drawn at random",
+    "among fakes": "1, among fake answers",
+}
+
+
+@ending_at_once()
+def run(columns: str, epsilon: float | None, users: int | None, others: dict[str, Any], output: Output) -> None:
+    """Compares the ways to report several columns, and prints their errors."""
+    refuse_flags(others, "--columns")
+    try:
+        sizes = [int(part) for part in listed_in("--columns", columns)]
+    except ValueError:
+        sizes = []
+    if len(sizes) < 2 or min(sizes) < 2 or max(sizes) >= 2**31:
+        raise UsageError(
+            f"--columns {columns}: give the number of categories of each column, such as 4,10,16",
+            flag="--columns",
+            value=columns,
+        )
+    for flag, value in {"--epsilon": epsilon, "--users": users}.items():
+        if value is None:
+            raise UsageError(f"--columns needs {flag}", flag=flag)
+    assert epsilon is not None
+    assert users is not None
+    if users < 1:
+        raise UsageError(f"--users must be at least 1, got {users}", flag="--users", value=users)
+    rows = inference.compare_splits(sizes, users, check_epsilon(epsilon))
+    if output.json:
+        ways = [row._asdict() | {"cell": row.cell if math.isfinite(row.cell) else None} for row in rows]
+        facts = {"command": "plan", "columns": sizes, "epsilon": epsilon, "num_users": users, "ways": ways}
+        show.record(facts)
+        return
+    show.out.print(
+        f"[bold]Errors of {len(sizes)} columns[/bold]: K = {', '.join(f'{size:,}' for size in sizes)}, ε = "
+        f"{epsilon:.4g} nats for all of them, N = {users:,}"
+    )
+    table = show.table()
+    table.add_column("a user reports", no_wrap=True)
+    for title in ("ε of each", "error of a share", "error of a cell"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        cells = show.percent(row.cell) if math.isfinite(row.cell) else "unknown"
+        table.add_row(WAYS[row.name].format(row.number), f"{row.epsilon:.4g}", show.percent(row.share), cells)
+    show.show_table(table)
+    show.out.print()
+    best = min(rows, key=lambda row: row.cell)
+    both = f"--sample {best.number}" if best.name == "sampled" else "no --sample"
+    show.say(
+        "Errors: root mean squared, of unbiased estimates, for rare categories and for rare cells in a table of two "
+        "columns."
+    )
+    show.say(
+        f"`rrjax randomize --apart`: for single columns --sample {rows[0].number}; to see how columns go together "
+        f"{both}."
+    )
