@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rrjax.estimators.cross_validation import cv_threshold
     from rrjax.estimators.em import EMResult, ibu, ibu_path
     from rrjax.estimators.empirical_bayes import EmpiricalBayes, empirical_bayes
+    from rrjax.estimators.joint_bayes import JointBayes, joint_bayes
     from rrjax.estimators.likelihood import Certificate, certificate, nll, score
     from rrjax.estimators.maximum_likelihood import mle
     from rrjax.estimators.ordered_bayes import OrderedBayes, ordered_bayes
@@ -31,6 +32,7 @@ __all__ = [
     "Certificate",
     "EMResult",
     "EmpiricalBayes",
+    "JointBayes",
     "Mixture",
     "OrderedBayes",
     "RandomizedResponse",
@@ -51,6 +53,7 @@ __all__ = [
     "inv_n",
     "inv_p",
     "io",
+    "joint_bayes",
     "longitudinal",
     "mechanisms",
     "metrics",
@@ -73,6 +76,7 @@ _HOME = {
     "Certificate": "estimators.likelihood",
     "EMResult": "estimators.em",
     "EmpiricalBayes": "estimators.empirical_bayes",
+    "JointBayes": "estimators.joint_bayes",
     "Mixture": "data.mixture",
     "OrderedBayes": "estimators.ordered_bayes",
     "RandomizedResponse": "mechanisms",
@@ -87,6 +91,7 @@ _HOME = {
     "inv": "estimators.closed_form",
     "inv_n": "estimators.closed_form",
     "inv_p": "estimators.closed_form",
+    "joint_bayes": "estimators.joint_bayes",
     "mle": "estimators.maximum_likelihood",
     "mle_star": "estimators.closed_form",
     "nll": "estimators.likelihood",

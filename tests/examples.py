@@ -3,6 +3,7 @@
 LONG = frozenset(
     {
         "rrjax.estimators.cross_validation.cv_threshold",
+        "rrjax.estimators.joint_bayes.joint_bayes",
         "rrjax.estimators.smooth_bayes.smooth_bayes",
         "rrjax.figures.curves.against_epsilon",
         "rrjax.figures.curves.against_users",

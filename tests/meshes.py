@@ -198,6 +198,7 @@ FUNCTIONS = {
     **{f"reports, {name}": of_rounds(protocol) for name, protocol in PROTOCOLS.items()},
     **{f"likelihood, {name}": of_rounds(protocol, joint=True) for name, protocol in PROTOCOLS.items()},
     "smooth_bayes": lambda k, c, t: rrjax.smooth_bayes(Mixture(c, 1.0, Decay(0.5, K))).theta,
+    "joint_bayes": lambda k, c, t: rrjax.joint_bayes(Mixture(c, 1.0, Decay(0.5, K)), (2, K // 2)).theta,
     "randomize, discrete square wave": lambda k, c, t: mechanisms.DiscreteSquareWave(K, EPSILON).randomize(k, c % K),
     "metrics": lambda k, c, t: [m.measure(t, t[::-1], c, EPSILON) for m in METRICS.values() if m.measure],
 }

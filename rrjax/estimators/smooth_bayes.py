@@ -22,8 +22,8 @@ from jaxtyping import Array, Float
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture, Reports, as_mixture
 from rrjax.estimators.accelerations import matrix_of
+from rrjax.estimators.laplace import most_probable
 from rrjax.numerics.implicit import without_derivative
-from rrjax.numerics.newton import factored, raised, solved
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum
@@ -49,10 +49,6 @@ MAX_CATEGORIES = 1024
 """Largest K: the curves are found on the host, in O(K³)."""
 MOST_CURVES = 64
 """Largest number of curves of log θ; the others have about 1 % of its variance."""
-MAX_STEPS = 40
-LEAST_GAIN = 1e-3
-"""Nats of all reports; a smaller gain ends Newton's method."""
-STEP_LENGTHS = (1.0, 0.5, 0.25, 0.0625, 0.0078125)
 
 
 @exportable
@@ -156,7 +152,7 @@ def _estimated(start, reports: Reports, total) -> SmoothBayes:
         def of_amplitude(point, pair):
             # Each amplitude begins with the curve of the one before, from smooth to rough.
             before, now = map(scale, pair)
-            point, theta, evidence = _most_probable(basis * now, point * before / now, start, matrix, reports, total)
+            point, theta, evidence = most_probable(basis * now, point * before / now, start, matrix, reports, total)
             return point, (theta, evidence)
 
         first = aligned(jnp.zeros_like(single), (matrix, reports, total))
@@ -171,54 +167,3 @@ def _estimated(start, reports: Reports, total) -> SmoothBayes:
     theta = jnp.einsum("oa,oak->k", beliefs, thetas, precision="highest")
     theta = jnp.where(reports.usable, theta / accurate_sum(theta), jnp.nan)
     return SmoothBayes(theta, jnp.where(reports.usable, beliefs, jnp.nan))
-
-
-def _most_probable(curves, point, uniform, matrix, reports, total):
-    """The most probable coefficients under one prior, their θ, and the log-probability of the reports."""
-
-    def look(point):
-        theta = jax.nn.softmax(curves @ point)
-        return theta, reports.probabilities(theta)
-
-    def gained(new, old):
-        terms = reports.shares * jnp.log1p((new - old) / old)
-        return total * accurate_sum(terms)
-
-    def system(theta, probabilities):
-        """The matrix of Newton's method, with expected second derivatives of log θ, so that it is positive."""
-        rows = matrix * (jnp.sqrt(reports.shares) / probabilities)[:, None] * theta
-        rows = (rows - jnp.sum(rows, axis=1, keepdims=True) * theta) @ curves
-        return total * jnp.einsum("ui,uj->ij", rows, rows, precision="highest") + jnp.eye(len(point), dtype=point.dtype)
-
-    def factor_of(theta, probabilities):
-        return factored(raised(system(theta, probabilities), jnp.zeros_like(point)))
-
-    lengths = jnp.asarray(STEP_LENGTHS, point.dtype)
-
-    def step(carry):
-        point, _, number = carry
-        theta, probabilities = look(point)
-        slope = reports.slopes(theta)
-        gradient = total * (curves.T @ (theta * (slope - theta @ slope))) - point
-        change = solved(factor_of(theta, probabilities), gradient[:, None])[:, 0]
-
-        def gain(length):
-            new = point + length * change
-            return gained(look(new)[1], probabilities) - (new @ new - point @ point) / 2
-
-        gains = jax.vmap(gain)(lengths)
-        gains = jnp.where(jnp.isfinite(gains), gains, -jnp.inf)
-        best = jnp.max(gains)
-        length = jnp.where(best > 0, jnp.max(jnp.where(gains == best, lengths, 0)), 0)
-        return point + jnp.where(length > 0, length * change, 0), jnp.maximum(best, 0), number + 1
-
-    def unfinished(carry):
-        _, gain, number = carry
-        return (gain > LEAST_GAIN) & (number < MAX_STEPS)
-
-    first = aligned((point, jnp.asarray(jnp.inf, point.dtype), jnp.int32(0)), (curves, reports))
-    point = lax.while_loop(unfinished, step, first)[0]
-    theta, probabilities = look(point)
-    volume = jnp.sum(jnp.log(jnp.diagonal(factor_of(theta, probabilities))))
-    evidence = gained(probabilities, reports.probabilities(uniform)) - point @ point / 2 - volume
-    return point, theta, jnp.where(jnp.isfinite(evidence), evidence, -jnp.inf)
