@@ -210,7 +210,8 @@ def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | 
             if len(rounds) > 1:
                 raise UsageError(
                     f"{files.name} and the other files hold the rounds {', '.join(map(str, rounds))} of the same "
-                    "users, whose reports depend on each other: give the file of one round. `rrjax estimate` takes all",
+                    "users, whose reports depend on each other: give the file of one round. `rrjax estimate` and "
+                    "`rrjax report` take all",
                     flag="REPORTS",
                 )
             epsilon = float(mechanism.epsilon)

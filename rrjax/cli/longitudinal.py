@@ -17,7 +17,7 @@ from rrjax.cli.randomization import metadata_of, randomness
 from rrjax.cli.reading import Files
 from rrjax.data.errors import ArgumentError, UsageError
 from rrjax.io.codings import CODINGS
-from rrjax.io.memos import MemoFile, Memos
+from rrjax.io.memos import MemoFile, Memos, head_of
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.rounds import read_users
 from rrjax.io.rows import Values
@@ -109,15 +109,7 @@ def make_round(
     if values.present is not None:
         users = users[values.present]
     domain = values.domain
-    head = {
-        "mechanism": name,
-        "num_categories": domain.num_categories,
-        "epsilon": epsilon,
-        "first_epsilon": how.first_epsilon,
-        "column": values.column,
-        "domain": domain.fingerprint,
-        "simulated": seed is not None,
-    }
+    head = head_of(MechanismRecord(name, device.parameters), values.column, domain, seed is not None)
     file = MemoFile(how.memo, head)
     with file.opened() as memos:
         number = how.round or (memos.rounds[-1] + 1 if memos.rounds else 1)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 import rrjax
-from rrjax.cli import report_shares, report_trust, show
+from rrjax.cli import report_rounds, report_shares, report_trust, show
 from rrjax.cli.collection import read_collection
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.findings import Findings, find
-from rrjax.cli.options import Asked, Level, Ordered, check_rate, flags
+from rrjax.cli.options import Asked, Level, Ordered, check_rate, flags, refuse_flags
 from rrjax.cli.reading import Epsilon, Files, Reading, Reports, check_outputs
+from rrjax.cli.rounds import FoundRounds, find_rounds, rounds_in
+from rrjax.cli.spending import Spending
 from rrjax.data.errors import UsageError
 from rrjax.figures.html import Markup, contents, heading, is_page, paragraph, write_page
 
@@ -29,6 +34,13 @@ def report(
     epsilon: Epsilon = None,
     design: SurveyDesign,
     reading: Reading,
+    memo: Annotated[
+        Path | None,
+        typer.Option(
+            help="The memo of a longitudinal protocol: the page then says how many permanent answers users have. "
+            "Nothing else of it is shown.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -51,6 +63,8 @@ def report(
 
     rrjax report survey.csv --column age --epsilon 1 --domain 0:99 --ordered --group "young=0:29" --title "How old?"
 
+    rrjax report monday.parquet tuesday.parquet --memo memo.parquet
+
     The page shows shares with intervals, a test of the reports, the meaning of ε, and how it was made. It is readable
     on screens, phones and paper.
     """
@@ -60,7 +74,7 @@ def report(
     out = Path(f"{name}-report.html") if out is None else out
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out {out}: a page is written as .html", flag="--out", value=out)
-    others = [] if asked.population is None else [Files([str(asked.population)])]
+    others = [Files([str(path)]) for path in (asked.population, memo) if path is not None]
     check_outputs([files, *others], out)
     if not force and out.exists() and not is_page(out):
         raise UsageError(
@@ -69,21 +83,50 @@ def report(
             flag="--out",
             value=out,
         )
+    metadata = files.source.metadata()
+    if memo is not None and (metadata is None or metadata.round is None):
+        raise UsageError(
+            f"--memo {memo} is of a longitudinal protocol, and {files.name} holds other reports: leave it out",
+            flag="--memo",
+            value=memo,
+        )
+    if rounds := rounds_in(files):
+        chosen = {"--epsilon": epsilon, "--mechanism": design.mechanism, "--ordered": ordered}
+        refuse_flags(chosen | asked.flags, "several rounds, but to the file of each")
+        with show.err.status("Estimating …") as status:
+            found = find_rounds(files, rounds)
+            spending = _with_memo(found.spending, memo)
+            found = dataclasses.replace(found, spending=spending)
+            status.update("Writing …")
+            _write_rounds(out, found, files, context, title, level, top)
+        show.say(found.summary())
+        show.warn(found.warnings)
+        show.say(spending.sentence())
+        show.show_files({"Page": out})
+        return
     with show.err.status("Counting …") as status:
         collection = read_collection(files, epsilon, design)
+        spending = None
+        if metadata is not None and metadata.round is not None:
+            spending = _with_memo(Spending(metadata, np.ones(collection.num_reports, np.int64)), memo)
         status.update("Estimating …")
         findings = find(collection, asked, level, top, ordered)
         status.update("Writing …")
-        _write(out, findings, context, title)
+        _write(out, findings, context, title, spending)
     show.say(collection.summary())
     show.warn(collection.warnings)
     show.show_files({"Page": out})
 
 
-def _write(out: Path, findings: Findings, context: typer.Context, title: str | None) -> None:
-    """Writes the page from its parts."""
+def _with_memo(spending: Spending, memo: Path | None) -> Spending:
+    return spending if memo is None else spending.with_memo(memo)
+
+
+def _write(out: Path, findings: Findings, context: typer.Context, title: str | None, spending: Spending | None) -> None:
+    """Writes the page about one collection from its parts."""
     collection = findings.collection
-    about = f"\N{LEFT DOUBLE QUOTATION MARK}{show.printable(collection.counted.column)}\N{RIGHT DOUBLE QUOTATION MARK}"
+    about, metadata = _quoted(collection.counted.column), collection.counted.metadata
+    of_round = [] if metadata is None or metadata.round is None else [metadata.round]
     parts = {
         "In short": report_shares.in_short(findings),
         "The largest shares": report_shares.largest(findings),
@@ -91,21 +134,43 @@ def _write(out: Path, findings: Findings, context: typer.Context, title: str | N
         "All categories in order": report_shares.in_order(findings),
         "How far to believe it": [*report_trust.believed(findings), *report_trust.likeliest(findings)],
         f"What ε = {collection.epsilon:.4g} means": report_trust.meaning(findings),
+        "What users have spent": [] if spending is None else report_rounds.spent(spending, of_round),
         "How this page was made": report_trust.how_made(findings, context, datetime.now().astimezone()),
     }
-    given = [(f"part-{place}", name, part) for place, (name, part) in enumerate(parts.items(), 1) if part]
-    body = [Markup("\n".join(["<section>", heading(name, place), *part, "</section>"])) for place, name, part in given]
     lead = paragraph(
         f"{collection.num_reports:,} people gave one report each on {about}, one of "
         f"{collection.num_categories:,} categories. Each report was made partly at random, which protects who gave it "
         "(how far, is said below); from all of them together the shares can be estimated.",
         kind="lead",
     )
-    links = contents("On this page", [(place, name) for place, name, _ in given])
-    write_page(
+    _write_parts(
         out,
         title or f"What {collection.num_reports:,} randomized reports say about {about}",
-        body,
-        head=[lead, *report_trust.cautions(findings), links],
-        foot=f"Made by rrjax {rrjax.__version__}. Nothing on this page is loaded from elsewhere.",
+        [lead, *report_trust.cautions(findings)],
+        parts,
     )
+
+
+def _write_rounds(
+    out: Path, found: FoundRounds, files: Files, context: typer.Context, title: str | None, level: float, top: int
+) -> None:
+    """Writes the page about several rounds."""
+    about, number = _quoted(found.last.counted.column), len(found.collections)
+    _write_parts(
+        out,
+        title or f"What {number:,} rounds of randomized reports say about {about}",
+        [paragraph(report_rounds.lead(found), kind="lead"), *report_trust.card(found.warnings)],
+        report_rounds.parts_of(found, files, level, top, context, datetime.now().astimezone()),
+    )
+
+
+def _quoted(column: str) -> str:
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{show.printable(column)}\N{RIGHT DOUBLE QUOTATION MARK}"
+
+
+def _write_parts(out: Path, title: str, head: list[Markup], parts: Mapping[str, list[Markup]]) -> None:
+    given = [(f"part-{place}", name, part) for place, (name, part) in enumerate(parts.items(), 1) if part]
+    body = [Markup("\n".join(["<section>", heading(name, place), *part, "</section>"])) for place, name, part in given]
+    links = contents("On this page", [(place, name) for place, name, _ in given])
+    foot = f"Made by rrjax {rrjax.__version__}. Nothing on this page is loaded from elsewhere."
+    write_page(out, title, body, head=[*head, links], foot=foot)

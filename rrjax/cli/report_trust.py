@@ -13,8 +13,10 @@ from typing import Any
 import typer
 
 from rrjax.cli import show
+from rrjax.cli.collection import Collection
 from rrjax.cli.estimates import too_large
 from rrjax.cli.findings import Findings
+from rrjax.cli.reading import Files
 from rrjax.cli.report_shares import label
 from rrjax.figures.html import Markup, details, joined, listing, pairs, paragraph, table, versions
 
@@ -133,9 +135,9 @@ def meaning(findings: Findings) -> list[Markup]:
         ]
     words = (
         f"What a report discloses is bounded by ε = {epsilon:.4g}. Whatever somebody believed about a person before, "
-        f"seeing that person's report changes the odds by a factor of at most e^ε = {_factor(factor)}. Example: "
+        f"seeing that person's report changes the odds by a factor of at most e^ε = {change_of_odds(factor)}. Example: "
         f"somebody who believed with {show.in_full(_PRIORS[0])} probability that a person holds a category believes it "
-        f"with at most {_believed(_PRIORS[0], factor)} after seeing the report. ε = 0 would disclose nothing."
+        f"with at most {after_at_most(_PRIORS[0], factor)} after seeing the report. ε = 0 would disclose nothing."
     )
     top = float(findings.found.theta[findings.largest[0]])
     name = label(collection.labels[findings.largest[0]])
@@ -143,17 +145,21 @@ def meaning(findings: Findings) -> list[Markup]:
     priors += [(show.in_full(prior), prior) for prior in _PRIORS if prior * size != 1]
     if 0 < top < 1 and not findings.flat:
         priors.append((joined(show.percent(top), ", the estimated share of ", name), top))
-    rows = [[prior, _believed(share, factor), _believed(share, 1 / factor)] for prior, share in priors]
+    rows = [[prior, after_at_most(share, factor), after_at_most(share, 1 / factor)] for prior, share in priors]
     caption = (
         "What a report discloses about one person: the probability that the person holds a category, before and after "
         "seeing the report"
     )
-    many = (
-        "This holds for one report from each person. For a person who gave two reports the factor is "
-        f"{_factor(factor**2)}. The shares on this page are about the whole group; computing them from the reports "
-        "does not weaken the protection."
-    )
     metadata = collection.counted.metadata
+    many = (
+        f"For a person who gave two reports the factor is {change_of_odds(factor**2)}."
+        if metadata is None or metadata.round is None
+        else "Several reports: see \N{LEFT DOUBLE QUOTATION MARK}What users have spent\N{RIGHT DOUBLE QUOTATION MARK}."
+    )
+    many = (
+        f"This holds for one report from each person. {many} The shares on this page are about the whole group; "
+        "computing them from the reports does not weaken the protection."
+    )
     if metadata is not None and metadata.simulated:
         first = f"These reports are a simulation and protect nobody; this is what ε would mean for real ones. {first}"
     elif metadata is None:
@@ -166,8 +172,8 @@ def meaning(findings: Findings) -> list[Markup]:
     ]
 
 
-def _believed(prior: float, factor: float) -> str:
-    """A probability after its odds changed by a factor."""
+def after_at_most(prior: float, factor: float) -> str:
+    """A probability after its odds changed by a factor, in words."""
     after = factor * prior / (factor * prior + 1 - prior)
     if after > 0.9999:
         return "≥ 99.99\N{NO-BREAK SPACE}%"
@@ -181,21 +187,39 @@ def _chance(probability: float) -> str:
 
 def how_made(findings: Findings, context: typer.Context, made: datetime) -> list[Markup]:
     """The command, what was read, the mechanism, versions and date."""
-    collection = findings.collection
-    counted, mechanism = collection.counted, collection.mechanism
-    metadata, files = counted.metadata, collection.files.source.files()
-    names = [show.printable(Path(file).name) for file in files]
+    collection, intervals = findings.collection, findings.intervals
+    counted = collection.counted
+    reports = f"{collection.num_reports:,}"
+    if counted.num_missing:
+        reports += f"; {counted.num_missing:,} of {counted.num_rows:,} rows hold none"
+    estimate = (
+        f"{findings.found.estimator.name}; intervals: Clopper–Pearson, simultaneous (Bonferroni), "
+        f"{show.in_full(intervals.level)}; false discovery rate {show.in_full(intervals.fdr)}"
+    )
+    return [provenance(collection, collection.files, context, made, reports=reports, estimate=estimate)]
+
+
+def provenance(
+    collection: Collection, files: Files, context: typer.Context, made: datetime, *, reports: str, estimate: str
+) -> Markup:
+    """A table of the command, the files, the mechanism, versions and date."""
+    counted, mechanism, metadata = collection.counted, collection.mechanism, collection.counted.metadata
+    names = [show.printable(Path(file).name) for file in files.source.files()]
     listed = ", ".join(names[:5]) + (f" … ({len(names):,} files)" if len(names) > 5 else "")
+    made_by, epsilon = mechanism.name, f"{collection.epsilon:.12g} nats"
+    if metadata is not None and metadata.round is not None:
+        made_by = f"{metadata.mechanism.name}, one round of which is {mechanism.name}"
+        epsilon += f" a report, {metadata.epsilon:g} for all reports of one value"
+    elif metadata is not None:
+        epsilon += f" delivered, {metadata.epsilon:g} asked for"
     rows: dict[str, object] = {
         "Command": _typed(command_line(context)),
         "Read": listed,
         "Column": show.printable(counted.column),
-        "Reports": f"{collection.num_reports:,}"
-        + (f"; {counted.num_missing:,} of {counted.num_rows:,} rows hold none" if counted.num_missing else ""),
+        "Reports": reports,
         "Categories": show.printable(counted.domain.describe()),
-        "Mechanism": mechanism.name + (f" ({mechanism.note})" if mechanism.note else ""),
-        "ε": f"{collection.epsilon:.12g} nats"
-        + (f" delivered, {metadata.epsilon:g} asked for" if metadata is not None else ""),
+        "Mechanism": made_by + (f" ({mechanism.note})" if mechanism.note else ""),
+        "ε": epsilon,
         "Known from": "the file, which says how its reports were made"
         if metadata is not None
         else "the command; the file does not say how its reports were made",
@@ -205,14 +229,12 @@ def how_made(findings: Findings, context: typer.Context, made: datetime) -> list
             "simulated from a seed, which protects nobody" if metadata.simulated else "of the system's secure source"
         )
         rows["Reports by"] = f"rrjax {metadata.version}"
-    intervals = findings.intervals
     rows |= {
-        "Estimate": f"{findings.found.estimator.name}; intervals: Clopper–Pearson, simultaneous (Bonferroni), "
-        f"{show.in_full(intervals.level)}; false discovery rate {show.in_full(intervals.fdr)}",
+        "Estimate": estimate,
         "Versions": versions(*_PACKAGES),
         "Made on": made.strftime("%Y-%m-%d %H:%M %Z"),
     }
-    return [pairs(rows, "Command, data, mechanism and versions")]
+    return pairs(rows, "Command, data, mechanism and versions")
 
 
 def _typed(words: list[str]) -> Markup:
@@ -256,6 +278,11 @@ def cautions(findings: Findings) -> list[Markup]:
             "The reports do not fit the mechanism and ε that are stated: see \N{LEFT DOUBLE QUOTATION MARK}How far to "
             "believe it\N{RIGHT DOUBLE QUOTATION MARK} below."
         )
+    return card(warnings)
+
+
+def card(warnings: list[str]) -> list[Markup]:
+    """A box of warnings, if there are any."""
     if not warnings:
         return []
     body = listing(warnings)
@@ -266,7 +293,8 @@ def _count(number: float) -> str:
     return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
-def _factor(factor: float) -> str:
+def change_of_odds(factor: float) -> str:
+    """A factor of odds, in words."""
     if factor >= 1e6:
         power = math.floor(math.log10(factor))
         return f"{factor / 10.0**power:.1f}\N{NO-BREAK SPACE}× 10^{power}"

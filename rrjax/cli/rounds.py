@@ -17,18 +17,20 @@ from rrjax.cli.estimates import Estimate, estimated, largest_of
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Output
 from rrjax.cli.reading import Files
+from rrjax.cli.spending import Spending
 from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import CLOSEST
 from rrjax.estimators.whole_reports import MAX_CATEGORIES, errors_of_whole_reports
-from rrjax.io.rounds import reports_of_users, rounds_of
+from rrjax.io.metadata import Metadata
+from rrjax.io.rounds import reports_of_users, reports_per_user, rounds_of, users_of
 from rrjax.io.source import Source
 from rrjax.io.tallies import MAX_CELLS
 from rrjax.mechanisms import PROTOCOLS
 
 MOST_ROUNDS = 6
-"""Rounds that a table shows, the last ones."""
+"""FoundRounds that a table shows, the last ones."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,48 +41,96 @@ class Together:
     standard_error: np.ndarray
     num_users: int
 
+    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """The interval of each share by the normal approximation, within [0, 1]."""
+        half = NormalDist().inv_cdf((1 + level) / 2) * self.standard_error
+        return np.maximum(self.theta - half, 0), np.minimum(self.theta + half, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundRounds:
+    """Several rounds: the reports and the estimate of each, that of all together, and what users have spent."""
+
+    collections: dict[int, Collection]
+    estimates: dict[int, Estimate]
+    together: Together | None
+    spending: Spending
+
+    @property
+    def last(self) -> Collection:
+        """The reports of the last round."""
+        return self.collections[max(self.collections)]
+
+    @property
+    def theta(self) -> np.ndarray:
+        """The leading estimate: of all rounds, or of the last one if the likelihood of all is too large."""
+        return self.estimates[max(self.estimates)].theta if self.together is None else self.together.theta
+
+    @property
+    def shown(self) -> list[int]:
+        """The rounds that a table shows."""
+        return sorted(self.estimates)[-MOST_ROUNDS:]
+
+    @property
+    def warnings(self) -> list[str]:
+        """The warnings of all rounds, each once."""
+        return list(dict.fromkeys(warning for each in self.collections.values() for warning in each.warnings))
+
+    def summary(self) -> str:
+        """A sentence about the rounds."""
+        spending, last = self.spending, self.last
+        return (
+            f"{show.number(len(self.collections), 'round', 'rounds')} of {spending.metadata.mechanism.name} in column "
+            f"{last.counted.column!r}; domain: {last.counted.domain.describe()}; ε = {last.epsilon:.6g} nats a report, "
+            f"{spending.one_value:.6g} for all reports of one value"
+        )
+
+
+def find_rounds(files: Files, rounds: dict[int, Source]) -> FoundRounds:
+    """Estimates every round, and all of them together."""
+    collections = {number: read_collection(_of(files, source), None) for number, source in rounds.items()}
+    estimates = {number: estimated(each, CLOSEST) for number, each in collections.items()}
+    metadata = collections[min(collections)].counted.metadata
+    assert metadata is not None
+    users = users_of(rounds, metadata)
+    together = _together(rounds, list(collections.values()), metadata, users)
+    return FoundRounds(collections, estimates, together, Spending(metadata, reports_per_user(users)))
+
 
 def run(files: Files, rounds: dict[int, Source], level: float, output: Output) -> None:
     """Estimates every round and all of them together, writes and prints the estimates."""
     with show.err.status("Estimating …"):
-        collections = {number: read_collection(_of(files, source), None) for number, source in rounds.items()}
-        estimates = {number: estimated(each, CLOSEST) for number, each in collections.items()}
-        together = _together(rounds, list(collections.values()))
-    last = collections[max(collections)]
-    columns = {f"round_{number}": each.theta for number, each in estimates.items()}
+        found = find_rounds(files, rounds)
+    last, together = found.last, found.together
+    columns = {f"round_{number}": each.theta for number, each in found.estimates.items()}
     if together is not None:
         columns |= {"all_rounds": together.theta, "all_rounds_standard_error": together.standard_error}
     if output.out is not None:
         io.write_table(output.out, last.table({"label": last.labels} | columns))
-    first = last.counted.metadata
-    assert first is not None
     if output.json:
-        order = largest_of(_shown(estimates, together), output.top)
+        mechanism = found.spending.metadata.mechanism
         show.record(
             {
                 "command": "estimate",
-                "mechanism": first.mechanism.name,
-                "parameters": first.mechanism.parameters,
+                "mechanism": mechanism.name,
+                "parameters": mechanism.parameters,
                 "domain": last.counted.domain.describe(),
-                "rounds": {number: each.num_reports for number, each in collections.items()},
+                "rounds": {number: each.num_reports for number, each in found.collections.items()},
                 "num_users": None if together is None else together.num_users,
+                "spent": found.spending.facts(),
                 "top": [
                     {"label": str(last.labels[place])} | {name: float(each[place]) for name, each in columns.items()}
-                    for place in order
+                    for place in largest_of(found.theta, output.top)
                 ],
-                "warnings": [warning for each in collections.values() for warning in each.warnings],
+                "warnings": [warning for each in found.collections.values() for warning in each.warnings],
             }
             | output.files
         )
         return
-    show.say(
-        f"{show.number(len(rounds), 'round', 'rounds')} of {first.mechanism.name} in column {last.counted.column!r}; "
-        f"domain: {last.counted.domain.describe()}; ε = {last.epsilon:.6g} nats a report, {first.epsilon:.6g} for all "
-        "reports of one value"
-    )
-    show.warn(list(dict.fromkeys(warning for each in collections.values() for warning in each.warnings)))
+    show.say(found.summary())
+    show.warn(found.warnings)
     show.out.print()
-    _show(last, estimates, together, level, output.top)
+    _show(found, level, output.top)
     show.out.print()
     if together is not None:
         show.say(
@@ -88,6 +138,7 @@ def run(files: Files, rounds: dict[int, Source], level: float, output: Output) -
             "value did not change; its interval is that of the normal approximation."
         )
     show.say("A round is estimated from its own reports; reports of one user in two rounds depend on each other.")
+    show.say(found.spending.sentence())
     show.show_files({"All categories": output.out})
 
 
@@ -95,19 +146,17 @@ def _of(files: Files, source: Source) -> Files:
     return Files(list(source.files()), files.reading)
 
 
-def _shown(estimates: dict[int, Estimate], together: Together | None) -> np.ndarray:
-    return estimates[max(estimates)].theta if together is None else together.theta
-
-
 @ending_at_once()
-def _together(rounds: dict[int, Source], collections: list[Collection]) -> Together | None:
+def _together(
+    rounds: dict[int, Source], collections: list[Collection], metadata: Metadata, users: list[np.ndarray]
+) -> Together | None:
     """The estimate from all reports of each user; None if its likelihood is too large."""
-    first, size = collections[0], collections[0].num_categories
+    size = metadata.num_categories
     if size > MAX_CATEGORIES or sum(each.num_reports for each in collections) * size > MAX_CELLS:
         return None
-    metadata: Any = first.counted.metadata
-    protocol = PROTOCOLS[metadata.mechanism.name](**metadata.mechanism.parameters)
-    groups = reports_of_users(rounds, metadata)
+    record: Any = metadata.mechanism
+    protocol = PROTOCOLS[record.name](**record.parameters)
+    groups = reports_of_users(rounds, metadata, users)
     parts = [protocol.mixture(group) for group in groups]
     mixture = Mixture(
         jnp.concatenate([jnp.asarray(part.weights) for part in parts]),
@@ -123,21 +172,20 @@ def _together(rounds: dict[int, Source], collections: list[Collection]) -> Toget
     return Together(np.asarray(theta), np.asarray(errors), number)
 
 
-def _show(last: Collection, estimates: dict[int, Estimate], together: Together | None, level: float, top: int) -> None:
+def _show(found: FoundRounds, level: float, top: int) -> None:
+    last, together, numbers = found.last, found.together, found.shown
     table = show.table()
     table.add_column("category", no_wrap=True, max_width=40)
-    numbers = sorted(estimates)[-MOST_ROUNDS:]
     titles = [f"round {number}" for number in numbers]
     titles += [] if together is None else ["all rounds", show.interval(level)]
     for title in titles:
         table.add_column(title, justify="right", no_wrap=True)
-    shown = _shown(estimates, together)
-    quantile = NormalDist().inv_cdf((1 + level) / 2)
-    for place in largest_of(shown, top):
-        cells = [show.printable(last.labels[place]), *(show.share(estimates[each].theta[place]) for each in numbers)]
-        if together is not None:
-            value, half = together.theta[place], quantile * together.standard_error[place]
-            cells += [show.share(value), show.between(max(value - half, 0), min(value + half, 1))]
+    limits = None if together is None else together.interval(level)
+    for place in largest_of(found.theta, top):
+        cells = [show.printable(last.labels[place])]
+        cells += [show.share(found.estimates[each].theta[place]) for each in numbers]
+        if limits is not None:
+            cells += [show.share(found.theta[place]), show.between(limits[0][place], limits[1][place])]
         table.add_row(*cells)
     show.show_table(table)
     left = last.num_categories - min(top, last.num_categories)

@@ -14,6 +14,8 @@ import numpy as np
 
 from rrjax.data.errors import DataError
 from rrjax.io.database import connect, explaining, file_list, literal, parquet_record
+from rrjax.io.domain import Domain
+from rrjax.io.metadata import MechanismRecord
 from rrjax.io.write import replacing
 from rrjax.privacy.clients.locking import locked
 from rrjax.privacy.clients.longitudinal import LongitudinalClient
@@ -22,6 +24,12 @@ VERSION = 1
 """Version of the file format."""
 _KEY = "rrjax_memos"
 """Key of the JSON in Parquet's key-value metadata."""
+
+
+def head_of(record: MechanismRecord, column: str, domain: Domain, simulated: bool) -> dict[str, Any]:
+    """The `head` of the memo of reports with this protocol, column and domain."""
+    own = {name: record.parameters[name] for name in ("num_categories", "epsilon", "first_epsilon")}
+    return {"mechanism": record.name, **own, "column": column, "domain": domain.fingerprint, "simulated": simulated}
 
 
 @dataclass
@@ -133,6 +141,16 @@ class MemoFile:
             answers = np.unpackbits(packed, axis=1, count=size).astype(bool)
         users = np.asarray(rows["user"], object)
         return Memos(users, np.asarray(rows["key"]), np.asarray(rows["seed"]), answers, list(record["rounds"]))
+
+    def read(self) -> Memos:
+        """The memos, of a file that must be there.
+
+        Raises:
+            DataError: No file, or as `opened`.
+        """
+        if not self.path.exists():
+            raise self._refused("is not there")
+        return self._read()
 
     def write(self, memos: Memos) -> None:
         """Writes all answers aside, then renames; `DataError` for a file that cannot be written."""

@@ -49,11 +49,20 @@ def read_users(source: Source, column: str) -> np.ndarray:
     return np.asarray([str(label) for label in rows.domain.labels()], object)[rows.indices]
 
 
-def reports_of_users(rounds: dict[int, Source], metadata: Metadata) -> list[np.ndarray]:
+def users_of(rounds: dict[int, Source], metadata: Metadata) -> list[np.ndarray]:
+    """The names of the users of each round, in the order of its rows."""
+    return [read_users(source, metadata.user or "") for source in rounds.values()]
+
+
+def reports_per_user(users: list[np.ndarray]) -> np.ndarray:
+    """The number of reports of each user in all rounds together, `[N]`; `users` as from `users_of`."""
+    return np.unique(np.concatenate(users).astype(str), return_counts=True)[1]
+
+
+def reports_of_users(rounds: dict[int, Source], metadata: Metadata, users: list[np.ndarray]) -> list[np.ndarray]:
     """The reports of each user in all rounds together: arrays `[N, T, …]`, one for each number T of rounds."""
-    users, reports = [], []
+    reports = []
     for source in rounds.values():
-        users.append(read_users(source, metadata.user or ""))
         if CODINGS[metadata.mechanism.name] == "labels":
             column = dataclasses.replace(source, column=metadata.column)
             reports.append(read_rows(column, metadata.domain).indices)

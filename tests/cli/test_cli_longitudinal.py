@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
+from pages import check_page
 from refusals import blames
 
 from rrjax import io
@@ -122,9 +123,15 @@ def test_files_that_cannot_be(week):
     assert week(*line(3))[0] == 3
     assert week.error.row == 3
     assert Path("memo.parquet").read_bytes() == before
-    for command in ("compare", "report"):
-        assert week(command, "day1.parquet", "day2.parquet")[0] == 2
-        assert week.error.flag == "REPORTS"
+    assert week("compare", "day1.parquet", "day2.parquet")[0] == 2
+    assert week.error.flag == "REPORTS"
+    for flags in (("--ordered",), ("--epsilon", "2")):
+        assert week("report", "day1.parquet", "day2.parquet", *flags)[0] == 2
+        assert week.error.flag == flags[0]
+    assert week("report", "day1.parquet", "day2.parquet", "--memo", "none.parquet")[0] == 3
+    assert week.error.file == "none.parquet"
+    assert week("report", "day3.csv", "--epsilon", "1", "--memo", "memo.parquet")[0] == 2
+    assert week.error.flag == "--memo"
     assert week("estimate", "day1.parquet", "day2.parquet", "--mean")[0] == 2
     values_of(3)
     Path("other.parquet").write_bytes(Path("day1.parquet").read_bytes())
@@ -132,3 +139,41 @@ def test_files_that_cannot_be(week):
     given[given.index("memo.parquet")] = "other.parquet"
     assert week(*given)[0] == 3
     assert week.error.file == "other.parquet"
+
+
+def exact_loss(number):
+    """ε of this many reports of one value at ε∞ = 4, ε₁ = 2 and K = 3, by enumeration of all reports."""
+    d1, d = ((np.exp(epsilon) - 1) / (np.exp(epsilon) + 2) for epsilon in (4.0, 2.0))
+    permanent, again = (share * np.eye(3) + (1 - share) / 3 for share in (d1, d / d1))
+    reports = np.indices((3,) * number).reshape(number, -1)
+    law = permanent @ np.prod(again[:, reports], axis=1)
+    return float(np.log(law[0] / law[1]).max())
+
+
+@pytest.mark.long
+def test_what_users_have_spent(week):
+    for day in (1, 2, 3):
+        assert week(*line(day))[0] == 0
+    # Users 0 to 399 have another value on the third day, and users from 3,000 have no report on the fourth.
+    io.write_table("day4.csv", {"id": np.array([f"u{n}" for n in range(3000)]), "app": np.repeat("chat", 3000)})
+    assert week(*line(4))[0] == 0
+    given = ("day1.parquet", "day2.parquet", "day4.parquet")
+    code, out, error = week("estimate", *given, "--json")
+    assert code == 0, error
+    spent = json.loads(out)["spent"]
+    assert (spent["num_users"], spent["reports_per_user"]) == (4000, {"median": 3, "most": 3})
+    assert (spent["one_report"], spent["one_value"]) == (2, 4)
+    assert spent["unchanged"]["most"] == pytest.approx(exact_loss(3), rel=1e-6)
+    code, out, error = week("report", *given, "--memo", "memo.parquet", "--top", "2")
+    assert code == 0, error
+    page = check_page(Path("day1-report.html").read_text("utf-8")).text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "4,000 people gave 11,000 reports in 3 rounds" in page
+    assert f"{exact_loss(3):.4g}" in page
+    number = len(duckdb.sql("SELECT * FROM 'memo.parquet'").fetchall())
+    assert f"holds {number:,} permanent answers of 4,000 users" in page
+    assert "has spent at most 8 (median), no user more than 8" in page
+    code, out, error = week("report", "day2.parquet", "--out", "one.html")
+    assert code == 0, error
+    page = check_page(Path("one.html").read_text("utf-8")).text
+    assert "This page is about round 2 alone" in page
+    assert "permanent answers of" not in page
