@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from rrjax.data.arguments import as_scalar, as_true_counts, as_values, check_key, float_dtype, survey
 from rrjax.data.errors import ArgumentError
@@ -190,14 +190,20 @@ def independent(key: Array, true_counts: Array, rates: Rates) -> Tally:
     usable = seen.drawable & (rates.truth > 0)
     held = jnp.where(usable, true_counts, 0).astype(jnp.int32)
     number = jnp.where(usable, seen.total, 0).astype(jnp.int32)
+    support = jnp.where(usable, sum_of_bits(key, held, number, rates, usable), -1).astype(true_counts.dtype)
+    return Tally(support, jnp.where(usable, number, -1).astype(true_counts.dtype), rates=rates)
+
+
+def sum_of_bits(
+    key: Array, held: Int[Array, " K"], number: Int[Array, ""], rates: Rates, usable: Bool[Array, ""]
+) -> Int[Array, " K"]:
+    """Draws Binomial(n_i, p) + Binomial(N − n_i, q) for each n_i, int32; p = q = ½ at unusable rates."""
     key_of_holders, key_of_others = jax.random.split(key)
     # A float holds the smaller one of p and 1 − p more precisely.
     smaller = jnp.where(usable, jnp.minimum(rates.p, rates.not_p), 0.5)
     drawn = binomial(Stream.of(key_of_holders), 0, held, smaller)
     kept = jnp.where(rates.p < rates.not_p, drawn, held - drawn)
-    others = binomial(Stream.of(key_of_others), 0, number - held, jnp.where(usable, rates.q, 0.5))
-    support = jnp.where(usable, kept + others, -1).astype(true_counts.dtype)
-    return Tally(support, jnp.where(usable, number, -1).astype(true_counts.dtype), rates=rates)
+    return kept + binomial(Stream.of(key_of_others), 0, number - held, jnp.where(usable, rates.q, 0.5))
 
 
 def _randomize(key, values, rates, num_categories):

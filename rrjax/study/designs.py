@@ -1,4 +1,4 @@
-"""Survey designs among the mechanisms of a study."""
+"""Survey designs, and the tables of other parameters, among the mechanisms of a study."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rrjax.data.errors import ArgumentError, StudyError
-from rrjax.mechanisms import DESIGNS, Design
+from rrjax.mechanisms import DESIGNS, PROTOCOLS, Design
 from rrjax.mechanisms.surveys.named import make_design
 from rrjax.mechanisms.table import TABLE, full_name
+from rrjax.study.rounds import rounds_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +34,7 @@ class DesignFactory:
 
 
 def with_designs(mechanisms: Any) -> Any:
-    """The mechanisms of a study, with a factory in place of each survey design and each table of its parameters."""
+    """The mechanisms of a study, with a factory in place of each survey design and each table of parameters."""
     if isinstance(mechanisms, Mapping):
         return {label: _factory(each, str(label)) for label, each in mechanisms.items()}
     if isinstance(mechanisms, str) or not isinstance(mechanisms, Iterable):
@@ -47,14 +48,18 @@ def _factory(given: Any, label: str | None) -> Any:
     of = "mechanism" if label is None else f"mechanism {label!r}"
     if isinstance(given, Mapping):
         name = full_name(str(given.get("mechanism", "")))
+        if name in PROTOCOLS:
+            return rounds_of(name, given, of, label)
         if name not in DESIGNS:
             raise StudyError(
-                f"{of}: a table holds a survey design, mechanism = one of {', '.join(DESIGNS)}, and its parameters; "
-                f"got mechanism = {given.get('mechanism')!r}",
+                f"{of}: a table holds a survey design or a longitudinal protocol, mechanism = one of "
+                f"{', '.join([*DESIGNS, *PROTOCOLS])}, and its parameters; got mechanism = {given.get('mechanism')!r}",
                 argument="mechanism",
                 value=label,
             )
         return DesignFactory(name, {key: value for key, value in given.items() if key != "mechanism"})
+    if isinstance(given, str) and (name := full_name(given)) in PROTOCOLS:
+        return rounds_of(name, {}, of, label)  # which says what is missing
     if isinstance(given, str) and (name := full_name(given)) in DESIGNS:
         wanted = ", ".join(f"{parameter} = …" for parameter in TABLE[name].parameters or ())
         raise StudyError(

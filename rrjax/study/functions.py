@@ -16,6 +16,7 @@ from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import METRICS, takes_key
 from rrjax.mechanisms import MechanismFactory, SupportMechanism
 from rrjax.study.arguments import shape_in_words
+from rrjax.study.rounds import SeveralRounds
 
 if TYPE_CHECKING:
     from rrjax.study.grid import Grid
@@ -77,14 +78,14 @@ def known_epsilon(
 
 def build_mechanism(
     factory: MechanismFactory, num_categories: int, epsilon: ArrayLike, known: float | None
-) -> SupportMechanism:
+) -> SupportMechanism | SeveralRounds:
     """The mechanism at ε, its parameters chosen by the known ε if there is one.
 
     Raises:
         TypeError: The factory returns no mechanism.
     """
     mechanism = factory(num_categories, epsilon if known is None else known)
-    if not isinstance(mechanism, SupportMechanism):
+    if not isinstance(mechanism, SupportMechanism | SeveralRounds):
         raise TypeError(f"it must return a SupportMechanism, got a {type(mechanism).__name__}")
     return mechanism if known is None else dataclasses.replace(cast("Any", mechanism), epsilon=epsilon)
 

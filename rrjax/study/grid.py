@@ -34,6 +34,7 @@ from rrjax.study.arguments import (
 )
 from rrjax.study.designs import designs_of, with_designs
 from rrjax.study.identity import Configuration, identity_of
+from rrjax.study.rounds import check_rounds
 
 Estimator: TypeAlias = Callable[..., Any]
 Metric: TypeAlias = Callable[[Any, Any], Any]
@@ -139,6 +140,7 @@ class Grid:
         if num_users is None:
             raise StudyError("num_users is missing", argument="num_users")
         put("num_users", several("num_users", num_users, integer))
+        check_rounds(self.mechanism, self.num_categories, self.epsilon, max(self.num_users))
 
     def _total_users(self, users: Mapping[str, Distribution]) -> int:
         """The number of users, if they are given."""

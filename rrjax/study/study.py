@@ -42,9 +42,11 @@ class Study(Grid):
         mechanism: None is randomized response, collected as counts. Or names of `rrjax.mechanisms.MECHANISMS` (or those
             of the papers, such as "oue"), functions of K and ε that return a `Mechanism`, such as
             `functools.partial(SubsetSelection, subset_size=5)`, or a mapping of labels to either; survey designs, or
-            tables of their parameters, such as {"mechanism": "warner", "truth_probability": 0.7}. Each collects tallies
-            from the same users, and is a value of the dimension `mechanism` of the result. ε is traced: a parameter
-            that needs a known ε (`field_order`) must be given if the study has several ε.
+            tables of their parameters, such as {"mechanism": "warner", "truth_probability": 0.7}; tables of
+            longitudinal protocols, such as {"mechanism": "longitudinal-randomized-response", "first_epsilon": 1.0,
+            "rounds": 7}, which collect `rounds` reports of each user, as their method `collect`, and have the study's ε
+            as ε∞. Each collects tallies from the same users, and is a value of the dimension `mechanism` of the result.
+            ε is traced: a parameter that needs a known ε (`field_order`) must be given if the study has several ε.
         num_categories: K, one or several. May be omitted if `distributions` or `users` are arrays.
         num_users: N, one or several; omitted if `users` are given.
         epsilon: ε in nats, one or several; survey designs have their own. If all mechanisms are designs it may be

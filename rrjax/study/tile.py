@@ -28,6 +28,7 @@ from rrjax.mechanisms.mechanism import CELLS
 from rrjax.simulate.sampling import Stream
 from rrjax.study.functions import build_mechanism, decomposes, known_epsilon, measures_of
 from rrjax.study.identity import Configuration, identity_of
+from rrjax.study.rounds import SeveralRounds
 
 if TYPE_CHECKING:
     from rrjax.study.grid import Grid
@@ -140,7 +141,7 @@ def _mechanisms(study: Grid) -> Mapping[str, MechanismFactory]:
     return study.mechanism
 
 
-def mechanism_at(study: Grid, shape: Shape, epsilon: Array) -> SupportMechanism:
+def mechanism_at(study: Grid, shape: Shape, epsilon: Array) -> SupportMechanism | SeveralRounds:
     """The mechanism of a shape, which has one, at a traced ε."""
     assert shape.mechanism is not None
     return build_mechanism(_mechanisms(study)[shape.mechanism], shape.num_categories, epsilon, shape.known_epsilon)
@@ -184,7 +185,7 @@ class Point(NamedTuple):
 
 
 def draw(
-    study: Grid, point: Point, seed: Array, mechanism: SupportMechanism | None = None
+    study: Grid, point: Point, seed: Array, mechanism: SupportMechanism | SeveralRounds | None = None
 ) -> tuple[Array, Array | Tally, Array]:
     """Collection number `seed` of a configuration: truth, counts (for a mechanism a tally), and a spare key."""
     words, population, num_users, epsilon = point

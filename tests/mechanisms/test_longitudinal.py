@@ -20,6 +20,7 @@ from rrjax.mechanisms.longitudinal import (
     LongitudinalRandomizedResponse,
     LongitudinalUnaryEncoding,
     averaging_attack,
+    collected,
 )
 from rrjax.privacy.clients.memo import second_epsilon
 
@@ -677,3 +678,66 @@ def test_memos_are_exported_for_any_number_of_users():
     for number in (1, 70):
         wanted = protocol.memoize(given[0], values[:number])
         np.testing.assert_array_equal(exported.call(given[0], values[:number]), wanted)
+
+
+def moments_of_rounds(protocol, users, rounds):
+    """Mean and variance of each support count of T rounds of these users, from the rates of both randomizations."""
+    p1, q1, p2, q2 = stages(protocol)
+    size = protocol.num_categories
+    mean, variance = np.zeros(size), np.zeros(size)
+    for category in range(size):
+        for value, number in enumerate(users):
+            holds = p1 if value == category else q1  # the memo supports the category
+            once = holds * p2 + (1 - holds) * q2
+            both = holds * p2**2 + (1 - holds) * q2**2
+            mean[category] += number * rounds * once
+            variance[category] += number * (rounds * once + rounds * (rounds - 1) * both - (rounds * once) ** 2)
+    return mean, variance
+
+
+@pytest.mark.parametrize("kind", [LongitudinalRandomizedResponse, pytest.param(OSUE, marks=pytest.mark.long)])
+def test_several_rounds_are_collected_by_their_law(kind):
+    protocol, users, rounds, draws = make(kind, 3), np.array([300, 150, 50]), 5, 2000
+    keys = jax.random.split(jax.random.key(7), draws)
+    tallies = jax.vmap(lambda key: protocol.collect(key, users, rounds))(keys)
+    support = np.asarray(tallies.support, float)
+    assert set(np.asarray(tallies.num_users).tolist()) == {2500}
+    mean, variance = moments_of_rounds(protocol, users, rounds)
+    assert (np.abs(support.mean(0) - mean) < 4 * np.sqrt(variance / draws)).all()
+    assert (np.abs(support.var(0) / variance - 1) < 4 * np.sqrt(2 / draws)).all()
+    rates = protocol.single_round.rates
+    shares = (mean / 2500 - np.float64(rates.q)) / np.float64(rates.d)  # `inv` of the mean is the truth
+    np.testing.assert_allclose(shares, users / 500, rtol=10 * TIGHT, atol=10 * TIGHT)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [LongitudinalRandomizedResponse, SOUE])
+def test_simulated_users_have_the_law_of_several_rounds(kind):
+    protocol, users, draws = make(kind, 3), jnp.asarray([30, 15, 5]), 1000
+    keys = jax.random.split(jax.random.key(9), draws)
+    support = np.asarray(jax.vmap(lambda key: collected.of_users(protocol, key, users, 4)[0])(keys), float)
+    mean, variance = moments_of_rounds(protocol, np.asarray(users), 4)
+    assert (np.abs(support.mean(0) - mean) < 4 * np.sqrt(variance / draws)).all()
+    assert (np.abs(support.var(0) / variance - 1) < 4 * np.sqrt(2 / draws)).all()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [LongitudinalLocalHashing, None])
+def test_rounds_of_simulated_users_are_unbiased(kind):
+    protocol = LongitudinalBitFlipping(3, 2.0, 2) if kind is None else make(kind, 3)
+    users = np.array([30, 15, 5])
+    tallies = jax.vmap(lambda key: protocol.collect(key, users, 4))(jax.random.split(jax.random.key(8), 1000))
+    estimates = np.asarray(jax.vmap(rrjax.inv)(tallies))
+    assert (np.abs(estimates.mean(0) - users / 50) < 4 * estimates.std(0) / np.sqrt(1000)).all()
+
+
+def test_rounds_that_cannot_be_collected():
+    protocol, key = make(LongitudinalRandomizedResponse, 3), jax.random.key(0)
+    with refused("num_rounds"):
+        protocol.collect(key, [1, 2, 3], 0)
+    with refused("num_rounds"):
+        protocol.collect(key, [2**29, 1, 1], 4)
+    for kind in (LongitudinalRandomizedResponse, OSUE):
+        traced = jax.jit(lambda users, kind=kind: make(kind, 3).collect(key, users, 4))
+        for users in ([2**29, 1, 1], [-1, 1, 1]):
+            assert np.isnan(rrjax.inv(traced(jnp.asarray(users)))).all()

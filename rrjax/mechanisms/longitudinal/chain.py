@@ -18,7 +18,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates
 from rrjax.mechanisms.local_hashing import LocalHashing
-from rrjax.mechanisms.longitudinal import histories
+from rrjax.mechanisms.longitudinal import collected, histories
 from rrjax.mechanisms.longitudinal.protocol import (
     TwoStages,
     check_rounds,
@@ -140,6 +140,9 @@ class LongitudinalRandomizedResponse(Chain):
 
     def _loss(self, history, other):
         return histories.loss_of_answers(history, other, self.permanent, self.instantaneous, self.num_categories)
+
+    def _collect(self, key: Array, true_counts: Array, num_rounds: int) -> tuple[Array, Array]:
+        return collected.of_answers(key, true_counts, self.epsilon, jnp.log1p(self._second_odds), num_rounds)
 
     def memoize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
         check_key(key)

@@ -31,13 +31,13 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
-from rrjax.data.arguments import as_scalar, check_key, float_dtype, int_dtype
+from rrjax.data.arguments import as_scalar, as_true_counts, check_key, float_dtype, int_dtype
 from rrjax.data.categories import as_integer, check_epsilon, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
-from rrjax.mechanisms.longitudinal import histories
+from rrjax.mechanisms.longitudinal import collected, histories
 from rrjax.mechanisms.mechanism import CELLS, PureMechanism
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.numerics.pytrees import exportable
@@ -190,6 +190,43 @@ class Protocol(abc.ABC):
         independent, and their sum overstates the information; for several rounds of one value use `mixture`.
         """
         return self.single_round.tally(reports)
+
+    def collect(self, key: Array, true_counts: ArrayLike, num_rounds: int = 1) -> Tally:
+        """Draws the tally of T rounds of the same users, whose values do not change, by its exact law.
+
+        `inv` of it is unbiased. Reports of one user in two rounds depend on each other, so that every estimate has a
+        larger error than from N·T users, and estimators that weigh the noise, such as `empirical_bayes`, believe that
+        it is smaller than it is.
+
+        Args:
+            key: A typed key, `jax.random.key(seed)`.
+            true_counts: `[K]`, integers, the number of users with each category.
+            num_rounds: T. N·T is below 2³¹.
+
+        Returns:
+            `Tally` of N·T reports; estimates of it are NaN for unusable counts or an impossible ε.
+
+        Raises:
+            ValueError: Other than K categories, counts that are not integers, T not a positive integer, or (not under
+                tracing) too many reports.
+
+        Example:
+            >>> import jax, rrjax
+            >>> protocol = rrjax.longitudinal.LongitudinalRandomizedResponse(3, epsilon=3.0, first_epsilon=1.0)
+            >>> tally = protocol.collect(jax.random.key(0), [60_000, 30_000, 10_000], num_rounds=7)
+            >>> int(tally.num_users), [round(t, 2) for t in rrjax.inv_p(tally).tolist()]
+            (700000, [0.6, 0.3, 0.1])
+        """
+        check_key(key)
+        true_counts = as_true_counts(true_counts, self.num_categories)
+        number = as_integer(num_rounds, "num_rounds", 1, collected.MOST_REPORTS)
+        if not isinstance(true_counts, Tracer) and np.asarray(true_counts).sum(dtype=np.float64) * number >= 2**31:
+            raise ArgumentError("true_counts times num_rounds must be below 2³¹", argument="num_rounds", value=number)
+        return Tally(*self._collect(key, true_counts, number), rates=self.single_round.rates)
+
+    def _collect(self, key: Array, true_counts: Array, num_rounds: int) -> tuple[Array, Array]:
+        """The support counts of all rounds, and the number of reports."""
+        return collected.of_users(self, key, true_counts, num_rounds)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates
 from rrjax.mechanisms.draws import below, rounded_down, rounded_up
-from rrjax.mechanisms.longitudinal import histories
+from rrjax.mechanisms.longitudinal import collected, histories
 from rrjax.mechanisms.longitudinal.protocol import (
     TwoStages,
     check_rounds,
@@ -154,6 +154,9 @@ class LongitudinalUnaryEncoding(TwoStages):
         num_others = self.num_categories - values.size
         held = np.concatenate([np.eye(values.size, dtype=bool), np.zeros((values.size, num_others), bool)], axis=1)
         return histories.loss_of_bits(one, two, self.permanent, self.instantaneous, held)
+
+    def _collect(self, key: Array, true_counts: Array, num_rounds: int) -> tuple[Array, Array]:
+        return collected.of_bits(key, true_counts, self.memo_mechanism, self.instantaneous, num_rounds)
 
     def memoize(self, key: Array, values: ArrayLike) -> Bool[Array, "*s K"]:
         check_key(key)
