@@ -113,7 +113,9 @@ UNARY: dict[str, dict] = {
 def _made(kind: type[Protocol]) -> list[Protocol]:
     if kind is longitudinal.LongitudinalBitFlipping:
         return [longitudinal.LongitudinalBitFlipping(FEW, FOREVER, num_bits=16)]
-    chosen = list(UNARY.values()) if kind is longitudinal.LongitudinalUnaryEncoding else [{}]
+    chosen: list[dict] = [{}]
+    if kind is longitudinal.LongitudinalUnaryEncoding:  # both symmetric have a class of their own
+        chosen = [given for name, given in UNARY.items() if not name.startswith("L-SUE")]
     return [kind(FEW, FOREVER, FIRST, **given) for given in chosen]  # pyright: ignore[reportCallIssue]
 
 
@@ -128,7 +130,7 @@ PROTOCOLS = [
 def _in_files(protocol: Protocol) -> bool:
     """Whether `rrjax randomize` makes it: by name, with the default encodings."""
     return protocol.name in mechanisms.PROTOCOLS and (
-        not isinstance(protocol, longitudinal.LongitudinalUnaryEncoding) or _law_of(protocol).endswith("(L-OSUE)")
+        type(protocol) is not longitudinal.LongitudinalUnaryEncoding or _law_of(protocol).endswith("(L-OSUE)")
     )
 
 

@@ -67,6 +67,13 @@ TABLE: dict[str, Entry] = {
     "longitudinal-unary-encoding": Entry(
         "longitudinal.unary", "LongitudinalUnaryEncoding", "bits", ("losue", "l-osue"), rounds=True
     ),
+    "longitudinal-symmetric-unary-encoding": Entry(
+        "longitudinal.unary",
+        "LongitudinalSymmetricUnaryEncoding",
+        "bits",
+        ("lsue", "l-sue", "basic-rappor"),
+        rounds=True,
+    ),
 }
 """All mechanisms, by their names in files and on the command line."""
 

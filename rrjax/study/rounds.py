@@ -58,7 +58,7 @@ def rounds_of(name: str, table: Mapping[str, Any], of: str, label: str | None) -
     Raises:
         StudyError: Parameters that the protocol does not have, or a number of rounds that is none.
     """
-    fields = [each.name for each in dataclasses.fields(PROTOCOLS[name])]
+    fields = [each.name for each in dataclasses.fields(PROTOCOLS[name]) if each.init]
     known = [each for each in fields if each not in ("num_categories", "epsilon")]
     given = {key: value for key, value in table.items() if key not in ("mechanism", "rounds")}
     odd = next((key for key in given if key not in known), None)

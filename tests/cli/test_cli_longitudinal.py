@@ -42,7 +42,9 @@ def line(day, name=LRR, *more, out=None):
     return ("randomize", f"day{day}.csv", *flags, *more, "--out", out or f"day{day}.parquet")
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize(
+    "name", [*list(PROTOCOLS)[:3], *(pytest.param(name, marks=pytest.mark.long) for name in list(PROTOCOLS)[3:])]
+)
 def test_a_week(week, name):
     for day in (1, 2, 3):
         code, out, error = week(*line(day, name))

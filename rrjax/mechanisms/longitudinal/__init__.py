@@ -4,13 +4,14 @@ from rrjax.mechanisms.longitudinal.bit_flipping import LongitudinalBitFlipping
 from rrjax.mechanisms.longitudinal.chain import LongitudinalLocalHashing, LongitudinalRandomizedResponse
 from rrjax.mechanisms.longitudinal.protocol import Protocol, averaging_attack
 from rrjax.mechanisms.longitudinal.rappor import CohortBits, Rappor, bloom_filters
-from rrjax.mechanisms.longitudinal.unary import LongitudinalUnaryEncoding
+from rrjax.mechanisms.longitudinal.unary import LongitudinalSymmetricUnaryEncoding, LongitudinalUnaryEncoding
 
 __all__ = [
     "CohortBits",
     "LongitudinalBitFlipping",
     "LongitudinalLocalHashing",
     "LongitudinalRandomizedResponse",
+    "LongitudinalSymmetricUnaryEncoding",
     "LongitudinalUnaryEncoding",
     "Protocol",
     "Rappor",

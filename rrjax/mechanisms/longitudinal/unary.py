@@ -173,6 +173,40 @@ class LongitudinalUnaryEncoding(TwoStages):
         return _likelihood(self, ones, numbers_if(sound, numbers), reports.shape[1])
 
 
+@register(
+    data_fields=["epsilon", "first_epsilon"],
+    meta_fields=["num_categories", "permanent_encoding", "instantaneous_encoding"],
+)
+@dataclasses.dataclass(frozen=True)
+class LongitudinalSymmetricUnaryEncoding(LongitudinalUnaryEncoding):
+    """L-SUE, basic RAPPOR: `LongitudinalUnaryEncoding` with both encodings symmetric, under a name for files.
+
+    One round is symmetric unary encoding at ε₁. Of RAPPOR's parameters, f/2 is the probability that a bit of the memo
+    is flipped, and q and p of its reports are 1 − q2 and q2.
+
+    Args:
+        num_categories: K, an integer, at least 2.
+        epsilon: ε∞, scalar, nats, for any number of reports of one value.
+        first_epsilon: ε₁, scalar, nats, for a single report; less than ε∞.
+
+    Raises:
+        ValueError: K < 2, an ε that is a number and not positive, or ε₁ not below ε∞.
+
+    Example:
+        >>> import rrjax
+        >>> rappor = rrjax.longitudinal.LongitudinalSymmetricUnaryEncoding(3, 2.0, first_epsilon=1.0)
+        >>> print(f"f = {2 * rappor.permanent.q:.3f}, q = {rappor.instantaneous.p:.3f}, {rappor.single_round.name}")
+        f = 0.538, q = 0.765, symmetric-unary-encoding
+
+    References:
+        Erlingsson, Pihur and Korolova, "RAPPOR: Randomized aggregatable privacy-preserving ordinal response", 2014, §3.
+    """
+
+    name: ClassVar[str] = "longitudinal-symmetric-unary-encoding"
+    permanent_encoding: Encoding = dataclasses.field(default="symmetric", init=False)
+    instantaneous_encoding: Encoding = dataclasses.field(default="symmetric", init=False)
+
+
 def posteriors(permanent: Rates, instantaneous: Rates, ones: Any, zeros: Any) -> Float[Array, "*s"]:
     """The probability w that a bit of the memo is set, of a category not held, given its ones and zeros."""
     for_one, for_zero = _evidence(instantaneous)

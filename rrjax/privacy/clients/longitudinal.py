@@ -33,8 +33,9 @@ class LongitudinalClient:
     the user's hash function. Whoever draws it keeps it; every report is made from it.
 
     Args:
-        name: "longitudinal-randomized-response", "longitudinal-local-hashing" or "longitudinal-unary-encoding" (the
-            permanent answer by optimized, the report by symmetric unary encoding).
+        name: "longitudinal-randomized-response", "longitudinal-local-hashing", "longitudinal-unary-encoding" (the
+            permanent answer by optimized, the report by symmetric unary encoding), or
+            "longitudinal-symmetric-unary-encoding" (both by symmetric unary encoding: basic RAPPOR).
         num_categories: K, at least 2.
         epsilon: ε∞, nats, for any number of reports of one value.
         first_epsilon: ε₁, nats, for a single report; less than ε∞.
@@ -86,12 +87,16 @@ class LongitudinalClient:
             size = self.parameters["num_buckets"] = known.parameters["num_buckets"]
         elif name == "longitudinal-unary-encoding":
             permanent, size = "optimized-unary-encoding", 2  # each bit is randomized again by itself
+        elif name == "longitudinal-symmetric-unary-encoding":
+            permanent, size = "symmetric-unary-encoding", 2
         elif name != "longitudinal-randomized-response":
             raise ArgumentError(f"no client for {name!r}", argument="name", value=name)
         if num_buckets is not None and "num_buckets" not in self.parameters:
             raise ArgumentError(f"{name} has no num_buckets: leave it out", argument="num_buckets", value=num_buckets)
         self._num_answers = size
         between = second_epsilon(size, epsilon, first_epsilon)
+        if permanent == "symmetric-unary-encoding":  # each of its bits is a randomized response at half of ε
+            between = second_epsilon(size, epsilon / 2, first_epsilon / 2)
         self._permanent = make(permanent, num_categories if permanent != "randomized-response" else size, epsilon)
         self._instant = make("randomized-response", size, between)
         self._words = words or (lambda number: random_words(number, 1)[:, 0].astype(np.uint32))
