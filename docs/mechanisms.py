@@ -238,10 +238,21 @@ def _two_samples() -> list[str]:
         "| class | name | law | the share is |",
         "|---|---|---|---|",
     ]
-    return rows + [
-        f"| `{kind.__name__}` | `{name}` | {_law(kind)} | {OF[kind.share]} |"
-        for name, kind in mechanisms.COMPLIANCE.items()
-    ]
+    return (
+        rows
+        + [
+            f"| `{kind.__name__}` | `{name}` | {_law(kind)} | {OF[kind.share]} |"
+            for name, kind in mechanisms.TWO_SAMPLES.items()
+            if issubclass(kind, mechanisms.Compliance)
+        ]
+        + [
+            "",
+            "Two samples also estimate both shares of an unrelated question whose share of a yes is not known: "
+            "`UnrelatedQuestionTwoSamples` (`unrelated-question-two-samples`) with "
+            "`inference.unrelated_question(counts, design)`, or the same flags. The samples are of different "
+            "respondents. Tests: `tests/inference/test_unrelated_question.py`.",
+        ]
+    )
 
 
 def _error(mechanism: PureMechanism, epsilon: float) -> float:

@@ -1,11 +1,11 @@
-"""`rrjax estimate` of a survey of two samples, in which an unknown share does not follow the rules."""
+"""`rrjax estimate` of a survey of two samples, with two unknown shares."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 import typer
@@ -18,6 +18,7 @@ from rrjax.cli.options import Output, listed_in, refuse_flags
 from rrjax.cli.reading import Files
 from rrjax.data.errors import UsageError
 from rrjax.io.rows import count_pairs
+from rrjax.mechanisms import Compliance, UnrelatedQuestionTwoSamples
 
 OF = {"complying": "of those who comply", "all": "of all", "least": "of all, at least"}
 """Of whom the share is, by the design."""
@@ -62,8 +63,8 @@ class Samples:
 
 @ending_at_once()
 def run(files: Files, design: SurveyDesign, samples: Samples, level: float, output: Output) -> None:
-    """Estimates the share and who complies, and prints both."""
-    made, domain = design.compliance(), files.domain
+    """Estimates both unknown shares, and prints them."""
+    made, domain = design.two_samples(), files.domain
     if domain is None or domain.num_categories != 2:
         raise UsageError(
             f"--mechanism {design.mechanism} needs --domain, its two answers, yes first: give a file of labels",
@@ -75,10 +76,17 @@ def run(files: Files, design: SurveyDesign, samples: Samples, level: float, outp
             flag="--mechanism",
             value=design.mechanism,
         )
+    if samples.same_people and not isinstance(made, Compliance):
+        raise UsageError(
+            f"--same-people: the samples of --mechanism {design.mechanism} must be of different people: leave it out",
+            flag="--same-people",
+        )
     counts, missing = _counted(files, samples.sample or "")
-    found = inference.compliance(counts, made, level=level, same_people=samples.same_people)
-    facts: dict[str, Any] = {name: float(value) for name, value in found._asdict().items() if name != "kinds"}
-    facts |= {"kinds": np.asarray(found.kinds).tolist(), "share_is": OF[made.share]}
+    facts, rows, note = (
+        _complying(counts, made, level, samples.same_people)
+        if isinstance(made, Compliance)
+        else _unrelated(counts, cast("UnrelatedQuestionTwoSamples", made), level)
+    )
     if output.out is not None:
         numbers = {name: np.asarray([value]) for name, value in facts.items() if isinstance(value, float)}
         io.write_table(output.out, numbers)
@@ -94,18 +102,47 @@ def run(files: Files, design: SurveyDesign, samples: Samples, level: float, outp
     table = show.table()
     for title in ("", "estimate", "std. error", show.interval(level)):
         table.add_column(title, justify="left" if not title else "right", no_wrap=True)
-    errors = [facts[name] for name in ("standard_error", "not_complying_error")]
-    errors = [show.percent(error) if math.isfinite(error) else "" for error in errors]
     between = show.between(facts["lower"], facts["upper"])
-    table.add_row(f"have the attribute, {OF[made.share]}", show.percent(facts["share"]), errors[0], between)
-    table.add_row("do not comply", show.percent(facts["not_complying"]), errors[1], "")
-    table.add_row("have it, as if all complied", show.percent(facts["naive"]), "", "")
+    for place, (title, name, error) in enumerate(rows):
+        value = facts.get(error, math.nan)
+        shown = show.percent(value) if math.isfinite(value) else ""
+        table.add_row(title, show.percent(facts[name]), shown, "" if place else between)
     show.show_table(table)
     show.out.print()
-    show.say(
-        f"That all comply has p = {show.at_most(facts['p_value'], 2)}. The interval is that of the profile likelihood."
-    )
+    show.say(f"{note} The interval is that of the profile likelihood.".lstrip())
     show.show_files({"Estimates": output.out})
+
+
+Rows = list[tuple[str, str, str]]
+"""Titles of the rows of the table, and the fields of their shares and standard errors."""
+
+
+def _complying(
+    counts: np.ndarray, design: Compliance, level: float, same_people: bool
+) -> tuple[dict[str, Any], Rows, str]:
+    found = inference.compliance(counts, design, level=level, same_people=same_people)
+    facts: dict[str, Any] = {name: float(value) for name, value in found._asdict().items() if name != "kinds"}
+    facts |= {"kinds": np.asarray(found.kinds).tolist(), "share_is": OF[design.share]}
+    rows = [
+        (f"have the attribute, {OF[design.share]}", "share", "standard_error"),
+        ("do not comply", "not_complying", "not_complying_error"),
+        ("have it, as if all complied", "naive", ""),
+    ]
+    return facts, rows, f"That all comply has p = {show.at_most(facts['p_value'], 2)}."
+
+
+def _unrelated(
+    counts: np.ndarray, design: UnrelatedQuestionTwoSamples, level: float
+) -> tuple[dict[str, Any], Rows, str]:
+    found = inference.unrelated_question(counts, design, level=level)
+    facts = {name: float(value) for name, value in found._asdict().items()}
+    rows = [
+        ("have the attribute", "share", "standard_error"),
+        ("say yes to the unrelated question", "unrelated", "unrelated_error"),
+    ]
+    at_boundary = not math.isfinite(facts["standard_error"])
+    note = "The estimate is at the boundary of possible shares, and has no standard errors." if at_boundary else ""
+    return facts, rows, note
 
 
 def _counted(files: Files, text: str) -> tuple[np.ndarray, int]:

@@ -14,12 +14,12 @@ import rrjax
 from rrjax.cli.options import did_you_mean
 from rrjax.data.errors import ArgumentError, UsageError
 from rrjax.io.domain import Domain
-from rrjax.mechanisms import COMPLIANCE, DESIGNS, MECHANISMS, ORDERED, PROTOCOLS, Compliance, Design
+from rrjax.mechanisms import DESIGNS, MECHANISMS, ORDERED, PROTOCOLS, TWO_SAMPLES, Design, TwoSamples
 from rrjax.mechanisms.surveys.named import make_design, parameters_of
 from rrjax.mechanisms.table import TABLE, full_name
 
 PANEL, WHICH = "Which survey design", "Which mechanism"
-KNOWN = [*DESIGNS, *COMPLIANCE]
+KNOWN = [*DESIGNS, *TWO_SAMPLES]
 Made = TypeVar("Made")
 EXAMPLES = {"forced": "1/2,1/2", "unrelated": "1/4,3/4"}
 """Values of parameters that are distributions; those of the others are single numbers."""
@@ -77,7 +77,7 @@ class SurveyDesign:
             autocompletion=design_names,
             metavar="NAME",
             help=f"How respondents randomized their answers, in place of --epsilon: {', '.join(DESIGNS)}. `rrjax "
-            f"estimate` with --sample also takes {', '.join(COMPLIANCE)}.",
+            f"estimate` with --sample also takes {', '.join(TWO_SAMPLES)}.",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -172,14 +172,14 @@ class SurveyDesign:
 
     @property
     def of_two_samples(self) -> bool:
-        """Whether it is a design that estimates who complies."""
-        return self.mechanism in COMPLIANCE
+        """Whether it is a design of two samples, which estimates two unknown shares."""
+        return self.mechanism in TWO_SAMPLES
 
-    def compliance(self) -> Compliance:
+    def two_samples(self) -> TwoSamples:
         """The design of two samples; errors as of `made`."""
         name = self.mechanism
         assert name is not None
-        return self._made(lambda: COMPLIANCE[name](**parameters_of(name, self._given)))
+        return self._made(lambda: TWO_SAMPLES[name](**parameters_of(name, self._given)))
 
     def made(self, domain: Domain) -> Design:
         """The design for these answers.
@@ -193,7 +193,7 @@ class SurveyDesign:
         """The design; `said` says in a message where K comes from."""
         name = self.mechanism
         assert name is not None
-        if name in COMPLIANCE:
+        if name in TWO_SAMPLES:
             raise UsageError(
                 f"--mechanism {name} has two samples: `rrjax estimate` takes it, with --sample",
                 flag="--mechanism",

@@ -36,6 +36,8 @@ from rrjax.inference.quantiles import Quantile as Quantile
 from rrjax.inference.quantiles import quantile
 from rrjax.inference.splitting import SplitErrors as SplitErrors
 from rrjax.inference.splitting import compare_splits
+from rrjax.inference.unrelated_question import UnrelatedQuestionEstimate as UnrelatedQuestionEstimate
+from rrjax.inference.unrelated_question import unrelated_question
 from rrjax.inference.weighted import WeightedCounts as WeightedCounts
 from rrjax.inference.weighted import weighted_counts, weighted_functional, weighted_shares
 
@@ -73,6 +75,7 @@ __all__ = [
     "standard_errors",
     "stratified",
     "trend_test",
+    "unrelated_question",
     "users_for_error",
     "users_for_width",
     "variances",

@@ -33,11 +33,10 @@ if TYPE_CHECKING:
     from rrjax.mechanisms.surveys.negative_question import NegativeQuestion
     from rrjax.mechanisms.surveys.non_compliance import NonCompliance
     from rrjax.mechanisms.surveys.replacing import ForcedResponse, UnrelatedQuestion
+    from rrjax.mechanisms.surveys.two_samples import TwoSamples, UnrelatedQuestionTwoSamples
     from rrjax.mechanisms.surveys.yes_or_no import Crosswise, Kuk, Mangat, Triangular, Warner
     from rrjax.mechanisms.unary import OptimizedUnaryEncoding, SymmetricUnaryEncoding
 
-    COMPLIANCE: dict[str, type[Compliance]]
-    """The designs of two samples that estimate who complies, by their names."""
     DESIGNS: dict[str, type[Design]]
     """The survey designs, which are made from other parameters than K and ε, by their names."""
     MECHANISMS: dict[str, type[PureMechanism]]
@@ -46,13 +45,15 @@ if TYPE_CHECKING:
     """The mechanisms for numbers, by the names that files and the command line use."""
     PROTOCOLS: dict[str, type[TwoStages]]
     """The longitudinal protocols that files know, by their names."""
+    TWO_SAMPLES: dict[str, type[TwoSamples]]
+    """The survey designs of two samples, which estimate two unknown shares, by their names."""
 
 __all__ = [
-    "COMPLIANCE",
     "DESIGNS",
     "MECHANISMS",
     "ORDERED",
     "PROTOCOLS",
+    "TWO_SAMPLES",
     "AnchoredCrosswise",
     "BinaryLocalHashing",
     "Channel",
@@ -85,7 +86,9 @@ __all__ = [
     "SupportMechanism",
     "SymmetricUnaryEncoding",
     "Triangular",
+    "TwoSamples",
     "UnrelatedQuestion",
+    "UnrelatedQuestionTwoSamples",
     "Warner",
 ]
 
@@ -102,13 +105,14 @@ _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
     "PureMechanism": "mechanism",
     "SquareWave": "ordered",
     "SupportMechanism": "mechanism",
+    "TwoSamples": "surveys.two_samples",
 }
 
 _TABLES: dict[str, Callable[[Entry], bool]] = {
     "MECHANISMS": lambda entry: entry.parameters is None and not (entry.rounds or entry.ordered),
     "ORDERED": lambda entry: entry.ordered,
     "DESIGNS": lambda entry: entry.parameters is not None and entry.samples == 1,
-    "COMPLIANCE": lambda entry: entry.samples == 2,
+    "TWO_SAMPLES": lambda entry: entry.samples == 2,
     "PROTOCOLS": lambda entry: entry.rounds,
 }
 """The parts of the table, by their names."""

@@ -17,7 +17,7 @@ class Entry(NamedTuple):
         coding: The form of its reports in files; None for a mechanism without a file format.
         abbreviations: Its names in papers, accepted in place of its name.
         parameters: Of a survey design, what it is made from in place of K and ε; None for a mechanism of K and ε.
-        samples: The number of samples of a survey design; two for those that estimate who complies.
+        samples: The number of samples of a survey design; two for those that estimate two unknown shares.
         ordered: Whether it is for numbers: its values are integers or bins in order, and its reports support none.
         rounds: Whether it is a longitudinal protocol, whose users report in many rounds. A round is the file of
             reports of a mechanism of K and ε.
@@ -58,6 +58,9 @@ TABLE: dict[str, Entry] = {
         "surveys.compliance", "AnchoredCrosswise", None, (), ("innocuous", "anchor", "anchor_share"), 2
     ),
     "self-protection": Entry("surveys.compliance", "SelfProtection", None, (), ("truth", "forced"), 2),
+    "unrelated-question-two-samples": Entry(
+        "surveys.two_samples", "UnrelatedQuestionTwoSamples", None, (), ("truth",), 2
+    ),
     "longitudinal-randomized-response": Entry(
         "longitudinal.chain", "LongitudinalRandomizedResponse", "labels", ("lgrr", "l-grr"), rounds=True
     ),

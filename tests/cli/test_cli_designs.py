@@ -352,3 +352,33 @@ def test_who_complies_is_estimated_from_two_samples(answers):
     assert "1 row has no answer" in answers("estimate", "gaps.csv", *line[1:], *sample)[2]
     assert answers("estimate", "counts.csv", *COUNTED, *DICE, *sample)[0] == 2
     assert answers.error.flag == "--sample"
+
+
+def test_an_unrelated_question_of_an_unknown_share_is_estimated_from_two_samples(answers):
+    with open("yesno.txt", "w") as file:
+        file.write("yes\nno\n")
+    random, truth, number = np.random.default_rng(3), np.array([0.7, 0.3]), 4000
+    asked = random.random((2, number)) < truth[:, None]
+    said = np.where(asked, random.random((2, number)) < 0.2, random.random((2, number)) < 0.4)
+    dice = np.repeat(["first", "second"], number)
+    io.write_table("two.csv", {"dice": dice, "said": np.where(said.ravel(), "yes", "no")})
+    line = ["two.csv", "--column", "said", "--domain", "yesno.txt"]
+    line += ["--mechanism", "unrelated-question-two-samples", "--sample", "dice=first,second"]
+    code, out, error = answers("estimate", *line, "--parameter", "truth=0.7,0.3", "--json", "--out", "u.csv")
+    assert code == 0, error
+    found = json.loads(out)
+    assert abs(found["share"] - 0.2) < 4 * found["standard_error"]
+    assert abs(found["unrelated"] - 0.4) < 4 * found["unrelated_error"]
+    assert found["lower"] < found["share"] < found["upper"]
+    with open("u.csv") as file:
+        written = dict(zip(*(row.strip().split(",") for row in file), strict=True))
+    assert float(written["share"]) == pytest.approx(found["share"])
+    code, out, error = answers("estimate", *line, "--parameter", "truth=0.7,0.3")
+    assert code == 0, error
+    assert "say yes to the unrelated question" in out
+    assert f"{100 * found['share']:.2f}" in out
+    assert answers("estimate", *line, "--parameter", "truth=0.7,0.3", "--same-people")[0] == 2
+    assert answers.error.flag == "--same-people"
+    for truth in ("0.7", "0.7,0.7", "0.7,1", "0.7,0.3,0.2"):
+        assert answers("estimate", *line, "--parameter", f"truth={truth}")[0] == 2
+        assert answers.error.flag == "--parameter"

@@ -6,72 +6,44 @@ and their probabilities of the answer yes in each sample.
 
 from __future__ import annotations
 
-import abc
 import dataclasses
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
-import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.data.arguments import float_dtype, is_real
-from rrjax.data.errors import ArgumentError
+from rrjax.data.arguments import float_dtype
 from rrjax.mechanisms.surveys.checks import check_different, check_probability
+from rrjax.mechanisms.surveys.two_samples import Region, Row, TwoSamples, of_both
 from rrjax.numerics.pytrees import register
 
 Share: TypeAlias = Literal["complying", "all", "least"]
 
-LEAST_DETERMINANT = 1e-6
-"""Smallest determinant of the kinds' probabilities that identifies their shares."""
+
+def _region(share: tuple[Row, Row], ends: tuple[tuple[int, int], tuple[int, int]]) -> Region:
+    """The simplex of the shares of the three kinds; of two points as likely, the one without kind 2 is taken."""
+    corners = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
+    return Region(corners, ((0, 1), (0, 2), (1, 2)), corners, share, ends)
 
 
-class Compliance(abc.ABC):
+REGIONS: dict[Share, Region] = {
+    "complying": _region(((1, 0, 0), (1, 1, 0)), ((1, 0), (2, 2))),
+    "all": _region(((1, 0, 1), (1, 1, 1)), ((1, 0), (1, 2))),
+    "least": _region(((1, 0, 0), (1, 1, 1)), ((1, 0), (2, 0))),
+}
+"""The simplex of the three kinds, with each share."""
+
+
+class Compliance(TwoSamples):
     """A design of two samples with respondents who do not follow the rules. A pytree.
 
-    Kinds 0 and 1 follow the rules, with and without the sensitive attribute; kind 2 does not.
+    Kinds 0 and 1 follow the rules, with and without the sensitive attribute; kind 2 does not. k are their shares.
     """
 
-    name: ClassVar[str]
-    """Name on the command line."""
     share: ClassVar[Share] = "complying"
     """Of whom the estimated share is: of those who comply; of all, because all of kind 2 have the attribute; or the
     least share of all, because nothing is known of kind 2."""
-
-    @property
-    @abc.abstractmethod
-    def yes(self) -> Float[Array, "2 3"]:
-        """The probability of a yes in each sample, from each kind of respondents."""
-
-    def _checked(self, yes: Any) -> Float[Array, "2 3"]:
-        known = not any(isinstance(each, Tracer) for row in yes for each in row)
-        if known:
-            rows = np.asarray([[float(each) for each in row] for row in yes])
-            if abs(np.linalg.det(np.vstack([rows, np.ones(3)]))) < LEAST_DETERMINANT:
-                raise ArgumentError(
-                    f"the parameters of {type(self).__name__} do not identify who complies: the two samples need "
-                    "different ones, and none at which answers say nothing",
-                    argument="parameters",
-                )
-        return jnp.stack([jnp.stack([jnp.asarray(each, float_dtype()) for each in row]) for row in yes])
-
-
-def _two(value: Any, name: str, example: float) -> Any:
-    """The parameter of both samples, checked."""
-    value = value if isinstance(value, jax.Array) else np.asarray(value)
-    if not is_real(value) or value.shape != (2,):
-        raise ArgumentError(f"{name} must be two numbers, one for each sample, got {value!r}", argument=name)
-    if isinstance(value, np.ndarray):
-        for each in value:
-            check_probability(float(each), name, example)
-        if value[0] == value[1]:
-            raise ArgumentError(
-                f"{name} must differ between the samples, got {value[0]:g} for both: one parameter cannot tell those "
-                "who do not comply from those without the attribute",
-                argument=name,
-            )
-    return value
+    region: ClassVar[Region] = REGIONS["complying"]
 
 
 @register(data_fields=["forced"])
@@ -103,10 +75,11 @@ class CheatingDetection(Compliance):
 
     name: ClassVar[str] = "cheating-detection"
     share: ClassVar[Share] = "least"
+    region: ClassVar[Region] = REGIONS["least"]
     forced: ArrayLike
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "forced", _two(self.forced, "forced", 0.25))
+        object.__setattr__(self, "forced", of_both(self.forced, "forced", 0.25))
 
     @property
     def yes(self) -> Float[Array, "2 3"]:
@@ -140,10 +113,11 @@ class StochasticLieDetector(Compliance):
 
     name: ClassVar[str] = "stochastic-lie-detector"
     share: ClassVar[Share] = "all"
+    region: ClassVar[Region] = REGIONS["all"]
     truth: ArrayLike
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "truth", _two(self.truth, "truth", 0.8))
+        object.__setattr__(self, "truth", of_both(self.truth, "truth", 0.8))
 
     @property
     def yes(self) -> Float[Array, "2 3"]:
@@ -227,7 +201,7 @@ class SelfProtection(Compliance):
     forced: ArrayLike
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "truth", _two(self.truth, "truth", 0.8))
+        object.__setattr__(self, "truth", of_both(self.truth, "truth", 0.8))
         check_probability(self.forced, "forced", 0.5)
 
     @property

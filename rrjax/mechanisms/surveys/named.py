@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from rrjax.data.errors import ArgumentError
-from rrjax.mechanisms import COMPLIANCE, DESIGNS, Design
+from rrjax.mechanisms import DESIGNS, TWO_SAMPLES, Design
 from rrjax.mechanisms.table import TABLE
 
 
@@ -19,7 +19,7 @@ def parameters_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a survey design as numbers.
 
     Args:
-        name: Name of a design, a key of `rrjax.mechanisms.DESIGNS` or `COMPLIANCE`.
+        name: Name of a design, a key of `rrjax.mechanisms.DESIGNS` or `TWO_SAMPLES`.
         given: Its parameters: numbers, lists of them, or texts such as "2/3" or "1/2, 1/2".
 
     Returns:
@@ -32,7 +32,7 @@ def parameters_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     for key in given:
         if key not in known:
             raise ArgumentError(f"{name} has no parameter {key!r}; it has {', '.join(known)}", argument=key)
-    for field in dataclasses.fields(cast("Any", DESIGNS.get(name) or COMPLIANCE[name])):
+    for field in dataclasses.fields(cast("Any", DESIGNS.get(name) or TWO_SAMPLES[name])):
         if field.name in known and field.name not in given and field.default is dataclasses.MISSING:
             raise ArgumentError(f"{name} lacks its parameter {field.name!r}", argument=field.name)
     return {key: _numbers(key, value) for key, value in given.items()}
