@@ -288,6 +288,30 @@ def _added(x, tables):
     return x
 
 
+@register(data_fields=["parts"])
+@dataclasses.dataclass(frozen=True)
+class Concatenated(Lift):
+    """Lift of several lifts over the same categories, on top of each other.
+
+    Attributes:
+        parts: The lifts, in the order of their rows.
+    """
+
+    parts: tuple[Lift, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return sum(part.shape[0] for part in self.parts), self.parts[0].shape[1]
+
+    def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
+        return jnp.concatenate([part(theta) for part in self.parts])
+
+    def transpose(self, weights: Float[Array, " U"]) -> Float[Array, " K"]:
+        pieces = jnp.split(weights, np.cumsum([part.shape[0] for part in self.parts[:-1]]))
+        products = [part.transpose(piece) for part, piece in zip(self.parts, pieces, strict=True)]
+        return jax.vmap(accurate_sum, in_axes=1)(jnp.stack(products))
+
+
 def incidence(supported: Bool[np.ndarray, "U K"], scale: ArrayLike) -> Sparse | Dense:
     """The lift `scale`·supported, by lists if few entries are set."""
     if SPARSE_RATIO * supported.sum() >= supported.size:

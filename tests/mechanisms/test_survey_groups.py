@@ -196,3 +196,87 @@ def test_what_cannot_be_used_gives_nan():
 def test_bad_input_is_named(call, message):
     with refused(message):
         call()
+
+
+DICE = [
+    rrjax.mechanisms.ForcedResponse(0.6, [0.5, 0.3, 0.2]),
+    rrjax.mechanisms.ForcedResponse(0.85, [0.2, 0.2, 0.6]),
+    rrjax.mechanisms.NegativeQuestion(3, 0.1),
+    rrjax.RandomizedResponse(3, 1.5),
+]
+SHARES = np.array([0.15, 0.8, 0.05])
+
+
+def answered(number, seed=0):
+    """Answers of each group, `[surveys, K]`."""
+    rng = np.random.default_rng(seed)
+    channels = [np.asarray(design.channel(), float) for design in DICE]
+    return [rng.multinomial(600 + 300 * g, SHARES @ each, number) for g, each in enumerate(channels)]
+
+
+def test_groups_of_several_designs_have_the_maximum_of_a_solver():
+    counts = [each[0] for each in answered(1)]
+    parts = [design.mixture_of_counts(each) for design, each in zip(DICE[:3], counts, strict=False)]
+    parts.append(DICE[3].mixture(np.repeat(np.arange(3), counts[3])))
+    found = surveys.groups.mle(parts)
+    assert found.converged
+    stacked = surveys.groups.mixture(parts)
+    assert float(rrjax.certificate(found.theta, stacked).gap) <= max(1e-9, 1e4 * ULP)
+    channels = [np.asarray(design.channel(), float) for design in DICE]
+
+    def lost(theta):
+        return -sum(c @ np.log(np.maximum(theta @ m, 1e-300)) for c, m in zip(counts, channels, strict=True))
+
+    simplex = {"type": "eq", "fun": lambda theta: theta.sum() - 1}
+    solved = optimize.minimize(lost, SHARES, method="SLSQP", bounds=[(0, 1)] * 3, constraints=simplex, tol=1e-13)
+    np.testing.assert_allclose(found.theta, solved.x, atol=1e-4 if X64 else 1e-3)
+    theta = np.asarray(found.theta, float)
+    assert lost(theta) <= solved.fun + (1e-6 if X64 else 1e-2)
+
+
+def test_mixtures_of_randomized_response_have_the_maximum_of_their_counts():
+    counts = draw(0)
+    parts = [
+        rrjax.RandomizedResponse(SIZE, float(epsilon)).mixture(np.repeat(np.arange(SIZE), row))
+        for row, epsilon in zip(counts, EPSILONS, strict=True)
+    ]
+    found = surveys.groups.mle(parts)
+    assert found.converged
+    np.testing.assert_allclose(found.theta, surveys.groups.mle(counts, EPSILONS).theta, atol=1e-5 if X64 else 2e-3)
+    tallies = [
+        rrjax.RandomizedResponse(SIZE, float(epsilon)).tally(np.repeat(np.arange(SIZE), row))
+        for row, epsilon in zip(counts, EPSILONS, strict=True)
+    ]
+    np.testing.assert_allclose(
+        surveys.groups.inv(tallies), surveys.groups.inv(counts, EPSILONS), atol=1e-5 if not X64 else 1e-12
+    )
+
+
+@pytest.mark.once
+def test_inversions_of_several_designs_are_unbiased_together():
+    counts = answered(2000, 5)[:3]
+    found = jax.jit(
+        jax.vmap(
+            lambda *rows: surveys.groups.inv(
+                [design.tally_of_counts(row) for design, row in zip(DICE[:3], rows, strict=True)]
+            )
+        )
+    )(*counts)
+    each = jax.jit(jax.vmap(lambda row: rrjax.inv(DICE[1].tally_of_counts(row))))(counts[1])
+    error = np.asarray(found, float) - SHARES
+    assert (np.abs(error.mean(0)) < 4 * error.std(0) / np.sqrt(2000)).all()
+    assert error.std(0).sum() < np.asarray(each, float).std(0).sum()  # than the best group alone
+
+
+@pytest.mark.once
+def test_groups_that_do_not_fit_are_refused():
+    first, other = DICE[0].mixture_of_counts([5, 6, 7]), rrjax.mechanisms.Warner(0.7).mixture_of_counts([5, 6])
+    with refused("counts"):
+        surveys.groups.mle([first, other])
+    with refused("epsilons"):
+        surveys.groups.mle([first, first], [1.0, 2.0])
+    with refused("epsilons"):
+        surveys.groups.mle([[5, 6, 7]])
+    tallies = [rrjax.Tally([5, 6], 11, p=0.7, q=0.3, domain=labels) for labels in (["a", "b"], ["b", "a"])]
+    with refused("counts"):
+        surveys.groups.inv(tallies)

@@ -1,4 +1,8 @@
-"""Groups of users who randomized with different ε: one distribution from the counts of all groups.
+"""Groups of users who randomized differently: one distribution from the reports of all groups.
+
+Groups of any mechanisms and survey designs over the same K categories are given by their mixtures or tallies: the
+log-likelihood is the sum of the groups', and the rows of the mixtures stand on top of each other. Groups of k-ary
+randomized response at different ε are given by counts and ε, and their maximum needs one equation.
 
 Group g reports by k-ary randomized response at ε_g. With e_g = e^ε_g − 1, a user of group g who reports category i has
 a likelihood proportional to 1 + e_g·θ_i. The slope of the log-likelihood in θ_i,
@@ -15,6 +19,8 @@ steps towards s from below never pass it, and Σ θ_i(s) is convex, so steps fro
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +28,14 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.data.arguments import as_counts, float_of, is_real, survey
+from rrjax.data.arguments import as_counts, float_dtype, float_of, is_real, survey
+from rrjax.data.categories import difference
 from rrjax.data.errors import ArgumentError
+from rrjax.data.linear_maps import Concatenated
 from rrjax.data.mixture import Mixture, as_mixture
-from rrjax.estimators.em import EMResult
+from rrjax.data.tally import Tally
+from rrjax.estimators import closed_form
+from rrjax.estimators.em import EMResult, ibu
 from rrjax.estimators.likelihood import certificate_of, rounding_of_slopes
 from rrjax.numerics.implicit import with_derivative
 from rrjax.numerics.pytrees import register
@@ -35,9 +45,14 @@ from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 MAX_OUTER_STEPS = 100
 """Largest number of Newton steps on s; about ten are needed."""
 
+MAX_NEWTON_CATEGORIES = 512
+"""Largest K for Newton steps on mixtures, each of which solves a K×K system."""
+
 INNER_STEPS = 6
 """Number of Newton steps to θ_i(s), from θ_i at the last s; with two the certificates are the same."""
 
+
+Part = TypeVar("Part")
 
 __all__ = ["inv", "mixture", "mle"]
 
@@ -70,15 +85,20 @@ class Stacked:
         return jax.vmap(accurate_sum, in_axes=1)(parts)
 
 
-def mle(counts: ArrayLike, epsilons: ArrayLike, *, tol: float | None = None) -> EMResult:
-    """Maximum likelihood estimate from groups of users who randomized with different ε.
+def mle(
+    counts: ArrayLike | Sequence[Mixture], epsilons: ArrayLike | None = None, *, tol: float | None = None
+) -> EMResult:
+    """Maximum likelihood estimate from groups of users who randomized differently.
 
-    All users are draws from one distribution; group g reported by k-ary randomized response at ε_g. Newton steps on one
-    number, the common slope of the likelihood, until it stops changing; the result is certified.
+    All users are draws from one distribution. For counts group g reported by k-ary randomized response at ε_g: Newton
+    steps on one number, the common slope of the likelihood, until it stops changing. For mixtures the groups reported
+    by any mechanisms or survey designs: `rrjax.ibu` of `mixture`, by Newton steps up to K = 512. The result is
+    certified.
 
     Args:
-        counts: `[G, K]`, integers or floats: the reports of each group per category. A group may be empty.
-        epsilons: `[G]`, nats.
+        counts: `[G, K]`, integers or floats: the reports of each group per category. A group may be empty. Or a list of
+            G mixtures over the same K categories.
+        epsilons: `[G]`, nats; not with mixtures.
         tol: `converged` is whether the certified gap is at most this, nats per report. As in `rrjax.ibu`, None is
             1e-10, or the smallest gap that the dtype can certify, if that is more.
 
@@ -87,10 +107,11 @@ def mle(counts: ArrayLike, epsilons: ArrayLike, *, tol: float | None = None) -> 
         rounding of q + d·θ. All-NaN theta and gap, not converged, for unusable counts or an ε that is not positive.
         Derivatives of theta in float counts and in the epsilons by the implicit function on the support, of
         every order and in both modes, at a category about to enter, the one-sided derivatives with it absent. The other
-        fields have none.
+        fields have none. For mixtures `num_iters` and derivatives are those of `rrjax.ibu`.
 
     Raises:
-        ValueError: Shapes that do not fit, K < 2, a wrong dtype, or a `tol` that is not positive.
+        ValueError: Shapes that do not fit, K < 2, a wrong dtype, a `tol` that is not positive, mixtures of different K,
+            or ε with mixtures.
 
     Example:
         >>> import rrjax
@@ -98,7 +119,18 @@ def mle(counts: ArrayLike, epsilons: ArrayLike, *, tol: float | None = None) -> 
         >>> result = rrjax.surveys.groups.mle(counts, epsilons=[1.0, 3.0])
         >>> [round(t, 2) for t in result.theta.tolist()], bool(result.converged)
         ([0.87, 0.13, 0.0, 0.0], True)
+
+        The same survey with two dice:
+
+        >>> fair, loaded = (rrjax.mechanisms.ForcedResponse(truth, [0.5, 0.5]) for truth in (2 / 3, 0.9))
+        >>> parts = [fair.mixture_of_counts([300, 700]), loaded.mixture_of_counts([115, 385])]
+        >>> [round(t, 2) for t in rrjax.surveys.groups.mle(parts).theta.tolist()]
+        [0.2, 0.8]
     """
+    if _listed(Mixture, counts) is not None:
+        likelihood = mixture(counts, epsilons)
+        few = likelihood.num_categories <= MAX_NEWTON_CATEGORIES
+        return ibu(likelihood, accelerate="newton" if few else "anderson", tol=tol)
     if isinstance(tol, int | float) and not tol > 0:
         raise ArgumentError(f"tol must be positive, got {tol}", argument="tol", value=tol)
     counts, epsilons = aligned(_checked(counts, epsilons))
@@ -106,23 +138,26 @@ def mle(counts: ArrayLike, epsilons: ArrayLike, *, tol: float | None = None) -> 
     return result._replace(theta=with_derivative(_tangent, result.theta, (counts, epsilons)))
 
 
-def inv(counts: ArrayLike, epsilons: ArrayLike) -> Float[Array, " K"]:
-    """Estimates shares from groups with different ε by the weighted mean of their inversions: unbiased, often negative.
+def inv(counts: ArrayLike | Sequence[Tally], epsilons: ArrayLike | None = None) -> Float[Array, " K"]:
+    """Estimates shares from several groups by the weighted mean of their inversions: unbiased, often negative.
 
     θ_i = Σ_g d_g·(c_gi − N_g·q_g) / Σ_g N_g·d_g². Each group's own inversion has the total variance
     (1 − Σ_i μ_gi²)/(N_g·d_g²), which is largest for the uniform distribution, in all groups; the weights N_g·d_g²
-    minimize this largest variance, and do not depend on the answers.
+    minimize this largest variance, and do not depend on the answers. Groups of other mechanisms have the weights
+    N_g/v_g, where v_g is the total variance of one report for the uniform distribution.
 
     Args:
-        counts: `[G, K]`, integers or floats: the reports of each group per category. A group may be empty.
-        epsilons: `[G]`, nats.
+        counts: `[G, K]`, integers or floats: the reports of each group per category. A group may be empty. Or a list of
+            G tallies over the same K categories.
+        epsilons: `[G]`, nats; not with tallies.
 
     Returns:
-        `[K]`, not confined to [0, 1]; it sums to one. All NaN for unusable counts or an ε that is not positive.
+        `[K]`, not confined to [0, 1]; it sums to one if each group's inversion does. All NaN for unusable counts or
+        an ε that is not positive.
         Derivatives in floats and in the epsilons.
 
     Raises:
-        ValueError: Shapes that do not fit, K < 2, or a wrong dtype.
+        ValueError: Shapes that do not fit, K < 2, a wrong dtype, tallies of different categories, or ε with tallies.
 
     Example:
         >>> import rrjax
@@ -130,21 +165,26 @@ def inv(counts: ArrayLike, epsilons: ArrayLike) -> Float[Array, " K"]:
         >>> [round(t, 2) for t in rrjax.surveys.groups.inv(counts, epsilons=[1.0, 3.0]).tolist()]
         [0.92, 0.15, -0.03, -0.03]
     """
+    if (tallies := _listed(Tally, counts)) is not None:
+        _check_alike(tallies, epsilons, [part.support.shape[0] for part in tallies])
+        return _pooled(tallies)
     return _inverted(*aligned(_checked(counts, epsilons)))
 
 
-def mixture(counts: ArrayLike, epsilons: ArrayLike) -> Mixture:
-    """The likelihood of groups of users with different ε, for `nll`, `score`, `certificate` and `ibu`.
+def mixture(counts: ArrayLike | Sequence[Mixture], epsilons: ArrayLike | None = None) -> Mixture:
+    """The likelihood of groups of users who randomized differently, for `nll`, `score`, `certificate` and `ibu`.
 
     Args:
-        counts: `[G, K]`, integers or floats: the reports of each group per category.
-        epsilons: `[G]`, nats.
+        counts: `[G, K]`, integers or floats: the reports of each group per category. Or a list of G mixtures over the
+            same K categories.
+        epsilons: `[G]`, nats; not with mixtures.
 
     Returns:
-        `Mixture`, a row for each category of each group: a = q_g and B = (p_g − q_g)·I.
+        `Mixture`, a row for each category of each group: a = q_g and B = (p_g − q_g)·I; or the rows of all mixtures.
 
     Raises:
-        ValueError: Shapes that do not fit, K < 2, a wrong dtype, or (not under tracing) invalid counts.
+        ValueError: Shapes that do not fit, K < 2, a wrong dtype, mixtures of different K, ε with mixtures, or (not
+            under tracing) invalid counts.
 
     Example:
         >>> import rrjax
@@ -153,11 +193,41 @@ def mixture(counts: ArrayLike, epsilons: ArrayLike) -> Mixture:
         >>> [round(t, 2) for t in rrjax.ibu(likelihood).theta.tolist()]
         [0.87, 0.13, 0.0, 0.0]
     """
+    if (parts := _listed(Mixture, counts)) is not None:
+        _check_alike(parts, epsilons, [part.num_categories for part in parts])
+        weights = [jnp.asarray(part.weights) for part in parts]
+        dtype = jnp.result_type(*weights) if len({each.dtype for each in weights}) == 1 else float_dtype()
+        bases = [jnp.broadcast_to(jnp.asarray(part.base, float_dtype()), part.lift.shape[:1]) for part in parts]
+        lift = Concatenated(tuple(part.lift for part in parts))
+        return Mixture(jnp.concatenate([each.astype(dtype) for each in weights]), jnp.concatenate(bases), lift)
     counts, epsilons = _checked(counts, epsilons)
     return _mixture(*aligned((counts, epsilons)))
 
 
+def _listed(kind: type[Part], parts: Any) -> list[Part] | None:
+    """A list of mixtures, or of tallies; None for other arguments."""
+    listed = isinstance(parts, list | tuple) and len(parts) > 0 and all(isinstance(part, kind) for part in parts)
+    return list(parts) if listed else None
+
+
+def _check_alike(parts, epsilons, sizes):
+    if epsilons is not None:
+        message = "mixtures and tallies have their own probabilities: leave epsilons out"
+        raise ArgumentError(message, argument="epsilons")
+    if len(set(sizes)) > 1:
+        raise ArgumentError(f"the groups must have the same categories, got K = {sizes}", argument="counts")
+    domains = [part.domain for part in parts if isinstance(part, Tally) and part.domain is not None]
+    other = next((each for each in domains if each != domains[0]), None)
+    if other is not None:
+        raise ArgumentError(
+            f"the groups have other labels: {difference(domains[0], other)}. Count all with one domain",
+            argument="counts",
+        )
+
+
 def _checked(counts, epsilons):
+    if epsilons is None:
+        raise ArgumentError("epsilons is missing: counts need it, [G]; lists of mixtures do not", argument="epsilons")
     if not isinstance(counts, jax.Array):
         counts = np.asarray(counts)
     if counts.ndim != 2 or counts.shape[0] < 1 or counts.shape[1] < 2:
@@ -242,6 +312,20 @@ def _solve(counts, epsilons, tol):
     rounding = rounding_of_slopes(reports.slopes(theta))
     converged = usable & (gap <= (jnp.maximum(1e-10, 4 * rounding) if tol is None else tol))
     return EMResult(jnp.where(usable, theta, jnp.nan), jnp.where(usable, gap, jnp.nan), num_iters, converged)
+
+
+def _pooled(tallies):
+    size = tallies[0].support.shape[0]
+    found = jnp.stack([closed_form.inv(part) for part in tallies])
+    numbers, spreads = [], []
+    for part in tallies:
+        rates = part.rates.astype(found.dtype)
+        # Of users who are drawn, so with the variance of their values.
+        spread = rates.variance(1 / size) + (1 - 1 / size) / size
+        spreads.append(jnp.mean(jnp.broadcast_to(spread, (size,))))
+        numbers.append(jnp.asarray(part.num_users).astype(found.dtype))
+    weights = jnp.stack(numbers) * (jnp.min(jnp.stack(spreads)) / jnp.stack(spreads))
+    return weights / jnp.sum(weights) @ found
 
 
 @jax.jit
