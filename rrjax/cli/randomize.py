@@ -237,5 +237,9 @@ def described(metadata: Metadata) -> str:
         for name, value in metadata.mechanism.parameters.items()
         if name not in ("num_categories", "epsilon")
     }
-    more = ", ".join(f"{name} {value:,}" for name, value in chosen.items())
+    texts = {
+        name: " and ".join(f"{each:.6g}" for each in value) if isinstance(value, list | tuple) else f"{value:,}"
+        for name, value in chosen.items()
+    }
+    more = ", ".join(f"{name} {text}" for name, text in texts.items())
     return metadata.mechanism.name + (f" ({more})" if more else "")
