@@ -28,6 +28,8 @@ from rrjax.cli.estimates import (
     too_large,
     write,
 )
+from rrjax.cli.groups import groups_in
+from rrjax.cli.groups import run as run_groups
 from rrjax.cli.joint import Joint
 from rrjax.cli.joint import run as run_joint
 from rrjax.cli.options import (
@@ -146,8 +148,16 @@ def estimate(
     ):
         run_joint(files, joint, output)
         return
+    chosen = {"--estimator": estimator, "--ordered": ordered, "--at-once": confidence.at_once}
+    if parts := groups_in(files):
+        others = {"--epsilon": epsilon, "--mechanism": design.mechanism, "--counts": reading.counts}
+        refuse_flags(
+            others | chosen | {"--plot": output.plot} | asked.flags,
+            "files that were randomized differently, but to each of them",
+        )
+        run_groups(parts, confidence.level, output)
+        return
     if rounds := rounds_in(files):
-        chosen = {"--estimator": estimator, "--ordered": ordered, "--at-once": confidence.at_once}
         refuse_flags(chosen | {"--plot": output.plot} | asked.flags, "several rounds, but to the file of each")
         run_rounds(files, rounds, confidence.level, output)
         return

@@ -1,0 +1,64 @@
+"""`rrjax estimate` of files that were randomized differently, beside the truth."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rrjax import io
+
+TRUE = {"red": 3000, "green": 1500, "blue": 500}
+NUMBER = sum(TRUE.values())
+DICE = ["--mechanism", "forced-response", "--parameter", "forced=1/3,1/3,1/3", "--parameter"]
+WAYS = {
+    "low": ["--epsilon", "1"],
+    "dice": [*DICE, "truth=0.5"],
+    "bits": ["--epsilon", "2", "--mechanism", "oue"],
+}
+
+
+@pytest.fixture
+def collected(invoke):
+    with open("colors.txt", "w") as file:
+        file.write("\n".join(TRUE) + "\n")
+    io.write_table("true.csv", {"color": np.repeat(list(TRUE), list(TRUE.values()))})
+    for seed, (name, flags) in enumerate(WAYS.items()):
+        line = ["true.csv", "--column", "color", "--domain", "colors.txt", "--seed", str(seed)]
+        code, _, error = invoke("randomize", *line, *flags, "--out", f"{name}.parquet")
+        assert code == 0, error
+    return invoke
+
+
+def test_files_that_were_randomized_differently_are_estimated_together(collected):
+    files = [f"{name}.parquet" for name in WAYS]
+    code, out, error = collected("estimate", *files, "--json", "--out", "all.csv")
+    assert code == 0, error
+    found = json.loads(out)
+    assert [each["num_reports"] for each in found["groups"]] == [NUMBER] * 3
+    assert found["groups"][1]["mechanism"] == "forced-response"
+    assert found["gap"] < 1e-4
+    for row in found["top"]:
+        truth = TRUE[row["label"]] / NUMBER
+        assert abs(row["all_groups"] - truth) < 4 * row["all_groups_standard_error"]
+        assert abs(row["mle"] - row["all_groups"]) < row["all_groups_standard_error"]
+    assert max(row["all_groups_standard_error"] for row in found["top"]) < 0.012
+    with open("all.csv") as file:
+        assert file.readline().strip().split(",")[:2] == ["label", "group_1"]
+    code, out, error = collected("estimate", *files)
+    assert code == 0, error
+    assert "group 2 (dice.parquet)" in out
+    assert "all groups" in out
+
+
+def test_what_does_not_apply_to_groups_is_refused(collected):
+    for flags in (("--counts", "n"), ("--epsilon", "1"), ("--estimator", "mle")):
+        assert collected("estimate", "low.parquet", "dice.parquet", *flags)[0] == 2
+        assert collected.error.flag == flags[0]
+    with open("other.txt", "w") as file:
+        file.write("\n".join([*TRUE, "black"]) + "\n")
+    line = ["true.csv", "--column", "color", "--domain", "other.txt", "--seed", "9", "--epsilon", "2"]
+    assert collected("randomize", *line, "--out", "other.parquet")[0] == 0
+    code, _, error = collected("estimate", "low.parquet", "other.parquet")
+    assert code != 0
+    assert "domains" in error
+    assert collected.error.argument == "domain"
