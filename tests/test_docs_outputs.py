@@ -135,9 +135,13 @@ def test_rounds_and_columns_have_the_fields_that_the_page_names(files):
     protocol = ("--mechanism", "lgrr", "--epsilon", "4", "--first-epsilon", "2", "--user", "id", "--memo", "m.parquet")
     one = ("randomize", "u.csv", "--column", "a", "--domain", "0:1", *protocol, "--out")
     apart = ("randomize", "u.csv", "--column", "a", "--column", "b", "--apart", "--epsilon", "4", "--out", "c.parquet")
+    for name, epsilon in (("g1", "1"), ("g2", "2")):
+        group = ("--column", "a", "--domain", "0:1", "--epsilon", epsilon, "--out", f"{name}.parquet")
+        assert files("randomize", "u.csv", *group)[0] == 0
     for heading, runs in (
         ("`randomize --memo`", ((*one, "r1.parquet"), (*one, "r2.parquet"))),
         ("`estimate` of several rounds", (("estimate", "r1.parquet", "r2.parquet"),)),
+        ("`estimate` of files that were randomized differently", (("estimate", "g1.parquet", "g2.parquet"),)),
         ("`randomize --apart`", (apart,)),
         ("`estimate --joint`", (("estimate", "c.parquet", "--joint", "a,b"),)),
         ("`estimate --all-pairs`", (("estimate", "c.parquet", "--all-pairs"),)),
@@ -148,7 +152,7 @@ def test_rounds_and_columns_have_the_fields_that_the_page_names(files):
             assert code == 0, error
             found |= paths(json.loads(out))
         found = {name.partition(".")[0] if name.startswith("rounds.") else name for name in found}
-        assert found - {"command", "out", "plot", "top[].round_2"} == fields(heading)
+        assert found - {"command", "out", "plot", "top[].round_2", "top[].group_2"} == fields(heading)
 
 
 def test_no_command_with_json_is_left_out():
