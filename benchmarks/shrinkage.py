@@ -96,7 +96,7 @@ def climbed(problem: Problem, passes: int, fast: bool) -> Any:
 
     start = kept(jnp.full_like(t, 1 / t.shape[0]), t)[0]
     if fast:
-        body: Any = lambda _, state: anderson(step, gain, *state)  # noqa: E731
+        body: Any = lambda _, state: anderson(step(state[0]), gain, *state)  # noqa: E731
         y, _ = lax.fori_loop(0, passes, body, (start, no_history(start)))
     else:
         y = lax.fori_loop(0, passes, lambda _, y: step(y), start)
