@@ -142,11 +142,11 @@ def estimate(
             "--estimator": estimator,
             "--ordered": ordered,
             "--at-once": confidence.at_once,
-            "--plot": output.plot,
+            "--plot": joint.joint is not None and output.plot,
             **asked.flags,
         }
     ):
-        run_joint(files, joint, output)
+        run_joint(files, joint, confidence.level, output)
         return
     chosen = {"--estimator": estimator, "--ordered": ordered, "--at-once": confidence.at_once}
     if parts := groups_in(files):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import jax
@@ -30,6 +31,11 @@ MOST_CELLS = 1 << 21
 MOST_DENSE_CELLS = 512
 """Number of cells up to which the maximum is found by Newton's method, with a matrix of them."""
 NUM_DRAWS = 9999
+MOST_DRAWN_CELLS = 1 << 25
+"""Limit of the number of cells × draws of the intervals of an association, which are in memory together."""
+INTERVAL_DRAWS, LEAST_DRAWS = 1999, 99
+SIGNIFICANT = 0.05
+"""Level of the p-values, corrected for all pairs, of the pairs that a figure marks."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +98,11 @@ class Columns:
         return {"num_reports": self.num_users, "num_complete": self.num_complete}
 
     @property
+    def epsilon(self) -> float:
+        """The ε of all reports of a user in these columns, nats."""
+        return of_a_user([each.epsilon for each in self.metadata], self.metadata[0].sampled)
+
+    @property
     def names(self) -> list[str]:
         """The names of the columns."""
         return [each.column for each in self.metadata]
@@ -103,7 +114,7 @@ class Columns:
 
 
 @ending_at_once()
-def run(files: Files, joint: Joint, output: Output) -> None:
+def run(files: Files, joint: Joint, level: float, output: Output) -> None:
     """Estimates the joint distribution, or all pairs, and prints it."""
     known = files.source.columns()
     if len(known) < 2:
@@ -127,15 +138,16 @@ def run(files: Files, joint: Joint, output: Output) -> None:
             value=joint.joint,
         )
     with show.err.status("Counting …") as status:
-        columns = _read(files, chosen)
+        columns = read_columns(files, chosen)
         status.update("Estimating …")
         if joint.all_pairs:
-            _pairs(columns, output)
+            _pairs(columns, level, output)
         else:
-            _joint(columns, output)
+            _joint(columns, level, output)
 
 
-def _read(files: Files, metadata: list[Metadata]) -> Columns:
+def read_columns(files: Files, metadata: list[Metadata]) -> Columns:
+    """Reads the reports of some columns of the same users."""
     mechanisms = [mechanism_of(each, files.name) for each in metadata]
     reports = [
         read_rows(dataclasses.replace(files.source, column=each.column), each.domain).indices for each in metadata
@@ -143,8 +155,8 @@ def _read(files: Files, metadata: list[Metadata]) -> Columns:
     return Columns(metadata, Product(tuple(mechanisms)), reports)
 
 
-def _estimated(columns: Columns) -> tuple[Any, Any]:
-    """The maximum of the joint likelihood, and the counts of the reports."""
+def _counted(columns: Columns) -> Any:
+    """The counts of the reports, if their table is not too large."""
     product = columns.product
     if product.num_categories > MOST_CELLS:
         raise UsageError(
@@ -153,62 +165,102 @@ def _estimated(columns: Columns) -> tuple[Any, Any]:
             "--all-pairs",
             flag="--joint",
         )
-    counts = product.count(columns.reports)
-    how = "newton" if product.num_categories <= MOST_DENSE_CELLS else "anderson"
-    return rrjax.ibu(product.mixture_of_counts(counts), accelerate=how), counts
+    return product.count(columns.reports)
 
 
-def _association(columns: Columns) -> dict[str, Any]:
-    """The association of two columns, and the test of independence."""
-    found, counts = _estimated(columns)
-    table = columns.product.marginal(found.theta, [0, 1])
+def _association(columns: Columns, level: float) -> dict[str, Any]:
+    """The association of two columns with its intervals, and the test of independence."""
+    counts, (rows, width) = _counted(columns), columns.product.shape
+    of_limits, of_test = jax.random.split(jax.random.key(0))
+    draws = min(INTERVAL_DRAWS, max(LEAST_DRAWS, MOST_DRAWN_CELLS // (rows * width)))
+    found = inference.association(of_limits, counts, columns.product, level=level, num_draws=draws)
     # The reports are independent exactly if the values are, so the test needs no ε. It takes users who report both.
-    complete = counts[tuple(slice(size) for size in columns.product.shape)]
-    test = inference.independence_test(jax.random.key(0), complete, num_draws=NUM_DRAWS)
-    return {
-        "columns": columns.names,
-        "cramers_v": float(inference.cramers_v(table)),
-        "mutual_information": float(inference.mutual_information(table)),
-        "p_value": float(test.p_value),
-    }
+    complete = counts[:rows, :width]
+    test = inference.independence_test(of_test, complete, num_draws=NUM_DRAWS)
+    facts = {"columns": columns.names} | _fields("cramers_v", found.cramers_v)
+    facts |= _fields("mutual_information", found.mutual_information)
+    if (rows, width) == (2, 2):
+        ratios = inference.odds_ratios(counts, columns.product, level=level)
+        facts |= _fields("odds_ratio", inference.Limits(*(each[1, 1] for each in ratios)))
+    return facts | {"p_value": float(test.p_value)}
 
 
-def _pairs(columns: Columns, output: Output) -> None:
-    pairs = [_association(columns.pair(pair)) for pair in itertools.combinations(range(len(columns.names)), 2)]
+def _fields(name: str, limits: inference.Limits) -> dict[str, float]:
+    return {name: float(limits.value), f"{name}_lower": float(limits.lower), f"{name}_upper": float(limits.upper)}
+
+
+def associations(columns: Columns, level: float) -> list[dict[str, Any]]:
+    """The association of all pairs, the largest first, with p-values corrected for all of them."""
+    places = itertools.combinations(range(len(columns.names)), 2)
+    pairs = [_association(columns.pair(pair), level) for pair in places]
     # Holm: the smallest of m p-values times m, the next one times m − 1, and so on, not decreasing.
     largest = 0.0
-    order = sorted(range(len(pairs)), key=lambda place: pairs[place]["p_value"])
-    for rank, place in enumerate(order):
-        largest = max(largest, min(1.0, pairs[place]["p_value"] * (len(pairs) - rank)))
-        pairs[place]["adjusted_p_value"] = largest
-    pairs.sort(key=lambda pair: -pair["cramers_v"])
+    for rank, pair in enumerate(sorted(pairs, key=lambda pair: pair["p_value"])):
+        largest = max(largest, min(1.0, pair["p_value"] * (len(pairs) - rank)))
+        pair["adjusted_p_value"] = largest
+    return sorted(pairs, key=lambda pair: -pair["cramers_v"])
+
+
+def _pairs(columns: Columns, level: float, output: Output) -> None:
+    pairs = associations(columns, level)
     if output.out is not None:
         texts = {f"column_{k + 1}": np.asarray([pair["columns"][k] for pair in pairs], object) for k in (0, 1)}
-        numbers = {name: np.asarray([pair[name] for pair in pairs]) for name in pairs[0] if name != "columns"}
+        names = dict.fromkeys(name for pair in pairs for name in pair if name != "columns")
+        # Odds ratios are of two columns of two categories.
+        numbers = {name: np.asarray([pair.get(name, np.nan) for pair in pairs]) for name in names}
         io.write_table(output.out, texts | numbers)
+    if output.plot is not None:
+        _draw(output.plot, columns, pairs)
     if output.json:
-        show.record({"command": "estimate", **columns.numbers, "pairs": pairs} | output.files)
+        facts = {"command": "estimate", **columns.numbers, "level": level}
+        show.record(facts | {"pairs": pairs} | output.files)
         return
-    _head(columns)
+    show_head(columns, _warnings(columns))
     table = show.table()
-    for title in ("columns", "Cramér's V", "mutual information", "p", "p of all"):
+    for title in ("columns", "Cramér's V", show.interval(level), "mutual information", "p", "p of all"):
         table.add_column(title, justify="left" if title == "columns" else "right", no_wrap=True)
     for pair in pairs[: output.top]:
         names = " × ".join(map(show.printable, pair["columns"]))
-        numbers = [f"{pair['cramers_v']:.3f}", f"{pair['mutual_information']:.4f}"]
-        table.add_row(names, *numbers, f"{pair['p_value']:.2g}", f"{pair['adjusted_p_value']:.2g}")
+        value, limits = written(pair, "cramers_v", 3)
+        cells = [value, limits.replace("to", "–"), written(pair, "mutual_information", 4)[0]]
+        table.add_row(names, *cells, f"{pair['p_value']:.2g}", f"{pair['adjusted_p_value']:.2g}")
     show.show_table(table)
+    left = len(pairs) - output.top
+    if left > 0:
+        show.say(f"… and {show.number(left, 'more pair', 'more pairs')}", style="dim")
     show.out.print()
     show.say(
-        "Cramér's V (0 to 1) and the mutual information (nats) are of the likeliest table; noise makes them larger."
+        "Cramér's V: 0 for independent columns, 1 where one determines the other. The estimates of V and of the mutual "
+        "information (nats) are corrected for noise."
     )
     show.say("p: of independence, exact up to its simulation; p of all: corrected for all pairs (Holm).")
-    show.show_files({"Pairs": output.out})
+    show.show_files({"Pairs": output.out, "Figure": output.plot})
 
 
-def _joint(columns: Columns, output: Output) -> None:
-    found, counts = _estimated(columns)
-    product, theta = columns.product, np.asarray(found.theta)
+def written(pair: dict[str, Any], name: str, digits: int) -> tuple[str, str]:
+    """A measure and its interval as texts."""
+    value, lower, upper = (f"{pair[name + end]:.{digits}f}".replace("inf", "∞") for end in ("", "_lower", "_upper"))
+    return value, f"{lower} to {upper}"
+
+
+def _draw(plot: Path, columns: Columns, pairs: list[dict[str, Any]]) -> None:
+    with show.drawing():
+        from rrjax.figures import association_figure, save
+
+        figure = association_figure(
+            columns.names,
+            {tuple(pair["columns"]): pair["cramers_v"] for pair in pairs},
+            significant=[tuple(pair["columns"]) for pair in pairs if pair["adjusted_p_value"] <= SIGNIFICANT],
+            title=f"{columns.num_users:,} users, randomized apart",
+        )
+        save(figure, plot)
+
+
+def _joint(columns: Columns, level: float, output: Output) -> None:
+    counts, product = _counted(columns), columns.product
+    how = "newton" if product.num_categories <= MOST_DENSE_CELLS else "anderson"
+    found = rrjax.ibu(product.mixture_of_counts(counts), accelerate=how)
+    theta = np.asarray(found.theta)
     unbiased, errors = np.asarray(product.inv(counts)), np.sqrt(np.asarray(product.inv_variances(counts)))
     labels = [each.domain.labels() for each in columns.metadata]
     order = np.argsort(-theta, kind="stable")
@@ -223,7 +275,7 @@ def _joint(columns: Columns, output: Output) -> None:
     if output.out is not None:
         everything = named(np.arange(theta.size))
         io.write_table(output.out, everything | {"share": theta, "unbiased": unbiased, "standard_error": errors})
-    association = _association(columns) if len(columns.names) == 2 else None
+    association = _association(columns, level) if len(columns.names) == 2 else None
     top = order[: output.top]
     texts = named(top)
     if output.json:
@@ -238,11 +290,11 @@ def _joint(columns: Columns, output: Output) -> None:
             }
             for row, place in enumerate(top.tolist())
         ]
-        facts = {"num_cells": theta.size, "gap": float(found.gap), "converged": bool(found.converged)}
+        facts = {"level": level, "num_cells": theta.size, "gap": float(found.gap), "converged": bool(found.converged)}
         record = {"command": "estimate", "columns": columns.names, **columns.numbers}
         show.record(record | facts | {"association": association, "top": rows} | output.files)
         return
-    _head(columns)
+    show_head(columns, _warnings(columns))
     table = show.table()
     for title in (*columns.names, "likeliest", "unbiased", "std. error"):
         table.add_column(show.printable(title), justify="left" if title in columns.names else "right", no_wrap=True)
@@ -260,23 +312,30 @@ def _joint(columns: Columns, output: Output) -> None:
         f"by inversion{', from those who report all' * columns.is_partial}, with its standard error."
     )
     if association is not None:
+        measures = [("Cramér's V", "cramers_v", 3), ("mutual information", "mutual_information", 4)]
+        measures += [("odds ratio", "odds_ratio", 2)] * ("odds_ratio" in association)
+        listed = ["{} {} ({})".format(title, *written(association, name, digits)) for title, name, digits in measures]
         show.say(
-            f"Cramér's V {association['cramers_v']:.3f}, mutual information {association['mutual_information']:.4f} "
-            f"nats; that the columns are independent has p = {association['p_value']:.2g}."
+            f"{', '.join(listed)}, corrected for noise, with {show.in_full(level)} intervals; p of independence "
+            f"{association['p_value']:.2g}."
         )
     if not bool(found.converged):
         show.beware("The likeliest table did not converge; believe the unbiased one.")
     show.show_files({"All cells": output.out})
 
 
-def _head(columns: Columns) -> None:
-    epsilon = of_a_user([each.epsilon for each in columns.metadata], columns.metadata[0].sampled)
+def show_head(columns: Columns, warnings: list[str]) -> None:
+    """Prints which columns these are, of how many users, their ε, and warnings."""
     some = f", {columns.num_complete:,} of them in all of these" if columns.is_partial else ""
     each = ", ".join(f"{name!r} ({size:,})" for name, size in zip(columns.names, columns.product.shape, strict=True))
     show.say(
-        f"Reports of {columns.num_users:,} users in the columns {each}, randomized apart{some}; ε = {epsilon:.6g} nats "
-        "for these columns together"
+        f"Reports of {columns.num_users:,} users in the columns {each}, randomized apart{some}; ε = "
+        f"{columns.epsilon:.6g} nats for these columns together"
     )
-    simulated = any(metadata.simulated for metadata in columns.metadata)
-    show.warn(["The reports are a simulation (made with --seed); they protect nobody."] if simulated else [])
+    show.warn(warnings)
     show.out.print()
+
+
+def _warnings(columns: Columns) -> list[str]:
+    simulated = any(metadata.simulated for metadata in columns.metadata)
+    return ["The reports are a simulation (made with --seed); they protect nobody."] if simulated else []

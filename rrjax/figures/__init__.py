@@ -9,6 +9,7 @@ An estimator has one colour, dash and marker in all figures, different in grey a
 for other estimators, those of its place among them.
 """
 
+from rrjax.figures.association import association_figure
 from rrjax.figures.curves import against_epsilon, against_users, by_categories, decomposition
 from rrjax.figures.estimates import estimate_figure, forest_figure
 from rrjax.figures.files import save
@@ -21,6 +22,7 @@ from rrjax.figures.wins import closest, wins
 __all__ = [
     "against_epsilon",
     "against_users",
+    "association_figure",
     "by_categories",
     "cdf_figure",
     "closest",

@@ -3,7 +3,8 @@
 Every function solves one problem; batches go through `jax.vmap`, as for the estimators. Counts must be integers here.
 """
 
-from rrjax.inference.association import cramers_v, mutual_information
+from rrjax.inference.association import Association as Association
+from rrjax.inference.association import Limits, association, cramers_v, mutual_information
 from rrjax.inference.cdf_bands import CdfBand as CdfBand
 from rrjax.inference.cdf_bands import cdf_band, mean_limits, quantile_limits
 from rrjax.inference.combined import difference, stratified
@@ -18,6 +19,7 @@ from rrjax.inference.intervals import Intervals, intervals
 from rrjax.inference.marginal_tests import CategoryTest
 from rrjax.inference.monte_carlo import HypothesisTest, power
 from rrjax.inference.monte_carlo import Power as Power
+from rrjax.inference.odds_ratios import odds_ratios
 from rrjax.inference.planning import MechanismErrors as MechanismErrors
 from rrjax.inference.planning import compare_mechanisms, detectable_share, expected_width, users_for_width
 from rrjax.inference.posterior import Posterior, posterior
@@ -42,6 +44,7 @@ from rrjax.inference.weighted import WeightedCounts as WeightedCounts
 from rrjax.inference.weighted import weighted_counts, weighted_functional, weighted_shares
 
 __all__ = [
+    "association",
     "cdf_band",
     "compare_mechanisms",
     "compare_splits",
@@ -65,6 +68,7 @@ __all__ = [
     "log_likelihood_surface",
     "mean_limits",
     "mutual_information",
+    "odds_ratios",
     "p_values",
     "posterior",
     "power",
@@ -84,4 +88,4 @@ __all__ = [
     "weighted_shares",
 ]
 # Results of several functions; a result of one function is documented with it.
-__all__ += ["CategoryTest", "Estimate", "HypothesisTest", "Intervals", "Posterior"]
+__all__ += ["CategoryTest", "Estimate", "HypothesisTest", "Intervals", "Limits", "Posterior"]
