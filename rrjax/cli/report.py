@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 import rrjax
-from rrjax.cli import report_rounds, report_shares, report_trust, show
+from rrjax.cli import report_columns, report_rounds, report_shares, report_trust, show
 from rrjax.cli.collection import read_collection
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.findings import Findings, find
@@ -65,8 +65,9 @@ def report(
 
     rrjax report monday.parquet tuesday.parquet --memo memo.parquet
 
-    The page shows shares with intervals, a test of the reports, the meaning of ε, and how it was made. It is readable
-    on screens, phones and paper.
+    The page shows shares with intervals, a test of the reports, the meaning of ε, and how it was made. Of several
+    columns that were randomized apart it shows the shares of each, and which go together. It is readable on screens,
+    phones and paper.
     """
     check_rate("--level", level)
     files = Files(reports, reading)
@@ -83,6 +84,20 @@ def report(
             flag="--out",
             value=out,
         )
+    with show.err.status("Counting …") as status:
+        given = {
+            "--epsilon": epsilon,
+            "--mechanism": design.mechanism,
+            "--domain": reading.domain,
+            "--ordered": ordered,
+            "--memo": memo,
+        }
+        given |= {"--counts": reading.counts} | asked.flags
+        if several := report_columns.find_columns(files, design, given, level, top, status):
+            _write_columns(out, several, context, title)
+            report_columns.say_columns(several)
+            show.show_files({"Page": out})
+            return
     metadata = files.source.metadata()
     if memo is not None and (metadata is None or metadata.round is None):
         raise UsageError(
@@ -143,12 +158,14 @@ def _write(out: Path, findings: Findings, context: typer.Context, title: str | N
         "(how far, is said below); from all of them together the shares can be estimated.",
         kind="lead",
     )
-    _write_parts(
-        out,
-        title or f"What {collection.num_reports:,} randomized reports say about {about}",
-        [lead, *report_trust.cautions(findings)],
-        parts,
-    )
+    title = title or f"What {collection.num_reports:,} randomized reports say about {about}"
+    _write_parts(out, title, parts, [lead, *report_trust.cautions(findings)])
+
+
+def _write_columns(out: Path, found: report_columns.ColumnFindings, context: typer.Context, title: str | None) -> None:
+    """Writes the page of several columns."""
+    head = [paragraph(report_columns.lead_of(found), kind="lead"), *report_columns.cautions_of(found)]
+    _write_parts(out, title or report_columns.title_of(found), report_columns.parts_of(found, context), head)
 
 
 def _write_rounds(
@@ -156,19 +173,17 @@ def _write_rounds(
 ) -> None:
     """Writes the page about several rounds."""
     about, number = _quoted(found.last.counted.column), len(found.collections)
-    _write_parts(
-        out,
-        title or f"What {number:,} rounds of randomized reports say about {about}",
-        [paragraph(report_rounds.lead(found), kind="lead"), *report_trust.card(found.warnings)],
-        report_rounds.parts_of(found, files, level, top, context, datetime.now().astimezone()),
-    )
+    title = title or f"What {number:,} rounds of randomized reports say about {about}"
+    parts = report_rounds.parts_of(found, files, level, top, context, datetime.now().astimezone())
+    head = [paragraph(report_rounds.lead(found), kind="lead"), *report_trust.card(found.warnings)]
+    _write_parts(out, title, parts, head)
 
 
 def _quoted(column: str) -> str:
     return f"\N{LEFT DOUBLE QUOTATION MARK}{show.printable(column)}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
-def _write_parts(out: Path, title: str, head: list[Markup], parts: Mapping[str, list[Markup]]) -> None:
+def _write_parts(out: Path, title: str, parts: Mapping[str, list[Markup]], head: list[Markup]) -> None:
     given = [(f"part-{place}", name, part) for place, (name, part) in enumerate(parts.items(), 1) if part]
     body = [Markup("\n".join(["<section>", heading(name, place), *part, "</section>"])) for place, name, part in given]
     links = contents("On this page", [(place, name) for place, name, _ in given])

@@ -1,10 +1,12 @@
 """Several columns randomized apart on the command line: one column, the joint distribution, all pairs."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from pages import check_page
 from refusals import blames
 
 from rrjax import io
@@ -52,10 +54,20 @@ def test_a_survey_of_three_questions(survey):
     expected = np.outer(SHARES.sum(axis=1), SHARES.sum(axis=0))
     v = np.sqrt(((SHARES - expected) ** 2 / expected).sum())
     assert abs(found["association"]["cramers_v"] - v) < 0.06
+    assert 0 < found["association"]["cramers_v_lower"] < v < found["association"]["cramers_v_upper"] < 0.7
+    assert "odds_ratio" not in found["association"]
     assert found["association"]["p_value"] < 0.01
 
-    pairs = json.loads(survey("estimate", "s.parquet", "--all-pairs", "--json")[1])["pairs"]
+    line = ("estimate", "s.parquet", "--all-pairs", "--level", 0.9, "--out", "pairs.csv", "--json")
+    found = json.loads(survey(*line)[1])
+    pairs = found["pairs"]
+    assert found["level"] == 0.9
     assert pairs[0]["columns"] == ["smokes", "drinks"]
+    assert [pair["columns"] for pair in pairs if "odds_ratio" in pair] == [["smokes", "coin"]]
+    for pair in pairs:
+        for name in ("cramers_v", "mutual_information"):
+            assert 0 <= pair[f"{name}_lower"] <= pair[name] <= pair[f"{name}_upper"]
+    assert "odds_ratio_upper" in Path("pairs.csv").read_text().partition("\n")[0]
     assert all(each["adjusted_p_value"] >= each["p_value"] for each in pairs)
     assert pairs[0]["adjusted_p_value"] < 0.01
 
@@ -120,6 +132,25 @@ def test_columns_that_are_sampled(survey):
     assert survey.error.flag == "--all-pairs"
 
 
+@pytest.mark.long  # every column's estimates and intervals are compiled
+def test_a_page_of_several_columns(survey):
+    line = ["randomize", "v.csv", "--column", "smokes", "--column", "coin", "--apart", "--epsilon", 2, "--seed", 1]
+    assert survey(*line, "--domain", "yn.txt", "--domain", "0:1", "--out", "s.parquet")[0] == 0
+    pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")
+    code, out, error = survey("estimate", "s.parquet", "--all-pairs", "--plot", "a.png")
+    assert code == 0, error
+    assert Path("a.png").exists()
+    v = re.search(r"smokes × coin +(0\.\d{3})", out).group(1)
+    code, out, error = survey("report", "s.parquet")
+    assert code == 0, error
+    assert "simulation" in error
+    text = check_page(Path("s-report.html").read_text("utf-8")).text
+    for expected in (v, "The column “smokes”", "The column “coin”", "Before you believe this", "e^ε = 7.389"):
+        assert expected in text
+    assert survey("report", "s.parquet", "--ordered", "--out", "b.html")[0] == 2
+    assert survey.error.flag == "--ordered"
+
+
 def test_a_plan_for_several_columns(invoke):
     line = ("plan", "--columns", "2,3", "--epsilon", 2, "--users", 10_000)
     ways = json.loads(invoke(*line, "--json")[1])["ways"]
@@ -177,6 +208,7 @@ def test_joint_estimates_that_cannot_be(survey):
         (("s.parquet", "--joint", "smokes,coin", "--all-pairs"), "--all-pairs"),
         (("s.parquet", "--joint", "smokes,coin", "--mean"), "--mean, --quantile, --group, --by and --weights"),
         (("s.parquet", "--joint", "smokes,coin", "--epsilon", 1), "--epsilon"),
+        (("s.parquet", "--joint", "smokes,coin", "--plot", "a.png"), "--plot"),
     ):
         assert survey("estimate", *line)[0] == 2, line
         assert survey.error.flag == flag, line
