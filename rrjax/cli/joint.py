@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import typer
 
@@ -179,9 +180,10 @@ def _association(columns: Columns, level: float) -> dict[str, Any]:
     test = inference.independence_test(of_test, complete, num_draws=NUM_DRAWS)
     facts = {"columns": columns.names} | _fields("cramers_v", found.cramers_v)
     facts |= _fields("mutual_information", found.mutual_information)
+    ratio = inference.Limits(*[jnp.asarray(jnp.nan)] * 3)
     if (rows, width) == (2, 2):
-        ratios = inference.odds_ratios(counts, columns.product, level=level)
-        facts |= _fields("odds_ratio", inference.Limits(*(each[1, 1] for each in ratios)))
+        ratio = jax.tree.map(lambda each: each[1, 1], inference.odds_ratios(counts, columns.product, level=level))
+    facts |= _fields("odds_ratio", ratio)
     return facts | {"p_value": float(test.p_value)}
 
 
@@ -205,9 +207,7 @@ def _pairs(columns: Columns, level: float, output: Output) -> None:
     pairs = associations(columns, level)
     if output.out is not None:
         texts = {f"column_{k + 1}": np.asarray([pair["columns"][k] for pair in pairs], object) for k in (0, 1)}
-        names = dict.fromkeys(name for pair in pairs for name in pair if name != "columns")
-        # Odds ratios are of two columns of two categories.
-        numbers = {name: np.asarray([pair.get(name, np.nan) for pair in pairs]) for name in names}
+        numbers = {name: np.asarray([pair[name] for pair in pairs]) for name in pairs[0] if name != "columns"}
         io.write_table(output.out, texts | numbers)
     if output.plot is not None:
         _draw(output.plot, columns, pairs)
@@ -313,7 +313,7 @@ def _joint(columns: Columns, level: float, output: Output) -> None:
     )
     if association is not None:
         measures = [("Cramér's V", "cramers_v", 3), ("mutual information", "mutual_information", 4)]
-        measures += [("odds ratio", "odds_ratio", 2)] * ("odds_ratio" in association)
+        measures += [("odds ratio", "odds_ratio", 2)] * (columns.product.shape == (2, 2))
         listed = ["{} {} ({})".format(title, *written(association, name, digits)) for title, name, digits in measures]
         show.say(
             f"{', '.join(listed)}, corrected for noise, with {show.in_full(level)} intervals; p of independence "
