@@ -1,0 +1,154 @@
+"""Whether the intervals for the association of two columns keep their word, and the test of independence its size.
+
+Tables of 2 × 2, 3 × 4 and 6 × 6 values have uneven margins and are independent, weakly or strongly associated: a
+mixture of the product of the margins and of the most concentrated table near a diagonal with these margins. Both
+columns are randomized response with one ε. NumPy draws the reports from the channels as written here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import rrjax
+from benchmarks import report
+from benchmarks.report import Table
+from rrjax.inference import association, cramers_v, independence_test, mutual_information, odds_ratios
+from rrjax.mechanisms import Product
+
+SHAPES = {(2, 2): 2_000, (3, 4): 5_000, (6, 6): 20_000}
+"""K × L, and the number of users."""
+EPSILONS = (1.0, 2.0)
+STRENGTHS = {"independent": 0.0, "weak": 0.1, "strong": 0.6}
+"""The weight of the concentrated table."""
+DRAWS = 499
+SHUFFLES = 199
+
+
+def table(shape: tuple[int, int], weight: float) -> np.ndarray:
+    """The true joint shares."""
+    rng = np.random.default_rng(0)
+    rows, columns = (rng.dirichlet(np.full(size, 3.0)) for size in shape)
+    near = np.full(shape, 1e-3)
+    for place in range(max(shape)):
+        near[place % shape[0], place % shape[1]] += 1
+    for _ in range(2000):
+        near *= (rows / near.sum(axis=1))[:, None]
+        near *= columns / near.sum(axis=0)
+    return (1 - weight) * np.outer(rows, columns) + weight * near
+
+
+def reports(shape: tuple[int, int], epsilon: float, theta: np.ndarray, number: int, seed: int) -> np.ndarray:
+    """So many collections of reports, `[number, K, L]`."""
+    first, second = ((np.eye(size) * np.expm1(epsilon) + 1) / (np.exp(epsilon) + size - 1) for size in shape)
+    law = first @ theta @ second.T
+    drawn = np.random.default_rng(seed).multinomial(SHAPES[shape], (law / law.sum()).ravel(), size=number)
+    return drawn.reshape(number, *shape)
+
+
+@partial(jax.jit, static_argnums=3)
+def many(keys: jax.Array, counts: jax.Array, product: Product, is_null: bool) -> Any:
+    """Of each collection the association, odds ratios, V of the unbiased table, and the p-value of independence."""
+
+    def one(given):
+        key, counts = given
+        of_association, of_test = jax.random.split(key)
+        found = association(of_association, counts, product, num_draws=DRAWS)
+        plain = jnp.maximum(product.inv(counts), 0).reshape(counts.shape)
+        test = independence_test(of_test, counts, num_draws=SHUFFLES).p_value if is_null else jnp.float32(1)
+        return found, odds_ratios(counts, product), cramers_v(plain / jnp.sum(plain)), test
+
+    return jax.lax.map(one, (keys, counts), batch_size=4)
+
+
+def setting(shape: tuple[int, int], epsilon: float, name: str, number: int, seed: int) -> dict[str, Any]:
+    """Coverage and size over so many collections."""
+    theta = table(shape, STRENGTHS[name])
+    counts = reports(shape, epsilon, theta, number, seed)
+    product = Product([rrjax.RandomizedResponse(size, epsilon) for size in shape])
+    keys = jax.random.split(jax.random.key(seed), number)
+    found, ratios, plain, p_values = jax.tree.map(
+        np.asarray, many(keys, jnp.asarray(counts, jnp.int32), product, name == "independent")
+    )
+    true = {"v": float(cramers_v(theta)), "information": max(float(mutual_information(theta)), 0.0)}
+    odds = theta * theta[0, 0] / (theta[:, :1] * theta[0])
+
+    def of(limits, value):
+        near = 1e-6  # of the truth in float32
+        return {
+            "coverage": float(((limits.lower <= value + near) & (value <= limits.upper + near)).mean()),
+            "too_high": float((limits.lower > value + near).mean()),
+            "too_low": float((limits.upper < value - near).mean()),
+            "width": float((limits.upper - limits.lower).mean()),
+        }
+
+    own = (slice(None), slice(1, None), slice(1, None))
+    inside = (ratios.lower[own] <= odds[own[1:]]) & (odds[own[1:]] <= ratios.upper[own])
+    return {
+        "shape": shape, "users": SHAPES[shape], "epsilon": epsilon, "strength": name, "collections": number,
+        "true": true, "v": of(found.cramers_v, true["v"]),
+        "information": of(found.mutual_information, true["information"]),
+        "odds_ratios": [float(inside.mean(axis=0).min()), float(inside.mean())],
+        "mean_v": float(found.cramers_v.value.mean()), "median_v": float(np.median(found.cramers_v.value)),
+        "mean_plain_v": float(plain.mean()),
+        "size": float((p_values <= 0.05 * (1 + 1e-6)).mean()) if name == "independent" else None,
+    }  # fmt: skip
+
+
+def simulated(number: int, shapes: Any = SHAPES) -> tuple[list[Table], dict[str, Any]]:
+    found = []
+    for place, (shape, epsilon, name) in enumerate(itertools.product(shapes, EPSILONS, STRENGTHS)):
+        found.append(setting(shape, epsilon, name, number, place))
+    names = [
+        [f"{row['shape'][0]} × {row['shape'][1]}", f"{row['users']:,}", f"{row['epsilon']:g}", row["strength"]]
+        for row in found
+    ]
+    covered = [
+        [
+            *name, f"{row['true']['v']:.3f}", f"{row['v']['coverage']:.4f}",
+            f"{row['v']['too_high']:.3f}, {row['v']['too_low']:.3f}", f"{row['v']['width']:.3f}",
+            f"{row['information']['coverage']:.4f}", f"{row['odds_ratios'][1]:.4f}, {row['odds_ratios'][0]:.4f}",
+            "" if row["size"] is None else f"{row['size']:.4f}",
+        ]
+        for name, row in zip(names, found, strict=True)
+    ]  # fmt: skip
+    values = [
+        [*name, *(f"{each:.3f}" for each in (row["true"]["v"], row["median_v"], row["mean_v"], row["mean_plain_v"]))]
+        for name, row in zip(names, found, strict=True)
+    ]
+    error = np.sqrt(0.95 * 0.05 / number)
+    first = ["table", "N", "ε", "columns", "V"]
+    tables = [
+        Table(
+            "Coverage of 95 % intervals, and size of the test of independence at 0.05",
+            [*first, "of V", "above, below", "width", "of the information", "of odds ratios", "size"],
+            covered,
+            f"{number:,} collections in each setting, in float32; {DRAWS} draws of an interval, {SHUFFLES} of a test. "
+            f"A coverage or a size has a standard error of {error:.4f}. Above, below: intervals that lie above and "
+            "below the true V. Odds ratios: against the first row and column, the mean of all cells and the smallest.",
+        ),
+        Table(
+            "Estimates of V",
+            [*first, "median of estimates", "mean of estimates", "mean of V of the unbiased table"],
+            values,
+            "The unbiased table is taken without its negative cells.",
+        ),
+    ]
+    return tables, {"settings": found}
+
+
+def main() -> None:
+    parser = report.parser(__doc__)
+    parser.add_argument("--collections", type=int, default=2000, help="of each setting")
+    options = parser.parse_args()
+    tables, record = simulated(60, [(2, 2)]) if options.quick else simulated(options.collections)
+    report.publish(options, "association", "Association of columns that were randomized apart", tables, record)
+
+
+if __name__ == "__main__":
+    main()
