@@ -131,8 +131,8 @@ def association(
 
     Returns:
         `Association`. A lower limit of zero says that the columns may be independent. In 18 settings the intervals of V
-        at 95 % held in 0.944 to 0.995 of 2,000 collections, those of the information in 0.947 to 0.998; the longest are
-        those of noisy tables near independence. All NaN for negative counts, or none.
+        at 95 % held in 0.944 to 0.995 of 2,000 collections, those of the information in 0.947 to 0.998; they are
+        most conservative in strong noise near independence. All NaN for negative counts, or none.
 
     Raises:
         ValueError: Another number of columns, a wrong shape or dtype, a level outside (0, 1), or a channel that has no
