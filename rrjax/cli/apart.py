@@ -18,7 +18,7 @@ from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import refuse_flags
-from rrjax.cli.randomization import SIMULATION, cautions, check_values, client_of, metadata_of, randomness
+from rrjax.cli.randomization import SIMULATION, cautions, check_values, client_of, kept_of, metadata_of, randomness
 from rrjax.cli.reading import Files, parse_domain
 from rrjax.data.errors import UsageError
 from rrjax.io.metadata import MechanismRecord, Metadata
@@ -127,6 +127,7 @@ def make_apart(
     epsilons: list[float],
     seed: int | None,
     sample: int | None,
+    keep: Sequence[str] = (),
 ) -> tuple[list[Metadata], list[int], int, list[str]]:
     """Randomizes each column and writes the reports.
 
@@ -171,7 +172,7 @@ def make_apart(
         ]
     if seed is not None:
         warnings.insert(0, SIMULATION)
-    write_columns(out, made)
+    write_columns(out, made, kept=kept_of(files, keep, columns, present) if keep else None)
     numbers = [int((reports >= 0).sum()) for reports, _ in made]
     return [metadata for _, metadata in made], numbers, num_users, warnings
 

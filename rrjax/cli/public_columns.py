@@ -200,6 +200,8 @@ class Rows:
     weights: np.ndarray | None
     clusters: np.ndarray | None
     num_dropped: int
+    hidden: tuple[np.ndarray, ...] = ()
+    """Reports of randomized covariates, −1 where one is missing."""
 
 
 def read_rows_of(
@@ -208,8 +210,12 @@ def read_rows_of(
     factors: Sequence[str],
     others: tuple[str | None, str | None],
     drop: bool,
+    hidden: Sequence[np.ndarray] = (),
 ) -> Rows:
-    """Reads reports, covariates, and `others`: weights and clusters. Rows that lack one are dropped or refused."""
+    """Reads reports, covariates, and `others`: weights and clusters. Rows that lack one are dropped or refused.
+
+    `hidden` are the reports of randomized covariates. With them, rows without a report of the outcome remain.
+    """
     source, reports = collection.files.source, collection.reports("a regression")
     odd = next((name for name in factors if name not in names), None)
     if odd is not None:
@@ -221,8 +227,9 @@ def read_rows_of(
     weight = None if of_weight is None else read_weights(of_weight)
     cluster = None if of_cluster is None else read_covariate(of_cluster, factor=True, most_levels=None)
     answered = reports >= 0 if reports.ndim == 1 else np.ones(len(reports), bool)
+    answered = np.logical_or.reduce([answered, *(each >= 0 for each in hidden)])
     used = [*covariates, *(each for each in (weight, cluster) if each is not None)]
-    lacking = np.any([each.missing for each in used], axis=0)
+    lacking = np.logical_or.reduce([np.zeros(len(reports), bool), *(each.missing for each in used)])
     if (answered & lacking).any() and not drop:
         raise _missing(collection, used, answered)
     kept = answered & ~lacking
@@ -234,12 +241,13 @@ def read_rows_of(
     ends = np.cumsum([0, *(len(labels) for _, labels in parts)])
     return Rows(
         reports[kept],
-        np.concatenate([matrix for matrix, _ in parts], axis=1),
+        np.concatenate([np.zeros((int(kept.sum()), 0)), *(matrix for matrix, _ in parts)], axis=1),
         [label for _, labels in parts for label in labels],
         [(each.name, list(range(*ends[place : place + 2]))) for place, each in enumerate(covariates)],
         None if weight is None else weight.values[kept],
         None if cluster is None else cluster.values[kept],
         int((answered & lacking).sum()),
+        tuple(each[kept] for each in hidden),
     )
 
 

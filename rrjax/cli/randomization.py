@@ -111,7 +111,7 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
         columns, (first, second) = pair
         values = read_pairs(files.source, columns, (parse_domain(first), parse_domain(second)))
     num_categories = values.domain.num_categories
-    beside = _kept(files, keep, (values.column, *(columns or ())), values.present) if keep else None
+    beside = kept_of(files, keep, (values.column, *(columns or ())), values.present) if keep else None
     warnings = cautions(values, pair, seed)
     if beside is not None:
         named = ", ".join(map(show.printable, keep))
@@ -183,7 +183,7 @@ def client_of_design(design: Design) -> Answers:
     return Answers(design.name, np.asarray(design.channel(), np.float64), parameters)
 
 
-def _kept(files: Files, names: Sequence[str], reported: Sequence[str], present: np.ndarray | None) -> Kept:
+def kept_of(files: Files, names: Sequence[str], reported: Sequence[str], present: np.ndarray | None) -> Kept:
     """The columns of --keep; refused before anything is randomized."""
     kept = Kept(files.source, tuple(names), present)
     try:

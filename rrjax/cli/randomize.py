@@ -113,7 +113,7 @@ def randomize(
         raise reworded(error, f"--out {error}", UsageError, flag="--out", value=out) from error
     columns, domains = column or [], domain or []
     bins = numbers.checked(randomizer.name, columns, domains)
-    others = {"--mechanism": randomizer.mechanism, "--design": randomizer.design, "--keep": keep, "--memo": rounds.memo}
+    others = {"--mechanism": randomizer.mechanism, "--design": randomizer.design, "--memo": rounds.memo}
     each_apart = apart.check(columns, domains, others)
     pair = None if each_apart else _pair(columns, domains)
     if pair is None:
@@ -133,7 +133,8 @@ def randomize(
     if each_apart and epsilon is not None:
         epsilons = apart.epsilons(check_epsilon(epsilon), len(columns))
         with show.err.status("Randomizing …"):
-            made = make_apart(files, out, columns, domains, epsilons, seed, apart.sample)
+            kept = () if keep is None else tuple(split("--keep", keep))
+            made = make_apart(files, out, columns, domains, epsilons, seed, apart.sample, kept)
         show_apart(*made, out, json)
         return
     if epsilon is not None and rounds.check(name, out):

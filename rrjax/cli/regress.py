@@ -6,7 +6,7 @@ import dataclasses
 import math
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -16,14 +16,13 @@ from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.collection import Collection, read_collection
 from rrjax.cli.design import SurveyDesign
+from rrjax.cli.fit_errors import told
+from rrjax.cli.hidden_columns import Hidden, hidden_columns, with_hidden
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Level, Output, check_rate, flags, split
 from rrjax.cli.public_columns import Rows, few_clusters, read_rows_of
 from rrjax.cli.reading import Epsilon, Files, Reading, check_outputs
 from rrjax.data.errors import UsageError
-
-if TYPE_CHECKING:
-    from rrjax.models import FitError
 
 MOST_COEFFICIENTS = 2000
 """Limit of the number of coefficients: their information matrix takes 32 MB."""
@@ -48,7 +47,11 @@ def regress(
     reports: Annotated[list[str], typer.Argument(metavar="FILES", help="Files of rows; globs work.")],
     outcome: Annotated[str, typer.Option(help="Column of randomized reports.")],
     covariates: Annotated[
-        str, typer.Option(help="Columns that it may depend on, separated by commas: numbers, or texts as factors.")
+        str,
+        typer.Option(
+            help="Columns that it may depend on, separated by commas: numbers, texts as factors, or columns of "
+            "`rrjax randomize --apart`, whose true values are estimated too."
+        ),
     ],
     epsilon: Epsilon = None,
     *,
@@ -78,8 +81,10 @@ def regress(
 
     rrjax regress survey.csv --outcome uses --covariates age,region --epsilon 1
 
+    rrjax regress survey.parquet --outcome smokes --covariates income,age
+
     Each row holds a report of any mechanism, or an answer to the survey design of --mechanism, and the covariates of
-    who made it, as they are.
+    who made it: as they are, or randomized, too, by `rrjax randomize --apart`.
     """
     check_rate("--level", level)
     from rrjax.models.regression import MOST_RIDGE
@@ -101,10 +106,22 @@ def regress(
     check_outputs([files], *output.files.values())
     with show.err.status("Reading …") as status:
         collection = read_collection(files, epsilon, design)
-        rows = read_rows_of(collection, names, listed, (weights, clusters), drop_missing)
+        randomized = [] if design.mechanism is not None else [*files.source.columns()]
+        for flag, name in (*(("--factors", each) for each in listed), *purposes[len(names) :]):
+            if name in randomized:
+                raise UsageError(
+                    f"{flag}: column {name!r} is randomized; it can be the outcome or one of --covariates",
+                    flag=flag,
+                    value=name,
+                )
+        hidden = hidden_columns(files, collection, [name for name in names if name in randomized])
+        known = [name for name in names if name not in randomized]
+        reports_of = [] if hidden is None else hidden.reports
+        rows = read_rows_of(collection, known, listed, (weights, clusters), drop_missing, reports_of)
+        rows = rows if hidden is None else with_hidden(rows, hidden)
         _check_size(rows, collection)
         status.update("Fitting …")
-        found = _fitted(rows, collection, reference, ridge, robust)
+        found = _fitted(rows, collection, reference, ridge, robust, hidden)
         if output.out is not None:
             io.write_table(output.out, collection.table(found.table(level)))
         if output.plot is not None:
@@ -141,6 +158,7 @@ class _Found:
     tests: list[tuple[str, float, int, float]]
     fit: tuple[float, int, float] | None
     kind: str
+    hidden: list[str]
 
     def table(self, level: float) -> dict[str, np.ndarray]:
         """All coefficients, in one column."""
@@ -167,6 +185,7 @@ class _Found:
         table = self.table(level)
         return {
             "reference": self.labels[0],
+            "hidden": self.hidden,
             "covariance": self.kind,
             "num_rows": len(self.rows.reports),
             "num_dropped": self.rows.num_dropped,
@@ -209,6 +228,11 @@ class _Found:
             show.say(
                 f"{show.number(self.rows.num_dropped, 'row is', 'rows are')} left out for want of a covariate, a "
                 f"weight or a cluster; {len(self.rows.reports):,} are left."
+            )
+        if self.hidden:
+            show.say(
+                f"Randomized, too: {', '.join(map(show.printable, self.hidden))}. Their true values are estimated with "
+                "the coefficients, and each category is compared with the first one."
             )
         robust = "robust error" if self.kind == "sandwich" else "std. error"
         for place, label in enumerate(self.labels[1:]):
@@ -298,36 +322,41 @@ def _compared(p_value: float) -> str:
 
 
 @ending_at_once()
-def _fitted(rows: Rows, collection: Collection, reference: str | None, ridge: float, robust: bool) -> _Found:
+def _fitted(
+    rows: Rows, collection: Collection, reference: str | None, ridge: float, robust: bool, hidden: Hidden | None
+) -> _Found:
     from rrjax.mechanisms.reordered import Reordered
-    from rrjax.models import FitError, fit, goodness_of_fit_test
+    from rrjax.models import FitError, fit, fit_hidden, goodness_of_fit_test
 
     labels = [str(label) for label in collection.labels]
     order = _reordered(labels, reference)
     reports, plain = rows.reports, collection.tallied is None
     if plain:
-        reports = np.argsort(order)[reports]
+        reports = np.where(reports < 0, -1, np.argsort(order)[reports])
     labels = [labels[place] for place in order]
     kind = "sandwich" if robust or rows.weights is not None or rows.clusters is not None else "observed"
     size = len(labels) if plain else None
-    given = (rows.matrix, reports, collection.epsilon if plain else Reordered(collection.mechanism, tuple(order)))
+    observed = reports, collection.epsilon if plain else Reordered(collection.mechanism, tuple(order))
+    given = (rows.matrix, *observed)
+    how = {"num_categories": size, "weights": rows.weights, "clusters": rows.clusters, "covariance": kind}
     try:
-        result = fit(
-            *given, num_categories=size, weights=rows.weights, clusters=rows.clusters, covariance=kind,
-            ridge=ridge,
-        )  # fmt: skip
+        if hidden is None:
+            result = fit(*given, ridge=ridge, **how)
+        else:
+            pairs = list(zip(rows.hidden, hidden.mechanisms, strict=True))
+            result = fit_hidden(rows.matrix if rows.matrix.size else None, pairs, *observed, ridge=ridge, **how)
     except FitError as error:
-        raise _told(error, collection.files.name, rows.columns, labels) from error
+        raise told(error, collection.files.name, rows.columns, labels) from error
     tests = [(name, *_tested(result, columns)) for name, columns in rows.of]
     fitness = None
     # The law of the test holds for independent users of equal weight, in ten groups of some size.
-    if kind == "observed" and len(reports) >= 200:
+    if kind == "observed" and len(reports) >= 200 and hidden is None:
         try:
             test = goodness_of_fit_test(result, *given)
             fitness = float(test.statistic), test.degrees, float(test.p_value)
         except FitError:
             fitness = None  # too few distinct values for groups
-    return _Found(result, rows, labels, tests, fitness, kind)
+    return _Found(result, rows, labels, tests, fitness, kind, [] if hidden is None else hidden.names)
 
 
 def _tested(result: Any, columns: list[int]) -> tuple[float, int, float]:
@@ -351,36 +380,3 @@ def _reordered(labels: list[str], reference: str | None) -> list[int]:
         )
     place = labels.index(reference)
     return [place, *(other for other in range(len(labels)) if other != place)]
-
-
-def _told(error: FitError, file: str, columns: list[str], labels: list[str]) -> io.DataError | UsageError:
-    """The reason why there is no regression, with the names of covariates and categories, and flags that help."""
-    names = ["the intercept" if number < 0 else f"covariate {columns[number]!r}" for number in error.columns]
-    column = next((columns[number] for number in error.columns if number >= 0), None)
-    listed, name = ", ".join(names), names[0] if names else "a coefficient"
-    number = 0 if error.number is None else error.number
-    of = "" if error.category is None else f" of category {labels[error.category]!r}"
-    said = {
-        "missing": f"{name} has a value that is no finite number; {show.number(int(number), 'row', 'rows')} in all. "
-        "Correct them, or leave them out as missing values",
-        "scale": f"{name} has values up to {number:.3g}, at the end of what floats hold: give it in another unit",
-        "constant": f"{name} is the same for everybody: leave it out of --covariates",
-        "dependent": f"covariates depend on each other linearly ({listed}): leave one of them out of --covariates",
-        "users": f"{show.number(int(number), 'row', 'rows')} are fewer than coefficients: leave covariates out",
-        "weights": f"the --weights count as {number:.3g} users of equal weight, too few for "
-        f"{show.number(len(columns), 'column', 'columns')} and {len(labels)} categories: trim the weights, or leave "
-        "covariates out",
-        "unbounded": f"{name}{of} runs off or is hardly determined. A covariate may separate the reports, no report "
-        "may speak for a category, or the reports may say next to nothing at this ε: merge categories, leave the "
-        "covariate out, or give a prior, such as --ridge 0.1",
-        "steps": f"no maximum was found in {int(number)} steps: give a prior, such as --ridge 0.1",
-    }
-    if error.reason == "clusters":
-        return UsageError(
-            f"--clusters: {int(number)} clusters are too few for {(error.needed or 1) - 1:.0f} coefficients; there "
-            "must be more clusters than coefficients. Leave covariates out, or give smaller clusters",
-            flag="--clusters",
-            value=number,
-        )
-    message = said.get(error.reason, str(error))
-    return io.DataError(f"{file}: {message}", file=file, column=column, value=error.value)

@@ -126,22 +126,25 @@ def write_reports(
         if metadata.round is not None:
             query = f"SELECT *, {metadata.round} AS {identifier(ROUND)} FROM ({query})"
         if kept is not None:
-            query = _beside(connection, query, column, len(reports), kept)
+            query = _beside(connection, query, len(reports), kept)
         record = f"KV_METADATA {{{KEY}: {literal(metadata.to_json())}}}"
         connection.execute(f"COPY ({query}) TO {literal(str(aside))} ({_FORMATS['.parquet']}, {_IN_PLACE}, {record})")
 
 
-def write_columns(path: str | PathLike[str], columns: Sequence[tuple[np.ndarray, Metadata]]) -> None:
+def write_columns(
+    path: str | PathLike[str], columns: Sequence[tuple[np.ndarray, Metadata]], *, kept: Kept | None = None
+) -> None:
     """Writes several columns of labels that were randomized apart, a row for each user.
 
     Args:
         path: A .parquet file.
         columns: For each column its reports, integers `[N]`, 0-based category numbers or −1 for a missing one, and its
             metadata.
+        kept: As in `write_reports`.
 
     Raises:
-        DataError: Another format, reports that are no categories, columns of different lengths or of one name, or a
-            file that cannot be written.
+        DataError: Another format, reports that are no categories, columns of different lengths or of one name, columns
+            that cannot be kept, or a file that cannot be written.
     """
     check_reports_name(path)
     names = [metadata.column for _, metadata in columns]
@@ -157,13 +160,18 @@ def write_columns(path: str | PathLike[str], columns: Sequence[tuple[np.ndarray,
             arrays[f"c{place}"][missing] = None
     selected_ = ", ".join(f"c{place} AS {identifier(name)}" for place, name in enumerate(names))
     record = f"KV_METADATA {{{KEY}: {literal(columns_to_json([metadata for _, metadata in columns]))}}}"
+    if kept is not None:
+        kept.check(names)
     with connect() as connection, replacing(path) as aside:
         connection.register("columns", arrays)
+        query = f"SELECT {selected_} FROM columns"
+        if kept is not None:
+            query = _beside(connection, query, len(columns[0][0]), kept)
         options = f"{_FORMATS['.parquet']}, {_IN_PLACE}, {record}"
-        connection.execute(f"COPY (SELECT {selected_} FROM columns) TO {literal(str(aside))} ({options})")
+        connection.execute(f"COPY ({query}) TO {literal(str(aside))} ({options})")
 
 
-def _beside(connection: Connection, query: str, column: str, number: int, kept: Kept) -> str:
+def _beside(connection: Connection, query: str, number: int, kept: Kept) -> str:
     """The query of reports with the kept columns, row by row."""
     with explaining(kept.source.files()):
         connection.execute("SET preserve_insertion_order = true")

@@ -6,6 +6,7 @@ from rrjax.models.coefficient_tests import goodness_of_fit_test, likelihood_rati
 from rrjax.models.delta import delta_method
 from rrjax.models.dirichlet import fit_dirichlet
 from rrjax.models.families import family_test, fit_family, geometric_logits, poisson_logits, zipf_logits
+from rrjax.models.hidden import fit_hidden
 from rrjax.models.inputs import FitError
 from rrjax.models.loss import backward_loss, rr_loss
 from rrjax.models.outcome import fit_outcome
@@ -18,6 +19,7 @@ __all__ = [  # noqa: RUF022 - the order of the reference page: functions by ques
     "rr_with_prior",
     "fit",
     "fit_in_batches",
+    "fit_hidden",
     "fit_outcome",
     "summary",
     "predict",

@@ -134,7 +134,7 @@ def fit(
     solve = newton if solver == "newton" else lbfgs
     result = _described(problem, solve(problem.data, problem.ridge, goal, max_iters), goal)
     if not isinstance(result.converged, Tracer):
-        _check_converged(result)
+        check_converged(result)
     return result
 
 
@@ -242,13 +242,12 @@ def _checked(observed: tuple[Any, ...], clusters, covariance, ridge, reduce_bias
     if clusters is not None:
         clusters, num_clusters = as_clusters(clusters, data.weights.shape[0], known)
     if covariance == "sandwich":
-        _check_enough(data, num_clusters, known)
+        check_enough(data.shape[0] * data.shape[1], num_clusters, known)
     return _Problem(data, units, ridge, clusters, num_clusters, covariance, observed[-1], reduce_bias)
 
 
-def _check_enough(data: Data, num_clusters: int | None, weights: np.ndarray | None) -> None:
-    """Refuses fewer clusters, or users with a considerable weight, than a covariance of all coefficients needs."""
-    size = data.shape[0] * data.shape[1]
+def check_enough(size: int, num_clusters: int | None, weights: np.ndarray | None) -> None:
+    """Refuses fewer clusters, or users with a considerable weight, than a covariance of `size` coefficients needs."""
     if num_clusters is not None and num_clusters <= size:
         raise FitError(
             f"{num_clusters} clusters are too few for {size} coefficients: there must be more clusters than "
@@ -277,7 +276,7 @@ def _described(problem: _Problem, solution: Solution, tol: Float[Array, ""]) -> 
     """The regression at the solution of a solver; refuses coefficients that are not determined."""
     result, errors = _evaluated(problem, solution, tol)
     if errors is not None and not isinstance(errors, Tracer):
-        _check_determined(result, np.asarray(errors))
+        check_determined(result, np.asarray(errors))
     return result
 
 
@@ -299,7 +298,10 @@ def _evaluated(problem: _Problem, solution: Solution, tol):
         if problem.reduce_bias:
             coefficients = coefficients - bias(coefficients, data, covariance)
         if problem.covariance == "sandwich":
-            covariance = _sandwich(covariance, solution.coefficients, problem)
+            moved = posteriors(solution.coefficients, data.covariates, data.rows).moved
+            scores = data.weights[:, None, None] * data.covariates[:, :, None] * moved[:, None, 1:]
+            scores = scores.reshape(scores.shape[0], -1)
+            covariance = sandwich(scores, covariance, data.weights, problem.clusters, problem.num_clusters)
         errors = jnp.sqrt(jnp.diagonal(covariance)).reshape(coefficients.shape)
         # False for NaN, if the information is not positive.
         converged = (gap <= tol) & jnp.all(errors < LARGEST_STANDARD_ERROR)
@@ -324,22 +326,19 @@ def _evaluated(problem: _Problem, solution: Solution, tol):
     return result, errors
 
 
-def _sandwich(inverse, coefficients, problem: _Problem):
-    """The sandwich covariance, by users or by clusters."""
-    data, clusters, count = problem.data, problem.clusters, problem.num_clusters
-    moved = posteriors(coefficients, data.covariates, data.rows).moved
-    scores = data.weights[:, None, None] * data.covariates[:, :, None] * moved[:, None, 1:]
-    scores = scores.reshape(scores.shape[0], -1)
+def sandwich(scores, inverse, weights, clusters, count: int | None):
+    """The sandwich covariance of scores `[N, P]`, by users or by clusters."""
     factor = 1.0
     if clusters is not None and count is not None:
         scores = jax.ops.segment_sum(scores, clusters, num_segments=count)
-        number, size = jnp.sum(data.weights > 0, dtype=scores.dtype), scores.shape[1]
+        number, size = jnp.sum(weights > 0, dtype=scores.dtype), scores.shape[1]
         factor = count / (count - 1) * (number - 1) / (number - size)
     half = scores @ inverse
     return factor * (half.T @ half)
 
 
-def _check_determined(result: Regression, errors: np.ndarray) -> None:
+def check_determined(result: Regression, errors: np.ndarray) -> None:
+    """Raises `FitError` for a standard error of a standardized coefficient that is too large or undefined."""
     wrong = np.argwhere(~(errors < LARGEST_STANDARD_ERROR))
     if wrong.size:
         row, place = wrong[0]
@@ -360,7 +359,8 @@ def _check_determined(result: Regression, errors: np.ndarray) -> None:
         )
 
 
-def _check_converged(result: Regression) -> None:
+def check_converged(result: Regression) -> None:
+    """Raises `FitError` for a regression that has not converged."""
     if bool(result.converged):
         return
     largest = float(jnp.max(jnp.abs(result.standard_coefficients)))

@@ -195,10 +195,10 @@ def ascended(
     return _repeated(step, aligned(state), max_iters)
 
 
-def blocks_of(data: Any) -> Any:
-    """Rows in blocks of users; the last block is filled up with zeros, which are users of weight zero."""
+def blocks_of(data: Any, most: int = USERS_IN_BLOCK) -> Any:
+    """Rows in blocks of users, `most` each; the last one is filled up with zeros, which are users of weight zero."""
     number = jax.tree.leaves(data)[0].shape[0]
-    block = min(number, USERS_IN_BLOCK)
+    block = min(number, most)
 
     def cut(leaf):
         padded = jnp.pad(leaf, ((0, -number % block), *((0, 0),) * (leaf.ndim - 1)))

@@ -12,8 +12,8 @@ pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
 
 import rrjax
 from rrjax import io
-from rrjax.io.rows import read_covariate, read_covariates
-from rrjax.models import fit, goodness_of_fit_test, wald_test
+from rrjax.io.rows import read_covariate, read_covariates, read_rows
+from rrjax.models import fit, fit_hidden, goodness_of_fit_test, wald_test
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -176,3 +176,50 @@ def test_covariates_are_numbers_or_levels():
     np.testing.assert_array_equal(text.columns()[0], [[1], [0], [np.nan]])
     with refused(error=io.DataError, file="t.csv", column="same"):
         read_covariates(source, ["same"])
+
+
+@pytest.mark.long
+def test_a_covariate_may_be_randomized_too(invoke):
+    rng = np.random.default_rng(3)
+    income, age = rng.integers(0, 3, 6000), rng.integers(18, 80, 6000)
+    smokes = (rng.random(6000) < 1 / (1 + np.exp(1 - 1.2 * (income == 2)))).astype(int)
+    names = {"smokes": np.asarray(["no", "yes"], object)[smokes], "income": np.asarray(list("abc"), object)[income]}
+    io.write_table("v.csv", {**names, "age": age, "coin": rng.integers(0, 2, 6000)})
+    line = ("randomize", "v.csv", *(each for name in (*names, "coin") for each in ("--column", name)), "--apart")
+    how = ("--epsilon", "6", "--seed", "1", "--keep", "age", "--out")
+    code, _, error = invoke(*line, *how, "s.parquet", "--sample", "2")
+    assert code == 0, error
+    given = ("regress", "s.parquet", "--outcome", "smokes", "--covariates")
+    code, out, error = invoke(*given, "age,income", "--json", "--reference", "yes", "--out", "c.csv")
+    assert code == 0, error
+    found = json.loads(out)
+    assert found["hidden"] == ["income"]
+    assert found["goodness_of_fit"] is None
+    assert [row["term"] for row in found["coefficients"]] == ["(intercept)", "age", "income: b", "income: c"]
+    assert [test["degrees"] for test in found["tests"]] == [1, 2]
+    # Two of three columns are reported: some users have no outcome, and count by their income.
+    known = io.Source("s.parquet").columns()
+    reports = [read_rows(io.Source("s.parquet", column=name), known[name].domain).indices for name in names]
+    assert found["num_rows"] == (np.maximum(*reports) >= 0).sum()
+    laws = [rrjax.RandomizedResponse(size, 3.0) for size in (2, 3)]
+    turned = np.where(reports[0] >= 0, 1 - reports[0], -1)
+    wanted = fit_hidden(age.astype(float), [(reports[1], laws[1])], turned, laws[0])
+    for name, values in (("estimate", wanted.coefficients), ("standard_error", wanted.standard_errors)):
+        np.testing.assert_allclose([row[name] for row in found["coefficients"]], values.ravel(), rtol=5e-3, atol=1e-3)
+    code, out, error = invoke(*given, "income")
+    assert code == 0, error
+    assert "Randomized, too: income." in out
+
+    def flag(*flags):
+        assert invoke(*given, *flags)[0] == 2
+        return invoke.error.flag
+
+    assert flag("income", "--clusters", "coin") == "--clusters"
+    assert flag("income", "--weights", "coin") == "--weights"
+    assert flag("income", "--factors", "income") == "--factors"
+    assert flag("income,smokes") == "--covariates"
+    assert invoke(*line, *how, "one.parquet", "--sample", "1")[0] == 0
+    assert invoke("regress", "one.parquet", *given[2:], "income")[0] == 2
+    assert (invoke.error.flag, invoke.error.value) == ("--covariates", "income")
+    assert invoke(*line, *how[:-2], "coin", "--out", "x.parquet")[0] == 2
+    assert invoke.error.flag == "--keep"

@@ -1,0 +1,316 @@
+"""Regression of a randomized outcome on covariates of which some are randomized, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
+
+from rrjax.data.arguments import as_array, as_scalar, as_tolerance, float_dtype
+from rrjax.data.categories import as_integer
+from rrjax.data.errors import ArgumentError
+from rrjax.mechanisms.mechanism import Mechanism
+from rrjax.models.hidden_likelihood import Data, Parameters, designed, evaluated, posteriors, scores_of
+from rrjax.models.inputs import (
+    Units,
+    as_clusters,
+    as_covariates,
+    as_list,
+    as_weights,
+    covariates_dtype,
+    require,
+    standardized,
+)
+from rrjax.models.logistic import NO_DERIVATIVES
+from rrjax.models.loss import MechanismOrEpsilon, rows_of
+from rrjax.models.regression import (
+    LARGEST_STANDARD_ERROR,
+    Covariance,
+    check_converged,
+    check_determined,
+    check_enough,
+    sandwich,
+)
+from rrjax.models.results import Regression
+from rrjax.numerics.implicit import without_derivative
+from rrjax.numerics.newton import USERS_IN_BLOCK, ascended, blocks_of, factored, solved
+from rrjax.numerics.sharding import refuse_spread
+from rrjax.numerics.sums import accurate_sum, log_sum
+
+MOST_CELLS = 512
+"""Largest number of cells of the joint table of hidden covariates: Newton's method has a matrix of them."""
+_NUMBERS_IN_BLOCK = 1 << 22
+"""Largest number of numbers of the information of a block of users."""
+
+
+def fit_hidden(
+    covariates: ArrayLike | None,
+    hidden: Sequence[tuple[ArrayLike, Mechanism]],
+    reports: ArrayLike,
+    mechanism_or_epsilon: MechanismOrEpsilon,
+    *,
+    num_categories: int | None = None,
+    left_out: Sequence[int] = (),
+    weights: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
+    covariance: Covariance | None = None,
+    ridge: ArrayLike = 0.0,
+    prior: ArrayLike = 1.0,
+    tol: float | None = None,
+    max_iters: int = 200,
+) -> Regression:
+    """Fits a multinomial logistic regression of the users' values on covariates that are randomized, too.
+
+    A regression on the reports of a covariate gives too small coefficients, because a report is often not the value.
+    Here the values of randomized covariates are hidden variables. Their joint distribution is estimated with the
+    coefficients: a free share for each combination of values, of which each column may depend on the known covariates
+    (multinomial logistic, without interactions). The likelihood of all reports together is maximized by steps of EM
+    and, near the maximum, of Newton's method.
+
+    Args:
+        covariates: `[N, D]`, known covariates as in `fit`; None if there are none. There is an intercept.
+        hidden: For each randomized covariate its N reports and its mechanism. Its ε is its own.
+        reports: N reports of the outcome. Reports that are numbers, here and in `hidden`, may be −1: missing. That a
+            report is missing must not depend on values.
+        mechanism_or_epsilon: As in `fit`, of the outcome.
+        num_categories: As in `fit`.
+        left_out: Coefficients that are zero for all categories: columns from 0, first the known covariates, then the
+            dummies of the hidden ones. They remain in the distribution of the hidden covariates. This is the smaller
+            model of `likelihood_ratio_test`.
+        weights: As in `fit`.
+        clusters: As in `fit`.
+        covariance: "observed" or "sandwich", as in `fit`.
+        ridge: As in `fit`, on the coefficients of the outcome.
+        prior: Scalar, the weight of a prior on the distribution of the hidden covariates, in users: a Dirichlet prior
+            on the cells at the mean of the known covariates, and a normal one with this precision on their slopes. Zero
+            is maximum likelihood, which has no maximum if a cell is estimated as empty.
+        tol: As in `fit`.
+        max_iters: Largest number of steps.
+
+    Returns:
+        `Regression`. Its covariates are the known ones, then for each hidden one the dummies of its categories but the
+        first. `gain` is measured from the model in which no coefficient differs from zero, at its own maximum, so that
+        twice the difference of gains is the likelihood-ratio statistic. The likelihood of hidden variables may have
+        several maxima. The search starts where the outcome does not depend on the covariates.
+
+    Raises:
+        ValueError: As `fit`; no hidden covariate, or more than 512 combinations of their values; a column without any
+            report, or that nobody reports together with the outcome.
+        FitError: As `fit`. Many categories at a small ε tell too little of the coefficients.
+        NotImplementedError: `jax.vmap` spreads it over a mesh with explicit axes; `jax.shard_map` can. A derivative.
+
+    Example:
+        >>> import jax, numpy as np, rrjax
+        >>> from rrjax.models import fit, fit_hidden
+        >>> rng = np.random.default_rng(0)
+        >>> drinks = (rng.random(20_000) < 0.4).astype(int)
+        >>> smokes = (rng.random(20_000) < 1 / (1 + np.exp(1 - 1.5 * drinks))).astype(int)
+        >>> mechanism = rrjax.RandomizedResponse(2, 1.5)
+        >>> first, second = (mechanism.randomize(jax.random.key(k), v) for k, v in enumerate((drinks, smokes)))
+        >>> as_if_true, found = fit(first, second, mechanism), fit_hidden(None, [(first, mechanism)], second, mechanism)
+        >>> [f"{each.coefficients[1, 0]:.2f} ± {each.standard_errors[1, 0]:.2f}" for each in (as_if_true, found)]
+        ['0.91 ± 0.05', '1.43 ± 0.10']
+
+    References:
+        van den Hout and Kooi, "Estimating the linear regression model with categorical covariates subject to randomized
+        response", 2006; Louis, "Finding the observed information matrix when using the EM algorithm", 1982.
+    """
+    if covariance not in (None, "observed", "sandwich") or (clusters is not None and covariance == "observed"):
+        expected = '"sandwich" with clusters' if clusters is not None else '"observed" or "sandwich"'
+        raise ArgumentError(
+            f"covariance must be {expected}, got {covariance!r}", argument="covariance", value=covariance
+        )
+    max_iters = as_integer(max_iters, "max_iters", 1)
+    reports = refuse_spread(reports, "fit_hidden")
+    given = None if covariates is None else as_covariates(covariates)
+    dtype = np.dtype(float_dtype()) if given is None else covariates_dtype(given)
+    columns = _as_hidden(hidden)
+    number = as_array(reports, "reports").shape[0] if given is None else given.shape[0]
+    outcome, scale, answered = _rows(reports, mechanism_or_epsilon, num_categories, number, dtype, "reports")
+    parts = [_rows(own, each, None, number, dtype, f"hidden[{place}]") for place, (own, each) in enumerate(columns)]
+    known = [each[2] for each in parts]
+    _check_together(answered, known)
+    weights = as_weights(weights, number, dtype)
+    weights = jnp.where(jnp.any(jnp.stack([answered, *known]), axis=0), weights, 0)
+    if given is None:
+        standard, units = jnp.ones((number, 1), dtype), Units(jnp.zeros(1, dtype), jnp.ones(1, dtype))
+    else:
+        standard, units = standardized(given, intercept=True)
+    sizes = tuple(each.num_categories for _, each in columns)
+    kept = _kept(left_out, standard.shape[1] - 1, sum(sizes) - len(sizes))
+    num_clusters = None
+    if clusters is not None:
+        clusters, num_clusters = as_clusters(
+            clusters, number, None if isinstance(weights, Tracer) else np.asarray(weights)
+        )
+    robust = clusters is not None or covariance == "sandwich"
+    data = without_derivative(Data(standard, outcome, tuple(each[0] for each in parts), weights), NO_DERIVATIVES)
+    scale = accurate_sum(weights * (scale + sum(each[1] for each in parts)))
+    data = data if robust else _merged(data)
+    problem = _Problem(data, scale, units, as_scalar(ridge, dtype, "ridge"), as_scalar(prior, dtype, "prior"), clusters)
+    for name, value in (("ridge", problem.ridge), ("prior", problem.prior)):
+        if not isinstance(value, Tracer) and not 0 <= value < np.inf:
+            raise ArgumentError(
+                f"{name} must be a finite number, not negative; got {float(value):g}", argument=name, value=float(value)
+            )
+    if robust:
+        known_weights = None if isinstance(weights, Tracer) else np.asarray(weights, np.float64)
+        check_enough(len(kept) * (outcome.shape[1] - 1), num_clusters, known_weights)
+    goal = as_tolerance(tol, jnp.sum(weights))
+    result, errors = _fitted(problem, goal, max_iters, sizes, kept, robust, num_clusters)
+    if not isinstance(result.converged, Tracer):
+        check_determined(result, np.asarray(errors))
+        check_converged(result)
+    return result
+
+
+def _merged(data: Data) -> Data:
+    """Users with equal covariates and reports as one row; many are equal if no covariate is continuous."""
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(data)):
+        return data
+    table = np.concatenate([np.asarray(each) for each in (data.covariates, data.outcome, *data.hidden)], axis=1)
+    _, first, place = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    if 2 * len(first) > len(table):
+        return data
+    weights = np.bincount(place.ravel(), weights=np.asarray(data.weights), minlength=len(first))
+    rows = jax.tree.map(lambda leaf: leaf[first], data)
+    return rows._replace(weights=jnp.asarray(weights, data.weights.dtype))
+
+
+class _Problem(NamedTuple):
+    """A problem to be fitted; `scale` is the part of the log-likelihood that is common to all values."""
+
+    data: Data
+    scale: Float[Array, ""]
+    units: Units
+    ridge: Float[Array, ""]
+    prior: Float[Array, ""]
+    clusters: Int[Array, " N"] | None
+
+
+def _as_hidden(hidden: Any) -> list[tuple[Any, Mechanism]]:
+    pairs = [tuple(as_list(each)) for each in as_list(hidden)]
+    if not pairs or any(len(each) != 2 or not isinstance(each[1], Mechanism) for each in pairs):
+        raise ArgumentError(
+            "hidden must be a list of (reports, mechanism), one for each randomized covariate; without any use fit",
+            argument="hidden",
+        )
+    cells = int(np.prod([each.num_categories for _, each in pairs], dtype=float))
+    if cells > MOST_CELLS:
+        sizes = " × ".join(f"{each.num_categories:,}" for _, each in pairs)
+        raise ArgumentError(
+            f"the hidden covariates have {sizes} = {cells:,} combinations of values, more than {MOST_CELLS}: leave "
+            "columns out, or merge categories before they are randomized",
+            argument="hidden",
+            value=cells,
+        )
+    return pairs
+
+
+def _rows(reports, mechanism, num_categories, number, dtype, name):
+    """The log-likelihood of each report, `[N, K]`, its scale `[N]`, and which reports are not missing `[N]`."""
+    reports = as_array(reports, name)
+    require(reports.shape[:1] == (number,), name, f"{number} reports, one for each user", reports)
+    present = jnp.ones(number, bool)
+    if reports.ndim == 1 and jnp.issubdtype(reports.dtype, jnp.integer):
+        # Of a column whose reports are numbers; those of other mechanisms are arrays.
+        present = jnp.asarray(reports != -1)
+        reports = (jnp if isinstance(reports, jax.Array) else np).where(reports == -1, 0, reports)
+    if not isinstance(present, Tracer) and not present.any():
+        raise ArgumentError(f"all reports of {name} are missing: leave the column out", argument=name)
+    rows = rows_of(reports, mechanism, num_categories, number, dtype)
+    likelihood = jnp.where(present[:, None], jnp.logaddexp(rows.base[:, None], rows.lift), 0)
+    return likelihood, jnp.where(present, rows.scale, 0), present
+
+
+def _check_together(answered: Bool[Array, " N"], known: list[Bool[Array, " N"]]) -> None:
+    for place, each in enumerate(known):
+        both = answered & each
+        if not isinstance(both, Tracer) and not both.any():
+            raise ArgumentError(
+                f"nobody reports both the outcome and hidden[{place}]: the reports do not tell how they go together",
+                argument="hidden",
+                value=place,
+            )
+
+
+def _kept(left_out: Sequence[int], num_known: int, num_hidden: int) -> tuple[int, ...]:
+    """The columns of (x, z) with a coefficient; the intercept is the first."""
+    number = num_known + num_hidden
+    columns = [int(each) for each in np.atleast_1d(np.asarray(left_out, int))]
+    if not all(0 <= each < number for each in columns):
+        raise ArgumentError(
+            f"left_out must be columns from 0 to {number - 1}, got {left_out}", argument="left_out", value=left_out
+        )
+    return tuple(place for place in range(number + 1) if place - 1 not in columns)
+
+
+@partial(jax.jit, static_argnums=(2, 3, 4, 5, 6))
+def _fitted(problem: _Problem, tol, max_iters: int, sizes, kept, robust: bool, num_clusters: int | None):
+    data, units, prior = problem.data, problem.units, problem.prior
+    dtype, num_known, width = data.weights.dtype, data.covariates.shape[1], data.outcome.shape[1] - 1
+    design = designed(sizes, kept, num_known, dtype)
+    num_cells, num_dummies = design.dummies.shape
+    start = Parameters(
+        jnp.zeros((len(kept), width), dtype), jnp.zeros(num_cells - 1, dtype),
+        jnp.zeros((num_known - 1, num_dummies), dtype),
+    )  # fmt: skip
+    flat, unravel = ravel_pytree(start)
+    most = max(1, min(USERS_IN_BLOCK, _NUMBERS_IN_BLOCK // (num_cells * (width + 1) ** 2)))
+
+    def found(start, data, ridge):
+        def log_prior(flat):
+            coefficients, cells, slopes = unravel(flat)
+            shares = jnp.concatenate([jnp.zeros(1, dtype), cells])
+            of_cells = jnp.mean(shares) - log_sum(shares) - jnp.sum(slopes**2) / 2
+            return prior * of_cells - ridge / 2 * jnp.sum(coefficients**2)
+
+        blocks = blocks_of(data, most)
+        look = partial(evaluated, unravel=unravel, blocks=blocks, design=design, log_prior=log_prior)
+        return ascended(look, start, tol, max_iters)
+
+    # First the hidden covariates alone: where the outcome tells nothing, a prior keeps its coefficients at zero.
+    alone = found(flat, data._replace(outcome=jnp.zeros_like(data.outcome)), jnp.ones((), dtype))
+    state = found(alone.parameters, data, problem.ridge)
+    coefficients = unravel(state.parameters).coefficients
+    inverse = solved(factored(state.view.observed), jnp.eye(flat.size, dtype=dtype))
+    if robust:
+        scores = jnp.concatenate(scores_of(posteriors(unravel(state.parameters), data, design), data, design), axis=1)
+        scores = data.weights[:, None] * scores
+        inverse = sandwich(scores, inverse, data.weights, problem.clusters, num_clusters)
+    covariance = inverse[: coefficients.size, : coefficients.size]
+    errors = jnp.sqrt(jnp.diagonal(covariance)).reshape(coefficients.shape)
+    number = data.weights.shape[0]
+    each = state.view.log_probabilities[:number]
+    log_likelihood = accurate_sum(each) + problem.scale
+    at_equal = data.weights * (log_sum(data.outcome) - jnp.log(jnp.asarray(width + 1, dtype)))
+    gain = accurate_sum(each - alone.view.log_probabilities[:number] - at_equal)
+    # The prior of the cells counts, that of the coefficients does not, as in `fit`.
+    gain += state.view.log_prior - alone.view.log_prior + problem.ridge / 2 * jnp.sum(coefficients**2)
+    usable = jnp.isfinite(log_likelihood) & (jnp.min(data.weights) >= 0) & (problem.ridge >= 0) & (prior >= 0)
+    shift, scales = (
+        jnp.concatenate([own, jnp.full(num_dummies, fill, dtype)])[np.asarray(kept)]
+        for own, fill in zip(units, (0, 1), strict=True)
+    )
+    result = Regression(
+        standard_coefficients=jnp.where(usable, coefficients, jnp.nan),
+        standard_covariance=jnp.where(usable, covariance, jnp.nan),
+        units=Units(shift, scales),
+        log_likelihood=log_likelihood,
+        gain=gain,
+        gap=state.gap,
+        num_iters=state.num_iters,
+        converged=state.converged & usable & jnp.all(errors < LARGEST_STANDARD_ERROR),
+        num_users=jnp.sum(data.weights),
+        intercept=True,
+        robust=robust,
+        num_clusters=num_clusters,
+    )
+    return result, errors
