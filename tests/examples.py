@@ -35,6 +35,7 @@ LONG = frozenset(
         "rrjax.models.families.fit_family",
         "rrjax.models.coefficient_tests.goodness_of_fit_test",
         "rrjax.models.coefficient_tests.score_test",
+        "rrjax.models.hidden.fit_hidden",
         "rrjax.models.outcome.fit_outcome",
         "rrjax.models.regression.fit",
         "rrjax.models.regression.fit_in_batches",

@@ -156,6 +156,9 @@ FUNCTIONS = {
             models.fit(t, c % 2, EPSILON, num_categories=2), t, c % 2, EPSILON, num_groups=2
         ).p_value
     ),
+    "fit_hidden": lambda k, c, t: models.fit_hidden(
+        None, [(c // 2 % 2, RandomizedResponse(2, EPSILON))], c % 2, EPSILON, num_categories=2
+    ),
     "fit_outcome": lambda k, c, t: models.fit_outcome(t, t[::-1], c % 2, EPSILON, num_categories=2),
     "fit_family": lambda k, c, t: models.fit_family(ZIPF, 1.0, c, EPSILON),
     "fit_dirichlet": lambda k, c, t: models.fit_dirichlet(k, jnp.stack([c, c[::-1]]), EPSILON, num_draws=16),
@@ -206,7 +209,7 @@ FUNCTIONS = {
 # `jax.random.gamma` cannot be spread, in jax 0.10, nor can loops and sums of the regressions; optax's line search knows
 # no devices.
 REFUSED = {("vmap, explicit", name) for name in (
-    "posterior", "fit_dirichlet", "fit_in_batches", "fit_outcome", "goodness_of_fit_test of a regression",
+    "posterior", "fit_dirichlet", "fit_in_batches", "fit_outcome", "fit_hidden", "goodness_of_fit_test of a regression",
 )}  # fmt: skip
 REFUSED |= {(way, "fit by l-bfgs") for way in ("shard_map, explicit", "shard_map, automatic", "vmap, explicit")}
 

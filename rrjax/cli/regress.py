@@ -300,8 +300,11 @@ class _Found:
             if self.fit and self.fit[-1] >= MISFIT_LEVEL
             else "",
             "users": f"{len(self.rows.reports):,}",
-            "likelihood": f"deviance {float(self.result.deviance):,.2f}, AIC {float(self.result.aic):,.2f} (of "
-            "models of the same answers the smaller is better)",
+            # The likelihood of hidden covariates depends on which they are.
+            "likelihood": ""
+            if self.hidden
+            else f"deviance {float(self.result.deviance):,.2f}, AIC {float(self.result.aic):,.2f} (of models of the "
+            "same answers the smaller is better)",
             "certificate": f"log-likelihood within {show.at_most(max(float(self.result.gap), 1e-300))} nats of its "
             "maximum",
         }
