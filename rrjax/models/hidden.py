@@ -17,8 +17,9 @@ from rrjax.data.arguments import as_array, as_scalar, as_tolerance, float_dtype
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.mechanism import Mechanism
-from rrjax.models.hidden_likelihood import Data, Parameters, designed, evaluated, posteriors, scores_of
+from rrjax.models.hidden_likelihood import Data, Parameters, designed, dummies_of, evaluated, posteriors, scores_of
 from rrjax.models.inputs import (
+    FitError,
     Units,
     as_clusters,
     as_covariates,
@@ -155,7 +156,8 @@ def fit_hidden(
     data = without_derivative(Data(standard, outcome, tuple(each[0] for each in parts), weights), NO_DERIVATIVES)
     scale = accurate_sum(weights * (scale + sum(each[1] for each in parts)))
     data = data if robust else _merged(data)
-    problem = _Problem(data, scale, units, as_scalar(ridge, dtype, "ridge"), as_scalar(prior, dtype, "prior"), clusters)
+    ridge, prior = as_scalar(ridge, dtype, "ridge"), as_scalar(prior, dtype, "prior")
+    problem = _Problem(data, scale, units, ridge, prior, clusters, dummies_of(sizes, dtype))
     for name, value in (("ridge", problem.ridge), ("prior", problem.prior)):
         if not isinstance(value, Tracer) and not 0 <= value < np.inf:
             raise ArgumentError(
@@ -168,8 +170,16 @@ def fit_hidden(
     if tol is None:
         # Gains are sums of rows with many users, rounded with them; the last step goes much nearer than the goal.
         goal = jnp.maximum(goal, 4 * jnp.finfo(dtype).eps * jnp.sqrt(jnp.sum(data.weights**2)))
-    result, errors = _fitted(problem, goal, max_iters, sizes, kept, robust, num_clusters)
+    result, errors = _fitted(problem, goal, max_iters, kept, robust, num_clusters)
     if not isinstance(result.converged, Tracer):
+        if np.isnan(errors).any() and int(result.num_iters) == max_iters:
+            raise FitError(
+                f"no maximum was found in {max_iters} steps. The reports may say next to nothing at this epsilon, or "
+                "hardly anybody may have a category: merge categories, leave covariates out, or give a prior, such as "
+                "ridge=0.1",
+                reason="steps",
+                number=max_iters,
+            )
         check_determined(result, np.asarray(errors))
         check_converged(result)
     return result
@@ -197,6 +207,7 @@ class _Problem(NamedTuple):
     ridge: Float[Array, ""]
     prior: Float[Array, ""]
     clusters: Int[Array, " N"] | None
+    dummies: Float[Array, "H E"]  # an argument: XLA would multiply constants of this size while it compiles
 
 
 def _as_hidden(hidden: Any) -> list[tuple[Any, Mechanism]]:
@@ -256,11 +267,11 @@ def _kept(left_out: Sequence[int], num_known: int, num_hidden: int) -> tuple[int
     return tuple(place for place in range(number + 1) if place - 1 not in columns)
 
 
-@partial(jax.jit, static_argnums=(2, 3, 4, 5, 6))
-def _fitted(problem: _Problem, tol, max_iters: int, sizes, kept, robust: bool, num_clusters: int | None):
+@partial(jax.jit, static_argnums=(2, 3, 4, 5))
+def _fitted(problem: _Problem, tol, max_iters: int, kept, robust: bool, num_clusters: int | None):
     data, units, prior = problem.data, problem.units, problem.prior
     dtype, num_known, width = data.weights.dtype, data.covariates.shape[1], data.outcome.shape[1] - 1
-    design = designed(sizes, kept, num_known, dtype)
+    design = designed(problem.dummies, kept, num_known)
     num_cells, num_dummies = design.dummies.shape
     start = Parameters(
         jnp.zeros((len(kept), width), dtype), jnp.zeros(num_cells - 1, dtype),
@@ -286,6 +297,7 @@ def _fitted(problem: _Problem, tol, max_iters: int, sizes, kept, robust: bool, n
     coefficients = unravel(state.parameters).coefficients
     inverse = solved(factored(state.view.observed), jnp.eye(flat.size, dtype=dtype))
     gap = state.view.slope @ inverse @ state.view.slope / 2
+    gap = jnp.where(jnp.isnan(gap), state.gap, gap)  # the information is not positive: no maximum is near
     if robust:
         scores = jnp.concatenate(scores_of(posteriors(unravel(state.parameters), data, design), data, design), axis=1)
         scores = data.weights[:, None] * scores

@@ -15,6 +15,7 @@ complete scores under q (Louis). All of it is sums of products of g, m, x and z:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -51,13 +52,18 @@ class Design(NamedTuple):
     of_hidden: np.ndarray
 
 
-def designed(sizes: tuple[int, ...], kept: tuple[int, ...], num_known: int, dtype) -> Design:
-    """The dummies of cells of `sizes`, and the columns `kept` of (x, z)."""
+def dummies_of(sizes: Sequence[int], dtype: np.dtype) -> Float[Array, "H E"]:
+    """The dummies of each cell of a table of these sizes."""
     values = np.indices(sizes).reshape(len(sizes), -1)
     dummies = [own[:, None] == np.arange(1, size) for own, size in zip(values, sizes, strict=True)]
+    return jnp.asarray(np.concatenate(dummies, axis=1), dtype)
+
+
+def designed(dummies: Float[Array, "H E"], kept: tuple[int, ...], num_known: int) -> Design:
+    """The dummies, and the columns `kept` of (x, z)."""
     known = np.asarray([place for place in kept if place < num_known], int)
     hidden = np.asarray([place - num_known for place in kept if place >= num_known], int)
-    return Design(jnp.asarray(np.concatenate(dummies, axis=1), dtype), known, hidden)
+    return Design(dummies, known, hidden)
 
 
 class Posteriors(NamedTuple):

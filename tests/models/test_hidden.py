@@ -170,5 +170,7 @@ def test_what_is_wrong_is_named():
 @pytest.mark.long
 def test_what_says_too_little_is_refused():
     known, reports, _ = survey(60)
-    with refused(error=FitError, reason="unbounded"):
+    with refused(error=FitError, reason="steps"):
         fit_hidden(known, [(reports[0], RandomizedResponse(2, 1e-2))], reports[2], LAWS[2])
+    with refused(error=FitError, reason="unbounded", category=2):  # nobody reports it
+        fit_hidden(None, [(reports[0], LAWS[0])], reports[2] % 2, 60.0, num_categories=3)
