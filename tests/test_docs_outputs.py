@@ -143,6 +143,7 @@ def test_rounds_and_columns_have_the_fields_that_the_page_names(files):
         ("`estimate` of several rounds", (("estimate", "r1.parquet", "r2.parquet"),)),
         ("`estimate` of files that were randomized differently", (("estimate", "g1.parquet", "g2.parquet"),)),
         ("`randomize --apart`", (apart,)),
+        ("`plan --columns`", (("plan", "--columns", "2,3", "--epsilon", "1", "--users", "90"),)),
         ("`estimate --joint`", (("estimate", "c.parquet", "--joint", "a,b"),)),
         ("`estimate --all-pairs`", (("estimate", "c.parquet", "--all-pairs"),)),
     ):

@@ -7,7 +7,6 @@ columns are randomized response with one ε. NumPy draws the reports from the ch
 
 from __future__ import annotations
 
-import itertools
 from functools import partial
 from typing import Any
 
@@ -70,7 +69,7 @@ def setting(shape: tuple[int, int], epsilon: float, name: str, number: int, seed
     """Coverage and size over so many collections."""
     theta = table(shape, STRENGTHS[name])
     counts = reports(shape, epsilon, theta, number, seed)
-    product = Product([rrjax.RandomizedResponse(size, epsilon) for size in shape])
+    product = Product(tuple(rrjax.RandomizedResponse(size, epsilon) for size in shape))
     keys = jax.random.split(jax.random.key(seed), number)
     found, ratios, plain, p_values = jax.tree.map(
         np.asarray, many(keys, jnp.asarray(counts, jnp.int32), product, name == "independent")
@@ -102,7 +101,8 @@ def setting(shape: tuple[int, int], epsilon: float, name: str, number: int, seed
 
 def simulated(number: int, shapes: Any = SHAPES) -> tuple[list[Table], dict[str, Any]]:
     found = []
-    for place, (shape, epsilon, name) in enumerate(itertools.product(shapes, EPSILONS, STRENGTHS)):
+    settings = [(shape, epsilon, name) for shape in shapes for epsilon in EPSILONS for name in STRENGTHS]
+    for place, (shape, epsilon, name) in enumerate(settings):
         found.append(setting(shape, epsilon, name, number, place))
     names = [
         [f"{row['shape'][0]} × {row['shape'][1]}", f"{row['users']:,}", f"{row['epsilon']:g}", row["strength"]]

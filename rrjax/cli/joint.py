@@ -30,7 +30,7 @@ PANEL = "Several columns"
 MOST_CELLS = 1 << 21
 """Limit of the number of cells of a joint table."""
 MOST_DENSE_CELLS = 512
-"""Number of cells up to which the maximum is found by Newton's method, with a matrix of them."""
+"""Number of cells up to which there is a closest estimate, and the maximum is found with a matrix of them."""
 NUM_DRAWS = 9999
 MOST_DRAWN_CELLS = 1 << 25
 """Limit of the number of cells × draws of the intervals of an association, which are in memory together."""
@@ -261,9 +261,15 @@ def _joint(columns: Columns, level: float, output: Output) -> None:
     how = "newton" if product.num_categories <= MOST_DENSE_CELLS else "anderson"
     found = rrjax.ibu(product.mixture_of_counts(counts), accelerate=how)
     theta = np.asarray(found.theta)
-    unbiased, errors = np.asarray(product.inv(counts)), np.sqrt(np.asarray(product.inv_variances(counts)))
+    shares = {"likeliest": theta}
+    if product.num_categories <= MOST_DENSE_CELLS:
+        closest = np.asarray(rrjax.joint_bayes(product.mixture_of_counts(counts), product.shape).theta)
+        shares = {"closest": closest} | shares
+    numbers = {"unbiased": product.inv(counts), "standard_error": np.sqrt(product.inv_variances(counts))}
+    numbers = shares | {name: np.asarray(each) for name, each in numbers.items()}
     labels = [each.domain.labels() for each in columns.metadata]
-    order = np.argsort(-theta, kind="stable")
+    leading = next(iter(shares.values()))
+    order = np.argsort(-leading, kind="stable")
 
     def named(cells: np.ndarray) -> dict[str, np.ndarray]:
         places = np.unravel_index(cells, product.shape)
@@ -274,7 +280,7 @@ def _joint(columns: Columns, level: float, output: Output) -> None:
 
     if output.out is not None:
         everything = named(np.arange(theta.size))
-        io.write_table(output.out, everything | {"share": theta, "unbiased": unbiased, "standard_error": errors})
+        io.write_table(output.out, everything | numbers)
     association = _association(columns, level) if len(columns.names) == 2 else None
     top = order[: output.top]
     texts = named(top)
@@ -284,11 +290,10 @@ def _joint(columns: Columns, level: float, output: Output) -> None:
                 "labels": [
                     own[cell] for own in named(np.arange(theta.size)[place : place + 1]).values() for cell in [0]
                 ],
-                "share": float(theta[place]),
-                "unbiased": float(unbiased[place]),
-                "standard_error": float(errors[place]),
+                "closest": None,
             }
-            for row, place in enumerate(top.tolist())
+            | {name: float(each[place]) for name, each in numbers.items()}
+            for place in top.tolist()
         ]
         facts = {"level": level, "num_cells": theta.size, "gap": float(found.gap), "converged": bool(found.converged)}
         record = {"command": "estimate", "columns": columns.names, **columns.numbers}
@@ -296,20 +301,24 @@ def _joint(columns: Columns, level: float, output: Output) -> None:
         return
     show_head(columns, _warnings(columns))
     table = show.table()
-    for title in (*columns.names, "likeliest", "unbiased", "std. error"):
+    for title in (*columns.names, *shares, "unbiased", "std. error"):
         table.add_column(show.printable(title), justify="left" if title in columns.names else "right", no_wrap=True)
     for row, place in enumerate(top.tolist()):
         cells = [show.printable(texts[name][row]) for name in columns.names]
-        table.add_row(*cells, show.share(theta[place]), show.percent(unbiased[place]), show.percent(errors[place]))
+        found_shares = [show.share(each[place]) for each in shares.values()]
+        rest = [show.percent(numbers[name][place]) for name in ("unbiased", "standard_error")]
+        table.add_row(*cells, *found_shares, *rest)
     show.show_table(table)
     left = theta.size - len(top)
     if left:
-        rest = show.percent(1 - float(theta[top].sum()))
+        rest = show.percent(1 - float(leading[top].sum()))
         show.say(f"… and {show.number(left, 'more cell', 'more cells')} with {rest} together", style="dim")
     show.out.print()
     show.say(
-        f"likeliest: log-likelihood within {show.at_most(float(found.gap))} nats per report of the maximum; unbiased: "
-        f"by inversion{', from those who report all' * columns.is_partial}, with its standard error."
+        "closest: the reports choose how much the columns interact; "
+        * ("closest" in shares)
+        + f"likeliest: within {show.at_most(float(found.gap))} nats per report of the maximum; unbiased: by inversion"
+        f"{', from those who report all' * columns.is_partial}, with its standard error."
     )
     if association is not None:
         measures = [("Cramér's V", "cramers_v", 3), ("mutual information", "mutual_information", 4)]

@@ -11,6 +11,7 @@ import typer
 
 from rrjax import inference
 from rrjax.cli import show
+from rrjax.cli.apart import PANEL
 from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import (
@@ -58,6 +59,7 @@ def plan(
         typer.Option(
             metavar="K,K,…",
             help="The numbers of categories of several columns, in place of --categories: how to spend ε on them.",
+            rich_help_panel=PANEL,
         ),
     ] = None,
     randomizer: Randomizer,

@@ -47,7 +47,6 @@ def test_files_that_were_randomized_differently_are_estimated_together(collected
     code, out, error = collected("estimate", *files)
     assert code == 0, error
     assert "group 2 (dice.parquet)" in out
-    assert "all groups" in out
 
 
 def test_what_does_not_apply_to_groups_is_refused(collected):
