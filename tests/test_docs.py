@@ -27,7 +27,14 @@ LANGUAGES = {"python", "console"}
 """Of blocks that run."""
 OTHERS = {"text", "toml"}
 """Of those that are only read."""
-SLOW = {"guides/researcher", "tutorials/adult", "tutorials/kosarak", "tutorials/questionnaire", "tutorials/several-questions", "tutorials/survey"}
+SLOW = {
+    "guides/researcher",
+    "tutorials/adult",
+    "tutorials/kosarak",
+    "tutorials/questionnaire",
+    "tutorials/several-questions",
+    "tutorials/survey",
+}
 """Pages that run more than ten seconds."""
 
 
