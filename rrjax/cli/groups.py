@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-import rrjax
 from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.collection import Collection, read_collection
-from rrjax.cli.estimates import Estimate, estimated, largest_of
+from rrjax.cli.estimates import estimated
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Output
 from rrjax.cli.reading import Files
+from rrjax.cli.together import Together, estimated_together, show_side_by_side, top_rows
 from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import CLOSEST
-from rrjax.estimators.whole_reports import MAX_CATEGORIES, errors_of_whole_reports
+from rrjax.estimators.em import EMResult
+from rrjax.estimators.whole_reports import MAX_CATEGORIES
 from rrjax.io.numbers import of_numbers
 from rrjax.mechanisms.surveys import groups
 
 MOST_GROUPS = 4
 """Groups that a table shows, the first ones."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Together:
-    """The estimates from the reports of all groups together."""
-
-    theta: np.ndarray
-    standard_error: np.ndarray
-    mle: np.ndarray
-    gap: float
-    """An upper bound on how far the log-likelihood of `mle` is below its maximum, nats per report."""
 
 
 def groups_in(files: Files) -> list[Files]:
@@ -79,12 +68,13 @@ def run(parts: list[Files], level: float, output: Output) -> None:
     with show.err.status("Estimating …"):
         collections = [read_collection(each, None) for each in parts]
         estimates = [estimated(each, CLOSEST) for each in collections]
-        together = _together(collections)
+        together, likeliest = _together(collections)
     first = next((each for each in collections if each.simulated), collections[0])
     columns = {f"group_{place}": each.theta for place, each in enumerate(estimates, 1)}
-    if together is not None:
+    if together is not None and likeliest is not None:
         columns |= {"all_groups": together.theta, "all_groups_standard_error": together.standard_error}
-        columns |= {"mle": together.mle}
+        columns |= {"mle": np.asarray(likeliest.theta)}
+    leading = estimates[0].theta if together is None else together.theta
     warnings = list(dict.fromkeys(warning for each in collections for warning in each.warnings))
     if output.out is not None:
         io.write_table(output.out, first.table({"label": first.labels} | columns))
@@ -94,11 +84,8 @@ def run(parts: list[Files], level: float, output: Output) -> None:
                 "command": "estimate",
                 "domain": first.counted.domain.describe(),
                 "groups": [_facts(each) for each in collections],
-                "gap": None if together is None else together.gap,
-                "top": [
-                    {"label": str(first.labels[place])} | {name: float(each[place]) for name, each in columns.items()}
-                    for place in largest_of(_shown(estimates, together), output.top)
-                ],
+                "gap": None if likeliest is None else float(likeliest.gap),
+                "top": top_rows(first.labels, columns, leading, output.top),
                 "warnings": warnings,
             }
             | output.files
@@ -108,7 +95,10 @@ def run(parts: list[Files], level: float, output: Output) -> None:
         show.say(each.summary(f"group {place} ({each.files.name})"))
     show.warn(warnings)
     show.out.print()
-    _show(first, estimates, together, level, output.top)
+    parts_shown = {f"group {place}": each.theta for place, each in enumerate(estimates[:MOST_GROUPS], 1)}
+    of_all = {} if together is None else {"all groups": together}
+    beside = {} if together is None else {"likeliest": columns["mle"]}
+    show_side_by_side(first.labels, parts_shown, of_all, beside, leading, level, output.top)
     show.out.print()
     if together is None:
         show.say("The likelihood of all groups together is too large to be computed for these reports.")
@@ -134,8 +124,8 @@ def _facts(collection: Collection) -> dict[str, Any]:
 
 
 @ending_at_once()
-def _together(collections: list[Collection]) -> Together | None:
-    """The estimates from all groups; None if their likelihood, or its information, is too large."""
+def _together(collections: list[Collection]) -> tuple[Together, EMResult] | tuple[None, None]:
+    """The closest and the likeliest estimate from all groups; None if their likelihood is too large."""
     size = collections[0].num_categories
     mixtures, tallies = [], []
     for each in collections:
@@ -146,41 +136,11 @@ def _together(collections: list[Collection]) -> Together | None:
             mixtures.append(each.tallied.mixture)
             tallies.append(dataclasses.replace(each.tallied.tally, domain=None))
     if size > MAX_CATEGORIES or any(each is None for each in mixtures):
-        return None
+        return None, None
     mixture = groups.mixture(mixtures)
     # One group of all users at the rates of the noisiest: the reports of all groups say at least as much.
     number = sum(each.num_reports for each in collections)
     noisiest = max(collections, key=lambda each: float(np.mean(each.rates.variance(1 / size))))
     rates = noisiest.mechanism.rates
-    support = np.rint(number * np.clip(np.asarray(rates.q + rates.d * groups.inv(tallies), float), 0, 1))
-    tally = Tally(support.astype(np.int32), np.int32(number), rates=rates)
-    theta = rrjax.empirical_bayes(tally, mixture=mixture).theta
-    likeliest = groups.mle(mixtures)
-    errors = errors_of_whole_reports(theta, mixture)
-    return Together(np.asarray(theta), np.asarray(errors), np.asarray(likeliest.theta), float(likeliest.gap))
-
-
-def _shown(estimates: list[Estimate], together: Together | None) -> np.ndarray:
-    return estimates[0].theta if together is None else together.theta
-
-
-def _show(first: Collection, estimates: list[Estimate], together: Together | None, level: float, top: int) -> None:
-    table = show.table()
-    table.add_column("category", no_wrap=True, max_width=40)
-    shown = estimates[:MOST_GROUPS]
-    titles = [f"group {place}" for place in range(1, len(shown) + 1)]
-    titles += [] if together is None else ["all groups", show.interval(level), "likeliest"]
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
-    quantile = NormalDist().inv_cdf((1 + level) / 2)
-    for place in largest_of(_shown(estimates, together), top):
-        cells = [show.printable(first.labels[place]), *(show.share(each.theta[place]) for each in shown)]
-        if together is not None:
-            value, half = together.theta[place], quantile * together.standard_error[place]
-            cells += [show.share(value), show.between(max(value - half, 0), min(value + half, 1))]
-            cells += [show.share(together.mle[place])]
-        table.add_row(*cells)
-    show.show_table(table)
-    left = first.num_categories - min(top, first.num_categories)
-    if left:
-        show.say(f"… and {show.number(left, 'more category', 'more categories')}", style="dim")
+    rate = np.clip(np.asarray(rates.q + rates.d * groups.inv(tallies), float), 0, 1)
+    return estimated_together(mixture, rate, number, rates), groups.mle(mixtures)

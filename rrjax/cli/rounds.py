@@ -3,48 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from statistics import NormalDist
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
-import rrjax
 from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.collection import Collection, read_collection
-from rrjax.cli.estimates import Estimate, estimated, largest_of
+from rrjax.cli.estimates import Estimate, estimated
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Output
 from rrjax.cli.reading import Files
 from rrjax.cli.spending import Spending
-from rrjax.data.linear_maps import Dense
-from rrjax.data.mixture import Mixture
-from rrjax.data.tally import Tally
+from rrjax.cli.together import Together, estimated_together, show_side_by_side, top_rows
 from rrjax.estimators.catalogue import CLOSEST
-from rrjax.estimators.whole_reports import MAX_CATEGORIES, errors_of_whole_reports
+from rrjax.estimators.whole_reports import MAX_CATEGORIES
 from rrjax.io.metadata import Metadata
 from rrjax.io.rounds import reports_of_users, reports_per_user, rounds_of, users_of
 from rrjax.io.source import Source
 from rrjax.io.tallies import MAX_CELLS
 from rrjax.mechanisms import PROTOCOLS
+from rrjax.mechanisms.surveys import groups
 
 MOST_ROUNDS = 6
-"""FoundRounds that a table shows, the last ones."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Together:
-    """The estimate from all reports of each user together, of users whose value did not change."""
-
-    theta: np.ndarray
-    standard_error: np.ndarray
-    num_users: int
-
-    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """The interval of each share by the normal approximation, within [0, 1]."""
-        half = NormalDist().inv_cdf((1 + level) / 2) * self.standard_error
-        return np.maximum(self.theta - half, 0), np.minimum(self.theta + half, 1)
+"""Rounds that a table shows, the last ones."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,10 +100,7 @@ def run(files: Files, rounds: dict[int, Source], level: float, output: Output) -
                 "rounds": {number: each.num_reports for number, each in found.collections.items()},
                 "num_users": None if together is None else together.num_users,
                 "spent": found.spending.facts(),
-                "top": [
-                    {"label": str(last.labels[place])} | {name: float(each[place]) for name, each in columns.items()}
-                    for place in largest_of(found.theta, output.top)
-                ],
+                "top": top_rows(last.labels, columns, found.theta, output.top),
                 "warnings": [warning for each in found.collections.values() for warning in each.warnings],
             }
             | output.files
@@ -130,7 +109,9 @@ def run(files: Files, rounds: dict[int, Source], level: float, output: Output) -
     show.say(found.summary())
     show.warn(found.warnings)
     show.out.print()
-    _show(found, level, output.top)
+    shown = {f"round {number}": found.estimates[number].theta for number in found.shown}
+    of_all = {} if together is None else {"all rounds": together}
+    show_side_by_side(last.labels, shown, of_all, {}, found.theta, level, output.top)
     show.out.print()
     if together is not None:
         show.say(
@@ -156,41 +137,11 @@ def _together(
         return None
     record: Any = metadata.mechanism
     protocol = PROTOCOLS[record.name](**record.parameters)
-    groups = reports_of_users(rounds, metadata, users)
-    parts = [protocol.mixture(group) for group in groups]
-    mixture = Mixture(
-        jnp.concatenate([jnp.asarray(part.weights) for part in parts]),
-        1.0,
-        Dense(jnp.concatenate([jnp.asarray(part.lift.matrix) for part in parts])),  # pyright: ignore[reportAttributeAccessIssue]
-    )
-    number = sum(len(group) for group in groups)
+    own = reports_of_users(rounds, metadata, users)
+    mixture = groups.mixture([protocol.mixture(each) for each in own])
     # One report a user, on average over the rounds, from where the likelihood of all reports is expanded.
     rate = np.mean([each.counts / each.num_reports for each in collections], axis=0)
-    tally = Tally(np.rint(rate * number).astype(np.int32), np.int32(number), rates=protocol.single_round.rates)
-    theta = rrjax.empirical_bayes(tally, mixture=mixture).theta
-    errors = errors_of_whole_reports(theta, mixture)
-    return Together(np.asarray(theta), np.asarray(errors), number)
-
-
-def _show(found: FoundRounds, level: float, top: int) -> None:
-    last, together, numbers = found.last, found.together, found.shown
-    table = show.table()
-    table.add_column("category", no_wrap=True, max_width=40)
-    titles = [f"round {number}" for number in numbers]
-    titles += [] if together is None else ["all rounds", show.interval(level)]
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
-    limits = None if together is None else together.interval(level)
-    for place in largest_of(found.theta, top):
-        cells = [show.printable(last.labels[place])]
-        cells += [show.share(found.estimates[each].theta[place]) for each in numbers]
-        if limits is not None:
-            cells += [show.share(found.theta[place]), show.between(limits[0][place], limits[1][place])]
-        table.add_row(*cells)
-    show.show_table(table)
-    left = last.num_categories - min(top, last.num_categories)
-    if left:
-        show.say(f"… and {show.number(left, 'more category', 'more categories')}", style="dim")
+    return estimated_together(mixture, rate, sum(map(len, own)), protocol.single_round.rates)
 
 
 def rounds_in(files: Files) -> dict[int, Source]:

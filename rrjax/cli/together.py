@@ -1,0 +1,74 @@
+"""Estimates of several parts of a collection side by side, such as rounds or groups, and of all of them together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+import rrjax
+from rrjax.cli import show
+from rrjax.cli.estimates import largest_of
+from rrjax.data.mixture import Mixture
+from rrjax.data.tally import Tally
+from rrjax.estimators.whole_reports import errors_of_whole_reports
+
+
+@dataclasses.dataclass(frozen=True)
+class Together:
+    """The estimate from the reports of all parts together."""
+
+    theta: np.ndarray
+    standard_error: np.ndarray
+    num_users: int
+
+    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """The interval of each share by the normal approximation, within [0, 1]."""
+        half = NormalDist().inv_cdf((1 + level) / 2) * self.standard_error
+        return np.maximum(self.theta - half, 0), np.minimum(self.theta + half, 1)
+
+
+def estimated_together(mixture: Mixture, rate: np.ndarray, num_users: int, rates: Any) -> Together:
+    """Empirical Bayes from the likelihood of all whole reports, expanded at the support `rate` of one report a user."""
+    tally = Tally(np.rint(rate * num_users).astype(np.int32), np.int32(num_users), rates=rates)
+    theta = rrjax.empirical_bayes(tally, mixture=mixture).theta
+    return Together(np.asarray(theta), np.asarray(errors_of_whole_reports(theta, mixture)), num_users)
+
+
+def top_rows(labels: np.ndarray, columns: Mapping[str, np.ndarray], by: np.ndarray, top: int) -> list[dict[str, Any]]:
+    """The largest categories, as JSON objects."""
+    return [
+        {"label": str(labels[place])} | {name: float(each[place]) for name, each in columns.items()}
+        for place in largest_of(by, top)
+    ]
+
+
+def show_side_by_side(
+    labels: np.ndarray,
+    parts: Mapping[str, np.ndarray],
+    of_all: Mapping[str, Together],
+    beside: Mapping[str, np.ndarray],
+    by: np.ndarray,
+    level: float,
+    top: int,
+) -> None:
+    """Prints a table of the largest categories: parts, all together with its interval, and what stands beside it."""
+    table = show.table()
+    table.add_column("category", no_wrap=True, max_width=40)
+    titles: Sequence[str] = [*parts, *(title for name in of_all for title in (name, show.interval(level))), *beside]
+    for title in titles:
+        table.add_column(title, justify="right", no_wrap=True)
+    limits = {name: each.interval(level) for name, each in of_all.items()}
+    for place in largest_of(by, top):
+        cells = [show.printable(labels[place]), *(show.share(each[place]) for each in parts.values())]
+        for name, each in of_all.items():
+            low, high = limits[name]
+            cells += [show.share(each.theta[place]), show.between(low[place], high[place])]
+        table.add_row(*cells, *(show.share(each[place]) for each in beside.values()))
+    show.show_table(table)
+    left = len(labels) - min(top, len(labels))
+    if left:
+        show.say(f"… and {show.number(left, 'more category', 'more categories')}", style="dim")
