@@ -47,7 +47,8 @@ class Apart:
         str | None,
         typer.Option(
             metavar="W,W,…",
-            help="With --apart: how to split ε, such as 2,1,1 for half of it in the first column. By default evenly.",
+            help="With --apart, if all users report all columns: how to split ε, such as 2,1,1 for half of it in the "
+            "first one. By default evenly.",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -84,7 +85,9 @@ class Apart:
             )
         if self.sample is not None and self.sample > len(columns):
             raise UsageError(
-                f"--sample {self.sample}: there are {len(columns)} columns", flag="--sample", value=self.sample
+                f"--sample {self.sample}: there are {len(columns)} columns; give a number up to that",
+                flag="--sample",
+                value=self.sample,
             )
         refuse_flags(others, "--apart")
         twice = next((name for name in columns if list(columns).count(name) > 1), None)

@@ -312,7 +312,7 @@ def _warnings(collection: Collection) -> list[str]:
             f"{counted.num_missing:,} of {counted.num_rows:,} rows hold{'s' * (counted.num_missing == 1)} no report "
             f"({kinds}), and {'is' if counted.num_missing == 1 else 'are'} left out."
         )
-    if may_be_counts(collection.files, counted):
+    if counted.metadata is None and may_be_counts(collection.files, counted):
         warnings.append(
             "The reports name each of their categories once, and the file has more columns. If one of them holds "
             "counts, name it with --counts."

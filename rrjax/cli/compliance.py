@@ -12,7 +12,7 @@ import typer
 
 from rrjax import inference, io
 from rrjax.cli import show
-from rrjax.cli.design import PANEL, SurveyDesign
+from rrjax.cli.design import PANEL, SurveyDesign, check_yes_first
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Output, listed_in, refuse_flags
 from rrjax.cli.reading import Files
@@ -70,6 +70,7 @@ def run(files: Files, design: SurveyDesign, samples: Samples, level: float, outp
             f"--mechanism {design.mechanism} needs --domain, its two answers, yes first: give a file of labels",
             flag="--domain",
         )
+    check_yes_first(domain, design.mechanism or "")
     if files.source.metadata() is not None:
         raise UsageError(
             f"{files.name} says itself how it was randomized: leave --mechanism {design.mechanism} out",
@@ -95,7 +96,8 @@ def run(files: Files, design: SurveyDesign, samples: Samples, level: float, outp
         show.record(record | {"level": level, "same_people": samples.same_people} | facts | output.files)
         return
     numbers = " and ".join(f"{number:,}" for number in counts.sum(axis=1))
-    show.say(f"{numbers} answers of two samples, by {made.name}; answers: {domain.describe()}")
+    yes, no = (show.printable(label) for label in domain.labels())
+    show.say(f"{numbers} answers of two samples, by {made.name}; yes: {yes!r}, no: {no!r}")
     if missing:
         show.warn([f"{show.number(missing, 'row has', 'rows have')} no answer or no sample, and are left out."])
     show.out.print()
@@ -159,8 +161,11 @@ def _counted(files: Files, text: str) -> tuple[np.ndarray, int]:
     known = [str(label) for label in pairs.domains[1].labels()]
     lacking = next((level for level in levels if level not in known), None)
     if lacking is not None or len(known) != 2:
-        shown = ", ".join(map(repr, known[:5]))
+        shown = ", ".join(map(repr, known[:5])) + " …" * (len(known) > 5)
+        problem = f"two are wanted, and it has {len(known):,}" if lacking is None else f"no row has {lacking!r}"
         raise UsageError(
-            f"--sample {text}: column {column!r} has the levels {shown}; two are wanted", flag="--sample", value=text
+            f"--sample {text}: {files.name}, column {column!r}: {problem}; its levels are {shown}",
+            flag="--sample",
+            value=text,
         )
     return pairs.counts.T[[known.index(level) for level in levels]], pairs.num_missing

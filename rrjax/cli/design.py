@@ -14,13 +14,25 @@ import rrjax
 from rrjax.cli.options import did_you_mean
 from rrjax.data.errors import ArgumentError, UsageError
 from rrjax.io.domain import Domain
-from rrjax.mechanisms import DESIGNS, MECHANISMS, ORDERED, PROTOCOLS, TWO_SAMPLES, Design, TwoSamples
+from rrjax.mechanisms import (
+    DESIGNS,
+    MECHANISMS,
+    ORDERED,
+    PROTOCOLS,
+    TWO_SAMPLES,
+    Design,
+    Kuk,
+    Mangat,
+    Triangular,
+    TwoSamples,
+)
 from rrjax.mechanisms.surveys.named import make_design, parameters_of
 from rrjax.mechanisms.table import TABLE, full_name
 
 PANEL, WHICH = "Which survey design", "Which mechanism"
 KNOWN = [*DESIGNS, *TWO_SAMPLES]
 Made = TypeVar("Made")
+YES, NO = {"yes", "y", "ja", "oui", "true", "1"}, {"no", "n", "nein", "non", "false", "0"}
 EXAMPLES = {"forced": "1/2,1/2", "unrelated": "1/4,3/4"}
 """Values of parameters that are distributions; those of the others are single numbers."""
 
@@ -46,6 +58,10 @@ def randomizer_name(text: str) -> str:
     Raises:
         BadParameter: There is none of that name.
     """
+    if (name := full_name(text)) in TWO_SAMPLES:
+        raise typer.BadParameter(
+            f"{name} has two samples, whose answers interviewers collect: `rrjax estimate` takes them, with --sample"
+        )
     return _among(text, randomizer_names())
 
 
@@ -187,7 +203,10 @@ class SurveyDesign:
         Raises:
             UsageError: Parameters that make no design, or one of another number of answers.
         """
-        return self._of_size(domain.num_categories, f"--domain {domain.num_categories}")
+        made = self._of_size(domain.num_categories, f"--domain {domain.num_categories}")
+        if isinstance(made, Triangular | Kuk | Mangat):
+            check_yes_first(domain, made.name)
+        return made
 
     def _of_size(self, num_categories: int | None, said: str) -> Design:
         """The design; `said` says in a message where K comes from."""
@@ -208,6 +227,21 @@ class SurveyDesign:
                 value=name,
             )
         return design
+
+
+def check_yes_first(domain: Domain, name: str) -> None:
+    """Refuses the answers no and yes in this order, for a design that means the first one by its yes.
+
+    Raises:
+        UsageError: They are.
+    """
+    first, second = (str(label).strip().casefold() for label in domain.labels()[:2])
+    if first in NO and second in YES:
+        raise UsageError(
+            f"--domain: the first answer of {name} is its yes, and here it is {domain.labels()[0]!r}: list "
+            f"{domain.labels()[1]!r} first",
+            flag="--domain",
+        )
 
 
 @dataclasses.dataclass(frozen=True)

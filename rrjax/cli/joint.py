@@ -335,7 +335,10 @@ def _joint(columns: Columns, level: float, output: Output) -> None:
 
 def show_head(columns: Columns, warnings: list[str]) -> None:
     """Prints which columns these are, of how many users, their ε, and warnings."""
-    some = f", {columns.num_complete:,} of them in all of these" if columns.is_partial else ""
+    sampled, complete = columns.metadata[0].sampled, columns.num_complete
+    some = f", {complete:,} of them in all of these" if columns.is_partial and complete else ""
+    if sampled is not None and not complete:
+        some = f", each in {sampled:,} columns, drawn at random"
     each = ", ".join(f"{name!r} ({size:,})" for name, size in zip(columns.names, columns.product.shape, strict=True))
     show.say(
         f"Reports of {columns.num_users:,} users in the columns {each}, randomized apart{some}; ε = "

@@ -80,7 +80,7 @@ def lead_of(found: ColumnFindings) -> str:
     return (
         f"{columns.num_users:,} people gave reports on {len(columns.names):,} columns. Each report was made partly at "
         "random, apart from the others, which protects who gave it (how far, is said below); from all of them "
-        "together the shares can be estimated, and which columns go together."
+        f"together the shares can be estimated{', and which columns go together' * bool(found.pairs)}."
     )
 
 
@@ -115,7 +115,10 @@ def _quoted(name: str) -> str:
 
 
 def _warnings(found: ColumnFindings) -> list[str]:
-    return list(dict.fromkeys(warning for own in found.findings for warning in own.collection.warnings))
+    """Those that all columns have are said once, and the others with their column."""
+    own = {name: each.collection.warnings for name, each in zip(_names(found), found.findings, strict=True)}
+    common = [warning for warning in next(iter(own.values())) if all(warning in each for each in own.values())]
+    return common + [f"{name}: {each}" for name, all_of in own.items() for each in all_of if each not in common]
 
 
 def _in_short(found: ColumnFindings) -> list[Markup]:
@@ -210,7 +213,7 @@ def _meaning(found: ColumnFindings) -> list[Markup]:
         paragraph(
             f"The protection of a person who gave {several} is bounded by ε = {columns.epsilon:.4g}: whatever somebody "
             "believed about that person before, seeing the person's reports changes the odds by a factor of at most "
-            f"e^ε = {factor:.4g}. ε = 0 would disclose nothing."
+            f"e^ε = {factor:.4g}. ε = 0 would disclose nothing. Who gave no answer to a question is not protected."
         ),
         table(["Column", "ε of its report", "Largest factor"], rows, "What one report discloses at most"),
     ]
@@ -232,8 +235,11 @@ def _how_made(found: ColumnFindings, context: typer.Context) -> list[Markup]:
         "Randomness": "simulated from a seed, which protects nobody"
         if metadata.simulated
         else "of the system's secure source",
-        "Association": f"intervals by inversion of simulated tests, {show.in_full(found.level)}, of those who report "
-        "both columns; p by permutation",
+    }
+    if found.pairs:
+        by = f"intervals by inversion of simulated tests, {show.in_full(found.level)}, of those who report both columns"
+        rows["Association"] = f"{by}; p by permutation"
+    rows |= {
         "Reports by": f"rrjax {metadata.version}",
         "Versions": versions("rrjax", "jax", "numpy", "duckdb"),
         "Made on": made.strftime("%Y-%m-%d %H:%M %Z"),

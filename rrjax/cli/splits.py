@@ -28,7 +28,8 @@ def run(columns: str, epsilon: float | None, users: int | None, others: dict[str
         sizes = []
     if len(sizes) < 2 or min(sizes) < 2 or max(sizes) >= 2**31:
         raise UsageError(
-            f"--columns {columns}: give the number of categories of each column, such as 4,10,16",
+            f"--columns {columns}: give the number of categories of each of two columns or more, at least 2, such as "
+            "4,10,16",
             flag="--columns",
             value=columns,
         )

@@ -137,8 +137,8 @@ def as_source(source: Source | str) -> Source:
 
 def settled_domain(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, bool]:
     """The domain for the counts, None for that of the data, and whether it was made from data."""
-    metadata = chosen.source.metadata()
-    if metadata is None or metadata.column != chosen.column:
+    metadata = chosen.source.columns().get(chosen.column)
+    if metadata is None:  # no column of reports
         return domain, domain is None
     metadata.check(chosen.files[0], domain=domain)
     return metadata.domain, metadata.domain_from_data
@@ -173,7 +173,9 @@ def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
     padded = 0
     if known.is_range and chosen.kind == "text":
         padded = int(chosen.scalar(f"SELECT coalesce(sum(amount), 0) FROM tally WHERE {is_padded('value')}"))
-    metadata = chosen.source.metadata()
+    columns = chosen.source.columns()
+    # Beside several columns of reports, others may have been kept.
+    metadata = chosen.source.metadata() if len(columns) < 2 else columns.get(chosen.column)
     return CountedReports(counts, known, chosen.column, num_rows, num_missing, from_data, metadata, missing, padded)
 
 
