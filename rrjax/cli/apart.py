@@ -53,7 +53,7 @@ class Apart:
         ),
     ] = None
 
-    sample: Annotated[
+    columns_per_user: Annotated[
         int | None,
         typer.Option(
             min=1,
@@ -72,22 +72,24 @@ class Apart:
                 not apply.
         """
         if not self.apart:
-            refuse = {"--split": self.split, "--sample": self.sample}
+            refuse = {"--split": self.split, "--columns-per-user": self.columns_per_user}
             flag = next((flag for flag, value in refuse.items() if value is not None), None)
             if flag is not None:
                 raise UsageError(f"{flag} is for --apart: leave it out", flag=flag)
             return False
-        if self.split is not None and self.sample is not None:
+        if self.split is not None and self.columns_per_user is not None:
             raise UsageError(
-                "--split is for columns that all users report; with --sample each has the same ε: leave one out",
+                "--split is for columns that all users report; with --columns-per-user each has the same ε: leave one "
+                "out",
                 flag="--split",
                 value=self.split,
             )
-        if self.sample is not None and self.sample > len(columns):
+        if self.columns_per_user is not None and self.columns_per_user > len(columns):
             raise UsageError(
-                f"--sample {self.sample}: there are {len(columns)} columns; give a number up to that",
-                flag="--sample",
-                value=self.sample,
+                f"--columns-per-user {self.columns_per_user}: there are {len(columns)} columns; give a number up to "
+                "that",
+                flag="--columns-per-user",
+                value=self.columns_per_user,
             )
         refuse_flags(others, "--apart")
         twice = next((name for name in columns if list(columns).count(name) > 1), None)
@@ -116,7 +118,7 @@ class Apart:
                     flag="--split",
                     value=self.split,
                 )
-        among = sum(weights) if self.sample is None else self.sample
+        among = sum(weights) if self.columns_per_user is None else self.columns_per_user
         exact = [Fraction(total) * weight / among for weight in weights]
         return [own if own <= part else math.nextafter(own, 0) for part in exact for own in [float(part)]]
 
@@ -144,6 +146,7 @@ def make_apart(
     present = np.logical_or.reduce([values.indices >= 0 for values in read])
     if not present.any():
         raise io.DataError(f"{files.name}: no row has a value in any of {', '.join(columns)}", file=files.name)
+    beside = kept_of(files, keep, columns, present) if keep else None  # refused before anything is randomized
     key = None if seed is None else jax.random.key(seed)
     num_users = int(present.sum())
     kept = np.full((num_users, len(read)), True) if sample is None else _drawn(num_users, len(read), sample, key)
@@ -175,7 +178,10 @@ def make_apart(
         ]
     if seed is not None:
         warnings.insert(0, SIMULATION)
-    write_columns(out, made, kept=kept_of(files, keep, columns, present) if keep else None)
+    if keep:
+        named = ", ".join(map(show.printable, keep))
+        warnings.append(f"Kept as they are, and protected by nothing: {named}. ε is about the other columns.")
+    write_columns(out, made, kept=beside)
     numbers = [int((reports >= 0).sum()) for reports, _ in made]
     return [metadata for _, metadata in made], numbers, num_users, warnings
 
@@ -219,7 +225,7 @@ def show_apart(
     users = show.number(num_users, "user", "users")
     each = "" if sample is None else f", each in {sample} of them, drawn at random"
     show.say(
-        f"Reports of {users} in {len(made)} columns{each} {randomness(made[0])}; ε = {delivered:.6g} nats for all "
+        f"Reports of {users} in {len(made)} columns{each}, {randomness(made[0])}; ε = {delivered:.6g} nats for all "
         "columns together."
     )
     table = show.table()

@@ -138,9 +138,8 @@ def _together(collections: list[Collection]) -> tuple[Together, EMResult] | tupl
     if size > MAX_CATEGORIES or any(each is None for each in mixtures):
         return None, None
     mixture = groups.mixture(mixtures)
-    # One group of all users at the rates of the noisiest: the reports of all groups say at least as much.
     number = sum(each.num_reports for each in collections)
-    noisiest = max(collections, key=lambda each: float(np.mean(each.rates.variance(1 / size))))
-    rates = noisiest.mechanism.rates
-    rate = np.clip(np.asarray(rates.q + rates.d * groups.inv(tallies), float), 0, 1)
-    return estimated_together(mixture, rate, number, rates), groups.mle(mixtures)
+    # The precisions of the groups add up.
+    precision = sum(each.num_reports / float(np.mean(each.rates.variance(1 / size))) for each in collections)
+    shares = np.asarray(groups.inv(tallies), float)
+    return estimated_together(mixture, shares, number / precision, number), groups.mle(mixtures)

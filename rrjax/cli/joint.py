@@ -287,9 +287,7 @@ def _joint(columns: Columns, level: float, output: Output) -> None:
     if output.json:
         rows = [
             {
-                "labels": [
-                    own[cell] for own in named(np.arange(theta.size)[place : place + 1]).values() for cell in [0]
-                ],
+                "labels": [own[0] for own in named(np.array([place])).values()],
                 "closest": None,
             }
             | {name: float(each[place]) for name, each in numbers.items()}
@@ -315,7 +313,7 @@ def _joint(columns: Columns, level: float, output: Output) -> None:
         show.say(f"… and {show.number(left, 'more cell', 'more cells')} with {rest} together", style="dim")
     show.out.print()
     show.say(
-        "closest: the reports choose how much the columns interact; "
+        "closest: how much the columns interact is estimated, too; "
         * ("closest" in shares)
         + f"likeliest: within {show.at_most(float(found.gap))} nats per report of the maximum; unbiased: by inversion"
         f"{', from those who report all' * columns.is_partial}, with its standard error."

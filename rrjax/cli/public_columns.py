@@ -275,7 +275,7 @@ def few_clusters(rows: Rows, clusters: int) -> list[str]:
     if clusters < FEW_CLUSTERS:
         return [f"There are {clusters} clusters. Standard errors of so few are too small: some dozens are needed."]
     said, group = [], np.unique(np.asarray(rows.clusters), return_inverse=True)[1]
-    for name, values in zip(rows.columns, rows.matrix.T, strict=True):
+    for name, values in zip(rows.columns, rows.matrix.T, strict=False):  # hidden columns come after the known ones
         low, high = np.full(clusters, np.inf), np.full(clusters, -np.inf)
         np.minimum.at(low, group, values)
         np.maximum.at(high, group, values)

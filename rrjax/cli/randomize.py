@@ -114,6 +114,7 @@ def randomize(
     columns, domains = column or [], domain or []
     bins = numbers.checked(randomizer.name, columns, domains)
     others = {"--mechanism": randomizer.mechanism, "--design": randomizer.design, "--memo": rounds.memo}
+    others |= {"--user": rounds.user, "--first-epsilon": rounds.first_epsilon, "--round": rounds.round}
     each_apart = apart.check(columns, domains, others)
     pair = None if each_apart else _pair(columns, domains)
     if pair is None:
@@ -134,7 +135,7 @@ def randomize(
         epsilons = apart.epsilons(check_epsilon(epsilon), len(columns))
         with show.err.status("Randomizing …"):
             kept = () if keep is None else tuple(split("--keep", keep))
-            made = make_apart(files, out, columns, domains, epsilons, seed, apart.sample, kept)
+            made = make_apart(files, out, columns, domains, epsilons, seed, apart.columns_per_user, kept)
         show_apart(*made, out, json)
         return
     if epsilon is not None and rounds.check(name, out):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -110,7 +110,7 @@ def report(
         refuse_flags(chosen | asked.flags, "several rounds, but to the file of each")
         with show.err.status("Estimating …") as status:
             found = find_rounds(files, rounds)
-            spending = _with_memo(found.spending, memo)
+            spending = _with_memo(found.spending, memo, found.collections)
             found = dataclasses.replace(found, spending=spending)
             status.update("Writing …")
             _write_rounds(out, found, files, context, title, level, top)
@@ -123,7 +123,7 @@ def report(
         collection = read_collection(files, epsilon, design)
         spending = None
         if metadata is not None and metadata.round is not None:
-            spending = _with_memo(Spending(metadata, np.ones(collection.num_reports, np.int64)), memo)
+            spending = _with_memo(Spending(metadata, np.ones(collection.num_reports, np.int64)), memo, [metadata.round])
         status.update("Estimating …")
         findings = find(collection, asked, level, top, ordered)
         status.update("Writing …")
@@ -133,8 +133,8 @@ def report(
     show.show_files({"Page": out})
 
 
-def _with_memo(spending: Spending, memo: Path | None) -> Spending:
-    return spending if memo is None else spending.with_memo(memo)
+def _with_memo(spending: Spending, memo: Path | None, rounds: Collection[int]) -> Spending:
+    return spending if memo is None else spending.with_memo(memo, rounds)
 
 
 def _write(out: Path, findings: Findings, context: typer.Context, title: str | None, spending: Spending | None) -> None:

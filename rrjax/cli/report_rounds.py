@@ -136,12 +136,10 @@ def spent(spending: Spending, rounds: list[int]) -> list[Markup]:
         "The times of changes are not protected: many reports show that a value changed, when, and whether it "
         "returned.",
     ]
-    if len(rounds) == 1:
-        points.append(
-            f"This page is about round {rounds[0]} alone: what users spend with reports in other rounds is not counted."
-        )
-    if spending.answers is not None:
-        middle, largest = spending.answers_per_user or (0, 0)
+    named = f"round {rounds[0]}" if len(rounds) == 1 else f"the rounds {', '.join(map(str, rounds))}"
+    points.append(f"This page is about {named}: what users spend with reports in other rounds is not counted.")
+    if spending.answers is not None and spending.answers_per_user is not None:
+        middle, largest = spending.answers_per_user
         points.insert(
             1,
             f"The memo, after {show.number(spending.memo_rounds, 'round', 'rounds')}, holds "

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import rrjax
 from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.collection import Collection, read_collection
@@ -101,7 +102,7 @@ def run(files: Files, rounds: dict[int, Source], level: float, output: Output) -
                 "num_users": None if together is None else together.num_users,
                 "spent": found.spending.facts(),
                 "top": top_rows(last.labels, columns, found.theta, output.top),
-                "warnings": [warning for each in found.collections.values() for warning in each.warnings],
+                "warnings": found.warnings,
             }
             | output.files
         )
@@ -139,9 +140,15 @@ def _together(
     protocol = PROTOCOLS[record.name](**record.parameters)
     own = reports_of_users(rounds, metadata, users)
     mixture = groups.mixture([protocol.mixture(each) for each in own])
-    # One report a user, on average over the rounds, from where the likelihood of all reports is expanded.
-    rate = np.mean([each.counts / each.num_reports for each in collections], axis=0)
-    return estimated_together(mixture, rate, sum(map(len, own)), protocol.single_round.rates)
+    number, single = sum(map(len, own)), protocol.single_round
+    shares = np.mean([rrjax.inv(*each.marginal) for each in collections], axis=0)
+    # The permanent answers' variance stays in the average of the rounds; the rest of it is divided by their number.
+    rounds_of_user = sum(each.num_reports for each in collections) / number
+    kept, once = (
+        float(np.mean(type(single)(size, epsilon).rates.variance(1 / size)))
+        for epsilon in (protocol.epsilon, single.epsilon)
+    )
+    return estimated_together(mixture, shares, kept + max(once - kept, 0) / rounds_of_user, number)
 
 
 def rounds_in(files: Files) -> dict[int, Source]:

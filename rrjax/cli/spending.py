@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rrjax.cli import show
+from rrjax.data.errors import DataError
 from rrjax.io.memos import MemoFile, head_of
 from rrjax.io.metadata import Metadata
 from rrjax.mechanisms import PROTOCOLS
@@ -30,14 +32,23 @@ class Spending:
     answers: np.ndarray | None = None
     memo_rounds: int = 0
 
-    def with_memo(self, memo: Path) -> Spending:
+    def with_memo(self, memo: Path, rounds: Collection[int]) -> Spending:
         """With the numbers of permanent answers, the only thing that is taken from a memo.
 
         Raises:
-            DataError: A file that is not there, cannot be read, or is the memo of another collection.
+            DataError: A file that is not there, cannot be read, is the memo of another collection, or lacks one of the
+                rounds of the reports.
         """
         of, simulated = self.metadata, self.metadata.simulated
         memos = MemoFile(memo, head_of(of.mechanism, of.column, of.domain, simulated)).read()
+        lacking = [number for number in rounds if number not in memos.rounds]
+        if lacking:
+            raise DataError(
+                f"--memo {memo}: it has the rounds {', '.join(map(str, memos.rounds))}, and the reports are of round "
+                f"{lacking[0]}, too: it is an old copy. Give the memo that was written last.",
+                file=str(memo),
+                argument="memo",
+            )
         return dataclasses.replace(self, answers=memos.numbers, memo_rounds=len(memos.rounds))
 
     @property

@@ -18,6 +18,10 @@ WAYS = {
 }
 
 
+def _flag(row: inference.SplitErrors) -> str:
+    return f"--columns-per-user {row.number}" if row.name == "sampled" else "all of them from each user"
+
+
 @ending_at_once()
 def run(columns: str, epsilon: float | None, users: int | None, others: dict[str, Any], output: Output) -> None:
     """Compares the ways to report several columns, and prints their errors."""
@@ -60,12 +64,10 @@ def run(columns: str, epsilon: float | None, users: int | None, others: dict[str
     show.show_table(table)
     show.out.print()
     best = min(rows, key=lambda row: row.cell)
-    both = f"--sample {best.number}" if best.name == "sampled" else "no --sample"
     show.say(
-        "Errors: root mean squared, of unbiased estimates, for rare categories and for rare cells in a table of two "
-        "columns."
+        "Errors: root mean squared, of unbiased estimates of the population, where shares are equal and columns "
+        "independent; a cell is one in the table of two columns."
     )
     show.say(
-        f"`rrjax randomize --apart`: for single columns --sample {rows[0].number}; to see how columns go together "
-        f"{both}."
+        f"`rrjax randomize --apart`: for single columns {_flag(rows[0])}; to see how columns go together {_flag(best)}."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import rrjax
 from rrjax.cli import show
 from rrjax.cli.estimates import largest_of
+from rrjax.cli.options import LARGEST_EPSILON, SMALLEST_EPSILON
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally
 from rrjax.estimators.whole_reports import errors_of_whole_reports
@@ -31,9 +33,31 @@ class Together:
         return np.maximum(self.theta - half, 0), np.minimum(self.theta + half, 1)
 
 
-def estimated_together(mixture: Mixture, rate: np.ndarray, num_users: int, rates: Any) -> Together:
-    """Empirical Bayes from the likelihood of all whole reports, expanded at the support `rate` of one report a user."""
-    tally = Tally(np.rint(rate * num_users).astype(np.int32), np.int32(num_users), rates=rates)
+def estimated_together(mixture: Mixture, shares: np.ndarray, variance: float, num_users: int) -> Together:
+    """Empirical Bayes from the likelihood of all whole reports, expanded at an unbiased estimate of the shares.
+
+    The estimate is handed on as counts of randomized response, at an ε that has its error: at a smaller one the prior
+    would move it further than the likelihood can move it back.
+
+    Args:
+        mixture: The likelihood.
+        shares: `[K]`, unbiased, which may be negative.
+        variance: That of one of these shares if all are equal, times the number of users.
+        num_users: Their number.
+    """
+    size = len(shares)
+    low, high = SMALLEST_EPSILON, LARGEST_EPSILON
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        noisy = rrjax.RandomizedResponse(size, middle).weights(math.expm1).variance(1 / size) > variance
+        low, high = (middle, high) if noisy else (low, middle)
+    rates = rrjax.RandomizedResponse(size, high).weights(math.expm1)
+    rate = np.clip(rates.q + rates.d * shares, 0, 1)
+    tally = Tally(
+        np.rint(rate * num_users).astype(np.int32),
+        np.int32(num_users),
+        rates=rrjax.RandomizedResponse(size, high).rates,
+    )
     theta = rrjax.empirical_bayes(tally, mixture=mixture).theta
     return Together(np.asarray(theta), np.asarray(errors_of_whole_reports(theta, mixture)), num_users)
 

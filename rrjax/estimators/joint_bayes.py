@@ -1,4 +1,4 @@
-"""Joint distributions of several columns from whole reports; the reports choose how much the columns interact.
+"""Joint distributions of several columns from whole reports; how much they interact is estimated from the reports.
 
     log θ = main effects of the columns + interactions of two + interactions of three … + constant
 
@@ -60,7 +60,7 @@ def joint_bayes(mixture: Mixture, shape: Sequence[int]) -> JointBayes:
     """Estimates a joint distribution of several columns from the reports of any mechanism, such as `Product`.
 
     The maximum of the likelihood has as many free shares as cells, and the noise of all of them. Most columns interact
-    little, or few of them do. Here the reports choose, between independent columns and free cells.
+    little, or few of them do. How much they do is estimated, from independent columns to free cells.
 
     Args:
         mixture: The likelihood of the cells, the first column slowest; up to 1,024 cells.

@@ -233,7 +233,7 @@ def _associate(key, counts, first, second, miss, num_draws):
     first, second, miss = (each.astype(dtype) for each in (first, second, miss))
     counts = counts.astype(dtype)
     users = jnp.sum(counts)
-    usable = (users > 0) & (jnp.min(counts) >= 0)
+    usable = (users > 0) & (jnp.min(counts) >= 0) & (miss > 0) & (miss < 1)
     counts = jnp.where(usable, counts, 1)
     users = jnp.where(usable, users, counts.size)
     reports = counts / users
@@ -241,7 +241,10 @@ def _associate(key, counts, first, second, miss, num_draws):
     seen = _read(reports, first, second, users)
     statistic = jnp.sum(seen.deviation**2 * seen.weights)
     # Of the direction only its form counts: its length is one, so s is φ = V·sqrt(min(K, L) − 1).
-    along = seen.deviation / jnp.sqrt(jnp.where(statistic > 0, statistic, 1))
+    # Reports without any deviation show no direction: any one serves.
+    across = jnp.zeros_like(seen.deviation).at[:2, :2].set(jnp.asarray([[1, -1], [-1, 1]], dtype))
+    form = jnp.where(statistic > 0, seen.deviation, across)
+    along = form / jnp.sqrt(jnp.sum(form**2 * seen.weights))
     base = jnp.sum(reports, axis=1)[:, None] * jnp.sum(reports, axis=0)
     product = seen.rows[:, None] * seen.columns
     information = _information(product + seen.deviation)
@@ -249,7 +252,7 @@ def _associate(key, counts, first, second, miss, num_draws):
     def draw(number):
         """What the reports of another collection say: coefficients of the statistic of V, and a table of values."""
         normal = jax.random.normal(jax.random.fold_in(key, number), reports.shape, dtype)
-        spread = jnp.sqrt(reports)
+        spread = jnp.sqrt(jnp.maximum(reports, 0.5 / users))  # a cell without reports is not known to be empty
         noise = (spread * normal - reports * jnp.sum(spread * normal)) / jnp.sqrt(users)
         other = _read(base + noise, first, second, users)
         quadratic = (along**2, 2 * along * other.deviation, other.deviation**2)

@@ -66,7 +66,7 @@ def _ratios(counts, first, second, miss, reference):
     first, second, miss = (each.astype(dtype) for each in (first, second, miss))
     counts = counts.astype(dtype)
     users = jnp.sum(counts)
-    usable = (users > 1) & (jnp.min(counts) >= 0)
+    usable = (users > 1) & (jnp.min(counts) >= 0) & (miss > 0) & (miss < 1)
     counts = jnp.where(usable, counts, 1)
     users = jnp.where(usable, users, counts.size)
     reports = counts / users

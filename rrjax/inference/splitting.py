@@ -21,8 +21,8 @@ class SplitErrors(NamedTuple):
         number: How many columns a user reports.
         epsilon: ε of each reported column, nats.
         share: Root mean squared error of a share in a column, over categories and columns.
-        cell: The same of a cell in the table of two columns, over the pairs of columns; infinite where nothing is
-            known of pairs.
+        cell: The same of a cell in the table of two columns, over cells and pairs; infinite where nothing is known of
+            pairs.
     """
 
     name: str
@@ -37,8 +37,9 @@ def compare_splits(num_categories: Sequence[int], num_users: int, epsilon: float
 
     A user reports g of d columns, each at ε/g: all of them, or a few, drawn at random. A column is then estimated from
     N·g/d users, and a table of two columns from N·g·(g − 1)/(d·(d − 1)). Or one column is reported, with fake answers
-    in the others (`rrjax.mechanisms.SampledWithFakes`). Errors are those of the unbiased estimates of rare categories
-    and cells, without the error of drawing the users. It computes on the host.
+    in the others (`rrjax.mechanisms.SampledWithFakes`). Errors are those of the unbiased estimates, of the population
+    that the users are drawn from, where all shares are equal and columns are independent. So the error of drawing the
+    users, and those of them who report a column, is a part. It computes on the host.
 
     Args:
         num_categories: `[d]`, K of each column, at least two columns.
@@ -55,8 +56,8 @@ def compare_splits(num_categories: Sequence[int], num_users: int, epsilon: float
         >>> import rrjax
         >>> rows = rrjax.inference.compare_splits([4, 10, 16], 50_000, 2.0)
         >>> [(row.name, row.number, f"{row.share:.4f}", f"{row.cell:.4f}") for row in rows]
-        [('sampled', 1, '0.0048', 'inf'), ('among fakes', 1, '0.0098', 'inf'), ('sampled', 2, '0.0104', '0.0266'), \
-('all', 3, '0.0149', '0.0464')]
+        [('sampled', 1, '0.0060', 'inf'), ('among fakes', 1, '0.0104', 'inf'), ('sampled', 2, '0.0112', '0.0311'), \
+('all', 3, '0.0155', '0.0506')]
 
     References:
         Arcolezi, Couchot, Al Bouna and Xiao, "Random sampling plus fake data", 2021: arXiv:2109.07269, which compares
@@ -76,7 +77,9 @@ def compare_splits(num_categories: Sequence[int], num_users: int, epsilon: float
         own = epsilon / g
         noise = [_variance(size, own) for size in sizes]
         pairs = num_users * g * (g - 1) / (d * (d - 1))
-        cells = [one * other for one, other in itertools.combinations(noise, 2)]
+        # The square of a product of independent numbers is expected to be the product of their squares.
+        squares = [(variance + 1 / size**2, size) for variance, size in zip(noise, sizes, strict=True)]
+        cells = [a * b - 1 / (k * m) ** 2 for (a, k), (b, m) in itertools.combinations(squares, 2)]
         share = math.sqrt(math.fsum(noise) / d / (num_users * g / d))
         cell = math.sqrt(math.fsum(cells) / len(cells) / pairs) if pairs else math.inf
         rows.append(SplitErrors("all" if g == d else "sampled", g, own, share, cell))
@@ -87,5 +90,6 @@ def compare_splits(num_categories: Sequence[int], num_users: int, epsilon: float
 
 
 def _variance(size: int, epsilon: float) -> float:
-    """The variance of the unbiased estimate of an empty category from one report."""
-    return float(RandomizedResponse(size, epsilon).weights(math.expm1).variance(0))
+    """The variance of the unbiased estimate of a share of 1/K from the report of one user, who is drawn at random."""
+    rates = RandomizedResponse(size, epsilon).weights(math.expm1)
+    return float(rates.variance(1 / size)) + (1 - 1 / size) / size

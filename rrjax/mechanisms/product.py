@@ -106,8 +106,8 @@ class Product(Record):
     def inv(self, counts: ArrayLike) -> Float[Array, " K"]:
         """The unbiased estimate of the joint shares, `[∏K]`, which may be negative.
 
-        It sums to one if all columns are of randomized response, survey designs or channels. Of users with a missing
-        report it takes nothing.
+        It sums to one if all columns are of randomized response, survey designs or channels. It leaves out users with
+        a missing report.
 
         Args:
             counts: As `mixture_of_counts`, integers or floats.

@@ -194,6 +194,7 @@ def _with_missing(reports, kinds):
     for each, size in zip(reports, kinds, strict=False):
         known = each if isinstance(each, Tracer) else np.asarray(each)
         missing = isinstance(known, np.ndarray) and known.dtype.kind == "i" and bool((known == -1).any())
+        missing = missing and int(known.max()) < size  # else there are reports outside, which are refused
         found.append(np.where(known == -1, size, known) if missing else each)
         sizes.append(size + missing)
     whole = isinstance(reports, list | tuple) and len(reports) == len(kinds)

@@ -2,8 +2,8 @@
 
 With some of d columns a report is made at a larger ε, from fewer users. Where the columns are named (`Sampled`), the
 others are missing reports. Where they are not (`SampledWithFakes`), the others are fake answers, drawn uniformly.
-Hiding which column was drawn does not lessen the loss of a whole record: another record can differ in all columns, and
-then every draw tells the two apart equally well.
+Hiding which column was drawn does not lessen the loss of a whole record if all columns have one ε: another record can
+differ in all columns, and then every draw tells the two apart equally well.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Sampled(Product):
     """Columns of which each user reports a few, drawn at random: the others are missing (−1). A pytree.
 
     With `number` 1 this is SMP: each user spends the whole ε on one column. Single columns are estimated from fewer
-    users with better reports, with a smaller error than where ε is split. But reports of one column tell nothing of how
-    columns go together: of g columns, what they tell are the tables of g columns.
+    users with better reports (`rrjax.inference.compare_splits` compares the errors). Reports of one column tell nothing
+    of how columns go together; reports of g columns tell the joint tables of g columns.
 
     Args:
         columns: The mechanisms of the columns, each with its ε where it is reported; their reports must be numbers.
@@ -116,9 +116,10 @@ class SampledWithFakes(Record):
     lower ε, that of `column(place)`: every estimator and interval takes its reports as such. The reports tell the
     distribution of each column, and nothing of how columns go together.
 
-    The ε of a record, `epsilon`, is that of one column. The literature has a larger one inside, log(d·(e^ε − 1) + 1),
-    by the amplification of sampling. That holds for two records that differ in one column, and not for others: where
-    all columns differ, whichever was drawn tells the records apart.
+    If all columns have one ε, it is also the ε of a record, `epsilon`; else that lies between theirs. The literature
+    draws a column at a larger one, log(d·(e^ε − 1) + 1), by the amplification of sampling, and states ε. That holds for
+    two records that differ in one column, and not for others: where all columns differ, whichever was drawn tells the
+    records apart.
 
     Args:
         columns: `RandomizedResponse` of each column, at the ε where it is drawn.
@@ -155,7 +156,7 @@ class SampledWithFakes(Record):
         return jnp.log1p(jnp.sum(noise * odds) / jnp.sum(noise))
 
     def column_epsilon(self, place: int) -> Float[Array, ""]:
-        """The ε of one column, nats: for records that differ in no other, where these others say the least."""
+        """The ε of one column, nats: the largest loss between two records that differ in this column alone."""
         odds, noise = self._odds_and_noise()
         return jnp.log1p(noise[place] * odds[place] / jnp.sum(noise))
 

@@ -49,6 +49,20 @@ def test_files_that_were_randomized_differently_are_estimated_together(collected
     assert "group 2 (dice.parquet)" in out
 
 
+def test_a_small_noisy_group_does_not_move_a_large_precise_one(invoke):
+    shares = 1 / np.arange(1, 31) ** 2.0
+    shares /= shares.sum()
+    for name, number, epsilon in (("few", 500, "0.3"), ("many", 50_000, "4")):
+        values = np.random.default_rng(number).choice(30, number, p=shares)
+        io.write_table(f"{name}.csv", {"x": values})
+        line = [f"{name}.csv", "--column", "x", "--domain", "0:29", "--epsilon", epsilon, "--seed", "1"]
+        assert invoke("randomize", *line, "--out", f"{name}.parquet")[0] == 0
+    found = json.loads(invoke("estimate", "few.parquet", "many.parquet", "--json")[1])
+    for row in found["top"]:
+        assert abs(row["all_groups"] - row["group_2"]) < row["all_groups_standard_error"]
+        assert abs(row["all_groups"] - shares[int(row["label"])]) < 4 * row["all_groups_standard_error"]
+
+
 def test_what_does_not_apply_to_groups_is_refused(collected):
     for flags in (("--counts", "n"), ("--epsilon", "1"), ("--estimator", "mle")):
         assert collected("estimate", "low.parquet", "dice.parquet", *flags)[0] == 2

@@ -103,7 +103,7 @@ def test_missing_answers_and_weights(survey):
 def test_columns_that_are_sampled(survey):
     for seed in ([], ["--seed", 3]):  # secure random numbers, and a simulation
         code, out, error = survey(
-            *LINE, *DOMAINS, "--epsilon", 6, "--sample", 2, *seed, "--force", "--out", "s.parquet", "--json"
+            *LINE, *DOMAINS, "--epsilon", 6, "--columns-per-user", 2, *seed, "--force", "--out", "s.parquet", "--json"
         )
         assert code == 0, error
         made = json.loads(out)
@@ -125,7 +125,7 @@ def test_columns_that_are_sampled(survey):
     found = json.loads(survey("estimate", "s.parquet", "--column", "coin", "--json")[1])
     assert len(found["warnings"]) == 1  # of the simulation, and not of missing reports
 
-    assert survey(*LINE, *DOMAINS, "--epsilon", 6, "--sample", 1, "--force", "--out", "s.parquet")[0] == 0
+    assert survey(*LINE, *DOMAINS, "--epsilon", 6, "--columns-per-user", 1, "--force", "--out", "s.parquet")[0] == 0
     assert survey("estimate", "s.parquet", "--all-pairs")[0] == 2
     assert survey.error.flag == "--all-pairs"
 
@@ -159,7 +159,7 @@ def test_a_plan_for_several_columns(invoke):
     ]
     code, out, _ = invoke(*line)
     assert code == 0
-    assert "--sample 1" in out
+    assert "--columns-per-user 1" in out
     for more, flag in (
         (["--columns", "2"], "--columns"),
         (["--columns", "2,x"], "--columns"),
@@ -184,9 +184,9 @@ def test_a_plan_for_several_columns(invoke):
         ([*LINE, "--epsilon", 1, "--mechanism", "oue"], "--mechanism"),
         ([*LINE, "--epsilon", 1, "--keep", "coin"], "--keep"),
         ([*LINE[:-1], "--epsilon", 1, "--split", "1,2,3"], "--split"),
-        ([*LINE[:4], "--epsilon", 1, "--sample", 1], "--sample"),
-        ([*LINE, "--epsilon", 1, "--sample", 4], "--sample"),
-        ([*LINE, "--epsilon", 1, "--sample", 2, "--split", "1,2,3"], "--split"),
+        ([*LINE[:4], "--epsilon", 1, "--columns-per-user", 1], "--columns-per-user"),
+        ([*LINE, "--epsilon", 1, "--columns-per-user", 4], "--columns-per-user"),
+        ([*LINE, "--epsilon", 1, "--columns-per-user", 2, "--split", "1,2,3"], "--split"),
     ],
 )
 def test_columns_that_cannot_be_randomized_apart(survey, line, flag):

@@ -118,8 +118,12 @@ def test_flags_that_cannot_be(week, more, flag):
 
 
 def test_files_that_cannot_be(week):
-    assert week(*line(1))[0] == week(*line(2))[0] == 0
+    assert week(*line(1))[0] == 0
+    Path("old.parquet").write_bytes(Path("memo.parquet").read_bytes())
+    assert week(*line(2))[0] == 0
     before = Path("memo.parquet").read_bytes()
+    assert week("report", "day1.parquet", "day2.parquet", "--memo", "old.parquet")[0] == 3
+    assert week.error.argument == "memo"
     assert week(*line(3, "loloha"))[0] == 3  # the memo of another protocol
     assert week.error.argument == "mechanism"
     Path("day3.csv").write_text("id,app\nu1,maps\nu2,news\nu1,chat\n")

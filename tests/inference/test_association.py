@@ -126,6 +126,22 @@ def test_counts_that_cannot_be_are_nan_under_tracing():
     assert all(bool(np.isnan(leaf)) for leaf in jax.tree.leaves(found))
     ratios = jax.jit(lambda counts: odds_ratios(counts, product))(bad)
     assert all(bool(np.isnan(leaf).all()) for leaf in jax.tree.leaves(ratios))
+    good = np.array([[50, 10, 30], [20, 20, 20]])
+    of_level = jax.jit(lambda level: association(jax.random.key(0), good, product, level=level, num_draws=19))
+    for level in (1.5, np.nan, -0.5):
+        assert all(bool(np.isnan(leaf)) for leaf in jax.tree.leaves(of_level(level)))
+
+
+@pytest.mark.long
+def test_reports_without_any_association_have_an_interval():
+    """Where no direction shows, the interval is as short as beside it."""
+    product = Product((rrjax.RandomizedResponse(2, 2.0),) * 2)
+    counts = np.full((2, 2), 25_000)
+    found = association(jax.random.key(0), counts, product).cramers_v
+    beside = association(jax.random.key(0), counts + np.eye(2, dtype=int), product).cramers_v
+    assert float(found.lower) == 0
+    assert float(found.upper) == pytest.approx(float(beside.upper), abs=0.01)
+    assert float(found.upper) < 0.05
 
 
 def test_what_is_refused():

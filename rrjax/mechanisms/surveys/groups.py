@@ -316,7 +316,8 @@ def _solve(counts, epsilons, tol):
 
 def _pooled(tallies):
     size = tallies[0].support.shape[0]
-    found = jnp.stack([closed_form.inv(part) for part in tallies])
+    found = [jnp.where(part.num_users > 0, closed_form.inv(part), 0) for part in tallies]  # NaN of an empty group
+    found = jnp.stack(found)
     numbers, spreads = [], []
     for part in tallies:
         rates = part.rates.astype(found.dtype)
