@@ -153,12 +153,13 @@ def estimate(
         others = {"--epsilon": epsilon, "--mechanism": design.mechanism, "--counts": reading.counts}
         refuse_flags(
             others | chosen | {"--plot": output.plot} | asked.flags,
-            "files that were randomized differently, but to each of them",
+            "files that were randomized differently",
+            "give one of them, or ",
         )
         run_groups(parts, confidence.level, output)
         return
     if rounds := rounds_in(files):
-        refuse_flags(chosen | {"--plot": output.plot} | asked.flags, "several rounds, but to the file of each")
+        refuse_flags(chosen | {"--plot": output.plot} | asked.flags, "several rounds", "give the file of one, or ")
         run_rounds(files, rounds, confidence.level, output)
         return
     if of_numbers(files.source.metadata()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -194,13 +195,13 @@ def _fields(name: str, limits: inference.Limits) -> dict[str, float]:
 def associations(columns: Columns, level: float) -> list[dict[str, Any]]:
     """The association of all pairs, the largest first, with p-values corrected for all of them."""
     places = itertools.combinations(range(len(columns.names)), 2)
-    pairs = [_association(columns.pair(pair), level) for pair in places]
+    pairs = [_association(own, level) for own in map(columns.pair, places) if own.product.num_categories <= MOST_CELLS]
     # Holm: the smallest of m p-values times m, the next one times m − 1, and so on, not decreasing.
     largest = 0.0
-    for rank, pair in enumerate(sorted(pairs, key=lambda pair: pair["p_value"])):
+    for rank, pair in enumerate(sorted(pairs, key=lambda pair: (math.isnan(pair["p_value"]), pair["p_value"]))):
         largest = max(largest, min(1.0, pair["p_value"] * (len(pairs) - rank)))
         pair["adjusted_p_value"] = largest
-    return sorted(pairs, key=lambda pair: -pair["cramers_v"])
+    return sorted(pairs, key=lambda pair: math.inf if math.isnan(pair["cramers_v"]) else -pair["cramers_v"])
 
 
 def _pairs(columns: Columns, level: float, output: Output) -> None:
@@ -223,7 +224,8 @@ def _pairs(columns: Columns, level: float, output: Output) -> None:
         names = " × ".join(map(show.printable, pair["columns"]))
         value, limits = written(pair, "cramers_v", 3)
         cells = [value, limits.replace("to", "–"), written(pair, "mutual_information", 4)[0]]
-        table.add_row(names, *cells, f"{pair['p_value']:.2g}", f"{pair['adjusted_p_value']:.2g}")
+        p_values = [pair["p_value"], pair["adjusted_p_value"]]
+        table.add_row(names, *cells, *("unknown" if math.isnan(p) else f"{p:.2g}" for p in p_values))
     show.show_table(table)
     left = len(pairs) - output.top
     if left > 0:
@@ -239,6 +241,8 @@ def _pairs(columns: Columns, level: float, output: Output) -> None:
 
 def written(pair: dict[str, Any], name: str, digits: int) -> tuple[str, str]:
     """A measure and its interval as texts."""
+    if math.isnan(pair[f"{name}_lower"]):
+        return "unknown", ""
     value, lower, upper = (f"{pair[name + end]:.{digits}f}".replace("inf", "∞") for end in ("", "_lower", "_upper"))
     return value, f"{lower} to {upper}"
 
@@ -348,4 +352,14 @@ def show_head(columns: Columns, warnings: list[str]) -> None:
 
 def _warnings(columns: Columns) -> list[str]:
     simulated = any(metadata.simulated for metadata in columns.metadata)
-    return ["The reports are a simulation (made with --seed); they protect nobody."] if simulated else []
+    large = [
+        " × ".join(own.names)
+        for own in map(columns.pair, itertools.combinations(range(len(columns.names)), 2))
+        if own.product.num_categories > MOST_CELLS
+    ]
+    warnings = (
+        [f"Left out, because their tables have more than {MOST_CELLS:,} cells: {', '.join(large)}."] if large else []
+    )
+    if simulated:
+        warnings.append("The reports are a simulation (made with --seed); they protect nobody.")
+    return warnings

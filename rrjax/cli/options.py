@@ -287,8 +287,10 @@ def _placed(hint: Any, panel: str) -> Any:
     return Annotated[kind, option]
 
 
-def refuse_flags(given: Mapping[str, object], what: str) -> None:
+def refuse_flags(given: Mapping[str, object], what: str, instead: str = "") -> None:
     """Refuses flags that were given and do not apply to something; `given` has their values by name.
+
+    `instead` is what to do, besides leaving them out.
 
     Raises:
         UsageError: One of the values is true.
@@ -297,7 +299,7 @@ def refuse_flags(given: Mapping[str, object], what: str) -> None:
     if odd is not None:
         one = "," not in odd
         verb, pronoun = ("does", "it") if one else ("do", "them")
-        raise UsageError(f"{odd} {verb} not apply to {what}: leave {pronoun} out", flag=odd)
+        raise UsageError(f"{odd} {verb} not apply to {what}: {instead}leave {pronoun} out", flag=odd)
 
 
 def check_epsilon(epsilon: float) -> float:

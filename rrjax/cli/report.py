@@ -107,7 +107,7 @@ def report(
         )
     if rounds := rounds_in(files):
         chosen = {"--epsilon": epsilon, "--mechanism": design.mechanism, "--ordered": ordered}
-        refuse_flags(chosen | asked.flags, "several rounds, but to the file of each")
+        refuse_flags(chosen | asked.flags, "several rounds", "give the file of one, or ")
         with show.err.status("Estimating …") as status:
             found = find_rounds(files, rounds)
             spending = _with_memo(found.spending, memo, found.collections)
@@ -140,7 +140,7 @@ def _with_memo(spending: Spending, memo: Path | None, rounds: Collection[int]) -
 def _write(out: Path, findings: Findings, context: typer.Context, title: str | None, spending: Spending | None) -> None:
     """Writes the page about one collection from its parts."""
     collection = findings.collection
-    about, metadata = _quoted(collection.counted.column), collection.counted.metadata
+    about, metadata = report_trust.quoted(show.printable(collection.counted.column)), collection.counted.metadata
     of_round = [] if metadata is None or metadata.round is None else [metadata.round]
     parts = {
         "In short": report_shares.in_short(findings),
@@ -172,15 +172,11 @@ def _write_rounds(
     out: Path, found: FoundRounds, files: Files, context: typer.Context, title: str | None, level: float, top: int
 ) -> None:
     """Writes the page about several rounds."""
-    about, number = _quoted(found.last.counted.column), len(found.collections)
+    about, number = report_trust.quoted(show.printable(found.last.counted.column)), len(found.collections)
     title = title or f"What {number:,} rounds of randomized reports say about {about}"
     parts = report_rounds.parts_of(found, files, level, top, context, datetime.now().astimezone())
     head = [paragraph(report_rounds.lead(found), kind="lead"), *report_trust.card(found.warnings)]
     _write_parts(out, title, parts, head)
-
-
-def _quoted(column: str) -> str:
-    return f"\N{LEFT DOUBLE QUOTATION MARK}{show.printable(column)}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
 def _write_parts(out: Path, title: str, parts: Mapping[str, list[Markup]], head: list[Markup]) -> None:

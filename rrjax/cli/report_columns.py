@@ -45,7 +45,7 @@ def find_columns(
     known = {} if files.reading.column is not None else files.source.columns()
     if len(known) < 2:
         return None
-    refuse_flags(given, "several columns: name one with --column, or")
+    refuse_flags(given, "several columns", "name one with --column, or ")
     found = []
     for name in known:
         status.update(f"Estimating {show.printable(name)} …")
@@ -66,7 +66,10 @@ def parts_of(found: ColumnFindings, context: typer.Context) -> dict[str, list[Ma
     """The parts of the page, by heading."""
     return (
         {"In short": _in_short(found), "Which columns go together": _together(found)}
-        | {f"The column {_quoted(name)}": _column(own) for name, own in zip(_names(found), found.findings, strict=True)}
+        | {
+            f"The column {report_trust.quoted(name)}": _column(own)
+            for name, own in zip(_names(found), found.findings, strict=True)
+        }
         | {
             f"What ε = {found.columns.epsilon:.4g} means": _meaning(found),
             "How this page was made": _how_made(found, context),
@@ -86,7 +89,7 @@ def lead_of(found: ColumnFindings) -> str:
 
 def title_of(found: ColumnFindings) -> str:
     """The heading of the page."""
-    names = [_quoted(name) for name in _names(found)[:3]]
+    names = [report_trust.quoted(name) for name in _names(found)[:3]]
     listed = ", ".join(names) + " …" if len(found.columns.names) > 3 else f"{', '.join(names[:-1])} and {names[-1]}"
     return f"What {found.columns.num_users:,} people say about {listed}"
 
@@ -98,20 +101,14 @@ def cautions_of(found: ColumnFindings) -> list[Markup]:
         misfit = own.fit.p_value is not None and own.fit.p_value <= 0.01
         if misfit or own.intervals.contradicted.any():
             warnings.append(
-                f"The reports of {_quoted(name)} do not fit the mechanism and ε that are stated: see "
-                f"{_quoted('How far to believe it')} below."
+                f"The reports of {report_trust.quoted(name)} do not fit the mechanism and ε that are stated: see "
+                f"{report_trust.quoted('How far to believe it')} below."
             )
-    if not warnings:
-        return []
-    return [Markup(f'<div class="card">{paragraph("Before you believe this:")}{listing(warnings)}</div>')]
+    return report_trust.card(warnings)
 
 
 def _names(found: ColumnFindings) -> list[str]:
     return [show.printable(name) for name in found.columns.names]
-
-
-def _quoted(name: str) -> str:
-    return f"\N{LEFT DOUBLE QUOTATION MARK}{name}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
 def _warnings(found: ColumnFindings) -> list[str]:

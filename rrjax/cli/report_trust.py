@@ -281,6 +281,11 @@ def cautions(findings: Findings) -> list[Markup]:
     return card(warnings)
 
 
+def quoted(text: str) -> str:
+    """A text in quotation marks."""
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{text}\N{RIGHT DOUBLE QUOTATION MARK}"
+
+
 def card(warnings: list[str]) -> list[Markup]:
     """A box of warnings, if there are any."""
     if not warnings:

@@ -34,7 +34,8 @@ def odds_ratios(
     Returns:
         `Limits`, `[K, L]` each; one in the row and the column of the reference. The upper limit is infinite where the
         second product may be zero, and the estimate is NaN where neither product is positive. The coverage is about the
-        level, 0.941 to 0.999 at 95 % in 18 settings. All NaN for negative counts, or none.
+        level, 0.941 to 0.999 at 95 % in 18 settings. Estimate and limits are NaN where no odds ratio is consistent with
+        the reports. All NaN for negative counts, or none, or (under tracing) another level.
 
     Raises:
         ValueError: As `association`, or a reference outside of the table.

@@ -195,8 +195,8 @@ class Protocol(abc.ABC):
         """Draws the tally of T rounds of the same users, whose values do not change, by its exact law.
 
         `inv` of it is unbiased. Reports of one user in two rounds depend on each other, so that every estimate has a
-        larger error than from N·T users, and estimators that weigh the noise, such as `empirical_bayes`, believe that
-        it is smaller than it is.
+        larger error than from N·T users. Estimators that weigh the noise, such as `empirical_bayes`, take the reports
+        as those of N·T users, and the noise as smaller than it is.
 
         Args:
             key: A typed key, `jax.random.key(seed)`.
