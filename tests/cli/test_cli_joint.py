@@ -82,6 +82,7 @@ def test_a_survey_of_three_questions(survey):
     assert survey("estimate", "s.parquet", "--joint", "smokes,drinks", "--out", "s.parquet")[0] == 2
 
 
+@pytest.mark.long  # a joint table and its association
 def test_missing_answers_and_weights(survey):
     Path("m.csv").write_text("a,b\nyes,1\n,0\nno,1\nyes,0\nno,\n" + "yes,1\n" * 50)
     line = ["randomize", "m.csv", "--column", "a", "--column", "b", "--apart", "--out", "m.parquet", "--json"]
@@ -100,6 +101,7 @@ def test_missing_answers_and_weights(survey):
     assert (alone["num_reports"], alone["num_missing"]) == (54, 1)
 
 
+@pytest.mark.long  # joint tables, simulated tests
 def test_columns_that_are_sampled(survey):
     for seed in ([], ["--seed", 3]):  # secure random numbers, and a simulation
         code, out, error = survey(

@@ -34,6 +34,7 @@ def counts_of(product, table, number, seed):
     return np.random.default_rng(seed).multinomial(number, law.ravel() / law.sum()).reshape(product.shape)
 
 
+@pytest.mark.long  # 24 collections
 @pytest.mark.parametrize(("name", "most"), [("independent", 0.4), ("close", 0.7), ("one tells the other", 1.3)])
 def test_it_is_closer_than_the_maximum(name, most):
     product, errors = product_of(1.0), []
