@@ -186,7 +186,7 @@ def test_a_covariate_may_be_randomized_too(invoke):
     io.write_table("v.csv", {**names, "age": age, "coin": rng.integers(0, 2, 6000)})
     line = ("randomize", "v.csv", *(each for name in (*names, "coin") for each in ("--column", name)), "--apart")
     how = ("--epsilon", "6", "--seed", "1", "--keep", "age", "--out")
-    code, _, error = invoke(*line, *how, "s.parquet", "--sample", "2")
+    code, _, error = invoke(*line, *how, "s.parquet", "--columns-per-user", "2")
     assert code == 0, error
     given = ("regress", "s.parquet", "--outcome", "smokes", "--covariates")
     code, out, error = invoke(*given, "age,income", "--json", "--reference", "yes", "--out", "c.csv")
@@ -217,7 +217,7 @@ def test_a_covariate_may_be_randomized_too(invoke):
     assert flag("income", "--weights", "coin") == "--weights"
     assert flag("income", "--factors", "income") == "--factors"
     assert flag("income,smokes") == "--covariates"
-    assert invoke(*line, *how, "one.parquet", "--sample", "1")[0] == 0
+    assert invoke(*line, *how, "one.parquet", "--columns-per-user", "1")[0] == 0
     assert invoke("regress", "one.parquet", *given[2:], "income")[0] == 2
     assert (invoke.error.flag, invoke.error.value) == ("--covariates", "income")
     assert invoke(*line, *how[:-2], "coin", "--out", "x.parquet")[0] == 2
