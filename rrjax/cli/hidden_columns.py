@@ -9,11 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from rrjax.cli.collection import Collection
+from rrjax.cli.joint import read_columns
 from rrjax.cli.public_columns import Rows
 from rrjax.cli.reading import Files
 from rrjax.data.errors import UsageError
-from rrjax.io.rows import read_rows
-from rrjax.io.tallies import mechanism_of
 from rrjax.mechanisms import Mechanism
 
 
@@ -49,10 +48,8 @@ def hidden_columns(files: Files, collection: Collection, names: Sequence[str]) -
             value=cells,
         )
     outcome = collection.reports("a regression") >= 0
-    reports = [
-        read_rows(dataclasses.replace(files.source, column=each.column), each.domain).indices for each in metadata
-    ]
-    for name, own in zip(names, reports, strict=True):
+    columns = read_columns(files, metadata)
+    for name, own in zip(names, columns.reports, strict=True):
         if not (outcome & (own >= 0)).any():
             raise UsageError(
                 f"--covariates: nobody in {files.name} reports both {name!r} and the outcome, so the reports do not "
@@ -60,8 +57,7 @@ def hidden_columns(files: Files, collection: Collection, names: Sequence[str]) -
                 flag="--covariates",
                 value=name,
             )
-    mechanisms = [mechanism_of(each, files.name) for each in metadata]
-    return Hidden(list(names), [each.domain.labels() for each in metadata], mechanisms, reports)
+    return Hidden(list(names), [each.domain.labels() for each in metadata], columns.product.columns, columns.reports)
 
 
 def with_hidden(rows: Rows, hidden: Hidden) -> Rows:

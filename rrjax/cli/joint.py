@@ -248,14 +248,15 @@ def written(pair: dict[str, Any], name: str, digits: int) -> tuple[str, str]:
 
 
 def _draw(plot: Path, columns: Columns, pairs: list[dict[str, Any]]) -> None:
+    simulated = "; simulated, so nobody is protected" if any(each.simulated for each in columns.metadata) else ""
     with show.drawing():
         from rrjax.figures import association_figure, save
 
         figure = association_figure(
             columns.names,
-            {tuple(pair["columns"]): pair["cramers_v"] for pair in pairs},
+            {tuple(pair["columns"]): pair["cramers_v"] for pair in pairs if not math.isnan(pair["cramers_v"])},
             significant=[tuple(pair["columns"]) for pair in pairs if pair["adjusted_p_value"] <= SIGNIFICANT],
-            title=f"{columns.num_users:,} users, randomized apart",
+            title=f"{columns.num_users:,} users, randomized apart{simulated}",
         )
         save(figure, plot)
 

@@ -153,8 +153,10 @@ def _together(found: ColumnFindings) -> list[Markup]:
     names = found.columns.names
     by_names = {frozenset(pair["columns"]): pair for pair in found.pairs}
 
-    def cell(one: str, other: str) -> Markup:
-        pair = by_names[frozenset((one, other))]
+    def cell(one: str, other: str) -> Markup | str:
+        pair = by_names.get(frozenset((one, other)))
+        if pair is None:  # its table is too large
+            return ""
         # Markup is aligned to the left, as the empty cells above it are.
         mark = " ●" * (pair["adjusted_p_value"] <= SIGNIFICANT)
         return Markup(f"<span>{written(pair, 'cramers_v', 2)[0]}{mark}</span>")
@@ -169,7 +171,9 @@ def _together(found: ColumnFindings) -> list[Markup]:
         [
             joined(*_pair(pair)),
             *written(pair, "cramers_v", 3),
-            strip(pair["cramers_v"], pair["cramers_v_lower"], pair["cramers_v_upper"], 1.0),
+            ""
+            if math.isnan(pair["cramers_v"])
+            else strip(pair["cramers_v"], pair["cramers_v_lower"], pair["cramers_v_upper"], 1.0),
             f"{pair['adjusted_p_value']:.2g}",
         ]
         for pair in found.pairs

@@ -236,9 +236,7 @@ def _of_reports(theta, reports):
     """The problem of a mixture, given by its uniform distribution and its reports."""
 
     def view(theta):
-        """The slopes, and the part of IBU's factor that all categories share."""
-        ratio = reports.shares / reports.probabilities(theta)
-        return reports.lift.transpose(ratio), accurate_sum(reports.base * ratio)
+        return _slopes_and_floor(reports, reports.probabilities(theta))
 
     def judge(theta, view):
         return certificate_of_slopes(theta, view[0]).gap, rounding_of_slopes(view[0])
@@ -258,10 +256,10 @@ def _of_reports(theta, reports):
     return _Problem(start, view, plain, deflated, judge, gain, reports)
 
 
-def _em_step(theta, reports, probabilities):
-    """The step of IBU up to its sum, from the probabilities of the reports."""
+def _slopes_and_floor(reports, probabilities):
+    """The slopes `[K]`, and the part of IBU's factor that all categories share; the factor is their sum."""
     ratio = reports.shares / probabilities
-    return theta * (accurate_sum(reports.base * ratio) + reports.lift.transpose(ratio))
+    return reports.lift.transpose(ratio), accurate_sum(reports.base * ratio)
 
 
 def reports_of(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> Reports:
@@ -363,7 +361,8 @@ def _averaged(theta: Float[Array, " K"]) -> Float[Array, " K"]:
 def _solve_smoothed(start, reports, total, tol, max_iters):
     def body(carry):
         theta, old, _, number = carry
-        theta = _averaged(_em_step(theta, reports, old))
+        slopes, floor = _slopes_and_floor(reports, old)
+        theta = _averaged(theta * (floor + slopes))
         new = reports.probabilities(theta)
         # The sum of the terms' differences is more accurate than the difference of two sums.
         change = accurate_sum(reports.shares * jnp.log1p((new - old) / old)) * total

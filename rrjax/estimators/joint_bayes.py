@@ -24,10 +24,9 @@ from jaxtyping import Array, Float
 
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
-from rrjax.data.mixture import Mixture, Reports, as_mixture
+from rrjax.data.mixture import Mixture, Reports
 from rrjax.estimators.accelerations import matrix_of
-from rrjax.estimators.laplace import most_probable
-from rrjax.numerics.implicit import without_derivative
+from rrjax.estimators.laplace import given_of, most_probable
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum
@@ -100,10 +99,7 @@ def joint_bayes(mixture: Mixture, shape: Sequence[int]) -> JointBayes:
             f"joint_bayes takes up to {MAX_CELLS:,} cells, got {mixture.num_categories:,}: take fewer columns together",
             argument="mixture",
         )
-    total = accurate_sum(jnp.asarray(mixture.weights).astype(jnp.result_type(float)))
-    start, reports = as_mixture(mixture, None)
-    given = without_derivative((start, reports, total.astype(start.dtype)), "joint_bayes has no derivatives")
-    return _estimated(*given, sizes)
+    return _estimated(*given_of(mixture, "joint_bayes"), sizes)
 
 
 @lru_cache(maxsize=8)

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from rrjax.data.mixture import Reports
+from rrjax.data.mixture import Mixture, Reports, as_mixture
+from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.newton import factored, raised, solved
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum
@@ -21,6 +22,13 @@ MAX_STEPS = 40
 LEAST_GAIN = 1e-3
 """Nats of all reports; a smaller gain ends Newton's method."""
 STEP_LENGTHS = (1.0, 0.5, 0.25, 0.0625, 0.0078125)
+
+
+def given_of(mixture: Mixture, name: str) -> tuple[Float[Array, " K"], Reports, Float[Array, ""]]:
+    """The uniform distribution `[K]`, the reports and their number, of which the function `name` has no derivatives."""
+    total = accurate_sum(jnp.asarray(mixture.weights).astype(jnp.result_type(float)))
+    start, reports = as_mixture(mixture, None)
+    return without_derivative((start, reports, total.astype(start.dtype)), f"{name} has no derivatives")
 
 
 def most_probable(

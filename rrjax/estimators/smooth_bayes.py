@@ -20,10 +20,9 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from rrjax.data.errors import ArgumentError
-from rrjax.data.mixture import Mixture, Reports, as_mixture
+from rrjax.data.mixture import Mixture, Reports
 from rrjax.estimators.accelerations import matrix_of
-from rrjax.estimators.laplace import most_probable
-from rrjax.numerics.implicit import without_derivative
+from rrjax.estimators.laplace import given_of, most_probable
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum
@@ -105,10 +104,7 @@ def smooth_bayes(mixture: Mixture) -> SmoothBayes:
             f"smooth_bayes takes up to {MAX_CATEGORIES:,} categories, got {size:,}: merge neighbours",
             argument="mixture",
         )
-    total = accurate_sum(jnp.asarray(mixture.weights).astype(jnp.result_type(float)))
-    start, reports = as_mixture(mixture, None)
-    given = without_derivative((start, reports, total.astype(start.dtype)), "smooth_bayes has no derivatives")
-    return _estimated(*given)
+    return _estimated(*given_of(mixture, "smooth_bayes"))
 
 
 @lru_cache(maxsize=8)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.data.arguments import as_counts, as_probability, check_key, complement, float_dtype, float_of
 from rrjax.data.categories import as_integer
@@ -227,15 +227,21 @@ def _information(table):
     return jnp.maximum(jnp.sum(table * jnp.log(ratio)), 0)
 
 
+def usable_counts(
+    counts: Array, miss: Array, least: int
+) -> tuple[Float[Array, "U W"], Float[Array, ""], Bool[Array, ""]]:
+    """Counts as floats and the number of users, ones if unusable; and whether they are usable, with 1 − level."""
+    counts = counts.astype(miss.dtype)
+    users = jnp.sum(counts)
+    usable = (users >= least) & (jnp.min(counts) >= 0) & (miss > 0) & (miss < 1)
+    return jnp.where(usable, counts, 1), jnp.where(usable, users, counts.size), usable
+
+
 @partial(jax.jit, static_argnums=5)
 def _associate(key, counts, first, second, miss, num_draws):
     dtype = float_dtype()
     first, second, miss = (each.astype(dtype) for each in (first, second, miss))
-    counts = counts.astype(dtype)
-    users = jnp.sum(counts)
-    usable = (users > 0) & (jnp.min(counts) >= 0) & (miss > 0) & (miss < 1)
-    counts = jnp.where(usable, counts, 1)
-    users = jnp.where(usable, users, counts.size)
+    counts, users, usable = usable_counts(counts, miss, 1)
     reports = counts / users
     most = jnp.sqrt(jnp.asarray(min(first.shape[1], second.shape[1]) - 1, dtype))
     seen = _read(reports, first, second, users)

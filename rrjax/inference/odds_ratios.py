@@ -10,7 +10,7 @@ from jaxtyping import ArrayLike
 
 from rrjax.data.arguments import as_probability, complement, float_dtype
 from rrjax.data.errors import ArgumentError
-from rrjax.inference.association import Limits, as_table
+from rrjax.inference.association import Limits, as_table, usable_counts
 from rrjax.inference.monte_carlo import CELLS_AT_A_TIME
 from rrjax.mechanisms.product import Product
 
@@ -65,11 +65,7 @@ def odds_ratios(
 def _ratios(counts, first, second, miss, reference):
     dtype = float_dtype()
     first, second, miss = (each.astype(dtype) for each in (first, second, miss))
-    counts = counts.astype(dtype)
-    users = jnp.sum(counts)
-    usable = (users > 1) & (jnp.min(counts) >= 0) & (miss > 0) & (miss < 1)
-    counts = jnp.where(usable, counts, 1)
-    users = jnp.where(usable, users, counts.size)
+    counts, users, usable = usable_counts(counts, miss, 2)
     reports = counts / users
     # Half a user more in each cell, as in Woolf's interval: a cell without users is not known to be empty.
     smooth = (counts + 0.5) / (users + 0.5 * counts.size)
