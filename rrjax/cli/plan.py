@@ -87,7 +87,6 @@ def plan(
             "--target-width": target_width,
             "--mechanism": randomizer.mechanism,
             "--design": randomizer.design,
-            "--plot": output.plot,
         }
         run_splits(columns, epsilon, users, others, output)
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 from rrjax import inference
@@ -10,6 +11,7 @@ from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Output, check_epsilon, listed_in, refuse_flags
 from rrjax.data.errors import UsageError
+from rrjax.io.write import check_writable
 
 WAYS = {
     "all": "all columns",
@@ -44,11 +46,16 @@ def run(columns: str, epsilon: float | None, users: int | None, others: dict[str
     assert users is not None
     if users < 1:
         raise UsageError(f"--users must be at least 1, got {users}", flag="--users", value=users)
-    rows = inference.compare_splits(sizes, users, check_epsilon(epsilon))
+    check_epsilon(epsilon)
+    if output.plot is not None:
+        check_writable(output.plot)
+    rows = inference.compare_splits(sizes, users, epsilon)
+    if output.plot is not None:
+        _draw(output.plot, sizes, epsilon, users)
     if output.json:
         ways = [row._asdict() | {"cell": row.cell if math.isfinite(row.cell) else None} for row in rows]
         facts = {"command": "plan", "columns": sizes, "epsilon": epsilon, "num_users": users, "ways": ways}
-        show.record(facts)
+        show.record(facts | {"plot": output.plot})
         return
     show.out.print(
         f"[bold]Errors of {len(sizes)} columns[/bold]: K = {', '.join(f'{size:,}' for size in sizes)}, ε = "
@@ -71,3 +78,12 @@ def run(columns: str, epsilon: float | None, users: int | None, others: dict[str
     show.say(
         f"`rrjax randomize --apart`: for single columns {_flag(rows[0])}; to see how columns go together {_flag(best)}."
     )
+    show.show_files({"Figure": output.plot})
+
+
+def _draw(plot: Path, sizes: list[int], epsilon: float, users: int) -> None:
+    with show.drawing():
+        from rrjax.figures import save, splits_figure
+
+        title = f"K = {', '.join(f'{size:,}' for size in sizes)}; {show.number(users, 'user', 'users')}"
+        save(splits_figure(sizes, epsilon, users, title=title), plot)

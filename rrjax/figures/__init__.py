@@ -17,6 +17,7 @@ from rrjax.figures.inference import likelihood_figure, plan_figure, profile_figu
 from rrjax.figures.iterations import convergence
 from rrjax.figures.numbers import cdf_figure
 from rrjax.figures.overview import overview
+from rrjax.figures.splits import splits_figure
 from rrjax.figures.wins import closest, wins
 
 __all__ = [
@@ -35,5 +36,6 @@ __all__ = [
     "plan_figure",
     "profile_figure",
     "save",
+    "splits_figure",
     "wins",
 ]

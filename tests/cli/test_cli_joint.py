@@ -162,12 +162,17 @@ def test_a_plan_for_several_columns(invoke):
     code, out, _ = invoke(*line)
     assert code == 0
     assert "--columns-per-user 1" in out
+    pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")
+    code, out, _ = invoke(*line, "--plot", "splits.png")
+    assert code == 0
+    assert "Figure: splits.png" in out
+    assert Path("splits.png").read_bytes().startswith(b"\x89PNG")
     for more, flag in (
         (["--columns", "2"], "--columns"),
         (["--columns", "2,x"], "--columns"),
         (["--columns", "2,3", "--users", 0], "--users"),
         (["--columns", "2,3", "--target-rmse", 0.1], "--target-rmse"),
-        (["--columns", "2,3", "--plot", "a.png"], "--plot"),
+        (["--columns", "2,3", "--plot", "a.gif"], "--plot"),
     ):
         assert invoke("plan", "--epsilon", 2, *([] if "--users" in more else ["--users", 9]), *more)[0] == 2, more
         assert invoke.error.flag == flag

@@ -162,6 +162,25 @@ def test_splits_have_the_errors_of_simulated_columns():
         rrjax.inference.compare_splits([4, 4], 10, 0.0)
 
 
+@pytest.mark.once
+def test_the_rule_of_how_many_columns_to_report():
+    """That of docs/choose/mechanism.md: ε of a reported column by log K, and what it loses to the best number."""
+    mixed = [[2, 40, 16], [5, 2, 100, 3], [2, 3, 9, 40, 3, 16]]
+    same = [[size] * number for size in (2, 4, 16, 100, 1000) for number in (2, 3, 6, 12)]
+    for what, at_least, constant, limits in (("share", 1, 1.25, (1.02, 1.12)), ("cell", 2, 0.5, (1.1, 1.22))):
+        for sizes in same + mixed:
+            own = 1.3 * math.log(math.prod(sizes)) / len(sizes) + constant
+            for epsilon in np.geomspace(0.1, 100, 16):
+                rows = rrjax.inference.compare_splits(sizes, 1000, epsilon)
+                number = min(max(round(epsilon / own), at_least), len(sizes))
+                errors = {row.number: getattr(row, what) for row in rows if row.name != "among fakes"}
+                assert errors[number] <= limits[sizes in mixed] * min(errors.values()), (what, sizes, epsilon)
+                fakes = next(row for row in rows if row.name == "among fakes")
+                # Hiding which column is drawn multiplies the error by √d, at every ε and K.
+                if what == "share":
+                    assert fakes.share == pytest.approx(math.sqrt(len(sizes)) * errors[1], rel=1e-9)
+
+
 @pytest.mark.long
 @pytest.mark.once
 def test_power_counts_rejections():
