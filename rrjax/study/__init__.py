@@ -3,11 +3,13 @@
 from rrjax.data.errors import StudyError
 from rrjax.study import paper
 from rrjax.study.paper import check_claims, convergence
+from rrjax.study.products import JointCounts
 from rrjax.study.rankings import ranking, ranking_rows
 from rrjax.study.report import write_report
 from rrjax.study.study import Study, read_study
 
 __all__ = [
+    "JointCounts",
     "Study",
     "StudyError",
     "check_claims",

@@ -176,8 +176,8 @@ def check_labels(metrics: Iterable[str]) -> None:
             )
 
 
-def check_tallies_suffice(estimators: Mapping[str, Callable[..., Any]], metrics: Iterable[str]) -> None:
-    """Refuses estimators and metrics that need whole reports, if mechanisms collect tallies."""
+def check_tallies_suffice(estimators: Mapping[str, Callable[..., Any]]) -> None:
+    """Refuses estimators that need whole reports, if mechanisms collect tallies."""
     for label, function in estimators.items():
         if any(function is entry.function for entry in ESTIMATORS.values() if entry.needs != "tally"):
             enough = ", ".join(name for name, entry in ESTIMATORS.items() if entry.needs == "tally")
@@ -188,11 +188,15 @@ def check_tallies_suffice(estimators: Mapping[str, Callable[..., Any]], metrics:
                 argument="estimators",
                 value=label,
             )
+
+
+def check_metrics(metrics: Iterable[str]) -> None:
+    """Refuses metrics that need whole reports, if there are mechanisms."""
     for label in metrics:
         if label in METRICS and METRICS[label].whole_reports:
             enough = ", ".join(name for name, entry in METRICS.items() if not entry.whole_reports)
             raise StudyError(
-                f"metric {label!r} is of whole reports, and studies of mechanisms collect tallies; there are {enough}",
+                f"metric {label!r} is of whole reports of randomized response; with `mechanism` there are {enough}",
                 argument="metrics",
                 value=label,
             )

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rrjax.data.errors import ArgumentError, StudyError
-from rrjax.mechanisms import DESIGNS, PROTOCOLS, Design
+from rrjax.mechanisms import DESIGNS, PROTOCOLS, Design, Product
 from rrjax.mechanisms.surveys.named import make_design
 from rrjax.mechanisms.table import TABLE, full_name
+from rrjax.study.products import product_of
 from rrjax.study.rounds import rounds_of
 
 
@@ -50,10 +51,13 @@ def _factory(given: Any, label: str | None) -> Any:
         name = full_name(str(given.get("mechanism", "")))
         if name in PROTOCOLS:
             return rounds_of(name, given, of, label)
+        if name == Product.name:
+            return product_of(given, of, label)
         if name not in DESIGNS:
+            known = ", ".join([*DESIGNS, *PROTOCOLS, Product.name])
             raise StudyError(
-                f"{of}: a table holds a survey design or a longitudinal protocol, mechanism = one of "
-                f"{', '.join([*DESIGNS, *PROTOCOLS])}, and its parameters; got mechanism = {given.get('mechanism')!r}",
+                f"{of}: a table holds a survey design, a longitudinal protocol or a product of columns, mechanism = "
+                f"one of {known}, and its parameters; got mechanism = {given.get('mechanism')!r}",
                 argument="mechanism",
                 value=label,
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import jax
@@ -13,9 +14,10 @@ from jaxtyping import ArrayLike
 from rrjax.data.arguments import float_dtype
 from rrjax.data.errors import StudyError
 from rrjax.data.tally import Tally
-from rrjax.estimators.catalogue import METRICS, takes_key
+from rrjax.estimators.catalogue import METRICS
 from rrjax.mechanisms import MechanismFactory, SupportMechanism
 from rrjax.study.arguments import shape_in_words
+from rrjax.study.products import Apart, JointCounts, estimate
 from rrjax.study.rounds import SeveralRounds
 
 if TYPE_CHECKING:
@@ -78,20 +80,20 @@ def known_epsilon(
 
 def build_mechanism(
     factory: MechanismFactory, num_categories: int, epsilon: ArrayLike, known: float | None
-) -> SupportMechanism | SeveralRounds:
+) -> SupportMechanism | SeveralRounds | Apart:
     """The mechanism at ε, its parameters chosen by the known ε if there is one.
 
     Raises:
         TypeError: The factory returns no mechanism.
     """
     mechanism = factory(num_categories, epsilon if known is None else known)
-    if not isinstance(mechanism, SupportMechanism | SeveralRounds):
+    if not isinstance(mechanism, SupportMechanism | SeveralRounds | Apart):
         raise TypeError(f"it must return a SupportMechanism, got a {type(mechanism).__name__}")
     return mechanism if known is None else dataclasses.replace(cast("Any", mechanism), epsilon=epsilon)
 
 
-def abstract_tally(factory: MechanismFactory, num_categories: int, known: float | None) -> Tally:
-    """The tally of a mechanism's collections, with abstract arrays.
+def abstract_tally(factory: MechanismFactory, num_categories: int, known: float | None) -> Tally | JointCounts:
+    """The tally (or joint counts) of a mechanism's collections, with abstract arrays.
 
     Raises:
         ValueError: A traced ε cannot determine its parameters, or the tally does not have K categories.
@@ -103,6 +105,8 @@ def abstract_tally(factory: MechanismFactory, num_categories: int, known: float 
     true_counts = jax.ShapeDtypeStruct((num_categories,), jnp.int32)
     key = jax.eval_shape(jax.random.key, 0)
     tally = jax.eval_shape(collect, key, true_counts, jax.ShapeDtypeStruct((), float_dtype()))
+    if isinstance(tally, JointCounts):
+        return tally
     if not isinstance(tally, Tally) or tally.support.shape != (num_categories,):
         found = f"one of {tally.support.shape}" if isinstance(tally, Tally) else f"a {type(tally).__name__}"
         raise ValueError(f"`collect` must return a Tally of {num_categories} categories, got {found}")
@@ -146,9 +150,8 @@ def check_functions(study: Grid, num_categories: int) -> None:
 
 
 def _check_estimator(label: str, estimator: Any, num_categories: int, words: str, given: tuple[Any, Any]) -> None:
-    arguments = (jax.random.key(0), *given) if takes_key(estimator) else given
     try:
-        theta = jax.eval_shape(estimator, *arguments)
+        theta = jax.eval_shape(partial(estimate, estimator), jax.random.key(0), *given)
     except Exception as error:
         hint = ""
         if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError):

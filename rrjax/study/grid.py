@@ -24,7 +24,7 @@ from rrjax.study.arguments import (
     as_toml,
     categories_of,
     check_labels,
-    check_tallies_suffice,
+    check_metrics,
     exponent,
     integer,
     named,
@@ -34,6 +34,7 @@ from rrjax.study.arguments import (
 )
 from rrjax.study.designs import designs_of, with_designs
 from rrjax.study.identity import Configuration, identity_of
+from rrjax.study.products import check_products, joint_bayes
 from rrjax.study.rounds import check_rounds
 
 Estimator: TypeAlias = Callable[..., Any]
@@ -97,7 +98,7 @@ class Grid:
         def put(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
-        known = {name: entry.function for name, entry in ESTIMATORS.items()}
+        known = {name: entry.function for name, entry in ESTIMATORS.items()} | {"joint_bayes": joint_bayes}
         put("estimators", named(estimators, known, "estimators"))
         mechanism = with_designs(mechanism)
         put("mechanism", None if mechanism is None else named(mechanism, MECHANISMS, "mechanism", full_name))
@@ -106,10 +107,11 @@ class Grid:
         put("metrics", named(metrics, dict.fromkeys(METRICS), "metrics"))
         check_labels(self.metrics)
         if self.mechanism is not None:
-            check_tallies_suffice(self.estimators, self.metrics)
+            check_metrics(self.metrics)
         put("estimand", estimand)
         put("num_seeds", integer("num_seeds", num_seeds, 2, 2**31 - 1))
         put("num_categories", several("num_categories", num_categories, partial(integer, low=2, high=2**24 - 1)))
+        check_products(self.mechanism, self.num_categories, self.estimators)
         designs = designs_of(self.mechanism, self.num_categories)
         if epsilon is None:
             if not designs or len(designs) < len(self.mechanism or ()):

@@ -18,6 +18,7 @@ from rrjax.data.tally import Tally
 from rrjax.study.arguments import Progress, RunOptions, integer
 from rrjax.study.grid import Grid
 from rrjax.study.identity import Configuration
+from rrjax.study.products import JointCounts
 from rrjax.study.runner import run
 from rrjax.study.tile import Point, draw_again
 
@@ -45,8 +46,12 @@ class Study(Grid):
             tables of their parameters, such as {"mechanism": "warner", "truth_probability": 0.7}; tables of
             longitudinal protocols, such as {"mechanism": "longitudinal-randomized-response", "first_epsilon": 1.0,
             "rounds": 7}, which collect `rounds` reports of each user, as their method `collect`, and have the study's ε
-            as ε∞. Each collects tallies from the same users, and is a value of the dimension `mechanism` of the result.
-            ε is traced: a parameter that needs a known ε (`field_order`) must be given if the study has several ε.
+            as ε∞; tables of columns that are randomized apart by randomized response, such as {"mechanism": "product",
+            "columns": [4, 3]}, which split the study's ε equally, or by the weights in "split". K is then the number of
+            cells, the first column slowest; estimators are inv, inv_n, inv_p, base_pos, ibu, mle, joint_bayes, and
+            functions `f(counts, None)` of `JointCounts`. Other mechanisms collect tallies. All collect from the same
+            users, and are the values of the dimension `mechanism` of the result. ε is traced: a parameter that needs a
+            known ε (`field_order`) must be given if the study has several ε.
         num_categories: K, one or several. May be omitted if `distributions` or `users` are arrays.
         num_users: N, one or several; omitted if `users` are given.
         epsilon: ε in nats, one or several; survey designs have their own. If all mechanisms are designs it may be
@@ -147,7 +152,7 @@ class Study(Grid):
 
     def collection(
         self, configuration: Configuration, number: int, *, seed: int = 0
-    ) -> tuple[jax.Array, jax.Array | Tally]:
+    ) -> tuple[jax.Array, jax.Array | Tally | JointCounts]:
         """One collection of the study, drawn again.
 
         Args:
@@ -157,7 +162,7 @@ class Study(Grid):
 
         Returns:
             The truth that estimates are compared with, `[K]`, and the counts of the reports, `[K]`, or for a mechanism
-            their tally.
+            their tally (`JointCounts` for columns that are randomized apart).
         """
         number = integer("number", number, 0, 2**32 - 1)
         population = self.shares(configuration.population, configuration.num_categories)

@@ -22,12 +22,12 @@ from jaxtyping import Array
 from rrjax import simulate
 from rrjax.data.arguments import float_dtype
 from rrjax.data.tally import Tally
-from rrjax.estimators.catalogue import takes_key
 from rrjax.mechanisms import MechanismFactory, SupportMechanism
 from rrjax.mechanisms.mechanism import CELLS
 from rrjax.simulate.sampling import Stream
 from rrjax.study.functions import build_mechanism, decomposes, known_epsilon, measures_of
 from rrjax.study.identity import Configuration, identity_of
+from rrjax.study.products import Apart, JointCounts, estimate, of_seeds
 from rrjax.study.rounds import SeveralRounds
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _mechanisms(study: Grid) -> Mapping[str, MechanismFactory]:
     return study.mechanism
 
 
-def mechanism_at(study: Grid, shape: Shape, epsilon: Array) -> SupportMechanism | SeveralRounds:
+def mechanism_at(study: Grid, shape: Shape, epsilon: Array) -> SupportMechanism | SeveralRounds | Apart:
     """The mechanism of a shape, which has one, at a traced ε."""
     assert shape.mechanism is not None
     return build_mechanism(_mechanisms(study)[shape.mechanism], shape.num_categories, epsilon, shape.known_epsilon)
@@ -185,8 +185,8 @@ class Point(NamedTuple):
 
 
 def draw(
-    study: Grid, point: Point, seed: Array, mechanism: SupportMechanism | SeveralRounds | None = None
-) -> tuple[Array, Array | Tally, Array]:
+    study: Grid, point: Point, seed: Array, mechanism: SupportMechanism | SeveralRounds | Apart | None = None
+) -> tuple[Array, Array | Tally | JointCounts, Array]:
     """Collection number `seed` of a configuration: truth, counts (for a mechanism a tally), and a spare key."""
     words, population, num_users, epsilon = point
     stream = Stream(words[0], words[1])
@@ -204,7 +204,9 @@ def draw(
     return _shares(true_counts, num_users), counts, spare
 
 
-def draw_again(study: Grid, configuration: Configuration, point: Point, seed: Array) -> tuple[Array, Array | Tally]:
+def draw_again(
+    study: Grid, configuration: Configuration, point: Point, seed: Array
+) -> tuple[Array, Array | Tally | JointCounts]:
     """One collection, drawn outside of a run: see `Study.collection`."""
     if configuration.mechanism is None:
         return draw(study, point, seed)[:2]
@@ -252,13 +254,9 @@ def _tile(study: Grid, shape: Shape):
     dtype = float_dtype()
     keep_errors = decomposes(study)
     each = 0 if study.estimand == "users" and study.users is None else None  # the axis of seeds in the truth, if any
-    alike: Any = 0 if study.mechanism is None else Tally(0, 0, rates=None)  # the axes of seeds in counts or a tally
 
     def estimated(counts, key, epsilon):
-        given = [
-            (key, counts, epsilon) if takes_key(estimator) else (counts, epsilon) for estimator in estimators.values()
-        ]
-        return [f(*arguments).astype(dtype) for f, arguments in zip(estimators.values(), given, strict=True)]
+        return [estimate(estimator, key, counts, epsilon).astype(dtype) for estimator in estimators.values()]
 
     def collected(point, seed):
         truth, counts, key = draw(study, point, seed)
@@ -267,8 +265,9 @@ def _tile(study: Grid, shape: Shape):
     def tallied(point, seeds):
         mechanism = mechanism_at(study, shape, point.epsilon)
         truth, tally, keys = _in_turns(lambda seed: draw(study, point, seed, mechanism), shape.drawn, seeds)
-        tally = Tally(tally.support, tally.num_users, rates=mechanism.rates)  # the same for all seeds
-        return truth if each == 0 else truth[0], tally, jax.vmap(estimated, (alike, 0, None))(tally, keys, None)
+        tally, alike = of_seeds(tally, mechanism)
+        truth = truth if each == 0 else truth[0]
+        return truth, tally, jax.vmap(estimated, (alike, 0, None))(tally, keys, None), alike
 
     def measured(theta, truth, counts, epsilon):
         values = [jnp.asarray(measure(theta, truth, counts, epsilon), dtype) for measure in measures]
@@ -277,11 +276,11 @@ def _tile(study: Grid, shape: Shape):
 
     def configuration(first_seed, point):
         seeds = first_seed + jnp.arange(shape.seeds, dtype=jnp.uint32)
-        epsilon = point.epsilon
+        epsilon, alike = point.epsilon, 0
         if study.mechanism is None:
             truth, counts, estimates = jax.vmap(collected, (None, 0), (each, 0, 0))(point, seeds)
         else:
-            truth, counts, estimates = tallied(point, seeds)
+            truth, counts, estimates, alike = tallied(point, seeds)
             epsilon = None  # a tally holds its rates
         real = seeds < study.num_seeds
 
