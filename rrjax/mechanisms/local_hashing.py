@@ -30,8 +30,7 @@ from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.mechanisms.unary import independent
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, repeat
-from rrjax.numerics.threefry import buckets_of, scaled_word
-from rrjax.simulate.sampling import Stream
+from rrjax.numerics.threefry import buckets_of, scaled_word, threefry
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,7 +216,7 @@ def _supported_pairs(reports, number, size):
     """The even and the odd categories that each report supports; they use the first and the second word of a hash."""
     seeds, bucket = reports[..., 0, None], reports[..., 1, None]
     pairs = jnp.arange((size + 1) // 2, dtype=jnp.uint32)
-    words = Stream(seeds, jnp.zeros_like(seeds)).pair(pairs, jnp.uint32(0))
+    words = threefry(seeds, jnp.zeros_like(seeds), pairs, jnp.uint32(0))
     return [scaled_word(word, jnp.uint32(number)) == bucket for word in words]
 
 

@@ -13,20 +13,22 @@ import numpy as np
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
-def threefry(first: Any, second: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """Two random words, by Threefry-2x32 with 20 rounds, from two words of a key and two of a counter.
+def threefry(first: Any, second: Any, x: Any, y: Any, *, rounds: int = 20) -> tuple[Any, Any]:
+    """Two random words, by Threefry-2x32, from two words of a key and two of a counter.
 
     References:
         Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
     """
     schedule = (first, second, first ^ second ^ np.uint32(0x1BD11BDA))
     x, y = x + schedule[0], y + schedule[1]
-    for group in range(5):
-        for rotation in _ROTATIONS[group % 2]:
-            x = x + y
-            y = ((y << rotation) | (y >> (32 - rotation))) ^ x
-        x = x + schedule[(group + 1) % 3]
-        y = y + schedule[(group + 2) % 3] + np.uint32(group + 1)
+    for turn in range(rounds):
+        group, place = divmod(turn, 4)
+        rotation = _ROTATIONS[group % 2][place]
+        x = x + y
+        y = ((y << rotation) | (y >> (32 - rotation))) ^ x
+        if place == 3:
+            x = x + schedule[(group + 1) % 3]
+            y = y + schedule[(group + 2) % 3] + np.uint32(group + 1)
     return x, y
 
 

@@ -22,11 +22,12 @@ from laws import (
 )
 
 from rrjax.numerics.special import deviance, stirling_error, stirling_error_of_whole
-from rrjax.numerics.threefry import scaled_word
+from rrjax.numerics.threefry import scaled_word, threefry
 from rrjax.simulate.sampling import Stream, binomial, multinomial, poisson
-from rrjax.simulate.sampling.fixed_sum import edges, find_cells
+from rrjax.simulate.sampling.fixed_sum import FEW_CATEGORIES, edges, find_cells, multinomial_in_rounds
+from rrjax.simulate.sampling.halving import multinomial_by_halving
 from rrjax.simulate.sampling.independent import ONES, SIXTEENS, _binomial_by_inversion, alias_tables
-from rrjax.simulate.sampling.streams import TERMS, count_tails, unit
+from rrjax.simulate.sampling.streams import ROUNDS, TERMS, count_tails, unit
 
 DRAWS = 1 << 17
 LARGEST = 2**31 - 1
@@ -44,33 +45,23 @@ def stream(seed=0):
 # --- words
 
 
-def test_words_are_those_of_threefry():
-    key = jax.random.key(7)
-    places = np.array([0, 1, 2, 77, 2**31, 2**32 - 1], np.uint32)
-    for site in (0, 1, 2**20, 2**32 - 1):
-        sites = np.full_like(places, site)
-        both = jax.extend.random.threefry_2x32(jax.random.key_data(key), np.concatenate([places, sites]))
-        np.testing.assert_array_equal(np.concatenate(Stream.of(key).pair(places, np.uint32(site))), both)
-
-
-def test_words_are_those_of_jax_keys():
-    # The i-th of the keys that JAX splits off is the pair of place 0 and site i.
-    key = jax.random.key(123456789)
-    split = jax.random.key_data(jax.random.split(key, 5))
-    pairs = Stream.of(key).pair(np.uint32(0), np.arange(5, dtype=np.uint32))
-    np.testing.assert_array_equal(np.stack(pairs, axis=1), split)
-
-
-def test_words_of_the_published_test_vectors():
-    # Random123's known answers for threefry2x32, 20 rounds.
-    rows = [
-        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
-        ((0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF, 0xFFFFFFFF), (0x1CB996FC, 0xBB002BE7)),
-        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
-    ]
-    for key, counter, answer in rows:
-        words = Stream(*(jnp.uint32(word) for word in key)).pair(*(np.uint32(word) for word in counter))
+@pytest.mark.parametrize(
+    ("rounds", "answers"),
+    # Random123's known answers for threefry2x32. Clients of real collections take 20 rounds, simulations fewer.
+    [
+        (20, [(0x6B200159, 0x99BA4EFE), (0x1CB996FC, 0xBB002BE7), (0xC4923A9C, 0x483DF7A0)]),
+        (ROUNDS, [(0x9D1C5EC6, 0x8BD50731), (0xFD36D048, 0x2D17272C), (0xBA3E4725, 0xF27D669E)]),
+    ],
+)
+def test_words_of_the_published_test_vectors(rounds, answers):
+    keys = (0, 0), (0xFFFFFFFF, 0xFFFFFFFF), (0x13198A2E, 0x03707344)
+    counters = (0, 0), (0xFFFFFFFF, 0xFFFFFFFF), (0x243F6A88, 0x85A308D3)
+    for key, counter, answer in zip(keys, counters, answers, strict=True):
+        words = threefry(*(jnp.uint32(word) for word in (*key, *counter)), rounds=rounds)
         assert tuple(int(word) for word in words) == answer
+        if rounds == ROUNDS:
+            pair = Stream(*(jnp.uint32(word) for word in key)).pair(*(np.uint32(word) for word in counter))
+            assert tuple(int(word) for word in pair) == answer
 
 
 def test_keys_of_other_kinds_have_streams_too():
@@ -372,10 +363,14 @@ LAW = np.array([[0.25, 0.25], [0.3, 0.2]], FLOAT)
 BATCH = 50_000
 
 
-@jax.jit
-def vectors(seed, trials, expected):
+@partial(jax.jit, static_argnums=3)
+def vectors(seed, trials, expected, way):
     keys = jax.random.split(jax.random.key(seed), BATCH)
-    return jax.vmap(lambda key: multinomial(Stream.of(key), trials, LAW, expected=expected, followed=True))(keys)
+    if way == "halves":
+        return jax.vmap(lambda key: multinomial_by_halving(Stream.of(key), trials, LAW, followed=True))(keys)
+    return jax.vmap(lambda key: multinomial_in_rounds(Stream.of(key), trials, LAW, expected=expected, followed=True))(
+        keys
+    )
 
 
 def steps():
@@ -391,9 +386,10 @@ def steps():
 
 @pytest.mark.long
 @pytest.mark.once
+@pytest.mark.parametrize("way", ["halves", "rounds"])
 @pytest.mark.parametrize("trials", [0, 1, 2, 5])
-def test_few_trials_have_their_joint_law(trials):
-    drawn = np.asarray(vectors(0, np.int32(trials), FLOAT.type(trials))).reshape(BATCH, 6)
+def test_few_trials_have_their_joint_law(trials, way):
+    drawn = np.asarray(vectors(0, np.int32(trials), FLOAT.type(trials), way)).reshape(BATCH, 6)
     law = joint_law([steps()] * trials) if trials else {(0,) * 6: 1.0}
     check_joint(drawn, law)
 
@@ -409,13 +405,17 @@ def covariance_of_steps():
 @pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize(
-    ("trials", "expected"),
+    ("trials", "expected", "way"),
     # As told; then what no binomial number would do, where rounds are dropped or too small, and the law is the same.
     # In float32, one of these keys has a first round of followers that does not fit: it would be one by one for hours.
-    [(60, 60), (1000, 1000), (10**6, 10**6), (LARGEST, LARGEST), (60, 90), (50, 1000), (1000, 50), (1000, 0)],
+    [
+        *((*each, "rounds") for each in ((60, 60), (1000, 1000), (10**6, 10**6), (LARGEST, LARGEST))),
+        *((*each, "rounds") for each in ((60, 90), (50, 1000), (1000, 50), (1000, 0))),
+        *((trials, trials, "halves") for trials in (60, 1000, 10**6, LARGEST)),
+    ],
 )
-def test_many_trials_whatever_was_expected(trials, expected):
-    drawn = np.asarray(vectors(1, np.int32(trials), FLOAT.type(expected))).reshape(BATCH, 6)
+def test_many_trials_whatever_was_expected(trials, expected, way):
+    drawn = np.asarray(vectors(1, np.int32(trials), FLOAT.type(expected), way)).reshape(BATCH, 6)
     assert (drawn[:, :4].sum(1, dtype=np.int64) == trials).all()
     assert (drawn[:, 4:].sum(1, dtype=np.int64) == drawn[:, 2:4].sum(1, dtype=np.int64)).all()
     assert drawn.min() >= 0
@@ -424,3 +424,66 @@ def test_many_trials_whatever_was_expected(trials, expected):
     if trials <= 1000:
         for i, probability in enumerate([*LAW.ravel().astype(float), 0.25, 0.25]):
             check_sample(drawn[:, i], *binomial_masses(trials, probability))
+
+
+def law_of(size):
+    """Zipf from the end, with empty cells: halves that are empty, alone, or have nearly all."""
+    law = 1 / np.arange(size, 0, -1.0) ** 2 * (np.arange(size) % 3 != 1)
+    return (law / law.sum()).astype(FLOAT)
+
+
+@pytest.mark.parametrize("size", [1, 3, 64])
+def test_every_cell_of_a_halved_vector_has_its_law(size):
+    law = law_of(size)
+    keys = jax.random.split(jax.random.key(size), 1 << 12)
+    draw = jax.jit(jax.vmap(lambda key, trials: multinomial(Stream.of(key), trials, law[None])[0], (0, None)))
+    for trials in (3, 40, 100_000):
+        drawn = np.asarray(draw(keys, jnp.int32(trials)))
+        assert (drawn.sum(1) == trials).all()
+        assert drawn.min() >= 0
+        assert not drawn[:, law == 0].any()
+        for cell in np.flatnonzero(law)[-3:]:
+            check_sample(drawn[:, cell], *binomial_masses(trials, float(law[cell])))
+        exact = law[law > 0].astype(float)
+        if exact.size > 1:
+            check_covariance(drawn[:, law > 0], trials * exact, trials * (np.diag(exact) - np.outer(exact, exact)))
+
+
+@pytest.mark.long  # eight programs are compiled
+@pytest.mark.parametrize("size", [2, 5, 77])
+def test_halved_vectors_of_other_sizes_have_their_law(size):
+    test_every_cell_of_a_halved_vector_has_its_law(size)
+
+
+@pytest.mark.long  # programs for a vector and for batches of batches
+def test_halved_vectors_do_not_depend_on_their_batch():
+    laws = np.array([[0.5, 0.2, 0.3], [0.1, 0.0, 0.9]], FLOAT)
+    keys = jax.random.split(jax.random.key(3), 6).reshape(2, 3)
+    trials = np.array([[0, 10, 10**6], [10**9, 77, 1000]], np.int32)
+
+    def draw(key, number, law):
+        return multinomial(Stream.of(key), number, law[None], followed=True)
+
+    alone = jax.jit(draw)
+    batches = jax.vmap(jax.vmap(draw, (0, 0, None)))(keys, trials, laws)
+    same_law = jax.vmap(jax.vmap(draw, (0, 0, None)), (0, 0, None))(keys, trials, laws[1])
+    crossed = jax.vmap(jax.vmap(draw, (None, 0, 0)), (0, None, None))(keys[:, 2], trials[:, 2], laws)
+    for i, j in np.ndindex(2, 3):
+        np.testing.assert_array_equal(batches[i, j], alone(keys[i, j], trials[i, j], laws[i]))
+        np.testing.assert_array_equal(same_law[i, j], alone(keys[i, j], trials[i, j], laws[1]))
+    for i, j in np.ndindex(2, 2):
+        np.testing.assert_array_equal(crossed[i, j], alone(keys[i, 2], trials[j, 2], laws[j]))
+
+
+@pytest.mark.long  # four programs are compiled
+@pytest.mark.parametrize("size", [FEW_CATEGORIES, FEW_CATEGORIES + 1])
+def test_both_sides_of_the_seam_have_their_law(size):
+    keys = jax.random.split(jax.random.key(8), 1 << 13)
+    law = np.full((1, size), 1 / size, FLOAT)
+    law[0, :2] = [1.5 / size, 0.5 / size]
+    draw = jax.jit(jax.vmap(lambda key, trials: multinomial(Stream.of(key), trials, law)[0], (0, None)))
+    for trials in (2 * size, 1000 * size):
+        drawn = np.asarray(draw(keys, jnp.int32(trials)))
+        assert (drawn.sum(1) == trials).all()
+        for cell in (0, 1, size - 1):
+            check_sample(drawn[:, cell], *binomial_masses(trials, float(law[0, cell])))

@@ -9,9 +9,13 @@ from jaxtyping import Array, Float, Int, UInt
 from rrjax.numerics.bisection import first_place
 from rrjax.numerics.sharding import aligned, looked_up, repeat
 from rrjax.numerics.threefry import scaled_word
+from rrjax.simulate.sampling.halving import multinomial_by_halving
 from rrjax.simulate.sampling.independent import MAX_RATE_RATIO, binomial, poisson
 from rrjax.simulate.sampling.streams import Stream
 
+FEW_CATEGORIES = 256
+"""Largest number of categories for which trials are drawn by halving. Above it rounds are faster unless each category
+has thousands of trials, and code for both would take twice the time to compile."""
 DEVIATIONS = 4.0
 """Standard deviations from the mean total of a round to its limit, which is exceeded with probability 3e-5."""
 MIN_TRIALS_OF_ROUND = 64
@@ -34,15 +38,32 @@ def multinomial(
 ) -> Int[Array, "s n"]:
     """Draws a multinomial vector `[r, n]`, and where `followed` (static) a uniform row for the trials in its last row.
 
+    The r rows sum to `trials` exactly, a further row to the sum of the row before: for users who do not keep their
+    value and report any. `stream` is used for nothing else. If `trials` is itself binomial, `expected` is its
+    expectation, which is common to a batch with different `trials`.
+    """
+    if probabilities.shape[1] <= FEW_CATEGORIES:
+        return multinomial_by_halving(stream, trials, probabilities, followed=followed)
+    return multinomial_in_rounds(stream, trials, probabilities, expected=expected, followed=followed)
+
+
+def multinomial_in_rounds(
+    stream: Stream,
+    trials: Int[Array, ""],
+    probabilities: Float[Array, "r n"],
+    *,
+    expected: Float[Array, ""] | None = None,
+    followed: bool = False,
+) -> Int[Array, "s n"]:
+    """Draws as `multinomial`, all cells at a time.
+
     Independent Poisson cells, given their total, are multinomial. So cells with a total just below `trials` are drawn,
     then again with a total just below the number of trials left, while these are many, and the last ones one by one.
     Only totals decide whether a round is kept or rounds are repeated, which keeps the law exact.
 
-    The r rows sum to `trials` exactly, a further row to the sum of the row before: for users who do not keep their
-    value and report any. `stream` is used for nothing else. If `trials` is itself binomial, `expected` is its
-    expectation: it decides the number of rounds and the code they run, so that these are common to a batch with
-    different `trials`. Trials drawn one by one (all, if they are fewer than an eighth of the cells) have probabilities
-    rounded to multiples of 2⁻³².
+    The expected number of trials decides the number of rounds and the code they run, so that these are common to a
+    batch. Trials drawn one by one (all, if they are fewer than an eighth of the cells) have probabilities rounded to
+    multiples of 2⁻³².
     """
     num_rows, width = probabilities.shape
     dtype, whole = probabilities.dtype, trials.dtype

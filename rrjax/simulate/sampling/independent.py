@@ -29,17 +29,34 @@ def binomial(
     trials: Int[Array, " n"],
     probability: Float[Array, ""] | Float[Array, " n"],
 ) -> Int[Array, " n"]:
-    """Draws `[n]`, int32, from binomial laws of trials `[n]`, int32, with a common probability or one each."""
+    """Draws `[n]` from binomial laws of trials `[n]`, with a common probability or one each."""
     stream, site, trials, probability = aligned((stream, site, trials, probability))
     rare = jnp.minimum(probability, 1 - probability)
-    large = trials.astype(rare.dtype) * rare >= MIN_EXPECTATION
-    words, _ = stream.pair(jnp.arange(trials.shape[0]), site)
-    drawn = _binomial_by_inversion(words, jnp.where(large, 0, trials), rare)
-    by_rejection = lax.cond(
-        jnp.any(large), lambda: _binomial_by_rejection(stream, site + 1, trials, rare), lambda: jnp.zeros_like(drawn)
-    )
-    drawn = jnp.where(large, by_rejection, drawn)
+    drawn = rare_binomial(stream, jnp.arange(trials.shape[0]), site, trials, rare)
     return jnp.where(probability > 0.5, trials - drawn, drawn)
+
+
+def rare_binomial(
+    stream: Stream,
+    places: Int[Array, " n"],
+    site: int | Int[Array, ""],
+    trials: Int[Array, " n"],
+    probability: Float[Array, ""] | Float[Array, " n"],
+) -> Int[Array, " n"]:
+    """Draws `[n]` from binomial laws with probabilities of at most one half; the stream may be `[n]`, too."""
+    expected = trials.astype(probability.dtype) * probability
+    large = expected >= MIN_EXPECTATION
+
+    def by_inversion():
+        words, _ = stream.pair(places, site)
+        return _binomial_by_inversion(words, jnp.where(large, 0, trials), probability).astype(trials.dtype)
+
+    def by_rejection():
+        return _binomial_by_rejection(stream, places, site + 1, trials, probability)
+
+    none = jnp.zeros_like(trials)
+    drawn = lax.cond(jnp.any((expected > 0) & ~large), by_inversion, lambda: none)
+    return jnp.where(large, lax.cond(jnp.any(large), by_rejection, lambda: none), drawn)
 
 
 def _binomial_by_inversion(words, trials, probability):
@@ -54,7 +71,7 @@ def _binomial_by_inversion(words, trials, probability):
     return lax.cond(jnp.max(size * probability) < small, counted(few), counted(many))
 
 
-def _binomial_by_rejection(stream, site, trials, probability):
+def _binomial_by_rejection(stream, places, site, trials, probability):
     dtype = probability.dtype
     size, complement = trials.astype(dtype), 1 - probability
     mean = size * probability
@@ -62,6 +79,8 @@ def _binomial_by_rejection(stream, site, trials, probability):
     part = mean - centre
     centre = centre.astype(trials.dtype)
     variance = mean * complement
+    of_size = stirling_error(size)
+    at_zero = size * jnp.log1p(-probability) + 0.5 * jnp.log(2 * math.pi * variance)
 
     def masses(offset):
         value = centre + offset.astype(trials.dtype)
@@ -69,17 +88,16 @@ def _binomial_by_rejection(stream, site, trials, probability):
         x, y = (jnp.maximum(each, 1).astype(dtype) for each in (value, failures))
         saddle = (
             0.5 * jnp.log((mean / x) * (size * complement / y))
-            + (stirling_error(size) - stirling_error(x) - stirling_error(y))
+            + (of_size - stirling_error(x) - stirling_error(y))
             - mean * deviance((offset - part) / mean)
             - size * complement * deviance((part - offset) / (size * complement))
         )
-        at_zero = size * jnp.log1p(-probability) + 0.5 * jnp.log(2 * math.pi * variance)
         # A value of all trials has a probability below the resolution of a word.
         log_mass = jnp.where((value > 0) & (failures > 0), saddle, jnp.where(value == 0, at_zero, -jnp.inf))
         return log_mass, value.astype(dtype) / (failures + 1).astype(dtype) * (complement / probability)
 
     law = Law(part, jnp.sqrt(variance), complement - probability)
-    drawn = reject(stream, site, jnp.arange(trials.shape[0]), mean >= MIN_EXPECTATION, law, masses)
+    drawn = reject(stream, site, places, mean >= MIN_EXPECTATION, law, masses)
     return centre + drawn.astype(trials.dtype)
 
 
