@@ -94,7 +94,7 @@ def quantile(
         >>> tally = mechanism.collect(jax.random.key(0), [600, 750, 850, 900, 740, 660])
         >>> median = rrjax.inference.quantile(tally, mechanism=mechanism)
         >>> print(median.value, median.lower, median.upper)
-        3 2 3
+        2 2 3
 
     References:
         Thompson, "On confidence ranges for the median and other expectation distributions", 1936; Chernoff, "A measure

@@ -116,9 +116,10 @@ def test_reports_of_one_category_each_say_no_more_than_their_counts():
 
 @pytest.mark.once
 def test_fewer_reports_than_categories_are_used_by_their_counts():
-    """Their information is singular: nothing is gained, and nothing lost."""
+    """Their information is singular: nothing is gained, and nothing lost but by rounding."""
     _, tally, mixture = collection(OptimizedUnaryEncoding(12, 1.0), 0, 6, np.full(12, 1 / 12))
-    assert (empirical_bayes(tally, mixture=mixture).theta == empirical_bayes(tally).theta).all()
+    whole, counted = (empirical_bayes(tally, mixture=each).theta for each in (mixture, None))
+    np.testing.assert_allclose(whole, counted, rtol=4 * np.finfo(counted.dtype).eps)
 
 
 @pytest.mark.once
