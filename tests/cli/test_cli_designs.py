@@ -138,6 +138,7 @@ def test_answers_that_were_randomized_here(answers, name):
     assert answers.error.flag == "--mechanism"
 
 
+@pytest.mark.long  # many commands
 def test_plans_and_audits_of_designs(answers):
     dice = DICE[2:]
     code, out, error = answers("plan", *dice, "--target-rmse", 0.02, "--json")

@@ -27,7 +27,13 @@ def collection(mechanism, seed, number, shares):
 SHARES = np.array([0.4, 0.25, 0.15, 0.1, 0.07, 0.03])
 
 
-@pytest.mark.parametrize("name", ["optimized-unary-encoding", "subset-selection", "hadamard-response"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "optimized-unary-encoding",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("subset-selection", "hadamard-response")),
+    ],
+)
 def test_the_step_against_dense_algebra(name):
     """x = θ + C·g with the covariance of the plane, from the matrix of the lift itself."""
     mechanism = MECHANISMS[name](6, 1.5)

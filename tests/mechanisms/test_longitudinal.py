@@ -695,7 +695,8 @@ def moments_of_rounds(protocol, users, rounds):
     return mean, variance
 
 
-@pytest.mark.parametrize("kind", [LongitudinalRandomizedResponse, pytest.param(OSUE, marks=pytest.mark.long)])
+@pytest.mark.long  # the law of all rounds together
+@pytest.mark.parametrize("kind", [LongitudinalRandomizedResponse, OSUE])
 def test_several_rounds_are_collected_by_their_law(kind):
     protocol, users, rounds, draws = make(kind, 3), np.array([300, 150, 50]), 5, 2000
     keys = jax.random.split(jax.random.key(7), draws)

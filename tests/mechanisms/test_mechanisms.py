@@ -407,6 +407,7 @@ def test_the_page_about_mechanisms_is_what_the_code_says():
     assert (DOCS / "mechanisms.md").read_text(encoding="utf-8") == module.page(), "run python docs/mechanisms.py"
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_a_reordered_mechanism_has_the_same_law_in_another_order():
     order = (2, 0, 1)

@@ -55,7 +55,7 @@ def drawn(product, number, seed=0):
     return shares, cells, product.randomize(jax.random.key(seed), values)
 
 
-@pytest.fixture(params=OF_COLUMNS)
+@pytest.fixture(params=["two", *(pytest.param(name, marks=pytest.mark.long) for name in OF_COLUMNS if name != "two")])
 def product(request):
     return Product(OF_COLUMNS[request.param])
 
@@ -72,7 +72,7 @@ def test_the_lift_is_the_product_of_the_channels(product):
     np.testing.assert_allclose(np.asarray(back), found, rtol=2e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["two", "three"])
+@pytest.mark.parametrize("name", ["two", pytest.param("three", marks=pytest.mark.long)])
 def test_the_joint_maximum_is_that_of_the_dense_channel(name):
     product = Product(OF_COLUMNS[name])
     _, _, reports = drawn(product, 20_000)
@@ -120,6 +120,7 @@ def test_marginals_of_the_inversion_are_those_of_the_columns():
     assert product.part([1]).shape == (4,)
 
 
+@pytest.mark.long  # Newton steps for rows of three columns
 def test_reports_that_cannot_be_counted_are_rows():
     columns = (RandomizedResponse(3, 1.0), SubsetSelection(4, 1.0), OptimizedUnaryEncoding(2, 1.0))
     product = Product(columns)
@@ -142,6 +143,7 @@ def test_reports_that_cannot_be_counted_are_rows():
     assert alone.num_categories == 3
 
 
+@pytest.mark.long  # a likelihood for each kind of gap
 def test_missing_reports_count_by_the_other_columns(product):
     """The likelihood is that of whatever was reported, report by report."""
     _, _, reports = drawn(product, 500)

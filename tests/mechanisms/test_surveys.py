@@ -312,6 +312,7 @@ def test_standard_errors_are_those_of_the_delta_method():
     assert np.isnan(standard_errors([100, 0, 0], DESIGNS["forced"][0])).all()  # a point mass
 
 
+@pytest.mark.long
 def test_jit_and_vmap_change_nothing():
     name = "non-compliance"
     design = DESIGNS[name][0]

@@ -17,6 +17,7 @@ def study(**given):
     return Study(**arguments | given)
 
 
+@pytest.mark.long  # a program for each design
 def test_the_error_of_designs():
     both = {"object": ForcedResponse(2 / 3, [0.5, 0.5]), "table": {"mechanism": "warner", "truth_probability": 0.75}}
     result = study(mechanism=both).run(seed=3)
