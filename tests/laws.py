@@ -36,7 +36,8 @@ def _log_binomial_mass(trials, probability, k):
 
 
 def _range(mean, deviation):
-    return max(0, int(mean - 9 * deviation)), int(mean + 12 * deviation + 40)
+    # A Poisson law has a long tail above, a binomial one of a probability near one has it below.
+    return max(0, int(mean - 12 * deviation - 40)), int(mean + 12 * deviation + 40)
 
 
 def report_law(theta, epsilon) -> np.ndarray:
