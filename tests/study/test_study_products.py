@@ -68,8 +68,8 @@ def test_estimators_are_those_of_joint_reports(tmp_path):
     expected["joint_bayes"] = rrjax.joint_bayes(product.mixture_of_counts(counts.counts), (2, 3)).theta
     for name, theta in expected.items():
         error = result.mse_seeds.sel(estimator=name).squeeze().values[1]
-        # In float32 the certificate of the maximum leaves it some room.
-        close = 0.05 if name in ("ibu", "mle") else 2e-3
+        # In float32 the certificate of the maximum leaves it some room, and the evidence its amplitudes.
+        close = {"ibu": 0.05, "mle": 0.05, "joint_bayes": 0.01}.get(name, 2e-3)
         assert error == pytest.approx(float(rrjax.metrics.squared_error(theta, truth)), rel=close), name
     again = found.run(seed=2, keep_seeds=True, folder=tmp_path)
     assert again.mse.equals(result.mse)
