@@ -47,6 +47,7 @@ from rrjax.cli.reading import Epsilon, Files, Reading, Reports, check_outputs
 from rrjax.cli.rounds import rounds_in
 from rrjax.cli.rounds import run as run_rounds
 from rrjax.cli.statements import run as run_statements
+from rrjax.cli.tree import run as run_tree
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
 from rrjax.io.numbers import of_numbers
@@ -96,6 +97,8 @@ def estimate(
 
     rrjax estimate survey.parquet --joint smokes,income
 
+    rrjax estimate survey.parquet --tree
+
     rrjax estimate dice.csv --domain yesno.txt --mechanism forced-response --parameter truth=2/3
     --parameter forced=1/2,1/2
     """
@@ -142,11 +145,11 @@ def estimate(
             "--estimator": estimator,
             "--ordered": ordered,
             "--at-once": confidence.at_once,
-            "--plot": joint.joint is not None and output.plot,
+            "--plot": joint.flag != "--all-pairs" and output.plot,
             **asked.flags,
         }
     ):
-        run_joint(files, joint, confidence.level, output)
+        (run_tree if joint.tree else run_joint)(files, joint, confidence.level, output)
         return
     chosen = {"--estimator": estimator, "--ordered": ordered, "--at-once": confidence.at_once}
     if parts := groups_in(files):

@@ -58,16 +58,29 @@ class Joint:
             "--all-pairs", help="Which columns go together: the association of all pairs.", rich_help_panel=PANEL
         ),
     ] = False
+    tree: Annotated[
+        bool,
+        typer.Option(
+            "--tree",
+            help="A tree of the strongest pairs (Chow–Liu), without the joint table: of all columns, or those of "
+            "--joint.",
+            rich_help_panel=PANEL,
+        ),
+    ] = False
 
     def check(self, others: dict[str, Any]) -> bool:
         """Whether several columns are to be estimated; `UsageError` for flags that do not apply."""
-        if self.joint is None and not self.all_pairs:
+        if self.joint is None and not self.all_pairs and not self.tree:
             return False
-        own = "--joint" if self.joint is not None else "--all-pairs"
-        if self.joint is not None and self.all_pairs:
-            raise UsageError("--joint and --all-pairs are two questions: give one of them", flag="--all-pairs")
-        refuse_flags(others, own)
+        if self.all_pairs and self.flag != "--all-pairs":
+            raise UsageError(f"{self.flag} and --all-pairs are two questions: give one of them", flag="--all-pairs")
+        refuse_flags(others, self.flag)
         return True
+
+    @property
+    def flag(self) -> str:
+        """The flag that asks for several columns."""
+        return "--tree" if self.tree else "--joint" if self.joint is not None else "--all-pairs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,11 +131,23 @@ class Columns:
 @ending_at_once()
 def run(files: Files, joint: Joint, level: float, output: Output) -> None:
     """Estimates the joint distribution, or all pairs, and prints it."""
+    chosen = chosen_columns(files, joint)
+    with show.err.status("Counting …") as status:
+        columns = read_columns(files, chosen)
+        status.update("Estimating …")
+        if joint.all_pairs:
+            _pairs(columns, level, output)
+        else:
+            _joint(columns, level, output)
+
+
+def chosen_columns(files: Files, joint: Joint) -> list[Metadata]:
+    """The columns that are to be estimated; `UsageError` if they do not go together."""
     known = files.source.columns()
     if len(known) < 2:
         raise UsageError(
             f"{files.name} has no columns that were randomized apart: `rrjax randomize --apart` makes such files",
-            flag="--joint" if joint.joint is not None else "--all-pairs",
+            flag=joint.flag,
         )
     names = list(known) if joint.joint is None else split("--joint", joint.joint)
     lacking = next((name for name in names if name not in known), None)
@@ -131,21 +156,19 @@ def run(files: Files, joint: Joint, level: float, output: Output) -> None:
         raise UsageError(f"--joint: {problem}", flag="--joint", value=joint.joint)
     chosen = [known[name] for name in names]
     together = chosen[0].sampled or len(names)
-    if together < (2 if joint.all_pairs else len(names)):
+    if together < (len(names) if joint.flag == "--joint" else 2):
         raise UsageError(
             f"each user of {files.name} reports {show.number(together, 'column', 'columns')}, drawn at random: how "
             "more of them go together is not in the reports. Estimate "
-            + ("each with --column" if together == 1 else f"the joint distribution of {together}, or --all-pairs"),
-            flag="--all-pairs" if joint.all_pairs else "--joint",
+            + (
+                "each with --column"
+                if together == 1
+                else f"the joint distribution of {together}, a --tree, or --all-pairs"
+            ),
+            flag=joint.flag,
             value=joint.joint,
         )
-    with show.err.status("Counting …") as status:
-        columns = read_columns(files, chosen)
-        status.update("Estimating …")
-        if joint.all_pairs:
-            _pairs(columns, level, output)
-        else:
-            _joint(columns, level, output)
+    return chosen
 
 
 def read_columns(files: Files, metadata: list[Metadata]) -> Columns:
@@ -163,8 +186,8 @@ def _counted(columns: Columns) -> Any:
     if product.num_categories > MOST_CELLS:
         raise UsageError(
             f"--joint: the joint table of {' × '.join(f'{size:,}' for size in product.shape)} categories has "
-            f"{product.num_categories:,} cells, and the limit is {MOST_CELLS:,}: name fewer columns, or give "
-            "--all-pairs",
+            f"{product.num_categories:,} cells, and the limit is {MOST_CELLS:,}: name fewer columns, or add "
+            "--tree, which takes tables of two columns",
             flag="--joint",
         )
     return product.count(columns.reports)
@@ -173,19 +196,24 @@ def _counted(columns: Columns) -> Any:
 def _association(columns: Columns, level: float) -> dict[str, Any]:
     """The association of two columns with its intervals, and the test of independence."""
     counts, (rows, width) = _counted(columns), columns.product.shape
-    of_limits, of_test = jax.random.split(jax.random.key(0))
-    draws = min(INTERVAL_DRAWS, max(LEAST_DRAWS, MOST_DRAWN_CELLS // (rows * width)))
-    found = inference.association(of_limits, counts, columns.product, level=level, num_draws=draws)
+    facts = association_facts(columns, counts, level)
     # The reports are independent exactly if the values are, so the test needs no ε. It takes users who report both.
     complete = counts[:rows, :width]
-    test = inference.independence_test(of_test, complete, num_draws=NUM_DRAWS)
-    facts = {"columns": columns.names} | _fields("cramers_v", found.cramers_v)
-    facts |= _fields("mutual_information", found.mutual_information)
+    test = inference.independence_test(jax.random.split(jax.random.key(0))[1], complete, num_draws=NUM_DRAWS)
     ratio = inference.Limits(*[jnp.asarray(jnp.nan)] * 3)
     if (rows, width) == (2, 2):
         ratio = jax.tree.map(lambda each: each[1, 1], inference.odds_ratios(counts, columns.product, level=level))
     facts |= _fields("odds_ratio", ratio)
     return facts | {"p_value": float(test.p_value)}
+
+
+def association_facts(columns: Columns, counts: Any, level: float) -> dict[str, Any]:
+    """The association of two columns with its intervals."""
+    key, _ = jax.random.split(jax.random.key(0))
+    draws = min(INTERVAL_DRAWS, max(LEAST_DRAWS, MOST_DRAWN_CELLS // columns.product.num_categories))
+    found = inference.association(key, counts, columns.product, level=level, num_draws=draws)
+    facts = {"columns": columns.names} | _fields("cramers_v", found.cramers_v)
+    return facts | _fields("mutual_information", found.mutual_information)
 
 
 def _fields(name: str, limits: inference.Limits) -> dict[str, float]:
@@ -216,7 +244,7 @@ def _pairs(columns: Columns, level: float, output: Output) -> None:
         facts = {"command": "estimate", **columns.numbers, "level": level}
         show.record(facts | {"pairs": pairs} | output.files)
         return
-    show_head(columns, _warnings(columns))
+    show_head(columns, warnings_of(columns))
     table = show.table()
     for title in ("columns", "Cramér's V", show.interval(level), "mutual information", "p", "p of all"):
         table.add_column(title, justify="left" if title == "columns" else "right", no_wrap=True)
@@ -302,7 +330,7 @@ def _joint(columns: Columns, level: float, output: Output) -> None:
         record = {"command": "estimate", "columns": columns.names, **columns.numbers}
         show.record(record | facts | {"association": association, "top": rows} | output.files)
         return
-    show_head(columns, _warnings(columns))
+    show_head(columns, warnings_of(columns))
     table = show.table()
     for title in (*columns.names, *shares, "unbiased", "std. error"):
         table.add_column(show.printable(title), justify="left" if title in columns.names else "right", no_wrap=True)
@@ -351,7 +379,8 @@ def show_head(columns: Columns, warnings: list[str]) -> None:
     show.out.print()
 
 
-def _warnings(columns: Columns) -> list[str]:
+def warnings_of(columns: Columns) -> list[str]:
+    """Warnings about pairs that are left out, and simulated reports."""
     simulated = any(metadata.simulated for metadata in columns.metadata)
     large = [
         " × ".join(own.names)

@@ -7,6 +7,7 @@ from rrjax.inference.association import Association as Association
 from rrjax.inference.association import Limits, association, cramers_v, mutual_information
 from rrjax.inference.cdf_bands import CdfBand as CdfBand
 from rrjax.inference.cdf_bands import cdf_band, mean_limits, quantile_limits
+from rrjax.inference.chow_liu import ChowLiuTree, chow_liu_tree
 from rrjax.inference.combined import difference, stratified
 from rrjax.inference.compliance import ComplianceEstimate as ComplianceEstimate
 from rrjax.inference.compliance import compliance
@@ -38,6 +39,8 @@ from rrjax.inference.quantiles import Quantile as Quantile
 from rrjax.inference.quantiles import quantile
 from rrjax.inference.splitting import SplitErrors as SplitErrors
 from rrjax.inference.splitting import compare_splits
+from rrjax.inference.tree_fit import TreeFit as TreeFit
+from rrjax.inference.tree_fit import tree_fit_test
 from rrjax.inference.unrelated_question import UnrelatedQuestionEstimate as UnrelatedQuestionEstimate
 from rrjax.inference.unrelated_question import unrelated_question
 from rrjax.inference.weighted import WeightedCounts as WeightedCounts
@@ -46,6 +49,7 @@ from rrjax.inference.weighted import weighted_counts, weighted_functional, weigh
 __all__ = [
     "association",
     "cdf_band",
+    "chow_liu_tree",
     "compare_mechanisms",
     "compare_splits",
     "compliance",
@@ -78,6 +82,7 @@ __all__ = [
     "repeated_seed_test",
     "standard_errors",
     "stratified",
+    "tree_fit_test",
     "trend_test",
     "unrelated_question",
     "users_for_error",
@@ -88,4 +93,4 @@ __all__ = [
     "weighted_shares",
 ]
 # Results of several functions; a result of one function is documented with it.
-__all__ += ["CategoryTest", "Estimate", "HypothesisTest", "Intervals", "Limits", "Posterior"]
+__all__ += ["CategoryTest", "ChowLiuTree", "Estimate", "HypothesisTest", "Intervals", "Limits", "Posterior"]

@@ -196,7 +196,7 @@ class _Table(NamedTuple):
         return 1 / (self.rows[:, None] * self.columns)
 
 
-def _read(reports, first, second, users):
+def read_reports(reports, first, second, users):
     """Reads shares of reports `[U, W]`, whose noise may have made some negative."""
     p, q = jnp.sum(reports, axis=1), jnp.sum(reports, axis=0)
     p, q = p / jnp.sum(p), q / jnp.sum(q)
@@ -244,7 +244,7 @@ def _associate(key, counts, first, second, miss, num_draws):
     counts, users, usable = usable_counts(counts, miss, 1)
     reports = counts / users
     most = jnp.sqrt(jnp.asarray(min(first.shape[1], second.shape[1]) - 1, dtype))
-    seen = _read(reports, first, second, users)
+    seen = read_reports(reports, first, second, users)
     statistic = jnp.sum(seen.deviation**2 * seen.weights)
     # Of the direction only its form counts: its length is one, so s is φ = V·sqrt(min(K, L) − 1).
     # Reports without any deviation show no direction: any one serves.
@@ -260,7 +260,7 @@ def _associate(key, counts, first, second, miss, num_draws):
         normal = jax.random.normal(jax.random.fold_in(key, number), reports.shape, dtype)
         spread = jnp.sqrt(jnp.maximum(reports, 0.5 / users))  # a cell without reports is not known to be empty
         noise = (spread * normal - reports * jnp.sum(spread * normal)) / jnp.sqrt(users)
-        other = _read(base + noise, first, second, users)
+        other = read_reports(base + noise, first, second, users)
         quadratic = (along**2, 2 * along * other.deviation, other.deviation**2)
         return (
             jnp.stack([jnp.sum(part * other.weights) for part in quadratic]),

@@ -76,7 +76,7 @@ def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> 
                 cls,
                 serialized_name=f"{cls.__module__}.{cls.__qualname__}",
                 serialize_auxdata=lambda static: json.dumps(static).encode(),
-                deserialize_auxdata=lambda text: tuple(json.loads(text)),
+                deserialize_auxdata=lambda text: _as_tuples(json.loads(text)),
             )
         methods: dict[str, Any] = {"__eq__": equal, "__hash__": lambda tree: hash((cls, *flatten(tree)))}
         if vars(cls)["__dataclass_params__"].repr:  # it has none of its own
@@ -119,6 +119,11 @@ def short(value: Any) -> str:
         return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
     known = np.asarray(value)
     return str(known) if known.ndim == 0 else f"[{', '.join(map(str, known))}]"
+
+
+def _as_tuples(found):
+    """Lists as tuples, at every depth: JSON has no tuples, and static fields need a hash."""
+    return tuple(map(_as_tuples, found)) if isinstance(found, list) else found
 
 
 def _readable(array):

@@ -1,0 +1,348 @@
+"""Chow–Liu trees: one distribution of many columns, from tables of two columns, without the joint table of all.
+
+A tree joins all columns by d − 1 edges. Its distribution has the tables of these pairs, and columns that no edge joins
+depend on each other only through those between them:
+
+    P(x) = P(x_r)·∏_(u, v) P(x_v | x_u)
+
+for a root r. Of all trees, that with the largest sum of mutual informations of its edges is the likeliest. All of it
+takes O(Σ K_i·K_j) cells, never ∏K.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, ArrayLike, Float, Int
+
+from rrjax.data.arguments import check_key
+from rrjax.data.categories import as_integer
+from rrjax.data.errors import ArgumentError
+from rrjax.estimators.em import ibu
+from rrjax.inference.association import as_table, mutual_information, read_reports
+from rrjax.mechanisms.product import Product
+from rrjax.mechanisms.record import MOST_CELLS, as_columns
+from rrjax.numerics.pytrees import register
+
+MOST_FITTING_STEPS = 1000
+"""Limit of the steps of iterative proportional fitting; tables without rare categories need some ten."""
+
+
+@register(data_fields=["margins", "tables"], meta_fields=["edges"])
+@dataclasses.dataclass(frozen=True)
+class ChowLiuTree:
+    """A distribution of d columns whose dependences are a tree. A pytree, as from `chow_liu_tree`.
+
+    Args:
+        margins: For each column `[K_j]`, its distribution.
+        tables: For each edge `[K_u, K_v]`, the joint shares of its columns, with their margins.
+        edges: d − 1 pairs (u, v) of columns. The first begins with the root; each of the others joins a column v to a
+            column u of the edges before. Static.
+
+    Raises:
+        ValueError: Edges that are no such tree.
+
+    Example:
+        >>> import jax, rrjax
+        >>> tree = rrjax.inference.ChowLiuTree(
+        ...     margins=([0.5, 0.5], [0.5, 0.5], [0.5, 0.5]),
+        ...     tables=([[0.4, 0.1], [0.1, 0.4]], [[0.4, 0.1], [0.1, 0.4]]),
+        ...     edges=((0, 1), (1, 2)),
+        ... )
+        >>> [[round(share, 2) for share in row] for row in tree.table([0, 2]).tolist()]
+        [[0.34, 0.16], [0.16, 0.34]]
+        >>> print(f"{tree.probability((0, 1, 1)):.2f}")
+        0.08
+        >>> [values.shape for values in tree.draw(jax.random.key(0), 1000)]
+        [(1000,), (1000,), (1000,)]
+    """
+
+    margins: tuple[ArrayLike, ...]
+    tables: tuple[ArrayLike, ...]
+    edges: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        """Makes arrays of the tables, and checks that they and the edges are a tree."""
+        for name in ("margins", "tables"):
+            object.__setattr__(self, name, tuple(jnp.asarray(each) for each in getattr(self, name)))
+        object.__setattr__(self, "edges", tuple((int(u), int(v)) for u, v in self.edges))
+        reached = {u for u, _ in self.edges[:1]}
+        for place, (u, v) in enumerate(self.edges):
+            if u not in reached or v in reached or not {u, v} <= set(range(len(self.margins))):
+                raise ArgumentError(
+                    f"edges must join one new column each to a column before, got {(u, v)} at position {place}",
+                    argument="edges",
+                    row=place,
+                )
+            reached.add(v)
+        wanted = [(self.shape[u], self.shape[v]) for u, v in self.edges]
+        if len(reached) != len(self.margins) or [jnp.shape(each) for each in self.tables] != wanted:
+            raise ArgumentError(
+                f"tables and edges must be of a tree of all {len(self.margins)} columns, with tables of {wanted} cells",
+                argument="tables",
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The numbers of categories of the columns."""
+        return tuple(jnp.shape(each)[0] for each in self.margins)
+
+    @property
+    def information(self) -> Float[Array, " E"]:
+        """The mutual information of each edge, nats."""
+        return jnp.stack([mutual_information(each) for each in self.tables])
+
+    @property
+    def margin_error(self) -> Float[Array, ""]:
+        """The largest difference between a margin and that of a table of an edge."""
+        errors = [
+            jnp.max(jnp.abs(jnp.sum(jnp.asarray(table), axis=1 - axis) - jnp.asarray(self.margins[edge[axis]])))
+            for table, edge in zip(self.tables, self.edges, strict=True)
+            for axis in (0, 1)
+        ]
+        return jnp.max(jnp.stack(errors))
+
+    def conditionals(self) -> list[Float[Array, "K L"]]:
+        """For each edge P(x_v | x_u), `[K_u, K_v]`; zero where x_u has no share."""
+        found = []
+        for table in self.tables:
+            rows = jnp.sum(jnp.asarray(table), axis=1, keepdims=True)
+            found.append(jnp.where(rows > 0, table / jnp.where(rows > 0, rows, 1), 0))
+        return found
+
+    def table(self, columns: Sequence[int]) -> Float[Array, "*K"]:
+        """The joint shares of some columns: an axis for each, in the order given.
+
+        Args:
+            columns: Numbers of columns, all different. Static.
+
+        Raises:
+            ValueError: No such columns, one twice, or too many cells for the memory.
+        """
+        kept = [as_integer(each, "columns", 0, len(self.margins) - 1) for each in columns]
+        if not kept or len(set(kept)) < len(kept):
+            raise ArgumentError(f"columns must be different columns, at least one; got {kept}", argument="columns")
+        cells = math.prod(self.shape[each] for each in kept)
+        # On the way a table has one more axis.
+        if cells * max(self.shape) > MOST_CELLS:
+            raise ArgumentError(
+                f"the joint table of {len(kept)} columns has {cells:,} cells, and would take "
+                f"{cells * max(self.shape):,} numbers, more than {MOST_CELLS:,}: take fewer columns, or `draw` from "
+                "the tree",
+                argument="columns",
+            )
+        # Of each column: P(the columns kept below it | its value), its own axis last.
+        below = {place: ([], jnp.ones_like(jnp.asarray(each))) for place, each in enumerate(self.margins)}
+
+        def with_own(place):
+            axes, found = below[place]
+            if place not in kept:
+                return axes, found
+            return [*axes, place], found[..., None, :] * jnp.eye(self.shape[place], dtype=found.dtype)
+
+        for (u, v), given in reversed(list(zip(self.edges, self.conditionals(), strict=True))):
+            axes, found = with_own(v)
+            found = jnp.einsum("...v,uv->...u", found, given, precision="highest")
+            others, other = below[u]
+            spread = other.reshape(*other.shape[:-1], *(1,) * len(axes), other.shape[-1])
+            below[u] = [*others, *axes], spread * found
+        root = self.edges[0][0]
+        axes, found = with_own(root)
+        found = jnp.einsum("...u,u->...", found, jnp.asarray(self.margins[root]), precision="highest")
+        return jnp.transpose(found, [axes.index(each) for each in kept])
+
+    def probability(self, values: Sequence[ArrayLike]) -> Float[Array, "*s"]:
+        """The share of users with these values.
+
+        Args:
+            values: For each column integers in 0 … K_j − 1, all of one shape.
+
+        Returns:
+            `[*s]`; NaN for values outside, under tracing.
+
+        Raises:
+            ValueError: Another number of columns or shape, or values that are not integers or outside the domain.
+        """
+        own = as_columns(tuple(values), self.shape, "values")
+        root = self.edges[0][0]
+        found = jnp.asarray(self.margins[root])[own[root]]
+        for (u, v), given in zip(self.edges, self.conditionals(), strict=True):
+            found = found * given[own[u], own[v]]
+        inside = [(each >= 0) & (each < size) for each, size in zip(own, self.shape, strict=True)]
+        return jnp.where(jnp.all(jnp.stack(inside), axis=0), found, jnp.nan)
+
+    def draw(self, key: Array, num_users: int) -> tuple[Int[Array, " N"], ...]:
+        """The values of synthetic users, drawn from the tree.
+
+        Args:
+            key: A typed key, `jax.random.key(seed)`.
+            num_users: N. Static.
+
+        Returns:
+            For each column `[N]`, integers in 0 … K_j − 1. `jit`, `vmap`.
+
+        Raises:
+            ValueError: No users, or another key.
+        """
+        check_key(key)
+        num_users = as_integer(num_users, "num_users", 1)
+        keys = jax.random.split(key, len(self.margins))
+        root = self.edges[0][0]
+        found = {root: _drawn(keys[root], jnp.cumsum(jnp.asarray(self.margins[root])), num_users)}
+        for (u, v), given in zip(self.edges, self.conditionals(), strict=True):
+            found[v] = _drawn(keys[v], jnp.cumsum(given, axis=1)[found[u]], num_users)
+        return tuple(found[place] for place in range(len(self.margins)))
+
+
+def chow_liu_tree(reports: Sequence[ArrayLike], mechanism: Product) -> ChowLiuTree:
+    """Estimates the distribution of columns that were randomized apart as a Chow–Liu tree, without their joint table.
+
+    The table of each pair is its maximum likelihood estimate, shrunk to independence: noise makes every table look more
+    dependent than it is, and large tables most. The part that stays is that of James and Stein, 1 − n/χ², with the χ²
+    of the unbiased table and its mean n under independence; one user more is counted as independent. The tree has the
+    pairs with the largest sum of mutual informations. Then iterative proportional fitting gives the tables of the edges
+    the maximum likelihood estimates of their margins, each from all reports of its column.
+
+    Args:
+        reports: For each column `[N]`, the integers of its mechanism; −1 is missing.
+        mechanism: The `Product` of the columns, or a `Sampled` with two columns for each user or more. Pairs are
+            estimated from users who report both, their margins from all.
+
+    Returns:
+        `ChowLiuTree`, its strongest edge first. Pairs that nobody reports count as independent. Memory O(Σ K_i·K_j),
+        a compilation for each pair of sizes. `tree_fit_test` tests whether a tree describes the columns. Not under
+        `jit` or `vmap`: the tree decides shapes. No derivatives.
+
+    Raises:
+        ValueError: No product of two columns or more whose reports can be counted, a column without reports, a channel
+            that has no inverse, or reports of another number, shape, dtype or range.
+
+    Example:
+        >>> import jax, rrjax
+        >>> product = rrjax.mechanisms.Product([rrjax.RandomizedResponse(2, 3.0)] * 3)
+        >>> first = jax.random.bernoulli(jax.random.key(0), 0.5, (20_000,)).astype(int)
+        >>> second = (first + jax.random.bernoulli(jax.random.key(1), 0.1, (20_000,))) % 2
+        >>> third = (second + jax.random.bernoulli(jax.random.key(2), 0.2, (20_000,))) % 2
+        >>> tree = rrjax.inference.chow_liu_tree(product.randomize(jax.random.key(3), (first, second, third)), product)
+        >>> tree.edges, [[round(share, 1) for share in row] for row in tree.table([0, 2]).tolist()]
+        (((0, 1), (1, 2)), [[0.4, 0.1], [0.1, 0.4]])
+
+    References:
+        Chow and Liu, "Approximating discrete probability distributions with dependence trees", 1968; James and Stein,
+        "Estimation with quadratic loss", 1961; Deming and Stephan, "On a least squares adjustment of a sampled
+        frequency table when the expected marginal totals are known", 1940.
+    """
+    own, sizes = as_reports(reports, mechanism), mechanism.shape
+    tables, information = {}, np.zeros((len(own), len(own)))
+    for pair in itertools.combinations(range(len(own)), 2):
+        # The smaller column first: fewer shapes to compile.
+        i, j = sorted(pair, key=lambda place: (sizes[place], place))
+        part = mechanism.part((i, j))
+        table = _table_of_pair(part, part.count([own[i], own[j]]))
+        tables[i, j], tables[j, i] = table, table.T
+        information[i, j] = information[j, i] = float(mutual_information(table))
+    edges = strongest_tree(information)
+    margins = tuple(
+        ibu(each.mixture(known[known >= 0])).theta for each, known in zip(mechanism.columns, own, strict=True)
+    )
+    fitted = tuple(_fitted_to_margins(tables[u, v], margins[u], margins[v]) for u, v in edges)
+    return ChowLiuTree(margins, fitted, edges)
+
+
+def as_reports(reports: Sequence[ArrayLike], mechanism: Product, least: int = 2) -> list[np.ndarray]:
+    """The reports of at least some columns on the host, −1 where one is missing; refuses others."""
+    together = getattr(mechanism, "number", None)
+    if not isinstance(mechanism, Product) or len(mechanism.columns) < least or together == 1:
+        raise ArgumentError(
+            f"mechanism must be a Product of {least} columns or more, of which each user reports two or more",
+            argument="mechanism",
+        )
+    kinds = mechanism.num_kinds
+    if kinds is None:
+        raise ArgumentError("mechanism must have columns whose reports can be counted", argument="mechanism")
+    given = [np.asarray(each) for each in reports]
+    filled = [np.where(each == -1, 0, each) if each.dtype.kind == "i" else each for each in given]
+    if any(each.ndim != 1 for each in as_columns(filled, kinds, "reports")):
+        raise ArgumentError("reports must be of shape [N] for each column", argument="reports")
+    for place, each in enumerate(given):
+        if not (each >= 0).any():
+            raise ArgumentError(f"reports of column {place} are all missing: leave the column out", argument="reports")
+    return given
+
+
+def strongest_tree(weights: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """The edges of the tree with the largest sum of weights `[d, d]`, in the order in which Prim's method joins them.
+
+    References:
+        Prim, "Shortest connection networks and some generalizations", 1957.
+    """
+    number = len(weights)
+    above = np.triu(np.ones_like(weights, bool), 1)
+    u, v = np.unravel_index(int(np.argmax(np.where(above, weights, -np.inf))), weights.shape)
+    edges = [(int(u), int(v))]
+    while len(edges) < number - 1:
+        inside = sorted({place for edge in edges for place in edge})
+        outside = [place for place in range(number) if place not in inside]
+        u, v = max(itertools.product(inside, outside), key=lambda edge: weights[edge])
+        edges.append((u, v))
+    return tuple(edges)
+
+
+@jax.jit
+def _table_of_pair(part, counts):
+    """The likeliest table of a pair, shrunk to independence."""
+    likeliest = ibu(part.mixture_of_counts(counts)).theta.reshape(part.shape)
+    dtype = likeliest.dtype
+    both, first, second = as_table(counts, part)
+    users = jnp.sum(both).astype(dtype)
+    some = jnp.maximum(users, 1)
+    reports = jnp.where(users > 0, both.astype(dtype) / some, 1 / both.size)
+    seen = read_reports(reports, first.astype(dtype), second.astype(dtype), some)
+    statistic = jnp.sum(seen.deviation**2 * seen.weights)
+    noise = jnp.asarray(1, dtype) / some
+    for axis, (vectors, margin) in enumerate(((first, seen.rows), (second, seen.columns))):
+        noise = noise * jnp.sum(_variances(jnp.sum(reports, axis=1 - axis), vectors.astype(dtype)) / margin)
+    kept = jnp.where(statistic > noise, 1 - noise / jnp.where(statistic > noise, statistic, 1), 0)
+    kept = kept * users / (users + 1)
+    independent = jnp.sum(likeliest, axis=1)[:, None] * jnp.sum(likeliest, axis=0)
+    return kept * likeliest + (1 - kept) * independent
+
+
+def _variances(shares, vectors):
+    """The variances of the unbiased vectors of one report."""
+    mean = jnp.einsum("u,uk->k", shares, vectors, precision="highest")
+    return jnp.maximum(jnp.einsum("u,uk->k", shares, vectors**2, precision="highest") - mean**2, 0)
+
+
+@jax.jit
+def _fitted_to_margins(table, rows, columns):
+    """Iterative proportional fitting, to rounding: the columns last, so that they are exact."""
+    tolerance = 8 * jnp.finfo(table.dtype).eps
+
+    def scaled(wanted, have):
+        return jnp.where(have > 0, wanted / jnp.where(have > 0, have, 1), 0)
+
+    def step(state):
+        table, _, number = state
+        table = table * scaled(rows, jnp.sum(table, axis=1))[:, None]
+        table = table * scaled(columns, jnp.sum(table, axis=0))
+        return table, jnp.max(jnp.abs(jnp.sum(table, axis=1) - rows)), number + 1
+
+    def unfinished(state):
+        return (state[1] > tolerance) & (state[2] < MOST_FITTING_STEPS)
+
+    start = table, jnp.asarray(jnp.inf, table.dtype), jnp.int32(0)
+    return lax.while_loop(unfinished, step, start)[0]
+
+
+def _drawn(key, bounds, number):
+    """Categories by their cumulative shares `[K]` or `[N, K]`."""
+    place = jax.random.uniform(key, (number,), bounds.dtype) * bounds[..., -1]
+    return jnp.sum(bounds[..., :-1] <= place[:, None], axis=-1, dtype=jnp.int32)
