@@ -131,10 +131,12 @@ def test_numbers_have_the_fields_that_the_page_names(files):
 
 @pytest.mark.long
 def test_rounds_and_columns_have_the_fields_that_the_page_names(files):
-    Path("u.csv").write_text("id,a,b\n" + "".join(f"{user},{user % 2},{user % 3}\n" for user in range(60)))
+    Path("u.csv").write_text("id,a,b,c\n" + "".join(f"{user},{user % 2},{user % 3},{user % 2}\n" for user in range(60)))
     protocol = ("--mechanism", "lgrr", "--epsilon", "4", "--first-epsilon", "2", "--user", "id", "--memo", "m.parquet")
     one = ("randomize", "u.csv", "--column", "a", "--domain", "0:1", *protocol, "--out")
     apart = ("randomize", "u.csv", "--column", "a", "--column", "b", "--apart", "--epsilon", "4", "--out", "c.parquet")
+    three = (*apart[:6], "--column", "c", *apart[6:-1], "t.parquet")
+    assert files(*three)[0] == 0
     for name, epsilon in (("g1", "1"), ("g2", "2")):
         group = ("--column", "a", "--domain", "0:1", "--epsilon", epsilon, "--out", f"{name}.parquet")
         assert files("randomize", "u.csv", *group)[0] == 0
@@ -146,6 +148,7 @@ def test_rounds_and_columns_have_the_fields_that_the_page_names(files):
         ("`plan --columns`", (("plan", "--columns", "2,3", "--epsilon", "1", "--users", "90"),)),
         ("`estimate --joint`", (("estimate", "c.parquet", "--joint", "a,b"),)),
         ("`estimate --all-pairs`", (("estimate", "c.parquet", "--all-pairs"),)),
+        ("`estimate --tree`", (("estimate", "t.parquet", "--tree"),)),
     ):
         found = set()
         for run in runs:

@@ -132,6 +132,36 @@ def test_columns_that_are_sampled(survey):
     assert survey.error.flag == "--all-pairs"
 
 
+@pytest.mark.long  # pairs, intervals and a simulated test are compiled
+def test_a_tree_without_the_joint_table(survey):
+    assert survey(*LINE, *DOMAINS, "--epsilon", 6, "--seed", 1, "--out", "s.parquet")[0] == 0
+    code, out, error = survey("estimate", "s.parquet", "--tree", "--json", "--out", "tree.csv")
+    assert code == 0, error
+    found = json.loads(out)
+    assert found["num_complete"] == 6000
+    assert [each["columns"] for each in found["edges"]][0] == ["smokes", "drinks"]
+    assert len(found["edges"]) == 2
+    for edge in found["edges"]:
+        assert 0 <= edge["cramers_v_lower"] <= edge["cramers_v"] <= edge["cramers_v_upper"]
+    assert found["fit"]["p_value"] > 0.01
+    (pair,) = found["fit"]["pairs"]
+    assert {tuple(edge["columns"]) for edge in [*found["edges"], pair]} == {
+        ("smokes", "drinks"),
+        ("smokes", "coin"),
+        ("drinks", "coin"),
+    }
+    header, *rows = Path("tree.csv").read_text().splitlines()
+    assert header == "column_1,column_2,label_1,label_2,share"
+    shares = {tuple(row.split(",")[:4]): float(row.split(",")[4]) for row in rows}
+    for i, a in enumerate(("yes", "no")):
+        for j, b in enumerate(("often", "rarely", "never")):
+            assert shares["smokes", "drinks", a, b] == pytest.approx(SHARES[i, j], abs=0.04)
+    assert sum(shares.values()) == pytest.approx(2, abs=1e-6)
+    code, out, error = survey("estimate", "s.parquet", "--tree", "--joint", "coin,smokes")
+    assert code == 0, error
+    assert "coin × smokes" in out
+
+
 @pytest.mark.long  # every column's estimates and intervals are compiled
 def test_a_page_of_several_columns(survey):
     line = ["randomize", "v.csv", "--column", "smokes", "--column", "coin", "--apart", "--epsilon", 2, "--seed", 1]
@@ -208,6 +238,9 @@ def test_joint_estimates_that_cannot_be(survey):
     for line, flag in (
         (("one.parquet", "--joint", "smokes,drinks"), "--joint"),
         (("one.parquet", "--all-pairs"), "--all-pairs"),
+        (("one.parquet", "--tree"), "--tree"),
+        (("s.parquet", "--tree", "--all-pairs"), "--all-pairs"),
+        (("s.parquet", "--tree", "--plot", "a.png"), "--plot"),
         (("s.parquet", "--joint", "smokes"), "--joint"),
         (("s.parquet", "--joint", "smokes,job"), "--joint"),
         (("s.parquet", "--joint", "smokes,coin", "--all-pairs"), "--all-pairs"),
