@@ -139,7 +139,7 @@ def test_a_tree_without_the_joint_table(survey):
     assert code == 0, error
     found = json.loads(out)
     assert found["num_complete"] == 6000
-    assert [each["columns"] for each in found["edges"]][0] == ["smokes", "drinks"]
+    assert found["edges"][0]["columns"] == ["smokes", "drinks"]
     assert len(found["edges"]) == 2
     for edge in found["edges"]:
         assert 0 <= edge["cramers_v_lower"] <= edge["cramers_v"] <= edge["cramers_v_upper"]

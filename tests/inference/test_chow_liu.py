@@ -162,25 +162,22 @@ def test_channels_are_those_of_the_mechanisms():
     np.testing.assert_allclose(channel_of(response, 4), expected, atol=1e-6)
 
 
-@pytest.mark.long
+@pytest.mark.work
 def test_p_values_are_about_uniform_under_a_tree_and_small_for_a_cycle():
     """Of 60 collections, each p-value has the standard error of 99 draws; Kolmogorov's test at 1 %."""
-    tree, _ = random_tree((2, 3, 2), ((0, 1), (1, 2)), 5, noise=0.2)
-    product = Product([RandomizedResponse(size, 2.0) for size in tree.shape])
+    tree, _ = random_tree((2, 2, 2), ((0, 1), (1, 2)), 5, noise=0.2)
+    product = Product([RandomizedResponse(2, 2.0)] * 3)
     found = []
     for seed in range(60):
         reports = reports_of(tree, product, 2000, seed)
         estimated = chow_liu_tree(reports, product)
-        if estimated.edges != ((0, 1), (1, 2)):  # one compilation
+        if estimated.edges != tree.edges:  # one compilation
             estimated = tree
         found.append(float(tree_fit_test(jax.random.key(seed), reports, estimated, product, num_draws=99).p_value))
     assert scipy.stats.kstest(found, "uniform").pvalue > 0.01
-    # A cycle: the ends of the chain depend on each other beside it.
-    rng = np.random.default_rng(0)
-    first = rng.integers(0, 2, 4000)
-    second = np.where(rng.random(4000) < 0.6, first * 2, rng.integers(0, 3, 4000))
-    third = np.where(rng.random(4000) < 0.5, first, second > 0).astype(np.int64)
-    reports = product.randomize(jax.random.key(1), (first, second, third))
+    # Two independent columns, which both decide the third.
+    first, second = np.random.default_rng(0).integers(0, 2, (2, 4000))
+    reports = product.randomize(jax.random.key(1), (first, second, first | second))
     estimated = chow_liu_tree(reports, product)
     fit = tree_fit_test(jax.random.key(0), reports, estimated, product, num_draws=99)
     assert float(fit.p_value) == pytest.approx(0.01)
