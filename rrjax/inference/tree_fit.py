@@ -72,8 +72,9 @@ def tree_fit_test(
         num_draws: Simulated collections. Static.
 
     Returns:
-        `TreeFit`. The p-value is a parametric bootstrap: about uniform for reports of a tree with these edges, larger
-        where they were chosen from the same reports among pairs that are about as strong. Time
+        `TreeFit`. The p-value is a parametric bootstrap, not exact: about uniform for reports of a tree with these
+        edges, larger where they were chosen from the same reports among pairs that are about as strong. In four
+        settings of N = 5,000 to 20,000, of 370 trees 3.8 % had p ≤ 0.05 (`validation/trees.py` has others). Time
         O(num_draws·N·(ΣU)²), for ΣU kinds of reports of all columns; memory O((ΣU)²).
 
     Raises:
@@ -106,9 +107,9 @@ def tree_fit_test(
     blocks = -(-len(given[0]) // size)
     table = np.full((number, blocks * size), -1, np.int32)
     table[:, : len(given[0])] = given
-    found = np.asarray(
-        _statistics(key, table.reshape(number, blocks, size).swapaxes(0, 1), tree, mechanism.columns, num_draws)
-    )
+    parts = table.reshape(number, blocks, size).swapaxes(0, 1)
+    with jax.default_matmul_precision("highest"):  # GPUs round to ten bits otherwise
+        found = np.asarray(_statistics(key, parts, tree, mechanism.columns, num_draws))
     outside = np.triu(np.ones((number, number), bool), 1)
     for u, v in tree.edges:
         outside[min(u, v), max(u, v)] = False
@@ -192,7 +193,7 @@ def _statistics(key, blocks, tree, columns, num_draws):
         """The users with each pair of reports, of a block."""
         kind = [jax.nn.one_hot(each, size, dtype=jnp.float32) for each, size in zip(reports, kinds, strict=True)]
         kind = jnp.concatenate(kind, axis=1)
-        return jnp.matmul(kind.T, kind, precision="highest").astype(jnp.int32)
+        return (kind.T @ kind).astype(jnp.int32)
 
     def simulated(key):
         def of_block(given):
@@ -215,15 +216,15 @@ def _statistics(key, blocks, tree, columns, num_draws):
 
 
 def pairs_of(
-    edges: Sequence[tuple[int, int]], shape: Sequence[int], tables: Sequence[Float[Array, "K L"]]
+    edges: Sequence[tuple[int, int]], shape: Sequence[int], tables: Sequence[ArrayLike]
 ) -> Float[Array, "T T"]:
     """The tables of all pairs of columns, as blocks of one matrix of ΣK rows; margins on the diagonal.
 
     A table follows from those of the edges along its path: P(x_w, x_v) = Σ P(x_w, x_u)·P(x_v | x_u).
     """
-    root = edges[0][0]
-    found, order = jnp.diag(jnp.sum(tables[0], axis=1)), [root]
-    for (u, v), table in zip(edges, tables, strict=True):
+    arrays, order = [jnp.asarray(each) for each in tables], [edges[0][0]]
+    found = jnp.diag(jnp.sum(arrays[0], axis=1))
+    for (u, v), table in zip(edges, arrays, strict=True):
         rows = jnp.sum(table, axis=1, keepdims=True)
         given = jnp.where(rows > 0, table / jnp.where(rows > 0, rows, 1), 0)
         start = sum(shape[place] for place in order[: order.index(u)])
