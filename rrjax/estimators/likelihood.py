@@ -280,8 +280,8 @@ def certificate_of_slopes(theta: Float[Array, " K"], slope: Float[Array, " K"]) 
 def rounding_of_slopes(slope: Float[Array, " K"]) -> Float[Array, ""]:
     """An upper bound of the rounding error of the score of a mixture.
 
-    In halves of a machine epsilon, each product carries 16 from its blocks and 3 more, a slope 4 from φ, 3 from the
-    lift and 5 from single operations, and the mean 3 more. With the last difference that is 107 at most; 128 are
-    allowed.
+    In halves of a machine epsilon, the two products carry 4 and the logarithm of their number of cells to the base 2,
+    44 at most, together; a slope 4 from φ, 3 from the lift and 5 from single operations, and the mean 3 more. With the
+    last difference that is 127 at most; 128 are allowed.
     """
     return 64 * jnp.finfo(slope.dtype).eps * jnp.max(slope)

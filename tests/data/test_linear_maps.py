@@ -51,13 +51,30 @@ def test_long_lists_are_added_up_accurately():
     np.testing.assert_allclose(back[0], weights.astype(float).sum(), rtol=15 * ULP)
 
 
-@pytest.mark.parametrize("shape", [(40_000, 3), (3, 40_000), (1041, 35), (512, 16)])
+@pytest.mark.parametrize("shape", [(40_000, 3), (3, 40_000), (1041, 65), (1, 64)])
 @pytest.mark.parametrize("kind", ["booleans", "numbers"])
 def test_dense_products_of_any_length(shape, kind):
     # Of 40,000 terms a plain float32 sum on a CPU, one after the other, would be off by some 1e-4.
     table = np.random.default_rng(0).random(shape).astype(FLOAT)
     table = table < 0.5 if kind == "booleans" else table
-    check_products(Dense(table, 0.5), table / np.float64(2), factor=20)
+    # A half for a term, one for each level of the tree of sums.
+    check_products(Dense(table, 0.5), table / np.float64(2), factor=(1 + np.ceil(np.log2(max(shape)))) / 2)
+
+
+def test_dense_products_of_a_batch_are_those_of_each():
+    rng = np.random.default_rng(0)
+    lift = Dense(jnp.asarray(rng.random((300, 70)) < 0.5), 0.5)
+    theta, weights = (jnp.asarray(rng.random((3, size)), FLOAT) for size in (70, 300))
+    found = jax.jit(jax.vmap(products, (None, 0, 0)))(lift, theta, weights)
+    for row in range(3):
+        for batched, alone in zip(found, products(lift, theta[row], weights[row]), strict=True):
+            np.testing.assert_array_equal(batched[row], alone)
+
+
+def test_dense_products_of_no_reports():
+    forth, back = products(Dense(np.zeros((0, 3), bool)), np.ones(3, FLOAT), np.ones(0, FLOAT))
+    assert forth.shape == (0,)
+    np.testing.assert_array_equal(back, np.zeros(3))
 
 
 def test_infinite_terms_of_dense_products_stay_infinite():
