@@ -30,7 +30,14 @@ from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.mechanisms.unary import independent
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, repeat
-from rrjax.numerics.threefry import buckets_of, scaled_word, threefry
+from rrjax.numerics.threefry import buckets_of, threefry
+
+_PART = 64
+"""Number of reports that are hashed at a time."""
+_LARGEST_NUMBER = (2**16 - 1) // _PART
+"""Largest number of equal reports that are counted as one: the counts of a part have 16 bits."""
+_MANY_CATEGORIES = 1024
+"""Number of categories from which on the search for equal reports takes less than a tenth of the counting."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +94,7 @@ class Hashing(PureMechanism):
     def tally(self, reports: ArrayLike) -> Tally:
         reports = self._checked(reports).reshape(-1, 2)
         number = settled(self.num_buckets, "num_buckets")
-        support = _counted(reports, number, self.num_categories)
+        support = _counted(*_different(reports, self.num_categories), number, self.num_categories)
         users = jnp.asarray(reports.shape[0], int_dtype())
         return tally_if(reports[:, 1] < number, support, users, self.rates)
 
@@ -130,7 +137,8 @@ class Hashing(PureMechanism):
 class LocalHashing(Hashing):
     """Optimized local hashing (OLH): p = e^ε/(e^ε+g−1), q = 1/g, with g = round(e^ε) + 1 buckets. A pytree, ε its leaf.
 
-    The error is that of optimized unary encoding; reports take some 40 bits for any K. Counting takes O(N·K) hashes.
+    The error is that of optimized unary encoding; reports take some 40 bits for any K. Counting takes O(N·K) hashes;
+    from K = 1024 on, equal reports are counted together.
 
     Args:
         num_categories: K, an integer, at least 2.
@@ -212,12 +220,35 @@ def _randomize(mechanism, key, values, number):
     return jnp.stack([seeds, jnp.where(usable, bucket, jnp.uint32(2**32 - 1))], axis=-1).reshape(*values.shape, 2)
 
 
-def _supported_pairs(reports, number, size):
+def _seeds_and_words(reports, number):
+    """The seed of each report, and the first and the number of the words that are its bucket, in a last axis of three.
+
+    A word is in the bucket if its distance from the first one is less: two instructions in place of a long product.
+    """
+    bucket = reports[..., 1]
+    first = _first_word(bucket, number)
+    length = jnp.where(bucket < number, _first_word(bucket + 1, number) - first, 0)
+    return jnp.stack([reports[..., 0], first, length], axis=-1)
+
+
+def _first_word(bucket, number):
+    """The smallest word w with ⌊w·g/2³²⌋ = b, which is ⌈b·2³²/g⌉, by long division; 2³² is zero."""
+    quotient, remainder = jnp.zeros_like(bucket), bucket
+    bits = 32 - number.bit_length()  # of a digit: the remainder with one more digit is less than 2³²
+    for place in range(0, 32, bits):
+        digit = min(bits, 32 - place)
+        remainder = remainder << digit
+        quotient = (quotient << digit) + remainder // jnp.uint32(number)
+        remainder = remainder % jnp.uint32(number)
+    return quotient + (remainder > 0).astype(jnp.uint32)
+
+
+def _supported_pairs(seeds_and_words, size):
     """The even and the odd categories that each report supports; they use the first and the second word of a hash."""
-    seeds, bucket = reports[..., 0, None], reports[..., 1, None]
+    seeds, first, length = (seeds_and_words[..., column, None] for column in range(3))
     pairs = jnp.arange((size + 1) // 2, dtype=jnp.uint32)
     words = threefry(seeds, jnp.zeros_like(seeds), pairs, jnp.uint32(0))
-    return [scaled_word(word, jnp.uint32(number)) == bucket for word in words]
+    return [word - first < length for word in words]
 
 
 def _interleaved(even, odd, size):
@@ -226,24 +257,48 @@ def _interleaved(even, odd, size):
 
 @partial(jax.jit, static_argnums=(1, 2))
 def _supports(reports, number, size):
-    even, odd = _supported_pairs(reports, number, size)
+    even, odd = _supported_pairs(_seeds_and_words(reports, number), size)
     return _interleaved(even, odd, size)
 
 
-@partial(jax.jit, static_argnums=(1, 2))
-def _counted(reports, number, size):
+def _different(reports, size):
+    """The different reports and the number of each, if they are half as many at most; or all reports, one each."""
     users = reports.shape[0]
-    part = max(1, min(users, 1 << 6)) if isinstance(users, int) else 1 << 6  # a symbol of `jax.export` has no size yet
-    # Padding has a bucket that does not exist. Each part has users from all devices, because a loop cannot go through
-    # the devices of a mesh with explicit axes.
+    if size < _MANY_CATEGORIES or isinstance(reports, Tracer) or len(reports.sharding.device_set) > 1:
+        return reports, jnp.ones(users, jnp.uint32)
+    seeds, buckets = np.asarray(reports).astype(np.uint64).T
+    codes, numbers = np.unique(seeds << 32 | buckets, return_counts=True)
+    rows = -(-numbers // _LARGEST_NUMBER)
+    length = 1 << int(rows.sum()).bit_length()  # few lengths, for few programs
+    if length > users:
+        return reports, jnp.ones(users, jnp.uint32)
+    weights = np.zeros(length, np.uint32)
+    weights[: rows.sum()] = _LARGEST_NUMBER
+    weights[np.cumsum(rows) - 1] = numbers - (rows - 1) * _LARGEST_NUMBER
+    codes = np.repeat(codes, rows)
+    found = np.zeros((length, 2), np.uint32)
+    found[: len(codes)] = np.stack([codes >> 32, codes & (2**32 - 1)], axis=1)
+    return jnp.asarray(found), jnp.asarray(weights)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _counted(reports, weights, number, size):
+    users = reports.shape[0]
+    part = max(1, min(users, _PART)) if isinstance(users, int) else _PART  # a symbol of `jax.export` has no size yet
+    # Padding has no words. Each part has users from all devices, because a loop cannot go through the devices of a mesh
+    # with explicit axes.
     turns = (users + part - 1) // part
-    filled = jnp.pad(reports, ((0, turns * part - users), (0, 0)), constant_values=np.uint32(2**32 - 1))
-    padded = filled.reshape(part, turns, 2)
+    filled = jnp.pad(_seeds_and_words(reports, number), ((0, turns * part - users), (0, 0)))
+    padded = filled.reshape(part, turns, 3)
+    weights = jnp.pad(weights, (0, turns * part - users)).reshape(part, turns, 1)
 
     def add(turn, counts):
-        # The sum before the interleaving keeps the hashes out of memory.
-        even, odd = _supported_pairs(padded[:, turn], number, size)
-        return counts[0] + jnp.sum(even, axis=0, dtype=int_dtype()), counts[1] + jnp.sum(odd, axis=0, dtype=int_dtype())
+        # The sum before the interleaving keeps the hashes out of memory. Both counts are halves of one word, because
+        # XLA computes each hash twice for two sums.
+        even, odd = _supported_pairs(padded[:, turn], size)
+        here = weights[:, turn]
+        total = jnp.sum(jnp.where(even, here, 0) + jnp.where(odd, here << 16, 0), axis=0, dtype=jnp.uint32)
+        return counts[0] + (total & 0xFFFF).astype(int_dtype()), counts[1] + (total >> 16).astype(int_dtype())
 
     zeros = jnp.zeros((size + 1) // 2, int_dtype())
     even, odd = repeat(jnp.int32(turns), add, aligned((zeros, zeros), reports))

@@ -21,7 +21,7 @@ from rrjax.mechanisms import MECHANISMS, BinaryLocalHashing, LocalHashing
 from rrjax.mechanisms.local_hashing import Hashing
 from rrjax.mechanisms.projective_geometry_response import incident_sums
 from rrjax.mechanisms.reordered import Reordered
-from rrjax.numerics.threefry import threefry
+from rrjax.numerics.threefry import buckets_of, threefry
 
 SIMPLE = ("randomized-response", "symmetric-unary-encoding", "binary-local-hashing", "hadamard-response")
 """Those that are like another one, whose tests are run later, because programs are compiled for each."""
@@ -178,6 +178,27 @@ def test_the_hash_never_changes():
     for bucket in range(8):
         reports = np.stack([seeds, np.full(3, bucket, np.uint32)], axis=1)
         np.testing.assert_array_equal(LocalHashing(7, 2.0).supports(reports), buckets == bucket)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("number", [3, 2**16 + 1, 2**30])
+def test_buckets_of_any_number_are_those_of_the_hash(number):
+    seeds, values = np.arange(50, dtype=np.uint32) * np.uint32(85_899_345), np.arange(9, dtype=np.uint32)
+    buckets = np.asarray(buckets_of(seeds[:, None], values, np.uint32(number), np))
+    bucket = np.append(buckets[np.arange(48), np.arange(48) % 9], [0, number - 1])
+    supported = LocalHashing(9, 2.0, num_buckets=number).supports(np.stack([seeds, bucket], axis=1))
+    np.testing.assert_array_equal(supported, buckets == bucket[:, None])
+
+
+def test_equal_reports_are_counted_together():
+    mechanism = LocalHashing(1025, 1.0)
+    kinds = np.asarray([[7, 0], [7, 3], [2**32 - 1, 1], [12, 2]], np.uint32)
+    numbers = np.asarray([3000, 1, 1023, 1024])
+    reports = np.random.default_rng(0).permutation(np.repeat(kinds, numbers, axis=0))
+    tally = mechanism.tally(reports)
+    assert tally.support.dtype == INT
+    np.testing.assert_array_equal(tally.support, numbers @ np.asarray(mechanism.supports(kinds)))
+    assert int(tally.num_users) == numbers.sum()
 
 
 @pytest.mark.long
