@@ -29,6 +29,13 @@ def seconds(call: Callable[[], Any]) -> float:
     return time.perf_counter() - begin
 
 
+def processor_seconds(call: Callable[[], Any]) -> float:
+    """Seconds that all threads of this process compute."""
+    begin = time.process_time()
+    call()
+    return time.process_time() - begin
+
+
 def summarize(times: Sequence[float], first: float | None = None) -> Timing:
     median = statistics.median(times)
     first = times[0] if first is None else first
