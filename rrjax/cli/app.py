@@ -86,10 +86,9 @@ def _root(
     ] = False,
 ) -> None:
     del version
-    if not no_cache:
-        from rrjax.cli.cache import keeping_programs
+    from rrjax.cli.cache import keeping_programs
 
-        context.with_resource(keeping_programs())
+    context.with_resource(keeping_programs(keep=not no_cache))
 
 
 def _register() -> None:

@@ -1,4 +1,4 @@
-"""Compiled programs, which JAX's persistent cache keeps from run to run in the user's cache folder.
+"""Compiled programs, kept from run to run in the user's cache folder: whole, or by JAX's persistent cache.
 
 Compilation takes most of the time of a short run. Cached programs are machine code that runs unchecked, so the folder
 must belong to the user alone; each set of versions and each kind of processor has its own. If the folder cannot be
@@ -15,19 +15,22 @@ import stat
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import jax
 import jaxlib.version
+import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 
 import rrjax
+from rrjax.cli.kept_programs import KeptPrograms
+from rrjax.numerics.programs import compiling_by
 
 MOST_BYTES = 64 * 2**20
-"""Limit of the size of all programs; the least recently used are removed first."""
+"""Limit of the size of all programs, half of it for those that JAX keeps; the least recently used are removed first."""
 _OF_PROCESSORS = (
     *("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features"),
     *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"),
@@ -36,25 +39,33 @@ _OF_PROCESSORS = (
 
 
 @contextmanager
-def keeping_programs() -> Iterator[None]:
-    """Keeps and reuses compiled programs, unless JAX is configured to use a cache of its own, or none."""
+def keeping_programs(*, keep: bool = True) -> Iterator[None]:
+    """Compiles small programs quickly; keeps and reuses all, unless JAX is configured to use its own cache, or none."""
+    place = _usable_folder() if keep else None
+    with compiling_by(KeptPrograms(place, MOST_BYTES // 2)), nullcontext() if place is None else _cache_of_jax(place):
+        yield
+
+
+def _usable_folder() -> Path | None:
+    """The folder for programs; None if JAX's configuration says so or, with a warning, if it cannot be used."""
     told: Any = jax.config
     if told.jax_compilation_cache_dir or not told.jax_enable_compilation_cache:
-        yield
-        return
+        return None
     try:
-        place = _own(folder())
+        return _own(folder())
     except OSError as error:
         _say(f"{error.filename}: {error.strerror}")
-        yield
-        return
     except RuntimeError as error:  # the user has no home folder
         _say(str(error))
-        yield
-        return
+    return None
+
+
+@contextmanager
+def _cache_of_jax(place: Path) -> Iterator[None]:
+    told: Any = jax.config
     ours = {
         "jax_compilation_cache_dir": str(place),
-        "jax_compilation_cache_max_size": MOST_BYTES,
+        "jax_compilation_cache_max_size": MOST_BYTES // 2,
         "jax_persistent_cache_min_compile_time_secs": 0.0,
         "jax_persistent_cache_min_entry_size_bytes": -1,
     }
@@ -91,7 +102,7 @@ def folder() -> Path:
 
 def key() -> str:
     """A digest of the versions and the machine that a program is made by and for."""
-    versions = (rrjax.__version__, jax.__version__, jaxlib.version.__version__, sys.version)
+    versions = (rrjax.__version__, jax.__version__, jaxlib.version.__version__, np.__version__, sys.version)
     machine = (platform.system(), platform.machine(), *_processor())
     return hashlib.sha256("\n".join((*versions, *machine)).encode()).hexdigest()[:32]
 

@@ -31,6 +31,7 @@ from rrjax.cli.truth import read_truth
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS
 from rrjax.io.numbers import of_numbers
+from rrjax.numerics.programs import program
 
 SHOWN = ("empirical_bayes", "ordered_bayes", "mle_star", MAXIMIZER, "inv_p")
 """Estimators whose shares are printed if more than four were run; the file of --out holds all."""
@@ -171,12 +172,13 @@ def run(collection: Collection, truth: np.ndarray | None, names: list[str], outp
 @ending_at_once()
 def _errors(found: Estimate, truth: np.ndarray) -> dict[str, float]:
     """The distances of an estimate from the truth, by name."""
+    return {name: found.measured(name, error) for name, error in _distances(found.theta, truth).items()}
+
+
+@program
+def _distances(theta, truth):
     measures = {name: METRICS[name].measure for name in ERRORS}
-    return {
-        name: found.measured(name, measure(found.theta, truth, None, None))
-        for name, measure in measures.items()
-        if measure is not None
-    }
+    return {name: measure(theta, truth, None, None) for name, measure in measures.items() if measure is not None}
 
 
 def _show_comparison(collection: Collection, estimates: list[Estimate], errors: list[dict[str, float]] | None) -> None:

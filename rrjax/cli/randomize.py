@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from pathlib import Path
 from typing import Annotated
@@ -185,7 +186,7 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
     metadata = made.metadata
     mechanism = mechanism_of(metadata, str(out))
     # The rates of a survey design may differ by category.
-    rates = None if isinstance(mechanism, Design) or mechanism.name in ORDERED else mechanism.rates
+    rates = None if isinstance(mechanism, Design) or mechanism.name in ORDERED else mechanism.weights(math.expm1)
     if json:
         show.record(
             {

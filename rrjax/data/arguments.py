@@ -108,13 +108,14 @@ def as_probability(value: ArrayLike, name: str, example: float) -> Float[Array, 
     return scalar
 
 
-def complement(value: ArrayLike) -> Float[Array, ""]:
+def complement(value: ArrayLike) -> Float[Array | np.ndarray, ""]:
     """1 − value; for a host number in double precision, because a float32 near one has few digits."""
     dtype = float_dtype()
     if isinstance(value, jax.Array):
         return 1 - value.astype(dtype)
     # A number below one remains below one: a level of 1e-12 is valid.
-    return jnp.asarray(np.minimum(1 - np.asarray(value, np.float64), 1 - jnp.finfo(dtype).epsneg), dtype)
+    # It stays on the host, where operations on it need no programs.
+    return np.asarray(np.minimum(1 - np.asarray(value, np.float64), 1 - jnp.finfo(dtype).epsneg), dtype)
 
 
 def as_tolerance(tol: float | None, number: Float[Array, ""]) -> Float[Array, ""]:

@@ -32,6 +32,7 @@ from rrjax.data.arguments import (
 from rrjax.data.categories import Fingerprint, as_fingerprint, check_num_categories, difference
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import Rates
+from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable, register, short
 from rrjax.numerics.sharding import aligned, together
 from rrjax.numerics.sums import expm1_epsilon, split_product
@@ -348,7 +349,7 @@ def evidence(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> Evidence:
     return _of_counts(*as_survey(counts, epsilon, whole=True))
 
 
-@jax.jit
+@program
 def of_tally(tally: Tally) -> Evidence:
     """The numbers of a checked tally of integers or floats."""
     support, number, rates = tally.support, tally.num_users, tally.rates
@@ -371,7 +372,7 @@ def of_tally(tally: Tally) -> Evidence:
     return Evidence(support.astype(dtype), (number - support).astype(dtype), excess, rates, usable)
 
 
-@jax.jit
+@program
 def _of_counts(counts, epsilon):
     seen, e1 = survey(counts), expm1_epsilon(epsilon)
     usable = seen.usable & (e1 > 0)

@@ -29,6 +29,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Tally, as_tally, of_tally
 from rrjax.estimators import water_filling
 from rrjax.estimators.water_filling import Solver
+from rrjax.numerics.programs import program
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon, reciprocal
 
 
@@ -176,7 +177,7 @@ def differentiable(solve: Callable[..., Array], closed_form: Callable[..., Array
     The active set is piecewise constant, so the closed form on it has derivatives of every order, in both modes. The
     value stays that of `solve`.
     """
-    estimator = jax.custom_jvp(jax.jit(solve))
+    estimator = jax.custom_jvp(program(solve))
 
     @estimator.defjvp
     def _(primals, tangents):
@@ -215,7 +216,7 @@ def _solve_projected(counts, epsilon, solver):
     return _filled(counts, epsilon, solver, lambda total, e1: water_filling.Projection.of(total, counts.shape[0], e1))
 
 
-@jax.jit
+@program
 def _inv(counts, epsilon):
     total, _, e1, usable = _surveyed(counts, epsilon)
     if jnp.issubdtype(counts.dtype, jnp.floating):
@@ -224,7 +225,7 @@ def _inv(counts, epsilon):
     return jnp.where(usable, share + (counts.shape[0] * share - 1) * reciprocal(e1), jnp.nan)
 
 
-@jax.jit
+@program
 def _inverted(tally):
     data = of_tally(tally)
     return jnp.where(data.usable, data.excess / (data.num_users * data.rates.d), jnp.nan)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -21,6 +20,7 @@ from rrjax.data.arguments import as_survey, check_key
 from rrjax.data.tally import Rates, Tally, as_tally, of_tally
 from rrjax.estimators import water_filling
 from rrjax.estimators.closed_form import inv_p, mle_star
+from rrjax.numerics.programs import program
 from rrjax.numerics.sharding import aligned, looked_up
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 from rrjax.simulate.sampling import Stream, binomial, marked
@@ -123,7 +123,7 @@ class _Fold(NamedTuple):
     signal: Float[Array, " K"]
 
 
-@jax.jit
+@program
 def _of_counts(key, counts, epsilon):
     likely = mle_star(counts, epsilon)
     # For unusable input MLE* is NaN; the rest need only terminate.
@@ -175,7 +175,7 @@ def _splitter(stream, counts, epsilon, law, scores):
     return split
 
 
-@jax.jit
+@program
 def _of_tally(key, tally):
     projected = inv_p(tally)
     number = tally.num_users.astype(jnp.int32)

@@ -36,6 +36,7 @@ from rrjax.estimators.likelihood import (
     shares,
 )
 from rrjax.numerics.implicit import with_derivative
+from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
@@ -316,7 +317,7 @@ def _iteration(problem, accelerate):
     return (problem.start, no_history(problem.start) if accelerate == "anderson" else None), step
 
 
-@partial(jax.jit, static_argnames="accelerate")
+@partial(program, static_argnums=(3,))
 def _solve(given, tol, max_iters, accelerate):
     problem = _problem(*given)
     start, advance = _iteration(problem, accelerate)

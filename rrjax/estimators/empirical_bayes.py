@@ -30,6 +30,7 @@ from rrjax.estimators.prior import Noise, atoms_of, cells_of, largest_of, log_li
 from rrjax.estimators.whole_reports import check_whole, equivalent
 from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.newton import factored, raised, solved
+from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, looked_up
 from rrjax.numerics.sums import accurate_sum
@@ -170,7 +171,7 @@ def evidence_of(
     return equivalent(data, of_evidence(data, *options).theta, reports)
 
 
-@partial(jax.jit, static_argnums=(1, 2, 3, 4))
+@partial(program, static_argnums=(1, 2, 3, 4))
 def of_evidence(
     data: Evidence,
     estimand: Estimand,

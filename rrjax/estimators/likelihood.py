@@ -24,6 +24,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
 from rrjax.data.arguments import as_counts, as_distribution, as_scalar, survey
 from rrjax.data.mixture import Mixture, Reports, as_mixture
+from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
@@ -161,7 +162,7 @@ def shares(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> tuple[Floa
     return weights / jnp.where(total > 0, total, 1), seen.usable & (epsilon > 0)
 
 
-@jax.jit
+@program
 def _nll(theta, counts, epsilon):
     phi, usable = shares(counts, epsilon)
     # μ = (u + (1 − u)·θ) / (1 + (K − 1)·u) with u = e^−ε; near u = 1 the logarithm is taken of the complement.
@@ -214,7 +215,7 @@ def rounding_of_score(
     return 16 * jnp.finfo(theta.dtype).eps * jnp.max(slopes(theta, counts, epsilon))
 
 
-@jax.jit
+@program
 def _certificate(theta, counts, epsilon):
     rounding = rounding_of_score(theta, counts, epsilon)
     found = _judged(theta, _score(theta, counts, epsilon), rounding)
@@ -256,7 +257,7 @@ def _judged(theta, direction, rounding):
     )
 
 
-@jax.jit
+@program
 def _nll_of(theta, reports):
     return jnp.where(reports.usable & ~jnp.any(jnp.isnan(theta)), -reports.log_likelihood(theta), jnp.nan)
 
@@ -266,7 +267,7 @@ def _score_of(theta, reports):
     return _centred(theta, reports.slopes(theta))
 
 
-@jax.jit
+@program
 def certificate_of(theta: Float[Array, " K"], reports: Reports) -> Certificate:
     """The certificate for a mixture."""
     return certificate_of_slopes(theta, reports.slopes(theta))

@@ -43,6 +43,7 @@ from rrjax.estimators.prior import (
     widened,
 )
 from rrjax.numerics.implicit import without_derivative
+from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import looked_up
 from rrjax.numerics.smoothing_spline import smoothed
@@ -130,7 +131,7 @@ def ordered_bayes(
     return _estimated(data, estimand)
 
 
-@partial(jax.jit, static_argnums=1)
+@partial(program, static_argnums=(1,))
 def _estimated(data: Evidence, estimand: Estimand) -> OrderedBayes:
     size = data.excess.shape[0]
     data = without_derivative(data, NO_DERIVATIVES)

@@ -14,8 +14,9 @@ from rrjax.data.arguments import as_probability
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Tally, evidence
 from rrjax.inference.distinct_counts import once_per_count
-from rrjax.inference.intervals import whole_counts
+from rrjax.inference.intervals import whole_support
 from rrjax.mechanisms.mechanism import Dependence
+from rrjax.numerics.programs import program
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.special import log_survival
 
@@ -44,7 +45,7 @@ def p_values(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, log
         ['9.5e-18', '3.4e-05', '0.025', '0.09']
     """
     data = evidence(counts, epsilon)
-    return once_per_count(lambda data, _: _p_values(data, log), whole_counts(counts, epsilon)[0], data)
+    return once_per_count(lambda data, _: _p_values(data, log), whole_support(counts, epsilon), data)
 
 
 def discoveries(
@@ -93,7 +94,7 @@ def discoveries(
     size = data.support.shape[0]
     divisor = float(np.sum(1 / np.arange(1, size + 1))) if dependence == "any" else 1.0
     return once_per_count(
-        lambda data, times: _step_up(data, times, size, bound, divisor), whole_counts(counts, epsilon)[0], data, bound
+        lambda data, times: _step_up(data, times, size, bound, divisor), whole_support(counts, epsilon), data, bound
     )
 
 
@@ -108,7 +109,7 @@ def _p_values(data, log):
     return value if log else jnp.exp(value)
 
 
-@jax.jit
+@program
 def _step_up(data, times, size, bound, divisor):
     log_p_value = _log_p_values(data)
     bound = jnp.where((bound > 0) & (bound < 1), bound, jnp.nan)  # under tracing; no p-value is below NaN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from rrjax.data.tally import Evidence, Tally, as_tally, evidence
 from rrjax.inference.distinct_counts import once_per_count
 from rrjax.inference.profile import profile_limits
 from rrjax.inference.two_binomials import TwoKinds, fewest_holders
+from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.special import odds_of_tail
 from rrjax.numerics.sums import split_product
@@ -125,8 +126,9 @@ def intervals(
     tail = log_tail(miss, simultaneous, data.support.shape[0])
     if method == "profile":
         return _cut(data.usable, miss, *profile_limits(*as_survey(counts, epsilon), tail))
-    whole = whole_counts(counts, epsilon)
-    return once_per_count(lambda given, _: _limits(*given, miss, tail, method, estimand), whole[0], (data, whole), tail)
+    users = whole_counts(counts, epsilon) if estimand == "users" else None
+    support = whole_support(counts, epsilon)
+    return once_per_count(lambda given, _: _limits(*given, miss, tail, method, estimand), support, (data, users), tail)
 
 
 def _check(method, estimand):
@@ -153,12 +155,12 @@ def _check(method, estimand):
         )
 
 
-@partial(jax.jit, static_argnums=(4, 5))
-def _limits(data, whole, miss, tail, method, estimand):
+@partial(program, static_argnums=(4, 5))
+def _limits(data, users, miss, tail, method, estimand):
     if method == "wilson":
         lower, upper = (data.rates.share(p) for p in _wilson(data.support, data.others, tail))
     else:
-        lower, upper = exact_limits(data, whole if estimand == "users" else None, tail)
+        lower, upper = exact_limits(data, users, tail)
     return _cut(data.usable, miss, lower, upper)
 
 
@@ -168,17 +170,18 @@ def _cut(usable, miss, lower, upper):
     return Intervals(*(jnp.where(usable, jnp.clip(limit, 0, 1), jnp.nan) for limit in (lower, upper)))
 
 
-def log_tail(miss: Float[Array, ""], simultaneous: Simultaneous | None, number: int) -> Float[Array, ""]:
+def log_tail(miss: Float[Array | np.ndarray, ""], simultaneous: Simultaneous | None, number: int) -> Float[Array, ""]:
     """Logarithm of the probability of either tail of one of `number` intervals that miss with probability `miss`."""
     if simultaneous not in (None, *get_args(Simultaneous)):
         raise ArgumentError(
             f"simultaneous must be None, 'bonferroni' or 'sidak', got {simultaneous!r}", argument="simultaneous"
         )
+    xp: Any = np if isinstance(miss, np.ndarray) else jnp  # JAX would compile a program for every operation
     if simultaneous == "bonferroni":
         miss = miss / number
     elif simultaneous == "sidak":
-        miss = -jnp.expm1(jnp.log1p(-miss) / number)
-    return jnp.log(miss / 2)
+        miss = -xp.expm1(xp.log1p(-miss) / number)
+    return xp.asarray(xp.log(miss / 2))
 
 
 def exact_limits(
@@ -200,11 +203,13 @@ def _clopper_pearson(count, other, log_tail):
 
 def whole_counts(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> tuple[Int[Array, " K"], Int[Array, ""]]:
     """The integers in the evidence: support counts, and the number of users."""
-    if isinstance(counts, Tally):
-        tally = as_tally(counts, epsilon, whole=True)
-        return tally.support, tally.num_users
-    counts = as_counts(counts, whole=True)
-    return counts, jnp.sum(counts)
+    support = whole_support(counts, epsilon)
+    return support, as_tally(counts, epsilon).num_users if isinstance(counts, Tally) else jnp.sum(support)
+
+
+def whole_support(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> Int[Array, " K"]:
+    """The support counts as integers."""
+    return as_tally(counts, epsilon, whole=True).support if isinstance(counts, Tally) else as_counts(counts, whole=True)
 
 
 @jax.jit

@@ -25,6 +25,7 @@ from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import gathered
 from rrjax.mechanisms.rows import LogRows, log_gain
+from rrjax.numerics.programs import program
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import expm1_epsilon
 
@@ -114,7 +115,7 @@ class SupportMechanism(Mechanism):
     def rates(self) -> Rates:
         """The rates p and q of support, as JAX scalars; NaN for a traced ε that is not positive."""
         dtype = float_dtype()
-        return self.weights(lambda x: expm1_epsilon(as_scalar(x, dtype))).astype(dtype)
+        return self.weights(lambda x: _expm1_epsilon(as_scalar(x, dtype))).astype(dtype)
 
     @abc.abstractmethod
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
@@ -212,7 +213,7 @@ class PureMechanism(SupportMechanism):
     @property
     def expm1_epsilon(self) -> Float[Array, ""]:
         """e^ε − 1. Scalar; NaN for an ε that is not positive."""
-        return expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
+        return _expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
 
     def server_operations(self, num_users: float) -> float:
         """Rough number of elementary operations to count N reports: additions, look-ups, hashes.
@@ -370,6 +371,9 @@ def settled(parameter: int | None, name: str) -> int:
             f"epsilon is traced, or no positive scalar, so it cannot choose {name}: give {name}, a static integer"
         )
     return parameter
+
+
+_expm1_epsilon = program(expm1_epsilon)
 
 
 @jax.jit

@@ -28,6 +28,7 @@ from rrjax.data.tally import Rates, Tally, count
 from rrjax.mechanisms.draws import below
 from rrjax.mechanisms.mechanism import PureMechanism
 from rrjax.mechanisms.rows import log_probability_of_block
+from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import register
 
 EXACT_CATEGORIES = 2**24
@@ -103,17 +104,7 @@ class RandomizedResponse(PureMechanism):
         some 100·K²·2⁻⁶⁴ it is less by more: up to 2²⁴ categories two billion reports cannot show the difference; above,
         `randomize` refuses such an ε. `rrjax.secure` states the exact ε of a real collection.
         """
-        high, low = self._keep()
-        noise_high, noise_low = _negate(high, low)
-        dtype = self.expm1_epsilon.dtype
-
-        def number(high, low):
-            return high.astype(dtype) * dtype.type(2.0**32) + low.astype(dtype)
-
-        keeps = (high > 0) | (low > 0)  # else 2⁶⁴ − T does not fit two words
-        ratio = jnp.where(keeps, number(high, low) / number(noise_high, noise_low), 0)
-        delivered = jnp.log1p(ratio * self.num_categories)
-        return jnp.where(self.expm1_epsilon > 0, delivered, jnp.nan)
+        return _delivered(self.expm1_epsilon, self.num_categories)
 
     def channel(self) -> Float[Array, "K K"]:
         """The matrix of report probabilities, for checks and small K; rrjax does not use it.
@@ -205,7 +196,20 @@ def _words(x, rounding):
     return high.astype(jnp.uint32) + carry.astype(jnp.uint32), low.astype(jnp.uint32)
 
 
-@partial(jax.jit, static_argnums=1)
+@partial(program, static_argnums=(1,))
+def _delivered(e1, num_categories):
+    high, low = _keep_threshold(e1, num_categories)
+    noise_high, noise_low = _negate(high, low)
+
+    def number(high, low):
+        return high.astype(e1.dtype) * e1.dtype.type(2.0**32) + low.astype(e1.dtype)
+
+    keeps = (high > 0) | (low > 0)  # else 2⁶⁴ − T does not fit two words
+    ratio = jnp.where(keeps, number(high, low) / number(noise_high, noise_low), 0)
+    return jnp.where(e1 > 0, jnp.log1p(ratio * num_categories), jnp.nan)
+
+
+@partial(program, static_argnums=(1,))
 def _keep_threshold(e1, num_categories):
     """T in two words: 2⁶⁴ − T is a multiple of K, T at most d·2⁶⁴."""
     margin = 4 * jnp.finfo(e1.dtype).eps

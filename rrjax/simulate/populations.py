@@ -78,6 +78,11 @@ def values(key: Array, theta: ArrayLike, num_users: int) -> Int[Array, " N"]:
     check_key(key)
     _as_users(num_users)  # an array under tracing, but the length of the result must be a number
     num_users, theta = int(num_users), as_distribution(theta)
+    return _values(key, theta, num_users)
+
+
+@partial(jax.jit, static_argnums=2)
+def _values(key, theta, num_users):
     edges = jnp.cumsum(theta)
     uniform = jax.random.uniform(key, (num_users,), theta.dtype) * edges[-1]
     drawn = jnp.minimum(searched(edges, uniform), theta.shape[0] - 1)

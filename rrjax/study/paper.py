@@ -8,7 +8,7 @@ References:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,8 +24,8 @@ from rrjax.data.arguments import float_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators import metrics
 from rrjax.estimators.em import Acceleration
+from rrjax.numerics.programs import compiled
 from rrjax.study.arguments import integer
-from rrjax.study.runner import compile_
 from rrjax.study.study import Study
 
 if TYPE_CHECKING:
@@ -144,15 +144,15 @@ def convergence(
     # All programs compile at the same time.
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
 
-        def program(work: int, function: Callable[..., Any], *given: Any) -> Callable[..., Any]:
-            compiled = pool.submit(lambda: compile_(jax.jit(function).lower(*given), jax.default_backend(), work))
-            return lambda *given: compiled.result()(*given)
+        def program(name: Hashable, work: int, function: Callable[..., Any], *given: Any) -> Callable[..., Any]:
+            found = pool.submit(compiled, ("convergence", name), function, given, work, jax.devices()[:1])
+            return lambda *given: found.result()(*given)
 
-        draw = program(cells, simulate.counts, key, shares[zipf[0]], np.int32(1), epsilons[0])
-        maximize = program(longest * cells, jax.vmap(rrjax.mle_star), counts, epsilons)
+        draw = program("draw", cells, simulate.counts, key, shares[zipf[0]], np.int32(1), epsilons[0])
+        maximize = program("maximize", longest * cells, jax.vmap(rrjax.mle_star), counts, epsilons)
         paths = [
-            program(number * cells, jax.vmap(partial(_distances, acceleration, number)), counts, epsilons, exact)
-            for acceleration, number in steps.items()
+            program((way, number), number * cells, jax.vmap(partial(_distances, way, number)), counts, epsilons, exact)
+            for way, number in steps.items()
         ]
         counts = jnp.stack([
             draw(jax.random.fold_in(key, place), shares[s], np.int32(n), e)

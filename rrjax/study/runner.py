@@ -15,6 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import rrjax
 from rrjax.data.errors import StudyError
+from rrjax.numerics import programs
 from rrjax.study import tile
 from rrjax.study.arguments import Progress, RunOptions
 from rrjax.study.checkpoint import Checkpoint, Part, Timing, name_of_group
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 _BATCH = 2**24
 """Collections × categories that a device computes in a batch: about a second on a CPU."""
 
-_LITTLE_WORK, _MUCH_WORK = 2**19, 2**23
-"""Collections × categories below, and from, which a program is compiled in less, and more, time."""
 _MAX_PROGRAMS = 32
 _programs: dict[Any, Any] = {}
 """Compiled programs, so that the same study with other seeds or users starts at once."""
@@ -200,13 +199,19 @@ class _Group:
         arguments = self._arguments(0, 1)
         known = (
             tile.identity(study, shape),
-            tuple(_options(self.total).items()),
+            tuple(programs.options_of(self.total).items()),
             self.mesh,
             tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(arguments)),
         )
         compiled, _ = _programs.get(known, (None, None))
         if compiled is None:
-            compiled = compile_(tile.program(study, shape, self.mesh).lower(*arguments), self.platform, self.total)
+            compiled = programs.compiled(
+                tile.kept_identity(study, shape),
+                tile.program(study, shape, self.mesh),
+                arguments,
+                self.total,
+                list(self.mesh.devices.flat),
+            )
             if len(_programs) >= _MAX_PROGRAMS:
                 _programs.pop(next(iter(_programs)), None)
             _programs[known] = compiled, study  # keeps the functions, whose ids are part of the key
@@ -310,23 +315,3 @@ class _Group:
 def _at_least_two(length: int) -> int:
     """A length of at least two: without an axis of length one XLA may round differently."""
     return max(2, length)
-
-
-def _options(work: int) -> dict[str, bool | int]:
-    """XLA's options on a CPU: the older emitters compile in half the time, unoptimized code in a third.
-
-    Programs of the newer emitters at level 1 are up to 50 % faster; the default level compiles longer, to no gain.
-    """
-    options: dict[str, bool | int] = {"xla_backend_optimization_level": 0 if work < _LITTLE_WORK else 1}
-    return options if work >= _MUCH_WORK else options | {"xla_cpu_use_fusion_emitters": False}
-
-
-def compile_(lowered: Any, platform: str, work: int) -> Any:
-    """Compiles a lowered program; on a CPU, in less time if it has less work."""
-    if platform != "cpu":
-        return lowered.compile()
-    try:
-        return lowered.compile(compiler_options=_options(work))
-    except jax.errors.JaxRuntimeError:
-        # This version of XLA may lack an option. Any other error is raised again.
-        return lowered.compile()

@@ -22,7 +22,8 @@ from jaxtyping import Array
 from rrjax import simulate
 from rrjax.data.arguments import float_dtype
 from rrjax.data.tally import Tally
-from rrjax.mechanisms import MechanismFactory, SupportMechanism
+from rrjax.estimators.catalogue import ESTIMATORS
+from rrjax.mechanisms import MECHANISMS, MechanismFactory, SupportMechanism
 from rrjax.mechanisms.mechanism import CELLS
 from rrjax.simulate.sampling import Stream
 from rrjax.study.functions import build_mechanism, decomposes, known_epsilon, measures_of
@@ -128,12 +129,29 @@ def identity(study: Grid, shape: Shape) -> tuple[Any, ...]:
     """All settings that determine a compiled program, except its devices and the sizes of its arguments."""
     # Functions by id, because not all can be hashed, and by their contents, which may change.
     functions = [(label, id(f), identity_of(f)) for label, f in (*study.estimators.items(), *study.metrics.items())]
-    sizes = study.num_seeds, shape.num_categories, shape.configurations, shape.seeds
-    common = tuple(functions), len(study.estimators), study.estimand, study.users is None, sizes
+    common = tuple(functions), *_settings(study, shape)
     if shape.mechanism is None:
         return common
     factory = _mechanisms(study)[shape.mechanism]
-    return *common, id(factory), identity_of(factory, classes=True), shape.known_epsilon, shape.drawn
+    return *common, id(factory), identity_of(factory, classes=True)
+
+
+def kept_identity(study: Grid, shape: Shape) -> tuple[Any, ...] | None:
+    """The same settings for other processes with the same code of rrjax; None if functions are not of its catalogues.
+
+    The contents of other functions are not known for sure: they may call any package.
+    """
+    functions = [(ESTIMATORS.get(label), f) for label, f in study.estimators.items()]
+    if any(entry is None or entry.function is not f for entry, f in functions) or any(study.metrics.values()):
+        return None
+    if shape.mechanism is not None and MECHANISMS.get(shape.mechanism) is not _mechanisms(study)[shape.mechanism]:
+        return None
+    return "study", tuple(study.estimators), tuple(study.metrics), shape.mechanism, *_settings(study, shape)
+
+
+def _settings(study: Grid, shape: Shape) -> tuple[Any, ...]:
+    sizes = study.num_seeds, shape.num_categories, shape.configurations, shape.seeds
+    return len(study.estimators), study.estimand, study.users is None, *sizes, shape.known_epsilon, shape.drawn
 
 
 def _mechanisms(study: Grid) -> Mapping[str, MechanismFactory]:
