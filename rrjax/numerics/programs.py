@@ -85,6 +85,7 @@ def program(function: Callable[..., R], static_argnums: tuple[int, ...] = ()) ->
     numbers or texts, after all others.
     """
     jitted: Any = jax.jit(function, static_argnums=static_argnums)
+    name = _name_of(function)
 
     @wraps(function)
     def call(*given: Any, **named: Any) -> R:
@@ -95,8 +96,12 @@ def program(function: Callable[..., R], static_argnums: tuple[int, ...] = ()) ->
         if any(_elsewhere(leaf, device) or np.size(leaf) > LARGEST_SIZE for leaf in jax.tree.leaves(traced)):
             return jitted(*given)
         static = given[len(traced) :]
-        inner = wraps(function)(lambda *new: jitted(*new, *static))
-        return compiled((*_name_of(function), static), inner, traced, 0, [device])(*traced)
+
+        def bound(*new):
+            return jitted(*new, *static)
+
+        bound.__name__ = name[1]
+        return compiled((*name, static), bound, traced, 0, [device])(*traced)
 
     return call
 
