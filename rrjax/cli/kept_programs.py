@@ -50,75 +50,78 @@ class KeptPrograms:
         """The program of the key: loaded, or compiled and kept."""
         name = _name(key, work, devices)
         with self.locks.setdefault(name, Lock()):  # threads that need the same program wait for the first one
-            found = _loaded.get(name) or self._read(name, devices)
+            found = _loaded.get(name)
             if found is None:
-                # An executable from JAX's cache cannot be serialized again: there is none of a new name.
-                lowered = lower("" if self._file(name) is None else f"_{token_hex(8)}")
-                found = compile_(lowered, devices[0].platform, work)
-                self._write(name, lowered, found)
-            if len(_loaded) >= _MOST_LOADED:
-                _loaded.pop(next(iter(_loaded)), None)
-            _loaded[name] = found
-        return found
+                found = self._found(self._file(name, devices), lower, work, devices)
+                if len(_loaded) >= _MOST_LOADED:
+                    _loaded.pop(next(iter(_loaded)), None)
+                _loaded[name] = found
+            return found
 
-    def _file(self, name: str) -> Path | None:
-        """The file of a program; none if programs are not kept, or belong to several processes."""
-        return None if self.place is None or jax.process_count() > 1 else self.place / f"{name}-program"
-
-    def _read(self, name: str, devices: Sequence[Any]) -> Compiled | None:
-        file = self._file(name)
-        if file is None or not file.exists():
+    def _file(self, name: str, devices: Sequence[Any]) -> Path | None:
+        """The file of a program; none if it is not kept: only those of one process on a CPU are known to be sound."""
+        if self.place is None or devices[0].platform != "cpu" or jax.process_count() > 1:
             return None
-        try:
-            from jax.experimental.serialize_executable import deserialize_and_load
+        return self.place / f"{name}-program"
 
-            uses_lapack, *content = pickle.loads(zlib.decompress(file.read_bytes()))
-            if uses_lapack:
-                _find_lapack()
-            found = deserialize_and_load(*content, execution_devices=list(devices))
-            os.utime(file)
-        except Exception:  # damaged, or of no use here: anything may be raised
-            return None
-        return found
-
-    def _write(self, name: str, lowered: Lowered, program: Compiled) -> None:
-        """Writes a program before its first run, after which XLA may not serialize it."""
-        file = self._file(name)
+    def _found(self, file: Path | None, lower: Callable[[str], Lowered], work: int, devices: Sequence[Any]) -> Compiled:
         if file is None:
+            return compile_(lower(""), devices[0].platform, work)
+        with suppress(Exception):  # there is none, it is damaged, or of no use here: anything may be raised
+            return _read(file, devices)
+        # An executable from JAX's cache cannot be serialized again: there is none of a new name.
+        lowered = lower(f"_{token_hex(8)}")
+        found = compile_(lowered, devices[0].platform, work)
+        content = None
+        with suppress(Exception):  # this version of JAX or XLA, or this program, cannot be serialized
+            content = _serialized(lowered, found)
+        if content is not None:
+            with suppress(OSError):  # a full disk: it is compiled again
+                _write(file, content)
+                _trim(file.parent, self.most_bytes)
+        return found
+
+
+def _read(file: Path, devices: Sequence[Any]) -> Compiled:
+    from jax.experimental.serialize_executable import deserialize_and_load
+
+    uses_lapack, *content = pickle.loads(zlib.decompress(file.read_bytes()))
+    if uses_lapack:
+        # JAX looks LAPACK's functions up when it lowers the first call of one.
+        jax.jit(jax.lax.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), "float32"))
+    found = deserialize_and_load(*content, execution_devices=list(devices))
+    os.utime(file)
+    return found
+
+
+def _serialized(lowered: Lowered, program: Compiled) -> bytes | None:
+    """The content of a file, made before the first run, after which XLA serializes no sort; None if it cannot be."""
+    from jax.experimental.serialize_executable import serialize
+
+    calls = set(_CALLS.findall(lowered.as_text())) - _OF_XLA
+    if not all(map(_LAPACK.fullmatch, calls)):
+        return None
+    return zlib.compress(pickle.dumps((bool(calls), *serialize(program))), 1)
+
+
+def _write(file: Path, content: bytes) -> None:
+    number, aside = tempfile.mkstemp(dir=file.parent, suffix="-program")
+    try:
+        with open(number, "wb") as open_file:
+            open_file.write(content)
+        Path(aside).replace(file)
+    finally:
+        Path(aside).unlink(missing_ok=True)
+
+
+def _trim(folder: Path, most_bytes: int) -> None:
+    about = sorted((file.stat().st_mtime, file.stat().st_size, file) for file in folder.glob("*-program"))
+    excess = sum(size for _, size, _ in about) - most_bytes
+    for _, size, file in about:
+        if excess <= 0:
             return
-        calls = set(_CALLS.findall(lowered.as_text())) - _OF_XLA
-        uses_lapack = [_LAPACK.fullmatch(call) is not None for call in calls]
-        if not all(uses_lapack):
-            return
-        try:
-            from jax.experimental.serialize_executable import serialize
-
-            content = zlib.compress(pickle.dumps((bool(uses_lapack), *serialize(program))), 1)
-        except Exception:  # this version of JAX or XLA, or this program, cannot be serialized
-            return
-        with suppress(OSError):  # a full disk: it is compiled again
-            number, aside = tempfile.mkstemp(dir=file.parent, prefix=name)
-            try:
-                with open(number, "wb") as open_file:
-                    open_file.write(content)
-                Path(aside).replace(file)
-            finally:
-                Path(aside).unlink(missing_ok=True)
-            self._trim(file.parent)
-
-    def _trim(self, folder: Path) -> None:
-        about = sorted((file.stat().st_mtime, file.stat().st_size, file) for file in folder.glob("*-program"))
-        excess = sum(size for _, size, _ in about) - self.most_bytes
-        for _, size, file in about:
-            if excess <= 0:
-                return
-            file.unlink(missing_ok=True)
-            excess -= size
-
-
-def _find_lapack() -> None:
-    """Lets JAX look up LAPACK's functions, which it does when it lowers the first call of one."""
-    jax.jit(jax.lax.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), "float32"))
+        file.unlink(missing_ok=True)
+        excess -= size
 
 
 def _name(key: tuple[Any, ...], work: int, devices: Sequence[Any]) -> str:

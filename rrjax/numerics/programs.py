@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 import jax
 import numpy as np
 from jax.core import Tracer
+from jax.sharding import SingleDeviceSharding
 from jax.stages import Compiled, Lowered
 
 R = TypeVar("R")
@@ -113,8 +114,10 @@ def _name_of(function: Any) -> tuple[Any, ...]:
 
 
 def _elsewhere(leaf: Any, device: Any) -> bool:
-    """Whether a leaf is traced, or on other devices than this one."""
-    return isinstance(leaf, Tracer) or (isinstance(leaf, jax.Array) and leaf.devices() != {device})
+    """Whether a leaf is traced, or not just on this device."""
+    if not isinstance(leaf, jax.Array):
+        return False
+    return isinstance(leaf, Tracer) or leaf.sharding != SingleDeviceSharding(device)
 
 
 def options_of(work: int) -> dict[str, bool | int]:
