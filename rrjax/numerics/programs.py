@@ -92,7 +92,7 @@ def program(function: Callable[..., R], static_argnums: tuple[int, ...] = ()) ->
     def call(*given: Any, **named: Any) -> R:
         if not _compilers or named:
             return jitted(*given, **named)
-        device = jax.devices()[0]
+        device = jax.local_devices()[0]
         traced = given[: min(static_argnums, default=None)]
         if any(_elsewhere(leaf, device) or np.size(leaf) > LARGEST_SIZE for leaf in jax.tree.leaves(traced)):
             return jitted(*given)

@@ -1,5 +1,6 @@
 """Whole executables: a second process loads them untraced, and nothing that does not fit is run."""
 
+import os
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -139,6 +140,21 @@ def test_functions_outside_of_xla_are_found_or_the_program_is_not_kept(place):
     ]
     assert said == ["traced\n[[2.0, 0.0], [0.0, 2.0]] 2.0\n", "[[2.0, 0.0], [0.0, 2.0]] 2.0\n"]
     assert len(files(place)) == 1
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="where the folder is depends on the system")
+def test_a_second_estimate_compiles_nothing(place):
+    reports = place / "reports.csv"
+    reports.write_text("answer\n" + "a\na\na\nb\nc\n" * 20)
+    # Without the cache of the tests.
+    told = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "RRJAX_NO"))}
+    told |= {"XDG_CACHE_HOME": str(place / "own"), "JAX_LOG_COMPILES": "1"}
+    command = [sys.executable, "-m", "rrjax", "estimate", str(reports), "--epsilon", "1", "--json"]
+    first, second = (subprocess.run(command, capture_output=True, text=True, check=True, env=told) for _ in range(2))
+    assert first.stdout == second.stdout
+    assert "Finished XLA compilation" in first.stderr
+    assert "Finished XLA compilation" not in second.stderr
 
 
 @pytest.mark.long
