@@ -172,7 +172,8 @@ def run(collection: Collection, truth: np.ndarray | None, names: list[str], outp
 @ending_at_once()
 def _errors(found: Estimate, truth: np.ndarray) -> dict[str, float]:
     """The distances of an estimate from the truth, by name."""
-    return {name: found.measured(name, error) for name, error in _distances(found.theta, truth).items()}
+    distances = _distances(found.theta, truth)  # a program's dictionary comes back in another order
+    return {name: found.measured(name, distances[name]) for name in ERRORS}
 
 
 @program
@@ -196,10 +197,8 @@ def _show_comparison(collection: Collection, estimates: list[Estimate], errors: 
             show.at_most(found.certificate["gap"], 2) if found.proper else "–",
         ]
         if errors is not None:
-            cells += [
-                "–" if math.isnan(value) else "∞" if math.isinf(value) else f"{value:.3g}"
-                for value in errors[row].values()
-            ]
+            values = [errors[row][name] for name in ERRORS]
+            cells += ["–" if math.isnan(value) else "∞" if math.isinf(value) else f"{value:.3g}" for value in values]
         table.add_row(*cells)
     show.show_table(table)
     constant = "" if collection.tallied is None or collection.design is not None else ", up to a constant"

@@ -123,6 +123,10 @@ def test_compare_measures_all_estimators_against_the_truth(collection):
     error = ((table["mle_star"] - table["truth"]) ** 2).sum()
     assert rows["mle_star"]["errors"]["mse"] == pytest.approx(error)
     assert (collection / "compare.pdf").read_bytes().startswith(b"%PDF")
+    read = run(*("compare", "reports.parquet", "--truth", "values.csv", "--truth-column", "city"), folder=collection)
+    line = next(line for line in read.stdout.splitlines() if line.startswith("Emp. Bayes"))
+    errors = [rows["empirical_bayes"]["errors"][name] for name in ("mse", "tv", "kl", "max_error")]
+    np.testing.assert_allclose([float(number) for number in line.split()[-4:]], errors, rtol=6e-3)
 
 
 @pytest.mark.long
