@@ -227,10 +227,11 @@ def chow_liu_tree(reports: Sequence[ArrayLike], mechanism: Product) -> ChowLiuTr
     Example:
         >>> import jax, rrjax
         >>> product = rrjax.mechanisms.Product([rrjax.RandomizedResponse(2, 3.0)] * 3)
-        >>> first = jax.random.bernoulli(jax.random.key(0), 0.5, (20_000,)).astype(int)
-        >>> second = (first + jax.random.bernoulli(jax.random.key(1), 0.1, (20_000,))) % 2
-        >>> third = (second + jax.random.bernoulli(jax.random.key(2), 0.2, (20_000,))) % 2
-        >>> tree = rrjax.inference.chow_liu_tree(product.randomize(jax.random.key(3), (first, second, third)), product)
+        >>> first = jax.random.bernoulli(jax.random.key(0), 0.5, (20_000,))
+        >>> second = first ^ jax.random.bernoulli(jax.random.key(1), 0.1, (20_000,))
+        >>> third = second ^ jax.random.bernoulli(jax.random.key(2), 0.2, (20_000,))
+        >>> values = [each.astype(int) for each in (first, second, third)]
+        >>> tree = rrjax.inference.chow_liu_tree(product.randomize(jax.random.key(3), values), product)
         >>> tree.edges, [[round(share, 1) for share in row] for row in tree.table([0, 2]).tolist()]
         (((0, 1), (1, 2)), [[0.4, 0.1], [0.1, 0.4]])
 

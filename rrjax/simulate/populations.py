@@ -19,7 +19,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from rrjax.data.arguments import as_counts, as_distribution, as_scalar, check_key, float_dtype, survey
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
-from rrjax.numerics.sharding import aligned, searched
+from rrjax.numerics.sharding import aligned, is_explicit, searched
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 from rrjax.simulate.sampling import Stream, binomial, multinomial
 
@@ -78,16 +78,20 @@ def values(key: Array, theta: ArrayLike, num_users: int) -> Int[Array, " N"]:
     check_key(key)
     _as_users(num_users)  # an array under tracing, but the length of the result must be a number
     num_users, theta = int(num_users), as_distribution(theta)
-    return _values(key, theta, num_users)
+    # `searched` must see whether a mesh has them.
+    spread = is_explicit(key) or is_explicit(theta)
+    return (_values if spread else _compiled_values)(key, theta, num_users)
 
 
-@partial(jax.jit, static_argnums=2)
 def _values(key, theta, num_users):
     edges = jnp.cumsum(theta)
     uniform = jax.random.uniform(key, (num_users,), theta.dtype) * edges[-1]
     drawn = jnp.minimum(searched(edges, uniform), theta.shape[0] - 1)
     usable = (jnp.min(theta) >= 0) & (edges[-1] > 0) & jnp.isfinite(edges[-1])
     return jnp.where(usable, drawn, -1).astype(jnp.int32)
+
+
+_compiled_values = jax.jit(_values, static_argnums=2)
 
 
 def true_counts(key: Array, theta: ArrayLike, num_users: ArrayLike) -> Int[Array, " K"]:

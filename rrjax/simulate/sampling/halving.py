@@ -65,7 +65,7 @@ class _Tree(NamedTuple):
             # Of each half by itself: one minus a share near one has lost its digits.
             share = jnp.minimum(first, second) / jnp.where(law > 0, law, 1)
             found.append(jnp.where(first <= second, share, -share))
-        return jnp.concatenate([*reversed(found), jnp.zeros(self.size, law.dtype)])
+        return jnp.concatenate(aligned([*reversed(found), jnp.zeros(self.size, law.dtype)]))
 
 
 def multinomial_by_halving(
@@ -77,7 +77,7 @@ def multinomial_by_halving(
     laws = [lax.stop_gradient(probabilities).ravel()]
     if followed:
         trees.append(_Tree(trees[0].leaves.stop, width))
-        laws.append(jnp.ones_like(laws[0][:width]))
+        laws.append(aligned(jnp.ones_like(laws[0][:width]), laws[0]))
     shares = jnp.concatenate([tree.shares(law) for tree, law in zip(trees, laws, strict=True)])
     drawn = _batched(trees)(*aligned((stream.first[None], stream.second[None], trials[None], shares[None])))
     return drawn[0].reshape(-1, width)

@@ -30,7 +30,7 @@ def binomial(
     probability: Float[Array, ""] | Float[Array, " n"],
 ) -> Int[Array, " n"]:
     """Draws `[n]` from binomial laws of trials `[n]`, with a common probability or one each."""
-    stream, site, trials, probability = aligned((stream, site, trials, probability))
+    trials, probability = aligned((trials, probability))
     rare = jnp.minimum(probability, 1 - probability)
     drawn = rare_binomial(stream, jnp.arange(trials.shape[0]), site, trials, rare)
     return jnp.where(probability > 0.5, trials - drawn, drawn)
@@ -44,6 +44,7 @@ def rare_binomial(
     probability: Float[Array, ""] | Float[Array, " n"],
 ) -> Int[Array, " n"]:
     """Draws `[n]` from binomial laws with probabilities of at most one half; the stream may be `[n]`, too."""
+    stream, places, site, trials, probability = aligned((stream, places, site, trials, probability))
     expected = trials.astype(probability.dtype) * probability
     large = expected >= MIN_EXPECTATION
 
