@@ -61,8 +61,8 @@ def pair_of(first: np.ndarray, second: np.ndarray, kind: str) -> np.ndarray:
 def ways(sizes: Sequence[int], epsilon: float) -> dict[int, Any]:
     """The mechanism of each number of columns; 0 is one among fake answers."""
 
-    def columns(own: float) -> list[rrjax.RandomizedResponse]:
-        return [rrjax.RandomizedResponse(size, own) for size in sizes]
+    def columns(own: float) -> tuple[rrjax.RandomizedResponse, ...]:
+        return tuple(rrjax.RandomizedResponse(size, own) for size in sizes)
 
     found: dict[int, Any] = {g: Sampled(columns(epsilon / g), number=g) for g in range(1, len(sizes))}
     return found | {len(sizes): Product(columns(epsilon / len(sizes))), 0: SampledWithFakes(columns(epsilon))}
