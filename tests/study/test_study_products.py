@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from cases import X64
 from refusals import refused
 
 import rrjax
@@ -68,8 +69,9 @@ def test_estimators_are_those_of_joint_reports(tmp_path):
     expected["joint_bayes"] = rrjax.joint_bayes(product.mixture_of_counts(counts.counts), (2, 3)).theta
     for name, theta in expected.items():
         error = result.mse_seeds.sel(estimator=name).squeeze().values[1]
-        # In float32 the certificate of the maximum leaves it some room, and the evidence its amplitudes.
-        close = {"ibu": 0.05, "mle": 0.05, "joint_bayes": 0.01}.get(name, 2e-3)
+        # In float32 the certificate of the maximum leaves it some room, and the evidence its amplitudes: 0.7 % at most
+        # in 20 collections, with x64 1e-13.
+        close = {"ibu": 0.05, "mle": 0.05, "joint_bayes": 1e-6 if X64 else 0.01}.get(name, 2e-3)
         assert error == pytest.approx(float(rrjax.metrics.squared_error(theta, truth)), rel=close), name
     again = found.run(seed=2, keep_seeds=True, folder=tmp_path)
     assert again.mse.equals(result.mse)

@@ -102,17 +102,13 @@ def _batched(trees):
     def _(number, batched, *given):
         if any(map(is_explicit, given)):  # a loop over blocks of lanes cannot be spread over devices
             return jax.vmap(plain, [0 if each else None for each in batched])(*given), True
-        whole = [
-            each if is_batched else jnp.broadcast_to(each, (number, *each.shape))
-            for each, is_batched in zip(given, batched, strict=True)
-        ]
-        examples = whole[0].shape[1]
-        *keys_and_trials, shares = whole
-        if batched[-1] or examples == shares.shape[1] > 1:
-            shares = jnp.broadcast_to(shares, (number, examples, shares.shape[2])).reshape(number * examples, -1)
-        else:
-            shares = given[-1]
-        drawn = function(*(each.reshape(number * examples) for each in keys_and_trials), shares)
+        *keys_and_trials, shares = given
+        examples = keys_and_trials[-1].shape[-1]
+        merged = [jnp.broadcast_to(each, (number, examples)).ravel() for each in keys_and_trials]
+        if batched[-1] or shares.shape[0] > 1:  # else one law serves all
+            cells = shares.shape[-1]
+            shares = jnp.broadcast_to(shares, (number, examples, cells)).reshape(number * examples, cells)
+        drawn = function(*merged, shares)
         return drawn.reshape(number, examples, -1), True
 
     return function
