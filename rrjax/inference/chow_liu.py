@@ -236,8 +236,7 @@ def chow_liu_tree(reports: Sequence[ArrayLike], mechanism: Product) -> ChowLiuTr
         (((0, 1), (1, 2)), [[0.4, 0.1], [0.1, 0.4]])
 
     Note:
-        `validation/trees.py` compares it with trees of the maxima alone, and of `joint_bayes`, which is about as close
-        and takes several times as long.
+        `validation/trees.py` compares it with trees of the maxima alone, and of `joint_bayes`, which is about as close.
 
     References:
         Chow and Liu, "Approximating discrete probability distributions with dependence trees", 1968; James and Stein,
