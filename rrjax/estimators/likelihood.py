@@ -15,6 +15,7 @@ computed from e1 = expm1(ε) by d/μ_i = e1/(1 + e1·θ_i). For a mixture, Bᵀ(
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -165,21 +166,40 @@ def shares(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> tuple[Floa
 @program
 def _nll(theta, counts, epsilon):
     phi, usable = shares(counts, epsilon)
-    # μ = (u + (1 − u)·θ) / (1 + (K − 1)·u) with u = e^−ε; near u = 1 the logarithm is taken of the complement.
-    u, one_minus_u = jnp.exp(-epsilon), -jnp.expm1(-epsilon)
-    share = jnp.where(phi > 0, theta, 1)
-    mixture = u + one_minus_u * share
-    # If u underflows, its logarithm is still −ε.
-    vanished = (mixture == 0) & (share == 0)
-    log_mixture = jnp.where(vanished, -epsilon, jnp.log(jnp.where(vanished, 1, mixture)))
-    complement = jnp.where(epsilon > 1, 0, one_minus_u * (1 - share))
-    log_mixture = jnp.where(epsilon > 1, log_mixture, jnp.log1p(-complement))
-    terms = phi * log_mixture
+    terms = terms_of_nll(theta, phi, epsilon)
     # The logarithms are used twice, so XLA computes them in a separate, vectorized pass on a CPU. Inside the
     # compensated sum they would be scalar, at six times the cost.
     plain = jnp.sum(terms)
-    loss = jnp.log1p((counts.shape[0] - 1) * u) - jnp.where(jnp.isfinite(plain), accurate_sum(terms), plain)
+    total = jnp.where(jnp.isfinite(plain), accurate_sum(terms), plain)
+    loss = jnp.log1p((counts.shape[0] - 1) * jnp.exp(-epsilon)) - total
     return jnp.where(usable & ~jnp.any(jnp.isnan(theta)), loss, jnp.nan)
+
+
+def terms_of_nll(
+    theta: Float[Array, "*s"],
+    phi: Float[Array, "*s"],
+    epsilon: Float[Array, "*#s"],
+    when: Callable[[Bool[Array, "*#s"], Callable[[], Array]], Array] = lambda needed, compute: compute(),
+) -> Float[Array, "*s"]:
+    """The terms φ_j·log(μ_j·(1 + (K − 1)·u)) with u = e^−ε, for shares φ of the reports.
+
+    `when(needed, compute)` may omit what is needed nowhere.
+    """
+    # μ = (u + (1 − u)·θ) / (1 + (K − 1)·u); near u = 1 the logarithm is taken of the complement.
+    u, one_minus_u = jnp.exp(-epsilon), -jnp.expm1(-epsilon)
+    far = epsilon > 1
+    share = jnp.where(phi > 0, theta, 1)
+
+    def of_mixture():
+        mixture = u + one_minus_u * share
+        # If u underflows, its logarithm is still −ε.
+        vanished = (mixture == 0) & (share == 0)
+        return jnp.where(vanished, -epsilon, jnp.log(jnp.where(vanished, 1, mixture)))
+
+    def of_complement():
+        return jnp.log1p(-jnp.where(far, 0, one_minus_u * (1 - share)))
+
+    return phi * jnp.where(far, when(far, of_mixture), when(~far, of_complement))
 
 
 def slopes(theta: Float[Array, " K"], counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> Float[Array, " K"]:

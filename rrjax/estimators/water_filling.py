@@ -212,19 +212,32 @@ def _active(counts, *levels):
 
 
 def _newton_integers(counts, rule, start):
-    # Every level is a lower bound of the fixed point, so no active count is ever dropped, and a level that reproduces
-    # itself is the fixed point.
-    def body(state):
-        _, level, _, _ = state
-        ((total, number),) = _active(counts, level.level)
-        after = rule.exact(total, number)
-        return level.level, Threshold(jnp.maximum(after.level, level.level), after.rise), total, number
+    def active(level):
+        ((total, number),) = _active(counts, level)
+        return total, number
 
     start = aligned(start, counts, rule)
     start = by_platform(counts, rule, start, cpu=lambda counts, rule, start: start, elsewhere=_raised)
-    level = Threshold(start, jnp.zeros((), float_of(counts)))
-    state = aligned((start - 1, level, jnp.zeros_like(start), jnp.zeros_like(start)), counts, rule)
-    return lax.while_loop(lambda state: state[1].level > state[0], body, state)[1:]
+    zeros = aligned((start, jnp.zeros((), float_of(counts)), jnp.zeros_like(start)), counts, rule)[1:]
+    return fixed_point(active, rule.exact, start, *zeros)
+
+
+def fixed_point(active, exact, start, rise, zero):
+    """The threshold that its active counts reproduce, with their sum and number, from a lower bound of its level.
+
+    Every level is a lower bound of the fixed point, so no active count is ever dropped, and a level that reproduces
+    itself is the fixed point. `active(level)` are sum and number of the counts that reach a level, and `exact` makes a
+    threshold of them; for one vector or several. `rise` and `zero` are zeros.
+    """
+
+    def body(state):
+        _, level, _, _ = state
+        total, number = active(level.level)
+        after = exact(total, number)
+        return level.level, Threshold(jnp.maximum(after.level, level.level), after.rise), total, number
+
+    state = start - 1, Threshold(start, rise), zero, zero
+    return lax.while_loop(lambda state: jnp.any(state[1].level > state[0]), body, state)[1:]
 
 
 def _raised(counts, rule, level):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import itertools
 import os
+import threading
 import time
+from collections import defaultdict
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +24,8 @@ from rrjax.study.checkpoint import Checkpoint, Part, Timing, name_of_group
 from rrjax.study.functions import check_functions, decomposes, metrics_of_seeds
 from rrjax.study.processes import check_agreement, gathered, on_first, shared
 from rrjax.study.results import Result, dataset
-from rrjax.study.tile import Inputs, Outputs, Shape
+from rrjax.study.row_tile import UNOPTIMIZED_TILES, RowTile, shapes_in_rows, sizes_of
+from rrjax.study.tile import Outputs, Shape, Tile
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -35,6 +38,8 @@ _BATCH = 2**24
 _MAX_PROGRAMS = 32
 _programs: dict[Any, Any] = {}
 """Compiled programs, so that the same study with other seeds or users starts at once."""
+_locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
+"""One for each program, while it is compiled."""
 
 
 class _Run(NamedTuple):
@@ -55,7 +60,8 @@ def run(study: Grid, options: RunOptions) -> xr.Dataset:
     begin = time.perf_counter()
     mesh = Mesh(np.array(jax.devices() if options.devices is None else options.devices), ("devices",))
     memory = _memory(mesh) if options.memory is None else int(options.memory)
-    for num_categories in study.num_categories:
+    in_rows = shapes_in_rows(study, mesh.devices.flat[0].platform)  # of functions that are known
+    for num_categories in set(study.num_categories) - set(in_rows):
         check_functions(study, num_categories)
     _check_results(study, memory)
     description = _description(study, options.seed, mesh.devices.flat[0].platform)
@@ -67,6 +73,8 @@ def run(study: Grid, options: RunOptions) -> xr.Dataset:
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         common = _Run(study, options.seed, mesh, options.batch_size, memory, checkpoint, pool)
         groups = [_Group(common, *group) for group in itertools.product(study.labels, study.num_categories)]
+        for group in groups:
+            group.compile(max(each.length for each in groups), sum(each.total for each in groups))
         total, resumed = sum(group.total for group in groups), sum(group.done for group in groups)
 
         def report():
@@ -146,8 +154,8 @@ class _Group:
         self.study, self.seed, mesh, batch_size, self.memory, checkpoint, pool = run
         self.mesh, self.checkpoint = mesh, checkpoint
         self.platform = mesh.devices.flat[0].platform
-        self.shape = Shape.of(self.study, num_categories, self.platform, mechanism)
-        self.cells = self.shape.configurations * self.shape.seeds * num_categories
+        self.tile = tile_of(self.study, num_categories, self.platform, mechanism)
+        self.shape = self.tile.shape
         self.parts: list[Part] = []
         self.name = name_of_group(num_categories, mechanism)
         found = on_first(lambda: {} if checkpoint is None else checkpoint.load(self.name, self._shapes))
@@ -155,11 +163,11 @@ class _Group:
         self.next = 0
         self._use_known()
         share = -(-self.shape.num_tiles // mesh.size)
-        self.batch = min(share, max(1, _BATCH // self.cells) if batch_size is None else batch_size)
-        self.length = _at_least_two(self.batch)
+        self.batch = min(share, max(1, _BATCH // self.tile.cells) if batch_size is None else batch_size)
+        # Without an axis of length one XLA may round differently.
+        self.length = max(2, self.batch)
+        self.pool = pool
         self.compiled: Future | None = None
-        if not self.finished:
-            self.compiled = pool.submit(self._compile)
 
     @property
     def finished(self) -> bool:
@@ -167,11 +175,11 @@ class _Group:
 
     @property
     def done(self) -> int:
-        return self.next * self.cells
+        return self.next * self.tile.cells
 
     @property
     def total(self) -> int:
-        return self.shape.num_tiles * self.cells
+        return self.shape.num_tiles * self.tile.cells
 
     def _shapes(self, start: int, stop: int) -> tuple[tuple[int, ...], ...]:
         """The shapes of the arrays of a part."""
@@ -190,31 +198,35 @@ class _Group:
     def _sharding(self, *axes):
         return NamedSharding(self.mesh, PartitionSpec(*axes))
 
-    def _compile(self):
+    def compile(self, longest: int, work: int) -> None:
+        """Starts to compile, unless there is nothing to do; for a program of all K, for all of their batches."""
+        if isinstance(self.tile, RowTile):
+            self.length = 1 << (longest - 1).bit_length()
+            work //= UNOPTIMIZED_TILES
+        else:
+            work = self.total
+        if not self.finished:
+            self.compiled = self.pool.submit(self._compile, work)
+
+    def _compile(self, work):
         study, shape = self.study, self.shape
-        populations = np.stack([study.shares(name, shape.num_categories) for name in study.populations])
-        populations = populations.astype(np.int32) if study.users is not None else populations
-        populations = np.resize(populations, (_at_least_two(len(populations)), shape.num_categories))
-        self.populations = self._put(populations, self._sharding())
+        self.tables = jax.tree.map(lambda array: self._put(array, self._sharding()), self.tile.tables())
         arguments = self._arguments(0, 1)
         known = (
-            tile.identity(study, shape),
-            tuple(programs.options_of(self.total).items()),
+            self.tile.identity(),
+            tuple(programs.options_of(work).items()),
             self.mesh,
             tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(arguments)),
         )
-        compiled, _ = _programs.get(known, (None, None))
-        if compiled is None:
-            compiled = programs.compiled(
-                tile.kept_identity(study, shape),
-                tile.program(study, shape, self.mesh),
-                arguments,
-                self.total,
-                list(self.mesh.devices.flat),
-            )
-            if len(_programs) >= _MAX_PROGRAMS:
-                _programs.pop(next(iter(_programs)), None)
-            _programs[known] = compiled, study  # keeps the functions, whose ids are part of the key
+        with _locks[known]:  # the groups of a program for all K wait for the first one
+            compiled, _ = _programs.get(known, (None, None))
+            if compiled is None:
+                function = tile.program(self.tile.function(), self.mesh)
+                devices = list(self.mesh.devices.flat)
+                compiled = programs.compiled(self.tile.kept_identity(), function, arguments, work, devices)
+                if len(_programs) >= _MAX_PROGRAMS:
+                    _programs.pop(next(iter(_programs)), None)
+                _programs[known] = compiled, study  # keeps the functions, whose ids are part of the key
         analysis = compiled.memory_analysis()  # None on some platforms
         on_each = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(compiled.out_info)) // self.mesh.size
         on_each += analysis.temp_size_in_bytes if analysis is not None else 0
@@ -243,11 +255,11 @@ class _Group:
         counts = self._shares(stop - start)
         first = start + self.batch * np.arange(self.mesh.size)
         tiles = np.minimum(first[:, None] + np.arange(self.length), stop - 1).ravel()
-        inputs = Inputs.of(self.study, self.shape, self.seed, tiles)
+        inputs = self.tile.inputs(self.seed, tiles)
         split = self._sharding("devices")
         return (
             self._put(counts, split),
-            self.populations,
+            self.tables,
             jax.tree.map(lambda array: self._put(array, split), inputs),
         )
 
@@ -260,7 +272,7 @@ class _Group:
         stop = min([stop, *(start for start in self.known if start > self.next)])
         outputs = gathered(compiled(*self._arguments(self.next, stop)))
         computed = (np.arange(self.length) < self._shares(stop - self.next)[:, None]).ravel()
-        outputs = jax.tree.map(lambda array: np.asarray(array)[computed], outputs)
+        outputs = self.tile.outputs(jax.tree.map(lambda array: np.asarray(array)[computed], outputs))
         self._check_finite(outputs)
         part = self._part(self.next, stop, outputs)
         checkpoint = self.checkpoint
@@ -312,6 +324,9 @@ class _Group:
         return Result(shape.num_categories, measures[: shape.num_configurations, : study.num_seeds], bias2)
 
 
-def _at_least_two(length: int) -> int:
-    """A length of at least two: without an axis of length one XLA may round differently."""
-    return max(2, length)
+def tile_of(study: Grid, num_categories: int, platform: str, mechanism: str | None) -> Tile | RowTile:
+    """The tiles of one K and mechanism: in rows, if one program can serve all K of the study."""
+    shapes = shapes_in_rows(study, platform)
+    if num_categories in shapes:
+        return RowTile(study, shapes[num_categories], sizes_of(study, shapes.values(), platform))
+    return Tile(study, Shape.of(study, num_categories, platform, mechanism))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from rrjax.data.arguments import float_dtype
 from rrjax.data.errors import StudyError
 from rrjax.data.tally import Tally
 from rrjax.study.arguments import Progress, RunOptions, integer
@@ -20,7 +19,7 @@ from rrjax.study.grid import Grid
 from rrjax.study.identity import Configuration
 from rrjax.study.products import JointCounts
 from rrjax.study.runner import run
-from rrjax.study.tile import Point, draw_again
+from rrjax.study.tile import draw_again
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -165,14 +164,7 @@ class Study(Grid):
             their tally (`JointCounts` for columns that are randomized apart).
         """
         number = integer("number", number, 0, 2**32 - 1)
-        population = self.shares(configuration.population, configuration.num_categories)
-        point = Point(
-            jax.numpy.asarray(configuration.words(seed), jax.numpy.uint32),
-            jax.numpy.asarray(population),
-            jax.numpy.int32(configuration.num_users),
-            jax.numpy.asarray(configuration.epsilon, float_dtype()),
-        )
-        return draw_again(self, configuration, point, jax.numpy.uint32(number))
+        return draw_again(self, configuration, seed, number)
 
 
 def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:

@@ -3,6 +3,8 @@
 Every tile of one K (of one mechanism) has the same shape, the last one padded, and is computed by the same loop body
 whatever the number of tiles, batches or devices around it. XLA's results depend on shapes in their last bits; so the
 tile's must not vary.
+
+This program is for one K and any functions. `row_tile` has the one for all K, of estimators that know rows.
 """
 
 from __future__ import annotations
@@ -19,13 +21,14 @@ from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array
 
-from rrjax import simulate
 from rrjax.data.arguments import float_dtype
 from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import ESTIMATORS
 from rrjax.mechanisms import MECHANISMS, MechanismFactory, SupportMechanism
 from rrjax.mechanisms.mechanism import CELLS
-from rrjax.simulate.sampling import Stream
+from rrjax.simulate.sampling.in_rows import Laws
+from rrjax.study import draws
+from rrjax.study.draws import Point
 from rrjax.study.functions import build_mechanism, decomposes, known_epsilon, measures_of
 from rrjax.study.identity import Configuration, identity_of
 from rrjax.study.products import Apart, JointCounts, estimate, of_seeds
@@ -40,6 +43,11 @@ _CELLS_ELSEWHERE = 2**23
 # Mechanisms that simulate single users: users at a time, and (user, category) pairs of a tile for each of its cells.
 _USERS = 2**12
 _PAIRS_PER_CELL = 2**6
+
+
+def cells_of_tile(platform: str) -> int:
+    """Collections × categories that a tile holds at most, unless one collection is larger."""
+    return _CELLS.get(platform, _CELLS_ELSEWHERE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +72,7 @@ class Shape:
     @classmethod
     def of(cls, study: Grid, num_categories: int, platform: str, mechanism: str | None = None) -> Shape:
         """The shape for a study; it is the same in all its runs on one kind of device."""
-        cells = _CELLS.get(platform, _CELLS_ELSEWHERE)
+        cells = cells_of_tile(platform)
         number = len(study.configurations(num_categories, mechanism))
         parts = -(-study.num_seeds // max(1, min(cells // num_categories, study.num_seeds)))
         seeds = -(-study.num_seeds // parts)
@@ -165,20 +173,20 @@ def mechanism_at(study: Grid, shape: Shape, epsilon: Array) -> SupportMechanism 
     return build_mechanism(_mechanisms(study)[shape.mechanism], shape.num_categories, epsilon, shape.known_epsilon)
 
 
-def program(study: Grid, shape: Shape, mesh: Mesh) -> Any:
-    """The jitted function `(number, populations, inputs) -> outputs` of a batch of tiles, spread over the devices.
+def program(function: Callable[[Any, Any], Any], mesh: Mesh) -> Any:
+    """The jitted function `(number, tables, inputs) -> outputs` of a batch of tiles, spread over the devices.
 
-    `number` `[devices]`: the tiles to compute on each device; `populations`: `[_, K]`.
+    `number` `[devices]`: the tiles to compute on each device; `function(tables, inputs)` computes one tile.
     """
-    compute = jax.jit(_tile(study, shape))  # traced once for both uses
+    compute = jax.jit(function)  # traced once for both uses
 
-    def on_device(number, populations, inputs):
-        outputs = jax.eval_shape(compute, populations, jax.tree.map(lambda x: x[0], inputs))
+    def on_device(number, tables, inputs):
+        outputs = jax.eval_shape(compute, tables, jax.tree.map(lambda x: x[0], inputs))
         size = inputs.first_seed.shape[0]
         empty = jax.tree.map(lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), outputs)
 
         def body(index, results):
-            result = compute(populations, jax.tree.map(lambda x: x[index], inputs))
+            result = compute(tables, jax.tree.map(lambda x: x[index], inputs))
             return jax.tree.map(lambda all_, one: lax.dynamic_update_index_in_dim(all_, one, index, 0), results, result)
 
         # The compiler does not know the number of iterations, so it cannot unroll the loop into another program.
@@ -191,45 +199,23 @@ def program(study: Grid, shape: Shape, mesh: Mesh) -> Any:
     return jax.jit(sharded)
 
 
-class Point(NamedTuple):
-    """The arrays of one configuration."""
-
-    words: Any
-    """That seed its random numbers, `[2]` or `[4]`."""
-    population: Any
-    """`[K]`"""
-    num_users: Any
-    epsilon: Any
-
-
-def draw(
-    study: Grid, point: Point, seed: Array, mechanism: SupportMechanism | SeveralRounds | Apart | None = None
-) -> tuple[Array, Array | Tally | JointCounts, Array]:
-    """Collection number `seed` of a configuration: truth, counts (for a mechanism a tally), and a spare key."""
-    words, population, num_users, epsilon = point
-    stream = Stream(words[0], words[1])
-    key, spare = (_key(stream, seed, site) for site in (0, 1))
-    if mechanism is not None:
-        users = population if study.users is not None else simulate.true_counts(key, population, num_users)
-        tally = mechanism.collect(_key(Stream(words[2], words[3]), seed, 0), users)
-        return population if study.estimand == "distribution" else _shares(users, num_users), tally, spare
-    if study.estimand == "distribution":
-        return population, simulate.counts(key, population, num_users, epsilon), spare
-    if study.users is None:
-        true_counts, counts = simulate.collect(key, population, num_users, epsilon)
-    else:
-        true_counts, counts = population, simulate.randomized(key, population, epsilon)
-    return _shares(true_counts, num_users), counts, spare
-
-
 def draw_again(
-    study: Grid, configuration: Configuration, point: Point, seed: Array
+    study: Grid, configuration: Configuration, seed: int, number: int
 ) -> tuple[Array, Array | Tally | JointCounts]:
     """One collection, drawn outside of a run: see `Study.collection`."""
+    size, users = configuration.num_categories, configuration.num_users
+    population = study.shares(configuration.population, size)
+    words = np.asarray(configuration.words(seed), np.uint32)
+    point = Point(words, population, np.int32(users), np.asarray(configuration.epsilon, float_dtype()))
+    if configuration.mechanism is None and study.users is None:
+        points = jax.tree.map(lambda each: each[None], point._replace(population=np.int32(0)))
+        found = draws.again(Laws.of(population[None]), points, np.array([number], np.uint32), size, study.estimand)
+        return found[0][0, 0], found[1][0, 0]
+    point = jax.tree.map(jnp.asarray, point._replace(population=population))
     if configuration.mechanism is None:
-        return draw(study, point, seed)[:2]
-    shape = Shape.of(study, configuration.num_categories, jax.default_backend(), configuration.mechanism)
-    return _draw_traced(_Program(identity(study, shape), study, shape), point, seed)
+        return draws.randomized(point, jnp.uint32(number))
+    shape = Shape.of(study, size, jax.default_backend(), configuration.mechanism)
+    return _draw_traced(_Program(identity(study, shape), study, shape), point, jnp.uint32(number))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,16 +229,11 @@ class _Program:
 
 @partial(jax.jit, static_argnums=0)  # ε is traced as in a run: a known one might choose other parameters
 def _draw_traced(program, point, seed):
-    return draw(program.study, point, seed, mechanism_at(program.study, program.shape, point.epsilon))[:2]
+    return _draw_tally(program.study, point, seed, mechanism_at(program.study, program.shape, point.epsilon))
 
 
-def _key(stream, seed, site):
-    return jax.random.wrap_key_data(jnp.stack(stream.pair(seed, site)), impl="threefry2x32")
-
-
-def _shares(true_counts, num_users):
-    dtype = float_dtype()
-    return true_counts.astype(dtype) / num_users.astype(dtype)
+def _draw_tally(study, point, seed, mechanism):
+    return draws.tallied(point, seed, mechanism, study.users is not None, study.estimand)
 
 
 def _in_turns(function: Callable[[Array], Any], size: int, seeds: Array) -> Any:
@@ -266,7 +247,56 @@ def _in_turns(function: Callable[[Array], Any], size: int, seeds: Array) -> Any:
     return jax.tree.map(lambda leaf: leaf.reshape(blocks * size, *leaf.shape[2:])[:number], results)
 
 
-def _tile(study: Grid, shape: Shape):
+@dataclasses.dataclass(frozen=True)
+class Tile:
+    """The program of one K and mechanism."""
+
+    study: Grid
+    shape: Shape
+
+    @property
+    def cells(self) -> int:
+        """Collections × categories that a tile computes."""
+        return self.shape.configurations * self.shape.seeds * self.shape.num_categories
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether collections are drawn in rows, as those of `row_tile` are."""
+        return self.study.mechanism is None and self.study.users is None
+
+    def identity(self) -> tuple[Any, ...]:
+        """All settings that determine the program, except its devices and the sizes of its arguments."""
+        return identity(self.study, self.shape)
+
+    def kept_identity(self) -> tuple[Any, ...] | None:
+        """The same for other processes; None if they cannot be sure."""
+        return kept_identity(self.study, self.shape)
+
+    def tables(self) -> Any:
+        """The arrays that all tiles share: the populations."""
+        study, size = self.study, self.shape.num_categories
+        populations = np.stack([study.shares(name, size) for name in study.populations])
+        # Without an axis of length one XLA may round differently.
+        populations = np.resize(populations, (max(2, len(populations)), size))
+        if study.users is not None:
+            return populations.astype(np.int32)
+        return Laws.of(populations) if self.in_rows else populations
+
+    def inputs(self, seed: int, tiles: np.ndarray) -> Inputs:
+        """The inputs of the tiles with these numbers."""
+        return Inputs.of(self.study, self.shape, seed, tiles)
+
+    def outputs(self, raw: Outputs) -> Outputs:
+        """The results of tiles, from those of the program."""
+        return raw
+
+    def function(self) -> Callable[[Any, Inputs], Outputs]:
+        """The function of the tables and the inputs of one tile."""
+        return _tile(self)
+
+
+def _tile(tile: Tile) -> Callable[[Any, Inputs], Outputs]:
+    study, shape = tile.study, tile.shape
     estimators = study.estimators
     measures = measures_of(study)
     dtype = float_dtype()
@@ -276,30 +306,38 @@ def _tile(study: Grid, shape: Shape):
     def estimated(counts, key, epsilon):
         return [estimate(estimator, key, counts, epsilon).astype(dtype) for estimator in estimators.values()]
 
-    def collected(point, seed):
-        truth, counts, key = draw(study, point, seed)
-        return truth, counts, estimated(counts, key, point.epsilon)
+    def spare(point, seed):
+        return draws.key_of(point.words, seed, 1)
 
     def tallied(point, seeds):
         mechanism = mechanism_at(study, shape, point.epsilon)
-        truth, tally, keys = _in_turns(lambda seed: draw(study, point, seed, mechanism), shape.drawn, seeds)
+        truth, tally = _in_turns(lambda seed: _draw_tally(study, point, seed, mechanism), shape.drawn, seeds)
         tally, alike = of_seeds(tally, mechanism)
-        truth = truth if each == 0 else truth[0]
+        keys = jax.vmap(partial(spare, point))(seeds)
         return truth, tally, jax.vmap(estimated, (alike, 0, None))(tally, keys, None), alike
+
+    def counted(point, seeds, drawn):
+        truth, counts = jax.vmap(draws.randomized, (None, 0))(point, seeds) if drawn is None else drawn
+
+        def of_seed(seed, counts):
+            return estimated(counts, spare(point, seed), point.epsilon)
+
+        return truth, counts, jax.vmap(of_seed)(seeds, counts), 0
 
     def measured(theta, truth, counts, epsilon):
         values = [jnp.asarray(measure(theta, truth, counts, epsilon), dtype) for measure in measures]
         errors = theta - truth if keep_errors else theta[:0]
         return jnp.stack(values) if values else theta[:0], errors, jnp.all(jnp.isfinite(theta))
 
-    def configuration(first_seed, point):
-        seeds = first_seed + jnp.arange(shape.seeds, dtype=jnp.uint32)
-        epsilon, alike = point.epsilon, 0
+    def configuration(first_seed, point, drawn):
+        seeds = _seeds(first_seed)
+        epsilon = point.epsilon
         if study.mechanism is None:
-            truth, counts, estimates = jax.vmap(collected, (None, 0), (each, 0, 0))(point, seeds)
+            truth, counts, estimates, alike = counted(point, seeds, drawn)
         else:
             truth, counts, estimates, alike = tallied(point, seeds)
             epsilon = None  # a tally holds its rates
+        truth = truth if each == 0 else truth[0]
         real = seeds < study.num_seeds
 
         def of_estimator(theta):
@@ -310,12 +348,19 @@ def _tile(study: Grid, shape: Shape):
         values, errors, finite = lax.map(of_estimator, jnp.stack(estimates))
         return Outputs(jnp.moveaxis(values, 0, 1), errors, finite.T)
 
-    def tile(populations, inputs):
-        if shape.configurations == 1:  # vmap would turn branches into selects
-            words, index, num_users, epsilon = (x[0] for x in inputs[1:])
-            result = configuration(inputs.first_seed, Point(words, populations[index], num_users, epsilon))
-            return jax.tree.map(lambda leaf: leaf[None], result)
-        points = Point(inputs.words, populations[inputs.population], inputs.num_users, inputs.epsilon)
-        return jax.vmap(configuration, (None, 0))(inputs.first_seed, points)
+    def _seeds(first_seed):
+        return first_seed + jnp.arange(shape.seeds, dtype=jnp.uint32)
 
-    return tile
+    def of_all(tables, inputs):
+        points = Point(inputs.words, inputs.population, inputs.num_users, inputs.epsilon)
+        drawn = None
+        if tile.in_rows:
+            drawn = draws.separate(tables, shape.num_categories, points, _seeds(inputs.first_seed), study.estimand)
+        else:
+            points = points._replace(population=tables[inputs.population])
+        if shape.configurations == 1:  # vmap would turn branches into selects
+            point, drawn = jax.tree.map(lambda leaf: leaf[0], (points, drawn))
+            return jax.tree.map(lambda leaf: leaf[None], configuration(inputs.first_seed, point, drawn))
+        return jax.vmap(configuration, (None, 0, 0))(inputs.first_seed, points, drawn)
+
+    return of_all

@@ -26,7 +26,7 @@ from rrjax.numerics.threefry import scaled_word, threefry
 from rrjax.simulate.sampling import Stream, binomial, multinomial, poisson
 from rrjax.simulate.sampling.fixed_sum import FEW_CATEGORIES, edges, find_cells, multinomial_in_rounds
 from rrjax.simulate.sampling.halving import multinomial_by_halving
-from rrjax.simulate.sampling.independent import ONES, SIXTEENS, _binomial_by_inversion, alias_tables
+from rrjax.simulate.sampling.independent import EIGHTHS, ONES, SIXTEENS, _binomial_by_inversion, alias_tables
 from rrjax.simulate.sampling.streams import ROUNDS, TERMS, count_tails, unit
 
 DRAWS = 1 << 17
@@ -166,13 +166,13 @@ def test_small_binomials_have_their_law_word_by_word(trials, probability):
     check_tails(drawn, first, np.append(masses, np.zeros(61)))
 
 
-@pytest.mark.parametrize("tables", [ONES, SIXTEENS])
+@pytest.mark.parametrize("tables", [EIGHTHS, ONES, SIXTEENS])
 def test_the_tables_hold_their_law(tables):
     cells = 2**tables.bits
     entries, first = (table.reshape(tables.number, -1) for table in alias_tables(tables))
     thresholds, alias = entries >> tables.bits, first + (entries & (cells - 1)).astype(int)
     for j in range(1, tables.number):
-        rate = float(j << tables.shift)
+        rate = j * tables.step
         own = thresholds[j] / 2 ** (32 - tables.bits) / cells
         low = int(first[j, 0])
         drawn = np.zeros(low + cells)

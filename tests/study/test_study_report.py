@@ -17,6 +17,7 @@ import xarray as xr
 from rich.console import Console
 from studies import study as made_up
 
+import rrjax.study.tile
 from rrjax import figures
 from rrjax.cli.running import Bar, progress_bar
 from rrjax.figures import files
@@ -160,6 +161,7 @@ class StopError(Exception):
 @pytest.mark.long
 def test_the_seconds_of_all_runs_are_told(tmp_path, monkeypatch):
     clock = iter(range(1000))
+    monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 2**8)  # one configuration a tile
     grid = {"num_categories": 3, "num_users": 10, "epsilon": [1.0, 2.0, 3.0], "zipf": 1.0}
     study = Study(estimators="inv_n", **grid, num_seeds=2, metrics=["mse"])
     monkeypatch.setattr("time.perf_counter", lambda: float(next(clock)))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from rrjax.numerics.special import deviance, stirling_error
 from rrjax.simulate.sampling.rejection import MIN_EXPECTATION, Law, in_blocks, reject
 from rrjax.simulate.sampling.streams import TERMS, Stream, count_tails
 
+T = TypeVar("T")
 LARGE_RATE = 1024
 """Smallest Poisson rate that is drawn by rejection."""
 MAX_RATE_RATIO = LARGE_RATE // MIN_EXPECTATION
@@ -68,7 +70,7 @@ def _binomial_by_inversion(words, trials, probability):
     def counted(terms):
         return lambda: count_tails(words, terms, at_zero, lambda k: jnp.maximum(size - (k - 1), 0) * (odds * (1 / k)))
 
-    (small, few), (_, many) = TERMS
+    _, (small, few), (_, many) = TERMS
     return lax.cond(jnp.max(size * probability) < small, counted(few), counted(many))
 
 
@@ -120,16 +122,14 @@ def poisson(
     large = largest >= LARGE_RATE
     by_sum = jnp.where(large, 0, rate)
     whole = by_sum.astype(jnp.int32)
-    fraction = by_sum - whole.astype(rate.dtype)
     place = jnp.arange(rate.shape[0])
     for_fraction, for_sixteens = stream.pair(place, site)
-    drawn = count_tails(for_fraction, TERMS[0][1], jnp.exp(-fraction), lambda k: fraction * (1 / k))
+    drawn = _poisson_of_rest(for_fraction, by_sum - whole.astype(rate.dtype), 1)
     largest = jnp.max(jnp.where(large, 0, largest))
 
     for_ones, _ = stream.pair(place, site + 1)
     for tables, words in ((ONES, for_ones), (SIXTEENS, for_sixteens)):
-        multiples = (whole >> tables.shift) & (tables.number - 1)
-        drawn = drawn + tables.draw_if(largest >= 1 << tables.shift, words, multiples)
+        drawn = drawn + tables.draw_if(largest >= tables.step, words, whole)
 
     def by_rejection(cells):
         return _poisson_by_rejection(stream, site + 2, cells, looked_up(rate, cells), dtype)
@@ -137,34 +137,78 @@ def poisson(
     return in_blocks(large, by_rejection, drawn.astype(dtype))
 
 
+def poisson_of_lanes(
+    stream: Stream, places: Int[Array, " n"], site: int | Int[Array, ""], rate: Float[Array, " n"]
+) -> Int[Array, " n"]:
+    """Draws `[n]`, int32, from Poisson laws with any rates; the stream may be `[n]`, too. Not for `vmap`.
+
+    A lane's value depends on its own stream, place and rate; the lanes together determine only which code runs.
+    """
+    none = jnp.zeros_like(places)
+    largest = jnp.max(rate)
+    smaller = jnp.max(jnp.where(rate < LARGE_RATE, rate, 0))
+
+    small = jnp.where(rate < LARGE_RATE, rate, 0)
+    eighths = (small * 8).astype(jnp.int32)
+    for_rest, for_eighths = apart(smaller > 0, lambda: stream.pair(places, site))
+    drawn = _poisson_of_rest(for_rest, small - eighths.astype(rate.dtype) * (1 / 8), 1 / 8)
+    drawn = drawn + EIGHTHS.draw_if(smaller >= EIGHTHS.step, for_eighths, eighths)
+    many = smaller >= SIXTEENS.step
+    for_sixteens, _ = apart(many, lambda: stream.pair(places, site + 1))
+    drawn = drawn + SIXTEENS.draw_if(many, for_sixteens, eighths >> 3)
+
+    def by_rejection():
+        large = jnp.where(rate >= LARGE_RATE, rate, 0)
+        return _poisson_by_rejection(stream, site + 2, places, large, jnp.int32)
+
+    return drawn + lax.cond(largest >= LARGE_RATE, by_rejection, lambda: none)
+
+
+def _poisson_of_rest(words, rate, largest):
+    """Draws from rates below the largest, a static number."""
+    terms = next(terms for most, terms in TERMS if largest <= most)
+    return count_tails(words, terms, jnp.exp(-rate), lambda k: rate * (1 / k))
+
+
 class Tables(NamedTuple):
     """Alias tables of the Poisson laws of some multiples of a step."""
 
+    step: float
+    """A power of two."""
     shift: int
-    """The step is 2^shift."""
+    """The step is 2^shift of the units in which `draw` is given rates."""
     number: int
     """Number of tables, a power of two."""
     bits: int
     """Each table has 2^bits cells: `bits` bits of a word choose a cell, the other bits a value in it."""
 
-    def draw_if(
-        self, condition: Bool[Array, ""], words: UInt[Array, " n"], multiples: Int[Array, " n"]
-    ) -> Int[Array, " n"]:
-        """Draws from the laws of these multiples of the step, less than `number`; zero if they are zero."""
-        entries, first = aligned(tuple(map(jnp.asarray, alias_tables(self))), multiples)
-
-        def draw():
-            cell = (words >> (32 - self.bits)).astype(jnp.int32)
-            entry = looked_up(entries, (multiples << self.bits) + cell)
-            own = (words & jnp.uint32(2 ** (32 - self.bits) - 1)) < (entry >> self.bits)
-            value = jnp.where(own, cell, (entry & jnp.uint32(2**self.bits - 1)).astype(jnp.int32))
-            return jnp.where(multiples > 0, looked_up(first, multiples) + value, 0)
-
-        return lax.cond(condition, draw, lambda: jnp.zeros_like(multiples))
+    def draw_if(self, needed: Bool[Array, ""], words: UInt[Array, " n"], whole: Int[Array, " n"]) -> Int[Array, " n"]:
+        """Draws from the laws of the multiples of the step in rates, given in whole units; zero if not needed."""
+        entries, first = (aligned(jnp.asarray(each), whole) for each in alias_tables(self))
+        multiples = (whole >> self.shift) & (self.number - 1)
+        cell = (words >> (32 - self.bits)).astype(jnp.int32)
+        place = apart(needed, lambda: (multiples << self.bits) + cell)
+        entry = apart(needed, lambda: looked_up(entries, place))
+        own = (words & jnp.uint32(2 ** (32 - self.bits) - 1)) < (entry >> self.bits)
+        value = jnp.where(own, cell, (entry & jnp.uint32(2**self.bits - 1)).astype(jnp.int32))
+        if alias_tables(self)[1].any():
+            value = apart(needed, lambda: looked_up(first, multiples)) + value
+        return jnp.where(multiples > 0, value, 0)
 
 
-ONES = Tables(0, 16, 6)
-SIXTEENS = Tables(4, LARGE_RATE // 16, 9)
+def apart(needed: Bool[Array, ""], compute: Callable[[], T]) -> T:
+    """What `compute` returns, in memory before it is used; zeros if it is not needed.
+
+    XLA computes anew, in every loop that uses them, what it can fuse with it; and loops that look up are not vectorized
+    on a CPU, with all that they compute. It fuses nothing across a branch.
+    """
+    zeros = jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), jax.eval_shape(compute))
+    return lax.cond(needed, compute, lambda: zeros)
+
+
+EIGHTHS = Tables(1 / 8, 0, 128, 6)
+ONES = Tables(1, 0, 16, 6)
+SIXTEENS = Tables(16, 4, LARGE_RATE // 16, 9)
 
 
 @cache
@@ -174,7 +218,7 @@ def alias_tables(tables: Tables) -> tuple[np.ndarray, np.ndarray]:
     entries = np.zeros((tables.number, cells), np.uint32)
     first = np.zeros(tables.number, np.int32)
     for j in range(1, tables.number):
-        rate = j << tables.shift
+        rate = j * tables.step
         first[j] = max(0, rate - int(6.8 * math.sqrt(rate)) - 8)
         values = first[j] + np.arange(cells)
         mass = np.array([math.exp(k * math.log(rate) - rate - math.lgamma(k + 1)) for k in values.tolist()])

@@ -27,7 +27,7 @@ ROUNDS = 13
 the 20 with a margin."""
 _threefry = jax.jit(partial(threefry, rounds=ROUNDS))  # traced once for all arrays of a shape
 
-TERMS = ((1.0, 13), (16.0, 48))
+TERMS = ((1 / 8, 6), (1.0, 13), (16.0, 48))
 """Largest expectation, and number of terms beyond which a Poisson or binomial law has less than 2⁻³³."""
 
 

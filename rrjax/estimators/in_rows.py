@@ -1,0 +1,160 @@
+"""The estimators in closed form and their metrics, for many collections of any number of categories at once.
+
+The collections of one K lie in `Rows`, whose shape does not depend on K: so one compiled program serves a whole study.
+The arithmetic is that of `rrjax.estimators.closed_form` for integer counts, row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from rrjax.estimators import water_filling
+from rrjax.estimators.closed_form import inv, inv_n, inv_p, mle_star
+from rrjax.estimators.likelihood import terms_of_nll
+from rrjax.estimators.water_filling import Likelihood, Projection
+from rrjax.numerics.rows import Rows
+from rrjax.numerics.sums import expm1_epsilon
+
+
+class Collections(NamedTuple):
+    """Collections of one number of categories."""
+
+    rows: Rows
+    counts: Int[Array, "R W"]
+    """The counts of the reports; zero in cells that are not used."""
+    num_users: Int[Array, " R"]
+    """Of each collection, their sum; positive also where there is no collection."""
+    epsilon: Float[Array, " R"]
+    """Of each collection, positive."""
+
+    @property
+    def num_categories(self) -> Float[Array, ""]:
+        """K, as a float."""
+        return self.rows.length.astype(self.epsilon.dtype)
+
+    @property
+    def shares(self) -> Float[Array, "R W"]:
+        """The shares of the reports."""
+        # Not a division of the rows: XLA would multiply them by the reciprocal in some programs, and not in others.
+        return self.counts.astype(self.epsilon.dtype) * self.rows.spread(1 / self.num_users.astype(self.epsilon.dtype))
+
+    @property
+    def e1(self) -> Float[Array, " R"]:
+        """e^ε − 1 of each collection."""
+        return expm1_epsilon(self.epsilon)
+
+
+def _filled(given, level, total, number):
+    """The estimates at thresholds, as `water_filling` fills one vector."""
+    rows, dtype = given.rows, level.rise.dtype
+    height = (total - number * level.level).astype(dtype) + number.astype(dtype) * level.rise
+    there = jnp.arange(rows.height, dtype=jnp.int32) < rows.number
+    lowest, rise, factor = map(rows.spread, (level.level, level.rise, 1 / jnp.where(there, height, 1)))
+    above = (given.counts - lowest).astype(dtype) + rise
+    return jnp.where((given.counts >= lowest) & rows.used, above * factor, 0)
+
+
+def _active(given, level):
+    """Sum and number of each collection's counts that reach its level."""
+    reach = (given.counts >= given.rows.spread(level)) & given.rows.used
+    total, number = given.rows.count(jnp.where(reach, given.counts, 0), reach.astype(jnp.int32))
+    return total, jnp.maximum(number, 1)  # it is zero only where there is no collection
+
+
+def _clipped(given):
+    number = jnp.full_like(given.num_users, given.rows.length)
+    level = given.rows.each(jax.vmap(Likelihood.exact), Likelihood(given.e1), given.num_users, number)
+    return _filled(given, level, *_active(given, level.level))
+
+
+def _solved(given, rule):
+    each, exact, below = given.rows.each, jax.vmap(type(rule).exact), jax.vmap(type(rule).below)
+    total, number = given.num_users, jnp.full_like(given.num_users, given.rows.length)
+    # Any subset of the categories bounds the threshold from below: all, or the largest alone.
+    (largest,) = given.rows.max(given.counts)
+    start = jnp.maximum(each(below, rule, total, number), each(below, rule, largest, jnp.ones_like(total)))
+
+    def active(level):
+        return _active(given, level)
+
+    def threshold(total, number):
+        return each(exact, rule, total, number)
+
+    zeros = jnp.zeros_like(given.epsilon), jnp.zeros_like(total)
+    return _filled(given, *water_filling.fixed_point(active, threshold, start, *zeros))
+
+
+def _likeliest(given):
+    return _solved(given, Likelihood(given.e1))
+
+
+def _projected(given):
+    of_each = jax.vmap(Projection.of, (0, None, 0))
+    return _solved(given, of_each(given.num_users, given.num_categories, given.e1))
+
+
+def _inverted(given):
+    share = given.shares
+    return jnp.where(given.rows.used, share + (given.num_categories * share - 1) * given.rows.spread(1 / given.e1), 0)
+
+
+_ESTIMATORS = ((inv, _inverted), (inv_n, _clipped), (inv_p, _projected), (mle_star, _likeliest))
+
+
+def estimator_in_rows(function: Callable[..., Any]) -> Callable[[Collections], Float[Array, "R W"]] | None:
+    """The estimator in rows that a function of one collection stands for; None for other functions."""
+    return next((in_rows for single, in_rows in _ESTIMATORS if single is function), None)
+
+
+class Errors(NamedTuple):
+    """Estimates, and what they are to be."""
+
+    given: Collections
+    estimates: Float[Array, "R W"]
+    truth: Float[Array, "R W"]
+
+    @property
+    def difference(self) -> Float[Array, "R W"]:
+        """Estimate minus truth; zero in cells that are not used."""
+        return self.estimates - self.truth
+
+
+def _squared(errors):
+    (total,) = errors.given.rows.sum(errors.difference**2)
+    return total
+
+
+def _absolute(errors):
+    (total,) = errors.given.rows.sum(jnp.abs(errors.difference))
+    return total / 2
+
+
+def _largest(errors):
+    return errors.given.rows.max(jnp.abs(errors.difference))[0]
+
+
+def _nll(errors):
+    given = errors.given
+    phi = given.shares
+
+    def when(needed, compute):
+        # The logarithms take most of the time, and one of the two is often needed nowhere.
+        return lax.cond(jnp.any(needed), compute, lambda: jnp.zeros_like(phi))
+
+    (total,) = given.rows.sum(terms_of_nll(errors.estimates, phi, given.rows.spread(given.epsilon), when))
+    return jnp.log1p((given.num_categories - 1) * jnp.exp(-given.epsilon)) - total
+
+
+METRICS: dict[str, Callable[[Errors], Float[Array, " R"]]] = {
+    "mse": _squared,
+    "tv": _absolute,
+    "max_error": _largest,
+    "nll": _nll,
+}
+"""The metrics that rows have, by their names in the catalogue."""

@@ -1,0 +1,80 @@
+"""Many vectors of one length in rows of one array: sums, largest numbers, and where each number lies."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import FLOAT
+
+from rrjax.numerics.rows import WIDTH, Rows, num_parts
+
+HEIGHT = 48
+SIZES = [(1, 1), (5, 48), (128, 7), (129, 24), (500, 10), (6144, 1)]
+
+
+def laid(vectors):
+    """Vectors `[n, K]` in rows, by NumPy."""
+    number, length = vectors.shape
+    parts = num_parts(length)
+    padded = np.pad(vectors, ((0, 0), (0, parts * WIDTH - length))).reshape(number, parts, WIDTH)
+    rows = np.swapaxes(padded, 0, 1).reshape(-1, WIDTH)
+    return np.pad(rows, ((0, HEIGHT - len(rows)), (0, 0)))
+
+
+@jax.jit
+def reduced(length, number, whole, real):
+    rows = Rows(HEIGHT, length, number)
+    return rows.count(whole, whole * 2), rows.sum(real, -real), rows.max(whole, real.astype(whole.dtype))
+
+
+@pytest.mark.parametrize(("length", "number"), SIZES)
+def test_sums_and_largest_numbers_are_those_of_each_vector(length, number):
+    # One program for all sizes.
+    rng = np.random.default_rng(length)
+    whole = rng.integers(0, 1000, (number, length)).astype(np.int32)
+    real = rng.random((number, length)).astype(FLOAT)
+    counts, sums, most = reduced(jnp.int32(length), jnp.int32(number), laid(whole), laid(real))
+
+    def check(found, expected, rtol=0.0):
+        np.testing.assert_allclose(found[:number], expected, rtol=rtol)
+        assert not np.asarray(found[number:]).any()
+
+    check(counts[0], whole.sum(1))
+    check(counts[1], 2 * whole.sum(1))
+    for found, sign in zip(sums, (1, -1), strict=True):
+        check(found, sign * real.sum(1, dtype=np.float64), 8 * np.finfo(FLOAT).eps)
+    check(most[0], whole.max(1))
+    assert not np.asarray(most[1]).any()
+
+
+@pytest.mark.parametrize(("length", "number"), SIZES)
+def test_each_number_has_its_cell(length, number):
+    rows = Rows(HEIGHT, jnp.int32(length), jnp.int32(number))
+    vectors = np.arange(1, number * length + 1).reshape(number, length).astype(np.int32)
+    array = laid(vectors)
+    np.testing.assert_array_equal(np.asarray(rows.used), array > 0)
+    cells = rows.cell(jnp.arange(number)[:, None], jnp.arange(length)[None])
+    np.testing.assert_array_equal(array.ravel()[np.asarray(cells)], vectors)
+    np.testing.assert_array_equal(rows.separate(jnp.asarray(array), number, length), vectors)
+    own = rows.spread(jnp.arange(HEIGHT, dtype=jnp.int32) * 10)
+    vector, place = np.divmod(array - 1, length)
+    np.testing.assert_array_equal(np.broadcast_to(own, array.shape)[array > 0], 10 * vector[array > 0])
+    np.testing.assert_array_equal(np.asarray(rows.places)[array > 0], place[array > 0])
+
+
+def test_a_vector_that_is_not_finite_leaves_the_others_alone():
+    rows = Rows(HEIGHT, jnp.int32(200), jnp.int32(3))
+    vectors = np.ones((3, 200), FLOAT)
+    vectors[0, 150], vectors[2, 3] = np.nan, np.inf
+    (sums,) = rows.sum(jnp.asarray(laid(vectors)))
+    np.testing.assert_array_equal(sums[:3], [np.nan, 200, np.inf])
+
+
+def test_sums_of_many_parts_keep_their_digits():
+    # In the order of the rows, a plain sum of these loses two digits of float32.
+    number = HEIGHT
+    rows = Rows(HEIGHT * 4096, jnp.int32(4096 * WIDTH), jnp.int32(number))
+    array = np.full((HEIGHT * 4096, WIDTH), 1 / 3, FLOAT)
+    (sums,) = rows.sum(jnp.asarray(array))
+    exact = 4096 * WIDTH * np.float64(array[0, 0])
+    np.testing.assert_allclose(sums[:number], exact, rtol=2 * np.finfo(FLOAT).eps)
