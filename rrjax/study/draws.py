@@ -17,7 +17,7 @@ from rrjax.numerics.rows import Rows, num_parts
 from rrjax.numerics.sharding import looked_up
 from rrjax.numerics.sums import expm1_epsilon
 from rrjax.simulate.sampling import Stream
-from rrjax.simulate.sampling.in_rows import Laws, Users, collect_in_rows
+from rrjax.simulate.sampling.in_rows import TOGETHER, Laws, Users, collect_in_rows
 from rrjax.study.products import Apart, JointCounts
 from rrjax.study.rounds import SeveralRounds
 
@@ -65,7 +65,13 @@ def tallied(
 
 
 def in_rows(
-    rows: Rows, laws: Laws, points: Point, seeds: UInt[Array, " R"], at: Int[Array, " R"], of_users: Bool[Array, ""]
+    rows: Rows,
+    laws: Laws,
+    points: Point,
+    seeds: UInt[Array, " R"],
+    at: Int[Array, " R"],
+    of_users: Bool[Array, ""],
+    most: int = TOGETHER,
 ) -> tuple[Float[Array, "R W"], Int[Array, "R W"]]:
     """The collections of k-ary randomized response whose users are drawn: truths and counts of the reports, in rows.
 
@@ -76,6 +82,7 @@ def in_rows(
         seeds: The number of each collection.
         at: The configuration of each.
         of_users: Whether the truth is the histogram of the users, and not their distribution.
+        most: Number of collections, where it is known and small.
     """
     e1 = expm1_epsilon(points.epsilon)
     size = e1 + rows.length.astype(e1.dtype)
@@ -84,7 +91,7 @@ def in_rows(
     number = looked_up(points.num_users, at)
     keep, drop = looked_up(e1 / size, at), looked_up(rows.length.astype(e1.dtype) / size, at)
     users = Users(Stream(*stream.pair(seeds, 0)), first, number, keep, drop)
-    true_counts, counts = collect_in_rows(rows, laws, users)
+    true_counts, counts = collect_in_rows(rows, laws, users, most)
     # Not a division of the rows: XLA would multiply them by the reciprocal in some programs, and not in others.
     shares = true_counts.astype(e1.dtype) * rows.spread(1 / number.astype(e1.dtype))
     return jnp.where(of_users, shares, laws.in_rows(rows, first)), counts
@@ -100,7 +107,7 @@ def separate(
     rows = Rows(height, jnp.int32(num_categories), jnp.int32(total))
     collection = jnp.arange(height, dtype=jnp.int32) % total
     at, seeds = collection // number, looked_up(seeds, collection % number)
-    found = in_rows(rows, laws, points, seeds, at, jnp.bool_(estimand == "users"))
+    found = in_rows(rows, laws, points, seeds, at, jnp.bool_(estimand == "users"), total)
     truth, counts = (rows.separate(each, total, num_categories) for each in found)
     shape = configurations, number, num_categories
     return truth.reshape(shape), counts.reshape(shape)

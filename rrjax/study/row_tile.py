@@ -29,7 +29,9 @@ from rrjax.study.tile import Inputs, Outputs, Shape, cells_of_tile
 if TYPE_CHECKING:
     from rrjax.study.grid import Grid
 
-UNOPTIMIZED_TILES = 4
+LEAST_COLLECTIONS = 16
+"""Fewer in a tile leave the program's lanes empty; then a program for that K alone is faster."""
+UNOPTIMIZED_TILES = 2
 """The program compiles a second longer than others, so that it takes this many times their work to pay."""
 
 
@@ -76,7 +78,7 @@ def shapes_in_rows(study: Grid, platform: str) -> dict[int, Shape]:
     height = height_of_tile(platform)
     found = {}
     for size in study.num_categories:
-        if 2 * num_parts(size) <= height:
+        if LEAST_COLLECTIONS * num_parts(size) <= height:
             number = len(study.configurations(size))
             room = height // num_parts(size)
             parts = -(-study.num_seeds // min(room, study.num_seeds))
@@ -141,7 +143,7 @@ class RowTile:
         places = np.minimum(np.arange(self.sizes.configurations), shape.configurations - 1)
         filled = [field if field.ndim == 1 else field[:, places] for field in each]
 
-        def of_all(value, dtype=np.int32):
+        def of_all(value: Any, dtype: Any = np.int32) -> np.ndarray:
             return np.full(len(tiles), value, dtype)
 
         return RowInputs(

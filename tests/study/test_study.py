@@ -200,7 +200,7 @@ METRICS = ["mse", "nll", "bias2", "variance"]
 def uninterrupted():
     """The study of METRICS in one go, with small tiles: seeds are spread over several, and the last one is padded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(rrjax.study.tile._CELLS, "cpu", 2**10)
+        patch.setitem(rrjax.study.tile._CELLS, "cpu", 2**11)
         yield run(metrics=METRICS)
 
 
@@ -208,7 +208,7 @@ def uninterrupted():
 @pytest.mark.once
 @pytest.mark.parametrize("batch_size", [1, 3, 7])
 def test_batches_do_not_change_a_bit(batch_size, monkeypatch, uninterrupted):
-    monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 2**10)
+    monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 2**11)
     assert same(uninterrupted, run(metrics=METRICS, batch_size=batch_size))
 
 
@@ -219,7 +219,7 @@ if sys.argv[2] != "-":
     jax.distributed.initialize(sys.argv[2], num_processes=2, process_id=int(sys.argv[3]))
 import rrjax.study.tile
 if sys.argv[6] == "one":
-    rrjax.study.tile._CELLS["cpu"] = 2**10
+    rrjax.study.tile._CELLS["cpu"] = 2**11
 from rrjax.study import Study
 estimators, size = (["inv_n"], 20) if sys.argv[6] == "one" else (["mle_star", "inv_p", "inv_n", "inv"], 200)
 study = Study(estimators=estimators, num_categories=size, num_users=[50, 3000], epsilon=[1, 3.0],
@@ -291,7 +291,7 @@ class StopError(Exception):
 @pytest.mark.once
 @pytest.mark.parametrize("after", [1, 2, 5])
 def test_a_run_that_stopped_goes_on(tmp_path, after, monkeypatch, uninterrupted):
-    monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 2**10)
+    monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 2**11)
     seen = []
 
     def stop(progress):
@@ -331,7 +331,7 @@ def test_a_killed_process_leaves_a_folder_that_goes_on(tmp_path):
 @pytest.mark.long
 @pytest.mark.once
 def test_a_damaged_checkpoint_is_computed_again(tmp_path, monkeypatch):
-    monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 2**10)
+    monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 2**11)
     whole = run(metrics=METRICS, folder=tmp_path, batch_size=4)
     parts = sorted((tmp_path / "checkpoint").glob("k20-*.npz"))
     assert len(parts) > 3

@@ -24,8 +24,10 @@ from rrjax.simulate.sampling.streams import Stream
 
 BLOCK = 64
 """Rows that are drawn together on a CPU."""
-LANES = 32, 256
-"""Collections, and trials of each, that are drawn one by one together."""
+LANES = 8192
+"""Trials that are drawn one by one together."""
+TOGETHER = 32
+"""Collections that these are of, at most."""
 TRIALS_PER_CELL = 1
 """A round takes the time of one trial by itself for each cell of a vector."""
 
@@ -33,10 +35,10 @@ TRIALS_PER_CELL = 1
 class Laws(NamedTuple):
     """Distributions of one number of categories, one after the other, each filled up to the same number of rows."""
 
-    shares: Float[Array, "n W"]
-    own: UInt[Array, " n*W"]
+    shares: Float[Array | np.ndarray, "n W"]
+    own: UInt[Array | np.ndarray, " n*W"]
     """Of each category's cell in the alias table, the part that is its own, in units of 2⁻³²."""
-    other: Int[Array, " n*W"]
+    other: Int[Array | np.ndarray, " n*W"]
     """The category that has the rest of the cell."""
 
     @classmethod
@@ -55,7 +57,7 @@ class Laws(NamedTuple):
     def in_rows(self, rows: Rows, first: Int[Array, " R"]) -> Float[Array, "R W"]:
         """The law of each vector, given the law's first row; zero in cells that are not used."""
         place = looked_up(first, rows.vector) + jnp.minimum(rows.part, rows.parts - 1)
-        return jnp.where(rows.used, self.shares.at[place].get(mode="promise_in_bounds"), 0)
+        return jnp.where(rows.used, jnp.asarray(self.shares).at[place].get(mode="promise_in_bounds"), 0)
 
 
 class Users(NamedTuple):
@@ -80,7 +82,7 @@ def _alias(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     heights = shares / shares.sum(dtype=np.float64) * len(shares)
     own, other = np.minimum(heights, 1), np.arange(len(shares), dtype=np.int32)
     light, heavy = np.flatnonzero(heights < 1), np.flatnonzero(heights >= 1)
-    if len(light):
+    if len(light) and len(heavy):  # else all are one, up to rounding
         ends, spare = np.cumsum(1 - heights[light]), np.cumsum(heights[heavy] - 1)
         begins = ends - (1 - heights[light])
         other[light] = heavy[np.minimum(np.searchsorted(spare, begins, side="right"), len(heavy) - 1)]
@@ -92,10 +94,12 @@ def _alias(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.minimum(np.round(own * 2.0**32), 2.0**32 - 1).astype(np.uint32), other
 
 
-def collect_in_rows(rows: Rows, laws: Laws, users: Users) -> tuple[Int[Array, "R W"], Int[Array, "R W"]]:
+def collect_in_rows(
+    rows: Rows, laws: Laws, users: Users, most: int = TOGETHER
+) -> tuple[Int[Array, "R W"], Int[Array, "R W"]]:
     """Draws the true counts and the counts of the reports of all collections; a collection with no users is zero.
 
-    `rows.length` is K.
+    `rows.length` is K. `most` collections are there at most, if it is less than `TOGETHER`.
     """
     there = jnp.arange(rows.height, dtype=jnp.int32) < rows.number
     number = jnp.where(there, users.number, 0)
@@ -135,7 +139,7 @@ def collect_in_rows(rows: Rows, laws: Laws, users: Users) -> tuple[Int[Array, "R
     zeros = jnp.zeros((rows.height, WIDTH), jnp.int32)
     state = jnp.int32(0), number, jnp.zeros_like(number), (zeros, zeros)
     _, left, behind, found = lax.while_loop(unfinished, draw_round, state)
-    return _one_by_one(rows, laws, users, left, behind, found)
+    return _one_by_one(rows, laws, users, left, behind, found, min(most, TOGETHER))
 
 
 def _below(number, variance):
@@ -176,9 +180,9 @@ def _blocks(rows, shares, stream):
     return by_block
 
 
-def _one_by_one(rows, laws, users, left, behind, found):
+def _one_by_one(rows, laws, users, left, behind, found, collections):
     """Draws the trials that are left, and who follows; the words of a trial are those of its number."""
-    collections, trials = LANES
+    trials = LANES // collections
     number = left + behind
     # A probability near one has lost the digits of the other one.
     rare = jnp.minimum(users.keep, users.drop)
@@ -203,7 +207,7 @@ def _one_by_one(rows, laws, users, left, behind, found):
                 return law * WIDTH + cell.astype(jnp.int32), cell.astype(jnp.int32), part, for_keeping
 
             index, cell, part, for_keeping = apart(some, words)
-            own, other = apart(some, lambda: [looked_up(each, index) for each in (laws.own, laws.other)])
+            own, other = apart(some, lambda: [looked_up(jnp.asarray(each), index) for each in laws[1:]])
 
             def cells():
                 value = jnp.where(part < own, cell, other)
@@ -223,4 +227,5 @@ def _one_by_one(rows, laws, users, left, behind, found):
     # A cell more, for what is not wanted.
     flat = tuple(jnp.pad(each.ravel(), (0, 1)) for each in found)
     flat = repeat((rows.number + collections - 1) // collections, draw_collections, flat)
-    return tuple(each[:end].reshape(rows.height, WIDTH) for each in flat)
+    true_counts, counts = (each[:end].reshape(rows.height, WIDTH) for each in flat)
+    return true_counts, counts
