@@ -7,7 +7,7 @@ The arithmetic is that of `rrjax.estimators.closed_form` for integer counts, row
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,14 @@ class Collections(NamedTuple):
     """Of each collection, their sum; positive also where there is no collection."""
     epsilon: Float[Array, " R"]
     """Of each collection, positive."""
+
+    @classmethod
+    def of(
+        cls, rows: Rows, counts: Int[Array, "R W"], num_users: Int[Array, " R"], epsilon: Float[Array, " R"]
+    ) -> Self:
+        """The collections; integers get the width of the floats, which exact products need."""
+        whole = jnp.int32 if epsilon.dtype == jnp.float32 else jnp.int64
+        return cls(rows, counts.astype(whole), num_users.astype(whole), epsilon)
 
     @property
     def num_categories(self) -> Float[Array, ""]:
@@ -63,7 +71,7 @@ def _filled(given, level, total, number):
 def _active(given, level):
     """Sum and number of each collection's counts that reach its level."""
     reach = (given.counts >= given.rows.spread(level)) & given.rows.used
-    total, number = given.rows.count(jnp.where(reach, given.counts, 0), reach.astype(jnp.int32))
+    total, number = given.rows.count(jnp.where(reach, given.counts, 0), reach.astype(given.counts.dtype))
     return total, jnp.maximum(number, 1)  # it is zero only where there is no collection
 
 

@@ -110,7 +110,7 @@ class Rows:
 
     def _folded(self, combine, rows):
         """Results `[n, R]` of vectors from those of rows: the second half of the parts into the first, repeatedly."""
-        steps = jnp.sum(self.parts > 1 << jnp.arange(self.height.bit_length()), dtype=jnp.int32)
+        steps = jnp.sum(self.parts > 1 << jnp.arange(self.height.bit_length(), dtype=jnp.int32), dtype=jnp.int32)
 
         def fold(step, rows):
             half = 1 << (steps - 1 - step)

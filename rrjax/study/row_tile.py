@@ -185,7 +185,7 @@ class RowTile:
             at = jnp.minimum(collection // inputs.seeds, inputs.configurations - 1)
             seeds = inputs.first_seed + (collection % inputs.seeds).astype(jnp.uint32)
             truth, counts = draws.in_rows(rows, laws, points, seeds, at, inputs.of_users)
-            given = Collections(rows, counts, looked_up(points.num_users, at), looked_up(points.epsilon, at))
+            given = Collections.of(rows, counts, looked_up(points.num_users, at), looked_up(points.epsilon, at))
             real = seeds < inputs.num_seeds
 
             def of_estimator(theta):

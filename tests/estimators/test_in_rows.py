@@ -29,7 +29,7 @@ def laid(vectors):
 @partial(jax.jit, static_argnums=(0, 1))
 def computed(estimator, metrics, length, number, counts, truth, users, epsilon):
     rows = Rows(HEIGHT, length, number)
-    given = Collections(rows, counts, users, epsilon)
+    given = Collections.of(rows, counts, users, epsilon)
     in_rows_of_it = estimator_in_rows(estimator)
     assert in_rows_of_it is not None
     theta = in_rows_of_it(given)

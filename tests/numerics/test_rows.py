@@ -53,7 +53,7 @@ def test_each_number_has_its_cell(length, number):
     vectors = np.arange(1, number * length + 1).reshape(number, length).astype(np.int32)
     array = laid(vectors)
     np.testing.assert_array_equal(np.asarray(rows.used), array > 0)
-    cells = rows.cell(jnp.arange(number)[:, None], jnp.arange(length)[None])
+    cells = rows.cell(*(each.astype(np.int32) for each in np.ogrid[:number, :length]))
     np.testing.assert_array_equal(array.ravel()[np.asarray(cells)], vectors)
     np.testing.assert_array_equal(rows.separate(jnp.asarray(array), number, length), vectors)
     own = rows.spread(jnp.arange(HEIGHT, dtype=jnp.int32) * 10)

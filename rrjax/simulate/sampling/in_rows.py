@@ -152,7 +152,7 @@ def _blocks(rows, shares, stream):
     first, second = (looked_up(each, rows.vector) for each in stream)
 
     def draw(turn, means, size):
-        factors = looked_up(means.reshape(-1), jnp.arange(3)[:, None] * rows.height + rows.vector)
+        factors = looked_up(means.reshape(-1), jnp.arange(3, dtype=jnp.int32)[:, None] * rows.height + rows.vector)
         blocks = (rows.parts * rows.number + size - 1) // size
 
         def draw_block(index, drawn):
@@ -165,7 +165,7 @@ def _blocks(rows, shares, stream):
             rate = part(lax.dynamic_index_in_dim(factors, kind, keepdims=False))[:, None] * law
             own = Stream(*(part(each)[:, None] for each in (first, second)))
             values = poisson_of_lanes(own, part(rows.places), (turn * 3 + kind) << SITE_BITS, rate)
-            return lax.dynamic_update_slice(drawn, values[None], (kind, start, 0))
+            return lax.dynamic_update_slice(drawn, values[None], (kind, start, jnp.int32(0)))
 
         return repeat(3 * blocks, draw_block, jnp.zeros((3, *shares.shape), jnp.int32))
 
