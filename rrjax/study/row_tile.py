@@ -192,11 +192,8 @@ class RowTile:
                 errors = Errors(given, theta, truth)
                 values = jnp.stack([metric(errors) for metric in metrics], axis=-1) if metrics else theta[:, :0]
                 sums = _over_seeds(errors.difference, inputs, sizes.error_rows)
-                return (
-                    values,
-                    sums,
-                    _finite(rows, theta, values[..., names.index("mse")] if "mse" in names else None) | ~real,
-                )
+                squared = values[..., names.index("mse")] if "mse" in names else None
+                return values, sums, _finite(rows, theta, squared) | ~real
 
             # `map` compiles the metrics once, not once for each estimator.
             values, errors, finite = lax.map(of_estimator, jnp.stack([estimate(given) for estimate in estimators]))

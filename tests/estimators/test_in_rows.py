@@ -7,23 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import FLOAT
+from layout import laid
 
 import rrjax
 from rrjax.estimators import in_rows
 from rrjax.estimators.catalogue import METRICS
 from rrjax.estimators.in_rows import Collections, Errors, estimator_in_rows
-from rrjax.numerics.rows import WIDTH, Rows, num_parts
+from rrjax.numerics.rows import Rows
 
 HEIGHT = 64
 EPS = float(np.finfo(FLOAT).eps)
-
-
-def laid(vectors):
-    number, length = vectors.shape
-    parts = num_parts(length)
-    padded = np.pad(vectors, ((0, 0), (0, parts * WIDTH - length))).reshape(number, parts, WIDTH)
-    rows = np.swapaxes(padded, 0, 1).reshape(-1, WIDTH)
-    return np.pad(rows, ((0, HEIGHT - len(rows)), (0, 0)))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -62,8 +55,8 @@ def test_estimators_and_metrics_are_those_of_single_collections(estimator):
             names,
             jnp.int32(length),
             jnp.int32(number),
-            laid(counts),
-            laid(truth),
+            laid(HEIGHT, counts),
+            laid(HEIGHT, truth),
             np.pad(users, (0, fill), constant_values=1).astype(np.int32),
             np.pad(epsilon, (0, fill), constant_values=1),
         )

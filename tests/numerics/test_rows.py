@@ -5,20 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import FLOAT
+from layout import laid
 
-from rrjax.numerics.rows import WIDTH, Rows, num_parts
+from rrjax.numerics.rows import WIDTH, Rows
 
 HEIGHT = 48
 SIZES = [(1, 1), (5, 48), (128, 7), (129, 24), (500, 10), (6144, 1)]
-
-
-def laid(vectors):
-    """Vectors `[n, K]` in rows, by NumPy."""
-    number, length = vectors.shape
-    parts = num_parts(length)
-    padded = np.pad(vectors, ((0, 0), (0, parts * WIDTH - length))).reshape(number, parts, WIDTH)
-    rows = np.swapaxes(padded, 0, 1).reshape(-1, WIDTH)
-    return np.pad(rows, ((0, HEIGHT - len(rows)), (0, 0)))
 
 
 @jax.jit
@@ -33,7 +25,7 @@ def test_sums_and_largest_numbers_are_those_of_each_vector(length, number):
     rng = np.random.default_rng(length)
     whole = rng.integers(0, 1000, (number, length)).astype(np.int32)
     real = rng.random((number, length)).astype(FLOAT)
-    counts, sums, most = reduced(jnp.int32(length), jnp.int32(number), laid(whole), laid(real))
+    counts, sums, most = reduced(jnp.int32(length), jnp.int32(number), laid(HEIGHT, whole), laid(HEIGHT, real))
 
     def check(found, expected, rtol=0.0):
         np.testing.assert_allclose(found[:number], expected, rtol=rtol)
@@ -51,7 +43,7 @@ def test_sums_and_largest_numbers_are_those_of_each_vector(length, number):
 def test_each_number_has_its_cell(length, number):
     rows = Rows(HEIGHT, jnp.int32(length), jnp.int32(number))
     vectors = np.arange(1, number * length + 1).reshape(number, length).astype(np.int32)
-    array = laid(vectors)
+    array = laid(HEIGHT, vectors)
     np.testing.assert_array_equal(np.asarray(rows.used), array > 0)
     cells = rows.cell(*(each.astype(np.int32) for each in np.ogrid[:number, :length]))
     np.testing.assert_array_equal(array.ravel()[np.asarray(cells)], vectors)
@@ -66,7 +58,7 @@ def test_a_vector_that_is_not_finite_leaves_the_others_alone():
     rows = Rows(HEIGHT, jnp.int32(200), jnp.int32(3))
     vectors = np.ones((3, 200), FLOAT)
     vectors[0, 150], vectors[2, 3] = np.nan, np.inf
-    (sums,) = rows.sum(jnp.asarray(laid(vectors)))
+    (sums,) = rows.sum(jnp.asarray(laid(HEIGHT, vectors)))
     np.testing.assert_array_equal(sums[:3], [np.nan, 200, np.inf])
 
 

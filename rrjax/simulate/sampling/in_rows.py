@@ -212,8 +212,8 @@ def _one_by_one(rows, laws, users, left, behind, found, collections):
             def cells():
                 value = jnp.where(part < own, cell, other)
                 keeps = (for_keeping < threshold) == keeps_rarely
-                any_ = scaled_word(stream.pair(place, site + 1)[0], size).astype(jnp.int32)
-                report = jnp.where(keeps & (place < left), value, any_)
+                uniform = scaled_word(stream.pair(place, site + 1)[0], size).astype(jnp.int32)
+                report = jnp.where(keeps & (place < left), value, uniform)
                 put = jnp.where(place < left, rows.cell(vector, value), end)
                 return put, jnp.where(place < number, rows.cell(vector, report), end)
 

@@ -138,17 +138,16 @@ def poisson(
 
 
 def poisson_of_lanes(
-    stream: Stream, places: Int[Array, " n"], site: int | Int[Array, ""], rate: Float[Array, " n"]
-) -> Int[Array, " n"]:
-    """Draws `[n]`, int32, from Poisson laws with any rates; the stream may be `[n]`, too. Not for `vmap`.
+    stream: Stream, places: Int[Array, "*n"], site: int | Int[Array, ""], rate: Float[Array, "*n"]
+) -> Int[Array, "*n"]:
+    """Draws int32 from Poisson laws with any rates, of any shape, to which the stream is broadcast. Not for `vmap`.
 
     A lane's value depends on its own stream, place and rate; the lanes together determine only which code runs.
     """
     none = jnp.zeros_like(places)
     largest = jnp.max(rate)
-    smaller = jnp.max(jnp.where(rate < LARGE_RATE, rate, 0))
-
     small = jnp.where(rate < LARGE_RATE, rate, 0)
+    smaller = jnp.max(small)
     eighths = (small * 8).astype(jnp.int32)
     for_rest, for_eighths = apart(smaller > 0, lambda: stream.pair(places, site))
     drawn = _poisson_of_rest(for_rest, small - eighths.astype(rate.dtype) * (1 / 8), 1 / 8)
@@ -176,13 +175,13 @@ class Tables(NamedTuple):
     step: float
     """A power of two."""
     shift: int
-    """The step is 2^shift of the units in which `draw` is given rates."""
+    """The step is 2^shift of the units in which `draw_if` is given rates."""
     number: int
     """Number of tables, a power of two."""
     bits: int
     """Each table has 2^bits cells: `bits` bits of a word choose a cell, the other bits a value in it."""
 
-    def draw_if(self, needed: Bool[Array, ""], words: UInt[Array, " n"], whole: Int[Array, " n"]) -> Int[Array, " n"]:
+    def draw_if(self, needed: Bool[Array, ""], words: UInt[Array, "*n"], whole: Int[Array, "*n"]) -> Int[Array, "*n"]:
         """Draws from the laws of the multiples of the step in rates, given in whole units; zero if not needed."""
         entries, first = (aligned(jnp.asarray(each), whole) for each in alias_tables(self))
         multiples = (whole >> self.shift) & (self.number - 1)
