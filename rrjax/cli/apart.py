@@ -78,17 +78,15 @@ class Apart:
                 raise UsageError(f"{flag} is for --apart: leave it out", flag=flag)
             return False
         if self.split is not None and self.columns_per_user is not None:
-            raise UsageError(
-                "--split is for columns that all users report; with --columns-per-user each has the same ε: leave one "
-                "out",
-                flag="--split",
+            raise UsageError.about(
+                "--split",
+                "is for columns that all users report; with --columns-per-user each has the same ε: leave one out",
                 value=self.split,
             )
         if self.columns_per_user is not None and self.columns_per_user > len(columns):
-            raise UsageError(
-                f"--columns-per-user {self.columns_per_user}: there are {len(columns)} columns; give a number up to "
-                "that",
-                flag="--columns-per-user",
+            raise UsageError.about(
+                "--columns-per-user",
+                f"{self.columns_per_user}: there are {len(columns)} columns; give a number up to that",
                 value=self.columns_per_user,
             )
         refuse_flags(others, "--apart")
@@ -228,9 +226,7 @@ def show_apart(
         f"Reports of {users} in {len(made)} columns{each}, {randomness(made[0])}; ε = {delivered:.6g} nats for all "
         "columns together."
     )
-    table = show.table()
-    for title in ("column", "reports", "categories", "ε", "truth"):
-        table.add_column(title, justify="left" if title == "column" else "right", no_wrap=True)
+    table = show.table("column", "reports", "categories", "ε", "truth")
     for metadata, number in zip(made, numbers, strict=True):
         p = float(rrjax.RandomizedResponse(metadata.num_categories, metadata.epsilon).p)
         size, epsilon = f"{metadata.num_categories:,}", f"{metadata.epsilon:.4g}"

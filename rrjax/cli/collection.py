@@ -267,10 +267,8 @@ def _designed(files: Files, epsilon: float | None, design: SurveyDesign) -> Coll
 def _tallied(files: Files, epsilon: float) -> Collection:
     """Counts reports of another mechanism than randomized response."""
     if files.reading.counts is not None:
-        raise UsageError(
-            f"--counts is for files of counts, and {files.name} holds reports",
-            flag="--counts",
-            value=files.reading.counts,
+        raise UsageError.about(
+            "--counts", f"is for files of counts, and {files.name} holds reports", value=files.reading.counts
         )
     if files.reading.missing:
         raise UsageError(

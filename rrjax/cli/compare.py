@@ -184,10 +184,7 @@ def _distances(theta, truth):
 
 def _show_comparison(collection: Collection, estimates: list[Estimate], errors: list[dict[str, float]] | None) -> None:
     """Prints one row per estimator: likelihood, certificate and, if the truth is known, errors."""
-    table = show.table()
-    table.add_column("", no_wrap=True)
-    for title in ["> 0", "< 0", "NLL", "gap", *(ERRORS.values() if errors is not None else ())]:
-        table.add_column(title, justify="right", no_wrap=True)
+    table = show.table("", "> 0", "< 0", "NLL", "gap", *(ERRORS.values() if errors is not None else ()))
     for row, found in enumerate(estimates):
         cells = [
             found.title,

@@ -101,9 +101,7 @@ def run(files: Files, design: SurveyDesign, samples: Samples, level: float, outp
     if missing:
         show.warn([f"{show.number(missing, 'row has', 'rows have')} no answer or no sample, and are left out."])
     show.out.print()
-    table = show.table()
-    for title in ("", "estimate", "std. error", show.interval(level)):
-        table.add_column(title, justify="left" if not title else "right", no_wrap=True)
+    table = show.table("", "estimate", "std. error", show.interval(level))
     between = show.between(facts["lower"], facts["upper"])
     for place, (title, name, error) in enumerate(rows):
         value = facts.get(error, math.nan)
@@ -163,9 +161,7 @@ def _counted(files: Files, text: str) -> tuple[np.ndarray, int]:
     if lacking is not None or len(known) != 2:
         shown = ", ".join(map(repr, known[:5])) + " …" * (len(known) > 5)
         problem = f"two are wanted, and it has {len(known):,}" if lacking is None else f"no row has {lacking!r}"
-        raise UsageError(
-            f"--sample {text}: {files.name}, column {column!r}: {problem}; its levels are {shown}",
-            flag="--sample",
-            value=text,
+        raise UsageError.about(
+            "--sample", f"{text}: {files.name}, column {column!r}: {problem}; its levels are {shown}", value=text
         )
     return pairs.counts.T[[known.index(level) for level in levels]], pairs.num_missing

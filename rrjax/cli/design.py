@@ -146,10 +146,8 @@ class SurveyDesign:
     def _read(self, path: Path) -> None:
         """Takes mechanism and parameters from a file."""
         if self.mechanism is not None or self.parameter:
-            raise UsageError(
-                "--design holds the mechanism and its parameters: leave --mechanism and --parameter out",
-                flag="--design",
-                value=path,
+            raise UsageError.about(
+                "--design", "holds the mechanism and its parameters: leave --mechanism and --parameter out", value=path
             )
         try:
             record = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -213,10 +211,8 @@ class SurveyDesign:
         name = self.mechanism
         assert name is not None
         if name in TWO_SAMPLES:
-            raise UsageError(
-                f"--mechanism {name} has two samples: `rrjax estimate` takes it, with --sample",
-                flag="--mechanism",
-                value=name,
+            raise UsageError.about(
+                "--mechanism", f"{name} has two samples: `rrjax estimate` takes it, with --sample", value=name
             )
         design = self._made(lambda: make_design(name, self._given, num_categories))
         if num_categories not in (None, design.num_categories):

@@ -135,11 +135,6 @@ class ShareIntervals:
     """Which categories are significantly above zero, at the false discovery rate."""
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """As columns of a table."""
-        return {"lower": self.lower, "upper": self.upper, "found": self.found}
-
-    @property
     def level(self) -> float:
         """The confidence level of the intervals."""
         return self.confidence.level
@@ -228,13 +223,11 @@ def show_largest(
     """Prints a table of the largest categories by the first estimate."""
     first = estimates[0].theta
     largest = largest_of(first, top)
-    table = show.table()
-    table.add_column("category", no_wrap=True, max_width=40)
     titles = list(of_reports(collection))
     titles += headings or [estimate.title for estimate in estimates]
     titles += [intervals.title] if intervals is not None else []
-    for title in titles if truth is None else [*titles, "truth"]:
-        table.add_column(title, justify="right", no_wrap=True)
+    titles += ["truth"] if truth is not None else []
+    table = show.table("category", *titles, max_width=40)
     bars = intervals is not None
     for _ in range(2 * bars):  # marks and bars
         table.add_column("", no_wrap=True)

@@ -52,9 +52,7 @@ def independent(
     """
     columns = column or []
     if columns and (len(columns) != 2 or columns[0] == columns[1]):
-        raise UsageError(
-            f"--column must be given twice, once for each attribute; got {', '.join(columns)}", flag="--column"
-        )
+        raise UsageError.about("--column", f"must be given twice, once for each attribute; got {', '.join(columns)}")
     if domain and len(domain) != 2:
         raise UsageError("--domain must be given twice, in the order of the columns, or not at all", flag="--domain")
     first, second = [parse_domain(text) for text in domain or [None, None]]
@@ -74,9 +72,7 @@ def independent(
     if len(apart) > 1:
         lacking = next((name for name in columns if name not in apart), None)
         if lacking is not None:
-            raise UsageError(
-                f"--column {lacking}: {files.name} has reports in {', '.join(map(repr, apart))}", flag="--column"
-            )
+            raise UsageError.about("--column", f"{lacking}: {files.name} has reports in {', '.join(map(repr, apart))}")
         first, second = (apart[name].domain for name in columns)
     with show.err.status("Counting …") as status:
         pairs = count_pairs(files.source, (columns[0], columns[1]), (first, second))

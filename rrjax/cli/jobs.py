@@ -93,9 +93,7 @@ def check_wish(what: str, paths: list[str], wish: Wish, randomizer: Randomizer, 
     if what != "data" and (flag := reading.first_flag()):
         raise UsageError(f"{flag} says how to read files, and belongs to `rrjax study data`", flag=flag)
     if what != "data" and wish.epsilon:
-        raise UsageError(
-            "--epsilon belongs to `rrjax study data`; a grid of your own goes into a TOML file", flag="--epsilon"
-        )
+        raise UsageError.about("--epsilon", "belongs to `rrjax study data`; a grid of your own goes into a TOML file")
     if what != "data" and randomizer.mechanism is not None:
         raise UsageError(
             "--mechanism belongs to `rrjax study data`; the mechanisms of a grid of your own go into a TOML file",

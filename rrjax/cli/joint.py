@@ -245,9 +245,7 @@ def _pairs(columns: Columns, level: float, output: Output) -> None:
         show.record(facts | {"pairs": pairs} | output.files)
         return
     show_head(columns, warnings_of(columns))
-    table = show.table()
-    for title in ("columns", "Cramér's V", show.interval(level), "mutual information", "p", "p of all"):
-        table.add_column(title, justify="left" if title == "columns" else "right", no_wrap=True)
+    table = show.table("columns", "Cramér's V", show.interval(level), "mutual information", "p", "p of all")
     for pair in pairs[: output.top]:
         names = " × ".join(map(show.printable, pair["columns"]))
         value, limits = written(pair, "cramers_v", 3)
@@ -331,9 +329,8 @@ def _joint(columns: Columns, level: float, output: Output) -> None:
         show.record(record | facts | {"association": association, "top": rows} | output.files)
         return
     show_head(columns, warnings_of(columns))
-    table = show.table()
-    for title in (*columns.names, *shares, "unbiased", "std. error"):
-        table.add_column(show.printable(title), justify="left" if title in columns.names else "right", no_wrap=True)
+    names = map(show.printable, columns.names)
+    table = show.table(*names, *shares, "unbiased", "std. error", names=len(columns.names))
     for row, place in enumerate(top.tolist()):
         cells = [show.printable(texts[name][row]) for name in columns.names]
         found_shares = [show.share(each[place]) for each in shares.values()]

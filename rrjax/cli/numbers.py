@@ -214,10 +214,7 @@ def _outside(theta, band):
 
 
 def _show(collection, statements, level):
-    table = show.table()
-    table.add_column("", no_wrap=True)
-    for title in ("estimate", f"{show.in_full(level)} limits"):
-        table.add_column(title, justify="right", no_wrap=True)
+    table = show.table("", "estimate", f"{show.in_full(level)} limits")
     for each in statements:
         limits = (
             f"{collection.number(each.lower)} – {collection.number(each.upper)}" if each.lower == each.lower else "–"
@@ -281,10 +278,7 @@ def compare(collection: NumberCollection, true: Files | None, output: Output) ->
     show.say(collection.summary())
     show.warn(collection.warnings)
     show.out.print()
-    table = show.table()
-    table.add_column("", no_wrap=True)
-    for title in ("mean", *(["Wasserstein", "Kolmogorov"] if errors else [])):
-        table.add_column(title, justify="right", no_wrap=True)
+    table = show.table("", "mean", *(["Wasserstein", "Kolmogorov"] if errors else []))
     for name, theta in thetas.items():
         measured = [] if errors is None else list(errors[name].values())
         cells = [f"{measured[0]:.3g}", show.percent(measured[1])] if measured else []

@@ -62,9 +62,7 @@ class Output:
     def __post_init__(self) -> None:
         """Refuses file names without a known format, before any work is done."""
         if self.plot is not None and self.plot.suffix.lower() not in (".png", ".pdf", ".svg"):
-            raise UsageError(
-                f"--plot {self.plot}: figures are written as .png, .pdf or .svg", flag="--plot", value=self.plot
-            )
+            raise UsageError.about("--plot", f"{self.plot}: figures are written as .png, .pdf or .svg", value=self.plot)
         if self.out is not None:
             try:
                 table_suffix(self.out)
@@ -138,26 +136,18 @@ class Asked:
     def __post_init__(self) -> None:
         """Refuses flags that contradict each other."""
         if self.population is not None and self.by is None:
-            raise UsageError(
-                "--population gives the sizes of the levels of --by: name that column with --by", flag="--population"
-            )
+            raise UsageError.about("--population", "gives the sizes of the levels of --by: name that column with --by")
         if self.population is not None and self.weights is not None:
-            raise UsageError(
-                "--population and --weights are two ways to weigh the users: give one of the two", flag="--population"
-            )
+            raise UsageError.about("--population", "and --weights are two ways to weigh the users: give one of the two")
         if self.population is not None and self.quantile and not (self.mean or self.group):
-            raise UsageError(
-                "--population weighs means and groups, not quantiles: ask for --mean or --group", flag="--population"
-            )
+            raise UsageError.about("--population", "weighs means and groups, not quantiles: ask for --mean or --group")
         if self.weights is not None and self.quantile:
-            raise UsageError(
-                "--quantile has no interval for weighted reports: leave out --weights, or ask for --group",
-                flag="--quantile",
+            raise UsageError.about(
+                "--quantile", "has no interval for weighted reports: leave out --weights, or ask for --group"
             )
         if self.normal and not self.any():
-            raise UsageError(
-                "--normal applies to --mean, --quantile, --group, --by and --weights: ask for one of them",
-                flag="--normal",
+            raise UsageError.about(
+                "--normal", "applies to --mean, --quantile, --group, --by and --weights: ask for one of them"
             )
         for probability in self.quantile or []:
             if not sys.float_info.min <= probability < 1:
@@ -263,9 +253,7 @@ def flags(
 
             with show.reporting(), naming_flags():
                 if given.get("explain") and given.get("json"):
-                    raise UsageError(
-                        "--explain is about tables, and --json prints none: give one of the two", flag="--explain"
-                    )
+                    raise UsageError.about("--explain", "is about tables, and --json prints none: give one of the two")
                 grouped = {
                     name: cast(Any, kind)(**{field: given.pop(field) for field in fields})
                     for name, (kind, fields) in groups.items()

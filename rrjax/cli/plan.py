@@ -320,9 +320,8 @@ def _show(found: Plan) -> None:
         f"[bold]{solved}[/bold]: K = {target.num_categories:,}, ε = {found.epsilon:.4g} nats, "
         f"N = {found.num_users:,.0f}"
     )
-    table = show.table(show_header=False)
-    table.add_column("")
-    table.add_column("", justify="right", no_wrap=True)
+    table = show.table("", "", show_header=False)
+    table.columns[0].no_wrap = False
     level = f"{100 * target.level:g}\N{NO-BREAK SPACE}%"
     for text, value in (
         ("Typical error of a share of the population (root mean squared)", found.rmse),
@@ -335,10 +334,7 @@ def _show(found: Plan) -> None:
         table.add_row(text, show.percent(value) if value <= 1 else "more than 100 %")
     show.show_table(table)
     show.out.print()
-    table = show.table()
-    table.add_column("mechanism", no_wrap=True)
-    for title in ("error", "bits", "operations"):
-        table.add_column(title, justify="right", no_wrap=True)
+    table = show.table("mechanism", "error", "bits", "operations")
     table.add_column("")
     for row in found.mechanisms:
         table.add_row(row.name, show.percent(row.expected_rmse), f"{row.bits:,.0f}", f"{row.operations:.1e}", row.note)

@@ -90,9 +90,7 @@ def regress(
     from rrjax.models.regression import MOST_RIDGE
 
     if not 0 <= ridge <= MOST_RIDGE:
-        raise UsageError(
-            f"--ridge must be a number from 0 to {MOST_RIDGE:g}, got {ridge:g}", flag="--ridge", value=ridge
-        )
+        raise UsageError.about("--ridge", f"must be a number from 0 to {MOST_RIDGE:g}, got {ridge:g}", value=ridge)
     files = Files(reports, dataclasses.replace(reading, column=outcome))
     names, listed = split("--covariates", covariates), [] if factors is None else split("--factors", factors)
     purposes = [*(("--covariates", name) for name in names), ("--weights", weights), ("--clusters", clusters)]
@@ -238,10 +236,7 @@ class _Found:
         for place, label in enumerate(self.labels[1:]):
             show.out.print()
             show.say(f"{show.printable(label)}, compared with {show.printable(self.labels[0])} (log-odds)")
-            drawn = show.table()
-            for title in ("", "estimate", robust, show.interval(level), "p"):
-                drawn.add_column(title, justify="left" if title == "" else "right", no_wrap=True)
-            drawn.columns[0].max_width = 30
+            drawn = show.table("", "estimate", robust, show.interval(level), "p", max_width=30)
             for row in range(place * terms, (place + 1) * terms):
                 drawn.add_row(
                     Text(show.printable(table["term"][row])),
@@ -254,12 +249,9 @@ class _Found:
             f"0.69 doubles the odds of the answer against {show.printable(self.labels[0])}, −0.69 halves them."
         )
         show.out.print()
-        drawn = show.table()
         clusters = self.result.num_clusters
         statistic_title = "χ²" if clusters is None else "F"
-        for title in ("does it matter?", statistic_title, "df", "p"):
-            drawn.add_column(title, justify="right" if drawn.columns else "left", no_wrap=True)
-        drawn.columns[0].max_width = 40
+        drawn = show.table("does it matter?", statistic_title, "df", "p", max_width=40)
         for name, statistic, degrees, p_value in self.tests:
             written = "–" if math.isnan(statistic) else f"{statistic:.4g}"
             freedom = f"{degrees}" if clusters is None else f"{degrees}, {clusters - 1:,}"
@@ -378,8 +370,6 @@ def _reordered(labels: list[str], reference: str | None) -> list[int]:
         return list(range(len(labels)))
     if reference not in labels:
         shown = ", ".join(map(repr, labels[:10])) + ", …" * (len(labels) > 10)
-        raise UsageError(
-            f"--reference {reference!r} is none of the categories {shown}", flag="--reference", value=reference
-        )
+        raise UsageError.about("--reference", f"{reference!r} is none of the categories {shown}", value=reference)
     place = labels.index(reference)
     return [place, *(other for other in range(len(labels)) if other != place)]

@@ -78,10 +78,9 @@ def report(
     others = [Files([str(path)]) for path in (asked.population, memo) if path is not None]
     check_outputs([files, *others], out)
     if not force and out.exists() and not is_page(out):
-        raise UsageError(
-            f"--out {out} is there already, and rrjax did not make it: write to another file, or replace it with "
-            "--force",
-            flag="--out",
+        raise UsageError.about(
+            "--out",
+            f"{out} is there already, and rrjax did not make it: write to another file, or replace it with --force",
             value=out,
         )
     with show.err.status("Counting …") as status:

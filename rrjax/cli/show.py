@@ -134,9 +134,13 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def table(**options: Any) -> Table:
-    """An empty table in the style of all tables."""
-    return Table(box=None, pad_edge=False, header_style="bold", **options)
+def table(*titles: str | Text, names: int = 1, max_width: int | None = None, **options: Any) -> Table:
+    """An empty table in the style of all tables: columns of names, the first one at most so wide, then of numbers."""
+    made = Table(box=None, pad_edge=False, header_style="bold", **options)
+    for place, title in enumerate(titles):
+        side = "left" if place < names else "right"
+        made.add_column(title, justify=side, no_wrap=True, max_width=None if place else max_width)
+    return made
 
 
 def show_table(table: Table, *, bars: bool = False) -> None:

@@ -33,10 +33,9 @@ def run(columns: str, epsilon: float | None, users: int | None, others: dict[str
     except ValueError:
         sizes = []
     if len(sizes) < 2 or min(sizes) < 2 or max(sizes) >= 2**31:
-        raise UsageError(
-            f"--columns {columns}: give the number of categories of each of two columns or more, at least 2, such as "
-            "4,10,16",
-            flag="--columns",
+        raise UsageError.about(
+            "--columns",
+            f"{columns}: give the number of categories of each of two columns or more, at least 2, such as 4,10,16",
             value=columns,
         )
     for flag, value in {"--epsilon": epsilon, "--users": users}.items():
@@ -61,10 +60,7 @@ def run(columns: str, epsilon: float | None, users: int | None, others: dict[str
         f"[bold]Errors of {len(sizes)} columns[/bold]: K = {', '.join(f'{size:,}' for size in sizes)}, ε = "
         f"{epsilon:.4g} nats for all of them, N = {users:,}"
     )
-    table = show.table()
-    table.add_column("a user reports", no_wrap=True)
-    for title in ("ε of each", "error of a share", "error of a cell"):
-        table.add_column(title, justify="right", no_wrap=True)
+    table = show.table("a user reports", "ε of each", "error of a share", "error of a cell")
     for row in rows:
         cells = show.percent(row.cell) if math.isfinite(row.cell) else "unknown"
         table.add_row(WAYS[row.name].format(row.number), f"{row.epsilon:.4g}", show.percent(row.share), cells)

@@ -267,12 +267,10 @@ def _row(statement: Statement, level: str, number: int, found: inference.Estimat
 
 def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool, doubt: str) -> None:
     show.out.print()
-    table = show.table()
     several = asked.by is not None
     names = ["statement", *([show.printable(asked.by)] if several else [])]
-    for title in (*names, "reports", "estimate", "std. error", show.interval(level)):
-        table.add_column(Text(title), no_wrap=True, justify="left" if title in names else "right")
-    table.columns[0].max_width = 30
+    titles = "reports", "estimate", "std. error", show.interval(level)
+    table = show.table(*map(Text, names), *titles, names=len(names), max_width=30)
     for row in rows:  # each row has its name, because a narrow terminal shows the columns in several blocks
         place = [Text(_short(row.level))] if several else []
         table.add_row(Text(show.printable(row.statement.name)), *place, f"{row.num_reports:,}", *written(row))
@@ -358,9 +356,8 @@ def _draw(plot: Path, rows: list[Row], collection: Collection, level: float) -> 
             levels = [row.level for row in own]
             panels[statement.name] = Statements(levels, value, lower, upper, statement.kind == "share")
         if not panels:
-            raise UsageError(
-                "--plot draws numbers, and quantiles of these labels are not numbers: ask for --mean or --group",
-                flag="--plot",
+            raise UsageError.about(
+                "--plot", "draws numbers, and quantiles of these labels are not numbers: ask for --mean or --group"
             )
         title = f"{collection.called} in column {collection.counted.column}, ε = {collection.epsilon:.4g}"
         save(forest_figure(panels, level=level, title=title), plot)

@@ -257,9 +257,7 @@ def _summarize(jobs: list[Job]) -> bool:
             ranked = ranking(job.dataset, "mse")
             # The report shows the column of shared wins; here a sentence mentions it.
             rows = [{name: text for name, text in row.items() if name != "shared"} for row in ranking_rows(ranked)]
-            table = show.table(title="By mean squared error; the best first", title_justify="left")
-            for name in rows[0]:
-                table.add_column(name, justify="left" if name == "estimator" else "right", no_wrap=True)
+            table = show.table(*rows[0], title="By mean squared error; the best first", title_justify="left")
             for row in rows:
                 table.add_row(*row.values())
             show.show_table(table)

@@ -239,9 +239,7 @@ def _trend(
             flag="--time",
         )
     if not all(math.isfinite(time) for time in times):
-        raise UsageError(
-            f"--time must be finite numbers, got {', '.join(f'{time:g}' for time in times)}", flag="--time"
-        )
+        raise UsageError.about("--time", f"must be finite numbers, got {', '.join(f'{time:g}' for time in times)}")
     if times and len(set(times)) == 1:
         raise UsageError("--time: all are the same, so there is nothing to go by", flag="--time")
     number = None
@@ -249,10 +247,8 @@ def _trend(
         labels = [str(label) for label in collections[0].labels]
         if category not in labels:
             hint = did_you_mean(category, labels)
-            raise UsageError(
-                f"--category {category} is none of {collections[0].counted.domain.describe()}{hint}",
-                flag="--category",
-                value=category,
+            raise UsageError.about(
+                "--category", f"{category} is none of {collections[0].counted.domain.describe()}{hint}", value=category
             )
         number = labels.index(category)
     when, who = np.array(times) if times else None, "any share" if category is None else f"the share of {category}"
@@ -306,9 +302,8 @@ def _read_collections(
     if len(paths) < 2:
         raise UsageError("give two files of reports or more, one for each collection", flag="REPORTS")
     if len(epsilons) not in (0, 1, len(paths)):
-        raise UsageError(
-            f"--epsilon was given {len(epsilons)} times for {len(paths)} collections; give it once, or once for each",
-            flag="--epsilon",
+        raise UsageError.about(
+            "--epsilon", f"was given {len(epsilons)} times for {len(paths)} collections; give it once, or once for each"
         )
     given = list(epsilons) * (len(paths) if len(epsilons) == 1 else 1) or [None] * len(paths)
     collections = [

@@ -59,9 +59,7 @@ class SimulatedTest:
                 value=self.significance,
             )
         if self.draws > MOST_DRAWS:
-            raise UsageError(
-                f"--draws must be at most {MOST_DRAWS:,}, got {self.draws:,}", flag="--draws", value=self.draws
-            )
+            raise UsageError.about("--draws", f"must be at most {MOST_DRAWS:,}, got {self.draws:,}", value=self.draws)
         least = math.ceil(1 / self.significance) - 1
         if self.draws < least:
             raise UsageError(

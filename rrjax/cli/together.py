@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Any
 
@@ -80,11 +80,8 @@ def show_side_by_side(
     top: int,
 ) -> None:
     """Prints a table of the largest categories: parts, all together with its interval, and what stands beside it."""
-    table = show.table()
-    table.add_column("category", no_wrap=True, max_width=40)
-    titles: Sequence[str] = [*parts, *(title for name in of_all for title in (name, show.interval(level))), *beside]
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
+    titles = [*parts, *(title for name in of_all for title in (name, show.interval(level))), *beside]
+    table = show.table("category", *titles, max_width=40)
     limits = {name: each.interval(level) for name, each in of_all.items()}
     for place in largest_of(by, top):
         cells = [show.printable(labels[place]), *(show.share(each[place]) for each in parts.values())]

@@ -56,9 +56,7 @@ def run(files: Files, joint: Joint, level: float, output: Output) -> None:
         show.record(facts | output.files)
         return
     show_head(columns, warnings_of(columns))
-    table = show.table()
-    for title in ("columns", "Cramér's V", show.interval(level), "mutual information"):
-        table.add_column(title, justify="left" if title == "columns" else "right", no_wrap=True)
+    table = show.table("columns", "Cramér's V", show.interval(level), "mutual information")
     for edge in edges:
         value, limits = written(edge, "cramers_v", 3)
         table.add_row(_named(edge), value, limits.replace("to", "–"), written(edge, "mutual_information", 4)[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 # `DataError` is a name of `rrjax.io`, `StudyError` of `rrjax.study`.
 __all__ = ["ArgumentError", "Contradiction", "Located", "PeerError", "UsageError"]
@@ -25,6 +25,9 @@ class Located(Exception):  # noqa: N818
         row: Number of the row or line of a file, from one; place in an array, from zero.
         value: The value that was refused. It is not part of the message if it may be a user's true value.
     """
+
+    kind_of_subject: ClassVar[str] = "argument"
+    """The attribute that `about` fills with the subject of the message."""
 
     def __init__(
         self,
@@ -46,14 +49,15 @@ class Located(Exception):  # noqa: N818
         self.row = row
         self.value = value
 
+    @classmethod
+    def about(cls, subject: str, problem: str, **attributes: Any) -> Self:
+        """The error whose message is the name of the argument, or of the flag, and the problem."""
+        named: dict[str, Any] = {cls.kind_of_subject: subject, **attributes}
+        return cls(f"{subject} {problem}", **named)
+
 
 class ArgumentError(Located, ValueError):
     """An argument of a function that cannot be used as it is."""
-
-    @classmethod
-    def about(cls, argument: str, problem: str, **attributes: Any) -> Self:
-        """The error whose message is the name of the argument and the problem."""
-        return cls(f"{argument} {problem}", argument=argument, **attributes)
 
 
 class DataError(Located, ValueError):
@@ -72,6 +76,8 @@ class Contradiction(DataError):  # noqa: N818
 
 class UsageError(Located):
     """A flag that is invalid or contradicts the data: `flag`."""
+
+    kind_of_subject = "flag"
 
 
 class StudyError(Located):

@@ -158,9 +158,7 @@ def inv_p(
 
 def _pick(solver: Solver) -> Solver:
     if solver not in ("auto", "newton", "sort"):
-        raise ArgumentError(
-            f"solver must be 'auto', 'newton' or 'sort', got {solver!r}", argument="solver", value=solver
-        )
+        raise ArgumentError.about("solver", f"must be 'auto', 'newton' or 'sort', got {solver!r}", value=solver)
     return "newton" if solver == "auto" else solver
 
 

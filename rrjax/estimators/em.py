@@ -200,10 +200,8 @@ def ems(mixture: Mixture, *, tol: float = 1e-3, max_iters: int = 10_000) -> EMRe
 def _checked(counts, epsilon, accelerate):
     """The uniform distribution and the reports of a mixture, or counts and ε."""
     if accelerate not in get_args(Acceleration):
-        raise ArgumentError(
-            f"accelerate must be 'anderson', 'deflated', 'newton' or 'none', got {accelerate!r}",
-            argument="accelerate",
-            value=accelerate,
+        raise ArgumentError.about(
+            "accelerate", f"must be 'anderson', 'deflated', 'newton' or 'none', got {accelerate!r}", value=accelerate
         )
     return as_mixture(counts, epsilon) if isinstance(counts, Mixture) else as_survey(counts, epsilon)
 
@@ -266,20 +264,15 @@ def _slopes_and_floor(reports, probabilities):
 def reports_of(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> Reports:
     """Counts of k-ary randomized response as a mixture whose products take O(K); its a + Bθ is q + d·θ."""
     phi, usable = shares(counts, epsilon)
-    kept, noise = _kept_and_noise(epsilon, counts.shape[0])
-    return Reports(phi, noise, Scaling(kept, counts.shape[0]), usable)
-
-
-def _kept_and_noise(epsilon, num_categories):
-    e1 = expm1_epsilon(epsilon)
-    return e1 / (e1 + num_categories), 1 / (e1 + num_categories)
+    e1, size = expm1_epsilon(epsilon), counts.shape[0]
+    return Reports(phi, 1 / (e1 + size), Scaling(e1 / (e1 + size), size), usable)
 
 
 def _of_counts(counts, epsilon):
     """The problem of k-ary randomized response."""
     reports = reports_of(counts, epsilon)
-    phi = reports.shares
-    kept, noise = _kept_and_noise(epsilon, counts.shape[0])
+    assert isinstance(reports.lift, Scaling)
+    phi, noise, kept = reports.shares, reports.base, reports.lift.scale
     uniform = jnp.where(reports.usable, jnp.full_like(phi, 1 / counts.shape[0]), jnp.nan)
 
     def ratios(theta):

@@ -7,6 +7,7 @@ The arithmetic is that of `rrjax.estimators.closed_form` for integer counts, row
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -14,10 +15,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from rrjax.estimators import water_filling
 from rrjax.estimators.closed_form import inv, inv_n, inv_p, mle_star
 from rrjax.estimators.likelihood import terms_of_nll
-from rrjax.estimators.water_filling import Likelihood, Projection
+from rrjax.estimators.water_filling import Likelihood, Projection, fixed_point
 from rrjax.numerics.rows import Rows
 from rrjax.numerics.sums import expm1_epsilon
 
@@ -87,15 +87,8 @@ def _solved(given, rule):
     # Any subset of the categories bounds the threshold from below: all, or the largest alone.
     (largest,) = given.rows.max(given.counts)
     start = jnp.maximum(each(below, rule, total, number), each(below, rule, largest, jnp.ones_like(total)))
-
-    def active(level):
-        return _active(given, level)
-
-    def threshold(total, number):
-        return each(exact, rule, total, number)
-
     zeros = jnp.zeros_like(given.epsilon), jnp.zeros_like(total)
-    return _filled(given, *water_filling.fixed_point(active, threshold, start, *zeros))
+    return _filled(given, *fixed_point(partial(_active, given), partial(each, exact, rule), start, *zeros))
 
 
 def _likeliest(given):
@@ -115,9 +108,23 @@ def _inverted(given):
 _ESTIMATORS = ((inv, _inverted), (inv_n, _clipped), (inv_p, _projected), (mle_star, _likeliest))
 
 
+def own_in_rows(function: Callable[..., Any]) -> Callable[[Collections], Array] | None:
+    """What an estimator that is not of this module says it is in rows: its attribute `in_rows`, if it has one.
+
+    That function returns the estimates `[R, W]` of collections, those that the estimator has for each; it may return
+    anything in cells that are not used. Its operations are elementwise, `given.rows.spread`, and `sum`, `count` and
+    `max` of `given.rows`, for arrays that are zero in cells that are not used.
+    """
+    return getattr(function, "in_rows", None)
+
+
 def estimator_in_rows(function: Callable[..., Any]) -> Callable[[Collections], Float[Array, "R W"]] | None:
     """The estimator in rows that a function of one collection stands for; None for other functions."""
-    return next((in_rows for single, in_rows in _ESTIMATORS if single is function), None)
+    known = next((in_rows for single, in_rows in _ESTIMATORS if single is function), None)
+    own = own_in_rows(function)
+    if known is not None or own is None:
+        return known
+    return lambda given: jnp.where(given.rows.used, own(given), 0)
 
 
 class Errors(NamedTuple):

@@ -19,17 +19,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Float
 
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture, Reports
-from rrjax.estimators.accelerations import matrix_of
-from rrjax.estimators.laplace import given_of, most_probable
+from rrjax.estimators.laplace import averaged, given_of
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned
-from rrjax.numerics.sums import accurate_sum
 
 MAIN_DEVIATION = 3.0
 """Standard deviation of the main effects of a column on log θ."""
@@ -90,9 +86,8 @@ def joint_bayes(mixture: Mixture, shape: Sequence[int]) -> JointBayes:
     """
     sizes = tuple(as_integer(size, "shape", 2) for size in shape)
     if len(sizes) < 2 or math.prod(sizes) != mixture.num_categories:
-        raise ArgumentError(
-            f"shape must be of two columns or more with {mixture.num_categories:,} cells together, got {sizes}",
-            argument="shape",
+        raise ArgumentError.about(
+            "shape", f"must be of two columns or more with {mixture.num_categories:,} cells together, got {sizes}"
         )
     if mixture.num_categories > MAX_CELLS:
         raise ArgumentError(
@@ -124,28 +119,10 @@ def _curves(sizes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
 
 @partial(jax.jit, static_argnums=3)
 def _estimated(start, reports: Reports, total, sizes) -> JointBayes:
-    dtype = start.dtype
-    curves, numbers = (jnp.asarray(each, dtype) for each in _curves(sizes))
-    matrix = matrix_of(reports.lift, dtype)
-    amplitudes = jnp.asarray(AMPLITUDES, dtype)
+    curves, numbers = (jnp.asarray(each, start.dtype) for each in _curves(sizes))
 
     def of_ratio(ratio):
-        def scale(amplitude):
-            return jnp.where(numbers == 1, MAIN_DEVIATION, amplitude * ratio ** (numbers - 2))
+        return curves, lambda amplitude: jnp.where(numbers == 1, MAIN_DEVIATION, amplitude * ratio ** (numbers - 2))
 
-        def of_amplitude(point, pair):
-            # Each amplitude begins with the θ of the one before, from independence to free cells.
-            before, now = map(scale, pair)
-            point, theta, evidence = most_probable(curves * now, point * before / now, start, matrix, reports, total)
-            return point, (theta, evidence)
-
-        first = aligned(jnp.zeros(curves.shape[1], dtype), (matrix, reports, total))
-        pairs = jnp.concatenate([amplitudes[:1], amplitudes[:-1]]), amplitudes
-        return lax.scan(of_amplitude, first, pairs)[1]
-
-    ratios = jnp.asarray(RATIOS if len(sizes) > 2 else RATIOS[:1], dtype)
-    thetas, evidences = lax.map(of_ratio, ratios)
-    beliefs = jax.nn.softmax(evidences.ravel()).reshape(evidences.shape)
-    theta = jnp.einsum("ra,rak->k", beliefs, thetas, precision="highest")
-    theta = jnp.where(reports.usable, theta / accurate_sum(theta), jnp.nan)
-    return JointBayes(theta, jnp.where(reports.usable, beliefs, jnp.nan))
+    ratios = jnp.asarray(RATIOS if len(sizes) > 2 else RATIOS[:1], start.dtype)
+    return JointBayes(*averaged(of_ratio, ratios, AMPLITUDES, start, reports, total))

@@ -13,6 +13,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from rrjax.data.mixture import Mixture, Reports, as_mixture
+from rrjax.estimators.accelerations import matrix_of
 from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.newton import factored, raised, solved
 from rrjax.numerics.sharding import aligned
@@ -29,6 +30,33 @@ def given_of(mixture: Mixture, name: str) -> tuple[Float[Array, " K"], Reports, 
     total = accurate_sum(jnp.asarray(mixture.weights).astype(jnp.result_type(float)))
     start, reports = as_mixture(mixture, None)
     return without_derivative((start, reports, total.astype(start.dtype)), f"{name} has no derivatives")
+
+
+def averaged(of_prior, priors, amplitudes, start, reports: Reports, total):
+    """θ averaged over all priors and amplitudes by their evidence, and the weights `[R, A]`; NaN of unusable reports.
+
+    `of_prior` returns the curves of a prior, and the function that scales them by an amplitude.
+    """
+    matrix, amplitudes = matrix_of(reports.lift, start.dtype), jnp.asarray(amplitudes, start.dtype)
+    pairs = jnp.concatenate([amplitudes[:1], amplitudes[:-1]]), amplitudes
+
+    def of_all(prior):
+        curves, scale = of_prior(prior)
+
+        def of_amplitude(point, pair):
+            # Each amplitude begins with the θ of the one before, from the smallest to the largest.
+            before, now = map(scale, pair)
+            point, theta, evidence = most_probable(curves * now, point * before / now, start, matrix, reports, total)
+            return point, (theta, evidence)
+
+        first = aligned(jnp.zeros(curves.shape[1], start.dtype), (matrix, reports, total))
+        return lax.scan(of_amplitude, first, pairs)[1]
+
+    thetas, evidences = lax.map(of_all, priors)
+    beliefs = jax.nn.softmax(evidences.ravel()).reshape(evidences.shape)
+    theta = jnp.einsum("ra,rak->k", beliefs, thetas, precision="highest")
+    theta = jnp.where(reports.usable, theta / accurate_sum(theta), jnp.nan)
+    return theta, jnp.where(reports.usable, beliefs, jnp.nan)
 
 
 def most_probable(

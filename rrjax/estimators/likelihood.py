@@ -74,10 +74,8 @@ def nll(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLike | None
         1.195
     """
     if isinstance(counts, Mixture):
-        theta, reports = as_mixture(counts, epsilon, theta)
-        return _nll_of(theta, reports)
-    theta, counts, epsilon = _checked(theta, counts, epsilon)
-    return _nll(theta, counts, epsilon)
+        return _nll_of(*as_mixture(counts, epsilon, theta))
+    return _nll(*_checked(theta, counts, epsilon))
 
 
 def score(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
@@ -106,8 +104,7 @@ def score(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLike | No
     """
     if isinstance(counts, Mixture):
         return _score_of(*as_mixture(counts, epsilon, theta))
-    theta, counts, epsilon = _checked(theta, counts, epsilon)
-    return _score(theta, counts, epsilon)
+    return _score(*_checked(theta, counts, epsilon))
 
 
 def certificate(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLike | None = None) -> Certificate:
@@ -140,8 +137,7 @@ def certificate(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLik
     """
     if isinstance(counts, Mixture):
         return certificate_of(*as_mixture(counts, epsilon, theta))
-    theta, counts, epsilon = _checked(theta, counts, epsilon)
-    return _certificate(theta, counts, epsilon)
+    return _certificate(*_checked(theta, counts, epsilon))
 
 
 def _checked(theta, counts, epsilon):

@@ -277,7 +277,5 @@ def mixture_reduction(
     dtype = seen.shares.dtype
     cut = jnp.where(expm1_epsilon(epsilon) < 4, 1, 2).astype(dtype) if cut is None else as_scalar(cut, dtype, "cut")
     if not isinstance(cut, Tracer) and not float(cut) >= 0:
-        raise ArgumentError(
-            f"cut must be a number of standard errors, not negative, got {float(cut):g}", argument="cut"
-        )
+        raise ArgumentError.about("cut", f"must be a number of standard errors, not negative, got {float(cut):g}")
     return merged(seen, weights, epsilon, cut)

@@ -204,9 +204,8 @@ def cells_of(noise: Noise, largest: Largest, number: int) -> Cells:
     excess = noise.data.excess
     size, dtype = excess.shape[0], excess.dtype
     if noise.varies and size > number:
-        raise ArgumentError(
-            f"counts whose rates differ by category are estimated for K up to num_cells = {number}, got K = {size}",
-            argument="counts",
+        raise ArgumentError.about(
+            "counts", f"whose rates differ by category are estimated for K up to num_cells = {number}, got K = {size}"
         )
     if size <= number:
         return Cells(excess, jnp.ones_like(excess), jnp.arange(size, dtype=jnp.int32))

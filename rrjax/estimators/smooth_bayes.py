@@ -16,16 +16,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Float
 
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture, Reports
-from rrjax.estimators.accelerations import matrix_of
-from rrjax.estimators.laplace import given_of, most_probable
+from rrjax.estimators.laplace import averaged, given_of
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned
-from rrjax.numerics.sums import accurate_sum
 
 ORDERS = (1, 2, 3)
 """Numbers of integrals of white noise, d: a rough curve, a cubic spline, a smoother one."""
@@ -132,8 +128,6 @@ def _bases(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _estimated(start, reports: Reports, total) -> SmoothBayes:
     bases, rough, factors = (jnp.asarray(each) for each in _bases(start.shape[0]))
     dtype = start.dtype
-    matrix = matrix_of(reports.lift, dtype)
-    amplitudes = jnp.asarray(AMPLITUDES, dtype)
 
     def of_kind(kind):
         order, departure, ends = kind
@@ -141,25 +135,9 @@ def _estimated(start, reports: Reports, total) -> SmoothBayes:
         basis = jnp.concatenate([bases[order].astype(dtype), edges], axis=1)
         grows, factor = jnp.pad(rough[order], (0, 2)), jnp.pad(factors[order], (0, 2)).astype(dtype)
         single = departure * factor
-
-        def scale(amplitude):
-            return jnp.where(grows, jnp.hypot(amplitude, single), 1)
-
-        def of_amplitude(point, pair):
-            # Each amplitude begins with the curve of the one before, from smooth to rough.
-            before, now = map(scale, pair)
-            point, theta, evidence = most_probable(basis * now, point * before / now, start, matrix, reports, total)
-            return point, (theta, evidence)
-
-        first = aligned(jnp.zeros_like(single), (matrix, reports, total))
-        pairs = jnp.concatenate([amplitudes[:1], amplitudes[:-1]]), amplitudes
-        return lax.scan(of_amplitude, first, pairs)[1]
+        return basis, lambda amplitude: jnp.where(grows, jnp.hypot(amplitude, single), 1)
 
     orders, departures, ends = zip(*KINDS, strict=True)
     places = jnp.asarray([ORDERS.index(order) for order in orders])
     kinds = places, jnp.asarray(departures, dtype), jnp.asarray(ends, dtype)
-    thetas, evidences = lax.map(of_kind, kinds)
-    beliefs = jax.nn.softmax(evidences.ravel()).reshape(evidences.shape)
-    theta = jnp.einsum("oa,oak->k", beliefs, thetas, precision="highest")
-    theta = jnp.where(reports.usable, theta / accurate_sum(theta), jnp.nan)
-    return SmoothBayes(theta, jnp.where(reports.usable, beliefs, jnp.nan))
+    return SmoothBayes(*averaged(of_kind, kinds, AMPLITUDES, start, reports, total))

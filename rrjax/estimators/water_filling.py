@@ -181,8 +181,7 @@ def clip(counts: Shaped[Array, " K"], rule: Rule) -> Float[Array, " K"]:
 
 def fill(counts: Int[Array, " K"], level: Threshold) -> Float[Array, " K"]:
     """F of a threshold, for integer counts."""
-    ((total, number),) = _active(counts, level.level)
-    return _fill_integers(counts, level, total, number)
+    return _fill_integers(counts, level, *_active(counts, level.level)[0])
 
 
 def _fill_integers(counts, level, total, number):
@@ -212,14 +211,10 @@ def _active(counts, *levels):
 
 
 def _newton_integers(counts, rule, start):
-    def active(level):
-        ((total, number),) = _active(counts, level)
-        return total, number
-
     start = aligned(start, counts, rule)
     start = by_platform(counts, rule, start, cpu=lambda counts, rule, start: start, elsewhere=_raised)
     zeros = aligned((start, jnp.zeros((), float_of(counts)), jnp.zeros_like(start)), counts, rule)[1:]
-    return fixed_point(active, rule.exact, start, *zeros)
+    return fixed_point(lambda level: _active(counts, level)[0], rule.exact, start, *zeros)
 
 
 def fixed_point(active, exact, start, rise, zero):

@@ -95,10 +95,8 @@ def fix(dataset: xr.Dataset, **values: Any) -> tuple[xr.Dataset, dict[str, Any]]
     for name, value in values.items():
         if name not in dataset.dims and not (name in dataset.coords and dataset[name].ndim == 0):
             if value is not None:
-                raise ArgumentError(
-                    f"{name} is no dimension of this dataset; there are: {listed_values(dataset.dims)}",
-                    argument=name,
-                    value=value,
+                raise ArgumentError.about(
+                    name, f"is no dimension of this dataset; there are: {listed_values(dataset.dims)}", value=value
                 )
             continue
         known = np.atleast_1d(dataset[name].values)

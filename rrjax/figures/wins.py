@@ -50,10 +50,8 @@ def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
     dataset = prepared(dataset, [metric])
     names = [str(name) for name in dataset["estimator"].values]
     if estimator not in names:
-        raise ArgumentError(
-            f"estimator {estimator} is not in the dataset, which has: {style.listed_values(names)}",
-            argument="estimator",
-            value=estimator,
+        raise ArgumentError.about(
+            "estimator", f"{estimator} is not in the dataset, which has: {style.listed_values(names)}", value=estimator
         )
     if len(names) < 2:
         raise ArgumentError(

@@ -264,9 +264,8 @@ def as_reports(reports: Sequence[ArrayLike], mechanism: Product, least: int = 2)
     """The reports of at least some columns on the host, −1 where one is missing; refuses others."""
     together = getattr(mechanism, "number", None)
     if not isinstance(mechanism, Product) or len(mechanism.columns) < least or together == 1:
-        raise ArgumentError(
-            f"mechanism must be a Product of {least} columns or more, of which each user reports two or more",
-            argument="mechanism",
+        raise ArgumentError.about(
+            "mechanism", f"must be a Product of {least} columns or more, of which each user reports two or more"
         )
     kinds = mechanism.num_kinds
     if kinds is None:

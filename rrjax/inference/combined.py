@@ -167,9 +167,8 @@ def stratified(
 def _pair(epsilon: Any) -> tuple[Any, Any]:
     several = isinstance(epsilon, tuple | list) or (isinstance(epsilon, jax.Array | np.ndarray) and epsilon.ndim > 0)
     if several and len(epsilon) != 2:
-        raise ArgumentError(
-            f"epsilon must be one number or a pair, for the first and the second; got {len(epsilon)}",
-            argument="epsilon",
+        raise ArgumentError.about(
+            "epsilon", f"must be one number or a pair, for the first and the second; got {len(epsilon)}"
         )
     return (epsilon[0], epsilon[1]) if several else (epsilon, epsilon)
 
@@ -183,9 +182,7 @@ def _as_shares(shares, number):
                 f"the share of stratum {wrong[0]} is {known[wrong[0]]:g}: shares are from 0 to 1", argument="shares"
             )
         if abs(known.sum() - 1) > ROUNDING_OF_SUM:
-            raise ArgumentError(
-                f"shares add up to {known.sum():g}, not to one: divide them by their sum", argument="shares"
-            )
+            raise ArgumentError.about("shares", f"add up to {known.sum():g}, not to one: divide them by their sum")
     return jnp.asarray(shares).astype(float_dtype())
 
 

@@ -259,9 +259,7 @@ def _as_times(times, groups):
     times, known = as_known_numbers(times, "times", groups, "collections")
     if known is not None:
         if not np.isfinite(known).all() or np.ptp(known) == 0:
-            raise ArgumentError(
-                f"times must be finite numbers, not all the same, got {known.tolist()}", argument="times"
-            )
+            raise ArgumentError.about("times", f"must be finite numbers, not all the same, got {known.tolist()}")
         # The differences of dates, as large numbers, keep their digits.
         times = (known - known.min()) / np.ptp(known)
     return jnp.asarray(times).astype(float_dtype())

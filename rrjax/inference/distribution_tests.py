@@ -101,9 +101,8 @@ def _as_hypothesis(theta: ArrayLike, num_categories: int) -> Float[Array, " K"]:
         known = np.asarray(theta, np.float64)
         total, least = known.sum(), known.min()
         if not (least >= 0 and abs(total - 1) <= ROUNDING_OF_SUM):
-            raise ArgumentError(
-                f"theta must be a distribution; it sums to {total:.6g}, and its least entry is {least:.3g}",
-                argument="theta",
+            raise ArgumentError.about(
+                "theta", f"must be a distribution; it sums to {total:.6g}, and its least entry is {least:.3g}"
             )
     return theta.astype(float_dtype())
 

@@ -200,9 +200,7 @@ def group_share(
     """
     members = members if isinstance(members, jax.Array) else np.asarray(members)
     if members.dtype != np.bool_:
-        raise ArgumentError(
-            f"members must be booleans, one for each category, got dtype {members.dtype}", argument="members"
-        )
+        raise ArgumentError.about("members", f"must be booleans, one for each category, got dtype {members.dtype}")
     if not isinstance(members, Tracer) and members.ndim == 1 and (members.all() or not members.any()):
         kind = "all categories: its share is one" if members.all() else "no category: its share is zero"
         raise ArgumentError(f"the group has {kind}, whatever the reports", argument="members")

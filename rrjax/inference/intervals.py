@@ -133,18 +133,13 @@ def intervals(
 
 def _check(method, estimand):
     if method in _REFUSED:
-        raise ArgumentError(
-            f"method {method!r} is refused: {_REFUSED[method]}; use 'clopper-pearson'", argument="method"
-        )
+        raise ArgumentError.about("method", f"{method!r} is refused: {_REFUSED[method]}; use 'clopper-pearson'")
     if method not in get_args(Method):
-        raise ArgumentError(
-            f"method must be 'clopper-pearson', 'wilson' or 'profile', got {method!r}", argument="method"
-        )
+        raise ArgumentError.about("method", f"must be 'clopper-pearson', 'wilson' or 'profile', got {method!r}")
     check_estimand(estimand)
     if estimand == "users" and method != "clopper-pearson":
-        raise ArgumentError(
-            f"method {method!r} is for the distribution; for the users' own shares use 'clopper-pearson'",
-            argument="method",
+        raise ArgumentError.about(
+            "method", f"{method!r} is for the distribution; for the users' own shares use 'clopper-pearson'"
         )
     if method == "profile":
         warnings.warn(
@@ -173,9 +168,7 @@ def _cut(usable, miss, lower, upper):
 def log_tail(miss: Float[Array | np.ndarray, ""], simultaneous: Simultaneous | None, number: int) -> Float[Array, ""]:
     """Logarithm of the probability of either tail of one of `number` intervals that miss with probability `miss`."""
     if simultaneous not in (None, *get_args(Simultaneous)):
-        raise ArgumentError(
-            f"simultaneous must be None, 'bonferroni' or 'sidak', got {simultaneous!r}", argument="simultaneous"
-        )
+        raise ArgumentError.about("simultaneous", f"must be None, 'bonferroni' or 'sidak', got {simultaneous!r}")
     xp: Any = np if isinstance(miss, np.ndarray) else jnp  # JAX would compile a program for every operation
     if simultaneous == "bonferroni":
         miss = miss / number

@@ -54,9 +54,8 @@ def odds_ratios(
     table, first, second = as_table(counts, mechanism)
     shape = first.shape[1], second.shape[1]
     if len(reference) != 2 or not all(0 <= place < size for place, size in zip(reference, shape, strict=True)):
-        raise ArgumentError(
-            f"reference must be a row and a column of the table of {shape[0]} × {shape[1]} cells, got {reference}",
-            argument="reference",
+        raise ArgumentError.about(
+            "reference", f"must be a row and a column of the table of {shape[0]} × {shape[1]} cells, got {reference}"
         )
     return _ratios(table, first, second, complement(level), jnp.asarray(reference, jnp.int32))
 

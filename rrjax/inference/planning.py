@@ -313,9 +313,7 @@ def compare_mechanisms(
     if not num_users >= 1:
         raise ArgumentError(f"num_users must be at least 1, got {num_users}", argument="num_users", value=num_users)
     if not epsilon > 0:
-        raise ArgumentError(
-            f"epsilon must be a positive number of nats, got {epsilon}", argument="epsilon", value=epsilon
-        )
+        raise ArgumentError.about("epsilon", f"must be a positive number of nats, got {epsilon}", value=epsilon)
     epsilon, drawn = min(epsilon, LARGEST_COMPARED_EPSILON), drawing_error(num_categories, estimand)
     rows = []
     for kind in MECHANISMS.values():

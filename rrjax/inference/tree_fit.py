@@ -98,9 +98,7 @@ def tree_fit_test(
     num_draws = as_integer(num_draws, "num_draws", 19)
     given = as_reports(reports, mechanism, 3)
     if tree.shape != mechanism.shape:
-        raise ArgumentError(
-            f"tree must be of columns with {mechanism.shape} categories, got {tree.shape}", argument="tree"
-        )
+        raise ArgumentError.about("tree", f"must be of columns with {mechanism.shape} categories, got {tree.shape}")
     number, kinds = len(given), mechanism.num_kinds
     assert kinds is not None
     size = min(len(given[0]), max(1, REPORTS_AT_A_TIME // sum(kinds)))

@@ -88,9 +88,8 @@ def as_samples(counts: ArrayLike, design: Any, kind: type[TwoSamples], example: 
         raise ArgumentError(message, argument="design")
     given = jnp.asarray(counts)
     if given.shape != (2, 2):
-        raise ArgumentError(
-            f"counts must have shape [2, 2], the numbers of yes and no in both samples, got {given.shape}",
-            argument="counts",
+        raise ArgumentError.about(
+            "counts", f"must have shape [2, 2], the numbers of yes and no in both samples, got {given.shape}"
         )
     return jnp.stack([as_counts(row, "counts", whole=True) for row in given]).astype(float_dtype())
 

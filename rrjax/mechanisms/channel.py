@@ -201,9 +201,7 @@ def _listed(numbers):
 
 def _check(matrix):
     if matrix.ndim != 2 or matrix.shape[0] < 2 or matrix.shape[1] < 1:
-        raise ArgumentError(
-            f"matrix must have shape [K, M], a row a value, K >= 2; got {tuple(matrix.shape)}", argument="matrix"
-        )
+        raise ArgumentError.about("matrix", f"must have shape [K, M], a row a value, K >= 2; got {tuple(matrix.shape)}")
     if not is_real(matrix):
         raise ArgumentError(f"matrix must hold probabilities, got dtype {matrix.dtype}", argument="matrix")
     if isinstance(matrix, Tracer):

@@ -148,9 +148,8 @@ class Record(Mechanism):
     def _checked(self, reports):
         reports = list(reports)
         if len(reports) != len(self.columns):
-            raise ArgumentError(
-                f"reports must be one array for each of {len(self.columns)} columns, got {len(reports)}",
-                argument="reports",
+            raise ArgumentError.about(
+                "reports", f"must be one array for each of {len(self.columns)} columns, got {len(reports)}"
             )
         return reports
 

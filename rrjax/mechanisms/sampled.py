@@ -72,10 +72,8 @@ class Sampled(Product):
         super().__post_init__()
         object.__setattr__(self, "number", as_integer(self.number, "number", 1))
         if self.number > len(self.columns):
-            raise ArgumentError(
-                f"number must be at most the {len(self.columns)} columns, got {self.number}",
-                argument="number",
-                value=self.number,
+            raise ArgumentError.about(
+                "number", f"must be at most the {len(self.columns)} columns, got {self.number}", value=self.number
             )
         odd = next((each.name for each in self.columns if num_kinds_of(each) is None), None)
         if odd is not None:

@@ -146,9 +146,8 @@ class SubsetSelection(PureMechanism):
         reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
         reports = check_integers(reports, self.num_categories, "reports")
         if reports.ndim == 0 or reports.shape[-1] != size:
-            raise ArgumentError(
-                f"reports must have shape [N, {size}], the members of a subset each; got {tuple(reports.shape)}",
-                argument="reports",
+            raise ArgumentError.about(
+                "reports", f"must have shape [N, {size}], the members of a subset each; got {tuple(reports.shape)}"
             )
         if not isinstance(reports, Tracer) and reports.size:
             with jax.ensure_compile_time_eval():

@@ -166,9 +166,7 @@ def as_bits(bits: ArrayLike, num_bits: int, name: str = "reports") -> Bool[Array
     """
     bits = bits if isinstance(bits, jax.Array) else np.asarray(bits)
     if bits.shape[-1:] != (num_bits,):
-        raise ArgumentError(
-            f"{name} must have shape [N, {num_bits}], a row of bits each; got {bits.shape}", argument=name
-        )
+        raise ArgumentError.about(name, f"must have shape [N, {num_bits}], a row of bits each; got {bits.shape}")
     if bits.dtype.kind not in "biu":
         raise ArgumentError(f"{name} must be booleans, or integers 0 and 1, got dtype {bits.dtype}", argument=name)
     if bits.dtype.kind != "b" and not isinstance(bits, Tracer) and bits.size:

@@ -117,9 +117,7 @@ def split_budget(
     dtype = float_dtype()
     total, number = as_scalar(total_epsilon, dtype, "total_epsilon"), as_scalar(num_users, dtype, "num_users")
     if not isinstance(total, Tracer) and not (total > 0 and jnp.isfinite(total)):
-        raise ArgumentError(
-            f"total_epsilon must be positive and finite, got {float(total):g}", argument="total_epsilon"
-        )
+        raise ArgumentError.about("total_epsilon", f"must be positive and finite, got {float(total):g}")
     if objective is not None and weights is not None:
         raise ArgumentError("weights are for the weighted sum: leave them out beside an objective", argument="weights")
     weights = _weights(weights, len(sizes), dtype)
@@ -160,9 +158,8 @@ def split_budget(
 def _sizes(num_categories):
     sizes = tuple(as_list(num_categories))
     if not sizes:
-        raise ArgumentError(
-            f"num_categories must be a sequence, the K of each question, got {num_categories!r}",
-            argument="num_categories",
+        raise ArgumentError.about(
+            "num_categories", f"must be a sequence, the K of each question, got {num_categories!r}"
         )
     for size in sizes:
         check_num_categories(size)

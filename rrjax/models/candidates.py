@@ -236,9 +236,7 @@ def _as_number(given, batch, size):
     if not isinstance(number, Tracer):
         wrong = np.asarray(number)[~((np.asarray(number) >= 1) & (np.asarray(number) <= size))]
         if wrong.size:
-            raise ArgumentError(
-                f"num_candidates must be from 1 to {size}, got {wrong.flat[0]}", argument="num_candidates"
-            )
+            raise ArgumentError.about("num_candidates", f"must be from 1 to {size}, got {wrong.flat[0]}")
     return jnp.broadcast_to(jnp.asarray(number).astype(jnp.int32), batch)
 
 

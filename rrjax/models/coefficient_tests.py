@@ -72,10 +72,8 @@ def wald_test(result: Regression, covariates: int | Sequence[int]) -> Coefficien
     number, width = result.standard_coefficients.shape[0] - result.intercept, result.standard_coefficients.shape[1]
     columns = [int(column) for column in np.atleast_1d(np.asarray(covariates, int))]
     if not columns or len(set(columns)) < len(columns) or not all(0 <= column < number for column in columns):
-        raise ArgumentError(
-            f"covariates must be different columns from 0 to {number - 1}, got {covariates}",
-            argument="covariates",
-            value=covariates,
+        raise ArgumentError.about(
+            "covariates", f"must be different columns from 0 to {number - 1}, got {covariates}", value=covariates
         )
     rows = np.asarray(columns) + result.intercept
     places = (rows[:, None] * width + np.arange(width)).ravel()

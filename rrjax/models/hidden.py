@@ -126,9 +126,7 @@ def fit_hidden(
     """
     if covariance not in (None, "observed", "sandwich") or (clusters is not None and covariance == "observed"):
         expected = '"sandwich" with clusters' if clusters is not None else '"observed" or "sandwich"'
-        raise ArgumentError(
-            f"covariance must be {expected}, got {covariance!r}", argument="covariance", value=covariance
-        )
+        raise ArgumentError.about("covariance", f"must be {expected}, got {covariance!r}", value=covariance)
     max_iters = as_integer(max_iters, "max_iters", 1)
     reports = refuse_spread(reports, "fit_hidden")
     given = None if covariates is None else as_covariates(covariates)
@@ -213,9 +211,8 @@ class _Problem(NamedTuple):
 def _as_hidden(hidden: Any) -> list[tuple[Any, Mechanism]]:
     pairs = [tuple(as_list(each)) for each in as_list(hidden)]
     if not pairs or any(len(each) != 2 or not isinstance(each[1], Mechanism) for each in pairs):
-        raise ArgumentError(
-            "hidden must be a list of (reports, mechanism), one for each randomized covariate; without any use fit",
-            argument="hidden",
+        raise ArgumentError.about(
+            "hidden", "must be a list of (reports, mechanism), one for each randomized covariate; without any use fit"
         )
     cells = int(np.prod([each.num_categories for _, each in pairs], dtype=float))
     if cells > MOST_CELLS:
@@ -261,9 +258,7 @@ def _kept(left_out: Sequence[int], num_known: int, num_hidden: int) -> tuple[int
     number = num_known + num_hidden
     columns = [int(each) for each in np.atleast_1d(np.asarray(left_out, int))]
     if not all(0 <= each < number for each in columns):
-        raise ArgumentError(
-            f"left_out must be columns from 0 to {number - 1}, got {left_out}", argument="left_out", value=left_out
-        )
+        raise ArgumentError.about("left_out", f"must be columns from 0 to {number - 1}, got {left_out}", value=left_out)
     return tuple(place for place in range(number + 1) if place - 1 not in columns)
 
 

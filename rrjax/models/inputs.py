@@ -66,9 +66,7 @@ def require(condition: bool, name: str, expected: str, array: Any) -> None:
         ArgumentError: The condition is false.
     """
     if not condition:
-        raise ArgumentError(
-            f"{name} must be {expected}; got {array.dtype} of shape {tuple(array.shape)}", argument=name
-        )
+        raise ArgumentError.about(name, f"must be {expected}; got {array.dtype} of shape {tuple(array.shape)}")
 
 
 def as_list(given: Any) -> list[Any]:
@@ -243,9 +241,7 @@ def as_weights(weights: ArrayLike | None, number: int, dtype: np.dtype) -> Float
 def as_clusters(clusters: ArrayLike, number: int, weights: np.ndarray | None = None) -> tuple[Int[Array, " N"], int]:
     """Clusters `[N]`, numbered from 0, and their number; with known weights only clusters with a positive weight."""
     if isinstance(clusters, Tracer):
-        raise ArgumentError(
-            "clusters are traced here, and must be known: their number decides shapes", argument="clusters"
-        )
+        raise ArgumentError.about("clusters", "are traced here, and must be known: their number decides shapes")
     clusters = np.asarray(clusters)
     require(clusters.shape == (number,), "clusters", f"one for each of {number} rows", clusters)
     missing = np.flatnonzero([each is None or each != each for each in clusters.tolist()])

@@ -164,10 +164,7 @@ def rows_of(
         rows = mechanism_or_epsilon.log_rows(reports)
         return LogRows(*(leaf.astype(dtype) for leaf in rows))
     if num_categories is None:
-        raise ArgumentError(
-            "num_categories is missing: an epsilon does not say how many categories there are",
-            argument="num_categories",
-        )
+        raise ArgumentError.about("num_categories", "is missing: an epsilon does not say how many categories there are")
     check_num_categories(num_categories)
     epsilon = as_epsilons(mechanism_or_epsilon, (number,), float_dtype())
     reports = as_values(reports, num_categories, "reports")
@@ -192,10 +189,9 @@ def _as_mechanism(given, logits, possible) -> Law | None:
     """The mechanism, checked; None is k-ary randomized response, which is computed without rows."""
     if not isinstance(given, Law):
         if hasattr(given, "num_categories"):
-            raise ArgumentError(
-                f"mechanism_or_epsilon must be ε or a mechanism whose reports have a likelihood each, got "
-                f"{type(given).__name__}",
-                argument="mechanism_or_epsilon",
+            raise ArgumentError.about(
+                "mechanism_or_epsilon",
+                f"must be ε or a mechanism whose reports have a likelihood each, got {type(given).__name__}",
                 value=given,
             )
         return None
@@ -290,9 +286,7 @@ def _as_categories(reports, logits, possible):
     if soft:
         require(reports.shape == logits.shape, "reports", f"integers, or weights of shape {logits.shape}", reports)
         if not isinstance(reports, Tracer) and (np.asarray(reports) < 0).any():
-            raise ArgumentError(
-                "reports that are floats are weights of categories, and one is negative", argument="reports"
-            )
+            raise ArgumentError.about("reports", "that are floats are weights of categories, and one is negative")
         reports = jnp.asarray(reports, logits.dtype)
     else:
         is_per_example = reports.shape == logits.shape[:-1]

@@ -227,15 +227,12 @@ def _checked(observed: tuple[Any, ...], clusters, covariance, ridge, reduce_bias
     ridge = as_scalar(ridge, data.weights.dtype, "ridge")
     if not isinstance(ridge, Tracer):
         if not 0 <= ridge <= MOST_RIDGE:
-            raise ArgumentError(
-                f"ridge must be a number from 0 to {MOST_RIDGE:g}, got {float(ridge):g}",
-                argument="ridge",
-                value=float(ridge),
+            raise ArgumentError.about(
+                "ridge", f"must be a number from 0 to {MOST_RIDGE:g}, got {float(ridge):g}", value=float(ridge)
             )
         if reduce_bias and ridge != 0:
-            raise ArgumentError(
-                "reduce_bias does not know the bias of a prior: leave out one of reduce_bias and ridge",
-                argument="reduce_bias",
+            raise ArgumentError.about(
+                "reduce_bias", "does not know the bias of a prior: leave out one of reduce_bias and ridge"
             )
     num_clusters = None
     known = None if isinstance(data.weights, Tracer) else np.asarray(data.weights, np.float64)

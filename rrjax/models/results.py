@@ -234,9 +234,8 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
     given = as_covariates(covariates)
     size, dtype = result.standard_coefficients.shape[0], result.standard_coefficients.dtype
     if given.shape[1] != size - result.intercept:
-        raise ArgumentError(
-            f"covariates must have {size - result.intercept} columns, those of the fit; got {given.shape[1]}",
-            argument="covariates",
+        raise ArgumentError.about(
+            "covariates", f"must have {size - result.intercept} columns, those of the fit; got {given.shape[1]}"
         )
     shift, scales = (each[int(result.intercept) :] for each in result.units)
     if isinstance(given, np.ndarray) and not isinstance(shift, Tracer):  # the difference in double precision
@@ -246,9 +245,7 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
     if result.intercept:
         rows = jnp.concatenate([jnp.ones_like(rows[:, :1]), rows], axis=1)
     if not 0 < confidence < 1:
-        raise ArgumentError(
-            f"confidence must be between 0 and 1, got {confidence}", argument="confidence", value=confidence
-        )
+        raise ArgumentError.about("confidence", f"must be between 0 and 1, got {confidence}", value=confidence)
     factor = critical_value(confidence, result.num_clusters)
 
     def log_odds(coefficients, row):

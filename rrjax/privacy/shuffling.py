@@ -268,9 +268,7 @@ def _built(mechanism: MechanismFactory | None, num_categories: int | None, epsil
     if num_categories is None:
         raise ArgumentError("num_categories is missing: the bound of a mechanism needs it", argument="num_categories")
     if not callable(mechanism):
-        raise ArgumentError(
-            f"mechanism must be a class or a function of K and ε, got {mechanism}", argument="mechanism"
-        )
+        raise ArgumentError.about("mechanism", f"must be a class or a function of K and ε, got {mechanism}")
     built = mechanism(num_categories, epsilon)
     found = getattr(built, "epsilon", None)
     if found is None or np.ndim(found) != 0 or not math.isclose(float(found), epsilon, rel_tol=1e-9):

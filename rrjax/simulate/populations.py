@@ -224,10 +224,9 @@ def _as_users(num_users):
         _check_users(num_users)
     number = num_users if isinstance(num_users, jax.Array) else np.asarray(num_users)
     if number.ndim != 0 or not jnp.issubdtype(number.dtype, jnp.integer):
-        raise ArgumentError(
-            f"num_users must be one integer (use jax.vmap for several), got {number.dtype.name} of shape "
-            f"{number.shape}",
-            argument="num_users",
+        raise ArgumentError.about(
+            "num_users",
+            f"must be one integer (use jax.vmap for several), got {number.dtype.name} of shape {number.shape}",
         )
     if not isinstance(number, Tracer):
         _check_users(int(number))

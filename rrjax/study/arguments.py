@@ -53,18 +53,14 @@ class RunOptions:
         if self.batch_size is not None:
             integer("batch_size", self.batch_size)
         if not isinstance(self.keep_seeds, bool):
-            raise StudyError(
-                f"keep_seeds must be true or false, got {as_toml(self.keep_seeds)}",
-                argument="keep_seeds",
-                value=self.keep_seeds,
+            raise StudyError.about(
+                "keep_seeds", f"must be true or false, got {as_toml(self.keep_seeds)}", value=self.keep_seeds
             )
         is_empty = isinstance(self.quantiles, list | tuple | np.ndarray) and len(self.quantiles) == 0
         object.__setattr__(self, "quantiles", () if is_empty else several("quantiles", self.quantiles, share))
         memory = self.memory
         if memory is not None and not (positive("memory", memory) >= 1 and math.isfinite(memory)):
-            raise StudyError(
-                f"memory must be a number of bytes, got {as_toml(memory)}", argument="memory", value=memory
-            )
+            raise StudyError.about("memory", f"must be a number of bytes, got {as_toml(memory)}", value=memory)
         if self.devices is not None and (not isinstance(self.devices, Sequence) or not self.devices):
             raise StudyError("devices must be a list of them, not empty; leave it out to use all", argument="devices")
 
@@ -218,9 +214,8 @@ def categories_of(labelled: Mapping[str, Any], num_categories: Any, argument: st
         return num_categories
     if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
         found = ", ".join(f"{name}: {shape_in_words(shape)}" for name, shape in shapes.items())
-        raise StudyError(
-            f"{argument} must be arrays of K numbers, K the same for all, got {found}; study each K alone",
-            argument=argument,
+        raise StudyError.about(
+            argument, f"must be arrays of K numbers, K the same for all, got {found}; study each K alone"
         )
     size = next(iter(shapes.values()))[0]
     if num_categories is not None and tuple(np.atleast_1d(num_categories).tolist()) != (size,):
@@ -244,18 +239,14 @@ def several(argument: str, value: Any, settle: Callable[[str, Any], Any]) -> tup
     if not values:
         raise StudyError(f"{argument} is empty: the grid has no configurations", argument=argument, value=value)
     if len(set(values)) < len(values):
-        raise StudyError(
-            f"{argument} names a value twice: {', '.join(map(str, values))}", argument=argument, value=value
-        )
+        raise StudyError.about(argument, f"names a value twice: {', '.join(map(str, values))}", value=value)
     return values
 
 
 def integer(argument: str, value: Any, low: int = 1, high: int = 2**31 - 1) -> int:
     """An integer in range."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise StudyError(
-            f"{argument} must be an integer from {low} to {high}, got {as_toml(value)}", argument=argument, value=value
-        )
+        raise StudyError.about(argument, f"must be an integer from {low} to {high}, got {as_toml(value)}", value=value)
     return int(value)
 
 

@@ -15,7 +15,9 @@ from rrjax.data.arguments import float_dtype
 from rrjax.data.errors import StudyError
 from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import METRICS
+from rrjax.estimators.in_rows import Collections, own_in_rows
 from rrjax.mechanisms import MechanismFactory, SupportMechanism
+from rrjax.numerics.rows import WIDTH, Rows
 from rrjax.study.arguments import shape_in_words
 from rrjax.study.products import Apart, JointCounts, estimate
 from rrjax.study.rounds import SeveralRounds
@@ -71,10 +73,8 @@ def known_epsilon(
             f". One program serves all ε of a study: settle its parameters, as in mechanism={{'mine': "
             f"functools.partial({name}, …)}}, or study each ε alone"
         )
-    raise StudyError(
-        f"mechanism {label!r} failed for K = {num_categories} under jax.jit: {_words_of(failure)}{hint}",
-        argument="mechanism",
-        value=label,
+    raise StudyError.about(
+        "mechanism", f"{label!r} failed for K = {num_categories} under jax.jit: {_words_of(failure)}{hint}", value=label
     ) from failure
 
 
@@ -132,7 +132,8 @@ def check_functions(study: Grid, num_categories: int) -> None:
         collections = {f"a tally of {label}, without epsilon,": (tally, None) for label, tally in distinct.values()}
     for words, given in collections.items():
         for label, estimator in study.estimators.items():
-            _check_estimator(label, estimator, num_categories, words, given)
+            function = partial(estimate, estimator, jax.random.key(0))
+            _check_estimator(label, function, (num_categories,), words, given)
         theta = jax.ShapeDtypeStruct((num_categories,), float_dtype())
         for label, measure in zip(metrics_of_seeds(study), measures_of(study), strict=True):
             try:
@@ -149,9 +150,26 @@ def check_functions(study: Grid, num_categories: int) -> None:
                 )
 
 
-def _check_estimator(label: str, estimator: Any, num_categories: int, words: str, given: tuple[Any, Any]) -> None:
+def check_in_rows(study: Grid) -> None:
+    """Checks what estimators of one's own say that they are in rows, in the same way."""
+    of_each = jax.ShapeDtypeStruct((4,), jnp.int32), jax.ShapeDtypeStruct((4,), float_dtype())
+    for label, estimator in study.estimators.items():
+        own = own_in_rows(estimator)
+        if own is None:
+            continue
+
+        def computed(counts, num_users, epsilon, own=own):
+            return own(Collections.of(Rows(4, jnp.int32(2), jnp.int32(3)), counts, num_users, epsilon))
+
+        counts = jax.ShapeDtypeStruct((4, WIDTH), jnp.int32)
+        _check_estimator(f"{label}.in_rows", computed, counts.shape, "counts in rows", (counts, *of_each))
+
+
+def _check_estimator(
+    label: str, function: Callable[..., Any], shape: tuple[int, ...], words: str, given: tuple[Any, ...]
+) -> None:
     try:
-        theta = jax.eval_shape(partial(estimate, estimator), jax.random.key(0), *given)
+        theta = jax.eval_shape(function, *given)
     except Exception as error:
         hint = ""
         if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError):
@@ -161,9 +179,10 @@ def _check_estimator(label: str, estimator: Any, num_categories: int, words: str
             argument="estimators",
             value=label,
         ) from error
-    if getattr(theta, "shape", None) != (num_categories,) or not jnp.issubdtype(theta.dtype, jnp.floating):
+    if getattr(theta, "shape", None) != shape or not jnp.issubdtype(theta.dtype, jnp.floating):
+        size = " × ".join(map(str, shape))
         raise StudyError(
-            f"estimator {label!r} must return the estimate, {num_categories} floats, for {num_categories} counts; "
+            f"estimator {label!r} must return the estimate, {size} floats, for {size} counts; "
             f"it returned {_returned(theta)}",
             argument="estimators",
             value=label,

@@ -76,10 +76,8 @@ class Grid:
     ) -> None:
         """Checks the arguments and converts their types."""
         if estimand not in get_args(Estimand):
-            raise StudyError(
-                f"estimand must be 'users' or 'distribution', got {as_toml(estimand)}",
-                argument="estimand",
-                value=estimand,
+            raise StudyError.about(
+                "estimand", f"must be 'users' or 'distribution', got {as_toml(estimand)}", value=estimand
             )
         if sum(given is not None for given in (zipf, distributions, users)) != 1:
             raise StudyError("give zipf, distributions or users, one of them", argument="zipf", value=zipf)
@@ -120,10 +118,8 @@ class Grid:
         put("epsilon", several("epsilon", epsilon, positive))
         for value in self.epsilon:
             if not np.asarray(value, float_dtype()) > 0:
-                raise StudyError(
-                    f"epsilon {value:g} is zero in {float_dtype().name}; the smallest is about 1e-38",
-                    argument="epsilon",
-                    value=value,
+                raise StudyError.about(
+                    "epsilon", f"{value:g} is zero in {float_dtype().name}; the smallest is about 1e-38", value=value
                 )
         put("zipf", None if zipf is None else several("zipf", zipf, exponent))
         put("distributions", None if distributions is None else as_texts(distributions, "distributions"))
@@ -150,10 +146,8 @@ class Grid:
         for name in users:
             held = self.shares(name, self.num_categories[0])
             if held.dtype.kind not in "iu":
-                raise StudyError(
-                    f"users {name!r} must be integers, the number of users in each category",
-                    argument="users",
-                    value=name,
+                raise StudyError.about(
+                    "users", f"{name!r} must be integers, the number of users in each category", value=name
                 )
             totals[name] = int(held.sum())
         if len(set(totals.values())) > 1:

@@ -14,6 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from rrjax.estimators.in_rows import own_in_rows
+
 _LIBRARIES = {"builtins", "jax", "jaxlib", "numpy", "rrjax", *sys.stdlib_module_names}
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -75,7 +77,8 @@ class _Reader:
         if id(function) in self.known:
             return self.known[id(function)]
         self.alive.append(function)
-        given: list[Any] = []
+        in_rows = own_in_rows(function)
+        given: list[Any] = [] if in_rows is None else [in_rows]
         inner: Any = function
         while isinstance(inner, partial):
             given += [inner.args, sorted(inner.keywords.items())]

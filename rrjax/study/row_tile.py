@@ -2,13 +2,13 @@
 
 Compilation is half of a short study's time, and a program for each K would have to be compiled. Here K, the number of
 collections, of seeds and of configurations are data. It serves studies of k-ary randomized response whose users are
-drawn, of estimators and metrics that know rows; all others have a program for each K, with the same collections.
+drawn, of estimators and metrics that rows have; all others have a program for each K, with the same collections.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
@@ -17,13 +17,14 @@ from jax import lax
 
 from rrjax.estimators import in_rows
 from rrjax.estimators.catalogue import METRICS
-from rrjax.estimators.in_rows import Collections, Errors
+from rrjax.estimators.in_rows import Collections, Errors, own_in_rows
 from rrjax.numerics.rows import WIDTH, Rows, num_parts
 from rrjax.numerics.sharding import looked_up, repeat
 from rrjax.simulate.sampling.in_rows import Laws
 from rrjax.study import draws
 from rrjax.study.draws import Point
 from rrjax.study.functions import decomposes, metrics_of_seeds
+from rrjax.study.identity import identity_of
 from rrjax.study.tile import Inputs, Outputs, Shape, cells_of_tile
 
 if TYPE_CHECKING:
@@ -123,12 +124,18 @@ class RowTile:
 
     def identity(self) -> tuple[Any, ...]:
         """All settings that determine the program, except its devices and the sizes of its arguments."""
-        labels = [entry.__name__ for entry in self.study.estimators.values()]
-        return "study in rows", tuple(labels), tuple(metrics_of_seeds(self.study)), dataclasses.astuple(self.sizes)
+        # Functions by id, because not all can be hashed, and by their contents, which may change.
+        functions = ((id(f), identity_of(f)) if own_in_rows(f) else f.__name__ for f in self._functions)
+        metrics = metrics_of_seeds(self.study)
+        return "study in rows", tuple(functions), tuple(metrics), dataclasses.astuple(self.sizes)
 
-    def kept_identity(self) -> tuple[Any, ...]:
-        """The same for other processes."""
-        return self.identity()
+    def kept_identity(self) -> tuple[Any, ...] | None:
+        """The same for other processes; None if functions are not of rrjax."""
+        return None if any(map(own_in_rows, self._functions)) else self.identity()
+
+    @property
+    def _functions(self) -> Collection[Any]:
+        return self.study.estimators.values()
 
     def tables(self) -> Laws:
         """The arrays that all tiles of this K share: the laws."""

@@ -21,7 +21,7 @@ from rrjax.numerics import programs
 from rrjax.study import tile
 from rrjax.study.arguments import Progress, RunOptions
 from rrjax.study.checkpoint import Checkpoint, Part, Timing, name_of_group
-from rrjax.study.functions import check_functions, decomposes, metrics_of_seeds
+from rrjax.study.functions import check_functions, check_in_rows, decomposes, metrics_of_seeds
 from rrjax.study.processes import check_agreement, gathered, on_first, shared
 from rrjax.study.results import Result, dataset
 from rrjax.study.row_tile import UNOPTIMIZED_TILES, RowTile, shapes_in_rows, sizes_of
@@ -60,7 +60,8 @@ def run(study: Grid, options: RunOptions) -> xr.Dataset:
     begin = time.perf_counter()
     mesh = Mesh(np.array(jax.devices() if options.devices is None else options.devices), ("devices",))
     memory = _memory(mesh) if options.memory is None else int(options.memory)
-    in_rows = shapes_in_rows(study, mesh.devices.flat[0].platform)  # of functions that are known
+    check_in_rows(study)
+    in_rows = shapes_in_rows(study, mesh.devices.flat[0].platform)  # of functions that are known, or checked now
     for num_categories in set(study.num_categories) - set(in_rows):
         check_functions(study, num_categories)
     _check_results(study, memory)

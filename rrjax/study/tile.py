@@ -133,35 +133,6 @@ class Outputs(NamedTuple):
     """Whether estimates are finite, `[configurations, seeds, estimators]`."""
 
 
-def identity(study: Grid, shape: Shape) -> tuple[Any, ...]:
-    """All settings that determine a compiled program, except its devices and the sizes of its arguments."""
-    # Functions by id, because not all can be hashed, and by their contents, which may change.
-    functions = [(label, id(f), identity_of(f)) for label, f in (*study.estimators.items(), *study.metrics.items())]
-    common = tuple(functions), *_settings(study, shape)
-    if shape.mechanism is None:
-        return common
-    factory = _mechanisms(study)[shape.mechanism]
-    return *common, id(factory), identity_of(factory, classes=True)
-
-
-def kept_identity(study: Grid, shape: Shape) -> tuple[Any, ...] | None:
-    """The same settings for other processes with the same code of rrjax; None if functions are not of its catalogues.
-
-    The contents of other functions are not known for sure: they may call any package.
-    """
-    functions = [(ESTIMATORS.get(label), f) for label, f in study.estimators.items()]
-    if any(entry is None or entry.function is not f for entry, f in functions) or any(study.metrics.values()):
-        return None
-    if shape.mechanism is not None and MECHANISMS.get(shape.mechanism) is not _mechanisms(study)[shape.mechanism]:
-        return None
-    return "study", tuple(study.estimators), tuple(study.metrics), shape.mechanism, *_settings(study, shape)
-
-
-def _settings(study: Grid, shape: Shape) -> tuple[Any, ...]:
-    sizes = study.num_seeds, shape.num_categories, shape.configurations, shape.seeds
-    return len(study.estimators), study.estimand, study.users is None, *sizes, shape.known_epsilon, shape.drawn
-
-
 def _mechanisms(study: Grid) -> Mapping[str, MechanismFactory]:
     assert study.mechanism is not None
     return study.mechanism
@@ -215,7 +186,7 @@ def draw_again(
     if configuration.mechanism is None:
         return draws.randomized(point, jnp.uint32(number))
     shape = Shape.of(study, size, jax.default_backend(), configuration.mechanism)
-    return _draw_traced(_Program(identity(study, shape), study, shape), point, jnp.uint32(number))
+    return _draw_traced(_Program(Tile(study, shape).identity(), study, shape), point, jnp.uint32(number))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -266,11 +237,32 @@ class Tile:
 
     def identity(self) -> tuple[Any, ...]:
         """All settings that determine the program, except its devices and the sizes of its arguments."""
-        return identity(self.study, self.shape)
+        # Functions by id, because not all can be hashed, and by their contents, which may change.
+        functions = *self.study.estimators.items(), *self.study.metrics.items()
+        common = tuple((label, id(f), identity_of(f)) for label, f in functions), *self._settings
+        if self.shape.mechanism is None:
+            return common
+        factory = _mechanisms(self.study)[self.shape.mechanism]
+        return *common, id(factory), identity_of(factory, classes=True)
 
     def kept_identity(self) -> tuple[Any, ...] | None:
-        """The same for other processes; None if they cannot be sure."""
-        return kept_identity(self.study, self.shape)
+        """The same for other processes with the same code of rrjax; None if functions are not of its catalogues.
+
+        The contents of other functions are not known for sure: they may call any package.
+        """
+        study, mechanism = self.study, self.shape.mechanism
+        functions = [(ESTIMATORS.get(label), f) for label, f in study.estimators.items()]
+        if any(entry is None or entry.function is not f for entry, f in functions) or any(study.metrics.values()):
+            return None
+        if mechanism is not None and MECHANISMS.get(mechanism) is not _mechanisms(study)[mechanism]:
+            return None
+        return "study", tuple(study.estimators), tuple(study.metrics), mechanism, *self._settings
+
+    @property
+    def _settings(self) -> tuple[Any, ...]:
+        study, shape = self.study, self.shape
+        sizes = study.num_seeds, shape.num_categories, shape.configurations, shape.seeds
+        return len(study.estimators), study.estimand, study.users is None, *sizes, shape.known_epsilon, shape.drawn
 
     def tables(self) -> Any:
         """The arrays that all tiles share: the populations."""

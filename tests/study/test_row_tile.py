@@ -5,7 +5,10 @@ import pytest
 from cases import X64
 
 import rrjax
+from rrjax.data.errors import StudyError
+from rrjax.estimators.in_rows import estimator_in_rows
 from rrjax.study import Study, runner, tile
+from rrjax.study.identity import identity_of
 
 ALL = ["mle_star", "inv_p", "inv_n", "inv"]
 SMALL = {"num_users": [60, 5000], "epsilon": [1, 3.0], "zipf": [0.01, 1.3], "num_seeds": 12}
@@ -22,6 +25,7 @@ def programs(monkeypatch):
     return runner._programs
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_one_program_serves_all_numbers_of_categories(programs):
     study(metrics="mse").run()
@@ -49,6 +53,56 @@ def test_other_functions_see_the_same_collections(estimand, programs):
     np.testing.assert_array_equal(apart.mse_seeds.sel(estimator="own"), apart.mse_seeds.sel(estimator="mle_star"))
 
 
+def of_rows(given):
+    """InvN, mixed with the uniform distribution, in rows."""
+    return 0.75 * estimator_in_rows(rrjax.inv_n)(given) + 0.25 / given.num_categories
+
+
+def own(in_rows):
+    """The same for one collection; it says what it is in rows."""
+
+    def mixed(counts, epsilon):
+        return 0.75 * rrjax.inv_n(counts, epsilon) + 0.25 / counts.shape[0]
+
+    if in_rows is not None:
+        mixed.in_rows = in_rows
+    return mixed
+
+
+@pytest.mark.long  # four programs
+def test_an_estimator_of_ones_own_may_say_what_it_is_in_rows(programs):
+    together = study(estimators=["mle_star", own(of_rows)], metrics=METRICS).run(keep_seeds=True)
+    assert len(programs) == 1
+    apart = study(estimators=["mle_star", own(None)], metrics=METRICS).run(keep_seeds=True)
+    for name in ("mse_seeds", "nll_seeds", "tv_seeds", "max_error_seeds", "bias2", "variance"):
+        np.testing.assert_allclose(together[name], apart[name], rtol=1e-9 if X64 else 2e-4, atol=1e-10)
+    # Other processes may not have its code.
+    assert runner.tile_of(study(estimators=own(of_rows)), 5, "cpu", None).kept_identity() is None
+    assert runner.tile_of(study(), 5, "cpu", None).kept_identity() is not None
+
+
+def fewer_cells(given):
+    return of_rows(given)[:, 1:]
+
+
+def asking(given):
+    return of_rows(given) if given.epsilon[0] > 1 else 0
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("in_rows", [fewer_cells, asking])
+def test_what_it_is_in_rows_is_checked(in_rows):
+    with pytest.raises(StudyError) as caught:
+        study(estimators=own(in_rows)).run()
+    assert (caught.value.argument, caught.value.value) == ("estimators", "mixed.in_rows")
+
+
+@pytest.mark.once
+def test_what_it_is_in_rows_is_part_of_what_it_is():
+    assert len({identity_of(own(each)) for each in (None, of_rows, fewer_cells)}) == 3
+
+
+@pytest.mark.long
 @pytest.mark.once
 def test_a_collection_larger_than_a_tile_has_its_own_program(programs, monkeypatch):
     monkeypatch.setitem(tile._CELLS, "cpu", 2**13)

@@ -212,9 +212,8 @@ class LongitudinalBitFlipping(Protocol):
         known = np.asarray(reports)
         differ = (known != known[:, :1]).any(axis=(1, 2))
         if differ.any():
-            raise ArgumentError(
-                f"reports of user {int(np.argmax(differ))} differ, so the value was not always the same",
-                argument="reports",
+            raise ArgumentError.about(
+                "reports", f"of user {int(np.argmax(differ))} differ, so the value was not always the same"
             )
         return self.single_round.mixture(reports[:, 0])
 

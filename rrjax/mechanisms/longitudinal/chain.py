@@ -248,9 +248,7 @@ class LongitudinalLocalHashing(Chain):
             seeds = np.asarray(reports)[..., 0]
             if (seeds != seeds[:, :1]).any():
                 user = int(np.argmax((seeds != seeds[:, :1]).any(axis=1)))
-                raise ArgumentError(
-                    f"reports of user {user} have different seeds, but a user keeps one seed", argument="reports"
-                )
+                raise ArgumentError.about("reports", f"of user {user} have different seeds, but a user keeps one seed")
         buckets = jnp.where(reports[..., 0] == reports[:, :1, 0], reports[..., 1].astype(jnp.int32), -1)
         supported, size = times_supported(self, reports), self.num_categories
         rows, numbers = kinds(jnp.concatenate([supported, times_named(buckets)], axis=1))

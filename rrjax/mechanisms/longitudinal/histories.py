@@ -53,9 +53,8 @@ class Logs(NamedTuple):
         weights = np.stack([np.asarray(weight) for weight in rates])
         # An e^ε beyond the dtype was replaced by its largest number.
         if not np.max(weights) < np.finfo(weights.dtype).max / 16:
-            raise ArgumentError(
-                f"epsilon must be one whose exponential is a number in {weights.dtype}, and first_epsilon below it",
-                argument="epsilon",
+            raise ArgumentError.about(
+                "epsilon", f"must be one whose exponential is a number in {weights.dtype}, and first_epsilon below it"
             )
         always, never, truth = weights.astype(float).tolist()
         parts = (always + truth, never, always, never + truth)

@@ -91,9 +91,8 @@ class Rappor:
         filters = self.filters if isinstance(self.filters, jax.Array) else np.asarray(self.filters)
         object.__setattr__(self, "filters", filters)
         if filters.ndim != 3 or filters.dtype != bool or 0 in filters.shape:
-            raise ArgumentError(
-                f"filters must be booleans of shape [m, K, k], got {filters.dtype} of {filters.shape}",
-                argument="filters",
+            raise ArgumentError.about(
+                "filters", f"must be booleans of shape [m, K, k], got {filters.dtype} of {filters.shape}"
             )
         if filters.shape[1] < 2:
             raise ArgumentError(
@@ -293,9 +292,8 @@ def bloom_filters(words: Sequence[str], num_bits: int, num_hashes: int, num_coho
         as_integer(value, name, low, high)
     words = list(words)
     if len(words) < 2 or len(set(words)) < len(words):
-        raise ArgumentError(
-            f"words must be at least two different ones, got {len(words)}, of which {len(set(words))} are different",
-            argument="words",
+        raise ArgumentError.about(
+            "words", f"must be at least two different ones, got {len(words)}, of which {len(set(words))} are different"
         )
     filters = np.zeros((num_cohorts, len(words), num_bits), bool)
     for cohort in range(num_cohorts):

@@ -96,9 +96,7 @@ class LongitudinalUnaryEncoding(TwoStages):
     def __post_init__(self) -> None:
         for name in ("permanent_encoding", "instantaneous_encoding"):
             if getattr(self, name) not in _KINDS:
-                raise ArgumentError(
-                    f"{name} must be 'symmetric' or 'optimized', got {getattr(self, name)!r}", argument=name
-                )
+                raise ArgumentError.about(name, f"must be 'symmetric' or 'optimized', got {getattr(self, name)!r}")
         super().__post_init__()
 
     def _check_first(self, epsilon: float, first_epsilon: float) -> None:

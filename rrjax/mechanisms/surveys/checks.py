@@ -40,9 +40,7 @@ def check_probability(value: Any, name: str, example: float, *, closed: bool = F
         return
     inside = 0 <= float(value) <= 1 if closed else 0 < float(value) < 1
     if not inside:
-        raise ArgumentError(
-            f"{name} must lie between 0 and 1, such as {example:g}, got {float(value):g}", argument=name
-        )
+        raise ArgumentError.about(name, f"must lie between 0 and 1, such as {example:g}, got {float(value):g}")
 
 
 def check_different(first: Any, second: Any, name: str, why: str) -> None:
@@ -84,9 +82,7 @@ def as_known_distribution(value: Any, name: str) -> Any:
     if is_known(value) and value.ndim == 1:
         entries = np.asarray(value, np.float64)
         if not (entries >= 0).all():
-            raise ArgumentError(
-                f"{name} must be probabilities, none negative or NaN, got {entries.min():g}", argument=name
-            )
+            raise ArgumentError.about(name, f"must be probabilities, none negative or NaN, got {entries.min():g}")
         if not abs(entries.sum() - 1) <= SUM_TOLERANCE:
             raise ArgumentError(
                 f"{name} must be probabilities that sum to one, got a sum of {entries.sum():.6g}: give the "

@@ -231,17 +231,14 @@ def _checked(counts, epsilons):
     if not isinstance(counts, jax.Array):
         counts = np.asarray(counts)
     if counts.ndim != 2 or counts.shape[0] < 1 or counts.shape[1] < 2:
-        raise ArgumentError(
-            f"counts must have shape [G, K], a row a group, with K >= 2 categories; got {counts.shape}",
-            argument="counts",
+        raise ArgumentError.about(
+            "counts", f"must have shape [G, K], a row a group, with K >= 2 categories; got {counts.shape}"
         )
     shape = counts.shape
     counts = as_counts(together(counts).reshape(-1)).reshape(shape)
     epsilons = epsilons if isinstance(epsilons, jax.Array) else np.asarray(epsilons)
     if epsilons.shape != shape[:1]:
-        raise ArgumentError(
-            f"epsilons must have shape [{shape[0]}], one a group; got {epsilons.shape}", argument="epsilons"
-        )
+        raise ArgumentError.about("epsilons", f"must have shape [{shape[0]}], one a group; got {epsilons.shape}")
     if not is_real(epsilons):
         raise ArgumentError(f"epsilons must be real numbers, got dtype {epsilons.dtype}", argument="epsilons")
     return counts, jnp.asarray(epsilons).astype(float_of(counts))

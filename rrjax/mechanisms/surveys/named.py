@@ -66,9 +66,7 @@ def _numbers(name: str, value: Any) -> float | np.ndarray:
         except (TypeError, ValueError, ZeroDivisionError):
             numbers.append(math.nan)
     if not np.isfinite(numbers).all():
-        raise ArgumentError(
-            f"{name} = {value}: give numbers such as 0.25 or 1/4, with commas between several",
-            argument=name,
-            value=value,
+        raise ArgumentError.about(
+            name, f"= {value}: give numbers such as 0.25 or 1/4, with commas between several", value=value
         )
     return np.asarray(numbers) if len(numbers) > 1 else numbers[0]

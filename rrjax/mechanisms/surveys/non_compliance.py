@@ -57,9 +57,8 @@ class NonCompliance(Design):
         object.__setattr__(self, "answers", as_known_distribution(self.answers, "answers"))
         shape = getattr(self.answers, "shape", ())
         if len(shape) == 1 and shape[0] != self.num_categories:
-            raise ArgumentError(
-                f"answers must have shape [{self.num_categories}], as the mechanism's K; got {shape}",
-                argument="answers",
+            raise ArgumentError.about(
+                "answers", f"must have shape [{self.num_categories}], as the mechanism's K; got {shape}"
             )
 
     @property

@@ -51,9 +51,7 @@ def as_epsilon(epsilon: Any, name: str = "epsilon") -> float:
             raise TypeError
         nearest = float(epsilon)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(
-            f"{name} must be a positive number of nats, got {epsilon!r}", argument=name, value=epsilon
-        ) from error
+        raise ArgumentError.about(name, f"must be a positive number of nats, got {epsilon!r}", value=epsilon) from error
     if not nearest > 0:
         raise ArgumentError(f"{name} must be a positive number of nats, got {nearest}", argument=name, value=epsilon)
     # A decimal or a fraction may lie between two floats.

@@ -209,27 +209,15 @@ def _one_by_one(stream, state, edges, num_left, num_following):
 
 
 def hypergeometric(
-    stream: Stream, site: int | Int[Array, ""], items: Int[Array, " n"], number: Int[Array, ""]
-) -> Int[Array, " n"]:
+    stream: Stream, site: int | Int[Array, ""], items: Int[Array, " n *draws"], number: Int[Array, "*draws"]
+) -> Int[Array, " n *draws"]:
     """Draws items of a multiset without replacement: the number of each kind, `[n]`, int32.
 
     Every item is taken with the same chance, independently. Given their number, they are a uniformly random subset of
     that size. If they are too few, the rest is drawn in the same way from the items not taken; if they are too many,
     the surplus is drawn from those taken. Every round leaves about the square root of the error. There are less than
-    2³¹ items in all; 2²² sites follow the first one.
+    2³¹ items in all; 2²² sites follow the first one. A further axis is one of independent draws.
     """
-    return _without_replacement(stream, site, items, number)
-
-
-def marked(
-    stream: Stream, site: int | Int[Array, ""], marks: Int[Array, " n"], size: Int[Array, ""], number: Int[Array, ""]
-) -> Int[Array, " n"]:
-    """Draws `size` items n times independently, as `hypergeometric`: the numbers of marked ones, `[n]`."""
-    return _without_replacement(stream, site, jnp.stack([marks, size - marks]), jnp.full_like(marks, number))[0]
-
-
-def _without_replacement(stream, site, items, number):
-    """Draws `number` of `items`, along the first axis; both may have a further axis of independent draws."""
 
     def draw_round(state):
         turn, drawn, pool, sign, left = state
@@ -246,6 +234,13 @@ def _without_replacement(stream, site, items, number):
 
     state = aligned((jnp.int32(0), jnp.zeros_like(items), items, jnp.ones_like(number), number), stream)
     return lax.while_loop(lambda state: jnp.any(state[-1] > 0), draw_round, state)[1]
+
+
+def marked(
+    stream: Stream, site: int | Int[Array, ""], marks: Int[Array, " n"], size: Int[Array, ""], number: Int[Array, ""]
+) -> Int[Array, " n"]:
+    """Draws `size` items n times independently, as `hypergeometric`: the numbers of marked ones, `[n]`."""
+    return hypergeometric(stream, site, jnp.stack([marks, size - marks]), jnp.full_like(marks, number))[0]
 
 
 def table(stream: Stream, rows: Int[Array, " m"], columns: Int[Array, " n"]) -> Int[Array, "m n"]:

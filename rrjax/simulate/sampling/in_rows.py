@@ -7,6 +7,7 @@ turn; whether a block needs code for large rates depends on its rows, and what i
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -169,15 +170,9 @@ def _blocks(rows, shares, stream):
 
         return repeat(3 * blocks, draw_block, jnp.zeros((3, *shares.shape), jnp.int32))
 
-    def by_block(turn, means):
-        return by_platform(
-            turn,
-            means,
-            cpu=lambda turn, means: draw(turn, means, min(BLOCK, rows.height)),
-            elsewhere=lambda turn, means: draw(turn, means, rows.height),
-        )
-
-    return by_block
+    return lambda *given: by_platform(
+        *given, cpu=partial(draw, size=min(BLOCK, rows.height)), elsewhere=partial(draw, size=rows.height)
+    )
 
 
 def _one_by_one(rows, laws, users, left, behind, found, collections):
