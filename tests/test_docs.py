@@ -28,7 +28,13 @@ LANGUAGES = {"python", "console"}
 OTHERS = {"text", "toml"}
 """Of those that are only read."""
 SLOW = {
+    "choose/estimator",
+    "guides/analyst",
+    "guides/numbers",
+    "guides/other-tools",
+    "guides/privacy-engineer",
     "guides/researcher",
+    "reference/flags",
     "tutorials/adult",
     "tutorials/kosarak",
     "tutorials/questionnaire",

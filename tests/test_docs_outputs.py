@@ -130,6 +130,7 @@ def test_numbers_have_the_fields_that_the_page_names(files):
 
 
 @pytest.mark.long
+@pytest.mark.full
 def test_rounds_and_columns_have_the_fields_that_the_page_names(files):
     Path("u.csv").write_text("id,a,b,c\n" + "".join(f"{user},{user % 2},{user % 3},{user % 2}\n" for user in range(60)))
     protocol = ("--mechanism", "lgrr", "--epsilon", "4", "--first-epsilon", "2", "--user", "id", "--memo", "m.parquet")

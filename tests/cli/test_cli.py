@@ -101,6 +101,7 @@ def test_json_is_one_object_certified_in_float64(collection):
 
 
 @pytest.mark.long
+@pytest.mark.full
 def test_compare_measures_all_estimators_against_the_truth(collection):
     done = run(
         *("compare", "reports.parquet", "--truth", "values.csv", "--truth-column", "city"),
@@ -145,6 +146,7 @@ def test_a_seed_repeats_and_its_absence_does_not(collection, invoke):
 
 
 @pytest.mark.long
+@pytest.mark.full
 def test_demo_takes_the_same_path(tmp_path):
     done = run("demo", "--users", "5000", "--categories", "20", "--explain", folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -389,6 +391,7 @@ def test_a_printed_bound_is_a_bound(bound):
         assert bound <= float(show.at_most(bound, digits)) <= bound * (1 + 10 ** (1 - digits))
 
 
+@pytest.mark.long
 def test_labels_cannot_steer_the_terminal(invoke):
     write("a.csv", "x\n" + "\x1b[31mred\nblue\n\u202eabc\n" * 40)
     code, out, _ = invoke("estimate", "a.csv", "--epsilon", "3")
@@ -536,6 +539,7 @@ def test_any_estimator_of_the_catalogue_by_either_spelling(invoke):
 
 
 @pytest.mark.long
+@pytest.mark.full
 def test_an_order_that_means_something(invoke):
     write("a.csv", "age\n" + "\n".join(str(20 + index % 9 * (index % 2)) for index in range(500)))
     asked = ("a.csv", "--domain", "18:30", "--epsilon", "1")

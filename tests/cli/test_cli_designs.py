@@ -50,6 +50,7 @@ def shares(out):
     return {row["label"]: row for row in json.loads(out)["top"]}
 
 
+@pytest.mark.long
 def test_a_published_survey(answers):
     code, out, error = answers("estimate", "counts.csv", *COUNTED, *DICE, "--json")
     assert code == 0, error
@@ -63,6 +64,7 @@ def test_a_published_survey(answers):
     assert "forced-response (truth 0.6667, forced 0.5 : 0.5)" in json.loads(out)["to_publish"]
 
 
+@pytest.mark.long
 def test_a_design_in_a_file(answers):
     def written(text):
         with open("dice.toml", "w") as file:
@@ -311,6 +313,7 @@ def test_questions_about_the_answers_to_a_design(answers):
     assert answers.error.flag == "--epsilon"
 
 
+@pytest.mark.long
 def test_who_complies_is_estimated_from_two_samples(answers):
     with open("same.txt", "w") as file:
         file.write("same\ndifferent\n")
@@ -355,6 +358,7 @@ def test_who_complies_is_estimated_from_two_samples(answers):
     assert answers.error.flag == "--sample"
 
 
+@pytest.mark.long
 def test_an_unrelated_question_of_an_unknown_share_is_estimated_from_two_samples(answers):
     with open("yesno.txt", "w") as file:
         file.write("yes\nno\n")

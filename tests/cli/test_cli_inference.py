@@ -61,6 +61,7 @@ def test_all_intervals_at_once_are_wider(invoke):
     assert json.loads(all_of_them)["top"][0]["lower"] < json.loads(one)["top"][0]["lower"]
 
 
+@pytest.mark.long
 def test_what_a_person_reads_of_an_estimate(invoke):
     write_counts("r.csv", COUNTS)
     code, out, error = invoke("estimate", "r.csv", *READ, "--plot", "r.png")
@@ -220,6 +221,7 @@ def test_markup_in_names_is_shown(invoke):
     assert json.loads(out)["num_categories"] == [2, 2]
 
 
+@pytest.mark.long
 def test_a_contradiction_is_warned_of(invoke):
     write_counts("r.csv", [5200, 3900, 500, 400])
     code, _, error = invoke("estimate", "r.csv", *READ)
@@ -337,6 +339,7 @@ def test_plans_for_what_is_no_rate_and_no_epsilon(invoke, flags):
     assert flags[0] in error
 
 
+@pytest.mark.long
 def test_a_plan_is_for_the_population(invoke):
     """So is the number of people, as the widths are; and an ε that hides hardly anything is said to be one."""
     given = ("plan", "--categories", "3", "--epsilon", "8", "--target-rmse", "0.02")

@@ -43,9 +43,8 @@ def line(day, name=LRR, *more, out=None):
     return ("randomize", f"day{day}.csv", *flags, *more, "--out", out or f"day{day}.parquet")
 
 
-@pytest.mark.parametrize(
-    "name", [*list(PROTOCOLS)[:1], *(pytest.param(name, marks=pytest.mark.long) for name in list(PROTOCOLS)[1:])]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", list(PROTOCOLS))
 def test_a_week(week, name):
     for day in (1, 2, 3):
         code, out, error = week(*line(day, name))
@@ -117,6 +116,7 @@ def test_flags_that_cannot_be(week, more, flag):
     assert not Path("day2.parquet").exists()
 
 
+@pytest.mark.long
 def test_files_that_cannot_be(week):
     assert week(*line(1))[0] == 0
     Path("old.parquet").write_bytes(Path("memo.parquet").read_bytes())
@@ -158,6 +158,7 @@ def exact_loss(number):
 
 
 @pytest.mark.long
+@pytest.mark.full
 def test_what_users_have_spent(week):
     for day in (1, 2, 3):
         assert week(*line(day))[0] == 0

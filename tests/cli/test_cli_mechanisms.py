@@ -89,6 +89,7 @@ def test_subsets_from_values_to_a_comparison(values):
 
 
 @pytest.mark.long  # a dozen programs
+@pytest.mark.full
 def test_questions_about_the_reports_of_every_mechanism(invoke):
     rng = np.random.default_rng(0)
     for name, shares in (("first", [0.4, 0.3, 0.2, 0.1]), ("second", [0.4, 0.3, 0.05, 0.25])):

@@ -167,6 +167,7 @@ def test_options_that_take_several_values_may_be_repeated(invoke):
     assert strict(out)["num_missing"] == 20
 
 
+@pytest.mark.long
 def test_an_interval_that_is_one_point_is_said_to_contradict_the_model(invoke, monkeypatch):
     write_counts("r.csv", [9000, 900, 10, 950])
     code, out, error = invoke("estimate", "r.csv", *READ, "--epsilon", "1")
@@ -289,6 +290,7 @@ def test_standard_input_is_refused_with_what_to_do(invoke):
     assert "file" in error  # the advice: save it to one
 
 
+@pytest.mark.long
 def test_a_table_of_counts_that_is_read_row_by_row_is_noticed(invoke):
     write_counts("census.csv", [500, 300, 200])
     write_counts("r.csv", [1, 1, 1])

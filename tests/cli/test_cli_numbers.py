@@ -28,6 +28,7 @@ def randomized(invoke, *flags, file="ages.csv"):
     return invoke("randomize", file, "--column", "age", "--epsilon", 2, "--out", "r.parquet", "--force", *flags)
 
 
+@pytest.mark.long
 def test_from_numbers_to_quantiles(ages):
     code, out, error = randomized(ages, *WAVE, "--keep", "region", "--json")
     assert code == 0, error

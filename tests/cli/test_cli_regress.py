@@ -114,6 +114,7 @@ def test_what_is_wrong_is_named(invoke):
     assert "has 500 levels, more than 100. Correct" in said("--covariates", "house", "--factors", "house", code=3)
 
 
+@pytest.mark.long
 def test_rows_that_lack_something_are_named_or_left_out(invoke, survey):
     _, _, columns = survey
     age = columns["age"].astype(object)

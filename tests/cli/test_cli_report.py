@@ -130,6 +130,7 @@ def test_shares_next_to_zero_have_no_digits():
 
 
 @pytest.mark.long
+@pytest.mark.full
 def test_categories_in_order_are_drawn_one_by_one_or_in_bands(invoke):
     rng = np.random.default_rng(0)
     ages = np.clip(rng.normal(40, 9, 20_000), 0, 999).astype(int)
@@ -157,6 +158,7 @@ def test_categories_in_order_are_drawn_one_by_one_or_in_bands(invoke):
 
 
 @pytest.mark.long
+@pytest.mark.full
 def test_other_mechanisms_have_pages(invoke):
     io.write_table("v.csv", {"city": np.array(list("abcdefgh"))[np.random.default_rng(0).choice(8, 3000)]})
     Path("d.txt").write_text("\n".join("abcdefgh"))

@@ -94,6 +94,7 @@ def test_without_a_statement_shares_are_told_by_level(invoke, survey):
     agree(found[str(largest[0]), "south"], inference.group_share(counts, 2.0, members=np.arange(10) == largest[0]))
 
 
+@pytest.mark.long
 def test_statements_that_contradict_the_reports_are_said_to(invoke):
     """Of 1,000 reports at ε = 1 chance alone makes some hundred name each category."""
     for counts, contradicted in (([1000, 0, 0, 0], 1), ([400, 210, 200, 190], 0)):

@@ -70,6 +70,7 @@ def own(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_processes")
 def test_a_study_of_ones_own(own, tmp_path, cache):
     out = tmp_path / "out"
@@ -229,6 +230,7 @@ def test_figures_of_the_paper(tmp_path, cache):
 
 
 @pytest.mark.long
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_processes")
 def test_quick(tmp_path):
     said = rrjax("quick", "--seeds", 4, "--out", tmp_path)

@@ -144,6 +144,7 @@ def test_a_process_that_is_terminated_ends(start, tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.full
 def test_a_process_that_fails_alone_does_not_wait_for_the_others(start):
     port = free_port()
     first, second = start(port, 0), start(port, 1, "--memory", 1e-9)
@@ -152,6 +153,7 @@ def test_a_process_that_fails_alone_does_not_wait_for_the_others(start):
 
 
 @pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("process", [0, 1])
 def test_nobody_else_comes(start, process):
     errors = ended(start(free_port(), process), 2, -signal.SIGABRT)

@@ -81,6 +81,7 @@ def test_randomized_response_is_the_mixture_with_a_closed_form(epsilon):
     np.testing.assert_allclose(rrjax.score(best, dense), rrjax.score(best, mixture), atol=20 * ULP)
 
 
+@pytest.mark.long
 def test_products_are_accurate_at_any_size():
     rng = np.random.default_rng(0)
     matrix, theta = rng.random((40, 5000)).astype(FLOAT), rng.dirichlet(np.ones(5000)).astype(FLOAT)

@@ -77,6 +77,7 @@ def test_equal_counts_are_equal_shares():
         assert empirical_bayes(np.full(size, 50), 1.0).theta == pytest.approx(1 / size, rel=1e-5)
 
 
+@pytest.mark.long
 def test_what_cannot_be_refused_gives_nan():
     estimate = jax.jit(lambda counts, epsilon: empirical_bayes(counts, epsilon))
     for counts, epsilon in (([0, 0, 0], 1.0), ([-1, 5, 5], 1.0), ([1, 2, 3], -1.0), ([1, 2, 3], np.nan)):
@@ -152,6 +153,7 @@ def test_posterior_means_against_sums_over_all_users(epsilon):
         np.testing.assert_allclose(variance, squares, rtol=2e-3, atol=2e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["spread out", "in one place", "equal", "rising"])
 def test_the_largest_of_very_many_are_found(name):
     size = SORTED_IN_ROWS_FROM + 77  # more than the rows of a square, and the last one is not full
@@ -218,6 +220,7 @@ def test_isotonic_against_pooled_neighbours():
             np.testing.assert_allclose(found[kept][order], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 def test_large_categories_are_moved_by_less_than_their_noise():
     for seed in range(5):
         counts = collect(seed, 1000, 1_000_000, 4.0, 1.3)
@@ -314,6 +317,7 @@ def test_other_mechanisms_through_their_tally():
     assert np.mean(ratios) < 0.9
 
 
+@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize("name", ["empirical_bayes", "ordered_bayes"])
 def test_derivatives_are_refused_by_name(name):
@@ -342,6 +346,7 @@ def test_where_one_category_holds_all_it_is_found(size, number, epsilon):
 
 
 @pytest.mark.long
+@pytest.mark.full
 def test_variances_are_those_of_the_errors():
     """Realized squared errors over the sums of the variances; their means within a factor of two."""
     for size, number, epsilon, s in ((14, 30_000, 1.0, 1.0), (1000, 100_000, 2.0, 1.3), (100, 30_000, 1.0, 0.0)):
@@ -390,6 +395,7 @@ def test_float32_is_as_close(size, number, bound):
 
 @pytest.mark.once
 @pytest.mark.long
+@pytest.mark.full
 def test_several_devices_at_once_do_not_wait_for_each_other():
     """Batches of factorizations did, for ever: each takes the threads that the others need."""
     script = """

@@ -50,6 +50,7 @@ def test_it_is_closer_than_the_maximum(name, most):
     assert ours < most * theirs  # .18, .45 and 1.11 when it was written
 
 
+@pytest.mark.long
 def test_the_prior_is_forgotten_with_many_reports():
     product = product_of(4.0)
     mixture = product.mixture_of_counts(counts_of(product, TABLES["close"], 10_000_000, 1))
@@ -57,6 +58,7 @@ def test_the_prior_is_forgotten_with_many_reports():
     np.testing.assert_allclose(found.theta, likeliest.theta, atol=3e-4)
 
 
+@pytest.mark.long
 def test_one_trace_serves_all_counts_and_batches():
     product = product_of(2.0)
     counts = np.stack([counts_of(product, TABLES["close"], 5000, seed) for seed in range(2)])
@@ -68,6 +70,7 @@ def test_one_trace_serves_all_counts_and_batches():
         np.testing.assert_allclose(row, theta_of(each), atol=2e-4)  # where Newton's method stops
 
 
+@pytest.mark.long
 def test_what_it_refuses():
     product = product_of(1.0)
     mixture = product.mixture_of_counts(np.ones(SIZES, int))

@@ -15,6 +15,7 @@ from rrjax.data.linear_maps import Decay, Dense
 solve = jax.jit(lambda mixture: rrjax.ibu(mixture, accelerate="newton"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_the_maximum_against_a_convex_solver(seed):
     weights, base, matrix = random_mixture(seed, 14, 6)

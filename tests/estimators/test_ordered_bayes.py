@@ -70,6 +70,7 @@ def errors(shares, number, epsilon):
 
 
 @pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("epsilon", [1.0, 2.0])
 def test_where_neighbours_are_alike_it_is_three_times_as_close(epsilon):
     found = errors(bell(100), 100_000, epsilon)
@@ -105,6 +106,7 @@ def test_a_spike_on_a_smooth_curve_is_kept():
 
 
 @pytest.mark.long
+@pytest.mark.full
 def test_batches_and_reflections_and_tallies_change_nothing():
     counts = rrjax.simulate.counts(jax.random.key(0), bell(60), 20_000, 1.5)
     whole = ordered_bayes(counts, 1.5)

@@ -39,6 +39,7 @@ def test_it_is_closer_than_em_with_a_fixed_window():
     assert ours < 0.8 * theirs  # 0.4 when it was written
 
 
+@pytest.mark.long
 def test_an_end_that_stands_out_is_kept():
     """A twentieth of the users have the largest number or more."""
     mechanism = DiscreteSquareWave(SIZE, 3.0)
@@ -50,6 +51,7 @@ def test_an_end_that_stands_out_is_kept():
     assert float(theta[-3]) < 0.005
 
 
+@pytest.mark.long
 def test_one_trace_serves_all_counts_and_batches():
     channel = DiscreteSquareWave(8, 1.0).channel()
     counts = np.random.default_rng(0).integers(50, 500, (2, channel.num_reports))
@@ -59,6 +61,7 @@ def test_one_trace_serves_all_counts_and_batches():
         np.testing.assert_allclose(row, one, atol=2e-4)  # where Newton's method stops
 
 
+@pytest.mark.long
 def test_what_it_refuses():
     mixture = mixture_of(100)
 

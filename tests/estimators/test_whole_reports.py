@@ -27,13 +27,8 @@ def collection(mechanism, seed, number, shares):
 SHARES = np.array([0.4, 0.25, 0.15, 0.1, 0.07, 0.03])
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "optimized-unary-encoding",
-        *(pytest.param(name, marks=pytest.mark.long) for name in ("subset-selection", "hadamard-response")),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["optimized-unary-encoding", "subset-selection", "hadamard-response"])
 def test_the_step_against_dense_algebra(name):
     """x = θ + C·g with the covariance of the plane, from the matrix of the lift itself."""
     mechanism = MECHANISMS[name](6, 1.5)
@@ -113,6 +108,7 @@ def test_it_is_on_the_simplex_for_every_mechanism(name, epsilon):
         assert abs(float(jnp.sum(found.theta)) - 1) < 1e-5
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_reports_of_one_category_each_say_no_more_than_their_counts():
     counts = np.array([300, 200, 100, 50])
@@ -121,6 +117,7 @@ def test_reports_of_one_category_each_say_no_more_than_their_counts():
     assert (one.theta == other.theta).all()
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_fewer_reports_than_categories_are_used_by_their_counts():
     """Their information is singular: nothing is gained, and nothing lost but by rounding."""
@@ -129,6 +126,7 @@ def test_fewer_reports_than_categories_are_used_by_their_counts():
     np.testing.assert_allclose(whole, counted, rtol=4 * np.finfo(counted.dtype).eps)
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_mixtures_of_other_reports_are_refused():
     mechanism = OptimizedUnaryEncoding(6, 1.0)

@@ -43,6 +43,7 @@ def pixels(figure):
     return imread(io.BytesIO(as_bytes(figure, "png")[0]))
 
 
+@pytest.mark.long
 def test_minor_ticks_are_those_of_matplotlib():
     ours = pixels(panels(lambda axis: set_minor_ticks(axis, PLACES), LOOKS))
     theirs = pixels(panels(lambda axis: axis.set_minor_locator(FixedLocator(PLACES)), LOOKS))

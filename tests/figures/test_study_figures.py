@@ -376,6 +376,7 @@ def test_by_categories_of_named_distributions():
         figures.by_categories(dataset, zipf="wide")
 
 
+@pytest.mark.long
 def test_decomposition_has_one_scale_for_both():
     dataset = study()
     dataset["variance"] = dataset["variance"] * 1e3

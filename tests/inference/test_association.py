@@ -10,6 +10,7 @@ from rrjax.inference import association, cramers_v, mutual_information, odds_rat
 from rrjax.mechanisms import Product
 
 
+@pytest.mark.long
 def test_they_are_what_they_are_defined_as():
     theta = np.random.default_rng(0).dirichlet(np.full(12, 0.5)).reshape(3, 4)
     a, b = theta.sum(axis=1), theta.sum(axis=0)

@@ -45,6 +45,7 @@ def edges_of(tree):
     return {tuple(sorted(edge)) for edge in tree.edges}
 
 
+@pytest.mark.long
 def test_tables_and_probabilities_are_those_of_the_dense_table():
     tree, dense = random_tree((2, 3, 4, 3), EDGES, 0)
     for columns in [(0, 1, 2, 3), (3, 0), (1,)]:
@@ -75,6 +76,7 @@ def test_a_category_without_a_share():
     assert not np.asarray(tree.draw(jax.random.key(0), 100)[0]).any()
 
 
+@pytest.mark.long
 def test_draws_follow_the_tree():
     tree, dense = random_tree((2, 3, 2), ((1, 0), (1, 2)), 1)
     drawn = tree.draw(jax.random.key(3), 20_000)

@@ -89,6 +89,7 @@ def test_estimates_are_unbiased_and_intervals_cover(name, kinds, number):
         assert np.sqrt(np.mean(np.square(found.standard_error[inside]))) == pytest.approx(error.std(), rel=0.1)
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_when_all_comply_the_test_keeps_its_level():
     design = DESIGNS["cheating"]

@@ -49,6 +49,7 @@ def totals(mechanism, number):
     return np.stack(laws)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [OptimizedUnaryEncoding, LocalHashing, HadamardResponse, ProjectiveGeometry])
 @pytest.mark.parametrize("known", [True, False])
 def test_p_values_bound_the_exact_tails(kind, known):

@@ -304,6 +304,7 @@ def test_quantiles_cover_by_exact_laws():
 QUANTILE = jax.jit(jax.vmap(lambda counts, epsilon: quantile(counts, epsilon, level=LEVEL), (0, None)))
 
 
+@pytest.mark.long
 def test_a_quantile_lies_in_its_interval():
     counts = np.random.default_rng(0).multinomial(2000, np.full(100, 0.01), 50)
     found = jax.jit(jax.vmap(lambda counts: quantile(counts, 1.0, 0.9, level=0.5)))(counts)
@@ -324,6 +325,7 @@ def test_quantiles_of_many_users_and_of_none():
         quantile(counts, 1.0, 1.0)
 
 
+@pytest.mark.long
 def test_functions_of_draws():
     draws = np.random.default_rng(0).dirichlet([0.5, 2, 3, 4], size=(2, 500)).astype(FLOAT)
     result = Posterior(jnp.asarray(draws), *[jnp.zeros(4, FLOAT)] * 4)

@@ -373,6 +373,7 @@ def step_up(p, fdr):
     return marks
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("exponent", [0.01, 1.3])
 def test_discoveries_are_those_of_the_sorted_list(seed, exponent):

@@ -85,6 +85,7 @@ def test_fixed_and_empty_tables_have_nothing_to_find():
     assert distance[:2].tolist() == [0, 0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("theta", [[0.6, 0.3, 0.1], [1, 0, 0]])
 def test_fits_against_scipy(theta):
     for tally in (
@@ -103,6 +104,7 @@ def test_fits_against_scipy(theta):
         np.testing.assert_allclose(goodness_of_fit_test(KEY, tally).p_values, at_most, rtol=1e-4)
 
 
+@pytest.mark.long
 def test_two_collections_have_fishers_test():
     first, second = np.array([300, 120, 80]), np.array([240, 150, 90])
     result = equality_test(KEY, [FORCED.tally_of_counts(first), FORCED.tally_of_counts(second)])
@@ -358,6 +360,7 @@ def test_quantiles_of_mechanisms_cover(mechanism):
         assert inside.mean() >= 0.8 - 4 * 0.4 / math.sqrt(3000)
 
 
+@pytest.mark.long
 def test_limits_of_cumulative_shares_solve_chernoffs_bound():
     from rrjax.data.tally import evidence
     from rrjax.inference.quantiles import _chernoff_limits

@@ -132,6 +132,7 @@ def test_a_share_beyond_reach():
     assert float(detectable_share(1000, 5, 0.1)) > 1
 
 
+@pytest.mark.long
 def test_splits_have_the_errors_of_simulated_columns():
     """Users with any values: the spread of the unbiased vectors of one report, or of two."""
     sizes, number = (4, 5), 40_000

@@ -82,6 +82,7 @@ def test_the_limits_are_those_of_the_profile_by_brute_force(counts):
             assert lost(limit) == pytest.approx(half, abs=1e-5 if X64 else 0.01)
 
 
+@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize(("share", "unrelated"), [(0.2, 0.4), (0.02, 0.6), (0.0, 0.3)])
 def test_intervals_cover_and_the_estimate_is_unbiased(share, unrelated):

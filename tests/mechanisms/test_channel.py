@@ -35,6 +35,7 @@ def test_reports_follow_the_rows():
     np.testing.assert_array_equal(sure, np.array([3, 0, 4, 1, 2]).repeat(200))
 
 
+@pytest.mark.long
 def test_its_likelihood_is_that_of_its_probabilities():
     mixture = Channel(MATRIX).mixture_of_counts(COUNTS)
     np.testing.assert_allclose(mixture.base, MATRIX.min(axis=0), rtol=ULP)
@@ -57,6 +58,7 @@ def test_randomized_response_is_one():
     np.testing.assert_allclose(result.theta, rrjax.mle_star(counts, 1.0), atol=1e-6 if X64 else 5e-3)
 
 
+@pytest.mark.long
 def test_the_inverse_of_a_design_is_the_inversion_of_its_tally():
     # More reports than values: the weights are what makes least squares that of the mechanism.
     mechanism = HadamardResponse(6, 1.5)

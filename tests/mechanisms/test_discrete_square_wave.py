@@ -23,6 +23,7 @@ def test_the_law_is_its_definition():
     np.testing.assert_allclose(traced, matrix, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_reports_have_the_law():
     mechanism = DiscreteSquareWave(4, 1.0)
     reports = mechanism.randomize(jax.random.key(0), np.repeat(np.arange(4), 20_000)).reshape(4, -1)

@@ -712,6 +712,7 @@ def test_several_rounds_are_collected_by_their_law(kind):
 
 
 @pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [LongitudinalRandomizedResponse, SOUE])
 def test_simulated_users_have_the_law_of_several_rounds(kind):
     protocol, users, draws = make(kind, 3), jnp.asarray([30, 15, 5]), 1000
@@ -732,6 +733,7 @@ def test_rounds_of_simulated_users_are_unbiased(kind):
     assert (np.abs(estimates.mean(0) - users / 50) < 4 * estimates.std(0) / np.sqrt(1000)).all()
 
 
+@pytest.mark.long
 def test_rounds_that_cannot_be_collected():
     protocol, key = make(LongitudinalRandomizedResponse, 3), jax.random.key(0)
     with refused("num_rounds"):

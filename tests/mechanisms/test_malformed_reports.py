@@ -205,6 +205,7 @@ def hashed(*buckets):
     return jnp.stack([jnp.arange(3, dtype=jnp.uint32), jnp.asarray(buckets, jnp.uint32)], axis=-1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", [LocalHashing(3, 1.5, num_buckets=5), BinaryLocalHashing(3, 1.5)])
 def test_hashes_that_a_compiled_function_holds_are_looked_at(law):
     reports = hashed(0, 1, 1)
@@ -221,6 +222,7 @@ def test_hashes_that_a_compiled_function_holds_are_looked_at(law):
         jax.jit(lambda scale: rrjax.inv_p(law.tally(wrong)) * scale)(1.0)
 
 
+@pytest.mark.long
 def test_rounds_that_a_compiled_function_holds_are_looked_at():
     hashing, flipping = PROTOCOLS["local hashing"][0], PROTOCOLS["bit flipping"][0]
     hashes, bits = jnp.stack([hashed(0, 1, 1)] * 2, axis=1), jnp.asarray([[[1, 0, -1]] * 2], jnp.int32)

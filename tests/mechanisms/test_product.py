@@ -60,6 +60,7 @@ def product(request):
     return Product(OF_COLUMNS[request.param])
 
 
+@pytest.mark.long
 def test_the_lift_is_the_product_of_the_channels(product):
     mixture = product.mixture_of_counts(np.ones(product.num_kinds, int))
     eye = jnp.eye(product.num_categories)
@@ -72,7 +73,8 @@ def test_the_lift_is_the_product_of_the_channels(product):
     np.testing.assert_allclose(np.asarray(back), found, rtol=2e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["two", pytest.param("three", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["two", "three"])
 def test_the_joint_maximum_is_that_of_the_dense_channel(name):
     product = Product(OF_COLUMNS[name])
     _, _, reports = drawn(product, 20_000)
@@ -96,6 +98,7 @@ def test_reports_have_the_joint_law(product):
     check_frequencies(counts, dense(product)[:, place])
 
 
+@pytest.mark.long
 def test_the_inversion_is_unbiased(product):
     shares, _, reports = drawn(product, 40_000, seed=1)
     counts = product.count(reports)

@@ -49,6 +49,7 @@ def test_each_user_reports_so_many_columns(number):
     assert float(product.epsilon) == pytest.approx({1: 1.5, 2: 2.5, 3: 3.0}[number])
 
 
+@pytest.mark.long
 def test_pairs_of_sampled_columns():
     """With two of three columns, the table of each pair is found from those who reported both."""
     product = Sampled(COLUMNS, number=2)
@@ -72,6 +73,7 @@ def test_pairs_of_sampled_columns():
         product.inv(product.count(reports))
 
 
+@pytest.mark.long
 def test_records_among_fakes_have_their_law():
     product = SampledWithFakes(COLUMNS)
     law = law_with_fakes(product)
@@ -102,6 +104,7 @@ def test_the_epsilon_of_a_record_among_fakes():
     assert float(SampledWithFakes([RandomizedResponse(5, 2.0)] * 7).epsilon) == pytest.approx(2.0, rel=1e-6)
 
 
+@pytest.mark.long
 def test_a_column_among_fakes_is_randomized_response():
     product = SampledWithFakes(COLUMNS)
     law = law_with_fakes(product).reshape(*product.shape, *product.shape)

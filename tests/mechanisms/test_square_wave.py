@@ -115,6 +115,7 @@ def test_values_that_rounding_put_outside_are_at_the_end():
     assert np.isfinite(reports).all()
 
 
+@pytest.mark.long
 def test_what_makes_no_sense():
     for arguments in ((1, 1.0), (5, -1.0), (5, 1.0, 1), (5, 1.0, 2.5)):
         with pytest.raises(ValueError, match=r"num_categories|epsilon|num_reports"):

@@ -158,6 +158,7 @@ def test_the_lift_is_its_matrix():
     np.testing.assert_allclose(lift.transpose(jnp.asarray(weights)), matrix.T @ weights, rtol=8 * ULP)
 
 
+@pytest.mark.long
 def test_a_batch_is_a_loop():
     counts = np.stack(CASES[:4]).astype(INT)
     together = jax.vmap(lambda c: surveys.groups.mle(c, EPSILONS))(counts)
@@ -214,6 +215,7 @@ def answered(number, seed=0):
     return [rng.multinomial(600 + 300 * g, SHARES @ each, number) for g, each in enumerate(channels)]
 
 
+@pytest.mark.long
 def test_groups_of_several_designs_have_the_maximum_of_a_solver():
     counts = [each[0] for each in answered(1)]
     parts = [design.mixture_of_counts(each) for design, each in zip(DICE[:3], counts, strict=False)]
@@ -234,6 +236,7 @@ def test_groups_of_several_designs_have_the_maximum_of_a_solver():
     assert lost(theta) <= solved.fun + (1e-6 if X64 else 1e-2)
 
 
+@pytest.mark.long
 def test_mixtures_of_randomized_response_have_the_maximum_of_their_counts():
     counts = draw(0)
     parts = [

@@ -92,6 +92,7 @@ def test_the_law_is_that_of_the_channel(name):
     assert float(design.epsilon) == pytest.approx(wanted, rel=1e-12 if X64 else 1e-6)
 
 
+@pytest.mark.long
 @every_design
 def test_simulated_answers_have_the_law_of_the_channel_and_inv_is_unbiased(name):
     design, channel = DESIGNS[name]
@@ -110,6 +111,7 @@ def test_simulated_answers_have_the_law_of_the_channel_and_inv_is_unbiased(name)
     assert (np.abs(estimate - true / 100_000) < 4 * spread / slope + 4 * ULP / slope).all()
 
 
+@pytest.mark.long
 @every_design
 def test_every_view_of_the_answers_has_the_law_of_the_channel(name):
     design, channel = DESIGNS[name]
@@ -129,6 +131,7 @@ def test_every_view_of_the_answers_has_the_law_of_the_channel(name):
     np.testing.assert_allclose(rrjax.inv(tally), inv(draw(5, name), design), atol=4 * ULP)
 
 
+@pytest.mark.long
 @every_design
 def test_collections_have_the_law_of_the_answers(name):
     design, channel = DESIGNS[name]

@@ -142,6 +142,7 @@ def test_how_many_candidates_may_be_given():
     assert ties.candidates.tolist() == [True, True, False, False]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [*EPSILONS, math.inf])
 def test_the_loss_is_the_likelihood_by_enumeration(epsilon):
     logits, reports = logits_of(4, 5), np.asarray([4, 1, 2, 3])
@@ -157,6 +158,7 @@ def test_the_loss_is_the_likelihood_by_enumeration(epsilon):
     assert float(jnp.abs(slope[0]).max()) > 1e-4 * min(epsilon, 1)
 
 
+@pytest.mark.long
 def test_all_labels_as_candidates_are_randomized_response():
     logits, reports = logits_of(6, 5), np.arange(6) % 5
     epsilon = np.linspace(0.3, 3, 6, dtype=FLOAT)

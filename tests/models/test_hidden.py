@@ -94,6 +94,7 @@ def test_without_noise_it_is_the_regression_on_the_values():
 
 
 @pytest.mark.long
+@pytest.mark.full
 def test_reports_taken_as_values_give_too_small_effects():
     known, reports, _ = survey(30_000, missing=0)
     found = fitted(known, reports)
@@ -132,6 +133,7 @@ def test_users_with_equal_reports_are_one_row_and_other_mechanisms_are_taken():
     np.testing.assert_allclose(weighted.standard_errors, one.standard_errors / np.sqrt(2), rtol=0.02)
 
 
+@pytest.mark.long
 def test_what_is_wrong_is_named():
     known, reports, _ = survey(60)
     pair = (reports[0], LAWS[0])

@@ -54,6 +54,7 @@ def test_the_loss_of_a_hash_is_the_likelihood_of_its_bucket(name):
     np.testing.assert_allclose(rr_loss(logits, reports, mechanism), wanted, rtol=8 * ULP)
 
 
+@pytest.mark.long
 def test_the_loss_of_flipped_bits_is_the_likelihood_of_the_whole_report():
     size, asked, epsilon = 4, 2, 1.3
     mechanism = BitFlipping(size, epsilon, num_bits=asked)
@@ -107,6 +108,7 @@ def test_the_loss_is_cross_entropy_where_nothing_is_randomized():
     np.testing.assert_allclose(slopes, wanted, atol=8 * ULP)
 
 
+@pytest.mark.long
 def test_every_example_may_have_an_epsilon_of_its_own():
     logits, reports = logits_of(4, 3, 5), np.arange(12).reshape(4, 3) % 5
     epsilon = np.linspace(0.3, 4, 12, dtype=FLOAT).reshape(4, 3)
@@ -167,6 +169,7 @@ def test_backward_correction_has_the_mean_of_the_cross_entropy_of_the_truth(name
     np.testing.assert_allclose(law @ np.asarray(losses, float), -np.log(softmax(logits)), rtol=50 * ULP)
 
 
+@pytest.mark.long
 def test_the_likelihood_has_its_maximum_at_mle_star():
     counts = np.asarray([500, 300, 150, 50])
     theta = rrjax.mle_star(counts, 3.0)
@@ -238,6 +241,7 @@ def test_a_loss_is_exported_for_any_number_of_examples(loss):
         np.testing.assert_allclose(exported.call(*given), loss(*given, 1.5), rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("derivative", [jax.grad, jax.jacfwd])
 def test_a_fit_has_no_derivative_and_says_so(derivative):
     ages, reports = np.asarray([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), np.asarray([0, 1, 0, 1, 0, 1])

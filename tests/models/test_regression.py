@@ -343,6 +343,7 @@ def test_tests_compare_regressions():
 
 
 @pytest.mark.long
+@pytest.mark.full
 def test_score_tests_see_what_was_left_out():
     """Ten seconds of compilation: two mechanisms, each fitted with both numbers of covariates."""
     covariates, values = population(5000)

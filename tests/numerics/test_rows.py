@@ -62,6 +62,7 @@ def test_a_vector_that_is_not_finite_leaves_the_others_alone():
     np.testing.assert_array_equal(sums[:3], [np.nan, 200, np.inf])
 
 
+@pytest.mark.long
 def test_sums_of_many_parts_keep_their_digits():
     # In the order of the rows, a plain sum of these loses two digits of float32.
     number = HEIGHT

@@ -81,6 +81,7 @@ def test_the_platform_that_is_compiled_for_decides(monkeypatch):
     assert "cosine" not in lowered("cpu")
 
 
+@pytest.mark.long
 def test_one_by_one_is_the_function_itself():
     solve = one_by_one(lambda matrix, right: jnp.linalg.solve(matrix, right))
     matrices = jnp.eye(3) * jnp.arange(1.0, 9).reshape(2, 4, 1, 1)
@@ -161,6 +162,7 @@ def test_what_cannot_be_spread_says_so():
     assert "shard_map" in str(error.value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "law",
     [
@@ -182,6 +184,7 @@ def test_reports_of_users_that_are_spread(law):
     np.testing.assert_allclose([loss(place(reports)), jax.jit(loss)(place(reports))], expected, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_counts_of_users_or_categories_that_are_spread():
     place, reports, weights = explicit(), np.arange(8) % 3, np.arange(1.0, 9, dtype=np.float32)
     for function, given in (

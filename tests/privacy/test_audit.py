@@ -402,6 +402,7 @@ def test_values_may_be_labels_and_reports_may_be_no_numbers():
         assert audit.audit(draw, 0, 1, num_draws=400, claimed=1.0).violated
 
 
+@pytest.mark.long
 def test_mechanisms_are_searched_too():
     result = audit.audit(MECHANISMS["randomized-response"](9, 3.0), num_draws=4000)
     assert result.num_values == 9

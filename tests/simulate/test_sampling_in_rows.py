@@ -68,6 +68,7 @@ def test_alias_tables_hold_their_law(shares):
     assert not np.asarray(mass)[shares == 0].any()
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_few_users_have_their_joint_law():
     theta, epsilon = np.array([0.5, 0.3, 0.2]), 1.0
@@ -85,12 +86,11 @@ SEAMS = [
     (3, LIMIT + 1, 1.0),
     (1000, 8 * LIMIT, 2.0),
     (1000, 8 * LIMIT + 1, 2.0),
-    (5, 10**4, 0.1),
-    (5, 10**6, 10.0),
-    (40, 2**31 - 1, 3.0),
-    (128, 2000, 5.0),
     (129, 40_000, 30.0),
-    (300, 200_000, 4.0),
+    *(
+        pytest.param(*each, marks=pytest.mark.full)
+        for each in [(5, 10**4, 0.1), (5, 10**6, 10.0), (40, 2**31 - 1, 3.0), (128, 2000, 5.0), (300, 200_000, 4.0)]
+    ),
 ]
 
 
@@ -118,6 +118,7 @@ def test_counts_have_their_laws_at_the_seams(size, num_users, epsilon):
     check_covariance(both, num_users * mean, num_users * (moment - np.outer(mean, mean)))
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_neighbours_do_not_matter():
     size = 200

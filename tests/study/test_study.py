@@ -253,6 +253,7 @@ def finished(started):
 
 
 @pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_devices_and_processes_do_not_change_a_bit(tmp_path):
     pytest.importorskip("h5netcdf")
@@ -315,6 +316,7 @@ def test_a_run_that_stopped_goes_on(tmp_path, after, monkeypatch, uninterrupted)
 
 
 @pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_a_killed_process_leaves_a_folder_that_goes_on(tmp_path):
     pytest.importorskip("h5netcdf")

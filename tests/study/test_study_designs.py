@@ -29,6 +29,7 @@ def test_the_error_of_designs():
         assert abs(mse - 2 * q * (1 - q) / d**2 / 500) < 4 * error
 
 
+@pytest.mark.long
 def test_a_design_in_a_file(tmp_path):
     file = tmp_path / "study.toml"
     file.write_text(

@@ -114,6 +114,7 @@ def test_the_same_design_under_two_labels_is_drawn_twice():
     assert (np.asarray(one.support) != np.asarray(other.support)).any()
 
 
+@pytest.mark.long
 def test_a_mechanism_does_not_depend_on_the_others(two):
     alone = study(**PAIR | {"mechanism": HADAMARD}).run(keep_seeds=True)
     assert alone.sizes["mechanism"] == 1
@@ -406,6 +407,7 @@ np.save(sys.argv[1], result.mse_seeds.values)
 
 
 @pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_devices_do_not_change_a_bit(tmp_path):
     found = []

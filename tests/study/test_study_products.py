@@ -32,6 +32,7 @@ def squared_error(*epsilons):
 
 
 @pytest.mark.long
+@pytest.mark.full
 def test_the_error_of_the_joint_inversion():
     mechanism = {"apart": APART, "split": APART | {"split": [1, 3]}}
     result = study(mechanism=mechanism).run(seed=1)
@@ -49,6 +50,7 @@ def margins(counts, epsilon):
 
 
 @pytest.mark.long
+@pytest.mark.full
 def test_estimators_are_those_of_joint_reports(tmp_path):
     names = ["inv", "inv_n", "inv_p", "base_pos", "norm_sub", "ibu", "mle", "joint_bayes"]
     found = study(estimators={name: name for name in names} | {"margins": margins}, num_seeds=3, estimand="users")
@@ -81,6 +83,7 @@ def test_estimators_are_those_of_joint_reports(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.full
 def test_beside_other_mechanisms_in_a_file(tmp_path):
     file = tmp_path / "study.toml"
     file.write_text(

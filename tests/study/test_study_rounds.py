@@ -35,6 +35,7 @@ def test_the_error_of_several_rounds():
 
 
 @pytest.mark.long
+@pytest.mark.full
 def test_all_protocols_in_a_file(tmp_path):
     file = tmp_path / "study.toml"
     file.write_text(
