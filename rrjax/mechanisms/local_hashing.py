@@ -284,7 +284,9 @@ def _different(reports, size):
 @partial(jax.jit, static_argnums=(2, 3))
 def _counted(reports, weights, number, size):
     users = reports.shape[0]
-    part = max(1, min(users, _PART)) if isinstance(users, int) else _PART  # a symbol of `jax.export` has no size yet
+    if users == 0:  # nothing to take a part of
+        return jnp.zeros(size, int_dtype())
+    part = min(users, _PART) if isinstance(users, int) else _PART  # a symbol of `jax.export` has no size yet
     # Padding has no words. Each part has users from all devices, because a loop cannot go through the devices of a mesh
     # with explicit axes.
     turns = (users + part - 1) // part

@@ -201,6 +201,13 @@ def test_equal_reports_are_counted_together():
     assert int(tally.num_users) == numbers.sum()
 
 
+@every
+def test_a_collection_may_have_no_reports(kind):
+    tally = kind(5, 1.0).tally(reports_of(kind(5, 1.0), 0))
+    np.testing.assert_array_equal(tally.support, np.zeros(5))
+    assert int(tally.num_users) == 0
+
+
 @pytest.mark.long
 @every
 def test_tallies_and_unbiased_vectors_are_sums_of_supports(kind):
