@@ -321,7 +321,7 @@ def _show(found: Plan) -> None:
         f"N = {found.num_users:,.0f}"
     )
     table = show.table("", "", show_header=False)
-    table.columns[0].no_wrap = False
+    table.columns[0].no_wrap = False  # its sentences are longer than names
     level = f"{100 * target.level:g}\N{NO-BREAK SPACE}%"
     for text, value in (
         ("Typical error of a share of the population (root mean squared)", found.rmse),

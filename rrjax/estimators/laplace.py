@@ -33,9 +33,9 @@ def given_of(mixture: Mixture, name: str) -> tuple[Float[Array, " K"], Reports, 
 
 
 def averaged(of_prior, priors, amplitudes, start, reports: Reports, total):
-    """θ averaged over all priors and amplitudes by their evidence, and the weights `[R, A]`; NaN of unusable reports.
+    """θ `[K]` averaged over R priors and A amplitudes by their evidence, and the weights `[R, A]`; NaN if unusable.
 
-    `of_prior` returns the curves of a prior, and the function that scales them by an amplitude.
+    `of_prior` returns the curves of a prior `[K, D]`, and the function that makes of an amplitude their scales `[D]`.
     """
     matrix, amplitudes = matrix_of(reports.lift, start.dtype), jnp.asarray(amplitudes, start.dtype)
     pairs = jnp.concatenate([amplitudes[:1], amplitudes[:-1]]), amplitudes
