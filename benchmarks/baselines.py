@@ -180,10 +180,10 @@ def projected_float64(counts: np.ndarray, epsilon: float) -> np.ndarray:
     return _filled(counts, tau, kept[:, 0], np.float64)
 
 
-def clipped(counts: np.ndarray, epsilon: float, dtype: Any = np.float32) -> np.ndarray:
-    """InvN in NumPy: clip at τ = N·q and normalize."""
+def clipped(counts: np.ndarray, epsilon: float, dtype: Any = np.float32, clip: bool = True) -> np.ndarray:
+    """InvN in NumPy: clip at τ = N·q and normalize; Inv where nothing is clipped."""
     total = np.sum(counts, axis=1, dtype=np.int64)
-    return _filled(counts, total / (math.expm1(epsilon) + counts.shape[1]), None, dtype)
+    return _filled(counts, total / (math.expm1(epsilon) + counts.shape[1]), None, dtype, clip)
 
 
 def optax_projection() -> Callable[[Any, Any], Any] | None:

@@ -182,10 +182,12 @@ def main() -> None:
     parser.add_argument("--plain-iters", type=int, default=700_000, help="cap of plain IBU")
     parser.add_argument("--other-iters", type=int, default=5_000, help="cap of EM on other channels")
     parser.add_argument("--plain-settings", type=int, default=1, help="settings plain IBU runs on")
+    parser.add_argument("--settings", type=int, default=len(SETTINGS), help="how many settings of randomized response")
+    parser.add_argument("--channels", type=int, default=len(CHANNELS), help="how many other channels")
     options = parser.parse_args()
     plain_iters = min(options.plain_iters, 1000) if options.quick else options.plain_iters
     rows: list[dict[str, Any]] = []
-    for position, (num_users, exponent, epsilon) in enumerate(SETTINGS):
+    for position, (num_users, exponent, epsilon) in enumerate(SETTINGS[: options.settings]):
         print(f"timing n = {num_users:,}, s = {exponent}, ε = {epsilon}", file=sys.stderr)
         counts = baselines.zipf_counts(1, NUM_CATEGORIES, epsilon, num_users, exponent)[0]
         here: list[dict[str, Any]] = []
@@ -203,7 +205,7 @@ def main() -> None:
         rows.extend({"setting": setting, **row} for row in here)
     size, number = (60, 20) if options.quick else (NUM_CATEGORIES, BATCH)
     others: list[dict[str, Any]] = []
-    for name, make in CHANNELS.items():
+    for name, make in list(CHANNELS.items())[: options.channels]:
         print(f"timing {name}", file=sys.stderr)
         mixture = mixture_of(make(size))
         for how in get_args(Acceleration):

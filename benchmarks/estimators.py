@@ -34,6 +34,7 @@ QUICK = [(200, 50), (2, 10_000)]
 DRAWN = 100  # histograms of the large size that are drawn; the others repeat them
 MEMORY_SIZES = [(100, 10_000), (1, 1_423_000)]
 TOLERANCE = 1e-5  # total variation
+SOLVERS = ("newton", "sort")
 LONGEST = 20.0  # seconds: beyond this the paper's loop runs on a sample of the rows
 
 Call = Callable[[], Any]
@@ -48,14 +49,21 @@ def on_device(estimator: Callable[..., Any], counts: jax.Array) -> Call:
     return lambda: function(counts, EPSILON).block_until_ready()
 
 
+def on_the_device(device: jax.Array) -> dict[str, dict[str, Call]]:
+    """The estimators of rrjax, by problem."""
+    solvers = {
+        problem: {f"rrjax {solver}": on_device(partial(estimator, solver=solver), device) for solver in SOLVERS}
+        for problem, estimator in (("mle_star", rrjax.mle_star), ("inv_p", rrjax.inv_p))
+    }
+    return {
+        **solvers,
+        "inv_n": {"rrjax": on_device(rrjax.inv_n, device)},
+        "inv": {"rrjax": on_device(rrjax.inv, device)},
+    }
+
+
 def competitors(counts: np.ndarray, device: jax.Array) -> dict[str, dict[str, Call]]:
     """What is timed, by problem; the first of each problem is what ratios refer to."""
-    rrjax_mle = {
-        f"rrjax {solver}": on_device(partial(rrjax.mle_star, solver=solver), device) for solver in ("newton", "sort")
-    }
-    rrjax_projected = {
-        f"rrjax {solver}": on_device(partial(rrjax.inv_p, solver=solver), device) for solver in ("newton", "sort")
-    }
     dtype = jnp.result_type(float)
     on_host: dict[str, baselines.Estimator | None] = {
         "numpy float32": baselines.numpy_float32,
@@ -66,14 +74,12 @@ def competitors(counts: np.ndarray, device: jax.Array) -> dict[str, dict[str, Ca
     others = {name: partial(function, counts, EPSILON) for name, function in on_host.items() if function is not None}
     optax = baselines.optax_projection()
     projection = {} if optax is None else {"optax": on_device(optax, device)}
-    return {
-        "mle_star": {**rrjax_mle, **others},
-        "inv_p": {**rrjax_projected, **projection},
-        "inv_n": {
-            "rrjax": on_device(rrjax.inv_n, device),
-            f"numpy {dtype}": partial(baselines.clipped, counts, EPSILON, dtype),
-        },
+    added = {
+        "mle_star": others,
+        "inv_p": projection,
+        "inv_n": {f"numpy {dtype}": partial(baselines.clipped, counts, EPSILON, dtype)},
     }
+    return {problem: {**calls, **added.get(problem, {})} for problem, calls in on_the_device(device).items()}
 
 
 def references(counts: np.ndarray) -> dict[str, np.ndarray]:
@@ -81,6 +87,7 @@ def references(counts: np.ndarray) -> dict[str, np.ndarray]:
         "mle_star": baselines.numpy_float64(counts, EPSILON),
         "inv_p": baselines.projected_float64(counts, EPSILON),
         "inv_n": baselines.clipped(counts, EPSILON, np.float64),
+        "inv": baselines.clipped(counts, EPSILON, np.float64, clip=False),
     }
 
 
@@ -104,15 +111,15 @@ def paper_loop(counts: np.ndarray) -> tuple[np.ndarray, Timing, int]:
     return baselines.paper_loop(counts[:rows], EPSILON), timing.summarize(times), rows
 
 
-def measure(size: tuple[int, int], rounds: int) -> list[dict[str, Any]]:
+def measure(size: tuple[int, int], rounds: int, device_only: bool) -> list[dict[str, Any]]:
     counts = baselines.zipf_counts(*size, EPSILON, NUM_USERS, EXPONENT)
     device = jax.device_put(jnp.asarray(counts, jnp.result_type(int))).block_until_ready()
     lines: list[dict[str, Any]] = []
     expected = references(counts)
-    for problem, calls in competitors(counts, device).items():
+    for problem, calls in (on_the_device(device) if device_only else competitors(counts, device)).items():
         times, errors = timed(size, {**calls, ONCE: bandwidth.once(device)}, expected[problem], rounds)
         rows = size[0]
-        if problem == "mle_star":
+        if problem == "mle_star" and not device_only:
             theta, loop, rows = paper_loop(counts)
             errors["paper's loop"] = checked(size, "paper's loop", theta, expected[problem][:rows])
             times |= {"paper's loop": loop, ONCE: times.pop(ONCE)}  # in this order
@@ -134,7 +141,7 @@ def measure_large(size: tuple[int, int], rounds: int) -> list[dict[str, Any]]:
             "rrjax newton, weights": on_device(rrjax.mle_star, weights),
         },
         "inv_p": {"rrjax newton": on_device(rrjax.inv_p, device)},
-        "inv_n": {"rrjax": on_device(rrjax.inv_n, device)},
+        **{problem: {"rrjax": on_device(getattr(rrjax, problem), device)} for problem in ("inv_n", "inv")},
     }
     lines: list[dict[str, Any]] = []
     for problem, calls in problems.items():
@@ -195,7 +202,7 @@ def memory(size: tuple[int, int]) -> list[dict[str, Any]]:
     dtype = jnp.result_type(int)
     shape = jax.ShapeDtypeStruct(size, dtype)
     epsilon = jax.ShapeDtypeStruct((), jnp.result_type(float))
-    for solver in ("newton", "sort"):
+    for solver in SOLVERS:
         function: Any = jitted(partial(rrjax.mle_star, solver=solver))
         analysis = function.lower(shape, epsilon).compile().memory_analysis()
         used = analysis.temp_size_in_bytes + analysis.output_size_in_bytes
@@ -280,6 +287,9 @@ def main() -> None:
     parser = report.parser(__doc__)
     parser.add_argument("--x64", action="store_true", help="float64 estimates from int64 counts")
     parser.add_argument("--rounds", type=int, default=15, help="runs of each, at least 7")
+    parser.add_argument(
+        "--device-only", action="store_true", help="rrjax and the memory alone, no competitors of the host"
+    )
     options = parser.parse_args()
     if options.x64:
         jax.config.update("jax_enable_x64", True)
@@ -288,7 +298,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for size in sizes:
         print(f"timing {shape(size)}", file=sys.stderr)
-        rows.extend(measure(size, max(7, options.rounds)))
+        rows.extend(measure(size, max(7, options.rounds), options.device_only))
     large = bandwidth.large(options.quick)
     if large is not None:
         print(f"timing {shape(large)}", file=sys.stderr)
@@ -300,8 +310,10 @@ def main() -> None:
         [[f"{shape(row['size'])} {row['solver']}", f"{row['arrays']:.2f}"] for row in used],
         "Temporary buffers and output of the compiled program, by XLA's own account.",
     )
-    problems = ("mle_star", "inv_p", "inv_n")
-    tables = [summary_of(rows), bandwidth.table(rows), *(table_of(problem, rows) for problem in problems), memory_table]
+    problems = ("mle_star", "inv_p", "inv_n", "inv")
+    tables = [bandwidth.table(rows), *(table_of(problem, rows) for problem in problems), memory_table]
+    if not options.device_only:
+        tables.insert(0, summary_of(rows))
     fastest = fastest_solvers(rows)
     record = {"rows": rows, "memory": used, "fastest_solver": fastest}
     suffix = "-x64" * options.x64 + "-quick" * options.quick

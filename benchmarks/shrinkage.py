@@ -169,10 +169,15 @@ def speed(quick: bool) -> tuple[Table, list[dict[str, Any]]]:
 
 
 def main() -> None:
-    options = report.parser(__doc__).parse_args()
+    parser = report.parser(__doc__)
+    parser.add_argument("--skip-solvers", action="store_true", help="time empirical Bayes alone")
+    options = parser.parse_args()
     fast, times = speed(options.quick)
-    table, record = solvers(options.quick)
-    report.publish(options, "shrinkage", "Empirical Bayes", [fast, table], {"speed": times, "solvers": record})
+    tables, record = [fast], {"speed": times}
+    if not options.skip_solvers:
+        table, record["solvers"] = solvers(options.quick)
+        tables.append(table)
+    report.publish(options, "shrinkage", "Empirical Bayes", tables, record)
 
 
 if __name__ == "__main__":

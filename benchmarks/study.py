@@ -34,7 +34,15 @@ def main() -> None:
         if name in options.parts:
             record[name], found = part.run(options)
             tables += found
-    report.publish(options, "study", "The study engine", tables, record)
+    some = set(options.parts) != set(PARTS)
+    report.publish(
+        options,
+        "study",
+        "The study engine",
+        tables,
+        record,
+        "".join(f"-{part}" for part in record if some and part in PARTS),
+    )
 
 
 if __name__ == "__main__":
