@@ -32,10 +32,18 @@ def text(name):
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def locked(name):
-    """Versions by package, as a file of constraints has them."""
-    lines = [line for line in text(name).splitlines() if not line.startswith("#")]
-    return {Requirement(line).name.lower().replace("_", "-"): Version(line.partition("==")[2]) for line in lines}
+def locked(name, python="3.11"):
+    """Versions by package, as a file of constraints has them for this version of Python."""
+    lines = [Requirement(line) for line in text(name).splitlines() if not line.startswith("#")]
+    versions = {}
+    for each in lines:
+        if each.marker is None or each.marker.evaluate({"python_version": python}):
+            package = each.name.lower().replace("_", "-")
+            assert package not in versions, f"{package} twice for Python {python}"
+            (specifier,) = each.specifier
+            assert specifier.operator == "==", each
+            versions[package] = Version(specifier.version)
+    return versions
 
 
 def bounds(*groups):
@@ -73,10 +81,16 @@ def test_the_oldest_versions_are_the_lower_bounds():
     assert {name: oldest[name] for name in wanted} == wanted
 
 
-def test_the_versions_that_passed_are_allowed():
-    versions = locked("lock.txt")
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
+def test_the_versions_that_passed_are_allowed(python):
+    versions = locked("lock.txt", python)
     for name, bound in bounds(*PROJECT["dependency-groups"]).items():
         assert versions[name] >= bound, name
+
+
+def test_the_lock_has_the_newest_jax_that_each_python_can_have():
+    """JAX after 0.10 needs Python 3.12, so people on 3.11 and people on 3.13 get different versions."""
+    assert locked("lock.txt", "3.11")["jax"] < Version("0.11") < locked("lock.txt", "3.13")["jax"]
 
 
 def test_hooks_have_the_versions_of_the_lock():
