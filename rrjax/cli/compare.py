@@ -26,7 +26,8 @@ from rrjax.cli.estimates import (
 )
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import WHICH, Level, Ordered, Output, Top, check_rate, estimator_name, estimator_names, flags
-from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, Reports, check_outputs, other_files
+from rrjax.cli.paths import READS
+from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, Reports, other_files
 from rrjax.cli.truth import read_truth
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS
@@ -64,7 +65,9 @@ class ComparisonOutput(Output):
 def compare(
     reports: Reports,
     *,
-    truth: Annotated[list[str] | None, typer.Option(help="A file of the true values; repeatable, globs work.")] = None,
+    truth: Annotated[
+        list[str] | None, typer.Option(help="A file of the true values; repeatable, globs work."), READS
+    ] = None,
     epsilon: Epsilon = None,
     design: SurveyDesign,
     reading: Reading,
@@ -108,7 +111,6 @@ def compare(
             value=estimator,
         )
     files = Files(reports, reading)
-    check_outputs([files, true] if true else [files], *output.files.values())
     if of_numbers(files.source.metadata()):
         numbers.refuse_others(
             files,

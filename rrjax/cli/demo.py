@@ -14,16 +14,18 @@ from rrjax import io
 from rrjax.cli import compare, estimate, show
 from rrjax.cli.collection import read_collection
 from rrjax.cli.options import Confidence, Explain, Output, check_epsilon, flags
+from rrjax.cli.paths import FILLS
 from rrjax.cli.randomization import Randomization, make_reports
 from rrjax.cli.randomize import show_made
 from rrjax.cli.reading import Files, Reading
 from rrjax.cli.truth import read_truth
-from rrjax.io.write import check_reports, make_folder
+from rrjax.data.errors import UsageError
+from rrjax.io.write import check_writable, kind_of, make_folder
 
 
 @flags()
 def demo(
-    folder: Annotated[Path, typer.Option(help="Where to write the files and the figure.")] = Path("rrjax-demo"),
+    folder: Annotated[Path, typer.Option(help="Where to write the files and the figure."), FILLS] = Path("rrjax-demo"),
     categories: Annotated[int, typer.Option(min=2, help="K, the number of categories.")] = 50,
     users: Annotated[int, typer.Option(min=2, help="N, the number of users.")] = 100_000,
     epsilon: Annotated[float, typer.Option(help="Privacy parameter ε, in nats.")] = 2.0,
@@ -51,7 +53,13 @@ def demo(
     values, reports = folder / "values.parquet", folder / "reports.parquet"
     table, figure = folder / "estimate.csv", folder / "estimate.png"
     make_folder(folder)
-    check_reports(reports)
+    check_writable(reports, over=("simulated",))
+    if values.exists() and kind_of(reports) is None:
+        raise UsageError.about(
+            "--folder",
+            f"{folder} has a file {values.name} that no demonstration made: give another folder",
+            value=folder,
+        )
     _write_population(values, categories, users, exponent, seed)
     show.say(
         f"A population of {users:,} users. Each holds one of {categories:,} items; a few items are frequent and most "

@@ -12,7 +12,8 @@ import typer
 
 import rrjax
 from rrjax.cli.options import did_you_mean
-from rrjax.data.errors import ArgumentError, UsageError
+from rrjax.cli.paths import READS
+from rrjax.data.errors import ArgumentError, DataError, UsageError
 from rrjax.io.domain import Domain
 from rrjax.mechanisms import (
     DESIGNS,
@@ -114,6 +115,7 @@ class SurveyDesign:
             help="A file with the mechanism and its parameters, in place of --mechanism and --parameter.",
             rich_help_panel=PANEL,
         ),
+        READS,
     ] = None
 
     def __post_init__(self) -> None:
@@ -152,11 +154,12 @@ class SurveyDesign:
         try:
             record = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise UsageError(f"--design {path} cannot be read: {error}", flag="--design", value=path) from error
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise _unusable(path, f" cannot be read: {reason}") from error
         try:
             name = self._named(str(record.pop("mechanism", "")))
         except typer.BadParameter as error:
-            raise UsageError(f"--design {path}, mechanism: {error.message}", flag="--design", value=path) from error
+            raise _unusable(path, f", mechanism: {error.message}") from error
         texts = [
             f"{key}={','.join(map(str, value)) if isinstance(value, list) else value}" for key, value in record.items()
         ]
@@ -223,6 +226,11 @@ class SurveyDesign:
                 value=name,
             )
         return design
+
+
+def _unusable(path: Path, problem: str) -> DataError:
+    """The error about a file of --design."""
+    return DataError(f"--design {path}{problem}", flag="--design", file=path, value=path)
 
 
 def check_yes_first(domain: Domain, name: str) -> None:

@@ -43,7 +43,7 @@ from rrjax.cli.options import (
     flags,
     refuse_flags,
 )
-from rrjax.cli.reading import Epsilon, Files, Reading, Reports, check_outputs
+from rrjax.cli.reading import Epsilon, Files, Reading, Reports
 from rrjax.cli.rounds import rounds_in
 from rrjax.cli.rounds import run as run_rounds
 from rrjax.cli.statements import run as run_statements
@@ -130,8 +130,6 @@ def estimate(
         },
     )
     files = Files(reports, reading)
-    others = [] if asked.population is None else [Files([str(asked.population)])]
-    check_outputs([files, *others], *output.files.values())
     if design.of_two_samples:
         run_compliance(files, design, samples, confidence.level, output)
         return

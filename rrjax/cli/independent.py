@@ -12,6 +12,7 @@ from rrjax.cli import show
 from rrjax.cli.collection import read_collection
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import flags
+from rrjax.cli.paths import READS
 from rrjax.cli.reading import Files, Reading, Reports, parse_domain
 from rrjax.cli.testing import SimulatedTest, check_size, least_of_shuffles, show_outcomes
 from rrjax.data.errors import UsageError
@@ -36,6 +37,7 @@ def independent(
         typer.Option(
             help="Their categories, each a range such as 0:99 or a file of labels; give it twice, or not at all."
         ),
+        READS,
     ] = None,
     reading: Reading,
     options: SimulatedTest,

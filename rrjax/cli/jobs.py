@@ -12,6 +12,7 @@ import typer
 from rrjax import io
 from rrjax.cli.design import Randomizer
 from rrjax.cli.options import estimator_names
+from rrjax.cli.paths import READS
 from rrjax.cli.reading import Files, Reading
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import ESTIMATORS
@@ -52,10 +53,14 @@ class Wish:
         typer.Option(help="With data: ε in nats; by default 1 to 10. Repeatable.", rich_help_panel=GRID),
     ] = None
     kosarak: Annotated[
-        Path | None, typer.Option(help="Kosarak, for Figure 3 of the paper: kosarak.dat.gz.", rich_help_panel=GRID)
+        Path | None,
+        typer.Option(help="Kosarak, for Figure 3 of the paper: kosarak.dat.gz.", rich_help_panel=GRID),
+        READS,
     ] = None
     acs_income: Annotated[
-        Path | None, typer.Option(help="ACSIncome, for Figure 3: the folder of its files.", rich_help_panel=GRID)
+        Path | None,
+        typer.Option(help="ACSIncome, for Figure 3: the folder of its files.", rich_help_panel=GRID),
+        READS,
     ] = None
 
     @property

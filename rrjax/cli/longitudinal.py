@@ -13,6 +13,7 @@ import typer
 from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.paths import Paths
 from rrjax.cli.randomization import metadata_of, randomness
 from rrjax.cli.reading import Files
 from rrjax.data.errors import ArgumentError, UsageError
@@ -39,6 +40,7 @@ class Rounds:
             "in all others.",
             rich_help_panel=PANEL,
         ),
+        Paths("writes", over=("memo",)),
     ] = None
     user: Annotated[
         str | None, typer.Option(help="The column that says whose value a row is.", rich_help_panel=PANEL)
@@ -54,7 +56,7 @@ class Rounds:
         typer.Option(min=1, help="The number of this round; by default the next one.", rich_help_panel=PANEL),
     ] = None
 
-    def check(self, mechanism: str, out: Path) -> bool:
+    def check(self, mechanism: str) -> bool:
         """Whether the mechanism is a longitudinal protocol.
 
         Raises:
@@ -73,8 +75,6 @@ class Rounds:
             raise UsageError(f"--mechanism {mechanism} needs {lacking}", flag=lacking)
         if self.memo is not None and self.memo.suffix.lower() != ".parquet":
             raise UsageError(f"--memo {self.memo}: the file of a memo is a .parquet", flag="--memo", value=self.memo)
-        if self.memo is not None and self.memo.resolve() == out.resolve():
-            raise UsageError(f"--out {out} is the memo: give the reports a file of their own", flag="--out", value=out)
         return True
 
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any, cast, get_args, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+from rrjax.cli.paths import READS, WRITES, guarding
 from rrjax.data.errors import DataError, UsageError, naming_flags
 from rrjax.estimators.catalogue import ESTIMATORS
 from rrjax.io.write import table_suffix
@@ -25,8 +26,8 @@ WHICH, CONFIDENCE, STATEMENTS = "Which estimate", "How sure", "Statements"
 """Panels of less common flags. Flags without a panel are listed first, in the order of the parameters."""
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 36.0
 
-Out = Annotated[Path | None, typer.Option(help="Write all categories to this .csv, .tsv, .parquet or .jsonl.")]
-Plot = Annotated[Path | None, typer.Option(help="Draw a figure: .png, .pdf or .svg.")]
+Out = Annotated[Path | None, typer.Option(help="Write all categories to this .csv, .tsv, .parquet or .jsonl."), WRITES]
+Plot = Annotated[Path | None, typer.Option(help="Draw a figure: .png, .pdf or .svg."), WRITES]
 Top = Annotated[int, typer.Option(min=1, help="How many of the largest categories to show.")]
 Level = Annotated[float, typer.Option(help="Confidence level of the intervals, in (0, 1).", rich_help_panel=CONFIDENCE)]
 Ordered = Annotated[
@@ -131,6 +132,7 @@ class Asked:
             help="A table of two columns, the levels of --by and their sizes in the population: adds an estimate for "
             "the population."
         ),
+        READS,
     ] = None
 
     def __post_init__(self) -> None:
@@ -226,7 +228,8 @@ def flags(
     """Replaces each parameter of a command that is a dataclass by flags, one for each of its fields.
 
     The fields have Typer's annotations. Fields named in `without` get no flag; `panels` moves flags to other panels.
-    Errors of the dataclasses are reported like all others.
+    Errors of the dataclasses are reported like all others. Files are guarded as the marks of their flags say
+    (`rrjax.cli.paths`).
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -252,13 +255,15 @@ def flags(
             from rrjax.cli import show
 
             with show.reporting(), naming_flags():
+                paths = guarding(parameters, given.copy())
                 if given.get("explain") and given.get("json"):
                     raise UsageError.about("--explain", "is about tables, and --json prints none: give one of the two")
                 grouped = {
                     name: cast(Any, kind)(**{field: given.pop(field) for field in fields})
                     for name, (kind, fields) in groups.items()
                 }
-                command(**given, **grouped)
+                with paths:
+                    command(**given, **grouped)
 
         cast(Any, run).__signature__ = inspect.Signature(parameters)
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -269,10 +274,10 @@ def flags(
 
 def _placed(hint: Any, panel: str) -> Any:
     """The annotation of a flag, moved to another panel."""
-    kind, option = get_args(hint)
+    kind, option, *marks = get_args(hint)
     option = copy.copy(option)
     option.rich_help_panel = panel
-    return Annotated[kind, option]
+    return Annotated[kind, option, *marks]
 
 
 def refuse_flags(given: Mapping[str, object], what: str, instead: str = "") -> None:

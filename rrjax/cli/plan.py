@@ -26,7 +26,6 @@ from rrjax.cli.options import (
 )
 from rrjax.cli.splits import run as run_splits
 from rrjax.data.errors import UsageError
-from rrjax.io.write import check_writable
 from rrjax.mechanisms import MECHANISMS, Design
 
 PROTECTS = 8.0
@@ -90,8 +89,6 @@ def plan(
         }
         run_splits(columns, epsilon, users, others, output)
         return
-    if output.plot is not None:
-        check_writable(output.plot)
     randomizer.check_categories()
     if randomizer.is_design:
         randomizer.check_epsilon(epsilon)

@@ -18,12 +18,13 @@ from rrjax.cli.design import Randomizer
 from rrjax.cli.longitudinal import Rounds, make_round, show_round
 from rrjax.cli.number_range import NumberRange, law_in_words
 from rrjax.cli.options import Json, check_epsilon, flags, split
+from rrjax.cli.paths import READS, Paths
 from rrjax.cli.randomization import Pair, Randomization, Randomized, cautions, check_values, make_reports, randomness
-from rrjax.cli.reading import Files, Reading, check_outputs
+from rrjax.cli.reading import Files, Reading
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.metadata import Metadata
 from rrjax.io.tallies import mechanism_of
-from rrjax.io.write import check_reports_name
+from rrjax.io.write import REPORTS, check_reports_name, kind_of
 from rrjax.mechanisms import ORDERED, Design
 
 WRITTEN = "What is written"
@@ -31,13 +32,13 @@ WRITTEN = "What is written"
 
 @flags(without=("column", "domain", "counts"))
 def randomize(
-    values: Annotated[list[str], typer.Argument(metavar="VALUES", help="Files of true values; globs work.")],
+    values: Annotated[list[str], typer.Argument(metavar="VALUES", help="Files of true values; globs work."), READS],
     *,
     epsilon: Annotated[
         float | None,
         typer.Option(help="Privacy parameter ε, in nats: the smaller, the more private (0.5 to 8 is common)."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="The .parquet file of reports to write.")],
+    out: Annotated[Path, typer.Option(help="The .parquet file of reports to write."), Paths("writes", over=REPORTS)],
     column: Annotated[
         list[str] | None,
         typer.Option(
@@ -51,6 +52,7 @@ def randomize(
             help="All categories: a range such as 0:99, both ends included, or a file of labels, one a line. Of two "
             "columns once for each, in their order.",
         ),
+        READS,
     ] = None,
     seed: Annotated[
         int | None,
@@ -73,8 +75,8 @@ def randomize(
         bool,
         typer.Option(
             "--force",
-            help="Replace the file of --out. Reports cannot be made again without spending ε again: the ε of values "
-            "that are randomized twice add up.",
+            help="Replace the reports in the file of --out; no other file is replaced. Reports cannot be made again "
+            "without spending ε again: the ε of values that are randomized twice add up.",
             rich_help_panel=WRITTEN,
         ),
     ] = False,
@@ -122,7 +124,10 @@ def randomize(
         given = {"column": next(iter(columns), None), "domain": next(iter(domains), None)}
         reading = dataclasses.replace(reading, **given)
     files = Files(values, reading, true_values=True)
-    check_outputs([files], out, force=True)
+    if force and out.exists() and kind_of(out) not in REPORTS:
+        raise UsageError.about(
+            "--force", f"replaces reports only, and {out} holds none: write to another file", value=out
+        )
     if not force and os.path.lexists(out):
         raise UsageError(
             f"--out {out} is there already. Reports cannot be made again without spending ε again: of values that are "
@@ -139,7 +144,7 @@ def randomize(
             made = make_apart(files, out, columns, domains, epsilons, seed, apart.columns_per_user, kept)
         show_apart(*made, out, json)
         return
-    if epsilon is not None and rounds.check(name, out):
+    if epsilon is not None and rounds.check(name):
         if pair is not None or keep is not None:
             flag = "--keep" if pair is None else "--column"
             raise UsageError(f"{flag}: {name} takes one column of values, and that of --user", flag=flag)

@@ -1,4 +1,4 @@
-"""Flags to files: which files a command reads and how, and which it may write."""
+"""Flags to files: which files a command reads, and how."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Annotated, Literal
 import typer
 
 from rrjax import io
+from rrjax.cli.paths import READS
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.domain import Domain
 from rrjax.io.numbers import of_numbers
 from rrjax.io.read import CountedReports
-from rrjax.io.write import check_reports, check_writable
 
 PANEL = "Reading"
 
@@ -25,7 +25,9 @@ Epsilon = Annotated[
     float | None,
     typer.Option(help="Privacy parameter ε of the collection, in nats; files of `rrjax randomize` carry it."),
 ]
-Reports = Annotated[list[str], typer.Argument(metavar="REPORTS", help="Files of randomized reports; globs work.")]
+Reports = Annotated[
+    list[str], typer.Argument(metavar="REPORTS", help="Files of randomized reports; globs work."), READS
+]
 
 
 _flag = partial(typer.Option, rich_help_panel=PANEL)
@@ -41,6 +43,7 @@ class Reading:
     domain: Annotated[
         str | None,
         typer.Option(help="All categories: a range such as 0:99, both ends included, or a file of labels, one a line."),
+        READS,
     ] = None
     counts: Annotated[str | None, _flag(help="The file holds counts already: the column they are in.")] = None
     format: Annotated[Format | None, _flag(help="Format, if the name of the file does not tell it.")] = None
@@ -132,23 +135,6 @@ def parse_domain(text: str | None) -> Domain | None:
         is_range = ":" in text and not os.path.lexists(text)
         kind = UsageError if is_range else io.DataError
         raise reworded(error, f"--domain: {error}", kind, flag="--domain", value=text) from error
-
-
-def check_outputs(inputs: list[Files], *outputs: Path | None, force: bool = False) -> None:
-    """Refuses outputs that cannot be written, or would replace inputs or reports, before any work is done."""
-    taken = {os.path.realpath(file): "is read by this command" for files in inputs for file in files.source.files()}
-    for flag, path in zip(("--out", "--plot", "--plot", "--plot"), outputs, strict=False):
-        if path is None:
-            continue
-        target = str(check_writable(path))
-        if target in taken:
-            raise UsageError(f"{flag} {path} {taken[target]}; write to another file", flag=flag, value=path)
-        if not force:
-            try:
-                check_reports(path)
-            except io.DataError as error:
-                raise reworded(error, f"{flag} {error}", UsageError, flag=flag, value=path) from error
-        taken[target] = "is written twice"
 
 
 def other_files(

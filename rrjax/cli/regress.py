@@ -20,8 +20,9 @@ from rrjax.cli.fit_errors import told
 from rrjax.cli.hidden_columns import Hidden, hidden_columns, with_hidden
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Level, Output, check_rate, flags, split
+from rrjax.cli.paths import READS, WRITES
 from rrjax.cli.public_columns import Rows, few_clusters, read_rows_of
-from rrjax.cli.reading import Epsilon, Files, Reading, check_outputs
+from rrjax.cli.reading import Epsilon, Files, Reading
 from rrjax.data.errors import UsageError
 
 MOST_COEFFICIENTS = 2000
@@ -37,14 +38,14 @@ _flag = partial(typer.Option, rich_help_panel="The model")
 class RegressionOutput(Output):
     """Output with a table of coefficients in place of categories."""
 
-    out: Annotated[Path | None, typer.Option(help="Write all coefficients to this .csv, .tsv, .parquet or .jsonl.")] = (
-        None
-    )
+    out: Annotated[
+        Path | None, typer.Option(help="Write all coefficients to this .csv, .tsv, .parquet or .jsonl."), WRITES
+    ] = None
 
 
 @flags(without=("column", "counts", "items", "top"))
 def regress(
-    reports: Annotated[list[str], typer.Argument(metavar="FILES", help="Files of rows; globs work.")],
+    reports: Annotated[list[str], typer.Argument(metavar="FILES", help="Files of rows; globs work."), READS],
     outcome: Annotated[str, typer.Option(help="Column of randomized reports.")],
     covariates: Annotated[
         str,
@@ -101,7 +102,6 @@ def regress(
                 flag=flag,
                 value=name,
             )
-    check_outputs([files], *output.files.values())
     with show.err.status("Reading …") as status:
         collection = read_collection(files, epsilon, design)
         randomized = [] if design.mechanism is not None else [*files.source.columns()]

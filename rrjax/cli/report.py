@@ -17,11 +17,13 @@ from rrjax.cli.collection import read_collection
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.findings import Findings, find
 from rrjax.cli.options import Asked, Level, Ordered, check_rate, flags, refuse_flags
-from rrjax.cli.reading import Epsilon, Files, Reading, Reports, check_outputs
+from rrjax.cli.paths import READS, WRITES
+from rrjax.cli.reading import Epsilon, Files, Reading, Reports
 from rrjax.cli.rounds import FoundRounds, find_rounds, rounds_in
 from rrjax.cli.spending import Spending
 from rrjax.data.errors import UsageError
 from rrjax.figures.html import Markup, contents, heading, is_page, paragraph, write_page
+from rrjax.io.write import check_writable
 
 MOST_ROWS = 5000
 
@@ -40,6 +42,7 @@ def report(
             help="The memo of a longitudinal protocol: the page then says how many permanent answers users have. "
             "Nothing else of it is shown.",
         ),
+        READS,
     ] = None,
     out: Annotated[
         Path | None,
@@ -47,6 +50,7 @@ def report(
             help="The page to write (.html). By default NAME-report.html in the current folder, where NAME is that of "
             "the first file."
         ),
+        WRITES,
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace the file of --out even where it is no page of rrjax.")
@@ -75,8 +79,7 @@ def report(
     out = Path(f"{name}-report.html") if out is None else out
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out {out}: a page is written as .html", flag="--out", value=out)
-    others = [Files([str(path)]) for path in (asked.population, memo) if path is not None]
-    check_outputs([files, *others], out)
+    check_writable(out)  # also where it has the default name
     if not force and out.exists() and not is_page(out):
         raise UsageError.about(
             "--out",

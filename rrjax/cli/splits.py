@@ -11,7 +11,6 @@ from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Output, check_epsilon, listed_in, refuse_flags
 from rrjax.data.errors import UsageError
-from rrjax.io.write import check_writable
 
 WAYS = {
     "all": "all columns",
@@ -46,8 +45,6 @@ def run(columns: str, epsilon: float | None, users: int | None, others: dict[str
     if users < 1:
         raise UsageError(f"--users must be at least 1, got {users}", flag="--users", value=users)
     check_epsilon(epsilon)
-    if output.plot is not None:
-        check_writable(output.plot)
     rows = inference.compare_splits(sizes, users, epsilon)
     if output.plot is not None:
         _draw(output.plot, sizes, epsilon, users)

@@ -20,11 +20,12 @@ from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.jobs import PRESETS, Job, Wish, check_wish, jobs_of
 from rrjax.cli.options import Explain, Json, flags
+from rrjax.cli.paths import FILLS, READS
 from rrjax.cli.reading import PANEL, Files, Reading
 from rrjax.cli.running import Bar, Machine, progress_bar
 from rrjax.data.errors import PeerError, UsageError
 from rrjax.figures.html import is_page
-from rrjax.io.write import make_folder
+from rrjax.io.write import check_writable, make_folder
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -45,8 +46,11 @@ def study(
             help="paper, quick, data (then files of true values), or a .toml file of your own.",
             autocompletion=lambda: list(PRESETS),
         ),
+        READS,
     ],
-    files: Annotated[list[str] | None, typer.Argument(metavar="FILES", help="Of true values, after data.")] = None,
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="FILES", help="Of true values, after data."), READS
+    ] = None,
     *,
     out: Annotated[
         Path | None,
@@ -54,6 +58,7 @@ def study(
             help="Folder for results; a run that was stopped goes on from there. By default rrjax-study-NAME, "
             "where NAME is paper, quick, or that of the file."
         ),
+        FILLS,
     ] = None,
     explain: Explain = False,
     json: Json = False,
@@ -147,6 +152,9 @@ def _run(evaluation: Evaluation, machine: Machine, json: bool, explain: bool) ->
             flag="--out",
             value=folder,
         )
+    for job in jobs:  # before any work
+        for end in (".nc", ".parquet", "-differences.parquet"):
+            check_writable(folder / f"{job.name}{end}")
     with progress_bar() as bar:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)

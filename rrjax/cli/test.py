@@ -16,6 +16,7 @@ from rrjax.cli.design import SurveyDesign
 from rrjax.cli.independent import independent
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Command, did_you_mean, flags
+from rrjax.cli.paths import READS
 from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, Reports, other_files
 from rrjax.cli.testing import (
     SimulatedTest,
@@ -57,6 +58,7 @@ Collections = Annotated[
         help="Files of randomized reports: each argument is a collection (a glob in quotes is one). The flags that say "
         "how to read hold for all.",
     ),
+    READS,
 ]
 
 
@@ -71,6 +73,7 @@ def fit(
             help="The distribution to test: a file of true values, or of how many hold each category. Repeatable. "
             "Read with the flags --header, --delimiter, --items and --missing too."
         ),
+        READS,
     ] = None,
     epsilon: Epsilon = None,
     design: SurveyDesign,

@@ -15,15 +15,13 @@ import numpy as np
 from rrjax.data.errors import DataError
 from rrjax.io.database import connect, explaining, file_list, literal, parquet_record
 from rrjax.io.domain import Domain
-from rrjax.io.metadata import MechanismRecord
+from rrjax.io.metadata import MEMO_KEY, MechanismRecord
 from rrjax.io.write import replacing
 from rrjax.privacy.clients.locking import locked
 from rrjax.privacy.clients.longitudinal import LongitudinalClient
 
 VERSION = 1
 """Version of the file format."""
-_KEY = "rrjax_memos"
-"""Key of the JSON in Parquet's key-value metadata."""
 
 
 def head_of(record: MechanismRecord, column: str, domain: Domain, simulated: bool) -> dict[str, Any]:
@@ -120,7 +118,7 @@ class MemoFile:
             return Memos(np.zeros(0, object), empty, empty.astype(np.uint32), empty, [])
         file = str(self.path)
         with connect() as connection, explaining([file]):
-            text = parquet_record(connection, file, _KEY)
+            text = parquet_record(connection, file, MEMO_KEY)
             if text is None:
                 raise self._refused("is no file of memos")
             record = json.loads(text)
@@ -164,11 +162,11 @@ class MemoFile:
         record = json.dumps({**self._full_head, "rounds": memos.rounds}, ensure_ascii=False)
         before = os.umask(0o077)  # the file is secret from its first byte
         try:
-            with connect() as connection, replacing(self.path) as aside:
+            with connect() as connection, replacing(self.path, over=("memo",)) as aside:
                 connection.register("memos", columns)
                 connection.execute(
                     f'COPY (SELECT "user", key, seed, {kind} AS answer FROM memos) TO {literal(str(aside))} (FORMAT '
-                    f"parquet, COMPRESSION zstd, USE_TMP_FILE false, KV_METADATA {{{_KEY}: {literal(record)}}})"
+                    f"parquet, COMPRESSION zstd, USE_TMP_FILE false, KV_METADATA {{{MEMO_KEY}: {literal(record)}}})"
                 )
                 os.chmod(aside, 0o600)
         finally:

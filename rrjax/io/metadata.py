@@ -14,8 +14,8 @@ from rrjax.io.database import Connection, parquet_record
 from rrjax.io.domain import Domain
 from rrjax.mechanisms.table import TABLE
 
-KEY = "rrjax"
-"""Key of the JSON in Parquet's key-value metadata."""
+KEY, MEMO_KEY, TALLY_KEY = "rrjax", "rrjax_memos", "rrjax_tally"
+"""Keys of the JSON in Parquet's key-value metadata: of reports, of memos, of tallies."""
 _APART = "apart"
 """Key of the list of columns that were randomized apart."""
 _TYPES = {
@@ -235,7 +235,7 @@ def columns_to_json(columns: Sequence[Metadata]) -> str:
     return json.dumps({_APART: [json.loads(each.to_json()) for each in columns]}, ensure_ascii=False)
 
 
-def _columns_from_json(text: str) -> dict[str, Metadata]:
+def columns_from_json(text: str) -> dict[str, Metadata]:
     """The metadata of each column of reports in a file."""
     try:
         record = json.loads(text)
@@ -264,7 +264,7 @@ def metadata_of(connection: Connection, files: Sequence[str]) -> dict[str, Metad
     for file, text in texts.items():
         if text not in known:
             try:
-                known[text] = _columns_from_json(text)
+                known[text] = columns_from_json(text)
             except DataError as error:
                 raise reworded(error, f"{file}: {error}. Was it changed after it was written?", file=file) from error
         ours, theirs = known[texts[first]], known[text]

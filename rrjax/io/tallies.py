@@ -14,7 +14,7 @@ from rrjax.data.errors import DataError
 from rrjax.io.codings import CODINGS, count_numbers, no_report, read_bits, read_hashes
 from rrjax.io.database import connect, explaining, file_list, literal, parquet_record
 from rrjax.io.domain import Domain
-from rrjax.io.metadata import Metadata
+from rrjax.io.metadata import TALLY_KEY, Metadata
 from rrjax.io.read import CountedReports, as_source, count_reports
 from rrjax.io.source import Source, only_file
 from rrjax.io.write import replacing
@@ -31,8 +31,6 @@ MAX_CELLS = 1 << 24
 """Largest matrix, reports × categories, for the likelihood of whole reports."""
 MAX_SEEDS = 1 << 20
 """Largest number of seeds of local hashing that are compared with each other."""
-_KEY = "rrjax_tally"
-"""Key of the JSON in Parquet's key-value metadata."""
 
 
 @dataclass(frozen=True)
@@ -281,11 +279,11 @@ def save_tally(path: str | PathLike[str], tally: Tally, mechanism: SupportMechan
     }
     labels = np.arange(support.size) if domain is None else domain.labels()
     columns = {"label": labels.astype(object) if labels.dtype.kind == "T" else labels, "support": support}
-    with connect() as connection, replacing(path) as aside:
+    with connect() as connection, replacing(path, over=("tally",)) as aside:
         connection.register("tally", columns)
         connection.execute(
             f"COPY (SELECT label, support FROM tally) TO {literal(str(aside))} (FORMAT parquet, COMPRESSION zstd, "
-            f"USE_TMP_FILE false, KV_METADATA {{{_KEY}: {literal(json.dumps(record))}}})"
+            f"USE_TMP_FILE false, KV_METADATA {{{TALLY_KEY}: {literal(json.dumps(record))}}})"
         )
 
 
@@ -310,7 +308,7 @@ def load_tally(path: str | PathLike[str]) -> StoredTally:
 
     file = only_file(Source(os.fspath(path), format="parquet"))
     with connect() as connection, explaining([file]):
-        text = parquet_record(connection, file, _KEY)
+        text = parquet_record(connection, file, TALLY_KEY)
         if text is None:
             raise DataError(f"{file} holds no tally. Reports are counted by read_tally.", file=file)
         columns = connection.execute(f"SELECT label, support FROM read_parquet({file_list([file])})").fetchnumpy()

@@ -6,18 +6,20 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
-from rrjax.data.errors import DataError
+from rrjax.data.errors import Contradiction, DataError
 from rrjax.io.codings import CODINGS, check_coded, query_of
-from rrjax.io.database import Connection, connect, explaining, identifier, literal, safe_cell
-from rrjax.io.metadata import KEY, Metadata, columns_to_json
+from rrjax.io.database import Connection, connect, explaining, identifier, literal, parquet_record, safe_cell
+from rrjax.io.metadata import KEY, MEMO_KEY, TALLY_KEY, Metadata, columns_from_json, columns_to_json
 from rrjax.io.scan import selected
 from rrjax.io.source import Source
 
@@ -32,17 +34,78 @@ ROUND = "round"
 """Name of the column of rounds in a file of a longitudinal protocol."""
 # `replacing` already makes a temporary file; one of DuckDB would remain after a failure.
 _IN_PLACE = "USE_TMP_FILE false"
+REPORTS = ("reports", "simulated")
+"""Kinds of files that new reports replace."""
+_AGAIN = "which cannot be made again without spending ε again"
+_KEPT = {
+    "memo": "is a memo of permanent answers, which cannot be drawn again without spending ε∞ again",
+    "reports": f"holds randomized reports, {_AGAIN}: of values that are randomized twice, the two ε add up",
+    "simulated": "holds simulated reports",
+    "tally": f"holds a tally of reports, {_AGAIN}",
+    "unreadable": "is a Parquet file that cannot be read, and may hold reports or a memo",
+}
+"""What is said of files that results do not replace, by their kind."""
+_INPUTS: ContextVar[Mapping[tuple[int, int], str]] = ContextVar("inputs", default=MappingProxyType({}))
 
 
 @contextmanager
-def replacing(path: str | PathLike[str]) -> Iterator[Path]:
+def protecting(inputs: Mapping[tuple[int, int], str]) -> Iterator[None]:
+    """A context in which no file is written over one of these: their `identity`, and what they are read as."""
+    token = _INPUTS.set(inputs)
+    try:
+        yield
+    finally:
+        _INPUTS.reset(token)
+
+
+def identity(path: str | PathLike[str]) -> tuple[int, int]:
+    """Device and number of a file, which are common to all its names and links; `OSError` without a file."""
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def kind_of(path: str | PathLike[str]) -> str | None:
+    """What a file holds that results must not replace, one of `_KEPT`; None for other files, and without a file."""
+    try:
+        with open(path, "rb") as stream:
+            start = stream.read(64)
+    except FileNotFoundError:
+        return None
+    if b'"rrjax memo ' in start:  # of a single user, as JSON
+        return "memo"
+    if start[:4] != b"PAR1":
+        return None
+    file = os.fspath(path)
+    try:
+        with connect() as connection, explaining([file]):
+            kinds = {MEMO_KEY: "memo", TALLY_KEY: "tally"}
+            found = next((kind for key, kind in kinds.items() if parquet_record(connection, file, key)), None)
+            text = parquet_record(connection, file, KEY)
+    except DataError:
+        return "unreadable"
+    if text is None:
+        return found
+    try:
+        simulated = all(metadata.simulated for metadata in columns_from_json(text).values())
+    except DataError:  # damaged metadata
+        simulated = False
+    return "simulated" if simulated else "reports"
+
+
+@contextmanager
+def replacing(path: str | PathLike[str], *, over: Collection[str] = ()) -> Iterator[Path]:
     """A temporary file next to the path, which is moved to the path when it is complete.
 
+    Args:
+        path: The file.
+        over: As in `check_writable`.
+
     Raises:
+        Contradiction: As `check_writable`.
         DataError: The file cannot be written; the message has the reason and advice. Other errors of the body are
             raised unchanged, including KeyboardInterrupt. The temporary file is removed in any case.
     """
-    place = check_writable(path)
+    place = check_writable(path, over=over)
     # Named before it is created, so that no file remains after an interrupt at any time.
     aside = place.parent / f".rrjax-{secrets.token_hex(8)}{''.join(place.suffixes[-2:])}"
     try:
@@ -121,7 +184,7 @@ def write_reports(
     column = identifier(metadata.column)
     if kept is not None:
         kept.check((metadata.column, *(metadata.columns or ())))
-    with connect() as connection, replacing(path) as aside:
+    with connect() as connection, replacing(path, over=REPORTS) as aside:
         query = query_of(connection, coding, reports, metadata.domain, column)
         if metadata.round is not None:
             query = f"SELECT *, {metadata.round} AS {identifier(ROUND)} FROM ({query})"
@@ -162,7 +225,7 @@ def write_columns(
     record = f"KV_METADATA {{{KEY}: {literal(columns_to_json([metadata for _, metadata in columns]))}}}"
     if kept is not None:
         kept.check(names)
-    with connect() as connection, replacing(path) as aside:
+    with connect() as connection, replacing(path, over=REPORTS) as aside:
         connection.register("columns", arrays)
         query = f"SELECT {selected_} FROM columns"
         if kept is not None:
@@ -255,8 +318,17 @@ def table_suffix(path: str | PathLike[str]) -> str:
     return suffix
 
 
-def check_writable(path: str | PathLike[str]) -> Path:
-    """The path of a file to write, with links resolved; `DataError` if no file can be there."""
+def check_writable(path: str | PathLike[str], *, over: Collection[str] = ()) -> Path:
+    """The path of a file to write, with links resolved.
+
+    Args:
+        path: The file.
+        over: Kinds of files, by `kind_of`, that it may replace although they cannot be made again.
+
+    Raises:
+        Contradiction: The file is an input of the command (`protecting`), under whatever name, or of another such kind.
+        DataError: No file can be there.
+    """
     place = Path(os.path.realpath(path))
     if place.is_dir():
         raise DataError(f"{path} is a folder: name a file in it.", file=os.fspath(path))
@@ -264,24 +336,18 @@ def check_writable(path: str | PathLike[str]) -> Path:
         raise DataError(f"{path} is no regular file; write to a file.", file=os.fspath(path))
     if not place.parent.is_dir():
         raise DataError(f"{path}: the folder {place.parent} is not there. Make it first.", file=os.fspath(path))
-    return place
-
-
-def check_reports(path: str | PathLike[str]) -> None:
-    """Raises `DataError` for an existing file of real reports: making them again would spend ε again."""
-    place = Path(os.path.realpath(path))
     try:
-        with open(place, "rb") as stream:
-            parquet = stream.read(4) == b"PAR1"
-        columns = Source(place, format="parquet").columns() if parquet else {}
-    except (OSError, DataError):  # no file, or no file of reports
-        return
-    if any(not metadata.simulated for metadata in columns.values()):
-        problem = (
-            "holds randomized reports, which cannot be made again without spending ε again: of values that are "
-            "randomized twice, the two ε add up. Write to another file."
-        )
-        raise DataError(f"{os.fspath(path)} {problem}", file=os.fspath(path))
+        kind = kind_of(place)
+        read_as = _INPUTS.get().get(identity(place)) if place.exists() else None
+    except OSError as error:  # of a file that may be anything
+        raise _failure(path, error) from error
+    if read_as is not None:
+        problem = f"is read by this command ({read_as})"
+    elif kind is None or kind in over:
+        return place
+    else:
+        problem = _KEPT[kind]
+    raise Contradiction(f"{os.fspath(path)} {problem}; write to another file.", file=os.fspath(path))
 
 
 def make_folder(path: str | PathLike[str]) -> None:

@@ -78,17 +78,16 @@ def test_a_design_in_a_file(answers):
     assert shares(out) == by_flags
     assert answers(*line, "--mechanism", "mangat")[0] == 2
     assert answers.error.flag == "--design"
-    for text, flag in (
-        ("truth = 1", "--design"),
-        ('mechanism = "dice"', "--design"),
-        ("mechanism = ", "--design"),
-        ('mechanism = "forced-response"\ntruth = "2/3"', "--parameter"),
-    ):
+    written('mechanism = "forced-response"\ntruth = "2/3"')
+    assert answers(*line)[0] == 2
+    assert answers.error.flag == "--parameter"
+    for text in ("truth = 1", 'mechanism = "dice"', "mechanism = "):
         written(text)
-        assert answers(*line)[0] == 2
-        assert answers.error.flag == flag
-    assert answers(*line[:-2], "nowhere.toml")[0] == 2
-    assert answers.error.flag == "--design"
+        assert answers(*line)[0] == 3
+        assert (answers.error.flag, str(answers.error.file)) == ("--design", "dice.toml")
+    for fault in ("nowhere.toml", "."):
+        assert answers(*line[:-2], fault)[0] == 3
+        assert (answers.error.flag, str(answers.error.file)) == ("--design", fault)
 
 
 @pytest.mark.long  # eight programs

@@ -325,7 +325,7 @@ def test_reports_are_not_replaced(values):
 def test_a_demonstration_does_not_replace_reports(values):
     make_folder("rrjax-demo")
     assert values("randomize", "values.csv", "--epsilon", 2, "--out", "rrjax-demo/reports.parquet")[0] == 0
-    assert values("demo")[0] == 3
+    assert values("demo")[0] == 2
 
 
 @pytest.mark.long

@@ -1,0 +1,85 @@
+"""Flags whose values are paths: what a command reads is registered before it runs, what it writes is checked.
+
+A flag says so itself, in its annotation: `Annotated[Path, typer.Option(…), READS]`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from glob import escape as glob_escape
+from glob import glob
+from pathlib import Path
+from typing import Any, Literal
+
+from typer.models import OptionInfo
+
+from rrjax.data.errors import Contradiction, UsageError, reworded
+from rrjax.io.write import check_writable, identity, protecting
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The mark of a flag, or of an argument, whose values are paths.
+
+    Attributes:
+        use: Whether the command reads or writes the file; "fills" is a folder, of whose files it checks each itself.
+        over: Kinds of files that it may replace, as in `rrjax.io.write.check_writable`.
+    """
+
+    use: Literal["reads", "writes", "fills"]
+    over: tuple[str, ...] = ()
+
+
+READS, WRITES, FILLS = Paths("reads"), Paths("writes"), Paths("fills")
+
+
+@contextlib.contextmanager
+def guarding(parameters: Iterable[inspect.Parameter], given: Mapping[str, Any]) -> Iterator[None]:
+    """A context in which no file is written over one that the flags name as an input.
+
+    Raises:
+        UsageError: A file to write is an input, under whatever name, cannot be made again, or is named twice.
+        DataError: A file to write cannot be there.
+    """
+    inputs: dict[tuple[int, int], str] = {}
+    outputs: list[tuple[str, Path, Paths]] = []
+    for parameter in parameters:
+        value, marks = given.get(parameter.name), getattr(parameter.annotation, "__metadata__", ())
+        flag = f"--{parameter.name.replace('_', '-')}"
+        for mark in marks:
+            if not isinstance(mark, Paths) or value is None:
+                continue
+            if mark.use == "reads":
+                is_flag = any(isinstance(other, OptionInfo) for other in marks)
+                inputs |= dict.fromkeys(_files_of(value), flag if is_flag else parameter.name.upper())
+            elif mark.use == "writes":
+                outputs.append((flag, value, mark))
+    with protecting(inputs):
+        taken: dict[Path, str] = {}
+        for flag, path, mark in outputs:
+            try:
+                place = check_writable(path, over=mark.over)
+            except Contradiction as error:
+                raise reworded(error, f"{flag} {error}", UsageError, flag=flag, value=path) from error
+            if place in taken:
+                raise UsageError(
+                    f"{flag} {path} is the file of {taken[place]}, too: write to another file", flag=flag, value=path
+                )
+            taken[place] = flag
+        yield
+
+
+def _files_of(value: Any) -> Iterator[tuple[int, int]]:
+    """The files that texts name, by themselves, by patterns, or by their folder; none for other texts."""
+    for text in [value] if isinstance(value, str | os.PathLike) else value:
+        path = os.fspath(text)
+        if "\0" in path:
+            continue
+        for named in [path] if os.path.lexists(path) else glob(path, recursive=True):
+            for file in glob(os.path.join(glob_escape(named), "*")) if os.path.isdir(named) else [named]:
+                with contextlib.suppress(OSError):  # it cannot be read either
+                    yield identity(file)

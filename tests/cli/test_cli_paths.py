@@ -1,0 +1,186 @@
+"""No command writes over a file that it reads, nor over a memo, reports or a tally."""
+
+import inspect
+import json
+import os
+import shutil
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
+pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
+
+from cases import READ
+from refusals import blames
+
+import rrjax
+from rrjax import io
+from rrjax.cli.app import COMMANDS
+from rrjax.cli.paths import Paths
+
+pytestmark = pytest.mark.once  # nothing here depends on the precision
+
+LRR = ("--mechanism", "longitudinal-randomized-response", "--first-epsilon", 1, "--memo", "memo.parquet")
+READING = {"reports", "values", "files", "what", "domain", "truth", "against"}
+"""Parameters whose texts may be paths that the command reads."""
+
+
+def commands():
+    """Every command, as a function."""
+    names = [name for panel in COMMANDS.values() for name in panel if name != "test"]
+    modules = [(f"rrjax.cli.{name}", name) for name in names]
+    modules += [("rrjax.cli.test", name) for name in ("fit", "equal", "trend", "independent")]
+    return {name: getattr(import_module(module), name) for module, name in modules}
+
+
+@pytest.mark.parametrize("name", [*commands()])
+def test_every_path_says_what_it_is_for(name):
+    for parameter in inspect.signature(commands()[name]).parameters.values():
+        annotation = parameter.annotation
+        marks = [mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, Paths)]
+        is_path = "Path" in str(getattr(annotation, "__origin__", annotation))
+        assert len(marks) == (is_path or parameter.name in READING), parameter
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The files of `collected`, once they are made."""
+    return tmp_path_factory.mktemp("made")
+
+
+@pytest.fixture
+def collected(beside_files, made):
+    """`beside_files`, beside labels, a design, a population, and what cannot be made again."""
+    if not list(made.iterdir()):
+        make_files(beside_files)
+        shutil.copytree(".", made, dirs_exist_ok=True)
+    shutil.copytree(made, ".", dirs_exist_ok=True)
+    return beside_files
+
+
+def make_files(invoke):
+    Path("labels.csv").write_text("label\n0\n1\n2\n3\n")
+    Path("design.toml").write_text('mechanism = "warner"\ntruth_probability = 0.75\n')
+    Path("yes.txt").write_text("1\n0\n")
+    Path("people.csv").write_text("region,people\nnorth,3\nsouth,5\n")
+    answers = io.read_values(io.Source("r.csv", column="answer"), "0:3").indices
+    io.write_table("day.csv", {"id": np.arange(2000), "answer": answers})
+    io.write_table("v.parquet", {"answer": answers})
+    day = ("randomize", "day.csv", "--column", "answer", "--domain", "labels.csv", "--epsilon", 3)
+    assert invoke(*day, "--user", "id", *LRR, "--out", "day.parquet")[0] == 0
+    assert invoke(*day, "--out", "real.parquet")[0] == 0
+    assert invoke(*day, "--seed", 1, "--out", "simulated.parquet")[0] == 0
+    mechanism = rrjax.RandomizedResponse(2, 1.0)
+    io.save_tally("tally.parquet", mechanism.tally(np.asarray([0, 1, 1])), mechanism)
+    rrjax.secure.Memo("memo.json", "me", 4, 3.0, 1.0).report(1)
+
+
+RANDOMIZE = ("randomize", "day.csv", "--column", "answer", "--epsilon", 3, "--force")
+INPUTS = [
+    (("estimate", *READ), "r.csv", "--out", "o.csv"),
+    (("estimate", "*r.csv", *READ[1:]), "r.csv", "--plot", "o.png"),
+    (("estimate", *READ[:-1], "labels.csv"), "labels.csv", "--out", "o.csv"),
+    (("estimate", *READ[:-1], "labels.csv"), "labels.csv", "--plot", "o.svg"),
+    (("estimate", *READ, "--by", "region", "--mean", "--population", "people.csv"), "people.csv", "--out", "o.tsv"),
+    (("estimate", *READ[:3], "--domain", "yes.txt", "--design", "design.toml"), "design.toml", "--out", "o.csv"),
+    (("compare", *READ, "--truth", "t.csv"), "t.csv", "--out", "o.csv"),
+    (("compare", *READ, "--truth", "*t.csv"), "t.csv", "--plot", "o.pdf"),
+    (("regress", "r.csv", "--outcome", "answer", "--covariates", "age", *READ[3:]), "r.csv", "--out", "o.csv"),
+    (("report", *READ[:-1], "labels.csv", "--force"), "labels.csv", "--out", "o.html"),
+    (("report", "day.parquet", "--memo", "memo.parquet", "--force"), "memo.parquet", "--out", "o.html"),
+    (("plan", "--design", "design.toml", "--users", 9), "design.toml", "--plot", "o.png"),
+    (RANDOMIZE, "day.csv", "--out", "o.parquet"),
+    ((*RANDOMIZE, "--domain", "labels.csv"), "labels.csv", "--out", "o.parquet"),
+    ((*RANDOMIZE, "--domain", "labels.csv", "--user", "id", *LRR[:-1]), "labels.csv", "--memo", "o.parquet"),
+]
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+@pytest.mark.parametrize(("line", "read", "flag", "output"), INPUTS)
+def test_no_input_is_replaced(collected, line, read, flag, output, link):
+    before = Path(read).read_bytes()
+    link(Path(read).absolute(), output)
+    more = [] if flag == "--out" or line[0] != "randomize" else ["--out", "new.parquet"]
+    given = [*line, flag, output, *more] if line[-1] != "--memo" else [*line, output, *more]
+    assert collected(*given)[0] == 2
+    assert blames(collected.error, flag)
+    assert Path(read).read_bytes() == before
+    assert os.path.samefile(read, output)
+
+
+@pytest.mark.parametrize("name", ["./r.csv", "../{}/r.csv", "{0}/r.csv"])
+def test_no_input_is_replaced_under_another_path(collected, tmp_path, name):
+    before = Path("r.csv").read_bytes()
+    path = {"../{}/r.csv": f"../{tmp_path.name}/r.csv", "{0}/r.csv": tmp_path / "r.csv"}.get(name, name)
+    assert collected("estimate", *READ, "--out", path)[0] == 2
+    assert Path("r.csv").read_bytes() == before
+
+
+def test_a_study_does_not_write_over_its_data(collected):
+    before = Path("v.parquet").read_bytes()
+    assert collected("study", "data", "v.parquet", "--domain", "0:3", "--seeds", 2, "--out", ".")[0] == 2
+    assert Path("v.parquet").read_bytes() == before
+
+
+@pytest.mark.parametrize("file", ["memo.parquet", "memo.json", "real.parquet", "simulated.parquet", "tally.parquet"])
+@pytest.mark.parametrize(
+    ("line", "flag", "output"),
+    [
+        (("estimate", "r.csv", *READ[1:]), "--out", "o.parquet"),
+        (("estimate", "real.parquet", "--group", "few=2:3"), "--out", "o.jsonl"),
+        (("estimate", "r.csv", *READ[1:]), "--plot", "o.png"),
+        (("compare", "r.csv", *READ[1:]), "--out", "o.csv"),
+        (("regress", "r.csv", "--outcome", "answer", "--covariates", "age", *READ[3:]), "--plot", "o.svg"),
+        (("report", "r.csv", *READ[1:], "--force"), "--out", "o.html"),
+        (("plan", "--columns", "3,4", "--users", 99, "--epsilon", 1), "--plot", "o.pdf"),
+        (RANDOMIZE, "--out", "o.parquet"),
+        (("demo", "--users", 99), "--folder", "rrjax-demo/values.parquet"),
+        (("study", "own.toml"), "--out", "rrjax-study-own/study.parquet"),
+    ],
+)
+def test_what_cannot_be_made_again_is_kept(collected, line, flag, output, file):
+    before = Path(file).read_bytes()
+    Path(output).parent.mkdir(exist_ok=True)
+    os.symlink(Path(file).absolute(), output)
+    named = [] if "/" in output else [flag, output]
+    if line is RANDOMIZE and file in ("real.parquet", "simulated.parquet"):  # which --force names
+        assert collected(*line, *named)[0] == 0
+        return
+    assert collected(*line, *named)[0] == 2
+    assert "/" in output or blames(collected.error, flag) or collected.error.flag == "--force"
+    assert Path(file).read_bytes() == before
+
+
+def test_force_replaces_reports_only(collected):
+    for file in ("v.parquet", "gone.parquet", "real.parquet"):
+        code = collected(*RANDOMIZE, "--out", file)[0]
+        assert code == (2 if file == "v.parquet" else 0)
+    assert rrjax.io.read_metadata("v.parquet") is None
+
+
+def test_one_file_for_two_outputs(collected):
+    os.symlink("o.csv", "o.png")
+    assert collected("estimate", *READ, "--out", "o.csv", "--plot", "o.png")[0] == 2
+    given = (*RANDOMIZE, "--user", "id", *LRR)
+    assert collected(*given[:-1], "new.parquet", "--out", "./new.parquet")[0] == 2
+    assert not Path("o.csv").exists()
+    assert not Path("new.parquet").exists()
+
+
+def test_a_demonstration_keeps_the_values_of_others(collected):
+    Path("rrjax-demo").mkdir()
+    Path("v.parquet").rename("rrjax-demo/values.parquet")
+    assert collected("demo", "--users", 99)[0] == 2
+    assert collected.error.flag == "--folder"
+
+
+def test_a_memo_is_written_over_a_memo_only(collected):
+    before = Path("real.parquet").read_bytes()
+    for file in ("real.parquet", "tally.parquet", "v.parquet"):
+        code = collected(*RANDOMIZE, "--user", "id", *LRR[:-1], file, "--out", "new.parquet")[0]
+        assert code == (3 if file == "v.parquet" else 2)
+    assert Path("real.parquet").read_bytes() == before
+    assert json.loads(Path("memo.json").read_text())["user"] == "me"
