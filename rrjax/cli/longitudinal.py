@@ -131,9 +131,13 @@ def make_round(
         effective = epsilon if seed is not None else device.effective_epsilon
         metadata = metadata_of(values, record, effective, seed, round=number, user=how.user)
         coded = io.coded(CODINGS[name], reports, domain.num_categories)
-        io.write_reports(out, coded, metadata, kept=Kept(files.source, (how.user,), values.present))
-        memos.rounds = [*memos.rounds, number]
-        file.write(memos)
+
+        def commit(aside: Path, place: Path) -> None:
+            # An interruption before this leaves no reports of this round; after it, the next round moves them.
+            memos.rounds, memos.unmoved = [*memos.rounds, number], (str(aside), str(place))
+            file.write(memos)
+
+        io.write_reports(out, coded, metadata, kept=Kept(files.source, (how.user,), values.present), commit=commit)
     return Reported(metadata, len(reports), memos, len(memos.users) - before)
 
 

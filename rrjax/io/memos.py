@@ -40,6 +40,8 @@ class Memos:
         seeds: `[M]`, the seed of the user's hash function; zero without.
         answers: `[M]` integers, or `[M, K]` bits.
         rounds: The rounds that were reported, in ascending order.
+        unmoved: The complete reports of the last round, and the file that they become by a move, which is the only step
+            of the round after this memo was written; None if there is no round.
     """
 
     users: np.ndarray
@@ -47,6 +49,7 @@ class Memos:
     seeds: np.ndarray
     answers: np.ndarray
     rounds: list[int]
+    unmoved: tuple[str, str] | None = None
 
     def with_answers(
         self, client: LongitudinalClient, users: np.ndarray, values: np.ndarray
@@ -103,12 +106,14 @@ class MemoFile:
         """Locks the file and reads it; empty memos if it is not there.
 
         Raises:
-            DataError: A file that cannot be read or locked, is no memo, or is one of another collection. Nothing is
-                changed.
+            DataError: A file that cannot be read or locked, is no memo, or is one of another collection: nothing is
+                changed. Or the last round was interrupted before its reports had their name: now they have it.
         """
         try:
             with locked(Path(os.path.realpath(self.path)), self.path):
-                yield self._read()
+                memos = self._read()
+                _complete(memos)
+                yield memos
         except OSError as error:
             raise self._refused(f"cannot be locked or read ({error.strerror or error})") from error
 
@@ -138,7 +143,15 @@ class MemoFile:
             packed = np.frombuffer(b"".join(answers.tolist()), np.uint8).reshape(len(answers), -1)
             answers = np.unpackbits(packed, axis=1, count=size).astype(bool)
         users = np.asarray(rows["user"], object)
-        return Memos(users, np.asarray(rows["key"]), np.asarray(rows["seed"]), answers, list(record["rounds"]))
+        unmoved = record.get("unmoved")
+        return Memos(
+            users,
+            np.asarray(rows["key"]),
+            np.asarray(rows["seed"]),
+            answers,
+            list(record["rounds"]),
+            unmoved and tuple(unmoved),
+        )
 
     def read(self) -> Memos:
         """The memos, of a file that must be there.
@@ -159,10 +172,10 @@ class MemoFile:
             answers = rows
         columns = {"user": memos.users, "key": memos.keys, "seed": memos.seeds, "answer": answers}
         kind = "CAST(answer AS BLOB)" if memos.answers.ndim == 2 else "answer"
-        record = json.dumps({**self._full_head, "rounds": memos.rounds}, ensure_ascii=False)
+        record = json.dumps({**self._full_head, "rounds": memos.rounds, "unmoved": memos.unmoved}, ensure_ascii=False)
         before = os.umask(0o077)  # the file is secret from its first byte
         try:
-            with connect() as connection, replacing(self.path, over=("memo",)) as aside:
+            with replacing(self.path, over=("memo",)) as aside, connect() as connection:
                 connection.register("memos", columns)
                 connection.execute(
                     f'COPY (SELECT "user", key, seed, {kind} AS answer FROM memos) TO {literal(str(aside))} (FORMAT '
@@ -178,3 +191,23 @@ class MemoFile:
 
     def _refused(self, problem: str) -> DataError:
         return DataError(f"{self.path} {problem}; nothing was changed", file=str(self.path))
+
+
+def _complete(memos: Memos) -> None:
+    """Finishes a last round that was interrupted, which is an error, because it may be the one that is asked for."""
+    aside, place = map(Path, memos.unmoved or ("", ""))
+    if memos.unmoved is None or not aside.exists():
+        return
+    number = memos.rounds[-1]
+    if place.exists():
+        raise DataError(
+            f"{place} is in the way of the reports of round {number}, which was interrupted: they are complete, in "
+            f"{aside}. Move {place.name} to another folder, and give the command again.",
+            file=str(place),
+        )
+    os.replace(aside, place)
+    raise DataError(
+        f"Round {number} was interrupted after the memo had noted it. Its reports are in {place} now, and nothing else "
+        "was made. For the next round give the command again.",
+        file=str(place),
+    )

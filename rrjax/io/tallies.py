@@ -279,7 +279,7 @@ def save_tally(path: str | PathLike[str], tally: Tally, mechanism: SupportMechan
     }
     labels = np.arange(support.size) if domain is None else domain.labels()
     columns = {"label": labels.astype(object) if labels.dtype.kind == "T" else labels, "support": support}
-    with connect() as connection, replacing(path, over=("tally",)) as aside:
+    with replacing(path, over=("tally",)) as aside, connect() as connection:
         connection.register("tally", columns)
         connection.execute(
             f"COPY (SELECT label, support FROM tally) TO {literal(str(aside))} (FORMAT parquet, COMPRESSION zstd, "

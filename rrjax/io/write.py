@@ -6,13 +6,14 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from rrjax.io.database import Connection, connect, explaining, identifier, liter
 from rrjax.io.metadata import KEY, MEMO_KEY, TALLY_KEY, Metadata, columns_from_json, columns_to_json
 from rrjax.io.scan import selected
 from rrjax.io.source import Source
+from rrjax.privacy.clients.locking import sync_folder
 
 _FORMATS = {
     ".csv": "FORMAT csv, HEADER true, DELIMITER ','",
@@ -34,6 +36,8 @@ ROUND = "round"
 """Name of the column of rounds in a file of a longitudinal protocol."""
 # `replacing` already makes a temporary file; one of DuckDB would remain after a failure.
 _IN_PLACE = "USE_TMP_FILE false"
+Commit: TypeAlias = Callable[[Path, Path], None]
+"""What is done between the writing of a temporary file, the first argument, and its move to the second."""
 REPORTS = ("reports", "simulated")
 """Kinds of files that new reports replace."""
 _AGAIN = "which cannot be made again without spending ε again"
@@ -93,21 +97,23 @@ def kind_of(path: str | PathLike[str]) -> str | None:
 
 
 @contextmanager
-def replacing(path: str | PathLike[str], *, over: Collection[str] = ()) -> Iterator[Path]:
+def replacing(path: str | PathLike[str], *, over: Collection[str] = (), commit: Commit | None = None) -> Iterator[Path]:
     """A temporary file next to the path, which is moved to the path when it is complete.
 
     Args:
         path: The file.
         over: As in `check_writable`.
+        commit: Called when the temporary file is complete and on disk, before it is moved.
 
     Raises:
         Contradiction: As `check_writable`.
         DataError: The file cannot be written; the message has the reason and advice. Other errors of the body are
-            raised unchanged, including KeyboardInterrupt. The temporary file is removed in any case.
+            raised unchanged, including KeyboardInterrupt. The temporary file is removed, unless `commit` has returned.
     """
     place = check_writable(path, over=over)
     # Named before it is created, so that no file remains after an interrupt at any time.
     aside = place.parent / f".rrjax-{secrets.token_hex(8)}{''.join(place.suffixes[-2:])}"
+    committed = False
     try:
         replaces = place.exists()
         os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if replaces else 0o666))
@@ -116,7 +122,11 @@ def replacing(path: str | PathLike[str], *, over: Collection[str] = ()) -> Itera
             shutil.copymode(place, aside)
         with open(aside, "rb+") as stream:
             os.fsync(stream.fileno())
+        if commit is not None:
+            commit(aside, place)
+            committed = True
         os.replace(aside, place)
+        sync_folder(place.parent)
     except OSError as error:
         raise _failure(path, error) from error
     except Exception as error:
@@ -124,7 +134,8 @@ def replacing(path: str | PathLike[str], *, over: Collection[str] = ()) -> Itera
             raise _failure(path, error) from error
         raise
     finally:
-        aside.unlink(missing_ok=True)
+        if not committed:
+            aside.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -163,7 +174,12 @@ class Kept:
 
 
 def write_reports(
-    path: str | PathLike[str], reports: np.ndarray, metadata: Metadata, *, kept: Kept | None = None
+    path: str | PathLike[str],
+    reports: np.ndarray,
+    metadata: Metadata,
+    *,
+    kept: Kept | None = None,
+    commit: Commit | None = None,
 ) -> None:
     """Writes reports with the metadata that estimates need.
 
@@ -173,8 +189,11 @@ def write_reports(
             another mechanism the arrays of `coded`.
         metadata: The metadata, an `rrjax.io.metadata.Metadata`; its domain has the written labels.
         kept: Columns to write with them, unchanged and unprotected, an `rrjax.io.write.Kept`.
+        commit: Called with the complete temporary file and its destination before the move, which does not happen if it
+            raises an error.
 
     Raises:
+        Contradiction: The file is a memo or a tally.
         DataError: Another format, other reports, columns that cannot be kept, or a file that cannot be written.
     """
     check_reports_name(path)
@@ -184,7 +203,7 @@ def write_reports(
     column = identifier(metadata.column)
     if kept is not None:
         kept.check((metadata.column, *(metadata.columns or ())))
-    with connect() as connection, replacing(path, over=REPORTS) as aside:
+    with replacing(path, over=REPORTS, commit=commit) as aside, connect() as connection:
         query = query_of(connection, coding, reports, metadata.domain, column)
         if metadata.round is not None:
             query = f"SELECT *, {metadata.round} AS {identifier(ROUND)} FROM ({query})"
@@ -225,7 +244,7 @@ def write_columns(
     record = f"KV_METADATA {{{KEY}: {literal(columns_to_json([metadata for _, metadata in columns]))}}}"
     if kept is not None:
         kept.check(names)
-    with connect() as connection, replacing(path, over=REPORTS) as aside:
+    with replacing(path, over=REPORTS) as aside, connect() as connection:
         connection.register("columns", arrays)
         query = f"SELECT {selected_} FROM columns"
         if kept is not None:
@@ -274,7 +293,7 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
     options = f"{_FORMATS[suffix]}, {_IN_PLACE}"
     if name.endswith(".gz"):
         options += ", COMPRESSION gzip"
-    with connect() as connection, replacing(path) as aside:
+    with replacing(path) as aside, connect() as connection:
         # DuckDB reads Python strings, but not those of NumPy, and no strided views. c0, c1 … cannot clash with names.
         connection.register(
             "columns",

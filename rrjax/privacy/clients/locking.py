@@ -1,4 +1,4 @@
-"""Locks of files that several processes share."""
+"""Files that several processes share, and that must outlast a power cut: locks, and folders on disk."""
 
 from __future__ import annotations
 
@@ -17,6 +17,18 @@ except ImportError:  # not on Windows
 
 LOCK_TIMEOUT_SECONDS = 10.0
 """Time to wait for another process, if the operating system has no locks that end with their process."""
+
+
+def sync_folder(folder: pathlib.Path) -> None:
+    """Makes a new name in a folder outlast a power cut, where the operating system can."""
+    if not hasattr(os, "O_DIRECTORY"):  # elsewhere a directory cannot be opened
+        return
+    with contextlib.suppress(OSError):  # of file systems that cannot; the file is in its place
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 @contextlib.contextmanager

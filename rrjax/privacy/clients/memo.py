@@ -18,7 +18,7 @@ import numpy as np
 
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError, DataError
-from rrjax.privacy.clients.locking import locked
+from rrjax.privacy.clients.locking import locked, sync_folder
 from rrjax.privacy.clients.table import client
 from rrjax.privacy.clients.thresholds import DOWN, UP, as_epsilon, float_down
 
@@ -210,9 +210,4 @@ class Memo:
             file.flush()
             os.fsync(file.fileno())
         aside.replace(self._path)
-        if hasattr(os, "O_DIRECTORY"):  # elsewhere a directory cannot be opened
-            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)  # so that the new name outlasts a power cut
-            finally:
-                os.close(folder)
+        sync_folder(self._path.parent)

@@ -1,0 +1,150 @@
+"""A round of a longitudinal protocol that fails, or is killed, between any two writes: once made, or not at all."""
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from rrjax import io
+from rrjax.io.write import kind_of
+
+pytestmark = pytest.mark.once
+LINE = ["randomize", "day.csv", "--column", "app", "--user", "id", "--domain", "0:2", "--memo", "memo/m.parquet"]
+LINE += ["--mechanism", "longitudinal-randomized-response", "--epsilon", "4", "--first-epsilon", "2"]
+NUM_USERS = 200
+
+
+@pytest.fixture
+def day(invoke):
+    """Values of a day; reports and memo have folders of their own."""
+    io.write_table("day.csv", {"id": np.arange(NUM_USERS), "app": np.arange(NUM_USERS) % 3})
+    for folder in ("memo", "reports"):
+        Path(folder).mkdir()
+    return invoke
+
+
+def answers():
+    """The permanent answers in the memo, by user and value; empty without a memo."""
+    if not Path("memo/m.parquet").exists():
+        return {}
+    return {row[:2]: row[2:] for row in duckdb.connect().execute("FROM 'memo/m.parquet'").fetchall()}
+
+
+def rounds():
+    """The rounds of all complete files of reports, sorted."""
+    found = [duckdb.connect().execute(f"SELECT DISTINCT round FROM '{file}'").fetchall() for file in complete()]
+    return sorted(number for rows in found for (number,) in rows)
+
+
+def complete():
+    return [file for file in Path("reports").glob("[a-z]*.parquet") if kind_of(file) == "reports"]
+
+
+def go_on(day, out):
+    """Gives the command again until it is done, and checks that every round was made once and no answer twice."""
+    before = answers()
+    code, _, said = day(*LINE, "--out", out)
+    if code == 3:  # the round was finished
+        assert kind_of(out) == "reports"
+        assert day.error.file == str(Path(out).resolve()), said
+    assert before.items() <= answers().items()
+    assert len(answers()) == NUM_USERS
+    numbers = rounds()
+    assert numbers == list(range(1, len(numbers) + 1))
+    code, _, said = day(*LINE, "--out", "reports/next.parquet")
+    assert code == 0, said
+    assert rounds() == [*numbers, len(numbers) + 1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["replace", "fsync", pytest.param("open", marks=pytest.mark.full)])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_full_disk_at_every_write(day, monkeypatch, what, first):
+    """All calls of the operating system from the k-th on fail, for every k."""
+    if not first:
+        assert day(*LINE, "--out", "reports/zero.parquet")[0] == 0
+    for folder in ("memo", "reports"):
+        shutil.copytree(folder, f"kept/{folder}")
+    function, code, failures = getattr(os, what), None, 0
+    while code != 0:
+        calls = []
+
+        def failing(*arguments, calls=calls, last=failures, **options):
+            calls.append(arguments)
+            if len(calls) > last:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return function(*arguments, **options)
+
+        shutil.copytree("kept", ".", dirs_exist_ok=True)  # in the same state for every k
+        made = rounds()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, what, failing)
+            code, _, said = day(*LINE, "--out", "reports/new.parquet")
+        assert code in (0, 3), said
+        if code == 3:
+            assert rounds() == made
+            assert len([*Path().rglob(".rrjax-*")]) == (what == "replace" and failures == 1 + first)
+        go_on(day, "reports/last.parquet" if code == 0 else "reports/new.parquet")
+        for folder in ("memo", "reports"):
+            shutil.rmtree(folder)
+        failures += 1
+    assert failures > 2
+
+
+KILLED = """
+import os, signal, sys
+number, when, *arguments = sys.argv[1:]
+replace, calls = os.replace, []
+
+def killing(*paths):
+    calls.append(paths)
+    if len(calls) == int(number) and when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(*paths)
+    if len(calls) == int(number):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+os.replace = killing
+from rrjax.cli.app import app
+app(arguments)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_kill_between_any_two_writes(day, number, when):
+    """Of the new answers, of the memo that notes the round, and of the reports' name."""
+    line = [sys.executable, "-c", KILLED, str(number), when, *LINE, "--out", "reports/first.parquet"]
+    done = subprocess.run(line, check=False, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert len(answers()) == (0 if (number, when) == (1, "before") else NUM_USERS)
+    if (number, when) == (3, "after"):
+        assert rounds() == [1]
+        assert day(*LINE, "--out", "reports/first.parquet")[0] == 2  # it is there
+        go_on(day, "reports/second.parquet")
+    else:
+        assert rounds() == []
+        go_on(day, "reports/first.parquet")
+    assert day("estimate", *sorted(complete()))[0] == 0
+
+
+@pytest.mark.long
+def test_another_file_in_the_way_of_an_interrupted_round(day):
+    line = [sys.executable, "-c", KILLED, "3", "before", *LINE, "--out", "reports/first.parquet"]
+    subprocess.run(line, check=False, capture_output=True)
+    Path("reports/first.parquet").write_text("mine")
+    assert day(*LINE, "--out", "reports/second.parquet")[0] == 3
+    assert Path("reports/first.parquet").read_text() == "mine"
+    Path("reports/first.parquet").rename("elsewhere")
+    assert day(*LINE, "--out", "reports/second.parquet")[0] == 3
+    assert rounds() == [1]
+    assert day(*LINE, "--out", "reports/second.parquet")[0] == 0
+    assert rounds() == [1, 2]
