@@ -1,7 +1,7 @@
 """What a package index shows: the README with links that lead there, too, and the addresses of the project.
 
-The repository does not know its own address. The release workflow knows it and passes it on in RRJAX_REPOSITORY; without it links stay
-relative.
+The repository does not know its own address. The release workflow passes it on in RRJAX_REPOSITORY; without it links
+stay relative.
 """
 
 import os

@@ -11,6 +11,9 @@ import sys
 import pytest
 
 import rrjax
+from rrjax.cli import main
+from rrjax.data.errors import MissingPackage
+from tests.refusals import refused
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -71,6 +74,48 @@ def test_a_client_needs_no_jax():
         "print(rrjax.secure.randomize([0, 1, 2, 2], 3, 30.0).tolist())"
     )
     assert out == "[0, 1, 2, 2]\n"  # at ε = 30 one report in 10^12 differs
+
+
+@pytest.mark.parametrize(("argument", "code"), [("--version", 0), ("--help", 0), ("estimate", 1)])
+def test_a_bare_install_says_what_the_command_line_needs(monkeypatch, capsys, argument, code):
+    for name in ("rich", "rrjax.cli.app"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(sys, "argv", ["rrjax", argument])
+    if code:
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = str(ended.value.code)  # Python prints it, and exits with 1
+    else:
+        main()
+        said = capsys.readouterr().out
+        assert rrjax.__version__ in said
+    assert "rrjax[cli]" in said
+
+
+def test_a_missing_package_is_named_before_the_work(monkeypatch):
+    called = []
+
+    def estimator(counts, epsilon):
+        called.append(counts)
+        return rrjax.inv(counts, epsilon)
+
+    study = rrjax.study.Study(
+        estimators={"mine": estimator}, num_categories=3, num_users=10, epsilon=1.0, zipf=1.0, num_seeds=2
+    )
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with refused(error=MissingPackage, value="xarray"):
+        study.run()
+    assert not called
+
+
+@pytest.mark.parametrize(
+    "command", [("estimate", "none.csv", "--plot", "estimate.png"), ("report", "none.csv"), ("demo",)]
+)
+def test_figures_that_cannot_be_drawn_are_refused_before_the_work(monkeypatch, invoke, command):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert invoke(*command)[0] == 2  # not 3: the file is not even opened
+    assert isinstance(invoke.error, MissingPackage)
+    assert invoke.error.value == "matplotlib"
 
 
 def test_the_snippet_of_the_readme_runs():

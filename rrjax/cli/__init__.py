@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import rrjax
 from rrjax.cli.interrupt import ending_at_once
 
 __all__ = ["main"]
@@ -21,7 +22,11 @@ def main() -> None:
 
         from rrjax.cli.app import app
     except ImportError as error:
-        sys.exit(f"rrjax: the command line needs {error.name}: pip install 'rrjax[cli]'")
+        missing = f"the command line needs {error.name}: pip install 'rrjax[cli]'"
+        if {"--version", "--help", "-h"}.isdisjoint(sys.argv[1:]):
+            sys.exit(f"rrjax: {missing}")
+        print(f"rrjax {rrjax.__version__}: {missing}")
+        return
     try:
         with ending_at_once():
             app(prog_name="rrjax", obj=_loading)

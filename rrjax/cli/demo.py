@@ -19,7 +19,7 @@ from rrjax.cli.randomization import Randomization, make_reports
 from rrjax.cli.randomize import show_made
 from rrjax.cli.reading import Files, Reading
 from rrjax.cli.truth import read_truth
-from rrjax.data.errors import UsageError
+from rrjax.data.errors import UsageError, check_installed
 from rrjax.io.write import check_writable, kind_of, make_folder
 
 
@@ -49,6 +49,7 @@ def demo(
 
     The demonstration prints the commands that it runs.
     """
+    check_installed("plots", "The demonstration", "matplotlib")
     check_epsilon(epsilon)
     values, reports = folder / "values.parquet", folder / "reports.parquet"
     table, figure = folder / "estimate.csv", folder / "estimate.png"

@@ -17,7 +17,7 @@ from typing import Annotated, Any, cast, get_args, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from rrjax.cli.paths import READS, WRITES, guarding
+from rrjax.cli.paths import DRAWS, READS, WRITES, guarding
 from rrjax.data.errors import DataError, UsageError, naming_flags
 from rrjax.estimators.catalogue import ESTIMATORS
 from rrjax.io.write import table_suffix
@@ -27,7 +27,7 @@ WHICH, CONFIDENCE, STATEMENTS = "Which estimate", "How sure", "Statements"
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 36.0
 
 Out = Annotated[Path | None, typer.Option(help="Write all categories to this .csv, .tsv, .parquet or .jsonl."), WRITES]
-Plot = Annotated[Path | None, typer.Option(help="Draw a figure: .png, .pdf or .svg."), WRITES]
+Plot = Annotated[Path | None, typer.Option(help="Draw a figure: .png, .pdf or .svg."), DRAWS]
 Top = Annotated[int, typer.Option(min=1, help="How many of the largest categories to show.")]
 Level = Annotated[float, typer.Option(help="Confidence level of the intervals, in (0, 1).", rich_help_panel=CONFIDENCE)]
 Ordered = Annotated[

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from typer.models import OptionInfo
 
-from rrjax.data.errors import Contradiction, UsageError, reworded
+from rrjax.data.errors import Contradiction, UsageError, check_installed, reworded
 from rrjax.io.write import check_writable, identity, protecting
 
 
@@ -28,13 +28,15 @@ class Paths:
     Attributes:
         use: Whether the command reads or writes the file; "fills" is a folder, of whose files it checks each itself.
         over: Kinds of files that it may replace, as in `rrjax.io.write.check_writable`.
+        draws: Whether figures are written, which need the extra of plots.
     """
 
     use: Literal["reads", "writes", "fills"]
     over: tuple[str, ...] = ()
+    draws: bool = False
 
 
-READS, WRITES, FILLS = Paths("reads"), Paths("writes"), Paths("fills")
+READS, WRITES, FILLS, DRAWS = Paths("reads"), Paths("writes"), Paths("fills"), Paths("writes", draws=True)
 
 
 @contextlib.contextmanager
@@ -44,6 +46,7 @@ def guarding(parameters: Iterable[inspect.Parameter], given: Mapping[str, Any]) 
     Raises:
         UsageError: A file to write is an input, under whatever name, cannot be made again, or is named twice.
         DataError: A file to write cannot be there.
+        MissingPackage: Figures need a package that is not installed.
     """
     inputs: dict[tuple[int, int], str] = {}
     outputs: list[tuple[str, Path, Paths]] = []
@@ -57,6 +60,8 @@ def guarding(parameters: Iterable[inspect.Parameter], given: Mapping[str, Any]) 
                 is_flag = any(isinstance(other, OptionInfo) for other in marks)
                 inputs |= dict.fromkeys(_files_of(value), flag if is_flag else parameter.name.upper())
             elif mark.use == "writes":
+                if mark.draws:
+                    check_installed("plots", flag, "matplotlib")
                 outputs.append((flag, value, mark))
     with protecting(inputs):
         taken: dict[Path, str] = {}

@@ -21,7 +21,7 @@ from rrjax.cli.paths import READS, WRITES
 from rrjax.cli.reading import Epsilon, Files, Reading, Reports
 from rrjax.cli.rounds import FoundRounds, find_rounds, rounds_in
 from rrjax.cli.spending import Spending
-from rrjax.data.errors import UsageError
+from rrjax.data.errors import UsageError, check_installed
 from rrjax.figures.html import Markup, contents, heading, is_page, paragraph, write_page
 from rrjax.io.write import check_writable
 
@@ -73,6 +73,7 @@ def report(
     columns that were randomized apart it shows the shares of each, and which go together. It is readable on screens,
     phones and paper.
     """
+    check_installed("plots", "A page with figures", "matplotlib")
     check_rate("--level", level)
     files = Files(reports, reading)
     name = files.name.split(".")[0] or "rrjax"

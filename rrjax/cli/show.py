@@ -23,7 +23,7 @@ from rich.text import Text
 
 from rrjax import io
 from rrjax.cli.interrupt import INTERRUPTED, MESSAGE, unwinding
-from rrjax.data.errors import Contradiction, UsageError
+from rrjax.data.errors import Contradiction, MissingPackage, UsageError
 from rrjax.data.errors import number as number
 
 USAGE, BAD_DATA = 2, 3
@@ -72,7 +72,7 @@ def reporting() -> Iterator[None]:
     try:
         with unwinding():
             yield
-    except (UsageError, Contradiction) as error:
+    except (UsageError, Contradiction, MissingPackage) as error:
         fail(str(error), USAGE)
     except io.DataError as error:
         fail(str(error), BAD_DATA)
@@ -88,13 +88,10 @@ def reporting() -> Iterator[None]:
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Prints the warnings of figures; an error names the packages that drawing needs."""
-    try:
-        with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
-            yield
-        warn([str(warning.message) for warning in caught])
-    except ImportError as error:
-        raise UsageError(f"--plot needs {error.name}: pip install 'rrjax[plots]'", flag="--plot") from error
+    """Prints the warnings of figures."""
+    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
+        yield
+    warn([str(warning.message) for warning in caught])
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -23,7 +23,7 @@ from rrjax.cli.options import Explain, Json, flags
 from rrjax.cli.paths import FILLS, READS
 from rrjax.cli.reading import PANEL, Files, Reading
 from rrjax.cli.running import Bar, Machine, progress_bar
-from rrjax.data.errors import PeerError, UsageError
+from rrjax.data.errors import PeerError, UsageError, check_installed
 from rrjax.figures.html import is_page
 from rrjax.io.write import check_writable, make_folder
 
@@ -83,10 +83,9 @@ def study(
 
     It writes a dataset (NetCDF), tidy tables (Parquet), figures (PNG, PDF) and one report.html.
     """
-    try:
-        from rrjax.study import StudyError
-    except ImportError as error:
-        raise UsageError(f"studies need {error.name}: pip install 'rrjax[study]'") from error
+    check_installed("study", "A study", "xarray", "h5netcdf", "h5py", "duckdb", "matplotlib")
+    from rrjax.study import StudyError
+
     paths = files or []
     folder = out or Path(f"rrjax-study-{Path((*paths, what)[0]).name.split('.')[0]}")
     with machine.together():

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.util import find_spec
 from typing import Any, ClassVar, Self
 
 # `DataError` is a name of `rrjax.io`, `StudyError` of `rrjax.study`.
-__all__ = ["ArgumentError", "Contradiction", "Located", "PeerError", "UsageError"]
+__all__ = ["ArgumentError", "Contradiction", "Located", "MissingPackage", "PeerError", "UsageError"]
 
 _NAMES_FLAGS = ContextVar("names_flags", default=False)
 
@@ -86,6 +87,36 @@ class StudyError(Located):
 
 class PeerError(StudyError):
     """Another process of the study ended, or cannot be reached."""
+
+
+class MissingPackage(Located, ImportError):  # noqa: N818
+    """A package that an extra of rrjax installs, and that is not there: `value` is its name."""
+
+
+def check_installed(extra: str, purpose: str, *packages: str) -> None:
+    """Raises `MissingPackage` unless all packages are installed.
+
+    Called before the work, not where its result is written: what was computed would be lost.
+
+    Args:
+        extra: The extra of rrjax that installs them.
+        purpose: What they are needed for; the subject of the message.
+        *packages: Names as they are imported.
+
+    Raises:
+        MissingPackage: One or more are not installed.
+
+    Example:
+        >>> check_installed("study", "A study", "json")
+        >>> check_installed("study", "A study", "no_such_package")
+        Traceback (most recent call last):
+        ...
+        rrjax.data.errors.MissingPackage: A study needs no_such_package: pip install 'rrjax[study]'
+    """
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        message = f"{purpose} needs {' and '.join(missing)}: pip install 'rrjax[{extra}]'"
+        raise MissingPackage(message, value=missing[0])
 
 
 def number(count: int, one: str, many: str) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
-from rrjax.data.errors import DataError
+from rrjax.data.errors import DataError, check_installed
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Connection
@@ -68,12 +68,9 @@ _EXPLANATIONS = {
 @contextmanager
 def connect() -> Iterator[Connection]:
     """A connection to an in-memory database that spills to a temporary folder."""
-    try:
-        import duckdb
-    except ImportError as error:
-        raise DataError(
-            "Reading and writing files needs DuckDB. Install it with: pip install 'rrjax[files]'"
-        ) from error
+    check_installed("files", "Reading or writing a file", "duckdb")
+    import duckdb
+
     # By default an in-memory database would spill into .tmp of the current folder.
     with tempfile.TemporaryDirectory(prefix="rrjax-") as folder:
         connection = duckdb.connect(

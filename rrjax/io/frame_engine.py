@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from rrjax.data.errors import DataError, number
+from rrjax.data.errors import DataError, check_installed, number
 from rrjax.io.database import integer_of
 from rrjax.io.domain import Domain
 from rrjax.io.read import MAX_TOTAL
@@ -30,12 +30,10 @@ def column_error(column: str, problem: str, **attributes: Any) -> DataError:
 
 def lazy(frame: Any) -> nw.LazyFrame:
     """A frame of any engine as a lazy frame of narwhals, which must be installed."""
-    try:
-        import narwhals.stable.v2 as nw
-        from narwhals.exceptions import DuplicateError
-    except ImportError as error:
-        message = "Counting in data frames needs narwhals. Install it with: pip install 'rrjax[frames]'"
-        raise DataError(message) from error
+    check_installed("frames", "Counting in a data frame", "narwhals")
+    import narwhals.stable.v2 as nw
+    from narwhals.exceptions import DuplicateError
+
     try:
         return nw.from_native(frame).lazy()
     except DuplicateError as error:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, ArrayLike, Float, Int
 
+from rrjax.data.errors import check_installed
 from rrjax.mechanisms.rows import LogRows
 from rrjax.models.inputs import Units, as_covariates, as_weights, covariates_dtype, standardized
 from rrjax.models.loss import MechanismOrEpsilon, rows_of
@@ -184,10 +185,9 @@ def newton(data: Data, ridge: Float[Array, ""], tol: Float[Array, ""], max_iters
 
 
 def _optax() -> Any:
-    try:
-        import optax
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError('this solver needs optax: pip install "rrjax[models]"') from error
+    check_installed("models", "This solver", "optax")
+    import optax
+
     return optax
 
 

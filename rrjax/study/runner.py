@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import rrjax
-from rrjax.data.errors import StudyError
+from rrjax.data.errors import StudyError, check_installed
 from rrjax.numerics import programs
 from rrjax.study import tile
 from rrjax.study.arguments import Progress, RunOptions
@@ -57,6 +57,7 @@ class _Run(NamedTuple):
 
 def run(study: Grid, options: RunOptions) -> xr.Dataset:
     """See `Study.run`."""
+    check_installed("study", "A study", "xarray")
     begin = time.perf_counter()
     mesh = Mesh(np.array(jax.devices() if options.devices is None else options.devices), ("devices",))
     memory = _memory(mesh) if options.memory is None else int(options.memory)

@@ -143,6 +143,7 @@ class Study(Grid):
             `seconds` is the computing time of all `runs` in the folder together.
 
         Raises:
+            MissingPackage: xarray is not installed; nothing was computed.
             StudyError: An estimator returns a wrong shape or NaN, or fails; a batch exceeds the memory; the folder
                 contains another study. Finished batches remain in the folder.
         """
