@@ -107,6 +107,14 @@ class Collection:
             return "Are the parameters right, are answers missing, did some respondents not follow the rules?"
         return "Are reports missing, or was the file changed after it was written?"
 
+    def without_interval(self, number: int, one: str, several: str, chance: float) -> str:
+        """A sentence about rows or categories whose limits are NaN, which happens by chance to a part of them."""
+        return (
+            f"{show.number(number, f'{one} has', f'{several} have')} no interval: no distribution explains so few or so "
+            f"many reports. By chance this happens to at most {show.percent(chance)} of all {several.split()[0]}; if it "
+            f"happens to more, the reports contradict their mechanism. {self.doubt}"
+        )
+
     @property
     def design(self) -> Design | None:
         """The survey design of the answers, if it is one."""

@@ -273,12 +273,9 @@ def cautions(collection: Collection, estimates: list[Estimate], intervals: Share
     if contradicted:
         alone = (1 - intervals.level) / 2 / (size if intervals.confidence.at_once else 1)
         said.append(
-            f"{show.number(contradicted, 'interval is', 'intervals are')} a single point, 0 or "
-            "100\N{NO-BREAK SPACE}% (marked !): no share explains so few or so many reports. By chance this happens to "
-            f"at most {show.percent(alone)} of the categories. If it happens to more: {collection.doubt}"
+            collection.without_interval(contradicted, "category (marked !)", "categories (marked !)", 2 * alone)
         )
-    marked = intervals.found & ~intervals.contradicted  # an interval that is a single point contradicts the model
-    number, outside = int(intervals.found.sum()), int((intervals.misses(found.theta) & marked).sum())
+    number, outside = int(intervals.found.sum()), int((intervals.misses(found.theta) & intervals.found).sum())
     if outside:
         of = "the category" if number == 1 else f"{outside:,} of the {number:,} categories"
         said.append(

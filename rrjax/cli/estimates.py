@@ -151,8 +151,8 @@ class ShareIntervals:
 
     @property
     def contradicted(self) -> np.ndarray:
-        """Which intervals are a single point, 0 or 1, because no share explains so few or so many reports."""
-        return self.lower == self.upper
+        """Which categories have no interval, because no share explains so few or so many reports."""
+        return np.isnan(self.lower)
 
     @property
     def title(self) -> str:
@@ -168,7 +168,8 @@ def share_intervals(collection: Collection, confidence: Confidence) -> ShareInte
     lower, upper = map(np.asarray, inference.intervals(*given, confidence.level, simultaneous=simultaneous))
     found = np.asarray(inference.discoveries(*given, confidence.fdr, dependence=collection.mechanism.dependence))
     # Categories that are named too rarely for any share, by a test of all of them at level 0.01 or less.
-    missed = np.asarray(inference.intervals(*given, 0.98, simultaneous="bonferroni").upper) == 0
+    named = collection.counts < collection.num_reports * collection.rates.q
+    missed = named & np.isnan(inference.intervals(*given, 0.98, simultaneous="bonferroni").upper)
     if missed.any():
         collection.warnings.append(
             f"{show.number(int(missed.sum()), 'category is', 'categories are')} named less often than chance alone "

@@ -12,6 +12,7 @@ import numpy as np
 from rrjax import inference
 from rrjax.cli.collection import Collection
 from rrjax.cli.public_columns import Part
+from rrjax.inference.intervals import within
 
 REPORTS_AT_ONCE = 1 << 16
 
@@ -35,15 +36,18 @@ def normal_estimate(collection: Collection, part: Part, values: np.ndarray, leve
     return _limits(centre + scores.mean(), error, level, values.min(), values.max())
 
 
-def normal_sum(found: Sequence[inference.Estimate], weights: np.ndarray, level: float) -> inference.Estimate:
-    """The weighted sum of estimates from different users."""
+def normal_sum(
+    found: Sequence[inference.Estimate], weights: np.ndarray, values: np.ndarray, level: float
+) -> inference.Estimate:
+    """The weighted sum of estimates from different users, with its normal interval within its range."""
     weighted = list(zip(weights.tolist(), found, strict=True))
     value = sum(weight * float(each.value) for weight, each in weighted)
     error = math.hypot(*(weight * float(each.standard_error) for weight, each in weighted))
-    return _limits(value, error, level, -math.inf, math.inf)
+    ends = weights * values.min(), weights * values.max()
+    return _limits(value, error, level, np.minimum(*ends).sum(), np.maximum(*ends).sum())
 
 
 def _limits(value: float, error: float, level: float, least: float, most: float) -> inference.Estimate:
-    half = NormalDist().inv_cdf((1 + level) / 2) * error
-    ends = np.clip([value - half, value + half], least, most)
-    return inference.Estimate(*(jnp.asarray(each) for each in (value, error, *ends)))
+    half = math.inf if math.isnan(error) else NormalDist().inv_cdf((1 + level) / 2) * error  # of a single report
+    ends = within(value - half, value + half, least, most)
+    return inference.Estimate(jnp.asarray(value), jnp.asarray(error), *ends)

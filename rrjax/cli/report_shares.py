@@ -7,7 +7,7 @@ import numpy as np
 from rrjax.cli import show
 from rrjax.cli.advice import publication
 from rrjax.cli.findings import MOST_SINGLE, Findings
-from rrjax.cli.statements import told, written
+from rrjax.cli.statements import contradicted, told, written
 from rrjax.figures.html import (
     Markup,
     Tick,
@@ -99,7 +99,7 @@ def largest(findings: Findings) -> list[Markup]:
     """A table of the largest categories, with drawn intervals."""
     collection, intervals, theta = findings.collection, findings.intervals, findings.found.theta
     places, size = findings.largest, collection.num_categories
-    end = float(max(np.max(intervals.upper[places]), np.max(theta[places])))
+    end = float(max(np.nanmax(intervals.upper[places], initial=0), np.max(theta[places])))
     scale = Markup(f'Drawn<span class="ends"><span>0</span><span>{show.percent(end)}</span></span>')
     named = "Reports that name it" if collection.tallied is None else "Reports that support it"
     interval = f"{show.in_full(intervals.level)} interval, simultaneous"
@@ -150,8 +150,8 @@ def _reading(findings: Findings) -> list[object]:
             "them is wrong."
         )
     if intervals.contradicted[places].any():
-        points.append("Contradicted: no share explains so few or so many reports; do not use the interval.")
-    outside = int((intervals.misses(findings.found.theta) & ~intervals.contradicted)[places].sum())
+        points.append("Contradicted: no share explains so few or so many reports, so there is no interval.")
+    outside = int(intervals.misses(findings.found.theta)[places].sum())
     if outside:
         points.append(
             f"{show.number(outside, 'estimate in the table lies', 'estimates in the table lie')} outside the interval: "
@@ -230,7 +230,7 @@ def asked_for(findings: Findings) -> list[Markup]:
         return []
     several = asked.by is not None
     shares = all(row.statement.kind == "share" and row.about != "difference" for row in rows)
-    end = max((float(row.upper) for row in rows), default=1.0) if shares else 1.0
+    end = float(np.nanmax([row.upper for row in rows], initial=0)) if shares else 1.0
     columns: list[object] = ["What", *([label(asked.by)] if several else []), "Estimate"]
     columns += [f"{show.in_full(findings.intervals.level)} interval"]
     columns += [Markup(f'Drawn<span class="ends"><span>0</span><span>{show.percent(end)}</span></span>')] * shares
@@ -246,6 +246,8 @@ def asked_for(findings: Findings) -> list[Markup]:
         table([*columns, "Reports"], cells, "Groups and means. Each interval holds for its row, not for all at once."),
         paragraph(told(rows, asked, exact=collection.tallied is None), kind="note"),
     ]
+    if words := contradicted(rows, findings.intervals.level, collection):
+        parts.append(paragraph(words))
     if findings.num_left_out:
         number = show.number(findings.num_left_out, "row is", "rows are")
         parts.append(paragraph(f"{number} left out: a column named by a flag has no value there.", kind="note"))

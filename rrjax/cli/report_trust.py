@@ -44,10 +44,8 @@ def believed(findings: Findings) -> list[Markup]:
         )
     contradicted = int(intervals.contradicted.sum())
     if contradicted:
-        points.append(
-            f"{show.number(contradicted, 'category is', 'categories are')} named so rarely or so often that no share "
-            f"explains it: the interval is a single point, 0 or 100\N{NO-BREAK SPACE}%. {collection.doubt}"
-        )
+        chance = (1 - intervals.level) / collection.num_categories  # simultaneous
+        points.append(collection.without_interval(contradicted, "category", "categories", chance))
     if collection.design is None:
         by_chance = collection.num_reports * collection.rates.q
         kind = "named" if collection.tallied is None else "supported"

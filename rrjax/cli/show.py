@@ -216,8 +216,8 @@ def share(estimate: float | np.ndarray) -> str:
 
 
 def between(lower: float | np.ndarray, upper: float | np.ndarray) -> str:
-    """Two limits in percent: 12.34 – 13.45 %."""
-    return f"{percent(lower)[:-2]} – {percent(upper)}"
+    """Two limits in percent: 12.34 – 13.45 %; a dash if there is no interval."""
+    return "–" if math.isnan(lower) else f"{percent(lower)[:-2]} – {percent(upper)}"
 
 
 def decimals(standard_error: float) -> int:

@@ -52,8 +52,8 @@ class Row:
 
     @property
     def contradicted(self) -> bool:
-        """Whether the interval of a mean or share is a single point: no distribution explains the reports."""
-        return self.statement.kind != "quantile" and bool(self.lower == self.upper)
+        """Whether there is no interval, because no distribution explains the reports."""
+        return self.lower is None or self.lower != self.lower
 
     def facts(self) -> dict[str, Any]:
         """As fields of a JSON object."""
@@ -70,7 +70,9 @@ def run(collection: Collection, asked: Asked, level: float, output: Output) -> N
         columns = {name: [fact[name] for fact in facts] for name in facts[0]}
         texts = ("statement", "kind", "of", "value", "lower", "upper")  # quantiles are labels, and labels may be texts
         table = {
-            name: np.asarray([str(each) for each in column], object) if name in texts else np.asarray(column)
+            name: np.asarray(["" if each is None else str(each) for each in column], object)
+            if name in texts
+            else np.asarray(column)
             for name, column in columns.items()
         }
         io.write_table(output.out, collection.table(table))
@@ -87,7 +89,7 @@ def run(collection: Collection, asked: Asked, level: float, output: Output) -> N
     if num_left_out:
         rows_are = show.number(num_left_out, "row is", "rows are")
         show.warn([f"{rows_are} left out: a column named by a flag has no value there."])
-    _show(rows, asked, level, exact=collection.tallied is None, doubt=collection.doubt)
+    _show(rows, asked, level, collection)
     show.explain(_explanations(rows, asked, level), output.explain, "inference")
     show.show_files({"Statements": output.out, "Figure": output.plot})
 
@@ -220,7 +222,7 @@ def _rows(
         found = jax.vmap(
             lambda each: inference.quantile(each, given, statement.probability, mechanism=kind, level=level)
         )(together)
-        labels = collection.labels
+        labels = np.append(collection.labels.astype(object), [None])  # −1 stands for no quantile
         ends = [labels[np.asarray(each)] for each in found]
         return [
             Row(statement, part.level, part.num_reports, value, math.nan, lower, upper)
@@ -244,14 +246,14 @@ def _rows(
         if len(parts) == 3:
             first, second = parts[1:]
             if asked.normal and collection.tallied is not None:
-                each = normal_sum(found[1:], np.array([1, -1]), level)
+                each = normal_sum(found[1:], np.array([1, -1]), values, level)
             else:
                 each = inference.difference(first.data, second.data, given, values=values, level=level, method=how)
             title = f"{first.level} less {second.level}"
             rows.append(_row(statement, title, first.num_reports + second.num_reports, each, "difference"))
         if shares is not None:
             if asked.normal and collection.tallied is not None:
-                each = normal_sum(found[1:], shares, level)
+                each = normal_sum(found[1:], shares, values, level)
             else:
                 strata = [part.data for part in parts[1:]]
                 strata = np.stack(strata) if collection.tallied is None else strata
@@ -265,7 +267,7 @@ def _row(statement: Statement, level: str, number: int, found: inference.Estimat
     return Row(statement, level, number, value, error, lower, upper, about)
 
 
-def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool, doubt: str) -> None:
+def _show(rows: list[Row], asked: Asked, level: float, collection: Collection) -> None:
     show.out.print()
     several = asked.by is not None
     names = ["statement", *([show.printable(asked.by)] if several else [])]
@@ -276,13 +278,15 @@ def _show(rows: list[Row], asked: Asked, level: float, *, exact: bool, doubt: st
         table.add_row(Text(show.printable(row.statement.name)), *place, f"{row.num_reports:,}", *written(row))
     show.show_table(table)
     show.out.print()
-    show.say(told(rows, asked, exact=exact))
-    contradicted = sum(row.contradicted for row in rows)
-    if contradicted:
-        show.beware(
-            f"{show.number(contradicted, 'interval is', 'intervals are')} a single point: no distribution explains "
-            f"these reports. {doubt}"
-        )
+    show.say(told(rows, asked, exact=collection.tallied is None))
+    if words := contradicted(rows, level, collection):
+        show.beware(words)
+
+
+def contradicted(rows: list[Row], level: float, collection: Collection) -> str:
+    """A sentence about the rows without an interval, if there are any."""
+    number = sum(row.contradicted for row in rows)
+    return collection.without_interval(number, "row", "rows", 1 - level) if number else ""
 
 
 def told(rows: list[Row], asked: Asked, *, exact: bool) -> str:
@@ -349,7 +353,8 @@ def _draw(plot: Path, rows: list[Row], collection: Collection, level: float) -> 
             own = [row for row in rows if row.statement is statement and row.about != "difference"]
             try:
                 value, lower, upper = (
-                    [float(getattr(row, name)) for row in own] for name in ("value", "lower", "upper")
+                    [math.nan if (each := getattr(row, name)) is None else float(each) for row in own]
+                    for name in ("value", "lower", "upper")
                 )
             except ValueError:
                 continue
@@ -366,11 +371,13 @@ def _draw(plot: Path, rows: list[Row], collection: Collection, level: float) -> 
 def written(row: Row) -> tuple[str, str, str]:
     """A value, its standard error and its interval, as texts."""
     if row.statement.kind == "quantile":
+        if row.contradicted:
+            return "–", "", "–"
         return show.printable(row.value), "", f"{show.printable(row.lower)} – {show.printable(row.upper)}"
     known = math.isfinite(row.standard_error)
     if row.statement.kind == "share":
         error = show.percent(row.standard_error) if known else ""
         return show.percent(row.value), error, show.between(row.lower, row.upper)
     digits = show.decimals(row.standard_error)
-    limits = f"{row.lower:,.{digits}f} – {row.upper:,.{digits}f}"
+    limits = "–" if row.contradicted else f"{row.lower:,.{digits}f} – {row.upper:,.{digits}f}"
     return f"{row.value:,.{digits}f}", f"{row.standard_error:,.{digits}f}" if known else "", limits

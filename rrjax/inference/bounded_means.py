@@ -119,7 +119,10 @@ def conservative_limits(
     kept: Float[Array, ""],
     log_tail: Float[Array, ""],
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """The limits of m: values below the first and above the second are refused."""
+    """The limits of m: values below the first and above the second are refused.
+
+    If all values are, both are above one, or both below zero.
+    """
     both = jax.tree.map(lambda *each: jnp.stack(each), spread, mirrored(spread))
     estimates = jnp.stack([estimate, 1 - estimate])
     # Both in one batch, because they take long to compile.
@@ -137,16 +140,20 @@ def _superquantile_limit(spread, estimate, num_users, kept, log_tail):
         return jnp.clip(estimate - distance, 0, 1)
 
     def nearest(refused, near, far, passes):
-        """The smallest refused distance, and whether there is one."""
+        """The smallest refused distance, `least` if it is positive and refused, and whether there is one."""
 
         def halve(index, state):
             near, far, some = state
-            middle = jnp.where(index == 0, far, (near + far) / 2)
+            middle = jnp.where((index == 0) & (least > 0), least, jnp.where(index < 2, far, (near + far) / 2))
             refuse = refused(middle)
-            return jnp.where(refuse, near, middle), jnp.where(refuse, middle, far), some | refuse
+            near, far = (
+                jnp.where(refuse, near, jnp.maximum(near, middle)),
+                jnp.where(refuse, jnp.minimum(far, middle), far),
+            )
+            return near, far, some | refuse
 
         state = aligned((near, far, far < near), spread, num_users, kept, log_tail)
-        return lax.fori_loop(0, passes, halve, state)[1:]
+        return lax.fori_loop(0, passes + 1, halve, state)[1:]
 
     def refused_by_normal(distance):
         return kept * distance >= normal * jnp.sqrt(spread.of_reports(share(distance), kept) / num_users)
@@ -161,7 +168,8 @@ def _superquantile_limit(spread, estimate, num_users, kept, log_tail):
 
     near, far = jnp.maximum(0.3 * start, least), jnp.minimum(2.5 * start, most)
     distance, some = nearest(refused, near, far, BISECTIONS)
-    return jnp.where((estimate > 0) & some, share(distance), 0)
+    limit = jnp.where((estimate > 0) & some, share(distance), 0)
+    return jnp.where((estimate > 1) & some & (distance <= least), 2, limit)
 
 
 def _expected_excesses(spread, num_users, kept, z, scale):

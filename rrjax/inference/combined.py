@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.arguments import Estimand, as_counts, as_one_or_each, as_scalar, complement, float_dtype
@@ -24,8 +23,10 @@ from rrjax.inference.functionals import (
     as_numbers,
     check_options,
     linear_functional,
+    normal_limits,
     unbiased_estimate,
 )
+from rrjax.inference.intervals import within
 from rrjax.numerics.sharding import aligned, together
 
 CombinedMethod: TypeAlias = Literal["conservative", "normal"]
@@ -65,7 +66,8 @@ def difference(
         estimand: "distribution" or "users", as in `linear_functional`.
 
     Returns:
-        `Estimate` of the first minus the second. All NaN for unusable counts or ε.
+        `Estimate` of the first minus the second. The limits are NaN if no distributions explain the reports, as in
+            `linear_functional`. All NaN for unusable counts or ε.
 
     Raises:
         ValueError: As `linear_functional`, different categories, or more than two ε.
@@ -123,7 +125,8 @@ def stratified(
         estimand: "distribution" or "users", as in `linear_functional`.
 
     Returns:
-        `Estimate`. All NaN for unusable counts, ε or (under tracing) shares.
+        `Estimate`. The limits are NaN if no distributions explain the reports, as in `linear_functional`. All NaN for
+            unusable counts, ε or (under tracing) shares.
 
     Raises:
         ValueError: As `linear_functional`, fewer than two strata, or (not under tracing) a stratum without reports or
@@ -188,23 +191,22 @@ def _as_shares(shares, number):
 
 def _sum_of_intervals(collections, epsilons, weights, values, level, method, estimand):
     """The weighted sum of independent intervals that cover together with the level."""
-    if method != "normal":
-        power = 1 / len(collections)
-        level = level**power if isinstance(level, Tracer) else float(np.asarray(level, np.float64) ** power)
+    power = 1 / len(collections)
+    own = level**power if isinstance(level, Tracer) else float(np.asarray(level, np.float64) ** power)
     each = [
-        linear_functional(one, epsilon, values=values, level=level, method=method, estimand=estimand)
+        linear_functional(one, epsilon, values=values, level=own, method=method, estimand=estimand)
         for one, epsilon in zip(collections, epsilons, strict=True)
     ]
     found, errors, lower, upper = (jnp.stack(leaves) for leaves in zip(*each, strict=True))
     value, error = jnp.sum(weights * found), jnp.sqrt(jnp.sum((weights * errors) ** 2))
     if method == "normal":
-        lower, upper = jnp.min(jnp.asarray(values)), jnp.max(jnp.asarray(values))
+        ends = jnp.min(jnp.asarray(values)), jnp.max(jnp.asarray(values))
+        lower, upper = (jnp.where(jnp.isnan(lower), jnp.nan, end) for end in ends)
     ends = weights * lower.astype(weights.dtype), weights * upper.astype(weights.dtype)
     least, most = jnp.sum(jnp.minimum(*ends)), jnp.sum(jnp.maximum(*ends))
     if method != "normal":
         return Estimate(value, error, least, most)
-    half = -ndtri(complement(level) / 2) * error
-    return Estimate(value, error, jnp.maximum(value - half, least), jnp.minimum(value + half, most))
+    return Estimate(value, error, *within(*normal_limits(value, error, complement(level)), least, most))
 
 
 class _Given(NamedTuple):
@@ -225,16 +227,18 @@ def _combine(given, c, miss, method, estimand):
     error = jnp.sqrt(jnp.sum((weights * each.standard_error) ** 2))
     least, most = jnp.sum(jnp.minimum(weights, 0)), jnp.sum(jnp.maximum(weights, 0))
     if method == "normal":
-        half = -ndtri(miss / 2) * error
-        lower, upper = value - half, value + half
+        lower, upper = normal_limits(value, error, miss)
+        of_each = -jnp.expm1(jnp.log1p(-miss) / weights.shape[0])
+        ranges = within(*normal_limits(each.value, each.standard_error, of_each))
     else:
         tail_of_ranges = jnp.log(miss * MISS_OF_RANGES / (2 * weights.shape[0]))
         tail = jnp.log(miss * (1 - MISS_OF_RANGES) / 2)
         number, kept = jax.vmap(lambda one: one.num_users)(data), data.rates.d
         in_batch = jax.vmap(conservative_limits, (None, 0, 0, 0, None))
-        ranges = in_batch(spread, each.value, number, kept, tail_of_ranges)
+        ranges = within(*in_batch(spread, each.value, number, kept, tail_of_ranges))
         lower, upper = combined_limits(spread, Collections(each.value, number, kept, weights, *ranges), tail)
+    lower = jnp.where(jnp.any(jnp.isnan(ranges[0]) & (weights != 0)), jnp.nan, lower)
     usable = jnp.all(data.usable) & scale.usable & (miss > 0) & (miss < 1)
     usable = usable & jnp.all(jnp.isfinite(weights))
-    found = Estimate(value, error, jnp.clip(lower, least, most), jnp.clip(upper, least, most))
+    found = Estimate(value, error, *within(lower, upper, least, most))
     return scale.mapped(found, usable, jnp.sum(weights))

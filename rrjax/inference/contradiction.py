@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.mechanisms.subset_selection import SubsetSelection
 from rrjax.mechanisms.surveys.design import Design
 from rrjax.mechanisms.unary import UnaryEncoding
-from rrjax.numerics.special import exp_minus, log1p_minus
+from rrjax.numerics.special import exp_minus, log1p_minus, log_survival
 from rrjax.numerics.sums import accurate_sum
 
 MOST_COLUMNS = 1 << 18
@@ -114,6 +115,27 @@ def _law(mechanism, rates, size, sign):
         return of_columns, "Chernoff's bound, columns"
     mean = (rates.p + (size - 1) * rates.q) / size
     return lambda tilt: log_generator(mean, sign * tilt * size), "Chernoff's bound, supports of any dependence"
+
+
+def standardized(data: Evidence, share: Any) -> tuple[Float[Array, " K"], Float[Array, " K"], Float[Array, " K"]]:
+    """The probability of support at a share, that of none, and the distance from the expected count in its units."""
+    rates, tiny = data.rates, jnp.finfo(data.excess.dtype).tiny
+    law = jnp.maximum((rates.always + rates.truth * share) / rates.total, tiny)
+    rest = jnp.maximum((rates.never + rates.truth * (1 - share)) / rates.total, tiny)
+    excess = data.excess - data.num_users * (rates.d * share)
+    return law, rest, excess / jnp.sqrt(data.num_users * law * rest)
+
+
+def log_above(data: Evidence, share: Any) -> Float[Array, " K"]:
+    """Logarithm of the probability of the support count or a larger one."""
+    excess = data.excess - data.num_users * (data.rates.d * share)
+    return log_survival(data.support, data.others, excess, standardized(data, share)[0])
+
+
+def log_below(data: Evidence, share: Any) -> Float[Array, " K"]:
+    """Logarithm of the probability of the support count or a smaller one."""
+    excess = data.num_users * (data.rates.d * share) - data.excess
+    return log_survival(data.others, data.support, excess, standardized(data, share)[1])
 
 
 def log_generator(chance: Float[Array, ""], tilt: Float[Array, ""]) -> Float[Array, ""]:

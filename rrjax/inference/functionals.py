@@ -17,7 +17,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.tally import Evidence, Tally, evidence, of_tally
 from rrjax.inference.bounded_means import conservative_limits, spread_of
-from rrjax.inference.intervals import Intervals, exact_limits, intervals, log_tail, whole_counts
+from rrjax.inference.intervals import Intervals, exact_limits, intervals, log_tail, whole_counts, within
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, gathered
 from rrjax.numerics.sums import accurate_sum
@@ -32,8 +32,8 @@ class Estimate(NamedTuple):
     Attributes:
         value: Scalar, the unbiased estimate, not cut to any range.
         standard_error: Scalar.
-        lower: Scalar, confidence limit.
-        upper: Scalar, not below `lower`.
+        lower: Scalar, confidence limit; NaN if no distribution explains the reports.
+        upper: Scalar, not below `lower`; NaN as `lower`.
     """
 
     value: Float[Array, ""]
@@ -83,7 +83,9 @@ def linear_functional(
         estimand "users" of a tally, whose estimated shares are cut to [0, 1]: there it is a seventh too small if a
         category has at most one user. The standard error of a tally is NaN if "exact" does not apply. "exact" limits
         are as accurate as `intervals`; "conservative" limits are a fiftieth longer than their bound, partly for
-        rounding. All NaN for unusable counts or ε, or (under tracing) unusable values or level.
+        rounding. The limits are NaN if the interval contains no value of a distribution: the reports contradict their
+        mechanism, or chance has led there, with probability 1 − level at most. All NaN for unusable counts or ε, or
+        (under tracing) unusable values or level.
 
     Raises:
         ValueError: A wrong shape or dtype, values that are not numbers or all the same, a level outside (0, 1), or a
@@ -153,15 +155,14 @@ def _estimate(given, c, miss, options):
     if method == "exact":
         lower, upper = _exact_limits(data, whole, group, tail, is_tally, estimand)
     elif method == "normal":
-        half = -ndtri(miss / 2) * found.standard_error
-        lower, upper = found.value - half, found.value + half
+        lower, upper = normal_limits(found.value, found.standard_error, miss)
     elif is_tally:
         lower, upper = _limits_within(box, scale.unit)
     else:
         lower, upper = conservative_limits(spread_of(scale.unit), found.value, data.num_users, data.rates.d, tail)
     usable = data.usable & scale.usable & (miss > 0) & (miss < 1)
-    found = found._replace(lower=jnp.clip(lower, 0, 1), upper=jnp.clip(upper, 0, 1))
-    return scale.mapped(found, usable, 1)
+    lower, upper = within(lower, upper)
+    return scale.mapped(found._replace(lower=lower, upper=upper), usable, 1)
 
 
 def group_share(
@@ -261,6 +262,12 @@ def unbiased_estimate(data: Evidence, x: Float[Array, " K"], is_tally: bool, est
     return Estimate(value, jnp.sqrt(jnp.maximum(variance, 0) / number), value, value)
 
 
+def normal_limits(value: Array, error: Array, miss: Any) -> tuple[Array, Array]:
+    """Estimate ± quantile · standard error, not cut; infinite for the unknown error of a single report."""
+    half = jnp.where(jnp.isnan(error), jnp.inf, -ndtri(miss / 2) * error)
+    return value - half, value + half
+
+
 def _exact_limits(data, whole, group, tail, is_tally, estimand):
     """Exact limits of the share of a group."""
     support, total = whole
@@ -295,7 +302,7 @@ def group_limits(
 
 
 def _limits_within(box, x):
-    """The smallest and the largest x·θ of all distributions within limits of the shares."""
+    """The smallest and the largest x·θ of all distributions within limits of the shares; NaN if there is none."""
 
     def least(x):
         order = jnp.argsort(x)
@@ -304,7 +311,10 @@ def _limits_within(box, x):
         # The share above the lower limits goes to the smallest x, up to their upper limits.
         return jnp.sum(x[order] * (lower + jnp.clip(1 - jnp.sum(lower) - before, 0, length)))
 
-    return least(x), 1 - least(1 - x)
+    rounding = 8 * jnp.finfo(x.dtype).eps
+    some = (accurate_sum(box.lower) <= 1 + rounding) & (accurate_sum(box.upper) >= 1 - rounding)
+    lower, upper = least(x), 1 - least(1 - x)
+    return jnp.where(some, lower, jnp.nan), jnp.where(some, jnp.maximum(lower, upper), jnp.nan)
 
 
 class Scale(NamedTuple):

@@ -15,9 +15,10 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from rrjax.data.arguments import Estimand, as_counts, as_probability, as_survey, check_estimand, complement
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Evidence, Tally, as_tally, evidence
+from rrjax.inference.contradiction import log_above, log_below
 from rrjax.inference.distinct_counts import once_per_count
 from rrjax.inference.profile import profile_limits
-from rrjax.inference.two_binomials import TwoKinds, fewest_holders
+from rrjax.inference.two_binomials import ROUNDING_OF_TAIL, TwoKinds, fewest_holders
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.special import odds_of_tail
@@ -40,8 +41,8 @@ class Intervals(NamedTuple):
     """Confidence limits.
 
     Attributes:
-        lower: `[K]`, in [0, 1].
-        upper: `[K]`, in [0, 1], not below `lower`.
+        lower: `[K]`, in [0, 1]; NaN if no share explains the count of the category.
+        upper: `[K]`, in [0, 1], not below `lower`; NaN as `lower`.
     """
 
     lower: Float[Array, " K"]
@@ -93,10 +94,12 @@ def intervals(
         `Intervals`, each `[K]`. Limits are accurate to 1e-5 of their distance from the estimate, or to the rounding of
         q + d·θ, whichever is more, for N up to the largest integer. For the users' own shares they are the right whole
         numbers of users ÷ N, to the rounding of q + d·θ; if a tail is within 2e-4 (float32; 1e-8 in float64) of its
-        level, they are the wider limits. If even the upper limit lies below zero, both are zero; if the lower limit
-        lies above one, both are one. Outside of transformations of JAX, each distinct count is computed
-        once: a million categories take milliseconds, and differ from those under `jit` by at most a hundred units in
-        the last place. All NaN for unusable counts or ε, or (under tracing) a level outside (0, 1).
+        level, they are the wider limits. Both limits are NaN if no share explains the count: fewer reports support the
+        category than chance alone allows, or more than if all users held it. By chance this happens with probability
+        1 − level at most, and with half of it if noise does not dominate. Outside of transformations of JAX, each
+        distinct count is computed once: a million categories take milliseconds, and differ from those under `jit` by at
+        most a hundred units in the last place. All NaN for unusable counts or ε, or (under tracing) a level outside
+        (0, 1).
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, a level outside (0, 1), a method that is unknown or refused.
@@ -108,7 +111,7 @@ def intervals(
         >>> import rrjax
         >>> lower, upper = rrjax.inference.intervals([5_200, 2_900, 1_000, 900], epsilon=2.0)
         >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
-        ['0.673 to 0.705', '0.301 to 0.330', '0.000 to 0.016', '0.000 to 0.000']
+        ['0.673 to 0.705', '0.301 to 0.330', '0.000 to 0.016', 'nan to nan']
         >>> design = rrjax.mechanisms.ForcedResponse(4 / 6, [1 / 2, 1 / 2])
         >>> lower, upper = rrjax.inference.intervals(design.tally_of_counts([300, 700]))
         >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
@@ -161,8 +164,18 @@ def _limits(data, users, miss, tail, method, estimand):
 
 def _cut(usable, miss, lower, upper):
     """Limits cut to [0, 1], or NaN."""
-    usable = usable & (miss > 0) & (miss < 1)
-    return Intervals(*(jnp.where(usable, jnp.clip(limit, 0, 1), jnp.nan) for limit in (lower, upper)))
+    return Intervals(*(jnp.where(usable & (miss > 0) & (miss < 1), limit, jnp.nan) for limit in within(lower, upper)))
+
+
+def within(lower: Any, upper: Any, least: Any = 0.0, most: Any = 1.0) -> tuple[Array, Array]:
+    """Limits of a number, cut to its range: NaN if no number of the range is between them.
+
+    Then no distribution explains the reports. All results show this by limits that are NaN beside an estimate that is a
+    number.
+    """
+    some = (lower <= upper) & (lower <= most) & (upper >= least)
+    lower, upper = jnp.clip(lower, least, most), jnp.clip(upper, least, most)
+    return jnp.where(some, lower, jnp.nan), jnp.where(some, upper, jnp.nan)
 
 
 def log_tail(miss: Float[Array | np.ndarray, ""], simultaneous: Simultaneous | None, number: int) -> Float[Array, ""]:
@@ -217,9 +230,12 @@ def _of_users(data: Evidence, support, total, log_tail):
     held = fewest_holders(support, TwoKinds(support - noise, -noise_part, total, p, q, not_p, not_q, d), log_tail)
     turned = TwoKinds(noise - support + signal, noise_part + signal_part, total, not_q, not_p, q, p, d)
     not_held = fewest_holders(total - support, turned, log_tail)
-    # If the count is too small or too large for every number of holders, both limits are the nearest number.
     size = total.astype(d.dtype)
-    return held.astype(d.dtype) / size, jnp.maximum(total - not_held, held).astype(d.dtype) / size
+    lower, upper = held.astype(d.dtype) / size, jnp.maximum(total - not_held, held).astype(d.dtype) / size
+    # Both limits are out of range if the count is too small, or too large, for every number of holders.
+    surely = log_tail - ROUNDING_OF_TAIL[d.dtype.name]
+    shift = jnp.where(log_below(data, 0) < surely, -2.0, jnp.where(log_above(data, 1) < surely, 2.0, 0.0))
+    return lower + shift, upper + shift
 
 
 @jax.jit

@@ -21,12 +21,12 @@ from jaxtyping import Array, Bool, Float, Int
 from rrjax.data.arguments import float_dtype, is_distribution
 from rrjax.data.categories import difference
 from rrjax.data.errors import ArgumentError
-from rrjax.data.tally import Evidence, Rates, Tally, as_tally, equal_rates, evidence, of_tally
-from rrjax.inference.contradiction import ONE_NUMBER_SUPPORTED, contradiction_test
+from rrjax.data.tally import Rates, Tally, as_tally, equal_rates, evidence, of_tally
+from rrjax.inference.contradiction import ONE_NUMBER_SUPPORTED, contradiction_test, log_above, log_below, standardized
 from rrjax.inference.monte_carlo import HypothesisTest, Null, monte_carlo_test, pearson_rounding
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.special import Cells, log_hypergeometric_survival, log_survival
+from rrjax.numerics.special import Cells, log_hypergeometric_survival
 from rrjax.numerics.sums import accurate_sum
 from rrjax.numerics.threefry import product
 from rrjax.simulate.sampling import Stream, binomial, table
@@ -91,33 +91,12 @@ def fit_of_tally(tally: Tally, epsilon: Any, theta: Array | None, mechanism: Mec
     return _test_any(data, summed, one_test(size, mechanism))
 
 
-def _standardized(data: Evidence, share: Any) -> tuple[Float[Array, " K"], Float[Array, " K"], Float[Array, " K"]]:
-    """The probability of support at a share, that of none, and the distance from the expected count in its units."""
-    rates, tiny = data.rates, jnp.finfo(data.excess.dtype).tiny
-    law = jnp.maximum((rates.always + rates.truth * share) / rates.total, tiny)
-    rest = jnp.maximum((rates.never + rates.truth * (1 - share)) / rates.total, tiny)
-    excess = data.excess - data.num_users * (rates.d * share)
-    return law, rest, excess / jnp.sqrt(data.num_users * law * rest)
-
-
-def _log_above(data: Evidence, share: Any) -> Float[Array, " K"]:
-    """Logarithm of the probability of the support count or a larger one."""
-    excess = data.excess - data.num_users * (data.rates.d * share)
-    return log_survival(data.support, data.others, excess, _standardized(data, share)[0])
-
-
-def _log_below(data: Evidence, share: Any) -> Float[Array, " K"]:
-    """Logarithm of the probability of the support count or a smaller one."""
-    excess = data.num_users * (data.rates.d * share) - data.excess
-    return log_survival(data.others, data.support, excess, _standardized(data, share)[1])
-
-
 @partial(jax.jit, static_argnums=2)
 def _test_given(data, theta, one):
     usable = data.usable & is_distribution(theta, ROUNDING_OF_SUM)  # a traced one was not refused
     share = jnp.where(usable, theta / accurate_sum(theta), 1 / theta.shape[0])
-    _, _, statistics = _standardized(data, share)
-    tail = jnp.minimum(_log_above(data, share), _log_below(data, share))
+    _, _, statistics = standardized(data, share)
+    tail = jnp.minimum(log_above(data, share), log_below(data, share))
     p_values = jnp.minimum(2 * jnp.exp(tail), 1)
     return _combined(p_values, statistics, one, usable, f"exact binomial test of {_every(one)}")
 
@@ -125,8 +104,8 @@ def _test_given(data, theta, one):
 @partial(jax.jit, static_argnums=2)
 def _test_any(data, summed, one):
     # A support count is least likely too small if nobody holds the category, and too large if everybody does.
-    below, above = _log_below(data, 0), _log_above(data, 1)
-    statistics = jnp.where(below <= above, *(_standardized(data, share)[2] for share in (0, 1)))
+    below, above = log_below(data, 0), log_above(data, 1)
+    statistics = jnp.where(below <= above, *(standardized(data, share)[2] for share in (0, 1)))
     p_values = jnp.minimum(2 * jnp.exp(jnp.minimum(below, above)), 1)
     method = f"exact binomial bounds of {_every(one)}"
     if summed is None:

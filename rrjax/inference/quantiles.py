@@ -31,7 +31,7 @@ class Quantile(NamedTuple):
 
     Attributes:
         value: Scalar, the estimate.
-        lower: Scalar, confidence limit.
+        lower: Scalar, confidence limit; −1 if no distribution explains the reports, as the others.
         upper: Scalar, confidence limit, not below `lower`.
     """
 
@@ -79,8 +79,9 @@ def quantile(
 
     Returns:
         `Quantile`. Its value is the quantile of `mle_star` (of a tally, `inv_p`), moved to the nearer limit if it lies
-        outside the interval, because that estimate is biased if K is large. All −1 for unusable counts or ε, or (under
-        tracing) a probability or level outside (0, 1).
+        outside the interval, because that estimate is biased if K is large. All −1 if no category can be the
+        quantile, because no distribution explains the reports; for unusable counts or ε; or (under tracing) for a
+        probability or level outside (0, 1).
 
     Raises:
         ValueError: A wrong shape or dtype, or a probability or level outside (0, 1).
@@ -126,15 +127,16 @@ def _quantile(counts, epsilon, probability, miss, estimand):
 
 def _within(lower, upper, shares, data, probability, miss):
     """The quantile of an estimate with cumulative shares `[K]`, by limits of the first K − 1 of them."""
-    size, dtype = shares.shape[0], shares.dtype
+    dtype = shares.dtype
     probability = probability.astype(dtype)
-    # The share up to the last category is one.
-    true, false = aligned((jnp.ones(1, bool), jnp.zeros(1, bool)), upper)
-    first = jnp.argmax(jnp.append(upper >= probability, true))
-    last = size - 1 - jnp.argmax(jnp.append(lower < probability, false)[::-1])
-    last = jnp.where(jnp.any(lower < probability), last + 1, 0)
+    # The share up to the last category is one, that before the first one zero.
+    true = aligned(jnp.ones(1, bool), upper)
+    reached, before = jnp.append(upper >= probability, true), jnp.append(true, lower < probability)
+    first, last = jnp.argmax(reached), shares.shape[0] - 1 - jnp.argmax(before[::-1])
     value = jnp.clip(jnp.argmax((shares >= probability - 8 * jnp.finfo(dtype).eps).at[-1].set(True)), first, last)
-    usable = data.usable & (miss > 0) & (miss < 1) & (probability > 0) & (probability < 1)
+    # A category is possible if some distribution agrees with the limits of both shares.
+    possible = reached & before & jnp.append(lower <= 1, true) & jnp.append(true, upper >= 0)
+    usable = data.usable & (miss > 0) & (miss < 1) & (probability > 0) & (probability < 1) & jnp.any(possible)
     return Quantile(*(jnp.where(usable, each, -1).astype(jnp.int32) for each in (value, first, last)))
 
 
@@ -194,5 +196,4 @@ def _chernoff_limits(data: Evidence, independent: bool, tail: Float[Array, ""]):
         return better(jnp.where(jnp.isfinite(found), found, (1 - sign) / 2), axis=0)
 
     lower, upper = best(1, jnp.max(d), jnp.max), best(-1, jnp.min(d), jnp.min)
-    lower, upper = jnp.clip(lower, 0, 1), jnp.clip(upper, 0, 1)
     return jnp.where(turned, 1 - upper, lower), jnp.where(turned, 1 - lower, upper)

@@ -15,6 +15,7 @@ from rrjax.data.arguments import as_probability, as_scalar, as_values, complemen
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.inference.functionals import Estimate, Scale, as_numbers
+from rrjax.inference.intervals import within
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, together
 from rrjax.numerics.special import odds_of_tail
@@ -143,8 +144,8 @@ def weighted_functional(
 
     Returns:
         `Estimate`, its limits cut to the range of the values. The standard error is NaN if the effective sample size is
-        below two: then one report has nearly all the weight, and the limits are nearly the whole range. All NaN for
-        unusable counts or ε.
+        below two: then one report has nearly all the weight, and the limits are nearly the whole range. The limits are
+        NaN if no distribution explains the reports, as in `linear_functional`. All NaN for unusable counts or ε.
 
     Raises:
         ValueError: Not `WeightedCounts`, values that are not numbers or all the same, or a level outside (0, 1).
@@ -219,8 +220,8 @@ def _weighted(counts, epsilon, c, miss):
         """The estimate from the mean of the reports, its squared error × (Σ w)², and the variance of the reports."""
         error = correction * jnp.sqrt(jnp.maximum(error, 0)) / total
         size = _equivalent_size(mean, jnp.where(jnp.isnan(error), 0, error), variance, effective, -jnp.log(miss / 2))
-        lower, upper = (jnp.clip(centre + gain * (limit - centre), 0, 1) for limit in _limits(mean, size, miss))
-        return Estimate(centre + gain * (mean - centre), gain * error, lower, upper)
+        limits = within(*(centre + gain * (limit - centre) for limit in _limits(mean, size, miss)))
+        return Estimate(centre + gain * (mean - centre), gain * error, *limits)
 
     if c is None:
         # A report names a category or does not.

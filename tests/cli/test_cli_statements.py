@@ -1,6 +1,7 @@
 """Means, groups, quantiles and subgroups on the command line: what the library says, and what is refused."""
 
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -97,11 +98,18 @@ def test_without_a_statement_shares_are_told_by_level(invoke, survey):
 @pytest.mark.long
 def test_statements_that_contradict_the_reports_are_said_to(invoke):
     """Of 1,000 reports at ε = 1 chance alone makes some hundred name each category."""
-    for counts, contradicted in (([1000, 0, 0, 0], 1), ([400, 210, 200, 190], 0)):
+    asked = ("--group", "x=1", "--mean", "--quantile", "0.5")
+    for counts, contradicted in (([1000, 0, 0, 0], 3), ([400, 210, 200, 190], 0)):
         io.write_table("c.csv", {"label": np.arange(4), "n": np.asarray(counts)})
-        line = ("estimate", "c.csv", "--column", "label", "--counts", "n", "--epsilon", "1", "--group", "x=1")
-        assert json.loads(invoke(*line, "--json")[1])["num_contradicted"] == contradicted
-        assert sum(row.startswith("! 1 interval ") for row in invoke(*line)[1].splitlines()) == contradicted
+        for more in ((), ("--normal",)):
+            line = ("estimate", "c.csv", "--column", "label", "--counts", "n", "--epsilon", "1", *asked, *more)
+            found = json.loads(invoke(*line, "--json", "--out", "e.csv", "--plot", "e.png")[1])
+            assert found["num_contradicted"] == contradicted
+            assert sum(row["lower"] is row["upper"] is None for row in found["statements"]) == contradicted
+            assert ("! 3 rows have no interval" in invoke(*line)[1]) == bool(contradicted)
+        page = ("report", *line[1:-1], "--out", "e.html", "--force")
+        assert invoke(*page)[0] == 0
+        assert ("3 rows have no interval" in Path("e.html").read_text("utf-8")) == bool(contradicted)
 
 
 @pytest.mark.long

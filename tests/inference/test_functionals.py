@@ -248,14 +248,14 @@ def test_limits_of_a_difference_invert_a_chernoff_bound(estimates):
 @pytest.mark.long
 def test_combinations_are_sums():
     first, second = COUNTS, COUNTS[::-1].copy()
-    each = [linear_functional(c, e, values=NUMBERS, method="normal") for c, e in ((first, 1.0), (second, 2.0))]
-    pair = np.asarray([1.0, 2.0], FLOAT)
+    each = [linear_functional(c, e, values=NUMBERS, method="normal") for c, e in ((first, 2.0), (second, 3.0))]
+    pair = np.asarray([2.0, 3.0], FLOAT)
     for method in ("conservative", "normal"):
-        found = difference(first, second, (1.0, 2.0), values=NUMBERS, method=method)
+        found = difference(first, second, (2.0, 3.0), values=NUMBERS, method=method)
         assert float(found.value) == pytest.approx(float(each[0].value - each[1].value), rel=RTOL)
         error = math.hypot(each[0].standard_error, each[1].standard_error)
         assert float(found.standard_error) == pytest.approx(error, rel=RTOL)
-        turned = difference(second, first, (2.0, 1.0), values=NUMBERS, method=method)
+        turned = difference(second, first, (3.0, 2.0), values=NUMBERS, method=method)
         np.testing.assert_allclose([turned.lower, turned.upper], [-found.upper, -found.lower], rtol=RTOL * 10)
         strata = stratified(np.stack([first, second]), pair, shares=[0.25, 0.75], values=NUMBERS, method=method)
         assert float(strata.value) == pytest.approx(float(each[0].value + 3 * each[1].value) / 4, rel=RTOL)
@@ -447,11 +447,13 @@ def test_batches_are_loops_and_extremes_are_finite():
     groups = np.stack([COUNTS, COUNTS[::-1], np.asarray([10_000_000, 5, 0, 0])])
     for epsilon in (1e-6, 2.0, 300.0):
         together = jax.vmap(lambda c, e=epsilon: linear_functional(c, e, values=NUMBERS))(groups)
-        assert np.isfinite(np.asarray(together)).all()
+        assert np.isfinite(np.asarray(together[:2])).all()
+        # At a small ε no distribution explains counts that differ so much.
+        assert np.isnan(together.lower).tolist() == [epsilon < 1, epsilon < 1, epsilon < 100]
         for place, counts in enumerate(groups):
             one = linear_functional(counts, epsilon, values=NUMBERS)
             np.testing.assert_allclose([leaf[place] for leaf in together], np.asarray(one), rtol=1e-4, atol=1e-6)
-            assert 0 <= float(one.lower) <= float(one.upper) <= 5
+            assert np.isnan([one.lower, one.upper]).all() or 0 <= float(one.lower) <= float(one.upper) <= 5
     traced = jax.jit(lambda values: linear_functional(COUNTS, 2.0, values=values))(NUMBERS)
     np.testing.assert_allclose(
         np.asarray(traced), np.asarray(linear_functional(COUNTS, 2.0, values=NUMBERS)), rtol=1e-4

@@ -69,7 +69,7 @@ def profile(
     from rrjax.figures.axes import per_cent
 
     number = len(values)
-    end = float(max(np.max(values), np.max(limits[1]) if limits else 0, 1e-12)) * 1.04
+    end = float(max(np.max(values), np.nanmax(limits[1], initial=0) if limits else 0, 1e-12)) * 1.04
     up = [Tick(share / end, per_cent(share)) for share in ticks(end, 6)]
     lines = "".join(f"M0 {_down(tick.place):g}H{_SIZE}" for tick in up if tick.place)
     gap = 0.0 if number > _MOST_BARS_WITH_GAPS else 0.12
