@@ -109,10 +109,11 @@ class Collection:
 
     def without_interval(self, number: int, one: str, several: str, chance: float) -> str:
         """A sentence about rows or categories whose limits are NaN, which happens by chance to a part of them."""
+        have = show.number(number, f"{one} has", f"{several} have")
         return (
-            f"{show.number(number, f'{one} has', f'{several} have')} no interval: no distribution explains so few or so "
-            f"many reports. By chance this happens to at most {show.percent(chance)} of all {several.split()[0]}; if it "
-            f"happens to more, the reports contradict their mechanism. {self.doubt}"
+            f"{have} no interval: no distribution explains so few or so many reports. By chance this happens to at "
+            f"most {show.percent(chance)} of all {several.split()[0]}; if it happens to more, the reports contradict "
+            f"their mechanism. {self.doubt}"
         )
 
     @property

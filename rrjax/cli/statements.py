@@ -222,7 +222,8 @@ def _rows(
         found = jax.vmap(
             lambda each: inference.quantile(each, given, statement.probability, mechanism=kind, level=level)
         )(together)
-        labels = np.append(collection.labels.astype(object), [None])  # −1 stands for no quantile
+        labels = np.full(collection.num_categories + 1, None)  # −1 stands for no quantile
+        labels[:-1] = collection.labels
         ends = [labels[np.asarray(each)] for each in found]
         return [
             Row(statement, part.level, part.num_reports, value, math.nan, lower, upper)
