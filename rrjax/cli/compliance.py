@@ -22,6 +22,8 @@ from rrjax.mechanisms import Compliance, UnrelatedQuestionTwoSamples
 
 OF = {"complying": "of those who comply", "all": "of all", "least": "of all, at least"}
 """Of whom the share is, by the design."""
+MISFIT = 0.01
+"""Largest p-value at which the answers are said not to fit the design."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,18 +90,21 @@ def run(files: Files, design: SurveyDesign, samples: Samples, level: float, outp
         if isinstance(made, Compliance)
         else _unrelated(counts, cast("UnrelatedQuestionTwoSamples", made), level)
     )
+    warnings = _warnings(facts, samples.sample or "")
+    if missing:
+        warnings.insert(0, f"{show.number(missing, 'row has', 'rows have')} no answer or no sample, and are left out.")
     if output.out is not None:
         numbers = {name: np.asarray([value]) for name, value in facts.items() if isinstance(value, float)}
         io.write_table(output.out, numbers)
     if output.json:
         record = {"command": "estimate", "mechanism": made.name, "counts": counts.tolist(), "num_missing": missing}
-        show.record(record | {"level": level, "same_people": samples.same_people} | facts | output.files)
+        record |= {"warnings": warnings, "level": level, "same_people": samples.same_people}
+        show.record(record | facts | output.files)
         return
     numbers = " and ".join(f"{number:,}" for number in counts.sum(axis=1))
     yes, no = (show.printable(label) for label in domain.labels())
     show.say(f"{numbers} answers of two samples, by {made.name}; yes: {yes!r}, no: {no!r}")
-    if missing:
-        show.warn([f"{show.number(missing, 'row has', 'rows have')} no answer or no sample, and are left out."])
+    show.warn(warnings)
     show.out.print()
     table = show.table("", "estimate", "std. error", show.interval(level))
     between = show.between(facts["lower"], facts["upper"])
@@ -109,7 +114,10 @@ def run(files: Files, design: SurveyDesign, samples: Samples, level: float, outp
         table.add_row(title, show.percent(facts[name]), shown, "" if place else between)
     show.show_table(table)
     show.out.print()
-    show.say(f"{note} The interval is that of the profile likelihood.".lstrip())
+    show.say(
+        f"{note}Test that the answers fit the design: p = {facts['fit_p_value']:.2g}. The interval is that of the "
+        "profile likelihood."
+    )
     show.show_files({"Estimates": output.out})
 
 
@@ -128,7 +136,7 @@ def _complying(
         ("do not comply", "not_complying", "not_complying_error"),
         ("have it, as if all complied", "naive", ""),
     ]
-    return facts, rows, f"That all comply has p = {show.at_most(facts['p_value'], 2)}."
+    return facts, rows, f"Test that everybody follows the rules: p = {facts['p_value']:.2g}. "
 
 
 def _unrelated(
@@ -140,9 +148,29 @@ def _unrelated(
         ("have the attribute", "share", "standard_error"),
         ("say yes to the unrelated question", "unrelated", "unrelated_error"),
     ]
-    at_boundary = not math.isfinite(facts["standard_error"])
-    note = "The estimate is at the boundary of possible shares, and has no standard errors." if at_boundary else ""
-    return facts, rows, note
+    return facts, rows, ""
+
+
+def _warnings(facts: dict[str, Any], sample: str) -> list[str]:
+    """Sentences on answers that do not fit the design, and on an estimate at the boundary."""
+    said = []
+    if facts["fit_p_value"] <= MISFIT:
+        said.append(
+            f"No shares explain these answers (p = {facts['fit_p_value']:.2g}): do not use the estimates. Check "
+            "--parameter, which answer is yes, and --sample."
+        )
+        if facts["swapped_p_value"] > MISFIT:
+            column, _, levels = sample.partition("=")
+            swapped = ",".join(reversed(listed_in("--sample", levels)))
+            said.append(
+                f"With the two samples exchanged they fit (p = {facts['swapped_p_value']:.2g}): give --sample "
+                f"{column}={swapped} if the parameters are in that order."
+            )
+    if not math.isfinite(facts["share"]):
+        said.append("By these answers nobody follows the rules, so they say nothing of those who do.")
+    elif not math.isfinite(facts["standard_error"]):
+        said.append("The estimate is at the boundary of possible shares, and has no standard errors.")
+    return said
 
 
 def _counted(files: Files, text: str) -> tuple[np.ndarray, int]:

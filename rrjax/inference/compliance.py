@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtr
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.inference.two_samples import as_samples, fitted, if_usable
+from rrjax.inference.two_samples import as_samples, fitted, if_usable, is_at
 from rrjax.mechanisms.surveys.compliance import Compliance
 from rrjax.numerics.pytrees import exportable
 
@@ -26,9 +26,12 @@ class ComplianceEstimate(NamedTuple):
         upper: The other limit.
         not_complying: The share of respondents who do not comply.
         not_complying_error: Its standard error; NaN at the boundary.
-        p_value: Of the hypothesis that all comply: half the tail of χ² with one degree of freedom, because the share
-            cannot be negative.
-        naive: The share as if all complied, from the first sample alone; not confined to [0, 1].
+        p_value: Of the hypothesis that all comply.
+        naive: The share as if all complied: its maximum likelihood estimate from both samples.
+        misfit: G², the statistic of the test of fit: twice the log-likelihood of the two counted shares of yes, less
+            that of the estimate.
+        fit_p_value: Of the hypothesis that the design, with any shares, made the answers.
+        swapped_p_value: The same, with the two samples exchanged.
         kinds: `[3]`, the shares of the three kinds of respondents.
     """
 
@@ -40,6 +43,9 @@ class ComplianceEstimate(NamedTuple):
     not_complying_error: Float[Array, ""]
     p_value: Float[Array, ""]
     naive: Float[Array, ""]
+    misfit: Float[Array, ""]
+    fit_p_value: Float[Array, ""]
+    swapped_p_value: Float[Array, ""]
     kinds: Float[Array, " 3"]
 
 
@@ -51,6 +57,18 @@ def compliance(
     The answers of a sample are binomial, with P(yes) a mean over the three kinds of respondents. Two samples with
     different parameters identify the kinds' shares; the maximum likelihood is on the simplex of these. The limits are
     those of the profile likelihood.
+
+    The test that all comply is a likelihood ratio test. The share of those who do not comply cannot be negative, so the
+    null law is half that of χ²₁ if the best point without them has both other kinds. If it has one kind only, both
+    shares are at the boundary, and the law depends on the angle ω between the sides that meet there, in the metric of
+    the information: P(T ≥ t) = ½·P(χ²₁ ≥ t) + max(ω − π/2, 0)/π·P(χ²₂ ≥ t). Given which of the two it is, this is an
+    upper bound of the tail wherever the truth lies, with half a report as a correction for continuity. The size is at
+    most 0.053 at 0.05, and 0.011 at 0.01, for 25 respondents or more in each sample, also if nobody or few have the
+    attribute (`validation/two_samples.py`). The test of fit is that of `rrjax.inference.unrelated_question`. Both tests
+    are conservative for the same people, whose answers are positively correlated.
+
+    The 95 % intervals cover 0.935 or more for 25 to 200 respondents in each sample, and less in one case, at any
+    number: 0.92 for `StochasticLieDetector` if nobody has the attribute.
 
     Args:
         counts: `[2, 2]`, integers: the numbers of yes and no in each sample, in the order of the design's parameters.
@@ -76,7 +94,8 @@ def compliance(
 
     References:
         Self and Liang, "Asymptotic properties of maximum likelihood estimators and likelihood ratio tests under
-        nonstandard conditions", 1987, for the test.
+        nonstandard conditions", 1987, and Susko, "Likelihood ratio tests with boundary constraints using data-dependent
+        degrees of freedom", Biometrika 100, 2013, for the tests.
     """
     rows = as_samples(counts, design, Compliance, "AnchoredCrosswise")
     return _result(rows, design.yes, fitted(rows, design, level), same_people)
@@ -92,8 +111,27 @@ def _result(counts, yes, fit, same_people):
         both = (1 - jnp.eye(2, dtype=yes.dtype)) * shared / jnp.sqrt(number[0] * number[1])
         spread = spread + fit.inverse[:, :2] @ both @ fit.inverse[:, :2].T
     errors = jnp.sqrt(jnp.stack([fit.slope @ spread @ fit.slope, spread[2, 2]]))
-    ratio = jnp.maximum(2 * (fit.top - fit.sides[0]), 0)  # the side without kind 2
-    p_value = jnp.where(kinds[2] > 0, ndtr(-jnp.sqrt(ratio)), 1)
-    naive = (counts[0, 0] / number[0] - yes[0, 1]) / (yes[0, 0] - yes[0, 1])
-    found = ComplianceEstimate(fit.share, errors[0], fit.lower, fit.upper, kinds[2], errors[1], p_value, naive, kinds)
-    return if_usable(found, fit.usable)
+    p_value = jnp.where(kinds[2] > 0, _all_comply(number, yes, fit), 1)
+    shares = fit.share, errors[0], fit.lower, fit.upper, kinds[2], errors[1]
+    tests = fit.misfit, fit.fit_p_value, fit.swapped_p_value
+    return if_usable(ComplianceEstimate(*shares, p_value, fit.edges[0, 0], *tests, kinds), fit.usable)
+
+
+def _all_comply(number, yes, fit):
+    """The p-value of the hypothesis that there is no kind 2, from the likelihood ratio."""
+    without = fit.edges[0]  # the estimate without kind 2
+    chance = yes @ without
+    variance = chance * (1 - chance) / number
+    variance = jnp.where(variance > 0, variance, 1)
+    root = jnp.sqrt(jnp.maximum(-2 * fit.values[0] - fit.misfit, 0))
+    # The share of kind 2 that solves both equations is a weighted sum of the shares of yes. One report moves it by a
+    # weight / N; half of the smallest such step is the correction for continuity.
+    weights = jnp.abs(fit.inverse[2, :2])
+    steps = jnp.where(weights > 1e-4 * jnp.max(weights), weights / number, jnp.inf)
+    root = jnp.maximum(root - jnp.min(steps) / 2 / jnp.sqrt(weights**2 @ variance), 0)
+    # At a corner, `along` leads to the other end of the side, and `away` to kind 2.
+    along, away = yes[:, 0] + yes[:, 1] - 2 * chance, yes[:, 2] - chance
+    lengths = jnp.sqrt(jnp.sum(along**2 / variance) * jnp.sum(away**2 / variance))
+    beyond = jnp.arcsin(jnp.clip(-jnp.sum(along * away / variance) / lengths, 0, 1))  # angle above 90°
+    at_corner = jnp.any(is_at(without, jnp.eye(3, dtype=yes.dtype)))
+    return ndtr(-root) + jnp.where(at_corner, beyond / jnp.pi * jnp.exp(-(root**2) / 2), 0)

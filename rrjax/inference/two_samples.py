@@ -1,4 +1,16 @@
-"""The maximum likelihood estimate of a design of two samples, on its region, and profile likelihood intervals."""
+r"""The maximum likelihood estimate of a design of two samples, on its region, and profile likelihood intervals.
+
+Test of fit: the statistic is G², twice the log-likelihood of the two counted shares of yes less that of the best point
+of the region. At a point inside of the region G² tends to zero, on a side to ½·χ²₀ + ½·χ²₁, and at a corner to a
+mixture of χ²₀, χ²₁ and χ²₂ whose weights depend on its angle. Given the side or corner at which the estimate lies, the
+law of G² is at most that of χ² with one or two degrees of freedom, wherever the true point lies and however small the
+region is. So this p-value has at most its nominal size. Each count is moved by at most half a report towards its
+expectation (Yates), because the counts of small samples are discrete.
+
+References:
+    Susko, "Likelihood ratio tests with boundary constraints using data-dependent degrees of freedom", Biometrika 100,
+    2013.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +19,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtri
+from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.data.arguments import as_counts, as_probability, float_dtype
@@ -29,8 +41,11 @@ class Fit(NamedTuple):
         covariance: `[3, 3]`, of k for two independent samples; NaN at the boundary.
         lower: Limit of the profile likelihood interval of the share.
         upper: The other limit.
-        top: The log-likelihood at the maximum.
-        sides: The largest log-likelihood on each side of the region.
+        edges: `[S, 3]`, the maximum on each side of the region.
+        values: `[S]`, the log-likelihoods there, less that of the counted shares of yes.
+        misfit: G², the statistic of the test of fit.
+        fit_p_value: Its p-value.
+        swapped_p_value: That of the samples in the other order.
         inverse: `[3, 3]`, of the matrix of the probabilities of yes and the sum.
         usable: Whether the counts and the level are.
     """
@@ -41,8 +56,11 @@ class Fit(NamedTuple):
     covariance: Float[Array, "3 3"]
     lower: Float[Array, ""]
     upper: Float[Array, ""]
-    top: Float[Array, ""]
-    sides: Float[Array, " S"]
+    edges: Float[Array, "S 3"]
+    values: Float[Array, " S"]
+    misfit: Float[Array, ""]
+    fit_p_value: Float[Array, ""]
+    swapped_p_value: Float[Array, ""]
     inverse: Float[Array, "3 3"]
     usable: Bool[Array, ""]
 
@@ -55,10 +73,15 @@ class _Survey(NamedTuple):
     yes: Float[Array, "2 3"]
 
     def value(self, kinds):
-        """The log-likelihood."""
-        chance = self.yes @ kinds
-        terms = jnp.where(self.said > 0, self.said * jnp.log(chance), 0)
-        return jnp.sum(terms + jnp.where(self.denied > 0, self.denied * jnp.log1p(-chance), 0))
+        """The log-likelihood, less that of the counted shares of yes: so large samples do not cancel."""
+        number = self.said + self.denied
+        off = self.yes @ kinds - self.said / number
+
+        def gain(count, off):
+            some = count > 0
+            return jnp.where(some, count * jnp.log1p(jnp.maximum(off * number / jnp.where(some, count, 1), -1)), 0)
+
+        return jnp.sum(gain(self.said, off) + gain(self.denied, -off))
 
     def along(self, start, end):
         """The point of the segment with the largest log-likelihood, which is concave."""
@@ -103,20 +126,49 @@ def fitted(counts: Float[Array, "2 2"], design: TwoSamples, level: ArrayLike) ->
     return _fitted(counts, design.yes, as_probability(level, "level", 0.95), design.region)
 
 
+class _Maximum(NamedTuple):
+    """The maximum, whether it is inside of the region, and the test of fit; edges and values as in `Fit`."""
+
+    point: Float[Array, " 3"]
+    inside: Bool[Array, ""]
+    misfit: Float[Array, ""]
+    p_value: Float[Array, ""]
+    edges: Float[Array, "S 3"]
+    values: Float[Array, " S"]
+
+
+def is_at(point: Float[Array, " 3"], corners: Float[Array, "*s 3"]) -> Bool[Array, "*s"]:
+    """Whether a maximum is at a corner, up to rounding; the p-values there are the larger ones."""
+    return jnp.all(jnp.abs(point - corners) < 64 * jnp.finfo(point.dtype).eps + 4 * 0.5**STEPS, axis=-1)
+
+
+def _inverse(yes):
+    return jnp.linalg.inv(jnp.concatenate([yes, jnp.ones_like(yes[:1])]))
+
+
+def _maximum(survey: _Survey, region: Region) -> _Maximum:
+    corners, walls = (jnp.asarray(part, survey.yes.dtype) for part in (region.corners, region.walls))
+    number = survey.said + survey.denied
+    inner = _inverse(survey.yes) @ jnp.append(survey.said / number, 1)
+    edges = jnp.stack([survey.along(corners[first], corners[second]) for first, second in region.sides])
+    values = jax.vmap(survey.value)(edges)
+    inside = jnp.all(walls @ inner > 0)
+    point = jnp.where(inside, inner, edges[jnp.argmax(values)])
+    misfit = jnp.where(inside, 0, jnp.maximum(-2 * jnp.max(values), 0))
+    said = survey.said + jnp.clip(number * (survey.yes @ point) - survey.said, -0.5, 0.5)
+    moved = jnp.maximum(-2 * survey._replace(said=said, denied=number - said).value(point), 0)
+    p_value = jnp.where(jnp.any(is_at(point, corners)), jnp.exp(-moved / 2), 2 * ndtr(-jnp.sqrt(moved)))
+    return _Maximum(point, inside, misfit, jnp.where(inside, 1, p_value), edges, values)
+
+
 @partial(jax.jit, static_argnums=3)
 def _fitted(counts, yes, level, region: Region):
     usable = jnp.all(counts >= 0) & jnp.all(jnp.sum(counts, axis=1) > 0) & (level > 0) & (level < 1)
     counts = jnp.where(usable, counts, 1)
     survey = _Survey(counts[:, 0], counts[:, 1], yes)
-    number = jnp.sum(counts, axis=1)
-    corners, walls, sums = (jnp.asarray(part, yes.dtype) for part in (region.corners, region.walls, region.share))
-    inverse = jnp.linalg.inv(jnp.concatenate([yes, jnp.ones_like(yes[:1])]))
-    inner = inverse @ jnp.append(survey.said / number, 1)
-    edges = jnp.stack([survey.along(corners[first], corners[second]) for first, second in region.sides])
-    values = jax.vmap(survey.value)(edges)
-    inside = jnp.all(walls @ inner > 0)
-    point = jnp.where(inside, inner, edges[jnp.argmax(values)])
-    top = survey.value(point)
+    best, swapped = _maximum(survey, region), _maximum(survey._replace(yes=yes[::-1]), region)
+    point, number, inverse = best.point, jnp.sum(counts, axis=1), _inverse(yes)
+    corners, sums = (jnp.asarray(part, yes.dtype) for part in (region.corners, region.share))
 
     def share_of(point):
         part, whole = sums @ point
@@ -124,19 +176,20 @@ def _fitted(counts, yes, level, region: Region):
 
     chance = yes @ point
     spread = inverse[:, :2] @ jnp.diag(chance * (1 - chance) / number) @ inverse[:, :2].T
-    half = ndtri((1 + level) / 2) ** 2 / 2
+    lost = (best.misfit + ndtri((1 + level) / 2) ** 2) / 2
 
     def below(share):
         start, end = ((1 - share) * corners[first] + share * corners[last] for first, last in region.ends)
-        return survey.value(survey.along(start, end)) < top - half
+        return survey.value(survey.along(start, end)) < -lost
 
     share, slope = jax.value_and_grad(share_of)(point)
     none, all_ = jnp.zeros_like(share), jnp.ones_like(share)
     lowest, _ = bisected(below, none, share, STEPS)
     _, highest = bisected(lambda x: ~below(x), share, all_, STEPS)
     lower, upper = jnp.where(below(none), lowest, 0), jnp.where(below(all_), highest, 1)
-    spread = jnp.where(inside, spread, jnp.nan)
-    return Fit(point, share, slope, spread, lower, upper, top, values, inverse, usable)
+    spread = jnp.where(best.inside, spread, jnp.nan)
+    tests = best.misfit, best.p_value, swapped.p_value
+    return Fit(point, share, slope, spread, lower, upper, best.edges, best.values, *tests, inverse, usable)
 
 
 def if_usable(result: Any, usable: Bool[Array, ""]) -> Any:

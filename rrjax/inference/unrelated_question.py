@@ -23,6 +23,10 @@ class UnrelatedQuestionEstimate(NamedTuple):
         upper: The other limit.
         unrelated: The share u that says yes to the unrelated question.
         unrelated_error: Its standard error; NaN at the boundary.
+        misfit: G², the statistic of the test of fit: twice the log-likelihood of the two counted shares of yes, less
+            that of the estimate.
+        fit_p_value: Of the hypothesis that the design, with any shares, made the answers.
+        swapped_p_value: The same, with the two samples exchanged.
     """
 
     share: Float[Array, ""]
@@ -31,6 +35,9 @@ class UnrelatedQuestionEstimate(NamedTuple):
     upper: Float[Array, ""]
     unrelated: Float[Array, ""]
     unrelated_error: Float[Array, ""]
+    misfit: Float[Array, ""]
+    fit_p_value: Float[Array, ""]
+    swapped_p_value: Float[Array, ""]
 
 
 def unrelated_question(
@@ -42,6 +49,15 @@ def unrelated_question(
     of π and u. The limits are those of the profile likelihood. The samples must be of different respondents: the
     covariance of two answers of one respondent needs the share with both attributes, which these answers do not
     identify.
+
+    The test of fit compares the likelihood of the two counted shares of yes with that of the estimate. Its statistic is
+    zero inside of the square; on a side its null law is ½·χ²₀ + ½·χ²₁, and at a corner a mixture of χ²₀, χ²₁ and χ²₂.
+    The p-value is that of χ² with as many degrees of freedom as sides meet at the estimate. Given these, it is valid
+    wherever the truth lies. Counts are corrected for continuity (Yates), so it is conservative: the size is at most
+    0.04 at 0.05 (`validation/two_samples.py`).
+
+    The 95 % intervals cover 0.94 or more for 25 to 200 respondents in each sample, but less if fewer than two yes are
+    expected in both samples together: down to 0.86.
 
     Args:
         counts: `[2, 2]`, integers: the numbers of yes and no in each sample, in the order of the design's `truth`.
@@ -63,9 +79,11 @@ def unrelated_question(
 
     References:
         Greenberg, Abul-Ela, Simmons and Horvitz, "The unrelated question randomized response model: theoretical
-        framework", Journal of the American Statistical Association 64, 1969.
+        framework", Journal of the American Statistical Association 64, 1969; Susko, "Likelihood ratio tests with
+        boundary constraints using data-dependent degrees of freedom", Biometrika 100, 2013.
     """
     fit = fitted(as_samples(counts, design, UnrelatedQuestionTwoSamples, "UnrelatedQuestionTwoSamples"), design, level)
     errors = jnp.sqrt(jnp.diag(fit.covariance))
-    found = UnrelatedQuestionEstimate(fit.share, errors[0], fit.lower, fit.upper, fit.point[1], errors[1])
-    return if_usable(found, fit.usable)
+    shares = fit.share, errors[0], fit.lower, fit.upper, fit.point[1], errors[1]
+    tests = fit.misfit, fit.fit_p_value, fit.swapped_p_value
+    return if_usable(UnrelatedQuestionEstimate(*shares, *tests), fit.usable)

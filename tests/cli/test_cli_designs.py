@@ -358,6 +358,38 @@ def test_who_complies_is_estimated_from_two_samples(answers):
 
 
 @pytest.mark.long
+def test_exchanged_samples_and_estimates_at_the_boundary_are_said(answers):
+    with open("yesno.txt", "w") as file:
+        file.write("yes\nno\n")
+
+    def found(*counts, design=("cheating-detection", "forced=0.25,0.75")):
+        said = [answer for yes, no in counts for answer in ["yes"] * yes + ["no"] * no]
+        io.write_table("two.csv", {"die": np.repeat(["a", "b"], np.sum(counts, axis=1)), "said": np.array(said)})
+        line = ["estimate", "two.csv", "--column", "said", "--domain", "yesno.txt", "--sample", "die=a,b"]
+        line += ["--mechanism", design[0], "--parameter", design[1]]
+        code, out, error = answers(*line, "--json")
+        assert code == 0, error
+        record = json.loads(out)
+        _, _, error = answers(*line)
+        assert error.count("Warning:") == len(record["warnings"])
+        return record
+
+    wrong = found((550, 450), (400, 600))
+    assert wrong["misfit"] == pytest.approx(45.29, abs=0.01)
+    assert wrong["fit_p_value"] < 1e-9
+    assert wrong["swapped_p_value"] == 1
+    assert len(wrong["warnings"]) == 3
+    assert "--sample die=b,a" in wrong["warnings"][1]
+    assert 0 <= wrong["naive"] <= 1
+    right = found((400, 600), (550, 450))
+    assert right["warnings"] == []
+    assert right["fit_p_value"] == 1
+    nobody = found((0, 50), (0, 60), design=("unrelated-question-two-samples", "truth=0.7,0.3"))
+    assert nobody["standard_error"] is None
+    assert len(nobody["warnings"]) == 1
+
+
+@pytest.mark.long
 def test_an_unrelated_question_of_an_unknown_share_is_estimated_from_two_samples(answers):
     with open("yesno.txt", "w") as file:
         file.write("yes\nno\n")

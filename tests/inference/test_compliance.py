@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cases import FLOAT, X64
 from refusals import refused
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 from rrjax.inference import compliance
 from rrjax.mechanisms import AnchoredCrosswise, CheatingDetection, SelfProtection, StochasticLieDetector
@@ -89,16 +89,80 @@ def test_estimates_are_unbiased_and_intervals_cover(name, kinds, number):
         assert np.sqrt(np.mean(np.square(found.standard_error[inside]))) == pytest.approx(error.std(), rel=0.1)
 
 
+def every_outcome(numbers, design, *fields):
+    """Numbers of yes of all outcomes, fields of each estimate, and their chances as a function of those of a yes."""
+    said = np.indices([number + 1 for number in numbers]).reshape(2, -1).T
+    counts = np.stack([said, numbers - said], axis=-1).astype(np.int32)
+    found = jax.jit(jax.vmap(lambda counts: [getattr(compliance(counts, design), field) for field in fields]))(counts)
+    found = [np.asarray(each, float) for each in found]
+    return said, found, lambda chance: np.prod(stats.binom.pmf(said, numbers, chance), axis=1)
+
+
 @pytest.mark.long
 @pytest.mark.once
-def test_when_all_comply_the_test_keeps_its_level():
+@pytest.mark.parametrize("name", DESIGNS)
+def test_the_tests_have_their_exact_sizes(name):
+    """By all outcomes; half of a χ²₁ alone has sizes of 0.08 where nobody has the attribute."""
+    design = DESIGNS[name]
+    yes, corners = np.asarray(design.yes, float), np.eye(3)
+    _, (comply, fit), weights = every_outcome((60, 40), design, "p_value", "fit_p_value")
+    for share in (0, 0.01, 0.03, 0.1, 0.2, 0.5, 0.9, 0.99):
+        chances = weights(yes @ np.array([share, 1 - share, 0]))
+        for level in (0.05, 0.01):
+            assert chances @ (comply <= level) < 1.1 * level
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        for part in (0, 0.03, 0.25, 0.75, 0.97, 1):
+            chances = weights(yes @ (part * corners[first] + (1 - part) * corners[second]))
+            for level in (0.05, 0.01):
+                assert chances @ (fit <= level) <= level
+
+
+@pytest.mark.long
+@pytest.mark.once
+def test_who_does_not_comply_is_found_as_often_as_without_the_corner():
+    """At a share of a fifth the plain test has no advantage but the one of a size that is too large."""
     design = DESIGNS["cheating"]
-    chance = np.asarray(design.yes, float) @ np.array([0.2, 0.8, 0.0])
-    said = np.random.default_rng(5).binomial(800, chance, (2000, 2))
-    p_values = jax.jit(jax.vmap(lambda counts: compliance(counts, design).p_value))(np.stack([said, 800 - said], -1))
-    assert abs(np.mean(p_values <= 0.05) - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 2000)
-    strong = compliance([[150, 850], [250, 750]], design)
-    assert float(strong.p_value) < 1e-6
+    said, (p_value, kinds, naive), weights = every_outcome((120, 120), design, "p_value", "kinds", "naive")
+
+    def loglik(kinds):
+        chance = np.clip(kinds @ np.asarray(design.yes, float).T, 0, 1)
+        return (special.xlogy(said, chance) + special.xlog1py(120 - said, -chance)).sum(1)
+
+    ratio = 2 * (loglik(kinds) - loglik(np.stack([naive, 1 - naive, 0 * naive], axis=1)))
+    plain = stats.norm.sf(np.sqrt(np.maximum(ratio, 0)))
+    chances = weights(np.asarray(design.yes, float) @ np.array([0.2, 0.7, 0.1]))
+    power = [chances @ (each <= 0.05) for each in (p_value, plain)]
+    assert power[1] - 0.03 < power[0] <= power[1]
+
+
+def test_exchanged_samples_do_not_fit_the_design():
+    design = CheatingDetection([0.25, 0.75])
+    wrong, right = (compliance(counts, design) for counts in ([[550, 450], [400, 600]], [[400, 600], [550, 450]]))
+    # Twice the log-likelihood that is lost where both samples have one share of yes.
+    best = stats.binom.logpmf([550, 400], 1000, [0.55, 0.4]).sum() - stats.binom.logpmf([550, 400], 1000, 0.475).sum()
+    assert float(wrong.misfit) == pytest.approx(2 * best, rel=1e-4)
+    assert wrong.fit_p_value < 1e-9
+    assert wrong.swapped_p_value == right.fit_p_value == 1
+    assert right.swapped_p_value == pytest.approx(float(wrong.fit_p_value), rel=1e-3)
+    assert right.misfit == 0
+    assert np.isnan(wrong.standard_error)
+    # Large samples do not cancel: 10⁷ times as many have 10⁴ times the statistic, not noise of 10.
+    many = compliance(jnp.asarray([[550, 450], [400, 600]]) * 10_000, design)
+    assert float(many.misfit) == pytest.approx(2e4 * best, rel=1e-4)
+    fits = compliance(jnp.asarray([[475, 525], [475, 525]]) * 40_000, design)
+    assert float(fits.misfit) < 1e-3
+    assert float(fits.fit_p_value) > 0.9
+
+
+@every_design
+def test_the_share_if_all_complied_is_the_maximum_of_both_samples(name):
+    design = DESIGNS[name]
+    counts = np.array([[12, 88], [71, 129]])
+    found = compliance(counts, design)
+    shares = np.linspace(0, 1, 100_001)
+    chance = np.asarray(design.yes, float)[:, :2] @ np.stack([shares, 1 - shares])
+    values = (special.xlogy(counts[:, :1], chance) + special.xlog1py(counts[:, 1:], -chance)).sum(0)
+    assert float(found.naive) == pytest.approx(shares[values.argmax()], abs=2e-5 if X64 else 1e-4)
 
 
 def test_the_published_survey():

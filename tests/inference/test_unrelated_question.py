@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cases import FLOAT, X64
 from refusals import refused
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 from rrjax.inference import compliance, unrelated_question
 from rrjax.mechanisms import CheatingDetection, UnrelatedQuestionTwoSamples
@@ -96,6 +96,44 @@ def test_intervals_cover_and_the_estimate_is_unbiased(share, unrelated):
         error = np.asarray(found.share, float) - share
         assert abs(error.mean()) < 4 * error.std() / np.sqrt(2000)
         assert np.mean(found.standard_error) == pytest.approx(error.std(), rel=0.08)
+
+
+@pytest.mark.parametrize("counts", OUTSIDE)
+def test_the_test_of_fit_compares_with_the_counted_shares(counts):
+    found = unrelated_question(counts, DESIGN)
+    said, number = np.asarray(counts, float)[:, 0], np.asarray(counts, float).sum(1)
+    chance = TRUTH * float(found.share) + (1 - TRUTH) * float(found.unrelated)
+    best, here = (stats.binom.logpmf(said, number, each).sum() for each in (said / number, np.clip(chance, 0, 1)))
+    assert float(found.misfit) == pytest.approx(2 * (best - here), rel=1e-3, abs=1e-3)
+    # At a corner two shares are at their bounds, on a side one; counts are moved by half a report towards the law.
+    bounds = sum(min(each, 1 - each) < 1e-6 for each in (float(found.share), float(found.unrelated)))
+    chance = np.clip(chance, 1e-12, 1 - 1e-12)
+    moved = said + np.clip(number * chance - said, -0.5, 0.5)
+    terms = special.rel_entr(moved, number * chance) + special.rel_entr(number - moved, number * (1 - chance))
+    assert float(found.fit_p_value) == pytest.approx(stats.chi2.sf(2 * np.sum(terms), bounds), rel=1e-2)
+
+
+def test_inside_the_square_every_answer_fits():
+    found = unrelated_question(INSIDE, DESIGN)
+    assert found.misfit == 0
+    assert found.fit_p_value == 1
+
+
+@pytest.mark.long
+@pytest.mark.once
+@pytest.mark.parametrize("truth", [[0.7, 0.2], [0.9, 0.6]])
+def test_the_test_of_fit_has_its_exact_size(truth):
+    design, number = UnrelatedQuestionTwoSamples(truth), 60
+    said = np.indices((number + 1, number + 1)).reshape(2, -1).T
+    counts = np.stack([said, number - said], axis=-1).astype(np.int32)
+    p_values = np.asarray(jax.jit(jax.vmap(lambda counts: unrelated_question(counts, design).fit_p_value))(counts))
+    for share, unrelated in [(x, y) for x in (0, 1) for y in (0, 0.03, 0.5, 1)] + [
+        (x, y) for x in (0.03, 0.5) for y in (0, 1)
+    ]:
+        chance = np.array(truth) * share + (1 - np.array(truth)) * unrelated
+        weights = np.prod(stats.binom.pmf(said, number, chance), axis=1)
+        for level in (0.05, 0.01):
+            assert weights @ (p_values <= level) <= level
 
 
 @pytest.mark.once
