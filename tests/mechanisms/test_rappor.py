@@ -48,7 +48,7 @@ def test_bloom_filters_are_those_of_the_published_client():
     assert np.flatnonzero(one).tolist() == [hashlib.md5(b"\x00\x00\x01\x2cred").digest()[0]]
 
 
-@pytest.mark.parametrize(("f", "p", "q"), [(0.5, 0.5, 0.75), (0.25, 0.35, 0.65), (0.9, 0.1, 0.2)])
+@pytest.mark.parametrize(("f", "p", "q"), [(0.5, 0.5, 0.75), (0.25, 0.35, 0.65), (0.9, 0.1, 0.2), (0, 0.5, 0.75)])
 def test_epsilon_by_enumeration_of_all_outputs(f, p, q):
     rappor = Rappor(SMALL, 2, f, p, q)
     for rounds in (1, 2):
@@ -57,16 +57,19 @@ def test_epsilon_by_enumeration_of_all_outputs(f, p, q):
         assert max(ratios) < float(rappor.epsilon)
         if rounds == 1:
             assert float(rappor.first_epsilon) == pytest.approx(max(ratios), rel=TIGHT)
-    assert float(rappor.epsilon) == pytest.approx(4 * math.log((1 - f / 2) / (f / 2)), rel=TIGHT)
+    permanent = 4 * math.log((1 - f / 2) / (f / 2)) if f else math.inf
+    assert float(rappor.epsilon) == pytest.approx(permanent, rel=TIGHT)
     chained = [0.5 * f * (p + q) + (1 - f) * each for each in (p, q)]
     published = 2 * math.log(chained[1] * (1 - chained[0]) / (chained[0] * (1 - chained[1])))
     assert float(rappor.first_epsilon) == pytest.approx(published, rel=TIGHT)
-    assert float(rappor.epsilon_after(10**6)) == pytest.approx(float(rappor.epsilon), rel=1e-5)
+    many = float(rappor.epsilon) if f else 10**6 * published  # without a permanent randomization ε adds up
+    assert float(rappor.epsilon_after(10**6)) == pytest.approx(many, rel=1e-5)
 
 
 @pytest.mark.once
-def test_the_loss_of_two_histories_is_that_of_all_outputs():
-    rappor, histories = Rappor(SMALL, 2), [(0, 0), (0, 1), (1, 0), (2, 1), (3, 3), (1, 2)]
+@pytest.mark.parametrize("f", [0.5, 0])
+def test_the_loss_of_two_histories_is_that_of_all_outputs(f):
+    rappor, histories = Rappor(SMALL, 2, f), [(0, 0), (0, 1), (1, 0), (2, 1), (3, 3), (1, 2)]
     worst = np.zeros((len(histories),) * 2)
     for cohort in (0, 1):
         same = law(rappor, cohort, 2)[0]
@@ -75,7 +78,8 @@ def test_the_loss_of_two_histories_is_that_of_all_outputs():
         worst = np.maximum(worst, np.abs(table[:, None] - table[None]).max(2))
     found = [[rappor.history_loss(one, other) for other in histories] for one in histories]
     np.testing.assert_allclose(found, worst, rtol=1e-5, atol=1e-6)
-    assert rappor.history_loss([0, 0], [0, 1]) > float(rappor.epsilon_after(1))
+    loss, one_report = rappor.history_loss([0, 0], [0, 1]), float(rappor.epsilon_after(1))
+    assert loss > one_report if f else loss == pytest.approx(one_report)
 
 
 @pytest.mark.long
@@ -104,8 +108,9 @@ def collected(rappor, shares, number, seed=0):
 
 
 @pytest.mark.long
-def test_the_likelihood_is_the_one_that_is_written_out():
-    rappor = Rappor(SMALL, 2)
+@pytest.mark.parametrize("f", [0.5, 0])
+def test_the_likelihood_is_the_one_that_is_written_out(f):
+    rappor = Rappor(SMALL, 2, f)
     memo = rappor.memoize(jax.random.key(0), np.arange(40) % 4)
     rounds = [rappor.report(jax.random.key(turn), memo).bits for turn in (1, 2)]
     one, other = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.0, 0.1, 0.1, 0.8])
@@ -138,6 +143,30 @@ def test_the_regression_is_that_of_scipy():
     np.testing.assert_allclose(found.theta, wanted, atol=1e-7 if X64 else 2e-5)
     assert float(found.violation) < 1e-5
     assert (wanted == 0).any()  # or the sign would not be tested
+
+
+def test_without_permanent_noise_the_memo_is_the_filter():
+    values = np.arange(40) % 4
+    cohorts, bits = Rappor(SMALL, 2, f=0).memoize(jax.random.key(0), values)
+    np.testing.assert_array_equal(bits, SMALL[np.asarray(cohorts), values])
+
+
+@pytest.mark.long
+def test_counts_are_as_good_as_reports_and_a_candidate_without_bits_has_no_share():
+    filters = SMALL.copy()
+    filters[:, 2] = [[0, 0, 0, 0], [0, 1, 0, 0]]  # no bit in cohort 0
+    filters[:, 3] = False
+    rappor = Rappor(filters, 2, f=0)
+    reports = collected(rappor, [0.4, 0.3, 0.2, 0.1], 2000)
+    counts = rappor.bit_counts(reports)
+    regression = jax.jit(lambda counts: rappor.regression(counts).theta)
+    for theta in (rappor.regression(counts).theta, regression(counts)):
+        np.testing.assert_allclose(theta, rappor.regression(reports).theta, atol=1e-6)
+        assert np.isnan(theta).tolist() == [False, False, False, True]
+    # Without users in the cohort where it has bits, nothing is known of candidate 2, either.
+    users, ones = (np.asarray(each) * [[1], [0]] for each in (counts[0][:, None], counts[1]))
+    assert np.isnan(rappor.regression((users[:, 0], ones)).theta).tolist() == [False, False, True, True]
+    assert np.isnan(regression((counts[0], counts[1].at[0, 1].set(counts[0][0] + 1)))).all()
 
 
 @pytest.mark.long
@@ -204,7 +233,11 @@ KEY = jax.random.key(0)
         (lambda: Rappor(SMALL, 1), "num_hashes"),
         (lambda: Rappor(SMALL[0], 2), "filters"),
         (lambda: Rappor(SMALL[:, :1], 2), "filters"),
-        (lambda: Rappor(SMALL, 2, f=0.0), "f"),
+        (lambda: Rappor(SMALL, 2, f=1.0), "f"),
+        (lambda: Rappor(SMALL, 2, p=0.0), "p"),
+        (lambda: Rappor(SMALL, 2).regression(([5, 5], [[1, 2, 3, 6], [0, 0, 0, 0]])), "reports"),
+        (lambda: Rappor(SMALL, 2).regression(([5.0, 5.0], np.zeros((2, 4), int))), "reports"),
+        (lambda: Rappor(SMALL, 2).regression(([5], np.zeros((2, 4), int))), "reports"),
         (lambda: Rappor(SMALL, 2, p=0.8), "p"),
         (lambda: Rappor(SMALL, 2).epsilon_after(0), "num_reports"),
         (lambda: Rappor(SMALL, 2).memoize(KEY, [[0]]), "values"),

@@ -3,7 +3,7 @@
 A user sends a cohort and k bits. Each bit of the Bloom filter of the user's word is randomized once: kept with
 probability 1 − f, else drawn with even odds. The result is the memo. Each bit of a report is set with probability q if
 the bit of the memo is set, else with p. The reports contain no words: the collector has a list of candidates, and
-estimates the share of each.
+estimates the share of each. At f = 0 the memo is the Bloom filter itself: every report spends ε₁ anew, without a limit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.data.arguments import as_scalar, as_values, check_key, float_dtype
+from rrjax.data.arguments import as_array, as_scalar, as_values, check_key, float_dtype
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense
@@ -59,7 +59,8 @@ class Rappor:
         filters: `[m, K, k]`, booleans, Bloom filters of the candidates, from `bloom_filters`. Category i is word number
             i.
         num_hashes: h, at least the number of bits that a word sets.
-        f: Scalar in (0, 1), the share of bits of the memo that are drawn with even odds.
+        f: Scalar in [0, 1), the share of bits of the memo that are drawn with even odds. At 0 nothing is permanent: ε∞
+            is infinite, and T reports spend T·ε₁.
         p: Scalar in (0, 1), the probability that a bit not set in the memo is reported set.
         q: Scalar in (0, 1), the probability that a bit set in the memo is reported set; more than p.
 
@@ -106,13 +107,9 @@ class Rappor:
             )
         numbers = {name: value for name in ("f", "p", "q") if isinstance(value := getattr(self, name), int | float)}
         for name, value in numbers.items():
-            if not 0 < value < 1:
-                raise ArgumentError(
-                    f"{name} must lie between 0 and 1, got {value:g}; for one report a user, without a memo, use "
-                    "SymmetricUnaryEncoding",
-                    argument=name,
-                    value=value,
-                )
+            if not (0 < value < 1 or (name == "f" and value == 0)):
+                zero = " or be 0, without permanent noise" if name == "f" else ""
+                raise ArgumentError.about(name, f"must lie between 0 and 1{zero}, got {value:g}", value=value)
         if "p" in numbers and "q" in numbers and not self.p < self.q:  # pyright: ignore[reportOperatorIssue]
             raise ArgumentError(f"p must be below q, got p = {self.p:g} and q = {self.q:g}", argument="p", value=self.p)
 
@@ -125,7 +122,7 @@ class Rappor:
     def permanent(self) -> Rates:
         """The first randomization of each bit: p1 = 1 − f/2 and q1 = f/2."""
         f = as_scalar(self.f, float_dtype(), "f")
-        f = jnp.where((f > 0) & (f < 1), f, jnp.nan)
+        f = jnp.where((f >= 0) & (f < 1), f, jnp.nan)
         return Rates(f / 2, f / 2, 1 - f)
 
     @property
@@ -137,7 +134,10 @@ class Rappor:
 
     @property
     def epsilon(self) -> Float[Array, ""]:
-        """ε∞ = 2h·log((1 − f/2)/(f/2)), nats, of any number of reports of one word; for words without a common bit."""
+        """ε∞ = 2h·log((1 − f/2)/(f/2)), nats, of any number of reports of one word; for words without a common bit.
+
+        Infinite at f = 0.
+        """
         return self.num_hashes * jnp.log1p(odds_ratio(self.permanent))
 
     @property
@@ -197,7 +197,7 @@ class Rappor:
         users = numbers_if((cohorts >= 0) & (cohorts < number), users)
         return users, jnp.zeros((number, bits.shape[1]), jnp.int32).at[cohorts].add(bits.astype(jnp.int32))
 
-    def regression(self, reports: CohortBits, *, num_steps: int = 2000) -> Regression:
+    def regression(self, reports: CohortBits | tuple[ArrayLike, ArrayLike], *, num_steps: int = 2000) -> Regression:
         """Shares of the candidates by least squares, from the frequency of each bit in each cohort.
 
         The counts, corrected for the noise, are explained by the Bloom filters of the candidates: minimizes
@@ -207,16 +207,26 @@ class Rappor:
         the sum is below one.
 
         Args:
-            reports: Reports of one round.
+            reports: Reports of one round, or their counts: the pair of `bit_counts`.
             num_steps: Number of gradient steps. Static.
 
         Returns:
-            A `Regression`; NaN for impossible traced probabilities.
+            A `Regression`. The share of a candidate that sets no bit in any cohort with users is NaN, because the
+            counts do not depend on it (the likelihood of `mixture` does: every user holds a candidate there). All NaN
+            for impossible traced probabilities or counts.
 
         Raises:
-            ValueError: As `report`.
+            ValueError: As `report`, or (not under tracing) counts that no reports have.
+
+        Example:
+            The boolean mode of the published client: a yes sets the only bit, a no sets none.
+
+            >>> import numpy as np, rrjax
+            >>> rappor = rrjax.longitudinal.Rappor(np.array([[[True], [False]]]), 1, f=0, p=0.25, q=0.75)
+            >>> [f"{share:.2f}" for share in rappor.regression(([1000], [[600]])).theta.tolist()]
+            ['0.70', 'nan']
         """
-        users, counts = self.bit_counts(reports)
+        users, counts = self.bit_counts(reports) if isinstance(reports, CohortBits) else self._checked_counts(*reports)
         return _regression(self, users, counts, num_steps)
 
     def mixture(self, reports: CohortBits) -> Mixture:
@@ -243,6 +253,32 @@ class Rappor:
         rows, numbers = kinds(jnp.concatenate([cohorts[:, None], ones], axis=1))
         base, lift = _likelihood(self, rows[:, 0], rows[:, 1:], bits.shape[1])
         return Mixture(numbers_if(rows[:, 0] >= 0, numbers), base, Dense(lift))
+
+    def _checked_counts(self, users, counts):
+        num_cohorts, _, num_bits = np.shape(self.filters)
+        given = []
+        for name, value, shape in (("users", users, (num_cohorts,)), ("counts", counts, (num_cohorts, num_bits))):
+            value = as_array(value, name)
+            if value.shape != shape or not jnp.issubdtype(value.dtype, jnp.integer):
+                raise ArgumentError.about(
+                    "reports",
+                    f"in counts must be integers: users of shape [m] = [{num_cohorts}], and those whose reports set "
+                    f"each bit, [m, k] = [{num_cohorts}, {num_bits}]; got {name} of {value.dtype}, {value.shape}",
+                )
+            given.append(value)
+        users, counts = given
+        if not any(isinstance(each, Tracer) for each in given):
+            wrong = np.argwhere((np.asarray(counts) < 0) | (np.asarray(counts) > np.asarray(users)[:, None]))
+            if wrong.size:
+                cohort, bit = wrong[0]
+                raise ArgumentError(
+                    f"cohort {cohort} has {users[cohort]:,} users, and bit {bit} is set in {counts[cohort, bit]:,} of "
+                    "their reports: a count is from 0 to the number of users",
+                    argument="reports",
+                    row=int(cohort),
+                )
+        sound = (users >= 0) & jnp.all((counts >= 0) & (counts <= users[:, None]), axis=1)
+        return numbers_if(sound, jnp.asarray(users)), jnp.asarray(counts)
 
     def _checked(self, reports, shape, num_axes):
         num_cohorts, _, num_bits = np.shape(self.filters)
@@ -314,7 +350,9 @@ def _memoize(rappor, key, values):
         inside = (value >= 0) & (value < num_words)
         place = jnp.where(inside, value, 0).astype(jnp.int32)
         filter_ = looked_up(flat, (cohort * num_words + place) * num_bits + jnp.arange(num_bits, dtype=jnp.int32))
-        return CohortBits(jnp.where(inside, cohort, -1), drawn_bits(own, filter_, rappor.permanent))
+        # At f = 0 no bit is drawn: thresholds are rounded, and would lose a bit in millions.
+        bits = jnp.where(jnp.asarray(rappor.f) == 0, filter_, drawn_bits(own, filter_, rappor.permanent))
+        return CohortBits(jnp.where(inside, cohort, -1), bits)
 
     flat = jnp.asarray(rappor.filters).ravel()
     return for_each_user(answer, key, (values,), num_bits)
@@ -350,4 +388,5 @@ def _regression(rappor, users, counts, num_steps):
     gram = jnp.einsum("icj,idj,i->cd", filters, filters, weights, precision="highest")
     target = jnp.einsum("icj,ij,i->c", filters, shares, weights, precision="highest")
     usable = (rates.truth > 0) & (total > 0)  # −1 users mark a report without a cohort
-    return least_squares(gram, jnp.where(usable, target, jnp.nan), num_steps)
+    found = least_squares(gram, jnp.where(usable, target, jnp.nan), num_steps)
+    return found._replace(theta=jnp.where(jnp.diagonal(gram) > 0, found.theta, jnp.nan))

@@ -229,8 +229,18 @@ def odds_ratio(rates: Rates) -> Float[Array, ""]:
 
 def log_ratios(permanent: Rates, instantaneous: Rates, ones: Any, zeros: Any) -> Float[Array, "*s"]:
     """The log-ratio of the probabilities of these ones and zeros, for a user's own bit over another bit."""
+    noisy, permanent = _noise(permanent)
     shown = jnp.log1p(odds_ratio(permanent) * posteriors(permanent, instantaneous, ones, zeros))
-    return shown - jnp.log1p(permanent.truth / permanent.never)  # log (1 − p1)/(1 − q1), for a bit certainly not set
+    shown = shown - jnp.log1p(permanent.truth / permanent.never)  # log (1 − p1)/(1 − q1), for a bit certainly not set
+    for_one, for_zero = _evidence(instantaneous)
+    ones, zeros = (jnp.asarray(each, for_one.dtype) for each in (ones, zeros))
+    return jnp.where(noisy, shown, ones * for_one - zeros * for_zero)
+
+
+def _noise(permanent: Rates) -> tuple[Bool[Array, ""], Rates]:
+    """Whether the first randomization changes bits; and its rates, or any others where it does not."""
+    noisy = ~(permanent.always == 0)  # also where it is NaN
+    return noisy, Rates(*(jnp.where(noisy, weight, 1) for weight in permanent))
 
 
 def epsilon_of_bits(
@@ -239,12 +249,16 @@ def epsilon_of_bits(
     """The ε of T reports of two bits, the first set for one value and the second for another.
 
     The largest ratio has only ones in the first bit and only zeros in the second: the difference of their `log_ratios`,
-    without cancellation.
+    without cancellation. Without a permanent randomization reports are independent, and their ε adds up.
     """
+    noisy, permanent = _noise(permanent)
+    ratio = jnp.where(noisy, ratio, 1)
     for_one, for_zero = (num_reports * each for each in _evidence(instantaneous))
     prior = _prior(permanent)
     apart = jax.nn.sigmoid(prior + for_one) * jax.nn.sigmoid(for_zero - prior) * -jnp.expm1(-(for_one + for_zero))
-    return jnp.log1p(ratio * apart / (1 + ratio * jax.nn.sigmoid(prior - for_zero)))
+    return jnp.where(
+        noisy, jnp.log1p(ratio * apart / (1 + ratio * jax.nn.sigmoid(prior - for_zero))), for_one + for_zero
+    )
 
 
 @jax.jit
