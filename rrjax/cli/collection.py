@@ -24,7 +24,7 @@ from rrjax.estimators.catalogue import Estimator
 from rrjax.estimators.whole_reports import MAX_CATEGORIES
 from rrjax.io.codings import read_reports
 from rrjax.io.read import CountedReports
-from rrjax.io.rounds import rounds_of
+from rrjax.io.rounds import check_users, rounds_of
 from rrjax.io.rows import read_rows
 from rrjax.io.scan import column_names
 from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers, mechanism_of
@@ -223,6 +223,7 @@ def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | 
                     "`rrjax report` take all",
                     flag="REPORTS",
                 )
+            check_users(files.source, metadata.user or "")
             epsilon = float(mechanism.epsilon)
         if not (isinstance(mechanism, Design) or 0.99 * SMALLEST_EPSILON < epsilon <= LARGEST_EPSILON):
             raise io.DataError(

@@ -249,6 +249,17 @@ def text(kind: Kind, value: str = "value") -> str:
     return as_text if kind == "integer" else f"coalesce(CAST({_whole(value)} AS VARCHAR), {as_text})"
 
 
+def user_name(kind: Kind, value: str = "value") -> str:
+    """The text of a user's id, NULL without one: 3 in a CSV, "3.0" in another one, and 3.0 in Parquet are one user.
+
+    A float that may stand for several integers is no id either.
+    """
+    exact = f"CASE typeof({value}) WHEN 'DOUBLE' THEN abs({value}) <= {LARGEST_EXACT_FLOAT} "
+    exact = f"({exact} WHEN 'FLOAT' THEN abs({value}) <= {2**24} ELSE true END) AND " if kind == "number" else ""
+    name = rf"regexp_replace({text(kind, value)}, '^(-?(?:0|[1-9][0-9]*))\.0*$', '\1')"
+    return f"CASE WHEN {exact}NOT {is_missing(kind, (), value)} THEN {name} END"
+
+
 def integer(kind: Kind, value: str = "value") -> str:
     """The value as a BIGINT, NULL if it is not an integer."""
     if kind == "integer":

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rrjax.data.errors import DataError
-from rrjax.io.database import connect, explaining, file_list, literal, parquet_record
+from rrjax.io.database import connect, explaining, file_list, literal, parquet_record, user_name
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MEMO_KEY, MechanismRecord
 from rrjax.io.write import replacing
@@ -59,13 +59,16 @@ class Memos:
         Returns:
             All answers, and the place `[N]` of each user's answer among them.
         """
-        seed_of = dict(zip(self.users.tolist(), self.seeds.tolist(), strict=True))
-        names = users.tolist()
+        names, seed_of, place_of = users.tolist(), {}, {}
+        # Earlier versions took 3 and "3.0" for two users, with a seed and answers each: those of the first one count.
+        columns = zip(self.users.tolist(), self.keys.tolist(), self.seeds.tolist(), strict=True)
+        for place, (name, key, seed) in enumerate(columns):
+            if seed_of.setdefault(name, seed) == seed:
+                place_of.setdefault((name, key), place)
         fresh = [name for name in dict.fromkeys(names) if name not in seed_of]
         seed_of |= dict(zip(fresh, client.seeds(len(fresh)).tolist(), strict=True))
         seeds = np.asarray([seed_of[name] for name in names], np.uint32)
         wanted = list(zip(names, client.keys(seeds, values).tolist(), strict=True))
-        place_of = {pair: place for place, pair in enumerate(zip(self.users.tolist(), self.keys.tolist(), strict=True))}
         new = [pair for pair in dict.fromkeys(wanted) if pair not in place_of]
         place_of |= {pair: len(self.users) + place for place, pair in enumerate(new)}
         places = np.asarray([place_of[pair] for pair in wanted], np.int64)
@@ -136,7 +139,9 @@ class MemoFile:
                         argument=name,
                         value=record.get(name),
                     )
-            rows = connection.execute(f"SELECT * FROM read_parquet({file_list([file])})").fetchnumpy()
+            user = user_name("text", '"user"')
+            table = f"read_parquet({file_list([file])})"
+            rows = connection.execute(f'SELECT * REPLACE ({user} AS "user") FROM {table}').fetchnumpy()
         answers = np.asarray(rows["answer"])
         if answers.dtype == object:
             size = self.head["num_categories"]
@@ -195,10 +200,11 @@ class MemoFile:
 
 def _complete(memos: Memos) -> None:
     """Finishes a last round that was interrupted, which is an error, because it may be the one that is asked for."""
-    aside, place = map(Path, memos.unmoved or ("", ""))
-    if memos.unmoved is None or not aside.exists():
+    if memos.unmoved is None:
         return
-    number = memos.rounds[-1]
+    (aside, place), number = map(Path, memos.unmoved), memos.rounds[-1]
+    if not aside.exists():  # it was moved
+        return
     if place.exists():
         raise DataError(
             f"{place} is in the way of the reports of round {number}, which was interrupted: they are complete, in "

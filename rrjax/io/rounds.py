@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
 from rrjax.data.errors import DataError
 from rrjax.io.codings import CODINGS, read_reports
+from rrjax.io.database import user_name
 from rrjax.io.metadata import Metadata
-from rrjax.io.rows import read_rows
+from rrjax.io.rows import place_of, read_rows
+from rrjax.io.scan import Scan, scanning
 from rrjax.io.source import Source
 
 
@@ -25,28 +29,45 @@ def rounds_of(source: Source) -> dict[int, Source]:
 
 
 def read_users(source: Source, column: str) -> np.ndarray:
-    """The name of the user of each row, texts `[N]`.
+    """The name of the user of each row, texts `[N]`, the same for 3, "3.0" and 3.0.
 
     Raises:
-        DataError: A row without a user, or a user with two rows.
+        DataError: As `check_users`.
     """
-    rows = read_rows(dataclasses.replace(source, column=column, missing=()), None)
-    file = source.files()[0]
-    if rows.num_missing:
-        row = int(np.argmin(rows.indices)) + 1
-        raise DataError(f"{file}, column {column!r}, row {row:,}: no user", file=file, column=column, row=row)
-    different, first = np.unique(rows.indices, return_index=True)
-    if len(different) < len(rows.indices):
-        again = np.ones(len(rows.indices), bool)
-        again[first] = False
-        row = int(np.argmax(again)) + 1
-        raise DataError(
-            f"{file}, column {column!r}, row {row:,}: a second row of the same user; each user has one report a round",
-            file=file,
-            column=column,
-            row=row,
+    with _scanned(source, column) as (chosen, names):
+        return np.asarray(chosen.connection.execute(names).fetchnumpy()["name"], object)
+
+
+def check_users(source: Source, column: str) -> None:
+    """Raises `DataError` for a row without a user, or with an id that is not exact, and for a user with two rows."""
+    with _scanned(source, column):
+        pass
+
+
+@contextmanager
+def _scanned(source: Source, column: str) -> Iterator[tuple[Scan, str]]:
+    """The scan of a column of users, checked, and the query of their names in the order of the rows."""
+    with scanning(dataclasses.replace(source, column=column, missing=())) as chosen:
+        chosen.query("SET preserve_insertion_order = true")
+        names = f"SELECT {user_name(chosen.kind)} AS name FROM ({chosen.sql})"
+        odd = chosen.query(
+            "SELECT name IS NULL, min(place) AS first, max(place) FROM (SELECT row_number() OVER () - 1 AS place, name "
+            f"FROM ({names})) GROUP BY name HAVING name IS NULL OR count(*) > 1 ORDER BY first LIMIT 1"
         )
-    return np.asarray([str(label) for label in rows.domain.labels()], object)[rows.indices]
+        if odd:
+            raise _unfit(chosen, *odd[0])
+        yield chosen, names
+
+
+def _unfit(chosen: Scan, nameless: bool, first: int, last: int) -> DataError:
+    """The error about the first row without a name, or about the first and the last row of one name."""
+    file, row = place_of(chosen, first)
+    problem = "no user, or a number that is too large to be exact as a float"
+    if not nameless:
+        problem = f"another row of the user of {file}, row {row:,}; each user has one report a round"
+        file, row = place_of(chosen, last)
+    where = f"{file}, column {chosen.column!r}, row {row:,}"
+    return DataError(f"{where}: {problem}", file=file, column=chosen.column, row=row)
 
 
 def users_of(rounds: dict[int, Source], metadata: Metadata) -> list[np.ndarray]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import gzip
+import hashlib
 import os
 import re
 import zlib
@@ -50,6 +52,8 @@ _FOREIGN_FORMATS = {
     rb"%PDF-": "a PDF: give the table that it was made from",
 }
 """Patterns of the first bytes of a file, the kind of the file, and advice."""
+_COMPARED_BYTES = 1 << 16
+"""Number of bytes of a file that tell it from others of the same size."""
 _START_BYTES = 256
 """Number of bytes of a file that are read for its format and encoding."""
 _ENCODING_OF_MARK = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
@@ -71,6 +75,7 @@ class _Listing:
                     raise DataError(f"{file} is named twice{by}: its rows would count twice. Name it once.", file=file)
                 found[file] = path
         known: dict[tuple[int, int], str] = {}
+        alike: dict[tuple[int, bytes], list[str]] = {}
         for file in found:
             first = known.setdefault(_identity(file), file)
             if first is not file:
@@ -79,6 +84,15 @@ class _Listing:
                     "them.",
                     file=file,
                 )
+            others = alike.setdefault(_size_and_start(file), [])
+            copied = next((other for other in others if filecmp.cmp(other, file, shallow=False)), None)
+            if copied is not None:
+                raise DataError(
+                    f"{copied} and {file} are the same byte by byte: the rows of a copy would count twice. Give one of "
+                    "them. If different people did answer alike, in the same order, make one file of the two.",
+                    file=file,
+                )
+            others.append(file)
         return tuple(found)
 
     @cached_property
@@ -263,6 +277,12 @@ def _identity(file: str) -> tuple[int, int]:
     _check_file(file)
     status = os.stat(file)
     return status.st_dev, status.st_ino
+
+
+def _size_and_start(file: str) -> tuple[int, bytes]:
+    """The size of a file and a digest of its first bytes, which differ for nearly all files that are no copies."""
+    with open(file, "rb") as stream:
+        return os.fstat(stream.fileno()).st_size, hashlib.sha256(stream.read(_COMPARED_BYTES)).digest()
 
 
 def _check_file(file: str) -> None:

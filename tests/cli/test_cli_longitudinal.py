@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import stat
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pages import check_page
 from refusals import blames
 
 from rrjax import io
+from rrjax.io.rounds import read_users
 from rrjax.mechanisms import PROTOCOLS
 
 pytestmark = pytest.mark.once
@@ -185,3 +187,89 @@ def numbers_of(page):
     html = Path(page).read_text("utf-8")
     check_page(html)
     return set(re.findall(r"\d[\d.,]*\d|\d", html))
+
+
+@pytest.mark.long
+def test_a_user_twice_in_one_round(week):
+    assert week(*line(1))[0] == 0
+    shutil.copy("day1.parquet", "copy.parquet")
+    users = "SELECT * FROM 'day1.parquet' WHERE id IN ('u7', 'u9')"
+    metadata = io.read_metadata("day1.parquet")
+    assert metadata is not None
+    duckdb.connect().execute(f"COPY ({users}) TO 'some.parquet' (KV_METADATA {{rrjax: ?}})", [metadata.to_json()])
+    for command in (("estimate",), ("compare",), ("report", "--force"), ("estimate", "--mean")):
+        for other, row in (("copy.parquet", None), ("some.parquet", 1)):
+            assert week(command[0], "day1.parquet", other, *command[1:])[0] == 3
+            assert (week.error.file, week.error.row) == (other, row)
+            assert {"day1.parquet", other} <= {word.strip(",:") for word in str(week.error).split()}
+    assert week("estimate", "some.parquet", "--json")[0] == 0
+
+
+def ids(kind):
+    """Users 1 to 20 of day 1 and day 2, in a file of their ids in this form."""
+    if kind in ("INTEGER", "DOUBLE", "DECIMAL(9,2)", "FLOAT"):
+        query = f"SELECT CAST(i AS {kind}) AS id, 'maps' AS app FROM range(1, 21) AS t(i)"
+        duckdb.connect().execute(f"COPY ({query}) TO 'day9.parquet'")
+        return "day9.parquet"
+    Path("day9.csv").write_text("id,app\n" + "".join(f"{i}{kind},maps\n" for i in range(1, 21)))
+    return "day9.csv"
+
+
+@pytest.mark.parametrize("kind", ["INTEGER", "DOUBLE", "FLOAT", "DECIMAL(9,2)", "", ".", ".0", ".000"])
+def test_one_user_in_every_spelling(week, kind):
+    made = {}
+    for number, spelled in enumerate(("", kind)):
+        given = list(line(9, out=f"r{number}.parquet"))
+        given[1] = ids(spelled)
+        code, out, error = week(*given)
+        assert code == 0, error
+        made = json.loads(out)
+    assert (made["round"], made["num_users"], made["num_new_answers"]) == (2, 20, 0)
+    assert read_users(io.Source("r1.parquet"), "id").tolist() == [str(number) for number in range(1, 21)]
+
+
+def test_ids_that_are_other_users(week):
+    Path("day9.csv").write_text("id,app\n7,maps\n007,maps\n7.5,maps\n-7,maps\nx7.0,maps\nx7,maps\n")
+    code, out, error = week(*line(9))
+    assert code == 0, error
+    assert json.loads(out)["num_users"] == 6
+
+
+def test_ids_that_are_not_exact(week):
+    for kind, largest in (("DOUBLE", 2**53), ("FLOAT", 2**24)):
+        query = f"SELECT CAST({largest} + i * {largest} AS {kind}) AS id, 'maps' AS app FROM range(2) AS t(i)"
+        duckdb.connect().execute(f"COPY ({query}) TO 'day9.parquet'")
+        given = list(line(9, out="r.parquet"))
+        given[1] = "day9.parquet"
+        assert week(*given)[0] == 3
+        assert (week.error.column, week.error.row) == ("id", 2)
+
+
+@pytest.mark.parametrize("name", [LRR, "longitudinal-local-hashing"])
+def test_a_memo_of_an_earlier_version(week, name):
+    """It may hold "3.0" beside 3: one user, whose first answers count."""
+    Path("day9.csv").write_text("id,app\n3,maps\n3.5,news\n4,chat\n")
+    assert week(*line(9, name))[0] == 0
+    connection = duckdb.connect()
+    record = json.loads(connection.execute("SELECT value FROM parquet_kv_metadata('memo.parquet')").fetchall()[0][0])
+    del record["unmoved"]
+    older = """SELECT CASE "user" WHEN '4' THEN '4.0' ELSE "user" END AS "user", * EXCLUDE ("user") FROM 'memo.parquet'
+        UNION ALL SELECT '3.0', key, seed + 1, 1 - answer FROM 'memo.parquet' WHERE "user" = '3'"""
+    connection.execute(f"COPY ({older}) TO 'older.parquet' (KV_METADATA {{rrjax_memos: ?}})", [json.dumps(record)])
+    before = Path("older.parquet").read_bytes()
+    Path("day8.csv").write_text("id,app\n3.0,maps\n3.5,news\n4,chat\n")
+    given = list(line(8, name))
+    given[given.index("memo.parquet")] = "older.parquet"
+    code, out, error = week(*given)
+    assert code == 0, error
+    made = json.loads(out)
+    assert (made["round"], made["num_users"], made["num_new_answers"]) == (2, 3, 0)
+    assert made["answers_per_user"] == {"median": 1, "most": 2}  # the second answer was spent, too
+    assert Path("older.parquet").read_bytes() != before
+
+
+def test_a_round_of_one_user(week):
+    Path("day9.csv").write_text("id,app\nu1,maps\n")
+    code, out, error = week(*line(9))
+    assert code == 0, error
+    assert json.loads(out)["num_users"] == 1

@@ -143,6 +143,7 @@ def test_a_file_that_says_something_else(tmp_path):
     with refused(error=DataError) as caught:
         io.read_tally(str(path))
     assert "salt" in str(caught.value)
+    path.unlink()
     io.write_table(path, {"answer": np.arange(3)})
     with pytest.raises(DataError, match="does not say how it was randomized"):
         io.read_tally(str(path))

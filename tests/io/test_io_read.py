@@ -196,8 +196,18 @@ def test_a_file_under_two_names_is_refused(write, tmp_path, monkeypatch):
     for paths in (["r.csv", "r.csv"], ["r*.csv", "r.csv"], ["?.csv", "r*"], ["*.csv"]):
         with pytest.raises(DataError, match="would count twice"):
             count_reports(Source(paths))
-    write("other.csv", "a\n1\n2\n")
-    assert count_reports(Source(["r.csv", "other.csv"])).num_rows == 4
+
+
+@pytest.mark.parametrize("size", [10, 10**6])
+def test_a_copy_of_a_file_is_refused(tmp_path, monkeypatch, size):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{number % 7}\n" for number in range(size))
+    for name, last in {"a": "1", "b": "2", "c": "1"}.items():  # of one size; copies are alike to the last byte
+        Path(f"{name}.csv").write_text(f"r\n{rows}{last}\n")
+    assert count_reports(Source(["a.csv", "b.csv"])).num_rows == 2 * size + 2
+    with refused(error=DataError, file="c.csv") as caught:
+        count_reports(Source("*.csv"))
+    assert "a.csv and c.csv" in str(caught.value)
 
 
 def test_parquet_files_of_different_types_are_not_rounded_into_each_other(tmp_path):
