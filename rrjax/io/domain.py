@@ -12,6 +12,7 @@ import numpy as np
 
 from rrjax.data.categories import Fingerprint, difference
 from rrjax.data.errors import DataError, number
+from rrjax.io.database import integer_of
 
 BLANKS = " \t\r\n"
 """Characters that are removed around every value and label, in every format."""
@@ -130,6 +131,18 @@ class Domain:
     def fingerprint(self) -> Fingerprint:
         """A digest of the labels in their order, for comparisons of tallies."""
         return Fingerprint.of(self.listed if self.listed is not None else range(self.ends[0], self.ends[1] + 1))
+
+    def has(self, text: str) -> bool:
+        """Whether a text is read as one of the categories.
+
+        Example:
+            >>> Domain.range(0, 9).has("7.0"), Domain.of(["no", "yes"]).has("?")
+            (True, False)
+        """
+        if self.listed is not None:
+            return text in self.listed
+        whole = integer_of(text)
+        return whole is not None and self.ends[0] <= whole <= self.ends[1]
 
     def labels(self) -> np.ndarray:
         """The labels, `[K]`: int64 for a range, variable-length strings of NumPy for a list."""

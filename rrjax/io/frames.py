@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rrjax.data.errors import DataError, number
+from rrjax.data.errors import DataError, number, option
 from rrjax.io.codings import CODINGS
 from rrjax.io.domain import BLANKS, Domain
 from rrjax.io.frame_engine import (
@@ -31,7 +31,7 @@ from rrjax.io.frame_engine import (
     type_of,
 )
 from rrjax.io.labels import Labels, as_domain, label_of
-from rrjax.io.read import CountedReports
+from rrjax.io.read import AMBIGUOUS, CountedReports
 from rrjax.io.tallies import tally_of_columns, tally_of_support
 from rrjax.mechanisms.table import TABLE
 
@@ -215,6 +215,9 @@ def _counted(frame, column: str, domain: Domain | None, counts: str | None, miss
             absent[str(label)] += amount
         else:
             labels[label] += amount
+    both = next((token for token in absent if token and domain is not None and domain.has(token)), None)
+    if both is not None:
+        raise column_error(column, f": {AMBIGUOUS.format(both, option('missing'))}", argument="missing")
     num_missing = absent.total()
     num_rows = num_missing + labels.total()
     if not labels.total():

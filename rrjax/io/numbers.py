@@ -14,7 +14,7 @@ from rrjax.io.codings import count_numbers
 from rrjax.io.database import is_missing, text
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import Metadata
-from rrjax.io.read import as_source, count_reports, no_values
+from rrjax.io.read import as_source, check_missing, count_reports, no_values
 from rrjax.io.rows import Values, place_of
 from rrjax.io.scan import scanning
 from rrjax.io.source import Source
@@ -62,6 +62,13 @@ class Bins:
         low, width = Fraction(self.low), Fraction(self.high) - Fraction(self.low)
         return np.asarray([float(low + width * place / self.num_bins) for place in range(self.num_bins + 1)])
 
+    def has(self, text: str) -> bool:
+        """Whether a text is a number of the range."""
+        try:
+            return self.low <= float(text) <= self.high
+        except ValueError:
+            return False
+
     def domain(self) -> Domain:
         """The domain of the bins; labels are such as "0 to 25"."""
         edges = [f"{edge:.12g}" for edge in self.edges]
@@ -81,6 +88,7 @@ def read_bins(source: Source | str, bins: Bins) -> Values:
     """
     source = as_source(source).confidential()
     with scanning(source) as chosen:
+        check_missing(chosen, filter(bins.has, source.missing))
         chosen.query("SET preserve_insertion_order = true")
         found = chosen.connection.execute(
             f"SELECT TRY_CAST({text(chosen.kind)} AS DOUBLE) AS number, {is_missing(chosen.kind, source.missing)} AS "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from rrjax.io.database import (
     is_integer_label,
     is_missing,
     is_padded,
+    literal,
     position,
     text,
 )
@@ -27,6 +28,11 @@ from rrjax.io.source import Source
 
 MAX_TOTAL = 2**53
 """Largest total; up to it totals are exact in float64 as well."""
+AMBIGUOUS = (
+    "{!r} is among the possible answers, and cannot stand for missing values, too ({}). If it means that there is no "
+    "answer, take it out of the domain; otherwise do not name it."
+)
+"""What is said of a value that is named as missing and is an answer."""
 
 
 @dataclass(frozen=True)
@@ -136,12 +142,30 @@ def as_source(source: Source | str) -> Source:
 
 
 def settled_domain(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, bool]:
-    """The domain for the counts, None for that of the data, and whether it was made from data."""
+    """The domain for the counts, None for that of the data, and whether it was made from data.
+
+    Raises:
+        Contradiction: Metadata with another domain.
+        DataError: A category of the domain that the column holds is named as missing, too.
+    """
     metadata = chosen.source.columns().get(chosen.column)
-    if metadata is None:  # no column of reports
-        return domain, domain is None
-    metadata.check(chosen.files[0], domain=domain)
-    return metadata.domain, metadata.domain_from_data
+    if metadata is not None:
+        metadata.check(chosen.files[0], domain=domain)
+    known = domain if metadata is None else metadata.domain
+    if known is not None:
+        check_missing(chosen, filter(known.has, chosen.source.missing))
+    return known, domain is None if metadata is None else metadata.domain_from_data
+
+
+def check_missing(chosen: Scan, values: Iterable[str]) -> None:
+    """Refuses values as missing that are answers, too, if the column holds one of them."""
+    tokens = list(values)
+    if not tokens:
+        return
+    listed = ", ".join(map(literal, tokens))
+    found = chosen.query(f"SELECT {text(chosen.kind)} AS token FROM ({chosen.sql}) WHERE token IN ({listed}) LIMIT 1")
+    if found:
+        raise chosen.error(AMBIGUOUS.format(found[0][0], option("missing")), argument="missing")
 
 
 def _group(chosen: Scan, amounts: str, rows: str) -> None:
@@ -168,7 +192,6 @@ def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
     if known is None:
         known, counts = _domain_of_data(chosen, is_none)
     else:
-        _check_missing(chosen, known, missing)
         counts = _placed(chosen, known, is_none)
     padded = 0
     if known.is_range and chosen.kind == "text":
@@ -177,24 +200,6 @@ def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
     # Beside several columns of reports, others may have been kept.
     metadata = chosen.source.metadata() if len(columns) < 2 else columns.get(chosen.column)
     return CountedReports(counts, known, chosen.column, num_rows, num_missing, from_data, metadata, missing, padded)
-
-
-def _check_missing(chosen: Scan, domain: Domain, missing: Mapping[str, int]) -> None:
-    """Refuses a category of the domain as a value for missing answers."""
-
-    def is_category(token: str) -> bool:
-        if not domain.is_range:
-            return token in (domain.listed or ())
-        whole = integer_of(token)
-        return whole is not None and domain.ends[0] <= whole <= domain.ends[1]
-
-    both = next((token for token in chosen.source.missing if missing.get(token) and is_category(token)), None)
-    if both is not None:
-        raise chosen.error(
-            f"{both!r} is a category of the domain and cannot stand for missing values, too ({option('missing')}). If "
-            "it means that there is no report, take it out of the domain.",
-            argument="missing",
-        )
 
 
 def _placed(chosen: Scan, domain: Domain, is_none: str) -> np.ndarray:

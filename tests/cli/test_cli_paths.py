@@ -125,6 +125,7 @@ def test_a_study_does_not_write_over_its_data(collected):
     assert Path("v.parquet").read_bytes() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", ["memo.parquet", "memo.json", "real.parquet", "simulated.parquet", "tally.parquet"])
 @pytest.mark.parametrize(
     ("line", "flag", "output"),

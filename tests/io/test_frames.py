@@ -178,6 +178,9 @@ def test_a_frame_is_counted_as_a_file_is(engine, request, tmp_path):
             assert found.counts.tolist() == wanted.counts.tolist()
             assert found.domain_from_data == wanted.domain_from_data == (domain is None)
             assert (found.num_rows, found.num_missing, found.missing) == (8, wanted.num_missing, wanted.missing)
+        if (domain := domains.get(column)) is not None:
+            with refused("missing", error=DataError, column=column):  # a category of the domain
+                count_frame(frame, domain, column=column, missing=("no", "2"))
 
 
 BAD = [

@@ -21,6 +21,8 @@ from rrjax.io import (
 )
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MechanismRecord, Metadata
+from rrjax.io.numbers import Bins, read_bins
+from rrjax.io.rows import count_pairs, read_pairs
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -69,13 +71,34 @@ def test_no_rows(tmp_path):
     refused(lambda: read_values(source, Domain.range(0, 1)), path, column="a")
 
 
-def test_a_category_is_not_missing(tmp_path):
+@pytest.mark.parametrize(
+    ("column", "token", "domain"),
+    [("a", "x", Domain.of(["x", "y"])), ("b", "1", Domain.range(1, 2)), ("c", "1.0", Domain.range(1, 2))],
+)
+def test_a_category_is_not_missing(tmp_path, column, token, domain):
     path = tmp_path / "a.csv"
-    path.write_text("a,b\nx,1\ny,2\nx,1\n")
-    for column, token, domain in (("a", "x", Domain.of(["x", "y"])), ("b", "1", Domain.range(1, 2))):
-        source = Source(path, column=column, missing=(token,))
-        refused(lambda: count_reports(source, domain), path, column=column, argument="missing")  # noqa: B023
+    path.write_text("a,b,c,n\nx,1,1.0,1\ny,2,2,1\nx,1,1,1\n")
+    source, other = Source(path, column=column, missing=(token,)), "b" if column == "a" else "a"
+    for read in (
+        lambda: count_reports(source, domain),
+        lambda: read_values(source, domain),
+        lambda: read_counts(source, "n", domain),
+        lambda: count_pairs(source, (column, other), (domain, None)),
+        lambda: count_pairs(source, (other, column), (None, domain)),
+        lambda: read_pairs(source, (other, column), (None, domain)),
+    ):
+        refused(read, path, column=column, argument="missing")
+    # What is no category, or not in the column, may be named.
     assert count_reports(Source(path, column="a", missing=("x",)), Domain.of(["y", "z"])).num_missing == 2
+    assert read_values(Source(path, column="a", missing=("z",)), Domain.of(["x", "y", "z"])).num_missing == 0
+
+
+def test_a_number_of_the_range_is_not_missing(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a\n0\n7.5\n99\n")
+    for token in ("0", "7.5"):
+        refused(lambda: read_bins(Source(path, missing=(token,)), Bins(0, 10, 2)), path, argument="missing")  # noqa: B023
+    assert read_bins(Source(path, missing=("99", "-", "5")), Bins(0, 10, 2)).num_missing == 1
 
 
 def test_missing_column(tmp_path):
