@@ -207,7 +207,7 @@ def test_a_copy_of_a_file_is_refused(tmp_path, monkeypatch, size):
     assert count_reports(Source(["a.csv", "b.csv"])).num_rows == 2 * size + 2
     with refused(error=DataError, file="c.csv") as caught:
         count_reports(Source("*.csv"))
-    assert "a.csv and c.csv" in str(caught.value)
+    assert {"a.csv", "c.csv"} <= set(str(caught.value).split())
 
 
 def test_parquet_files_of_different_types_are_not_rounded_into_each_other(tmp_path):
