@@ -53,7 +53,7 @@ def publication(collection: Collection, estimate: Estimate, intervals: ShareInte
     yes_or_no = collection.design is not None and collection.num_categories == 2
     place = 0 if yes_or_no else int(np.argmax(estimate.theta))
     limits: tuple[np.ndarray, np.ndarray] = (intervals.lower, intervals.upper)
-    if not intervals.confidence.at_once:  # the largest was picked after looking
+    if not intervals.simultaneous:  # the largest was picked after looking
         found = inference.intervals(*collection.marginal, intervals.level, simultaneous="bonferroni")
         limits = np.asarray(found.lower), np.asarray(found.upper)
     interval = show.between(limits[0][place], limits[1][place])

@@ -256,7 +256,7 @@ def confidence_sentences(collection: Collection, intervals: ShareIntervals) -> l
         else f"No category is significantly above zero ({rate})."
     )
     level = f"{show.in_full(intervals.level)} confidence"
-    if intervals.confidence.at_once:
+    if intervals.simultaneous:
         return [significant, f"The intervals are simultaneous: all of them hold the true shares, with {level}."]
     return [
         significant,
@@ -267,11 +267,11 @@ def confidence_sentences(collection: Collection, intervals: ShareIntervals) -> l
 
 def cautions(collection: Collection, estimates: list[Estimate], intervals: ShareIntervals, heading: str) -> list[str]:
     """Warnings that prevent a wrong reading of the table."""
-    found, size = estimates[0], collection.num_categories
+    found = estimates[0]
     said = [each.caution for each in estimates if each.caution]
     contradicted = int(intervals.contradicted.sum())
     if contradicted:
-        alone = (1 - intervals.level) / 2 / (size if intervals.confidence.at_once else 1)
+        alone = (1 - intervals.level) / 2 / (intervals.num_tests if intervals.confidence.at_once else 1)
         said.append(
             collection.without_interval(contradicted, "category (marked !)", "categories (marked !)", 2 * alone)
         )

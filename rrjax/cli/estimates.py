@@ -19,6 +19,7 @@ from rrjax.cli.collection import Collection, contradictions
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Confidence
 from rrjax.data.errors import UsageError
+from rrjax.data.tally import evidence, num_tests
 from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS, Estimator
 from rrjax.io.tallies import MAX_CELLS
 
@@ -133,6 +134,8 @@ class ShareIntervals:
     upper: np.ndarray
     found: np.ndarray
     """Which categories are significantly above zero, at the false discovery rate."""
+    num_tests: int
+    """Number of categories that say something of their own: one of two, whose shares add up to one."""
 
     @property
     def level(self) -> float:
@@ -148,6 +151,11 @@ class ShareIntervals:
         """Which shares of an estimate lie outside their intervals, by more than rounding."""
         slack = 1e-9
         return (theta < self.lower - slack) | (theta > self.upper + slack)
+
+    @property
+    def simultaneous(self) -> bool:
+        """Whether all intervals hold together at their level."""
+        return self.confidence.at_once or self.num_tests == 1
 
     @property
     def contradicted(self) -> np.ndarray:
@@ -176,7 +184,7 @@ def share_intervals(collection: Collection, confidence: Confidence) -> ShareInte
             f"allows at this ε, even if no user holds {'it' if int(missed.sum()) == 1 else 'them'}. {collection.doubt}"
         )
     collection.warnings.extend(contradictions(collection))
-    return ShareIntervals(confidence, lower, upper, found)
+    return ShareIntervals(confidence, lower, upper, found, int(num_tests(evidence(*given))))
 
 
 def largest_of(theta: np.ndarray, top: int) -> np.ndarray:

@@ -185,7 +185,7 @@ class Plan:
     detectable: float
     """Share that a p-value at 0.05 detects with 80 % power."""
     detectable_among_all: float
-    """Share that a p-value at 0.05 ÷ K detects with 80 % power."""
+    """Share that a p-value at 0.05 ÷ K detects with 80 % power; at 0.05 if K = 2, of which one is not empty."""
     mechanisms: list[inference.MechanismErrors]
 
 
@@ -220,7 +220,7 @@ def _solve(target: Target, epsilon: float | None, users: int | None) -> Plan:
         target.width(number, epsilon, 0.0),
         target.width(number, epsilon, target.share),
         target.of(inference.detectable_share, number, epsilon),
-        target.of(inference.detectable_share, number, epsilon, level=0.05 / size),
+        target.of(inference.detectable_share, number, epsilon, level=0.05 / size if size > 2 else 0.05),
         _compared(target, number, epsilon),
     )
 

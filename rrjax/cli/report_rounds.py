@@ -23,7 +23,8 @@ def parts_of(
     found: FoundRounds, files: Files, level: float, top: int, context: typer.Context, made: datetime
 ) -> dict[str, list[Markup]]:
     """The parts of the page, by their headings."""
-    each = level if found.together is None else 1 - (1 - level) / found.last.num_categories
+    size = found.last.num_categories
+    each = level if found.together is None or size == 2 else 1 - (1 - level) / size  # two shares add up to one
     limits = None if found.together is None else found.together.interval(each)
     estimate = "each round by posterior means (empirical Bayes)"
     if limits is not None:

@@ -137,8 +137,12 @@ def _reading(findings: Findings) -> list[object]:
         "which may be random. Each share is estimated by its posterior mean; the prior is estimated from the same "
         "reports.",
         f"Interval: it holds the true share. The intervals are simultaneous, with {level} confidence: in at most "
-        f"{show.in_full(1 - intervals.level)} of such collections any of them is wrong. For a category that was chosen "
-        "before looking at the reports, `rrjax estimate` gives a shorter interval.",
+        f"{show.in_full(1 - intervals.level)} of such collections any of them is wrong."
+        + (
+            " For a category that was chosen before looking at the reports, `rrjax estimate` gives a shorter interval."
+            if intervals.num_tests > 1
+            else ""
+        ),
         "Above zero: yes where the share is significantly above zero, which means that somebody holds the category. "
         f"On average at most {show.in_full(intervals.fdr)} of all yes are wrong (false discovery rate). "
         "\N{LEFT DOUBLE QUOTATION MARK}Cannot tell\N{RIGHT DOUBLE QUOTATION MARK}: so many reports may come from "

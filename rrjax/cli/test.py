@@ -27,13 +27,12 @@ from rrjax.cli.testing import (
     least_of_one,
     least_of_shuffles,
     least_of_tables,
-    mechanism_of_all,
     show_outcomes,
     tally_of,
 )
 from rrjax.cli.truth import read_truth
 from rrjax.data.errors import UsageError
-from rrjax.inference.marginal_tests import alike, one_test
+from rrjax.inference.marginal_tests import alike, num_tests_of
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
 
@@ -222,11 +221,11 @@ def _equal(collections: Sequence[Collection], options: SimulatedTest) -> dict[st
         counts, epsilon = _stacked(collections)
         result = inference.equality_test(options.key, counts, epsilon, **options.arguments)
         return options.outcome(question, result, "No: they differ.", if_not, least_of_shuffles(counts, epsilon))
-    tallies, mechanism = [tally_of(each) for each in collections], mechanism_of_all(collections)
-    result = inference.equality_test(options.key, tallies, mechanism=mechanism, **options.arguments)
+    tallies = [tally_of(each) for each in collections]
+    result = inference.equality_test(options.key, tallies, **options.arguments)
     label = label_of(collections[0], result)
     if_so = f"No: they differ, most in {label}."
-    outcome = options.outcome(question, result, if_so, if_not, least_of_tables(tallies, mechanism))
+    outcome = options.outcome(question, result, if_so, if_not, least_of_tables(tallies))
     return outcome | {"category": label, "simulated": False}
 
 
@@ -262,12 +261,10 @@ def _trend(
         told = counts if number is None else _apart(counts[:, number], counts.sum(axis=1))
         way = "" if category is None else way_of(result)
         return options.outcome(question, result, f"Yes{way}.", if_not, least_of_shuffles(told, epsilon))
-    tallies, mechanism = [tally_of(each) for each in collections], mechanism_of_all(collections)
-    tests = 1 if number is not None or one_test(len(collections[0].labels), mechanism) else len(collections[0].labels)
+    tallies = [tally_of(each) for each in collections]
+    tests = 1 if number is not None else int(num_tests_of(tallies))
     options.check_draws(tests)
-    result = inference.trend_test(
-        options.key, tallies, None, when, mechanism=mechanism, category=number, **options.arguments
-    )
+    result = inference.trend_test(options.key, tallies, None, when, category=number, **options.arguments)
     label = category if number is not None else label_of(collections[0], result)
     most = "" if number is not None else f", most of all {label}"
     sizes = np.array([int(each.num_users) for each in tallies])

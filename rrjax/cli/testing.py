@@ -22,9 +22,8 @@ from rrjax.cli.options import Explain, Json, check_rate
 from rrjax.data.errors import UsageError
 from rrjax.data.tally import Tally
 from rrjax.inference.contradiction import ONE_NUMBER_SUPPORTED
-from rrjax.inference.marginal_tests import CategoryTest, alike, one_test
+from rrjax.inference.marginal_tests import CategoryTest, alike, num_tests_of
 from rrjax.io.tallies import as_jax_integers
-from rrjax.mechanisms import SupportMechanism
 
 MOST_DRAWS = 10_000_000
 _flag = partial(typer.Option, rich_help_panel="The test")
@@ -204,12 +203,6 @@ def tally_of(collection: Collection) -> Tally:
     return Tally(counts, number, rates=collection.mechanism.rates)
 
 
-def mechanism_of_all(collections: Sequence[Collection]) -> SupportMechanism | None:
-    """The mechanism of collections, if it is one."""
-    kinds = {type(collection.mechanism) for collection in collections}
-    return collections[0].mechanism if len(kinds) == 1 else None
-
-
 def label_of(collection: Collection, result: inference.HypothesisTest) -> str | None:
     """The label of the category that differs most; None if there is none."""
     place = int(result.category) if isinstance(result, CategoryTest) else -1
@@ -218,19 +211,20 @@ def label_of(collection: Collection, result: inference.HypothesisTest) -> str | 
 
 def least_of_fit(collection: Collection, theta: np.ndarray | None) -> float:
     """Logarithm of the smallest p-value of an exact test of fit: all reports support a category, or none does."""
-    rates, size, mechanism = collection.rates, collection.num_categories, collection.mechanism
-    if theta is None and not isinstance(mechanism, ONE_NUMBER_SUPPORTED):
+    rates = collection.rates
+    if theta is None and not isinstance(collection.mechanism, ONE_NUMBER_SUPPORTED):
         return -math.inf  # the sum of the shares is tested too
     if theta is None:
         law = np.minimum(rates.p, rates.not_q)
     else:
         reported = np.asarray(rates.q + rates.d * (theta / theta.sum()))
         law = np.minimum(reported, 1 - reported)
-    tests = 1 if one_test(size, mechanism) else size
-    return math.log(2 * tests) + collection.num_reports * math.log(max(float(np.min(law)), 1e-300))
+    return math.log(2 * int(num_tests_of([tally_of(collection)]))) + collection.num_reports * math.log(
+        max(float(np.min(law)), 1e-300)
+    )
 
 
-def least_of_tables(tallies: Sequence[Tally], mechanism: SupportMechanism | None) -> float:
+def least_of_tables(tallies: Sequence[Tally]) -> float:
     """Logarithm of the smallest p-value of the exact test of collections, given the support of all of them.
 
     Where the rates differ, supports are randomized further, and there is no bound.
@@ -249,8 +243,8 @@ def least_of_tables(tallies: Sequence[Tally], mechanism: SupportMechanism | None
     fewest, most = np.maximum(0, number + marked - total), np.minimum(number, marked)
     mass = [log_ways(marked, x) + log_ways(total - marked, number - x) for x in (fewest, most)]
     least = np.where(fewest < most, np.minimum(*mass) - log_ways(total, number), 0)
-    groups, size = support.shape
-    tests = (1 if one_test(size, mechanism) else size) * (1 if groups == 2 else groups)
+    groups = len(tallies)
+    tests = int(num_tests_of(tallies)) * (1 if groups == 2 else groups)
     return math.log(2 * tests) + float(least.min())
 
 

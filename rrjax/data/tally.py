@@ -349,6 +349,27 @@ def evidence(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> Evidence:
     return _of_counts(*as_survey(counts, epsilon, whole=True))
 
 
+def num_tests(*collections: Evidence) -> int | Int[Array, ""]:
+    """The number of categories whose support counts say something of their own, in collections of the same categories.
+
+    K; but one of two categories, if each report supports exactly one of both: the shares add up to one, and the test
+    and the interval of one category are those of the other. Then support counts add up to N, and each category's q is
+    the other's 1 − p. Support counts of unary encoding and hashing are separate data. If by chance they add up to N,
+    both say the same, and their intervals and p-values are conservative: each is the other's independent copy.
+    """
+    size = collections[0].support.shape[0]
+    if size != 2:
+        return size
+    one = jnp.all(jnp.stack([_complementary(each) for each in collections]))
+    return jnp.where(one, 1, 2) if isinstance(one, Tracer) else 2 - int(one)
+
+
+def _complementary(data: Evidence) -> Bool[Array, ""]:
+    q, not_p = (jnp.broadcast_to(each, (2,)) for each in (data.rates.q, data.rates.not_p))
+    rounding = 8 * jnp.finfo(q.dtype).eps * jnp.maximum(q, not_p[::-1])
+    return (data.support[0] == data.others[1]) & jnp.all(jnp.abs(q - not_p[::-1]) <= rounding)
+
+
 @program
 def of_tally(tally: Tally) -> Evidence:
     """The numbers of a checked tally of integers or floats."""

@@ -27,12 +27,11 @@ from rrjax.inference.marginal_tests import (
     as_tallies,
     equality_of_tallies,
     linear_trend,
-    one_test,
+    num_tests_of,
     shuffled,
     trend_of_tallies,
 )
 from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, pearson_rounding, simulable
-from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 from rrjax.simulate.sampling import Stream
@@ -47,7 +46,6 @@ def equality_test(
     counts: Sequence[ArrayLike | Tally] | ArrayLike,
     epsilon: ArrayLike | None = None,
     *,
-    mechanism: Mechanism | None = None,
     num_draws: int = 9999,
     level: float = 0.05,
 ) -> HypothesisTest:
@@ -60,15 +58,14 @@ def equality_test(
 
     Tallies are tested category by category, by the exact hypergeometric law of the support count of one collection
     given that of all; the smallest p-value of all categories (and collections, if more than two) is multiplied by their
-    number. If their mechanisms or ε differ, supports are first thinned to one p and q. This detects a change of one
+    number. Two categories, of which each report supports exactly one, as in a survey of yes and no, are one test. If
+    the mechanisms or ε of tallies differ, supports are first thinned to one p and q. This detects a change of one
     category best, and many small changes less well than the likelihood ratio does.
 
     Args:
         key: A typed key, `jax.random.key(seed)`; also for the further randomization.
         counts: `[G, K]`, or a sequence of G arrays `[K]`: integers, the reports per category; or of G tallies.
         epsilon: Scalar, or `[G]`, nats; not with tallies.
-        mechanism: That of all tallies, if it is one. It only matters if K = 2 and every report supports one of the two:
-            then both categories are one test.
         num_draws: Shuffles; none for tallies. Static.
         level: The level that the p-value will be compared with, in (0, 1). Static.
 
@@ -90,7 +87,7 @@ def equality_test(
         True
         >>> design = rrjax.mechanisms.ForcedResponse(4 / 6, [1 / 2, 1 / 2])
         >>> tallies = [design.tally_of_counts(counts) for counts in ([300, 700], [250, 750])]
-        >>> result = rrjax.inference.equality_test(jax.random.key(0), tallies, mechanism=design)
+        >>> result = rrjax.inference.equality_test(jax.random.key(0), tallies)
         >>> print(f"{result.p_value:.3f}")
         0.014
 
@@ -101,8 +98,7 @@ def equality_test(
     check_key(key)
     check_draws(num_draws, level)
     if tallies := as_tallies(counts, epsilon, MOST_ROWS):
-        one = one_test(tallies[0].num_categories, mechanism)
-        return equality_of_tallies(key, tallies, alike(tallies), one)
+        return equality_of_tallies(key, tallies, alike(tallies))
     counts = _as_collections(counts)
     return _test_equality(key, counts, as_one_or_each(epsilon, counts.shape[0], "collections"), num_draws)
 
@@ -113,7 +109,6 @@ def trend_test(
     epsilon: ArrayLike | None = None,
     times: ArrayLike | None = None,
     *,
-    mechanism: Mechanism | None = None,
     category: int | Int[Array, ""] | None = None,
     num_draws: int = 9999,
     level: float = 0.05,
@@ -129,13 +124,12 @@ def trend_test(
 
     The null shuffles the reports among the collections, and different ε are treated as by `equality_test`. That test
     detects changes of any kind, but a trend with less power. Of tallies, the category with the
-    largest statistic is shuffled, and its p-value multiplied by K.
+    largest statistic is shuffled, and its p-value multiplied by the number of tests, as by `equality_test`.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
         counts: `[G, K]`, or a sequence of G arrays `[K]`: integers, the reports per category; or of G tallies.
         epsilon: Scalar, or `[G]`, nats; not with tallies.
-        mechanism: As in `equality_test`.
         times: `[G]`, times of the collections, or any scores; 0, 1, … by default.
         category: Scalar integer, 0 … K − 1, traced; or None for all.
         num_draws: Shuffles. Static.
@@ -163,12 +157,12 @@ def trend_test(
     tallies = as_tallies(counts, epsilon, MOST_ROWS)
     stacked = None if tallies else _as_collections(counts)
     groups, size = (len(tallies), tallies[0].num_categories) if stacked is None else stacked.shape
-    one = one_test(size, mechanism)
-    check_draws(num_draws, level, 1 if stacked is not None or category is not None or one else size)
+    tests = 1 if stacked is not None or category is not None else num_tests_of(tallies)
+    check_draws(num_draws, level, tests if isinstance(tests, int) else size)
     times = _as_times(np.arange(groups) if times is None else times, groups)
     place = None if category is None else as_category(category, size).astype(jnp.int32)
     if stacked is None:
-        return trend_of_tallies(key, tallies, times, place, alike(tallies), one, num_draws)
+        return trend_of_tallies(key, tallies, times, place, alike(tallies), num_draws)
     return _test_trend(key, stacked, as_one_or_each(epsilon, groups, "collections"), times, place, num_draws)
 
 

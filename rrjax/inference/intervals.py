@@ -14,7 +14,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.arguments import Estimand, as_counts, as_probability, as_survey, check_estimand, complement
 from rrjax.data.errors import ArgumentError
-from rrjax.data.tally import Evidence, Tally, as_tally, evidence
+from rrjax.data.tally import Evidence, Tally, as_tally, evidence, num_tests
 from rrjax.inference.contradiction import log_above, log_below
 from rrjax.inference.distinct_counts import once_per_count
 from rrjax.inference.profile import profile_limits
@@ -87,7 +87,8 @@ def intervals(
             that all intervals cover simultaneously.
         method: As above.
         simultaneous: "bonferroni" divides 1 − level by K and has no further assumption. "sidak" takes the K-th root of
-            the level; it is slightly shorter, and holds for normal variables, so only for large counts.
+            the level; it is slightly shorter, and holds for normal variables, so only for large counts. Of two
+            categories, of which each report supports exactly one, the intervals hold together anyway: both are as None.
         estimand: As above; "users" requires "clopper-pearson".
 
     Returns:
@@ -126,7 +127,7 @@ def intervals(
     as_probability(level, "level", 0.95)
     miss = complement(level)
     data = evidence(counts, epsilon)
-    tail = log_tail(miss, simultaneous, data.support.shape[0])
+    tail = log_tail(miss, simultaneous, num_tests(data))
     if method == "profile":
         return _cut(data.usable, miss, *profile_limits(*as_survey(counts, epsilon), tail))
     users = whole_counts(counts, epsilon) if estimand == "users" else None
@@ -178,10 +179,15 @@ def within(lower: Any, upper: Any, least: Any = 0.0, most: Any = 1.0) -> tuple[A
     return jnp.where(some, lower, jnp.nan), jnp.where(some, upper, jnp.nan)
 
 
-def log_tail(miss: Float[Array | np.ndarray, ""], simultaneous: Simultaneous | None, number: int) -> Float[Array, ""]:
+def log_tail(
+    miss: Float[Array | np.ndarray, ""], simultaneous: Simultaneous | None, number: int | Int[Array, ""]
+) -> Float[Array, ""]:
     """Logarithm of the probability of either tail of one of `number` intervals that miss with probability `miss`."""
     if simultaneous not in (None, *get_args(Simultaneous)):
         raise ArgumentError.about("simultaneous", f"must be None, 'bonferroni' or 'sidak', got {simultaneous!r}")
+    if isinstance(number, jax.Array):
+        miss = jnp.asarray(miss)
+        number = number.astype(miss.dtype)
     xp: Any = np if isinstance(miss, np.ndarray) else jnp  # JAX would compile a program for every operation
     if simultaneous == "bonferroni":
         miss = miss / number

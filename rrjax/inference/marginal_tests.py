@@ -3,7 +3,7 @@ r"""Tests of tallies, category by category: exact for the support count of each,
 With users drawn from θ, the support count of one category is S_j ~ Binomial(N, q_j + d_j·θ_j), for every mechanism. A
 tally does not tell how the support counts of different categories depend on each other. So each category is tested
 exactly, and the smallest of K p-values is multiplied by K (Bonferroni): this holds for any dependence, at any N. Two
-categories of which every report supports exactly one, as in a survey of yes and no, are one test.
+categories of which every report supports exactly one, as in a survey of yes and no, are one test (`num_tests`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 from rrjax.data.arguments import float_dtype, is_distribution
 from rrjax.data.categories import difference
 from rrjax.data.errors import ArgumentError
-from rrjax.data.tally import Rates, Tally, as_tally, equal_rates, evidence, of_tally
+from rrjax.data.tally import Rates, Tally, as_tally, equal_rates, evidence, num_tests, of_tally
 from rrjax.inference.contradiction import ONE_NUMBER_SUPPORTED, contradiction_test, log_above, log_below, standardized
 from rrjax.inference.monte_carlo import HypothesisTest, Null, monte_carlo_test, pearson_rounding
 from rrjax.mechanisms.mechanism import Mechanism
@@ -43,7 +43,8 @@ class CategoryTest(HypothesisTest):
     Attributes:
         statistic: Scalar: distance of the support count of `category` from its expectation under the hypothesis, in
             standard deviations; with several collections, the distance that is most significant.
-        p_value: Scalar: K times that of `category`, at most one.
+        p_value: Scalar: that of `category`, times the number of tests: K, or one of two categories of which every
+            report supports exactly one; at most one.
         standard_error: Scalar: its standard error; zero, if it is not simulated.
         category: Scalar, integer: the category that differs most, with the smallest p-value; −1 if the sum of the
             shares decides, or for unusable tallies.
@@ -56,69 +57,68 @@ class CategoryTest(HypothesisTest):
 
 
 def _combined(
-    p_values: Float[Array, " K"], statistics: Float[Array, " K"], one: bool, usable: Bool[Array, ""], method: str
+    p_values: Float[Array, " K"],
+    statistics: Float[Array, " K"],
+    number: int | Int[Array, ""],
+    usable: Bool[Array, ""],
+    method: str,
 ) -> CategoryTest:
-    """The test of all categories together, by exact p-values of each; with `one`, the first decides alone."""
-    static, zero = (statistics.shape[0], one, method), jnp.zeros_like(statistics[0])
-    p_values = p_values[:1] if one else p_values
+    """The test of all categories together, by exact p-values of each; of a number of one, the first decides alone."""
+    p_values = jnp.where(number == 1, p_values[0], p_values)
     place = jnp.argmin(p_values)
-    return _as_test(place, p_values[place], statistics[place], zero, p_values, static, usable)
+    zero = jnp.zeros_like(statistics[0])
+    return _as_test(place, p_values[place], statistics[place], zero, p_values, number, method, usable)
 
 
-def _as_test(place, p_value, statistic, error, p_values, static, usable):
+def _as_test(place, p_value, statistic, error, p_values, number, method, usable):
     """The result from the p-value of one category and its place."""
-    size, one, method = static
-    whole = (1 if one else size) * p_value
-    error = jnp.where(whole < 1, (1 if one else size) * error, 0)
-    whole, p_values = jnp.clip(whole, jnp.finfo(whole.dtype).tiny, 1), jnp.broadcast_to(p_values, (size,))
+    number = jnp.asarray(number).astype(p_value.dtype)
+    whole = number * p_value
+    error = jnp.where(whole < 1, number * error, 0)
+    whole = jnp.clip(whole, jnp.finfo(whole.dtype).tiny, 1)
     statistic, whole, error, p_values = (jnp.where(usable, x, jnp.nan) for x in (statistic, whole, error, p_values))
     return CategoryTest(statistic, whole, error, method, jnp.where(usable, place, -1).astype(jnp.int32), p_values)
 
 
-def one_test(size: int, mechanism: Mechanism | None) -> bool:
-    """Whether every report supports exactly one of two categories, so that both have the same test."""
-    return size == 2 and isinstance(mechanism, ONE_NUMBER_SUPPORTED)
-
-
 def fit_of_tally(tally: Tally, epsilon: Any, theta: Array | None, mechanism: Mechanism | None) -> CategoryTest:
     """Tests whether a tally fits a given distribution or, without one, any distribution."""
-    data, size = evidence(tally, epsilon), tally.num_categories
+    data = evidence(tally, epsilon)
     if theta is not None:
-        return _test_given(data, theta, one_test(size, mechanism))
+        return _test_given(data, theta)
     summed = None
     if mechanism is not None and not isinstance(mechanism, ONE_NUMBER_SUPPORTED):
         summed = contradiction_test(tally, mechanism).p_value
-    return _test_any(data, summed, one_test(size, mechanism))
+    return _test_any(data, summed)
 
 
-@partial(jax.jit, static_argnums=2)
-def _test_given(data, theta, one):
+@jax.jit
+def _test_given(data, theta):
     usable = data.usable & is_distribution(theta, ROUNDING_OF_SUM)  # a traced one was not refused
     share = jnp.where(usable, theta / accurate_sum(theta), 1 / theta.shape[0])
     _, _, statistics = standardized(data, share)
     tail = jnp.minimum(log_above(data, share), log_below(data, share))
     p_values = jnp.minimum(2 * jnp.exp(tail), 1)
-    return _combined(p_values, statistics, one, usable, f"exact binomial test of {_every(one)}")
+    return _combined(p_values, statistics, num_tests(data), usable, f"exact binomial test of {_every(theta.shape[0])}")
 
 
-@partial(jax.jit, static_argnums=2)
-def _test_any(data, summed, one):
+@jax.jit
+def _test_any(data, summed):
     # A support count is least likely too small if nobody holds the category, and too large if everybody does.
     below, above = log_below(data, 0), log_above(data, 1)
     statistics = jnp.where(below <= above, *(standardized(data, share)[2] for share in (0, 1)))
     p_values = jnp.minimum(2 * jnp.exp(jnp.minimum(below, above)), 1)
-    method = f"exact binomial bounds of {_every(one)}"
+    number, method = num_tests(data), f"exact binomial bounds of {_every(p_values.shape[0])}"
     if summed is None:
-        return _combined(p_values, statistics, one, data.usable, method)
+        return _combined(p_values, statistics, number, data.usable, method)
     method = f"{method}, and Chernoff's bound of the sum of shares"
-    found = _combined(p_values, statistics, one, data.usable, method)
+    found = _combined(p_values, statistics, number, data.usable, method)
     whole = jnp.minimum(2 * jnp.minimum(found.p_value, summed), 1)
     decided = summed < found.p_value
     return dataclasses.replace(found, p_value=whole, category=jnp.where(decided, -1, found.category))
 
 
-def _every(one):
-    return "one of two categories" if one else "every category, Bonferroni"
+def _every(size):
+    return "every category, Bonferroni" if size > 2 else "both categories, Bonferroni if their counts are separate data"
 
 
 def as_tallies(counts: Any, epsilon: Any, most: int) -> tuple[Tally, ...]:
@@ -225,8 +225,13 @@ def thinned(key: Array, tallies: Sequence[Tally], same: bool) -> Supports:
     return Supports(jax.vmap(draw)(keys, support, numbers, lost, gained), numbers, usable)
 
 
-@partial(jax.jit, static_argnums=(2, 3))
-def equality_of_tallies(key: Array, tallies: tuple[Tally, ...], same: bool, one: bool) -> CategoryTest:
+def num_tests_of(tallies: Sequence[Tally]) -> int | Int[Array, ""]:
+    """The number of tests (`num_tests`) of several tallies together."""
+    return num_tests(*(evidence(each, None) for each in tallies))
+
+
+@partial(jax.jit, static_argnums=2)
+def equality_of_tallies(key: Array, tallies: tuple[Tally, ...], same: bool) -> CategoryTest:
     """Tests whether tallies come from one distribution: every collection against all others, by category.
 
     Under the hypothesis reports are exchangeable between collections, so the support count of a collection, given that
@@ -240,8 +245,9 @@ def equality_of_tallies(key: Array, tallies: tuple[Tally, ...], same: bool, one:
     p_values, statistics = hypergeometric_test(support[:groups], numbers[:groups], marked[None], total)
     place = jnp.argmin(p_values, axis=0)[None]
     least, statistic = (jnp.take_along_axis(each, place, axis=0)[0] for each in (p_values, statistics))
-    method = f"exact hypergeometric test of {_every(one)}{'' if same else ', supports thinned to equal rates'}"
-    return _combined(jnp.minimum(groups * least, 1), statistic, one, supports.usable, method)
+    thinning = "" if same else ", supports thinned to equal rates"
+    method = f"exact hypergeometric test of {_every(support.shape[1])}{thinning}"
+    return _combined(jnp.minimum(groups * least, 1), statistic, num_tests_of(tallies), supports.usable, method)
 
 
 def hypergeometric_test(
@@ -278,9 +284,9 @@ def _difference(first, second, dtype):
     return jnp.where(less, -size, size)
 
 
-@partial(jax.jit, static_argnums=(4, 5, 6))
+@partial(jax.jit, static_argnums=(4, 5))
 def trend_of_tallies(
-    key: Array, tallies: tuple[Tally, ...], times: Float[Array, " G"], category: Any, same: bool, one: bool, draws: int
+    key: Array, tallies: tuple[Tally, ...], times: Float[Array, " G"], category: Any, same: bool, draws: int
 ) -> HypothesisTest:
     """Tests whether support counts rise or fall with time: of one category or, without one, of any.
 
@@ -289,22 +295,23 @@ def trend_of_tallies(
     """
     lower, shuffle = jax.random.split(key)
     support, numbers, usable = thinned(lower, tallies, same)
-    size, place = support.shape[1], jnp.zeros((), jnp.int32) if category is None else category
-    if category is None and not one:
+    size, place, one = support.shape[1], category, num_tests_of(tallies) == 1
+    if category is None:
         pooled, number = (jnp.sum(each, axis=0).astype(times.dtype) for each in (support, numbers))
         expected = numbers[:, None].astype(times.dtype) * (pooled / number)
         spread = pooled * (1 - pooled / number)
         moved = jnp.abs(times @ (support.astype(times.dtype) - expected))
         place = jnp.argmax(jnp.where(spread > 0, moved / jnp.sqrt(jnp.where(spread > 0, spread, 1)), 0))
+        place = jnp.where(one, 0, place)
     supported = jnp.take(support, place, axis=1)
     groups = jnp.stack([supported, numbers - supported], axis=1)
     found = linear_trend(shuffle, groups, usable, times, jnp.zeros((), jnp.int32), draws)
     if category is not None:
         return found
     p_values = jnp.where((jnp.arange(size) == place) | one, found.p_value, jnp.nan)
-    numbers = place, found.p_value, found.statistic, found.standard_error, p_values
-    method = f"Cochran–Armitage, permutation, of {_every(one)}"
-    return _as_test(*numbers, (size, one, method), usable & ~jnp.isnan(found.p_value))
+    numbers = place, found.p_value, found.statistic, found.standard_error, p_values, jnp.where(one, 1, size)
+    method = f"Cochran–Armitage, permutation, of {_every(size)}"
+    return _as_test(*numbers, method, usable & ~jnp.isnan(found.p_value))
 
 
 def linear_trend(

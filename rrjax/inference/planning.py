@@ -19,6 +19,7 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.data.arguments import Estimand, as_probability, as_scalar, complement, float_dtype
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
+from rrjax.inference.contradiction import ONE_NUMBER_SUPPORTED
 from rrjax.inference.intervals import Simultaneous, log_tail
 from rrjax.inference.precision import drawing_error, rates_of, rounded
 from rrjax.mechanisms import MECHANISMS, MechanismFactory, RandomizedResponse
@@ -70,7 +71,7 @@ def expected_width(
         0.0387
     """
     number = as_scalar(num_users, float_dtype(), "num_users")
-    share, tail = _share_and_tail(num_categories, share, level, simultaneous)
+    share, tail = _share_and_tail(num_categories, share, level, simultaneous, mechanism)
     width = _width(number, rates_of(num_categories, epsilon, mechanism), share, tail)
     return jnp.where((number > 0) & (share >= 0) & (share <= 1), width, jnp.nan)
 
@@ -111,16 +112,18 @@ def users_for_width(
         True
     """
     width = as_scalar(width, float_dtype(), "width")
-    share, tail = _share_and_tail(num_categories, share, level, simultaneous)
+    share, tail = _share_and_tail(num_categories, share, level, simultaneous, mechanism)
     rates = rates_of(num_categories, epsilon, mechanism)
     given = (rates, share, width, tail)
     number = with_derivative(_tangent_of_users, _users_of_width(*lax.stop_gradient(given)), given)
     return jnp.where((share >= 0) & (share <= 1) & (width > 0) & (width < 1) & (rates.truth > 0), number, jnp.nan)
 
 
-def _share_and_tail(num_categories, share, level, simultaneous):
+def _share_and_tail(num_categories, share, level, simultaneous, mechanism):
     check_num_categories(num_categories)
     as_probability(level, "level", 0.95)
+    if num_categories == 2 and isinstance(mechanism(2, 1.0), ONE_NUMBER_SUPPORTED):
+        simultaneous = None  # two shares that add up to one
     return as_scalar(share, float_dtype(), "share"), log_tail(complement(level), simultaneous, num_categories)
 
 

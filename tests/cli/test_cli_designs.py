@@ -301,7 +301,7 @@ def test_questions_about_the_answers_to_a_design(answers):
     expected = stats.fisher_exact([[831, 1604], [930, 1505]], alternative="less").pvalue
     assert found["p_value"] == pytest.approx(2 * expected, rel=1e-4)
     found = test("trend", "counts.csv", "later.csv", "--draws", "999")
-    whole = inference.trend_test(jax.random.key(0), [first, later], mechanism=design, num_draws=999)
+    whole = inference.trend_test(jax.random.key(0), [first, later], num_draws=999)
     assert found["p_value"] == pytest.approx(float(whole.p_value))
     assert "upwards" in found["answer"]
     code, out, error = answers("estimate", "counts.csv", *COUNTED, *DICE, "--quantile", "0.2", "--json")

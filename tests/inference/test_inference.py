@@ -349,6 +349,23 @@ def test_simultaneous_intervals_share_the_level():
     assert (sidak.lower[:2] > bonferroni.lower[:2]).all()
 
 
+@pytest.mark.parametrize("simultaneous", ["bonferroni", "sidak"])
+def test_intervals_of_two_shares_that_add_up_to_one_hold_together(simultaneous):
+    counts, design = np.array([700, 300], INT), rrjax.mechanisms.ForcedResponse(0.7, [0.4, 0.6])
+    for given in ((counts, 1.0), (design.tally_of_counts(counts), None)):
+        alone = intervals(*given)
+        for together in (
+            intervals(*given, simultaneous=simultaneous),
+            jax.jit(lambda given: intervals(*given, simultaneous=simultaneous))(given),
+        ):
+            np.testing.assert_allclose(together, alone, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(alone.lower, 1 - alone.upper[::-1], rtol=1e-4, atol=1e-6)
+    # Counts that are separate data, at the same p and q, or counts that add up to N at others.
+    for given in (rrjax.Tally(counts, 1001, p=0.75, q=0.25), rrjax.Tally(counts, 1000, p=0.75, q=0.2)):
+        alone, together = intervals(given), intervals(given, simultaneous=simultaneous)
+        assert together.lower[0] < alone.lower[0] - 1e-3
+
+
 def test_limits_at_the_ends():
     lower, upper = intervals([100, 0], 4.0)
     mechanism = rrjax.RandomizedResponse(2, 4.0)

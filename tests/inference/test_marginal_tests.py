@@ -18,6 +18,7 @@ from rrjax.inference.marginal_tests import hypergeometric_test, thinned
 from rrjax.mechanisms import (
     ForcedResponse,
     HadamardResponse,
+    Kuk,
     LocalHashing,
     NegativeQuestion,
     OptimizedUnaryEncoding,
@@ -115,13 +116,35 @@ def test_two_collections_have_fishers_test():
     assert int(result.category) == 0
     assert float(result.p_value) == pytest.approx(3 * float(result.p_values[0]), rel=1e-5)
     assert result.statistic > 0
-    # A yes or a no is one test, whichever category is named, and whether d is negative.
-    design = Warner(0.2)
-    pair = [design.tally_of_counts(each) for each in ([300, 200], [240, 240])]
-    one, two = equality_test(KEY, pair, mechanism=design), equality_test(KEY, pair)
-    table = stats.fisher_exact([[300, 200], [240, 240]], alternative="greater").pvalue
-    assert float(one.p_value) == pytest.approx(2 * table, rel=1e-4)
-    assert float(two.p_value) == pytest.approx(4 * table, rel=1e-4)
+
+
+@pytest.mark.parametrize("design", [Warner(0.2), Kuk(0.8, 0.3)], ids=lambda each: each.name)
+def test_a_yes_or_a_no_is_one_test(design):
+    """Whichever is named, and whether d is negative; but two support counts that are separate data are two tests."""
+    counts = [[300, 200], [240, 240]]
+    tallies = [design.tally_of_counts(each) for each in counts]
+    table = 2 * stats.fisher_exact(counts, alternative="greater").pvalue
+    for test in (equality_test, jax.jit(lambda key, tallies: equality_test(key, tallies))):
+        assert float(test(KEY, tallies).p_value) == pytest.approx(table, rel=1e-4)
+    apart = [Tally(each, sum(each) + 1, rates=design.rates) for each in counts]
+    assert float(equality_test(KEY, apart).p_value) > 1.9 * table
+    trend = trend_test(KEY, tallies, num_draws=19)
+    assert float(trend.p_value) == pytest.approx(0.05)
+    with refused("num_draws"):
+        trend_test(KEY, apart, num_draws=19)
+    shares = np.asarray(design.rates.q + design.rates.d * np.array([0.3, 0.7]))
+    fit = goodness_of_fit_test(KEY, tallies[0], theta=[0.3, 0.7])
+    support = np.asarray(tallies[0].support)
+    expected = tails(stats.binom(500, shares).cdf(support), stats.binom(500, shares).sf(support - 1))
+    assert float(fit.p_value) == pytest.approx(expected[0], rel=1e-3)
+
+
+def test_supports_of_unary_encoding_are_two_tests():
+    """Even at the rates of randomized response, where p + q = 1."""
+    mechanism = SymmetricUnaryEncoding(2, 2.0)
+    first, second = (Tally(support, 500, rates=mechanism.rates) for support in ([300, 190], [240, 270]))
+    found = equality_test(KEY, [first, second])
+    assert float(found.p_value) == pytest.approx(2 * float(found.p_values.min()), rel=1e-5)
 
 
 # --- levels

@@ -108,6 +108,15 @@ def test_widths_are_those_of_the_intervals(share, simultaneous):
     assert float(width) == pytest.approx(float(upper[0] - lower[0]), rel=2e-3)
 
 
+def test_two_shares_that_add_up_to_one_need_no_wider_intervals():
+    for mechanism, wider in ((rrjax.RandomizedResponse, False), (mechanisms.SymmetricUnaryEncoding, True)):
+        given = {"mechanism": mechanism, "share": 0.3}
+        alone, together = (expected_width(2, 1000, 1.0, simultaneous=way, **given) for way in (None, "bonferroni"))
+        assert (together > alone * 1.05) == wider
+        number, more = (users_for_width(2, 1.0, 0.1, simultaneous=way, **given) for way in (None, "bonferroni"))
+        assert (more > number * 1.05) == wider
+
+
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_users_for_a_width(share):
     number = float(users_for_width(10, 1.0, 0.02, share))
