@@ -13,6 +13,7 @@ import numpy as np
 import rrjax
 from rrjax import inference, io
 from rrjax.cli import show
+from rrjax.cli.answers import known_yes, said
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
@@ -121,6 +122,11 @@ class Collection:
         """The survey design of the answers, if it is one."""
         return self.mechanism if isinstance(self.mechanism, Design) else None
 
+    @property
+    def yes(self) -> int | None:
+        """The category number of yes, for answers to a survey design of which one is the yes."""
+        return known_yes(self.counted.domain, self.design)
+
     def check_counts(self, what: str) -> None:
         """Refuses reports of other mechanisms for methods that exist for randomized response only."""
         if self.tallied is not None:
@@ -181,6 +187,7 @@ class Collection:
             "num_missing": self.counted.num_missing,
             "num_categories": self.num_categories,
             "domain": self.counted.domain.describe(),
+            "yes": None if self.yes is None else str(self.labels[self.yes]),
             "mechanism": self.mechanism.name,
             "epsilon": self.epsilon,
             "simulated": self.simulated,
@@ -198,7 +205,7 @@ class Collection:
             ends += f" a report, {metadata.epsilon:.6g} for all reports of one value"
         return (
             f"{name + ': ' if name else ''}{self.called}{of} in column {self.counted.column!r}; domain: "
-            f"{self.counted.domain.describe()}; {ends}"
+            f"{self.counted.domain.describe()}{said(self.counted.domain, self.yes)}; {ends}"
         )
 
 
@@ -261,8 +268,8 @@ def _designed(files: Files, epsilon: float | None, design: SurveyDesign) -> Coll
         )
     if files.domain is None:
         raise UsageError(
-            f"--mechanism {design.mechanism} needs --domain, all answers in their order (of yes and no, yes first): "
-            "give a file of labels, one a line",
+            f"--mechanism {design.mechanism} needs --domain, all answers that are possible: give a file of labels, one "
+            "a line, or a range such as 0:1",
             flag="--domain",
         )
     made = design.made(files.domain)

@@ -12,7 +12,8 @@ import typer
 
 from rrjax import inference, io
 from rrjax.cli import show
-from rrjax.cli.design import PANEL, SurveyDesign, check_yes_first
+from rrjax.cli.answers import said
+from rrjax.cli.design import PANEL, SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Output, listed_in, refuse_flags
 from rrjax.cli.reading import Files
@@ -69,10 +70,10 @@ def run(files: Files, design: SurveyDesign, samples: Samples, level: float, outp
     made, domain = design.two_samples(), files.domain
     if domain is None or domain.num_categories != 2:
         raise UsageError(
-            f"--mechanism {design.mechanism} needs --domain, its two answers, yes first: give a file of labels",
+            f"--mechanism {design.mechanism} needs --domain, its two answers: give 0:1 or a file of labels, one a line",
             flag="--domain",
         )
-    check_yes_first(domain, design.mechanism or "")
+    yes = design.place_of_yes(domain)
     if files.source.metadata() is not None:
         raise UsageError(
             f"{files.name} says itself how it was randomized: leave --mechanism {design.mechanism} out",
@@ -84,7 +85,7 @@ def run(files: Files, design: SurveyDesign, samples: Samples, level: float, outp
             f"--same-people: the samples of --mechanism {design.mechanism} must be of different people: leave it out",
             flag="--same-people",
         )
-    counts, missing = _counted(files, samples.sample or "")
+    counts, missing = _counted(files, samples.sample or "", yes)
     facts, rows, note = (
         _complying(counts, made, level, samples.same_people)
         if isinstance(made, Compliance)
@@ -98,12 +99,11 @@ def run(files: Files, design: SurveyDesign, samples: Samples, level: float, outp
         io.write_table(output.out, numbers)
     if output.json:
         record = {"command": "estimate", "mechanism": made.name, "counts": counts.tolist(), "num_missing": missing}
-        record |= {"warnings": warnings, "level": level, "same_people": samples.same_people}
-        show.record(record | facts | output.files)
+        record |= {"yes": str(domain.labels()[yes]), "warnings": warnings, "level": level}
+        show.record(record | {"same_people": samples.same_people} | facts | output.files)
         return
     numbers = " and ".join(f"{number:,}" for number in counts.sum(axis=1))
-    yes, no = (show.printable(label) for label in domain.labels())
-    show.say(f"{numbers} answers of two samples, by {made.name}; yes: {yes!r}, no: {no!r}")
+    show.say(f"{numbers} answers of two samples, by {made.name}{said(domain, yes)}")
     show.warn(warnings)
     show.out.print()
     table = show.table("", "estimate", "std. error", show.interval(level))
@@ -173,7 +173,7 @@ def _warnings(facts: dict[str, Any], sample: str) -> list[str]:
     return said
 
 
-def _counted(files: Files, text: str) -> tuple[np.ndarray, int]:
+def _counted(files: Files, text: str, yes: int) -> tuple[np.ndarray, int]:
     """The numbers of yes and no in each sample, `[2, 2]`, and that of rows without one."""
     column, equals, listed = text.partition("=")
     levels = listed_in("--sample", listed) if equals else []
@@ -192,4 +192,4 @@ def _counted(files: Files, text: str) -> tuple[np.ndarray, int]:
         raise UsageError.about(
             "--sample", f"{text}: {files.name}, column {column!r}: {problem}; its levels are {shown}", value=text
         )
-    return pairs.counts.T[[known.index(level) for level in levels]], pairs.num_missing
+    return pairs.counts.T[[known.index(level) for level in levels]][:, [yes, 1 - yes]], pairs.num_missing

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 import rrjax
+from rrjax.cli.answers import in_order, place_of_yes
 from rrjax.cli.options import did_you_mean
 from rrjax.cli.paths import READS
 from rrjax.data.errors import ArgumentError, DataError, UsageError
@@ -22,20 +23,17 @@ from rrjax.mechanisms import (
     PROTOCOLS,
     TWO_SAMPLES,
     Design,
-    Kuk,
-    Mangat,
-    Triangular,
     TwoSamples,
 )
-from rrjax.mechanisms.surveys.named import make_design, parameters_of
+from rrjax.mechanisms.surveys.design import YesOrNo
+from rrjax.mechanisms.surveys.named import make_design, make_two_samples, parameters_of
 from rrjax.mechanisms.table import TABLE, full_name
 
 PANEL, WHICH = "Which survey design", "Which mechanism"
 KNOWN = [*DESIGNS, *TWO_SAMPLES]
 Made = TypeVar("Made")
-YES, NO = {"yes", "y", "ja", "oui", "true", "1"}, {"no", "n", "nein", "non", "false", "0"}
-EXAMPLES = {"forced": "1/2,1/2", "unrelated": "1/4,3/4"}
-"""Values of parameters that are distributions; those of the others are single numbers."""
+EXAMPLES = {1: "yes:1/4,no:3/4", 2: "0.8,0.4"}
+"""Values of parameters of several numbers, by the number of samples: for each answer, or for each sample."""
 
 
 def design_name(text: str) -> str:
@@ -102,8 +100,9 @@ class SurveyDesign:
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="A parameter of --mechanism, such as truth=2/3 or forced=1/2,1/2 (in the order of --domain). "
-            "Repeatable.",
+            help="A parameter of --mechanism, such as truth=2/3 or forced=yes:1/2,no:1/2 (numbers without names are in "
+            "the order of --domain). yes=LABEL says which of two answers is the yes, where 1, yes, true, ja, oui or sí "
+            "does not. Repeatable.",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -130,8 +129,8 @@ class SurveyDesign:
                     value=self.parameter[0],
                 )
             return
-        known = TABLE[self.mechanism].parameters
-        if known is None:
+        entry = TABLE[self.mechanism]
+        if entry.parameters is None:
             if self.parameter:
                 raise UsageError(
                     f"--parameter {self.parameter[0]} is one of a survey design; {self.mechanism} has none",
@@ -140,9 +139,12 @@ class SurveyDesign:
                 )
             return
         try:
-            parameters_of(self.mechanism, self._given)
+            parameters_of(self.mechanism, self._numbers(None))
         except ArgumentError as error:
-            wanted = " ".join(f"--parameter {name}={EXAMPLES.get(name, '2/3')}" for name in known)
+            if error.value is not None:
+                raise UsageError(f"--parameter: {error}", flag="--parameter", value=error.value) from error
+            several = dict.fromkeys(entry.vectors, EXAMPLES[entry.samples])
+            wanted = " ".join(f"--parameter {name}={several.get(name, '2/3')}" for name in entry.parameters)
             raise UsageError(f"--mechanism: {error}: give {wanted}", flag="--parameter", value=error.value) from error
 
     def _read(self, path: Path) -> None:
@@ -160,9 +162,10 @@ class SurveyDesign:
             name = self._named(str(record.pop("mechanism", "")))
         except typer.BadParameter as error:
             raise _unusable(path, f", mechanism: {error.message}") from error
-        texts = [
-            f"{key}={','.join(map(str, value)) if isinstance(value, list) else value}" for key, value in record.items()
-        ]
+        texts = []
+        for key, value in record.items():
+            parts = [f"{name}:{number}" for name, number in value.items()] if isinstance(value, dict) else value
+            texts.append(f"{key}={','.join(map(str, parts)) if isinstance(parts, list) else parts}")
         object.__setattr__(self, "mechanism", name)
         object.__setattr__(self, "parameter", texts)
 
@@ -181,6 +184,13 @@ class SurveyDesign:
             found[name] = value
         return found
 
+    def _numbers(self, domain: Domain | None) -> dict[str, str]:
+        """The parameters that are numbers, those of all answers in the order of the domain."""
+        entry = TABLE[self.mechanism or ""]
+        vectors = entry.vectors if entry.samples == 1 else ()
+        given = {name: text for name, text in self._given.items() if name != "yes"}
+        return {name: in_order(name, text, domain) if name in vectors else text for name, text in given.items()}
+
     def _made(self, make: Callable[[], Made]) -> Made:
         try:
             return make()
@@ -196,20 +206,33 @@ class SurveyDesign:
         """The design of two samples; errors as of `made`."""
         name = self.mechanism
         assert name is not None
-        return self._made(lambda: TWO_SAMPLES[name](**parameters_of(name, self._given)))
+        return self._made(lambda: make_two_samples(name, self._numbers(None)))
+
+    def place_of_yes(self, domain: Domain) -> int:
+        """The category number of yes among two answers; errors as of `answers.place_of_yes`."""
+        return place_of_yes(domain, self.mechanism or "", self._given.get("yes"))
 
     def made(self, domain: Domain) -> Design:
         """The design for these answers.
 
         Raises:
-            UsageError: Parameters that make no design, or one of another number of answers.
+            UsageError: Parameters that make no design, or one of another number of answers; or it is not known which
+                answer is yes.
         """
-        made = self._of_size(domain.num_categories, f"--domain {domain.num_categories}")
-        if isinstance(made, Triangular | Kuk | Mangat):
-            check_yes_first(domain, made.name)
+        made = self._of_size(domain.num_categories, f"--domain {domain.num_categories}", domain)
+        if isinstance(made, YesOrNo):
+            known = not made.symmetric or domain.place_of_yes is not None or "yes" in self._given
+            made = dataclasses.replace(made, yes_category=self.place_of_yes(domain) if known else 0)
+        elif "yes" in self._given:
+            raise UsageError(
+                f"--parameter yes={self._given['yes']}: {made.name} has no yes; its numbers may be named, such as "
+                "LABEL:1/6",
+                flag="--parameter",
+                value=self._given["yes"],
+            )
         return made
 
-    def _of_size(self, num_categories: int | None, said: str) -> Design:
+    def _of_size(self, num_categories: int | None, said: str, domain: Domain | None = None) -> Design:
         """The design; `said` says in a message where K comes from."""
         name = self.mechanism
         assert name is not None
@@ -217,7 +240,8 @@ class SurveyDesign:
             raise UsageError.about(
                 "--mechanism", f"{name} has two samples: `rrjax estimate` takes it, with --sample", value=name
             )
-        design = self._made(lambda: make_design(name, self._given, num_categories))
+        numbers = self._numbers(domain)
+        design = self._made(lambda: make_design(name, numbers, num_categories))
         if num_categories not in (None, design.num_categories):
             raise UsageError(
                 f"--mechanism {name} with these parameters has {design.num_categories} answers, and {said}: they must "
@@ -231,21 +255,6 @@ class SurveyDesign:
 def _unusable(path: Path, problem: str) -> DataError:
     """The error about a file of --design."""
     return DataError(f"--design {path}{problem}", flag="--design", file=path, value=path)
-
-
-def check_yes_first(domain: Domain, name: str) -> None:
-    """Refuses the answers no and yes in this order, for a design that means the first one by its yes.
-
-    Raises:
-        UsageError: They are.
-    """
-    first, second = (str(label).strip().casefold() for label in domain.labels()[:2])
-    if first in NO and second in YES:
-        raise UsageError(
-            f"--domain: the first answer of {name} is its yes, and here it is {domain.labels()[0]!r}: list "
-            f"{domain.labels()[1]!r} first",
-            flag="--domain",
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -307,11 +316,6 @@ class Randomizer(SurveyDesign):
                 flag="--mechanism",
                 value=self.name,
             )
-
-    @property
-    def described(self) -> str | dict[str, Any]:
-        """The mechanism as an argument of a study: its name or, of a survey design, name and parameters."""
-        return {"mechanism": self.name, **self._given} if self.is_design else self.name
 
     def check_epsilon(self, epsilon: float | None) -> None:
         """Refuses ε beside the parameters of a survey design, which determine it, and requires it elsewhere.

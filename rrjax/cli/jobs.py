@@ -172,6 +172,7 @@ def _of_users(
         entries = [(name, ESTIMATORS[name]) for name in estimators]
         kept = [name for name, entry in entries if entry.needs == "tally" and not (design and entry.equal_rates)]
         metrics = [name for name in paper.METRICS if not CATALOGUED[name].whole_reports]
-        given |= {"estimators": kept, "metrics": metrics, "mechanism": {randomizer.name: randomizer.described}}
+        mechanism = randomizer.made(users.domain) if design else randomizer.name
+        given |= {"estimators": kept, "metrics": metrics, "mechanism": {randomizer.name: mechanism}}
     found = Study(users={label: users.counts}, epsilon=epsilons, **given | wish.changes)
     return Job(label.lower().replace(" ", "-"), found, wish.seed or 0, users=(label, users))

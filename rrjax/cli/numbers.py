@@ -26,6 +26,8 @@ ESTIMATORS = {
 }
 """Estimators of numbers, by name: title, and function of the likelihood; the first one is the default."""
 DEFAULT = next(iter(ESTIMATORS))
+LEAST_SPAN, MOST_SPAN = 1e-9, 1e15
+"""Ranges whose numbers are printed without an exponent."""
 
 
 def refuse_others(files: Files, given: Mapping[str, object]) -> None:
@@ -76,6 +78,8 @@ class NumberCollection:
     def number(self, value: float) -> str:
         """A number, rounded to about a thousandth of the range; whole if it is one of the integers."""
         span = float(self.reports.upper[-1] - self.reports.lower[0])
+        if not LEAST_SPAN < span < MOST_SPAN:
+            return f"{value:.4g}"
         whole = self.integers and value == round(value)
         return f"{value:.{0 if whole else show.decimals(span / 50)}f}"
 

@@ -178,8 +178,10 @@ def client_of(name: str, num_categories: int, epsilon: float | None, flag: str =
 
 def client_of_design(design: Design) -> Answers:
     """The client of a survey design."""
-    fields = dataclasses.fields(cast("Any", design))
-    parameters = {field.name: np.asarray(getattr(design, field.name)).tolist() for field in fields}
+    fields = [field.name for field in dataclasses.fields(cast("Any", design))]
+    parameters = {name: np.asarray(getattr(design, name)).tolist() for name in fields}
+    if parameters.get("yes_category") == 0:
+        del parameters["yes_category"]  # files without it have the yes first
     return Answers(design.name, np.asarray(design.channel(), np.float64), parameters)
 
 

@@ -13,6 +13,7 @@ import typer
 import rrjax
 from rrjax import io
 from rrjax.cli import show
+from rrjax.cli.answers import known_yes, said
 from rrjax.cli.apart import Apart, make_apart, show_apart
 from rrjax.cli.design import Randomizer
 from rrjax.cli.longitudinal import Rounds, make_round, show_round
@@ -220,7 +221,8 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
     if not isinstance(mechanism, Design):
         epsilon = f"ε = {metadata.epsilon:g} nats asked for, {metadata.effective_epsilon:.12g} delivered"
     reports = show.number(made.num_reports, "report", "reports")
-    show.say(f"{reports} {randomness(metadata)}; domain: {metadata.domain.describe()}; {epsilon}.")
+    yes = said(metadata.domain, known_yes(metadata.domain, mechanism if isinstance(mechanism, Design) else None))
+    show.say(f"{reports} {randomness(metadata)}; domain: {metadata.domain.describe()}{yes}; {epsilon}.")
     if rates is None:
         of_numbers = mechanism.name in ORDERED
         show.say(f"By {described(metadata)}: {law_in_words(metadata)}." if of_numbers else f"By {described(metadata)}.")
@@ -243,7 +245,7 @@ def described(metadata: Metadata) -> str:
     chosen = {
         name.replace("_", " "): value
         for name, value in metadata.mechanism.parameters.items()
-        if name not in ("num_categories", "epsilon")
+        if name not in ("num_categories", "epsilon", "yes_category")
     }
     texts = {
         name: " and ".join(f"{each:.6g}" for each in value) if isinstance(value, list | tuple) else f"{value:,}"

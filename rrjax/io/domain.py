@@ -20,6 +20,10 @@ PAIR = " × "
 """Separator of the two labels, or the two names of columns, of a pair."""
 MAX_PAIR_LABELS = 2**22
 """Largest number of pairs of two domains, whose labels are listed."""
+YES = {"1", "yes", "y", "true", "t", "ja", "j", "oui", "sí", "si", "sì", "sim"}
+"""Labels that mean yes, whatever their case: English, German, Dutch, French, Spanish, Italian, Portuguese."""
+NO = {"0", "no", "n", "false", "f", "nein", "nee", "non", "não", "nao"}
+"""Labels that mean no."""
 _MAX_CATEGORIES = 2**31 - 1
 """Largest K: category numbers are int32 throughout the library."""
 _INT64 = 2**63
@@ -143,6 +147,19 @@ class Domain:
             return text in self.listed
         whole = integer_of(text)
         return whole is not None and self.ends[0] <= whole <= self.ends[1]
+
+    @property
+    def place_of_yes(self) -> int | None:
+        """The category number of yes, if one of two labels is in `YES` and the other in `NO`; else None.
+
+        Example:
+            >>> Domain.range(0, 1).place_of_yes, Domain.of(["Oui", "Non"]).place_of_yes, Domain.range(1, 2).place_of_yes
+            (1, 0, None)
+        """
+        if self.num_categories != 2:
+            return None
+        first, second = (str(label).casefold() for label in self.labels())
+        return 0 if first in YES and second in NO else 1 if first in NO and second in YES else None
 
     def labels(self) -> np.ndarray:
         """The labels, `[K]`: int64 for a range, variable-length strings of NumPy for a list."""

@@ -29,6 +29,8 @@ _TYPES = {
     "domain_from_data": bool,
 }
 """Types of the fields; a float is a positive, finite number."""
+MOST_NUMBER = 1e300
+"""Limit of the numbers of a range: their sums and differences are floats, too."""
 _MIN_DELIVERED, _MAX_DELIVERED = 0.99, 1 + 1e-6
 """Limits of the ε delivered over the requested ε. Integer thresholds round down by at most 1e-4; float32 may
 round up by 1e-7."""
@@ -209,8 +211,10 @@ def _is_positive(value: Any) -> bool:
 
 
 def _is_range(ends: Any) -> bool:
-    """Whether a value is two finite numbers, the smaller one first."""
-    numbers = [end for end in ends if isinstance(end, int | float) and not isinstance(end, bool) and math.isfinite(end)]
+    """Whether a value is two numbers up to `MOST_NUMBER`, the smaller one first."""
+    numbers = [
+        end for end in ends if isinstance(end, int | float) and not isinstance(end, bool) and abs(end) <= MOST_NUMBER
+    ]
     return len(ends) == len(numbers) == 2 and numbers[0] < numbers[1]
 
 

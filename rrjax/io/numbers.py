@@ -13,7 +13,7 @@ from rrjax.data.errors import DataError, number, reworded
 from rrjax.io.codings import count_numbers
 from rrjax.io.database import is_missing, text
 from rrjax.io.domain import Domain
-from rrjax.io.metadata import Metadata
+from rrjax.io.metadata import MOST_NUMBER, Metadata
 from rrjax.io.read import as_source, check_missing, count_reports, no_values
 from rrjax.io.rows import Values, place_of
 from rrjax.io.scan import scanning
@@ -35,7 +35,7 @@ class Bins:
         num_bins: K.
 
     Raises:
-        DataError: Numbers that are not finite or not in order, or fewer than 2 bins.
+        DataError: Numbers that are not finite, not in order or beyond 1e300, or fewer than 2 bins.
 
     Example:
         >>> Bins(0, 100, 4).edges.tolist()
@@ -51,6 +51,9 @@ class Bins:
         if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
             hint = f" Did you mean {self.high:g},{self.low:g}?" if self.high < self.low else ""
             problem = f"The range {self.low:g},{self.high:g} must be two numbers, the smaller one first.{hint}"
+            raise DataError(problem, argument="range")
+        if max(-self.low, self.high) > MOST_NUMBER:
+            problem = f"The range {self.low:g},{self.high:g} is too wide: numbers may be from -1e300 to 1e300."
             raise DataError(problem, argument="range")
         if self.num_bins < 2:
             message = f"There must be at least 2 bins, and {number(self.num_bins, 'bin was', 'bins were')} asked for."

@@ -18,6 +18,8 @@ class Entry(NamedTuple):
         abbreviations: Its names in papers, accepted in place of its name.
         parameters: Of a survey design, what it is made from in place of K and ε; None for a mechanism of K and ε.
         samples: The number of samples of a survey design; two for those that estimate two unknown shares.
+        vectors: Those of its parameters that are several numbers: a distribution of answers or, of two samples, one
+            number for each. All others are single numbers.
         ordered: Whether it is for numbers: its values are integers or bins in order, and its reports support none.
         rounds: Whether it is a longitudinal protocol, whose users report in many rounds. A round is the file of
             reports of a mechanism of K and ε.
@@ -29,6 +31,7 @@ class Entry(NamedTuple):
     abbreviations: tuple[str, ...] = ()
     parameters: tuple[str, ...] | None = None
     samples: int = 1
+    vectors: tuple[str, ...] = ()
     ordered: bool = False
     rounds: bool = False
 
@@ -45,21 +48,31 @@ TABLE: dict[str, Entry] = {
     "square-wave": Entry("discrete_square_wave", "DiscreteSquareWave", "numbers", ("sw",), ordered=True),
     "geometric": Entry("ordered", "Geometric", "labels", ordered=True),
     "warner": Entry("surveys.yes_or_no", "Warner", "labels", ("mirrored-question",), ("truth_probability",)),
-    "forced-response": Entry("surveys.replacing", "ForcedResponse", "labels", (), ("truth", "forced")),
-    "unrelated-question": Entry("surveys.replacing", "UnrelatedQuestion", "labels", (), ("truth", "unrelated")),
+    "forced-response": Entry(
+        "surveys.replacing", "ForcedResponse", "labels", (), ("truth", "forced"), vectors=("forced",)
+    ),
+    "unrelated-question": Entry(
+        "surveys.replacing", "UnrelatedQuestion", "labels", (), ("truth", "unrelated"), vectors=("unrelated",)
+    ),
     "negative-question": Entry("surveys.negative_question", "NegativeQuestion", "labels", (), ("own",)),
     "crosswise": Entry("surveys.yes_or_no", "Crosswise", "labels", (), ("innocuous",)),
     "triangular": Entry("surveys.yes_or_no", "Triangular", "labels", (), ("innocuous",)),
     "kuk": Entry("surveys.yes_or_no", "Kuk", "labels", (), ("have", "lack")),
     "mangat": Entry("surveys.yes_or_no", "Mangat", "labels", (), ("truth",)),
-    "cheating-detection": Entry("surveys.compliance", "CheatingDetection", None, (), ("forced",), 2),
-    "stochastic-lie-detector": Entry("surveys.compliance", "StochasticLieDetector", None, (), ("truth",), 2),
+    "cheating-detection": Entry(
+        "surveys.compliance", "CheatingDetection", None, (), ("forced",), 2, vectors=("forced",)
+    ),
+    "stochastic-lie-detector": Entry(
+        "surveys.compliance", "StochasticLieDetector", None, (), ("truth",), 2, vectors=("truth",)
+    ),
     "anchored-crosswise": Entry(
         "surveys.compliance", "AnchoredCrosswise", None, (), ("innocuous", "anchor", "anchor_share"), 2
     ),
-    "self-protection": Entry("surveys.compliance", "SelfProtection", None, (), ("truth", "forced"), 2),
+    "self-protection": Entry(
+        "surveys.compliance", "SelfProtection", None, (), ("truth", "forced"), 2, vectors=("truth",)
+    ),
     "unrelated-question-two-samples": Entry(
-        "surveys.two_samples", "UnrelatedQuestionTwoSamples", None, (), ("truth",), 2
+        "surveys.two_samples", "UnrelatedQuestionTwoSamples", None, (), ("truth",), 2, vectors=("truth",)
     ),
     "longitudinal-randomized-response": Entry(
         "longitudinal.chain", "LongitudinalRandomizedResponse", "labels", ("lgrr", "l-grr"), rounds=True

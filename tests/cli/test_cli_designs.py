@@ -321,7 +321,7 @@ def test_who_complies_is_estimated_from_two_samples(answers):
     questions = [name for name, pair in counts.items() for _ in range(sum(pair))]
     io.write_table("two.csv", {"question": np.array(questions), "said": np.array(said)})
     line = ["two.csv", "--column", "said", "--domain", "same.txt", "--mechanism", "anchored-crosswise"]
-    line += ["--parameter", "innocuous=0.15", "--parameter", "anchor=0.15"]
+    line += ["--parameter", "innocuous=0.15", "--parameter", "anchor=0.15", "--parameter", "yes=same"]
     sample = ("--sample", "question=sensitive,anchor")
     code, out, error = answers("estimate", *line, *sample, "--same-people", "--json", "--out", "c.csv")
     assert code == 0, error

@@ -1,6 +1,7 @@
 """The command line on numbers: from values to quantiles and their limits, and refusals."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -90,6 +91,7 @@ def test_integers_with_noise_figures_and_comparisons(ages):
         (("--mechanism", "square-wave", "--range", "100,0"), "--range"),
         (("--mechanism", "square-wave", "--range", "0"), "--range"),
         (("--mechanism", "square-wave", "--range", "0,inf"), "--range"),
+        (("--mechanism", "square-wave", "--range=-1e308,1e308"), "--range"),
         (("--mechanism", "square-wave", "--range", "0,1", "--bins", "1"), "--bins"),
         (("--mechanism", "square-wave", "--range", "0,1", "--bins", "5000"), "--bins"),
         (("--mechanism", "square-wave", "--range", "1,1.0000000000000002", "--bins", "9"), "--bins"),
@@ -164,3 +166,14 @@ def test_files_of_other_mechanisms_and_reports_that_contradict_theirs(ages):
     io.write_reports("wrong.parquet", np.full(5, 12, np.int32), metadata)
     assert ages("estimate", "wrong.parquet")[0] == 3
     assert (ages.error.value, ages.error.column) == (12, "age")
+
+
+@pytest.mark.long
+def test_numbers_of_any_size_are_readable(invoke):
+    for high in ("1e300", "1e-300"):
+        io.write_table("v.csv", {"x": np.full(9, float(high))})
+        line = ("randomize", "v.csv", "--mechanism", "square-wave", f"--range=0,{high}", "--epsilon", 1, "--seed", 1)
+        assert invoke(*line, "--out", "r.parquet", "--force")[0] == 0
+        code, out, error = invoke("estimate", "r.parquet")
+        assert code == 0, error
+        assert not re.search(r"\d{20}", out)

@@ -45,6 +45,7 @@ DESIGNS = {
     "crosswise": (Crosswise(0.15), np.array([[0.15, 0.85], [0.85, 0.15]])),
     "triangular": (Triangular(0.25), np.array([[1, 0], [0.25, 0.75]])),
     "kuk": (Kuk(0.2, 0.7), np.array([[0.2, 0.8], [0.7, 0.3]])),
+    "kuk-yes-last": (Kuk(0.2, 0.7, yes_category=1), np.array([[0.3, 0.7], [0.8, 0.2]])),
     "mangat": (Mangat(0.7), np.array([[1, 0], [0.3, 0.7]])),
     "non-compliance": (NonCompliance(rrjax.RandomizedResponse(3, 1.0), 0.15, SHRUG), 0.85 * RR + 0.15 * SHRUG),
 }

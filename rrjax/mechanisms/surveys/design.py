@@ -81,7 +81,8 @@ class Design(SupportMechanism):
 
     @property
     def note(self) -> str:
-        names = [field.name for field in dataclasses.fields(cast("Any", self)) if field.name != "num_categories"]
+        others = ("num_categories", "yes_category")
+        names = [field.name for field in dataclasses.fields(cast("Any", self)) if field.name not in others]
         numbers = {name: np.ravel(np.asarray(getattr(self, name))) for name in names}
         return ", ".join(
             f"{name.replace('_', ' ')} {' : '.join(f'{number:.4g}' for number in each)}"
@@ -264,10 +265,23 @@ def _collected(key, true_counts, always, truth, denies):
     return jnp.where(usable, kept + others, -1)
 
 
+@dataclasses.dataclass(frozen=True)
 class YesOrNo(Design):
-    """A design of two answers: 0 is yes, and the respondents of category 0 have the sensitive attribute."""
+    """A design of two answers, yes and no: the respondents of the category of yes have the sensitive attribute.
+
+    Attributes:
+        yes_category: 0 or 1, the category of yes. Static.
+    """
 
     denies: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = False
+    """Whether the law is the same if yes and no are exchanged, both as answers and as categories."""
+
+    yes_category: int = dataclasses.field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.yes_category not in (0, 1):
+            raise ArgumentError.about("yes_category", f"must be 0 or 1, got {self.yes_category}")
 
     @property
     @abc.abstractmethod
@@ -284,17 +298,19 @@ class YesOrNo(Design):
         for value in self.yes:
             check_scalar(value, "parameters")
         have, lack = together(*self.yes)
+        always = [lack, 1 - have] if self.yes_category == 0 else [1 - have, lack]
         if isinstance(have, jax.Array):
             sound = (have >= 0) & (have <= 1) & (lack >= 0) & (lack <= 1) & (have != lack)
-            return Affine(jnp.stack([lack, 1 - have]), jnp.where(sound, have - lack, jnp.nan))
-        return Affine(np.stack([lack, 1 - have]), have - lack)
+            return Affine(jnp.stack(always), jnp.where(sound, have - lack, jnp.nan))
+        return Affine(np.stack(always), have - lack)
 
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
         check_key(key)
         values = as_values(values, 2, "values")
         have, lack = (jnp.asarray(x).astype(float_dtype()) for x in together(*self.yes))
-        said = with_probability(key, jnp.where(values == 0, have, lack), values.shape)
-        return self._within((~said).astype(jnp.int32), values)
+        yes = self.yes_category
+        said = with_probability(key, jnp.where(values == yes, have, lack), values.shape)
+        return self._within(jnp.where(said, jnp.int32(yes), jnp.int32(1 - yes)), values)
 
 
 def mixed(truth: Any, otherwise: Any, names: tuple[str, str]) -> Affine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -14,8 +15,8 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import float_dtype, is_real
 from rrjax.data.errors import ArgumentError
-from rrjax.mechanisms.surveys.checks import check_probability
-from rrjax.numerics.pytrees import register
+from rrjax.mechanisms.surveys.checks import check_probability, check_scalar
+from rrjax.numerics.pytrees import register, short
 
 LEAST_DETERMINANT = 1e-6
 """Smallest determinant of the probabilities of yes that identifies the shares."""
@@ -59,6 +60,8 @@ class TwoSamples(abc.ABC):
         """The probability of a yes in each sample, at each coordinate of k."""
 
     def _checked(self, yes: Any) -> Float[Array, "2 3"]:
+        for each in itertools.chain(*yes):
+            check_scalar(each, "parameters")
         known = not any(isinstance(each, Tracer) for row in yes for each in row)
         if known:
             rows = np.asarray([[float(each) for each in row] for row in yes])
@@ -79,7 +82,7 @@ def of_both(value: Any, name: str, example: float) -> Any:
     """
     value = value if isinstance(value, jax.Array) else np.asarray(value)
     if not is_real(value) or value.shape != (2,):
-        raise ArgumentError(f"{name} must be two numbers, one for each sample, got {value!r}", argument=name)
+        raise ArgumentError.about(name, f"must be two numbers, one for each sample, got {short(value)}")
     if isinstance(value, np.ndarray):
         for each in value:
             check_probability(float(each), name, example)

@@ -1,7 +1,7 @@
 """Designs of two answers, yes and no: those of Warner, Kuk and Mangat, the crosswise and the triangular model.
 
-Category 0 is the sensitive attribute, and answer 0 a yes (crosswise: "both or neither"; triangular: "at least one";
-Kuk: a red card).
+The respondents of category `yes_category`, by default 0, have the sensitive attribute, and the answer of this number is
+a yes (crosswise: "both or neither"; triangular: "at least one"; Kuk: a red card).
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from rrjax.numerics.pytrees import register
 class _Mirrored(YesOrNo):
     """A design that names the own one of two categories with one probability, whatever the category."""
 
+    symmetric: ClassVar[bool] = True
     own: ClassVar[str]
     """The name of the field with that probability."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         probability = getattr(self, self.own)
         check_probability(probability, self.own, 0.7)
         check_different(probability, 0.5, self.own, "")
@@ -44,17 +46,18 @@ class _Mirrored(YesOrNo):
         return jnp.where(usable, jnp.log1p(jnp.abs(2 * safe - 1) / jnp.minimum(safe, 1 - safe)), jnp.nan)
 
 
-@register(data_fields=["truth_probability"])
+@register(data_fields=["truth_probability"], meta_fields=["yes_category"])
 @dataclasses.dataclass(frozen=True)
 class Warner(_Mirrored):
     """Warner's design: the respondent answers a statement with probability p, else its denial. A pytree.
 
     A spinner picks one of the two; the respondent says whether it is true. "Yes" to the statement and "no" to the
-    denial name category 0. An answer names the own one of two categories with probability p; below ½ most answers name
-    the other one, which is as informative.
+    denial name the category of yes. An answer names the own one of two categories with probability p; below ½ most
+    answers name the other one, which is as informative.
 
     Args:
         truth_probability: p, scalar in (0, 1) and not ½.
+        yes_category: 0 or 1, the category of yes. Static.
 
     Raises:
         ValueError: (Not in JAX's arrays) a probability outside (0, 1), or ½, at which answers have no information.
@@ -77,16 +80,18 @@ class Warner(_Mirrored):
     truth_probability: ArrayLike
 
 
-@register(data_fields=["innocuous"])
+@register(data_fields=["innocuous"], meta_fields=["yes_category"])
 @dataclasses.dataclass(frozen=True)
 class Crosswise(_Mirrored):
     """The crosswise model: whether the answers to a sensitive and to an innocuous question are the same. A pytree.
 
-    The answer 0 is "both or neither", whose probability is innocuous·θ_0 + (1 − innocuous)·θ_1.
+    A yes is "both or neither", whose probability is innocuous·π + (1 − innocuous)·(1 − π), π the share with the
+    attribute.
 
     Args:
         innocuous: Scalar in (0, 1) and not ½, the probability of a yes to the innocuous question, such as a birthday in
             January or February.
+        yes_category: 0 or 1, the category of yes. Static.
 
     Raises:
         ValueError: (Not in JAX's arrays) a probability outside (0, 1), or ½, at which answers have no information.
@@ -106,16 +111,17 @@ class Crosswise(_Mirrored):
     innocuous: ArrayLike
 
 
-@register(data_fields=["innocuous"])
+@register(data_fields=["innocuous"], meta_fields=["yes_category"])
 @dataclasses.dataclass(frozen=True)
 class Triangular(YesOrNo):
     """The triangular model: whether the answer to a sensitive or to an innocuous question is yes. A pytree.
 
-    The answer 0 is "at least one", which a respondent with the attribute always gives; the answer 1, "neither", clears
-    the respondent. So ε is infinite.
+    A yes is "at least one", which a respondent with the attribute always gives; a no, "neither", clears the respondent.
+    So ε is infinite.
 
     Args:
         innocuous: Scalar in (0, 1), the probability of a yes to the innocuous question.
+        yes_category: 0 or 1, the category of yes. Static.
 
     Raises:
         ValueError: (Not in JAX's arrays) a probability outside (0, 1).
@@ -134,6 +140,7 @@ class Triangular(YesOrNo):
     innocuous: ArrayLike
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_probability(self.innocuous, "innocuous", 0.25)
 
     @property
@@ -141,7 +148,7 @@ class Triangular(YesOrNo):
         return 1.0, strictly_inside(self.innocuous)
 
 
-@register(data_fields=["have", "lack"])
+@register(data_fields=["have", "lack"], meta_fields=["yes_category"])
 @dataclasses.dataclass(frozen=True)
 class Kuk(YesOrNo):
     """Kuk's cards: the respondent draws from one of two decks, by the attribute, and names the colour. A pytree.
@@ -149,6 +156,7 @@ class Kuk(YesOrNo):
     Args:
         have: Scalar in [0, 1], the share of red cards in the deck of respondents with the attribute.
         lack: Scalar in [0, 1], the share in the deck of the others.
+        yes_category: 0 or 1, the category of yes. Static.
 
     Raises:
         ValueError: (Not in JAX's arrays) a share outside [0, 1], or equal shares, at which answers have no information.
@@ -168,6 +176,7 @@ class Kuk(YesOrNo):
     lack: ArrayLike
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_probability(self.have, "have", 0.8, closed=True)
         check_probability(self.lack, "lack", 0.2, closed=True)
         check_different(self.have, self.lack, "have", ", as lack is")
@@ -177,7 +186,7 @@ class Kuk(YesOrNo):
         return self.have, self.lack
 
 
-@register(data_fields=["truth"])
+@register(data_fields=["truth"], meta_fields=["yes_category"])
 @dataclasses.dataclass(frozen=True)
 class Mangat(YesOrNo):
     """Mangat's design: respondents with the attribute say so; the others use Warner's spinner. A pytree.
@@ -187,6 +196,7 @@ class Mangat(YesOrNo):
 
     Args:
         truth: Scalar in (0, 1), the probability that the spinner asks the others for the truth.
+        yes_category: 0 or 1, the category of yes. Static.
 
     Raises:
         ValueError: (Not in JAX's arrays) a probability outside (0, 1).
@@ -205,6 +215,7 @@ class Mangat(YesOrNo):
     truth: ArrayLike
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_probability(self.truth, "truth", 0.7)
 
     @property

@@ -1,0 +1,118 @@
+"""Which answer to a survey is yes, and parameters in the order of the answers."""
+
+from __future__ import annotations
+
+from rrjax.cli import show
+from rrjax.cli.options import listed_in
+from rrjax.data.errors import UsageError
+from rrjax.io.domain import Domain
+from rrjax.mechanisms import Design
+from rrjax.mechanisms.surveys.checks import SUM_TOLERANCE
+from rrjax.mechanisms.surveys.design import YesOrNo
+from rrjax.mechanisms.surveys.named import as_numbers
+
+MEANINGS = {
+    "kuk": "the colour whose shares in the two decks are have and lack",
+    "triangular": 'the answer "at least one"',
+    "anchored-crosswise": 'the answer "both or neither"',
+}
+"""What a yes is, where it is not the answer yes to one question."""
+
+
+def place_of_yes(domain: Domain, design: str, label: str | None) -> int:
+    """The category number of yes among two answers: of the given label, or of the one that means yes.
+
+    Raises:
+        UsageError: A label that is none of them, or none was given and none means yes.
+    """
+    labels = [show.printable(each) for each in domain.labels()]
+    if label is not None:
+        if label not in labels:
+            listed = " and ".join(map(repr, labels))
+            raise UsageError(
+                f"--parameter yes={label}: the answers are {listed}", flag="--parameter", value=f"yes={label}"
+            )
+        return labels.index(label)
+    if (place := domain.place_of_yes) is None:
+        one, other = labels
+        meaning = MEANINGS.get(design, "the answer that those with the attribute give")
+        raise UsageError(
+            f"--domain: which answer is the yes of {design}, {one!r} or {other!r}? It is {meaning}. Add --parameter "
+            f"yes={one} or --parameter yes={other}. Answers such as 1 and 0, yes and no, true and false need none",
+            flag="--domain",
+        )
+    return place
+
+
+def known_yes(domain: Domain, design: Design | None) -> int | None:
+    """The category number of yes among the answers to a design; None where no answer is the yes."""
+    if isinstance(design, YesOrNo) and not design.symmetric:
+        return design.yes_category
+    return None if design is None else domain.place_of_yes
+
+
+def said(domain: Domain, yes: int | None) -> str:
+    """Which answer is yes, and which is no, to follow a sentence; empty for None."""
+    if yes is None:
+        return ""
+    labels = [show.printable(each) for each in domain.labels()]
+    return f"; yes: {labels[yes]}, no: {labels[1 - yes]}"
+
+
+def in_order(name: str, text: str, domain: Domain | None) -> str:
+    """The numbers of a parameter, one for each answer, in the order of the domain.
+
+    Args:
+        name: Name of the parameter.
+        text: Numbers in this order, such as "1/6,5/6", or numbers with their answers, such as "no:5/6,yes:1/6". Labels
+            that mean yes and no stand for those of the domain.
+        domain: The answers; None if they are not known: then the order is that of the text, but yes first.
+
+    Raises:
+        UsageError: Answers that are not those of the domain; or numbers without answers, where either may be that of
+            yes.
+    """
+    flag = f"--parameter {name}={text}"
+    parts = [part.rpartition(":") for part in listed_in("--parameter", text)]
+    if not any(colon for _, colon, _ in parts):
+        _check_order(name, text, domain)
+        return text
+    numbers = {label.strip(): number.strip() for label, _, number in parts}
+    if "" in numbers or len(numbers) < max(len(parts), 2):
+        problem = "name the answer of every number, and each once, such as yes:1/6,no:5/6"
+        raise UsageError(f"{flag}: {problem}", flag="--parameter", value=text)
+    named = Domain.of(numbers)
+    if domain is None:
+        ordered = [*numbers][:: -1 if named.place_of_yes == 1 else 1]
+    else:
+        ordered = [] if domain.num_categories != len(numbers) else [str(label) for label in domain.labels()]
+        if domain.place_of_yes is not None and named.place_of_yes is not None:
+            ordered = [*numbers][:: 1 if domain.place_of_yes == named.place_of_yes else -1]
+        if set(ordered) != set(numbers):
+            raise UsageError(
+                f"{flag}: the numbers must be of all answers, and the domain is {domain.describe()}",
+                flag="--parameter",
+                value=text,
+            )
+    return ",".join(numbers[label] for label in ordered)
+
+
+def _check_order(name: str, text: str, domain: Domain | None) -> None:
+    """Refuses two numbers of which it is not known which is of the yes.
+
+    In the order of the domain it is clear for yes and no, and for equal numbers. R's packages have no first, and
+    numbers that sum to one with the truth only.
+    """
+    numbers = as_numbers(name, text, several=True)
+    place = None if domain is None else domain.place_of_yes
+    if domain is None or place is None or len(numbers) != 2 or numbers[0] == numbers[1]:
+        return
+    if place == 1 or abs(numbers.sum() - 1) > SUM_TOLERANCE:
+        yes, no = (show.printable(domain.labels()[each]) for each in (place, 1 - place))
+        first, second = (part.strip() for part in text.split(","))
+        raise UsageError(
+            f"--parameter {name}={text}: which number is that of the yes, {yes!r}? Name them: "
+            f"{name}={yes}:{first},{no}:{second} or {name}={yes}:{second},{no}:{first}",
+            flag="--parameter",
+            value=text,
+        )
