@@ -10,7 +10,6 @@ import inspect
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from glob import escape as glob_escape
 from glob import glob
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +17,8 @@ from typing import Any, Literal
 from typer.models import OptionInfo
 
 from rrjax.data.errors import Contradiction, UsageError, check_installed, reworded
-from rrjax.io.write import check_writable, identity, protecting
+from rrjax.io.source import identity
+from rrjax.io.write import check_writable, protecting
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,11 @@ def guarding(parameters: Iterable[inspect.Parameter], given: Mapping[str, Any]) 
 
 
 def _files_of(value: Any) -> Iterator[tuple[int, int]]:
-    """The files that texts name, by themselves, by patterns, or by their folder; none for other texts."""
+    """The files that texts name, by themselves or by patterns; none for other texts, and for folders."""
     for text in [value] if isinstance(value, str | os.PathLike) else value:
         path = os.fspath(text)
         if "\0" in path:
             continue
-        for named in [path] if os.path.lexists(path) else glob(path, recursive=True):
-            for file in glob(os.path.join(glob_escape(named), "*")) if os.path.isdir(named) else [named]:
-                with contextlib.suppress(OSError):  # it cannot be read either
-                    yield identity(file)
+        for file in [path] if os.path.lexists(path) else glob(path, recursive=True):
+            with contextlib.suppress(OSError):  # it cannot be read either
+                yield identity(file)

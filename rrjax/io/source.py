@@ -77,7 +77,8 @@ class _Listing:
         known: dict[tuple[int, int], str] = {}
         alike: dict[tuple[int, bytes], list[str]] = {}
         for file in found:
-            first = known.setdefault(_identity(file), file)
+            _check_file(file)
+            first = known.setdefault(identity(file), file)
             if first is not file:
                 raise DataError(
                     f"{first} and {file} are the same file under two names: its rows would count twice. Give one of "
@@ -272,9 +273,8 @@ def _matching(path: str) -> list[str]:
     return found
 
 
-def _identity(file: str) -> tuple[int, int]:
-    """Device and number of a readable file, which are common to all its names and links."""
-    _check_file(file)
+def identity(file: str | os.PathLike[str]) -> tuple[int, int]:
+    """Device and number of a file, which are common to all its names and links; `OSError` without a file."""
     status = os.stat(file)
     return status.st_dev, status.st_ino
 

@@ -22,7 +22,7 @@ from rrjax.io.codings import CODINGS, check_coded, query_of
 from rrjax.io.database import Connection, connect, explaining, identifier, literal, parquet_record, safe_cell
 from rrjax.io.metadata import KEY, MEMO_KEY, TALLY_KEY, Metadata, columns_from_json, columns_to_json
 from rrjax.io.scan import selected
-from rrjax.io.source import Source
+from rrjax.io.source import Source, identity
 from rrjax.privacy.clients.locking import sync_folder
 
 _FORMATS = {
@@ -60,12 +60,6 @@ def protecting(inputs: Mapping[tuple[int, int], str]) -> Iterator[None]:
         yield
     finally:
         _INPUTS.reset(token)
-
-
-def identity(path: str | PathLike[str]) -> tuple[int, int]:
-    """Device and number of a file, which are common to all its names and links; `OSError` without a file."""
-    status = os.stat(path)
-    return status.st_dev, status.st_ino
 
 
 def kind_of(path: str | PathLike[str]) -> str | None:
@@ -383,7 +377,7 @@ def _failure(path: str | PathLike[str], error: Exception) -> DataError:
     number = error.errno if isinstance(error, OSError) else None
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     if number in full or any(os.strerror(code).lower() in text for code in full):
-        problem = "there is no room left to write it. Free some disk space or write elsewhere; no partial file was left"
+        problem = "there is no room left to write it. Free some disk space; no partial file was left"
         return DataError.at(name, f"{problem} behind.")
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return DataError.at(name, "no permission to write there. Choose another folder.")

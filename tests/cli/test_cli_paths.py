@@ -14,12 +14,14 @@ pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
 pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
 
 from cases import READ
-from refusals import blames
+from refusals import blames, refused
 
 import rrjax
 from rrjax import io
 from rrjax.cli.app import COMMANDS
-from rrjax.cli.paths import Paths
+from rrjax.cli.paths import Paths, guarding
+from rrjax.data.errors import Contradiction
+from rrjax.io.write import check_writable
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -153,6 +155,18 @@ def test_what_cannot_be_made_again_is_kept(collected, line, flag, output, file):
     assert collected(*line, *named)[0] == 2
     assert "/" in output or blames(collected.error, flag) or collected.error.flag == "--force"
     assert Path(file).read_bytes() == before
+
+
+def test_a_folder_is_no_input(collected):
+    """`rrjax study quick --out quick` goes on, although there is a path `quick` by then."""
+    Path("quick").mkdir()
+    io.write_table("quick/study.parquet", {"a": np.arange(2)})
+    (what,) = (each for name, each in inspect.signature(commands()["study"]).parameters.items() if name == "what")
+    with guarding([what], {"what": "quick"}):
+        assert check_writable("quick/study.parquet").exists()
+    Path("quick.toml").write_bytes(Path("quick/study.parquet").read_bytes())
+    with guarding([what], {"what": "quick.toml"}), refused(error=Contradiction, file="quick.toml"):
+        check_writable("quick.toml")
 
 
 def test_force_replaces_reports_only(collected):
