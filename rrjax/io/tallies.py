@@ -74,7 +74,8 @@ def read_tally(source: Source | str) -> Tallied:
     if metadata is None:
         raise DataError(
             f"{source.files()[0]} does not say how it was randomized. Count it (rrjax.io.count_reports) and give the "
-            "mechanism yourself."
+            "mechanism yourself.",
+            file=source.files()[0],
         )
     mechanism = mechanism_of(metadata, source.files()[0])
     if TABLE[mechanism.name].ordered:

@@ -267,8 +267,9 @@ def test_bad_bits_are_named(columns, message, engine, request):
 @pytest.mark.once
 def test_bits_of_another_number_of_members_or_columns():
     frame = pl.DataFrame({"a": [0, 1], "b": [1, 1], "c": [0, 0]})
-    with pytest.raises(DataError, match="The columns of bits: 1 report has other than 1 members"):
+    with refused(error=DataError) as caught:
         tally_frame(frame, SubsetSelection(3, 1.0), column=["a", "b", "c"])
+    assert "members" in str(caught.value)
     for columns in (["a", "b"], ["a", "b", "b"]):
         with refused(error=DataError, argument="column"):
             tally_frame(frame, OptimizedUnaryEncoding(3, 1.0), column=columns)
